@@ -1,0 +1,48 @@
+"""One algorithm = one pure state machine per role: the contract at the centre of the house.
+
+The same machine object runs in the simulator, in the daemon and in the tests, and never knows which. Data and
+randomness come in through the gate it is given; it reads no clock, no socket and no global random state. Its whole
+memory is `state`, one dataclass of arrays and scalars, which the driver saves and restores without code per algorithm.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Protocol
+
+ALL = "*"  #: destination of a broadcast
+
+
+class Send(NamedTuple):
+    """One message: to whom, its sequence number on that edge, and its body (a tagged struct of the paper's file)."""
+
+    dst: str
+    seq: int
+    body: Any
+
+
+class Step(NamedTuple):
+    """What a machine wants done. The driver commits gate spends, state and sends in ONE transaction, then publishes."""
+
+    send: tuple[Send, ...] = ()
+    done: str | None = None  #: why the run is over for this machine, or None while it goes on
+
+
+NOTHING = Step()
+
+
+class Machine(Protocol):
+    """A role of an algorithm. Duplicates, gaps and reordering happen; every method is idempotent under them."""
+
+    state: Any
+
+    def start(self) -> Step:
+        """The first step; called once, when every member has joined."""
+        ...
+
+    def receive(self, sender: str, seq: int, body: Any) -> Step:
+        """A message has arrived. An old one is answered with the same bytes again, or with nothing."""
+        ...
+
+    def tick(self) -> Step:
+        """Some time has passed: the messages whose receipt is not proven yet, the same bytes again."""
+        ...

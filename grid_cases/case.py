@@ -1,0 +1,176 @@
+"""A power-system case: buses, generators and lines in per unit, checked once, then read-only.
+
+The public part is everything but the loads: the network, its limits and its costs. A zone's loads `p_d`, `q_d` are
+what the zones keep private, so `public_digest` and the zone models never depend on them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, fields, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hushgrid.kernels.errors import InputError
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Table:
+    """Columns of one length: read-only arrays, one entry per element."""
+
+    def __post_init__(self) -> None:
+        lengths = set()
+        for column in fields(self):
+            kind = np.int64 if column.type == "Ints" else np.float64
+            values = np.array(getattr(self, column.name), kind)
+            values.flags.writeable = False
+            object.__setattr__(self, column.name, values)
+            lengths.add(values.shape[0])
+        if len(lengths) != 1:
+            raise InputError(f"{type(self).__name__}: found columns of lengths {sorted(lengths)}, expected one length")
+
+    def __len__(self) -> int:
+        return len(getattr(self, fields(self)[0].name))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Buses(Table):
+    numbers: Ints  #: the case's own bus numbers, ascending
+    p_d: Floats  #: active load, p.u. (private)
+    q_d: Floats  #: reactive load, p.u. (private)
+    g_s: Floats  #: shunt conductance, p.u. (active power drawn at 1 p.u. voltage)
+    b_s: Floats  #: shunt susceptance, p.u. (reactive power given at 1 p.u. voltage)
+    v_min: Floats  #: lowest voltage magnitude, p.u.
+    v_max: Floats  #: highest voltage magnitude, p.u.
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Generators(Table):
+    rows: Ints  #: 0-based row of mpc.gen, the element id (out-of-service rows are left out)
+    bus: Ints  #: bus number
+    p_min: Floats  #: p.u., may be -inf
+    p_max: Floats  #: p.u., may be inf
+    q_min: Floats  #: p.u., may be -inf
+    q_max: Floats  #: p.u., may be inf
+    cost_2: Floats  #: $/h per p.u.^2; NaN where the file has no polynomial cost of degree <= 2
+    cost_1: Floats  #: $/h per p.u.
+    cost_0: Floats  #: $/h
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Lines(Table):
+    rows: Ints  #: 0-based row of mpc.branch, the element id (out-of-service rows are left out)
+    from_bus: Ints  #: bus number
+    to_bus: Ints  #: bus number
+    r: Floats  #: series resistance, p.u.
+    x: Floats  #: series reactance, p.u.
+    b: Floats  #: total charging susceptance, p.u.
+    rate: Floats  #: thermal limit of |S| at either end, p.u.; 0: none
+    tap: Floats  #: turns ratio, 1 for a line
+    shift: Floats  #: phase shift, rad
+    angle_min: Floats  #: lowest angle difference from - to, rad; -inf: none
+    angle_max: Floats  #: highest angle difference from - to, rad; inf: none
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Case:
+    """One power system. Construction checks it: InputError says in one line what is wrong and where."""
+
+    name: str
+    base_mva: float  #: MVA of 1 p.u.
+    buses: Buses
+    generators: Generators
+    lines: Lines
+
+    def __post_init__(self) -> None:
+        _check(self)
+
+    def without_loads(self) -> Case:
+        """The public part of the case: the same with p_d = q_d = 0."""
+        zero = np.zeros(len(self.buses))
+        return replace(self, buses=replace(self.buses, p_d=zero, q_d=zero))
+
+    def public_digest(self) -> str:
+        """SHA-256 (hex) of everything except the loads p_d, q_d."""
+        digest = hashlib.sha256(f"hushgrid case 1 {self.name} {self.base_mva.hex()}".encode())
+        for table in (self.buses, self.generators, self.lines):
+            for column in fields(table):
+                if column.name not in ("p_d", "q_d"):
+                    values = getattr(table, column.name)
+                    digest.update(f" {column.name} {len(values)} ".encode())
+                    digest.update(values.astype(values.dtype.newbyteorder("<")).tobytes())
+        return digest.hexdigest()
+
+    def index(self, numbers: Ints) -> Ints:
+        """Positions in `buses` of these bus numbers (which must exist)."""
+        return np.searchsorted(self.buses.numbers, numbers).astype(np.int64)
+
+
+def loads(case: Case, buses: tuple[int, ...]) -> Floats:
+    """The private data of a zone: d = (p_d, q_d) of its buses in the order given, shape (2 len(buses),), p.u."""
+    at = case.index(np.array(buses, np.int64))
+    return np.concatenate([case.buses.p_d[at], case.buses.q_d[at]])
+
+
+def _check(case: Case) -> None:
+    def refuse(wrong: NDArray[np.bool_], table: str, ids: Ints, found: str, expected: str) -> None:
+        if wrong.any():
+            raise InputError(f"case {case.name}: {table} {ids[np.flatnonzero(wrong)[0]]}: {found}, expected {expected}")
+
+    buses, generators, lines = case.buses, case.generators, case.lines
+    if not (np.isfinite(case.base_mva) and case.base_mva > 0):
+        raise InputError(f"case {case.name}: baseMVA: found {case.base_mva}, expected a positive number")
+    if not len(buses):
+        raise InputError(f"case {case.name}: found no bus in service, expected at least one")
+    steps = np.diff(buses.numbers, prepend=buses.numbers[0] - 1)
+    refuse(steps == 0, "bus", buses.numbers, "found twice", "each number once")
+    refuse(steps < 0, "bus", buses.numbers, "found out of order", "ascending numbers")
+    may_be_infinite = {"rate", "angle_min", "angle_max", "p_min", "p_max", "q_min", "q_max"}
+    may_be_nan = {"cost_2", "cost_1", "cost_0"}
+    for kind, table, ids in (
+        ("bus", buses, buses.numbers),
+        ("generator row", generators, generators.rows),
+        ("branch row", lines, lines.rows),
+    ):
+        for column in fields(table):
+            values = getattr(table, column.name)
+            if column.name in may_be_infinite:
+                refuse(np.isnan(values), kind, ids, f"found {column.name} = NaN", "a number")
+            elif column.name in may_be_nan:
+                refuse(np.isinf(values), kind, ids, f"found {column.name} infinite", "a finite number")
+            else:
+                refuse(~np.isfinite(values), kind, ids, f"found {column.name} not finite", "a finite number")
+    refuse(buses.v_min < 0, "bus", buses.numbers, "found v_min < 0", "v_min >= 0")
+    refuse(buses.v_min > buses.v_max, "bus", buses.numbers, "found v_min > v_max", "v_min <= v_max")
+    gens = "generator row"
+    refuse(~np.isin(generators.bus, buses.numbers), gens, generators.rows, "found an unknown bus", "a bus in service")
+    for quantity in ("p", "q"):
+        low, high = getattr(generators, f"{quantity}_min"), getattr(generators, f"{quantity}_max")
+        refuse(low > high, gens, generators.rows, f"found {quantity}_min > {quantity}_max", "min <= max")
+        refuse((low == np.inf) | (high == -np.inf), gens, generators.rows, f"found no {quantity} allowed", "finite")
+    for end in ("from_bus", "to_bus"):
+        found = f"found an unknown {end.replace('_', ' ')}"
+        refuse(~np.isin(getattr(lines, end), buses.numbers), "branch row", lines.rows, found, "a bus in service")
+    refuse(lines.from_bus == lines.to_bus, "branch row", lines.rows, "found both ends at one bus", "two buses")
+    refuse((lines.r == 0) & (lines.x == 0), "branch row", lines.rows, "found r = x = 0", "a series impedance")
+    refuse(lines.tap <= 0, "branch row", lines.rows, "found a tap ratio <= 0", "a positive ratio (0 in the file: 1)")
+    refuse(lines.rate < 0, "branch row", lines.rows, "found a thermal limit < 0", "MVA >= 0 (0: none)")
+    refuse(lines.angle_min > lines.angle_max, "branch row", lines.rows, "found angmin > angmax", "angmin <= angmax")
+    reached = _component(case)
+    refuse(~reached, "bus", buses.numbers, f"not connected to bus {buses.numbers[0]}", "a connected network")
+
+
+def _component(case: Case) -> NDArray[np.bool_]:
+    """Which buses a path of lines joins to the first one."""
+    ends = case.index(np.stack([case.lines.from_bus, case.lines.to_bus]))
+    reached = np.zeros(len(case.buses), np.bool_)
+    reached[0] = True
+    while True:
+        grown = ends[:, reached[ends].any(axis=0)]
+        if reached[grown].all():
+            return reached
+        reached[grown] = True

@@ -1,0 +1,353 @@
+"""MATPOWER case files, format version 2, read as data: nothing in a file is ever executed.
+
+Source of the format: MATPOWER User's Manual, Appendix B (Data File Format). A statement that is not an assignment of
+plain data (a conversion such as `mpc.bus(:, 3) = ...`) is refused, because skipping it would change the numbers.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+from importlib import resources
+from pathlib import Path
+from typing import NamedTuple, NoReturn
+
+import numpy as np
+
+from hushgrid.grid_cases.case import Buses, Case, Floats, Generators, Lines
+from hushgrid.kernels.errors import InputError
+
+BUILT_IN = {  #: the PGLib-OPF v23.07 files shipped with the package
+    "case5": "pglib_opf_case5_pjm.m",
+    "case14": "pglib_opf_case14_ieee.m",
+    "case30": "pglib_opf_case30_ieee.m",
+    "case39": "pglib_opf_case39_epri.m",
+    "case57": "pglib_opf_case57_ieee.m",
+    "case118": "pglib_opf_case118_ieee.m",
+    "case300": "pglib_opf_case300_ieee.m",
+}
+COLUMNS = {"bus": 13, "gen": 10, "branch": 11, "gencost": 4}  #: fewest columns of each matrix that is read
+MAX_BYTES = 64 * 2**20
+
+
+def load(name_or_path: str | Path) -> Case:
+    """A built-in case by name (`case14`), or the MATPOWER file at a path (it ends in .m or holds a slash).
+
+    Raises InputError, one line, for an unknown name, a missing file, a malformed file or an inconsistent case.
+    """
+    name = str(name_or_path)
+    if name in BUILT_IN:
+        return parse((resources.files("hushgrid.grid_cases") / BUILT_IN[name]).read_bytes(), name)
+    if isinstance(name_or_path, str) and not name.endswith(".m") and "/" not in name:
+        raise InputError(f"case: found {name!r}, expected one of {', '.join(BUILT_IN)} or the path of a .m file")
+    try:
+        with Path(name).open("rb") as file:
+            content = file.read(MAX_BYTES + 1)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise InputError(f"case: {name!r}: {reason}, expected a readable MATPOWER .m file") from None
+    if len(content) > MAX_BYTES:
+        raise InputError(f"case: {name}: found more than {MAX_BYTES} bytes, expected a MATPOWER .m file")
+    return parse(content, Path(name).stem, name)
+
+
+def parse(content: bytes, name: str, where: str | None = None) -> Case:
+    """The case in a file's bytes; `where` names the file in messages. Raises InputError `where:LINE: found ...`."""
+    found = _Parser(content.decode("utf-8", "replace"), where or name).fields()
+    with np.errstate(all="ignore"):  # absurd numbers overflow to inf, and the case's own check names them
+        return _case(found, name, where or name)
+
+
+class _Token(NamedTuple):
+    kind: str  #: number, name, string, newline, end, or the punctuation itself
+    text: str
+    line: int
+
+
+class _Value(NamedTuple):
+    """A field's value: a matrix (rows with their line numbers), a scalar or a string."""
+
+    line: int
+    rows: list[tuple[int, list[float]]] | None = None
+    scalar: float | str | None = None
+
+
+# A number ends where a separator begins: "1-2" is an expression in the language, so it is no number here.
+_TOKEN = re.compile(
+    r"""(?P<space>[ \t\r\f\v]+|\.\.\.[^\n]*\n)
+      | (?P<newline>\n)
+      | (?P<number>[+-]?(?:[0-9]+\.?[0-9]*(?:[eEdD][+-]?[0-9]+)?|\.[0-9]+(?:[eEdD][+-]?[0-9]+)?
+            |(?:[Ii]nf|NaN|nan)\b)(?=[\s,;\[\]{}%=]|\.\.\.|\Z))
+      | (?P<name>[A-Za-z][A-Za-z0-9_]*)
+      | (?P<string>'(?:[^'\n]|'')*'|"(?:[^"\n]|"")*")
+      | (?P<mark>.)""",
+    re.VERBOSE,
+)
+_LINE_COMMENT = re.compile(r"[%#][^\n]*")
+
+
+def _tokens(text: str) -> Iterator[_Token]:
+    line, at, depth = 1, 0, 0
+    begins_line = True
+    while at < len(text):
+        if text[at] in "%#":
+            stop = text.find("\n", at)
+            stop = len(text) if stop < 0 else stop
+            comment = text[at:stop].rstrip()
+            # %{ and %} alone on their lines open and close a block comment, which may nest.
+            if begins_line and comment in ("%{", "#{"):
+                depth += 1
+            elif begins_line and comment in ("%}", "#}"):
+                depth = max(0, depth - 1)
+            at = stop
+            continue
+        if depth:
+            if text[at] == "\n":
+                line, begins_line = line + 1, True
+            elif not text[at].isspace():
+                begins_line = False
+            at += 1
+            continue
+        found = _TOKEN.match(text, at)
+        assert found is not None  # the last alternative takes any character
+        kind, word = str(found.lastgroup), found.group()
+        if kind != "space":
+            yield _Token(word if kind == "mark" else kind, word, line)
+            begins_line = kind == "newline"
+        line += word.count("\n")
+        at = found.end()
+    yield _Token("end", "", line)
+
+
+class _Parser:
+    """Recursive descent over the tokens of one file; knows nothing of power systems."""
+
+    def __init__(self, text: str, where: str) -> None:
+        self.where = where
+        self.stream = _tokens(text)
+        self.token = next(self.stream)
+
+    def advance(self) -> _Token:
+        token = self.token
+        if token.kind != "end":
+            self.token = next(self.stream)
+        return token
+
+    def fail(self, expected: str, token: _Token | None = None) -> NoReturn:
+        token = token or self.token
+        found = {"end": "the end of the file", "newline": "the end of the line"}.get(token.kind, repr(token.text[:40]))
+        raise InputError(f"{self.where}:{token.line}: found {found}, expected {expected}")
+
+    def expect(self, kind: str, expected: str) -> _Token:
+        if self.token.kind != kind:
+            self.fail(expected)
+        return self.advance()
+
+    def fields(self) -> dict[str, _Value]:
+        """Every assignment `mpc.NAME = value` of plain data."""
+        struct, found = "mpc", dict[str, _Value]()
+        while self.token.kind != "end":
+            token = self.advance()
+            if token.kind in ("newline", ";", ","):
+                continue
+            if token.kind == "name" and token.text == "function":
+                struct = self.header()
+            elif token.kind == "name" and token.text == struct and self.token.kind == ".":
+                self.advance()
+                name = self.expect("name", f"a field name after {struct}.").text
+                if self.token.kind == ".":  # a nested field (mpc.if.map) is none of ours
+                    self.skip_statement()
+                    continue
+                if self.token.kind != "=":
+                    self.fail(f"'=' after {struct}.{name}: a file of plain data, without commands")
+                self.advance()
+                if name in COLUMNS or name in ("version", "baseMVA"):
+                    found[name] = self.value(name)
+                else:
+                    self.skip_statement()
+            elif not (token.kind == "name" and token.text in ("end", "endfunction", "return")):
+                self.fail(f"{struct}.FIELD = plain data, without commands", token)
+        return found
+
+    def header(self) -> str:
+        name = self.expect("name", "`function mpc = NAME` (MATPOWER format version 2)").text
+        self.expect("=", "`function mpc = NAME` (MATPOWER format version 2)")
+        while self.token.kind not in ("newline", "end"):
+            self.advance()
+        return name
+
+    def skip_statement(self) -> None:
+        """Over a value we do not use: to the end of the statement outside every bracket."""
+        opened = list[_Token]()
+        while self.token.kind != "end":
+            if not opened and self.token.kind in ("newline", ";"):
+                return
+            token = self.advance()
+            if token.kind in ("[", "{", "("):
+                opened.append(token)
+            elif token.kind in ("]", "}", ")"):
+                if not opened:
+                    self.fail("no closing bracket here", token)
+                opened.pop()
+        if opened:
+            self.fail(f"the bracket of line {opened[-1].line} to be closed")
+
+    def value(self, name: str) -> _Value:
+        line = self.token.line
+        if self.token.kind == "[":
+            value = _Value(line, rows=self.matrix())
+        elif self.token.kind == "number":
+            value = _Value(line, scalar=_number(self.advance().text))
+        elif self.token.kind == "string":
+            value = _Value(line, scalar=self.advance().text[1:-1])
+        else:
+            self.fail(f"the value of mpc.{name}: a number, a string or a matrix")
+        if self.token.kind not in ("newline", ";", ",", "end"):
+            self.fail(f"the end of the statement mpc.{name} = ...")
+        return value
+
+    def matrix(self) -> list[tuple[int, list[float]]]:
+        self.advance()
+        rows, row, line = list[tuple[int, list[float]]](), list[float](), 0
+        while True:
+            token = self.advance()
+            if token.kind == "number":
+                line = line if row else token.line
+                row.append(_number(token.text))
+            elif token.kind in (";", "newline", "]"):
+                if row:
+                    rows.append((line, row))
+                    row = []
+                if token.kind == "]":
+                    return rows
+            elif token.kind != ",":
+                self.fail("a number, ';' or ']'", token)
+
+
+def _number(text: str) -> float:
+    return float(text.lower().replace("d", "e"))
+
+
+def _case(found: dict[str, _Value], name: str, where: str) -> Case:
+    version = found.get("version")
+    if version is None or version.scalar not in ("2", 2.0):
+        line = f":{version.line}" if version else ""
+        shown = repr(version.scalar) if version else "none"
+        raise InputError(f"{where}{line}: found mpc.version {shown}, expected '2' (MATPOWER format version 2)")
+    base = found.get("baseMVA")
+    if base is None or not isinstance(base.scalar, float):
+        raise InputError(f"{where}{f':{base.line}' if base else ''}: found no number mpc.baseMVA, expected MVA")
+    if not (math.isfinite(base.scalar) and base.scalar > 0):
+        raise InputError(f"{where}:{base.line}: found mpc.baseMVA = {base.scalar}, expected a positive number")
+    mva = base.scalar
+    bus = _matrix(found, "bus", where)
+    gen = _matrix(found, "gen", where)
+    branch = _matrix(found, "branch", where)
+    for field, matrix, columns in (("bus", bus, [0, 1]), ("gen", gen, [0, 7]), ("branch", branch, [0, 1, 10])):
+        _whole_numbers(found[field], matrix, columns, field, where)
+
+    bus = bus[bus[:, 1] != 4]  # type 4: isolated, out of service with all that hangs on it
+    bus = bus[np.argsort(bus[:, 0], kind="stable")]
+    isolated = np.setdiff1d(_matrix(found, "bus", where)[:, 0], bus[:, 0])
+    gen_rows = np.flatnonzero((gen[:, 7] > 0) & ~np.isin(gen[:, 0], isolated))
+    line_rows = np.flatnonzero((branch[:, 10] > 0) & ~np.isin(branch[:, :2], isolated).any(axis=1))
+    costs = _costs(found, len(gen), mva, where)[gen_rows]
+    gen, branch = gen[gen_rows], branch[line_rows]
+    angle_min, angle_max = _angle_limits(branch)
+    return Case(
+        name,
+        mva,
+        Buses(
+            numbers=bus[:, 0].astype(np.int64),
+            p_d=bus[:, 2] / mva,
+            q_d=bus[:, 3] / mva,
+            g_s=bus[:, 4] / mva,
+            b_s=bus[:, 5] / mva,
+            v_min=bus[:, 12],
+            v_max=bus[:, 11],
+        ),
+        Generators(
+            rows=gen_rows.astype(np.int64),
+            bus=gen[:, 0].astype(np.int64),
+            p_min=gen[:, 9] / mva,
+            p_max=gen[:, 8] / mva,
+            q_min=gen[:, 4] / mva,
+            q_max=gen[:, 3] / mva,
+            cost_2=costs[:, 0],
+            cost_1=costs[:, 1],
+            cost_0=costs[:, 2],
+        ),
+        Lines(
+            rows=line_rows.astype(np.int64),
+            from_bus=branch[:, 0].astype(np.int64),
+            to_bus=branch[:, 1].astype(np.int64),
+            r=branch[:, 2],
+            x=branch[:, 3],
+            b=branch[:, 4],
+            rate=np.where(np.isposinf(branch[:, 5]), 0.0, branch[:, 5] / mva),
+            tap=np.where(branch[:, 8] == 0, 1.0, branch[:, 8]),
+            shift=np.deg2rad(branch[:, 9]),
+            angle_min=angle_min,
+            angle_max=angle_max,
+        ),
+    )
+
+
+def _matrix(found: dict[str, _Value], field: str, where: str) -> Floats:
+    value = found.get(field)
+    if value is None or value.rows is None:
+        at = f"{where}:{value.line}" if value else where
+        raise InputError(f"{at}: found no matrix mpc.{field}, expected one (MATPOWER format version 2)")
+    width = len(value.rows[0][1]) if value.rows else COLUMNS[field]
+    if width < COLUMNS[field]:
+        line = value.rows[0][0]
+        raise InputError(f"{where}:{line}: found {width} columns in mpc.{field}, expected at least {COLUMNS[field]}")
+    for line, row in value.rows:
+        if len(row) != width:
+            raise InputError(f"{where}:{line}: found {len(row)} numbers in a row of mpc.{field}, expected {width}")
+    return np.array([row for _, row in value.rows], np.float64).reshape(-1, width)
+
+
+def _whole_numbers(value: _Value, matrix: Floats, columns: list[int], field: str, where: str) -> None:
+    """Bus numbers, types and states must be whole and small enough to be exact."""
+    part = matrix[:, columns]
+    wrong = ~(np.isfinite(part) & (part == np.round(part)) & (np.abs(part) < 2**53))
+    if wrong.any():
+        row, column = (int(k) for k in np.argwhere(wrong)[0])
+        line = value.rows[row][0] if value.rows else value.line
+        raise InputError(
+            f"{where}:{line}: found {part[row, column]} in column {columns[column] + 1} of mpc.{field}, "
+            "expected a whole number"
+        )
+
+
+def _costs(found: dict[str, _Value], generators: int, mva: float, where: str) -> Floats:
+    """(c2, c1, c0) of each generator in $/h of p.u.; NaN where the file has no polynomial of degree <= 2."""
+    costs = np.full((generators, 3), np.nan)
+    if "gencost" not in found:
+        return costs
+    table = _matrix(found, "gencost", where)
+    if len(table) not in (generators, 2 * generators):  # the second half, if any, is for reactive power
+        raise InputError(
+            f"{where}:{found['gencost'].line}: found {len(table)} rows in mpc.gencost, expected {generators}, "
+            f"or {2 * generators} with reactive costs"
+        )
+    for g, row in enumerate(table[:generators]):
+        if row[0] == 2 and row[3] in range(4) and len(row) >= 4 + int(row[3]):
+            terms = row[4 : 4 + int(row[3])]
+            costs[g] = np.concatenate([np.zeros(3 - len(terms)), terms])
+    return costs * [mva * mva, mva, 1.0]
+
+
+def _angle_limits(branch: Floats) -> tuple[Floats, Floats]:
+    """Columns ANGMIN, ANGMAX in rad; absent, both 0, or at 90 degrees and beyond (as the usual 360): no limit."""
+    none = np.full(len(branch), np.inf)
+    if branch.shape[1] < 13:
+        return -none, none
+    low, high = branch[:, 11], branch[:, 12]
+    both_zero = (low == 0) & (high == 0)
+    return (
+        np.where(both_zero | (low <= -90), -np.inf, np.deg2rad(low)),
+        np.where(both_zero | (high >= 90), np.inf, np.deg2rad(high)),
+    )

@@ -1,0 +1,201 @@
+"""The network drawn as one SVG: zones coloured, tie lines emphasised, generators marked. A pure function of its input.
+
+Layout: stress majorisation (Gansner, Koren, North, "Graph drawing by stress majorization", 2004) from a classical
+scaling start, so the same network gives the same picture. Tie lines count as longer than other lines: zones stand apart.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from html import escape
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+# Paul Tol's "bright" and "muted" schemes, which stay apart under the common colour-vision deficiencies.
+PALETTE = ("#4477AA", "#EE6677", "#228833", "#AA3377", "#B8860B", "#2A9DB8", "#332288", "#882255", "#117733", "#777777")
+INK = "#1c2733"
+WIDTH = 960.0
+TIE_LENGTH = 2.2  # in units of one ordinary line
+MAX_DRAWN = 1500  # nodes; the layout needs a few dense matrices of this order
+
+
+@dataclass(frozen=True)
+class Network:
+    """What is drawn. `nodes` in the order of the zones' colours; `groups` maps a zone to its nodes (empty: one colour).
+
+    generators, loads: nodes that carry the mark. A network's `loads` are private data: leave them empty in a private run.
+    """
+
+    nodes: tuple[str, ...]
+    edges: tuple[tuple[str, str], ...]
+    groups: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    generators: frozenset[str] = frozenset()
+    loads: frozenset[str] = frozenset()
+
+    def ties(self) -> tuple[tuple[str, str], ...]:
+        """The edges between two zones, each pair of nodes once, in the order given."""
+        of = self.group_of()
+        return tuple(e for e in _pairs(self.edges) if of.get(e[0]) != of.get(e[1]))
+
+    def group_of(self) -> dict[str, str]:
+        """The zone of every node that has one."""
+        return {node: group for group, members in self.groups.items() for node in members}
+
+
+def _pairs(edges: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    """The edges without repeats (parallel lines) and loops."""
+    seen: dict[frozenset[str], tuple[str, str]] = {}
+    for a, b in edges:
+        if a != b:
+            seen.setdefault(frozenset((a, b)), (a, b))
+    return list(seen.values())
+
+
+def distances(n: int, edges: Sequence[tuple[int, int, float]]) -> Array:
+    """All shortest path lengths (n, n) of an undirected graph with edge lengths; unconnected parts: the longest + 2."""
+    d = np.full((n, n), np.inf)
+    np.fill_diagonal(d, 0.0)
+    for a, b, length in edges:
+        d[a, b] = d[b, a] = min(d[a, b], length)
+    for k in range(n):  # Floyd and Warshall
+        np.minimum(d, d[:, k, None] + d[None, k, :], out=d)
+    finite = np.isfinite(d)
+    d[~finite] = d[finite].max() + 2.0
+    return d
+
+
+def layout(d: Array, iterations: int = 300) -> Array:
+    """Positions (n, 2) whose Euclidean distances follow the path lengths d (n, n), longest axis horizontal, centred."""
+    n = len(d)
+    if n < 3:
+        return np.column_stack([np.arange(n) - (n - 1) / 2, np.zeros(n)]) * (d.max() if n > 1 else 0.0)
+    centre = np.eye(n) - 1.0 / n
+    values, vectors = np.linalg.eigh(-0.5 * centre @ (d * d) @ centre)
+    start = vectors[:, -2:] * np.sqrt(np.maximum(values[-2:], 0.0))
+    position = start + 1e-3 * np.column_stack([np.cos(np.arange(n)), np.sin(np.arange(n))])  # no two nodes on one spot
+    w = np.zeros_like(d)
+    apart = d > 0
+    w[apart] = d[apart] ** -2.0
+    laplacian = np.diag(w.sum(1)) - w
+    inverse = np.linalg.pinv(laplacian)
+    for _ in range(iterations):
+        gap = np.linalg.norm(position[:, None, :] - position[None, :, :], axis=2)
+        ratio = np.divide(w * d, gap, out=np.zeros_like(d), where=gap > 1e-12)
+        position = inverse @ ((np.diag(ratio.sum(1)) - ratio) @ position)
+    position -= position.mean(0)
+    _, _, axes = np.linalg.svd(position, full_matrices=False)
+    position = position @ axes.T
+    # A mirror image is the same layout: pick the one where the first node that is off the axis lies up and left.
+    for axis in range(2):
+        off = position[np.abs(position[:, axis]) > 1e-6, axis]
+        if len(off) and off[0] > 0:
+            position[:, axis] *= -1.0
+    return position
+
+
+def _free_angles(angles: Sequence[float], count: int) -> list[float]:
+    """Directions in the middle of the widest gaps between the given directions, widest first, each used gap split."""
+    taken, chosen = sorted(angles), []
+    for _ in range(count):
+        if not taken:
+            chosen.append(math.pi / 2)
+        else:
+            gaps = [(b - a, a) for a, b in zip(taken, [*taken[1:], taken[0] + 2 * math.pi], strict=True)]
+            width, first = max(gaps, key=lambda g: (round(g[0], 6), -g[1]))
+            chosen.append(math.remainder(first + width / 2, 2 * math.pi))
+        taken = sorted([*taken, chosen[-1]])
+    return chosen
+
+
+def svg(network: Network, label: str) -> str:
+    """The drawing as an <svg> element, text escaped. Buses are numbered where the numbers stay legible."""
+    nodes = network.nodes
+    n = len(nodes)
+    index = {node: i for i, node in enumerate(nodes)}
+    group_of = network.group_of()
+    colour = {group: PALETTE[i % len(PALETTE)] for i, group in enumerate(network.groups)}
+    pairs = _pairs(network.edges)
+    ties = set(network.ties())
+    lengths = [(index[a], index[b], TIE_LENGTH if (a, b) in ties else 1.0) for a, b in pairs]
+    position = layout(distances(n, lengths))
+
+    # Text and marks shrink with the number of buses; the height follows the layout's own shape, within a page.
+    radius = float(np.clip(62.0 / math.sqrt(max(n, 1)), 3.4, 15.0))
+    margin = 3.4 * radius + 6.0
+    low, high = position.min(0), position.max(0)
+    span = np.maximum(high - low, 1e-9)
+    height = float(np.clip((WIDTH - 2 * margin) * span[1] / span[0], 0.34 * WIDTH, 0.72 * WIDTH)) + 2 * margin
+    scale = np.minimum((np.array([WIDTH, height]) - 2 * margin) / span, 150.0 if n < 8 else np.inf)
+    # Up to a third of stretch along one axis fills the page without distorting the picture noticeably.
+    scale = np.minimum(scale, scale.min() * 1.35)
+    used = span * scale + 2 * margin
+    height = float(used[1])
+    xy = margin + (position - low) * scale + np.array([(WIDTH - used[0]) / 2, 0.0])
+
+    def line(a: str, b: str, extra: str = "") -> str:
+        (x1, y1), (x2, y2) = xy[index[a]], xy[index[b]]
+        return f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}"{extra}/>'
+
+    out = [
+        f'<svg class="map" viewBox="0 0 {WIDTH:.0f} {height:.0f}" width="{WIDTH:.0f}" height="{height:.0f}" '
+        f'role="img" aria-label="{escape(label)}" xmlns="http://www.w3.org/2000/svg">'
+    ]
+    # A soft band along a zone's own lines shows its territory without ever covering another zone's bus.
+    for group, members in network.groups.items():
+        inside = [p for p in pairs if group_of.get(p[0]) == group_of.get(p[1]) == group]
+        out.append(f'<g opacity="0.17" stroke="{colour[group]}" fill="{colour[group]}" stroke-linecap="round">')
+        out += [line(a, b, f' stroke-width="{3.6 * radius:.1f}"') for a, b in inside]
+        dot = '<circle cx="{:.1f}" cy="{:.1f}" r="{:.1f}" stroke="none"/>'
+        out += [dot.format(*xy[index[m]], 1.8 * radius) for m in members if m in index]
+        out.append("</g>")
+    thin, thick = max(0.8, radius / 8), max(2.0, radius / 3.6)
+    out.append(f'<g stroke="#8793a0" stroke-width="{thin:.1f}">')
+    out += [line(a, b) for a, b in pairs if (a, b) not in ties]
+    out.append(f'</g><g stroke="{INK}" stroke-width="{thick:.1f}" stroke-dasharray="{3 * thick:.1f} {1.3 * thick:.1f}">')
+    out += [line(a, b) for a, b in pairs if (a, b) in ties]
+    out.append("</g>")
+
+    around: dict[str, list[float]] = {node: [] for node in nodes}
+    for a, b in pairs:
+        dx, dy = xy[index[b]] - xy[index[a]]
+        around[a].append(math.atan2(dy, dx))
+        around[b].append(math.atan2(-dy, -dx))
+    for node in nodes:
+        marks = [m for m, where in (("generator", network.generators), ("load", network.loads)) if node in where]
+        for mark, angle in zip(marks, _free_angles(around[node], len(marks)), strict=True):
+            out.append(_mark(mark, xy[index[node]], angle, radius))
+    for node in nodes:
+        x, y = xy[index[node]]
+        group = group_of.get(node)
+        fill = colour[group] if group is not None else PALETTE[0]
+        out.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius:.1f}" fill="{fill}" stroke="#fff" stroke-width="1"/>')
+        title = f"{node}, {group}" if group is not None else node
+        out[-1] = out[-1][:-2] + f"><title>{escape(title)}</title></circle>"
+        if radius >= 5.2:  # smaller numbers cannot be read
+            size = min(radius * 1.05, radius * 3.0 / max(len(node), 1))
+            out.append(
+                f'<text x="{x:.1f}" y="{y:.1f}" dy="0.35em" font-size="{size:.1f}" text-anchor="middle" fill="#fff" '
+                f'font-weight="600">{escape(node)}</text>'
+            )
+    out.append("</svg>")
+    return "".join(out)
+
+
+def _mark(kind: str, at: Array, angle: float, radius: float) -> str:
+    """A generator (circle with a G) or a load (arrow head) beside its bus."""
+    direction = np.array([math.cos(angle), math.sin(angle)])
+    tip = at + direction * 2.35 * radius
+    stem = f'<line x1="{at[0]:.1f}" y1="{at[1]:.1f}" x2="{tip[0]:.1f}" y2="{tip[1]:.1f}" stroke="{INK}"/>'
+    if kind == "generator":
+        text = f'<text x="{tip[0]:.1f}" y="{tip[1]:.1f}" dy="0.35em" font-size="{0.95 * radius:.1f}" text-anchor="middle"'
+        ring = f'<circle cx="{tip[0]:.1f}" cy="{tip[1]:.1f}" r="{0.75 * radius:.1f}" fill="#fff" stroke="{INK}"/>'
+        return stem + ring + (f'{text} fill="{INK}">G</text>' if radius >= 5.2 else "")
+    side = np.array([-direction[1], direction[0]]) * 0.5 * radius
+    back = tip - direction * 0.8 * radius
+    points = " ".join(f"{x:.1f},{y:.1f}" for x, y in (tip, back + side, back - side))
+    return f'{stem}<polygon points="{points}" fill="{INK}"/>'

@@ -1,0 +1,104 @@
+"""What `hushgrid run` shows while it works: a live line on a terminal, one plain line per phase elsewhere, or nothing."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any, TextIO
+
+
+class Progress:
+    """Progress of one run. Where rich is absent a terminal gets plain lines too.
+
+    Shows only what a private run may show: the round, the consensus residual, counts, time, and each node's spent epsilon.
+    """
+
+    def __init__(self, quiet: bool = False, stream: TextIO | None = None) -> None:
+        self._stream = sys.stderr if stream is None else stream
+        self._quiet = quiet
+        self._bar = None if quiet or not self._stream.isatty() else _bar(self._stream)
+        self._task: Any = None
+        if self._bar is not None:
+            self._bar.start()
+
+    def phase(self, text: str) -> None:
+        """A new phase begins: `text` in a few words."""
+        if self._quiet:
+            return
+        if self._bar is None:
+            print(text, file=self._stream, flush=True)
+            return
+        self._drop()
+        self._bar.console.print(text, markup=False, highlight=False)
+
+    def round(
+        self,
+        t: int,
+        total: int,
+        residual: float | None,
+        *,
+        messages: int | None = None,
+        epsilon: Mapping[str, float] | None = None,
+    ) -> None:
+        """Round t of total is done. epsilon: spent so far, a node."""
+        if self._bar is None:
+            return
+        said = []
+        if residual is not None:
+            said.append(f"residual {residual:.3g}")
+        if messages is not None:
+            said.append(f"{messages:,} messages")
+        if epsilon:
+            said.append("ε " + _spent(epsilon))
+        if self._task is None:
+            self._task = self._bar.add_task("round", total=total, said="")
+        self._bar.update(self._task, completed=t, total=total, said="  ".join(said))
+
+    def close(self) -> None:
+        """Ends the display; may be called twice."""
+        if self._bar is not None:
+            self._drop()
+            self._bar.stop()
+
+    def _drop(self) -> None:
+        """The finished bar leaves; the phases' lines stay."""
+        if self._bar is not None and self._task is not None:
+            self._bar.remove_task(self._task)
+            self._task = None
+
+    def __enter__(self) -> Progress:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+
+def _spent(epsilon: Mapping[str, float]) -> str:
+    """Each node's figure while there is room, else the range."""
+    if len(set(epsilon.values())) == 1:
+        return f"{next(iter(epsilon.values())):.3g} each"
+    if len(epsilon) <= 4:
+        return " ".join(f"{node} {value:.3g}" for node, value in epsilon.items())
+    return f"{min(epsilon.values()):.3g} to {max(epsilon.values()):.3g}"
+
+
+def _bar(stream: TextIO) -> Any:
+    try:
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+        from rich.progress import Progress as Bar
+    except ImportError:
+        return None
+    return Bar(
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=30),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("{task.fields[said]}", markup=False),
+        console=Console(file=stream),
+        transient=True,
+        redirect_stdout=False,
+        redirect_stderr=False,
+        refresh_per_second=8,
+    )

@@ -1,0 +1,395 @@
+"""`report.html` of a run: one self-contained page for a reader who was not there, made from the run directory's files.
+
+The page needs no script, loads nothing (its own content policy forbids it) and prints. The same run directory gives the
+same bytes. A run whose privacy claim is upheld is shown by gate answers and public data only: the drawing takes the case
+without its loads, and the raw-data figures are not even read (`rundir.RAW`).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from html import escape
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hushgrid.broker import gridmap, plots
+from hushgrid.broker.page import document, facts, figure, paragraphs, section, table
+from hushgrid.broker.rundir import Run, Setpoint, read
+from hushgrid.broker.statement import MISSING, Statement, number, standing, statement
+from hushgrid.kernels.errors import InputError
+
+if TYPE_CHECKING:
+    from hushgrid.grid_cases.case import Case
+
+ALGORITHMS = {
+    "ladmm": "linearised ADMM with local updates",
+    "recal": "RECAL",
+    "iadmm": "incremental ADMM",
+    "wadmm": "walkman ADMM",
+    "dpp2": "DPP2",
+    "admm": "decentralised ADMM",
+    "radmm": "recycled ADMM",
+    "mradmm": "modified recycled ADMM",
+    "extra": "EXTRA",
+    "nids": "NIDS",
+    "dgd": "decentralised gradient descent",
+}
+WITHHELD = "withheld: would be computed from raw data"
+
+
+def build(run_dir: Path) -> Path:
+    """Writes `run_dir`/report.html (replacing it whole) and returns its path.
+
+    Raises InputError where the directory is missing or incomplete, a file is not what `hushgrid run` writes, or the
+    drawing library is not installed.
+    """
+    run = read(Path(run_dir))
+    path = run.path / "report.html"
+    part = path.with_suffix(".html.part")
+    part.write_text(render(run), encoding="utf-8")
+    os.replace(part, path)
+    return path
+
+
+def render(run: Run) -> str:
+    """The page. Depends on `run` and, for zones, on the power-system case its scenario names; on no clock."""
+    case, absent = _case(run)
+    said = statement(run.result, run.scenario, case.base_mva if case else None)
+    name = str(run.result.get("name") or run.path.name)
+    body = [
+        f'<header><p class="kind">hushgrid · report of a run</p><h1>{escape(name)}</h1>'
+        f'<p class="verdict">{escape(verdict(run))}</p></header>',
+        _banner(said),
+        section("Key figures", _key_figures(run)),
+        section("The network" if not case else "The grid", _drawing(run, case, absent)),
+        section("Round by round", _charts(run, said)),
+        section("Set-points", _setpoints(run, case)) if _zones(run) else section("Solution", _solution(run)),
+        section("Privacy in full", _privacy(said)),
+        section("What is not protected", facts(said.limits, wide=True)),
+        section("How this run was made", _provenance(run)),
+    ]
+    return document(f"{name} – hushgrid report", "\n".join(body))
+
+
+def _zones(run: Run) -> bool:
+    return (run.scenario.get("problem") or {}).get("kind") == "zones"
+
+
+def _case(run: Run) -> tuple[Case | None, str]:
+    """The run's power-system case, or None and why. Loads are dropped where the run is private."""
+    if not _zones(run):
+        return None, ""
+    from hushgrid.grid_cases import load
+
+    name = str(run.scenario["problem"].get("case"))
+    try:
+        case = load(name)
+    except InputError as error:
+        return None, f"The grid is not drawn: {error}."
+    return (case.without_loads() if standing(run.result) == "upheld" else case), ""
+
+
+def verdict(run: Run) -> str:
+    """The run in one sentence."""
+    result = run.result
+    names, zones = run.nodes(), _zones(run)
+    what = f"set-points for {run.scenario['problem'].get('case')}" if zones else "one common solution"
+    who = f"{len(names) or number(result.get('nodes'))} {'zones' if zones else 'nodes'}"
+    algorithm = ALGORITHMS.get(str(result.get("algorithm")), str(result.get("algorithm")))
+    unit = " p.u." if zones else ""
+    agreed = f"consensus residual {number(result.get('consensus_residual'))}{unit}"
+    if result.get("max_violation") is not None:
+        agreed += f", no limit violated by more than {number(result['max_violation'])} p.u."
+    text = f"{who} computed {what} together in {number(result.get('rounds_done'))} rounds of {algorithm} ({agreed})"
+    claim = {"upheld": "the privacy claim is upheld.", "not upheld": "the privacy claim is not upheld."}
+    return text + "; " + claim.get(standing(result), "the run is not private.")
+
+
+def _banner(said: Statement) -> str:
+    word = {"upheld": "Upheld", "not upheld": "Not upheld", "not private": "Not private"}[said.standing]
+    more = "".join(f"<p>Privacy claim not upheld: {escape(reason)}</p>" for reason in said.reasons)
+    kind = said.standing.replace(" ", "-")
+    return (
+        f'<section class="banner {kind}" aria-label="Privacy"><p class="word">{word}</p>'
+        f'<div><p class="headline">{escape(said.headline)}</p>{more}</div></section>'
+    )
+
+
+def _bytes(value: Any) -> str:
+    if not isinstance(value, int | float):
+        return MISSING
+    for unit in ("B", "kB", "MB"):
+        if abs(value) < 1000:
+            return f"{number(value)} {unit}"
+        value /= 1000
+    return f"{number(value)} GB"
+
+
+def _key_figures(run: Run) -> str:
+    result, zones = run.result, _zones(run)
+    planned = (run.scenario.get("algorithm") or {}).get("rounds")
+    rounds = number(result.get("rounds_done")) + (f" of {number(planned)}" if planned is not None else "")
+    unit = " p.u." if zones else ""
+    private = standing(result) == "upheld"
+    shown: list[tuple[str, str]] = [
+        ("Rounds", rounds),
+        ("Stopped because", number(result.get("stopped_because"))),
+        ("Consensus residual", number(result.get("consensus_residual")) + unit),
+    ]
+    if result.get("max_violation") is not None:
+        shown.append(("Largest violation of a limit", number(result["max_violation"]) + " p.u."))
+    shown.append(("Objective", WITHHELD if private else number(result.get("objective"), 5)))
+    for key, label in (("optimality_gap", "Gap to the optimum"), ("relative_error", "Relative error")):
+        if not private and result.get(key) is not None:
+            shown.append((label, number(result[key])))
+    nodes = result.get("nodes")
+    count = len(nodes) if isinstance(nodes, Mapping | list | tuple) else nodes
+    wall = result.get("wall_s")
+    shown += [
+        ("Messages", number(result.get("messages"))),
+        ("Bytes", _bytes(result.get("bytes"))),
+        ("Wall time", f"{number(wall)} s" if wall is not None else MISSING),
+        ("Zones" if zones else "Nodes", number(count if count is not None else len(run.nodes()))),
+        ("Transport", number(result.get("transport"))),
+        ("Broker", "none" if result.get("broker") is None else str(result["broker"])),
+    ]
+    return facts(shown)
+
+
+def network(run: Run, case: Case | None) -> gridmap.Network | None:
+    """What the drawing shows; None where the scenario does not say."""
+    if case is not None:
+        buses = tuple(str(b) for b in case.buses.numbers)
+        ends = zip(case.lines.from_bus, case.lines.to_bus, strict=True)
+        loaded = case.buses.numbers[(case.buses.p_d != 0) | (case.buses.q_d != 0)]  # none where the run is private
+        return gridmap.Network(
+            nodes=buses,
+            edges=tuple((str(a), str(b)) for a, b in ends),
+            groups=_groups(run, case),
+            generators=frozenset(str(b) for b in case.generators.bus),
+            loads=frozenset(str(b) for b in loaded),
+        )
+    plan: Mapping[str, Any] = run.scenario.get("network") or {}
+    names = run.nodes()
+    n = len(names)
+    index = range(n)
+    pairs: Iterable[Sequence[int]]
+    match plan.get("kind"):
+        case _ if "edges" in plan:
+            pairs = plan["edges"]
+        case "path":
+            pairs = pairwise(index)
+        case "ring":
+            pairs = [*pairwise(index), (n - 1, 0)]
+        case "star":
+            pairs = [(0, i) for i in index[1:]]
+        case "complete":
+            pairs = [(i, j) for i in index for j in index[i + 1 :]]
+        case _:
+            return None
+    try:
+        edges = tuple((names[a], names[b]) for a, b in pairs)
+    except (TypeError, ValueError, IndexError):
+        path = run.path / "scenario.yaml"
+        raise InputError(f"{path}: network.edges: found {plan['edges']!r}, expected pairs of nodes below {n}") from None
+    return gridmap.Network(nodes=names, edges=edges) if n else None
+
+
+def _groups(run: Run, case: Case) -> dict[str, list[str]]:
+    zones = run.scenario["problem"].get("zones")
+    if isinstance(zones, int):
+        from hushgrid.grid_cases.partition import partition
+
+        zones = partition(case, zones)
+    elif isinstance(zones, list):
+        zones = {f"z{i}": members for i, members in enumerate(zones, 1)}
+    return {str(name): [str(bus) for bus in members] for name, members in (zones or {}).items()}
+
+
+def _drawing(run: Run, case: Case | None, absent: str) -> str:
+    shown = network(run, case)
+    if shown is None:
+        return paragraphs([absent or "The network is not drawn: the resolved scenario does not list its edges."])
+    if len(shown.nodes) > gridmap.MAX_DRAWN:
+        return paragraphs([f"The network is not drawn: it has {number(len(shown.nodes))} nodes."])
+    if case is None:
+        return figure("Network", gridmap.svg(shown, "The network of nodes"), "Who talks to whom. Lengths mean nothing.")
+    ties = [f"{a}–{b}" for a, b in shown.ties()]
+    which = f": {', '.join(ties)}" if 0 < len(ties) <= 24 else ""
+    keys = [
+        f'<span><i style="background:{gridmap.PALETTE[i % len(gridmap.PALETTE)]}"></i>{escape(zone)} '
+        f"({len(members)} buses)</span>"
+        for i, (zone, members) in enumerate(shown.groups.items())
+    ]
+    loads = (
+        "Arrow heads mark buses with a load in the case file; sizes are not shown."
+        if shown.loads
+        else "Which buses carry a load is private and not shown."
+    )
+    caption = (
+        f"{len(shown.nodes)} buses, {len(set(map(frozenset, shown.edges)))} connections, {len(ties)} tie lines "
+        f"(dashed{which}). G marks a bus with a generator. {loads} The layout follows connections, not geography."
+    )
+    label = f"The grid of {case.name} with {len(shown.groups)} zones"
+    return figure("Zones and tie lines", f'<p class="keys">{"".join(keys)}</p>' + gridmap.svg(shown, label), caption)
+
+
+def _charts(run: Run, said: Statement) -> str:
+    history, zones = run.history, _zones(run)
+    rounds = history["round"]
+    if not len(rounds):
+        return paragraphs(["No round was completed, so there is nothing to draw."])
+    unit = " (p.u.)" if zones else ""
+    known = {name for name, values in history.items() if bool(np.isfinite(values).any())}
+    out: list[str] = []
+
+    def add(title: str, caption: str, series: Mapping[str, Any], **how: Any) -> None:
+        drawn = plots.lines(f"c{len(out)}", title, rounds, series, **how)
+        out.append(figure(title, drawn, caption))
+
+    if "consensus_residual" in known:
+        caption = "How far the nodes' own copies are from the common value, logarithmic scale."
+        series = {"residual": history["consensus_residual"]}
+        add("Consensus residual", caption, series, ylabel="residual" + unit, log=True)
+    if "objective" in known:
+        caption = "Computed from the raw data for study; such a run is not private or its claim is not upheld."
+        add("Objective", caption, {"objective": history["objective"]}, ylabel="objective", log=True)
+    if "max_violation" in known:
+        caption = "The largest violation of a public limit by the released values, logarithmic scale; exact zeros are not drawn."
+        add("Largest violation of a limit", caption, {"violation": history["max_violation"]}, ylabel="p.u.", log=True)
+    drawn = "noise_l1" in known
+    if drawn or "noise_l1_expected" in known:
+        column, how = ("noise_l1", "as drawn") if drawn else ("noise_l1_expected", "expected")
+        caption = (
+            "Sum of the absolute noise values, as drawn in this run."
+            if drawn
+            else "Expected sum of the absolute noise values. What was really drawn stays in the devices."
+        )
+        add(f"Noise per round, {how}", caption, {how: history[column]}, ylabel="L1 norm" + unit, from_zero=True)
+    spent = {name.removeprefix("epsilon_"): history[name] for name in sorted(known, key=_natural) if name.startswith("epsilon_")}
+    if spent:
+        privacy = run.result.get("privacy") or {}
+        claimed = privacy.get("claimed")
+        levels = {"claimed total": claimed.get("epsilon")} if isinstance(claimed, Mapping) else {}
+        budget = ((run.scenario.get("privacy") or {}).get("budget") or {}).get("epsilon")
+        if budget is not None and budget != levels.get("claimed total"):
+            levels["budget"] = budget
+        lines = {key: float(level) for key, level in levels.items() if isinstance(level, int | float)}
+        caption = "ε spent so far by each node, all answers together. The claim is the total, which is fixed beforehand."
+        if said.standing != "upheld":
+            caption = "ε counted so far by each node. In this run it is not a protection."
+        add("Privacy spent", caption, spent, ylabel="ε, cumulative", levels=lines, from_zero=True)
+    for column, title, label in (("messages", "Messages per round", "messages"), ("bytes", "Traffic per round", "kB")):
+        if column in known:
+            values = history[column] / (1000.0 if column == "bytes" else 1.0)
+            chart = plots.bars(f"c{len(out)}", title, rounds, values, ylabel=label)
+            out.append(figure(title, chart, "All nodes and the coordinator together, payloads only." if column == "bytes" else "All nodes and the coordinator together."))
+    note = f"<p>The objective is {WITHHELD}.</p>" if said.standing == "upheld" else ""
+    return note + f'<div class="charts">{"".join(out)}</div>'
+
+
+def _natural(name: str) -> tuple[str, int, str]:
+    """z2 before z10."""
+    digits = name[len(name.rstrip("0123456789")) :]
+    return name[: len(name) - len(digits)], int(digits or 0), name
+
+
+def _privacy(said: Statement) -> str:
+    out = paragraphs(said.meaning)
+    if said.terms:
+        out += facts(said.terms, wide=True)
+    if said.table:
+        out += table(said.columns, said.table, "Per node, over the whole run. A dash: not set, or cannot be given as a difference.")
+    return out
+
+
+def _provenance(run: Run) -> str:
+    versions = run.result.get("versions") or {}
+    pairs = versions.items() if isinstance(versions, Mapping) else [("versions", versions)]
+    shown = [("Algorithm", f"{run.result.get('algorithm')}, variant {run.result.get('variant')}")]
+    shown += [(str(key), str(value)) for key, value in pairs]
+    return facts(shown) + f"<h3>Scenario, resolved</h3><pre>{escape(run.scenario_text.strip())}</pre>"
+
+
+# Set-points ---------------------------------------------------------------------------------------------------------
+
+
+def _setpoints(run: Run, case: Case | None) -> str:
+    out = [_generators(run.setpoints, case), _ties(run, case)]
+    rest = [s for s in run.setpoints if _kind(s) not in ("pg", "qg")]
+    if rest:
+        rows = [(s.node, s.quantity, s.element, number(s.value, 6), s.unit) for s in rest]
+        listed = table(("Zone", "Quantity", "Element", "Value", "Unit"), rows, "Everything else in setpoints.csv.")
+        out.append(f"<details><summary>All other values ({len(rows)})</summary>{listed}</details>")
+    return "".join(out)
+
+
+def _kind(point: Setpoint) -> str:
+    return "".join(c for c in point.quantity.lower() if c.isalpha())
+
+
+def _generators(points: Sequence[Setpoint], case: Case | None) -> str:
+    bus_of = dict(zip(case.generators.rows.tolist(), case.generators.bus.tolist(), strict=True)) if case else {}
+    found: dict[tuple[str, str], dict[str, Setpoint]] = {}
+    for point in points:
+        if _kind(point) in ("pg", "qg"):
+            found.setdefault((point.node, point.element), {})[_kind(point)] = point
+    rows = []
+    for (node, element), values in found.items():
+        digits = element.rpartition(":")[2]
+        bus = str(bus_of.get(int(digits), MISSING)) if digits.isdigit() else MISSING
+        cells = [f"{number(values[q].value, 5)} {values[q].unit}" if q in values else MISSING for q in ("pg", "qg")]
+        rows.append((node, bus, element, *cells))
+    if not rows:
+        return paragraphs(["No generator set-points were written."])
+    caption = "Set-points of the generators: active and reactive power. Generators are counted from 0 in the case file's order."
+    return table(("Zone", "Bus", "Generator", "Active", "Reactive"), rows, caption)
+
+
+def _ties(run: Run, case: Case | None) -> str:
+    """The flows of every line that two zones share, as each of them sees it."""
+    sides: dict[str, dict[str, dict[str, float]]] = {}
+    for node in run.nodes():
+        keys, values = run.solution.get(f"keys_{node}"), run.solution.get(f"z_{node}")
+        if keys is None or values is None:
+            continue
+        for key, value in zip(keys.tolist(), values.tolist(), strict=True):
+            quantity, _, element = str(key).partition(":")
+            if quantity in ("pF", "qF", "pT", "qT"):
+                sides.setdefault(element, {}).setdefault(node, {})[quantity] = value
+    shared = {element: seen for element, seen in sides.items() if len(seen) > 1}
+    if not shared:
+        return ""
+    base = case.base_mva if case else 1.0
+    active, reactive = ("MW", "MVAr") if case else ("p.u.", "p.u.")
+    ends = {}
+    if case:
+        for row, a, b in zip(case.lines.rows, case.lines.from_bus, case.lines.to_bus, strict=True):
+            ends[str(row)] = f"{a} → {b}"
+    rows = []
+    quantities = ("pF", "qF", "pT", "qT")
+    for element in sorted(shared, key=_natural):
+        for i, (node, flows) in enumerate(shared[element].items()):
+            label = ends.get(element, f"row {element}") if i == 0 else ""
+            rows.append((label, node, *(number(flows[q] * base, 4) if q in flows else MISSING for q in quantities)))
+    columns = ("Tie line", "Seen by", f"P from, {active}", f"Q from, {reactive}", f"P to, {active}", f"Q to, {reactive}")
+    caption = (
+        "Flows into each tie line at its first (from) and second (to) bus. Both zones hold a copy; "
+        "what they differ by is part of the consensus residual."
+    )
+    return table(columns, rows, caption)
+
+
+def _solution(run: Run) -> str:
+    """A data problem's solution in figures."""
+    rows = []
+    for key, values in run.solution.items():
+        if (key in ("x", "w") or key[:2] in ("x_", "z_")) and np.issubdtype(values.dtype, np.number):
+            flat = values.ravel()
+            first = ", ".join(number(float(v)) for v in flat[:6]) + (", …" if flat.size > 6 else "")
+            rows.append((key, str(flat.size), number(float(np.linalg.norm(flat))), first))
+    return table(("Vector", "Length", "Euclidean norm", "First entries"), rows, "The vectors in solution.npz.")

@@ -12,6 +12,10 @@ from typing import Any, NamedTuple, Protocol
 ALL = "*"  #: destination of a broadcast
 
 
+class Malformed(Exception):
+    """A message a machine refuses before it touches its state: of a foreign sender, type or dimension."""
+
+
 class Send(NamedTuple):
     """One message: to whom, its sequence number on that edge, and its body (a tagged struct of the paper's file)."""
 

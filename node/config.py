@@ -1,0 +1,408 @@
+"""Scenario and device configuration: YAML in, typed and checked structs out, one line for whatever is wrong."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeVar
+
+import msgspec
+import yaml
+from msgspec import Meta, Struct, field
+
+from hushgrid.kernels import ladmm
+from hushgrid.kernels.errors import InputError
+from hushgrid.kernels.ladmm import Count, Positive
+
+Probability = Annotated[float, Meta(ge=0, le=1)]
+Delta = Annotated[float, Meta(gt=0, lt=1)]
+Name = Annotated[str, Meta(pattern="^[a-z0-9-]{1,64}$")]
+
+
+class Section(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
+    """A section of a file: unknown keys are refused."""
+
+
+class ZonesProblem(Section, tag_field="kind", tag="zones", frozen=True, kw_only=True):
+    """Power flow over the zones of a case; each zone's loads are private."""
+
+    case: str
+    zones: Annotated[int, Meta(ge=1)] | list[list[int]]
+
+
+class ReplaceOneRecord(Section, frozen=True, kw_only=True):
+    clip: Positive
+
+
+class Adjacency(Section, frozen=True, kw_only=True):
+    """Which two data sets a device's privacy makes alike; one of the two."""
+
+    bounded_change: Positive | None = field(default=None, name="bounded-change")
+    replace_one_record: ReplaceOneRecord | None = field(default=None, name="replace-one-record")
+
+    def __str__(self) -> str:
+        if self.bounded_change is not None:
+            return f"bounded-change {self.bounded_change!r}"
+        return f"replace-one-record clip {self.replace_one_record.clip!r}" if self.replace_one_record else ""
+
+
+class PerAnswer(Section, frozen=True, kw_only=True):
+    epsilon: Positive
+    delta: Delta | None = None
+
+
+class Budget(Section, frozen=True, kw_only=True):
+    """A hard cap a device enforces from its own ledger; one budget belongs to one adjacency."""
+
+    epsilon: Positive
+    delta: Delta | None = None
+    adjacency: Adjacency | None = None
+
+
+class Privacy(Section, frozen=True, kw_only=True):
+    mechanism: Literal["laplace", "gaussian"] = "laplace"
+    adjacency: Adjacency
+    epsilon: Positive | None = None
+    delta: Delta | None = None
+    per_answer: PerAnswer | None = None
+    accountant: Literal["pure-basic", "pure-optimal", "zcdp", "gdp"] | None = None
+    answers: Count | None = None
+    mode: Literal["objective", "input", "output", "output-projected"] = "objective"
+    at: Literal["data", "gradient"] = "data"
+    budget: Budget | None = None
+
+
+class Stop(Section, frozen=True, kw_only=True):
+    tolerance: Positive
+    patience: Count = 3
+
+
+class Faults(Section, frozen=True, kw_only=True):
+    """Probabilities per message of the memory transport."""
+
+    loss: Probability = 0.0
+    duplicate: Probability = 0.0
+    reorder: Probability = 0.0
+    crash: Probability = 0.0
+    seed: int = 0
+
+
+class Run(Section, frozen=True, kw_only=True):
+    record: Literal["summary", "trajectory", "transcript"] = "summary"
+    stop: Stop | None = None
+    faults: Faults | None = None
+    truth: bool = False
+
+
+class Scenario(Section, frozen=True, kw_only=True):
+    """A scenario file, checked; `resolve` has filled what depends on the rest."""
+
+    hushgrid: Literal[1]
+    name: Annotated[str, Meta(pattern="^[A-Za-z0-9._-]{1,64}$")]
+    seed: Annotated[int, Meta(ge=0, le=(1 << 63) - 1)] | None = None
+    problem: ZonesProblem
+    algorithm: ladmm.Params
+    privacy: Privacy | None = None
+    run: Run = Run()
+
+    @property
+    def fleet(self) -> str:
+        return re.sub("[^a-z0-9-]", "-", self.name.lower())
+
+
+class Tls(Section, frozen=True, kw_only=True):
+    ca: str
+    cert: str | None = None
+    key: str | None = None
+
+
+class ZoneData(Section, frozen=True, kw_only=True):
+    """A zone controller's data: the public case, its own buses, and its private loads (bus, p_mw, q_mvar)."""
+
+    case: str
+    zone: list[int]
+    loads: str
+    model: str | None = None
+
+
+class Period(Section, frozen=True, kw_only=True):
+    epsilon: Positive
+
+
+class Allow(Section, frozen=True, kw_only=True):
+    """What the device's owner consents to; a plan outside of it is refused."""
+
+    algorithms: list[str] | None = None
+    per_run: Period | None = None
+    adjacency: Adjacency | None = None
+
+
+class DeviceConfig(Section, frozen=True, kw_only=True):
+    """`hushgrid node CONFIG`."""
+
+    node: Name
+    fleet: Name
+    broker: str
+    tls: Tls | None = None
+    state: str
+    mark: str | None = None
+    data: ZoneData
+    budget: Budget
+    allow: Allow = Allow()
+
+
+class CoordinatorConfig(Section, frozen=True, kw_only=True):
+    """`hushgrid coordinator CONFIG`."""
+
+    fleet: Name
+    broker: str
+    tls: Tls | None = None
+    scenario: str
+    members: list[Name] | None = None
+    wait_s: Positive = 60.0
+    silent_s: Positive = 10.0
+    state: str
+
+
+ALGORITHMS: dict[str, type[Struct]] = {"ladmm": ladmm.Params}
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML with 1e-6 a number, as every user means it, and a key given twice an error."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        keys = [self.construct_object(k, deep=True) for k, _ in node.value]
+        for i, key in enumerate(keys):
+            if not isinstance(key, str):
+                raise yaml.constructor.ConstructorError(
+                    None, None, f"found key {key!r}, expected text", node.start_mark
+                )
+            if key in keys[:i]:
+                raise yaml.constructor.ConstructorError(None, None, f"found key {key!r} twice", node.start_mark)
+        return super().construct_mapping(node, deep)
+
+
+_Loader.yaml_implicit_resolvers = {k: list(v) for k, v in yaml.SafeLoader.yaml_implicit_resolvers.items()}
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:float", re.compile(r"^[-+]?[0-9][0-9_]*(?:\.[0-9_]*)?[eE][-+]?[0-9]+$"), list("-+0123456789")
+)
+
+
+def read_yaml(path: Path) -> dict[str, Any]:
+    """The mapping in a YAML file; InputError on anything else."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror or error}, expected a readable file") from None
+    except UnicodeDecodeError:
+        raise InputError(f"{path}: found bytes that are not UTF-8, expected YAML text") from None
+    return parse_yaml(text, str(path))
+
+
+def parse_yaml(text: str, file: str) -> dict[str, Any]:
+    try:
+        raw = yaml.load(text, Loader=_Loader)
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f"{file}:{mark.line + 1}" if mark else file
+        raise InputError(f"{where}: {getattr(error, 'problem', None) or error}, expected YAML") from None
+    if not isinstance(raw, dict):
+        raise InputError(f"{file}: found {type(raw).__name__}, expected a mapping of keys")
+    return raw
+
+
+T = TypeVar("T")
+
+
+def convert(raw: Any, type_: type[T], file: str, prefix: str = "") -> T:
+    """`raw` as a struct; the first thing that is wrong becomes one line: file, key path, found, expected."""
+    try:
+        return msgspec.convert(raw, type_, strict=True)
+    except msgspec.ValidationError as error:
+        raise InputError(f"{file}: {_explain(str(error), raw, prefix, type_)}") from None
+
+
+def _explain(message: str, raw: Any, prefix: str, type_: Any) -> str:
+    text, _, where = message.partition(" - at ")
+    steps = re.findall(r"\.([^.\[\]`]+)|\[(\d+)\]|\[(\.\.\.)\]", where)
+    found, path = raw, prefix
+    for key, index, _ in steps:
+        if key:
+            path = f"{path}.{key}" if path else key
+            found = found.get(key) if isinstance(found, dict) else None
+        elif index:
+            path += f"[{index}]"
+            found = found[int(index)] if isinstance(found, list) and int(index) < len(found) else None
+    if match := re.fullmatch("Object missing required field `(.+)`", text):
+        return f"{path + '.' if path else ''}{match[1]}: missing, expected a value"
+    if match := re.fullmatch("Object contains unknown field `(.+)`", text):
+        known = f", expected one of {', '.join(_known(type_, found))}" if found is raw else ""
+        return f"{path + '.' if path else ''}{match[1]}: unknown key{known}"
+    expected = re.sub("`([^`]*)`", r"\1", text)
+    expected = re.sub(r"^Expected ", "", expected).split(", got ")[0]
+    expected = re.sub(r"^Invalid (enum )?value.*", lambda _: _choices(type_, steps), expected)
+    return f"{path or 'file'}: found {_short(found)}, expected {expected}"
+
+
+def _known(type_: Any, found: Any) -> list[str]:
+    names = [f.encode_name for f in msgspec.structs.fields(type_)]
+    return names if isinstance(found, dict) else []
+
+
+def _choices(type_: Any, steps: list[tuple[str, str, str]]) -> str:
+    for key, _, _ in steps:
+        hit = (
+            [f for f in msgspec.structs.fields(type_) if f.encode_name == key]
+            if hasattr(type_, "__struct_fields__")
+            else []
+        )
+        if not hit:
+            return "another value"
+        type_ = hit[0].type
+    literals = re.findall(r"Literal\[(.*?)\]", str(type_))
+    return f"one of {literals[0]}" if literals else "another value"
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def set_path(raw: dict[str, Any], assignment: str) -> None:
+    """`--set path.to.key=value`, the value as YAML."""
+    path, sign, value = assignment.partition("=")
+    if not sign or not path:
+        raise InputError(f"--set {assignment}: found no '=', expected path.to.key=value")
+    *parents, last = path.split(".")
+    here: Any = raw
+    for key in parents:
+        here = here.setdefault(key, {})
+        if not isinstance(here, dict):
+            raise InputError(f"--set {assignment}: {key} is {_short(here)}, expected a section")
+    try:
+        here[last] = yaml.load(value, Loader=_Loader)
+    except yaml.YAMLError:
+        raise InputError(f"--set {assignment}: found {_short(value)}, expected a YAML value") from None
+
+
+def load_scenario(
+    path: Path, overrides: Mapping[str, Any] | None = None, assignments: list[str] | None = None
+) -> Scenario:
+    """The scenario in a file, with overrides (dotted path to value) and `--set` assignments laid over it."""
+    raw = read_yaml(path)
+    for key, value in (overrides or {}).items():
+        *parents, last = key.split(".")
+        here: Any = raw
+        for parent in parents:
+            here = here.setdefault(parent, {})
+        here[last] = value
+    for assignment in assignments or []:
+        set_path(raw, assignment)
+    return scenario_from(raw, str(path), path.parent)
+
+
+def scenario_from(raw: dict[str, Any], file: str = "scenario", base: Path = Path()) -> Scenario:
+    """A scenario from its mapping; relative paths in it are relative to `base`."""
+    algorithm = raw.get("algorithm")
+    if isinstance(algorithm, dict) and algorithm.get("name") not in ALGORITHMS:
+        known = ", ".join(ALGORITHMS)
+        raise InputError(f"{file}: algorithm.name: found {algorithm.get('name')!r}, expected one of {known}")
+    problem = raw.get("problem")
+    if isinstance(problem, dict) and problem.get("kind") != "zones":
+        raise InputError(f"{file}: problem.kind: found {problem.get('kind')!r}, expected zones")
+    scenario = convert(raw, Scenario, file)
+    _check_privacy(scenario, file)
+    case = scenario.problem.case
+    if (base / case).is_file():  # a path wins over a built-in name only where there is such a file
+        scenario = msgspec.structs.replace(
+            scenario, problem=msgspec.structs.replace(scenario.problem, case=str((base / case).resolve()))
+        )
+    return scenario
+
+
+def _check_privacy(s: Scenario, file: str) -> None:
+    def wrong(key: str, found: str, expected: str) -> InputError:
+        return InputError(f"{file}: {key}: found {found}, expected {expected}")
+
+    p, variant = s.privacy, s.algorithm.variant
+    if p is None:
+        if variant != "none":
+            raise wrong("privacy", "nothing", f"a privacy section (variant {variant}), or algorithm.variant: none")
+        return
+    if variant == "none":
+        raise wrong("privacy", "a privacy section", "none (algorithm.variant: none)")
+    if p.adjacency.bounded_change is None:
+        raise wrong("privacy.adjacency", str(p.adjacency) or "{}", "bounded-change (problem.kind: zones)")
+    if p.adjacency.replace_one_record is not None:
+        raise wrong("privacy.adjacency", "two adjacencies", "one")
+    if (p.epsilon is None) == (p.per_answer is None):
+        found = "neither epsilon nor per_answer" if p.epsilon is None else "both epsilon and per_answer"
+        raise wrong("privacy.epsilon", found, "one of them")
+    gaussian = p.mechanism == "gaussian"
+    allowed = ("zcdp", "gdp") if gaussian else ("pure-basic", "pure-optimal")
+    accountant = p.accountant or allowed[0]
+    if accountant not in allowed:
+        raise wrong("privacy.accountant", accountant, f"{' or '.join(allowed)} (mechanism {p.mechanism})")
+    delta = p.delta or (p.per_answer.delta if p.per_answer else None)
+    if delta is None and (gaussian or accountant == "pure-optimal"):
+        raise wrong(
+            "privacy.delta", "nothing", f"a number between 0 and 1 ({'gaussian' if gaussian else 'pure-optimal'})"
+        )
+    if delta is not None and accountant == "pure-basic":
+        raise wrong("privacy.delta", repr(delta), "none (pure-basic), or accountant: pure-optimal")
+    if p.per_answer and p.per_answer.delta is None and gaussian:
+        raise wrong("privacy.per_answer.delta", "nothing", "a number between 0 and 1 (gaussian)")
+    if p.mode.startswith("output") and variant != "published":
+        raise wrong("privacy.mode", p.mode, "objective or input (output perturbation exists as variant: published)")
+    if p.mode == "input" and variant == "published":
+        raise wrong("privacy.mode", p.mode, "objective, output or output-projected (variant: published)")
+    if p.at == "gradient" and p.mode != "objective":
+        raise wrong("privacy.at", "gradient", f"data (mode: {p.mode})")
+    if p.budget and p.budget.adjacency not in (None, p.adjacency):
+        raise wrong("privacy.budget.adjacency", str(p.budget.adjacency), f"{p.adjacency}, the run's own")
+
+
+def load_device(path: Path) -> DeviceConfig:
+    """A node's configuration; its relative paths are relative to the file."""
+    raw = read_yaml(path)
+    raw = raw["node"] if isinstance(raw.get("node"), dict) else raw
+    for key in ("seed", "variant", "published", "none", "truth", "simulated"):
+        if key in raw:
+            raise InputError(
+                f"{path}: {key}: found in a device's configuration, expected in simulation only (hushgrid run)"
+            )
+    config = convert(raw, DeviceConfig, str(path))
+    if config.budget.adjacency is None:
+        raise InputError(f"{path}: budget.adjacency: missing, expected e.g. {{bounded-change: 0.01}}")
+
+    def near(p: str) -> str:
+        return str((path.parent / p).resolve())
+
+    data = config.data
+    return msgspec.structs.replace(
+        config, state=near(config.state), tls=_near_tls(config.tls, path),
+        mark=near(config.mark) if config.mark else None,
+        data=msgspec.structs.replace(
+            data, loads=near(data.loads), model=near(data.model) if data.model else None,
+            case=near(data.case) if (path.parent / data.case).is_file() else data.case,
+        ),
+    )  # fmt: skip
+
+
+def load_coordinator(path: Path) -> CoordinatorConfig:
+    """A coordinator's configuration; its relative paths are relative to the file."""
+    raw = read_yaml(path)
+    raw = raw["coordinator"] if isinstance(raw.get("coordinator"), dict) else raw
+    config = convert(raw, CoordinatorConfig, str(path))
+    return msgspec.structs.replace(
+        config, tls=_near_tls(config.tls, path),
+        state=str((path.parent / config.state).resolve()), scenario=str((path.parent / config.scenario).resolve()),
+    )  # fmt: skip
+
+
+def _near_tls(tls: Tls | None, path: Path) -> Tls | None:
+    if tls is None:
+        return None
+    found = {k: str((path.parent / v).resolve()) for k in ("ca", "cert", "key") if (v := getattr(tls, k))}
+    return Tls(**found)

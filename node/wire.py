@@ -1,0 +1,212 @@
+"""What travels: topics, envelopes and presence, as MessagePack of tagged structs; and the same codec for saved state.
+
+A vector travels as its little-endian float64 bytes. Decoding checks size before it parses, and finiteness after; what
+is malformed raises `Malformed` and nothing else, whatever the bytes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any, NamedTuple, TypeVar
+
+import msgspec
+import numpy as np
+from msgspec import Struct
+
+from hushgrid.kernels import ladmm
+from hushgrid.kernels.machine import Malformed
+
+COORDINATOR = "coordinator"
+ROOT = "hushgrid/1"
+PLAN_LIMIT = 4 << 20  #: bytes; a plan names every zone's buses
+SMALL = 4096  #: bytes of an envelope beside its vectors
+
+
+class Mark(Struct, array_like=True, frozen=True):
+    """How far a ledger has come: kept by every peer, so that a restored old ledger is noticed.
+
+    `no` is the last spend's number; the sums price the spends up to it (Laplace epsilon, Gaussian mu^2).
+    """
+
+    ledger: bytes
+    no: int
+    epsilon: float = 0.0
+    mu2: float = 0.0
+    nonprivate: bool = False
+
+
+class Capabilities(Struct, frozen=True):
+    """What a device offers, in its birth: public facts only."""
+
+    version: str
+    algorithms: tuple[str, ...]
+    mechanisms: tuple[str, ...]
+    problem: str
+    digest: str  #: of the public part of its problem: the case without loads, its zone
+    dimension: int
+    adjacency: str = ""
+    budget_left: float | None = None
+
+
+class Birth(Struct, tag="birth", frozen=True):
+    """Retained on state/<node>: alive, in this session, and in this run (or none)."""
+
+    session: int
+    run: bytes
+    mark: Mark
+    capabilities: Capabilities
+
+
+class Death(Struct, tag="death", frozen=True):
+    """The last will on state/<node>."""
+
+    session: int
+
+
+class Progress(Struct, tag="run", frozen=True):
+    """Retained on state/coordinator: a late node reads it and stops."""
+
+    run: bytes
+    round: int
+    state: str  #: running | done | stopped
+
+
+class Plan(Struct, tag="plan", frozen=True):
+    """Coordinator to all: join this run. `run` of the envelope is the digest of everything here but the marks."""
+
+    plan: bytes
+    nonce: bytes
+    members: dict[str, int]
+    marks: dict[str, Mark]
+
+
+class Join(Struct, tag="join", frozen=True):
+    """The plan is stored."""
+
+
+class Refuse(Struct, tag="refuse", frozen=True):
+    """A device will not (or not further) take part. Figures of its ledger, never of its data."""
+
+    reason: str
+    kind: str = "refused"  #: refused | input
+
+
+class Finish(Struct, tag="finish", frozen=True):
+    """Coordinator to a member: the run is over, and how."""
+
+    state: str  #: done | stopped
+    reason: str
+
+
+class Finished(Struct, tag="finished", frozen=True):
+    """A member has stored that the run is over."""
+
+
+Body = Plan | Join | Refuse | Finish | Finished | ladmm.W | ladmm.Z
+Presence = Birth | Death | Progress
+
+
+class Envelope(Struct, array_like=True, frozen=True):
+    """Every message on an edge: its run, the epoch of the run, its number on this edge, the sender's mark, the body."""
+
+    run: bytes
+    epoch: int
+    seq: int
+    mark: Mark | None
+    body: Body
+
+
+class Publication(NamedTuple):
+    """Something to publish, QoS 1."""
+
+    topic: str
+    payload: bytes
+    retain: bool = False
+
+
+def run_id(plan: bytes, nonce: bytes, members: dict[str, int]) -> bytes:
+    """128 bits of SHA-256 over the plan, the coordinator's nonce and the members' session numbers."""
+    digest = hashlib.sha256()
+    for part in (plan, nonce, msgspec.msgpack.encode(sorted(members.items()))):
+        digest.update(len(part).to_bytes(8, "big") + part)
+    return digest.digest()[:16]
+
+
+class Topics(NamedTuple):
+    """The topics of one fleet: one per directed edge of the graph."""
+
+    fleet: str
+
+    def edge(self, src: str, dst: str) -> str:
+        return f"{ROOT}/{self.fleet}/edge/{src}/{dst}"
+
+    def all(self, src: str) -> str:
+        return f"{ROOT}/{self.fleet}/all/{src}"
+
+    def state(self, node: str) -> str:
+        return f"{ROOT}/{self.fleet}/state/{node}"
+
+    def parse(self, topic: str) -> tuple[str, str, str]:
+        """(kind, src, dst) of a topic of this fleet; dst is "" but for an edge. Malformed otherwise."""
+        parts = topic.split("/")
+        if parts[:3] == [*ROOT.split("/"), self.fleet]:
+            match parts[3:]:
+                case ["edge", src, dst]:
+                    return "edge", src, dst
+                case [("all" | "state") as kind, src]:
+                    return kind, src, ""
+        raise Malformed(f"topic {topic[:80]!r}")
+
+
+def _enc(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        if value.ndim != 1:
+            raise TypeError(f"an array of {value.ndim} dimensions; vectors only")
+        return np.ascontiguousarray(value, dtype="<f8").tobytes()
+    raise NotImplementedError(type(value))
+
+
+def _dec(type_: Any, value: Any) -> Any:
+    if type_ is np.ndarray:
+        if not isinstance(value, bytes) or len(value) % 8:
+            raise ValueError("a vector is float64 bytes")
+        vector = np.frombuffer(value, dtype="<f8").astype(np.float64)  # a writable copy in native order
+        if not np.isfinite(vector).all():
+            raise ValueError("a vector has an entry that is not finite")
+        return vector
+    raise NotImplementedError(type_)
+
+
+T = TypeVar("T")
+_encoder = msgspec.msgpack.Encoder(enc_hook=_enc)
+_envelope = msgspec.msgpack.Decoder(Envelope, dec_hook=_dec)
+_presence = msgspec.msgpack.Decoder(Presence)
+
+
+def encode(value: Any) -> bytes:
+    """A struct (or a state dataclass) as bytes; equal values give equal bytes."""
+    return _encoder.encode(value)
+
+
+def decode_envelope(payload: bytes, limit: int) -> Envelope:
+    """The envelope in `payload`, at most `limit` bytes. Malformed on anything else."""
+    return _guarded(_envelope, payload, limit)
+
+
+def decode_presence(payload: bytes) -> Birth | Death | Progress:
+    """What stands on a state topic. Malformed on anything else."""
+    return _guarded(_presence, payload, SMALL)
+
+
+def _guarded(decoder: Any, payload: bytes, limit: int) -> Any:
+    if len(payload) > limit:
+        raise Malformed(f"{len(payload)} bytes, at most {limit} expected")
+    try:
+        return decoder.decode(payload)
+    except (msgspec.DecodeError, ValueError, RecursionError, OverflowError) as error:
+        raise Malformed(str(error)[:200]) from None
+
+
+def decode_state(type_: type[T], blob: bytes) -> T:
+    """A dataclass saved by `encode`, its arrays as vectors."""
+    return msgspec.msgpack.decode(blob, type=type_, dec_hook=_dec)

@@ -136,7 +136,7 @@ def save_model(model: ZoneModel, path: str | Path) -> None:
 def load_model(path: str | Path) -> ZoneModel:
     """A model written by `save_model`. Raises InputError, one line, for anything else."""
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with open(path, "rb") as raw, np.load(raw, allow_pickle=False) as file:
             if "format" not in file or str(file["format"]) != FORMAT:
                 raise ValueError("another format")
             parts = {

@@ -1,7 +1,7 @@
 """The network drawn as one SVG: zones coloured, tie lines emphasised, generators marked. A pure function of its input.
 
 Layout: stress majorisation (Gansner, Koren, North, "Graph drawing by stress majorization", 2004) from a classical
-scaling start, so the same network gives the same picture. Tie lines count as longer than other lines: zones stand apart.
+scaling start: the same network gives the same picture. Tie lines count as longer than other lines: zones stand apart.
 """
 
 from __future__ import annotations
@@ -20,15 +20,17 @@ Array = NDArray[np.float64]
 PALETTE = ("#4477AA", "#EE6677", "#228833", "#AA3377", "#B8860B", "#2A9DB8", "#332288", "#882255", "#117733", "#777777")
 INK = "#1c2733"
 WIDTH = 960.0
-TIE_LENGTH = 2.2  # in units of one ordinary line
-MAX_DRAWN = 1500  # nodes; the layout needs a few dense matrices of this order
+TIE_LENGTHS = (2.2, 1.7, 3.0)  # in units of one ordinary line; the picture with the fewest crossings is taken
+TRIED = 350  # nodes; above, only the first length is tried
+LEGIBLE = 5.2  # the smallest radius of a bus whose number can be read, on paper or magnified
+MAX_DRAWN = 1000  # nodes; the layout needs a few dense matrices of this order
 
 
 @dataclass(frozen=True)
 class Network:
-    """What is drawn. `nodes` in the order of the zones' colours; `groups` maps a zone to its nodes (empty: one colour).
+    """What is drawn. `groups` maps a zone to its nodes, in the order of the colours (empty: one colour).
 
-    generators, loads: nodes that carry the mark. A network's `loads` are private data: leave them empty in a private run.
+    generators, loads: nodes that carry the mark. Which buses have loads is private: leave it empty in a private run.
     """
 
     nodes: tuple[str, ...]
@@ -56,12 +58,11 @@ def _pairs(edges: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
     return list(seen.values())
 
 
-def distances(n: int, edges: Sequence[tuple[int, int, float]]) -> Array:
-    """All shortest path lengths (n, n) of an undirected graph with edge lengths; unconnected parts: the longest + 2."""
+def distances(n: int, ends: NDArray[np.int64], lengths: Array) -> Array:
+    """Shortest path lengths (n, n) in an undirected graph, edges `ends` (m, 2); unconnected parts: the longest + 2."""
     d = np.full((n, n), np.inf)
     np.fill_diagonal(d, 0.0)
-    for a, b, length in edges:
-        d[a, b] = d[b, a] = min(d[a, b], length)
+    d[ends[:, 0], ends[:, 1]] = d[ends[:, 1], ends[:, 0]] = lengths
     for k in range(n):  # Floyd and Warshall
         np.minimum(d, d[:, k, None] + d[None, k, :], out=d)
     finite = np.isfinite(d)
@@ -95,7 +96,24 @@ def layout(d: Array, iterations: int = 300) -> Array:
         off = position[np.abs(position[:, axis]) > 1e-6, axis]
         if len(off) and off[0] > 0:
             position[:, axis] *= -1.0
-    return position
+    return np.asarray(position, dtype=np.float64)
+
+
+def crossings(position: Array, ends: NDArray[np.int64]) -> int:
+    """How many pairs of edges (m, 2) without a common node cross in the drawing `position` (n, 2)."""
+
+    def side(a: Array, b: Array, c: Array) -> Array:
+        return np.sign(
+            (b[..., 0] - a[..., 0]) * (c[..., 1] - a[..., 1]) - (b[..., 1] - a[..., 1]) * (c[..., 0] - a[..., 0])
+        )
+
+    if not len(ends):
+        return 0
+    p, q = position[ends[:, 0]], position[ends[:, 1]]
+    p1, q1, p2, q2 = p[:, None], q[:, None], p[None], q[None]
+    cross = (side(p1, q1, p2) * side(p1, q1, q2) < 0) & (side(p2, q2, p1) * side(p2, q2, q1) < 0)
+    apart = (ends[:, None, :, None] != ends[None, :, None, :]).all(axis=(2, 3))
+    return int(np.count_nonzero(cross & apart)) // 2
 
 
 def _free_angles(angles: Sequence[float], count: int) -> list[float]:
@@ -112,6 +130,11 @@ def _free_angles(angles: Sequence[float], count: int) -> list[float]:
     return chosen
 
 
+def bus_radius(n: int) -> float:
+    """The radius of a bus in a drawing of n buses, in the drawing's units."""
+    return float(np.clip(70.0 / math.sqrt(max(n, 1)), 3.4, 15.0))
+
+
 def svg(network: Network, label: str) -> str:
     """The drawing as an <svg> element, text escaped. Buses are numbered where the numbers stay legible."""
     nodes = network.nodes
@@ -121,11 +144,15 @@ def svg(network: Network, label: str) -> str:
     colour = {group: PALETTE[i % len(PALETTE)] for i, group in enumerate(network.groups)}
     pairs = _pairs(network.edges)
     ties = set(network.ties())
-    lengths = [(index[a], index[b], TIE_LENGTH if (a, b) in ties else 1.0) for a, b in pairs]
-    position = layout(distances(n, lengths))
+    ends = np.array([(index[a], index[b]) for a, b in pairs], dtype=np.int64).reshape(-1, 2)
+    tie = np.array([p in ties for p in pairs], dtype=bool)
+    candidates = [
+        layout(distances(n, ends, np.where(tie, length, 1.0))) for length in TIE_LENGTHS[: None if n <= TRIED else 1]
+    ]
+    position = min(candidates, key=lambda place: crossings(place, ends))
 
     # Text and marks shrink with the number of buses; the height follows the layout's own shape, within a page.
-    radius = float(np.clip(62.0 / math.sqrt(max(n, 1)), 3.4, 15.0))
+    radius = bus_radius(n)
     margin = 3.4 * radius + 6.0
     low, high = position.min(0), position.max(0)
     span = np.maximum(high - low, 1e-9)
@@ -156,7 +183,9 @@ def svg(network: Network, label: str) -> str:
     thin, thick = max(0.8, radius / 8), max(2.0, radius / 3.6)
     out.append(f'<g stroke="#8793a0" stroke-width="{thin:.1f}">')
     out += [line(a, b) for a, b in pairs if (a, b) not in ties]
-    out.append(f'</g><g stroke="{INK}" stroke-width="{thick:.1f}" stroke-dasharray="{3 * thick:.1f} {1.3 * thick:.1f}">')
+    out.append(
+        f'</g><g stroke="{INK}" stroke-width="{thick:.1f}" stroke-dasharray="{3 * thick:.1f} {1.3 * thick:.1f}">'
+    )
     out += [line(a, b) for a, b in pairs if (a, b) in ties]
     out.append("</g>")
 
@@ -171,12 +200,12 @@ def svg(network: Network, label: str) -> str:
             out.append(_mark(mark, xy[index[node]], angle, radius))
     for node in nodes:
         x, y = xy[index[node]]
-        group = group_of.get(node)
-        fill = colour[group] if group is not None else PALETTE[0]
+        zone = group_of.get(node)
+        fill = colour[zone] if zone is not None else PALETTE[0]
         out.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius:.1f}" fill="{fill}" stroke="#fff" stroke-width="1"/>')
-        title = f"{node}, {group}" if group is not None else node
+        title = f"{node}, {zone}" if zone is not None else node
         out[-1] = out[-1][:-2] + f"><title>{escape(title)}</title></circle>"
-        if radius >= 5.2:  # smaller numbers cannot be read
+        if radius >= LEGIBLE:
             size = min(radius * 1.05, radius * 3.0 / max(len(node), 1))
             out.append(
                 f'<text x="{x:.1f}" y="{y:.1f}" dy="0.35em" font-size="{size:.1f}" text-anchor="middle" fill="#fff" '
@@ -192,9 +221,11 @@ def _mark(kind: str, at: Array, angle: float, radius: float) -> str:
     tip = at + direction * 2.35 * radius
     stem = f'<line x1="{at[0]:.1f}" y1="{at[1]:.1f}" x2="{tip[0]:.1f}" y2="{tip[1]:.1f}" stroke="{INK}"/>'
     if kind == "generator":
-        text = f'<text x="{tip[0]:.1f}" y="{tip[1]:.1f}" dy="0.35em" font-size="{0.95 * radius:.1f}" text-anchor="middle"'
+        text = (
+            f'<text x="{tip[0]:.1f}" y="{tip[1]:.1f}" dy="0.35em" font-size="{0.95 * radius:.1f}" text-anchor="middle"'
+        )
         ring = f'<circle cx="{tip[0]:.1f}" cy="{tip[1]:.1f}" r="{0.75 * radius:.1f}" fill="#fff" stroke="{INK}"/>'
-        return stem + ring + (f'{text} fill="{INK}">G</text>' if radius >= 5.2 else "")
+        return stem + ring + (f'{text} fill="{INK}">G</text>' if radius >= LEGIBLE else "")
     side = np.array([-direction[1], direction[0]]) * 0.5 * radius
     back = tip - direction * 0.8 * radius
     points = " ".join(f"{x:.1f},{y:.1f}" for x, y in (tip, back + side, back - side))

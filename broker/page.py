@@ -27,16 +27,18 @@ p { margin: 0 0 10px; max-width: 78ch; }
 .not-private { border-left-color: var(--warn); background: #fdf8ee; } .not-private .word { color: var(--warn); }
 dl { display: grid; grid-template-columns: repeat(auto-fill, minmax(210px, 1fr)); gap: 14px 26px; margin: 0; }
 dl div { border-left: 2px solid var(--line); padding-left: 12px; min-width: 0; }
-dt { font-size: 12.5px; color: var(--soft); } dd { margin: 0; font-size: 16px; font-variant-numeric: tabular-nums; overflow-wrap: anywhere; }
+dt { font-size: 12.5px; color: var(--soft); }
+dd { margin: 0; font-size: 16px; font-variant-numeric: tabular-nums; overflow-wrap: anywhere; }
 dl.wide { display: block; } dl.wide div { display: grid; grid-template-columns: 230px 1fr; gap: 18px; border: 0;
-  border-bottom: 1px solid var(--line); padding: 7px 0; } dl.wide dt { font-size: 14px; } dl.wide dd { font-size: 15px; }
+  border-bottom: 1px solid var(--line); padding: 7px 0; }
+dl.wide dt { font-size: 14px; } dl.wide dd { font-size: 15px; }
 figure { margin: 0; min-width: 0; break-inside: avoid; }
 figure h3 { margin: 0 0 4px; }
 figcaption { font-size: 13px; color: var(--soft); margin-top: 4px; }
 .charts { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(430px, 100%), 1fr)); gap: 30px 34px; }
 svg { display: block; width: 100%; height: auto; }
 svg.chart { stroke-linejoin: round; stroke-linecap: butt; }
-svg text { font-family: "Helvetica Neue", Helvetica, Arial, "Liberation Sans", sans-serif; }
+svg text { font-family: "Helvetica Neue", Helvetica, Arial, "Liberation Sans", sans-serif !important; }
 .keys { display: flex; flex-wrap: wrap; gap: 4px 20px; font-size: 13.5px; margin: 0 0 8px; max-width: none; }
 .keys i { display: inline-block; width: 11px; height: 11px; border-radius: 50%; margin-right: 7px; }
 .scroll { overflow-x: auto; margin: 14px 0 22px; }
@@ -45,14 +47,16 @@ caption { text-align: left; font-size: 13px; color: var(--soft); padding-bottom:
 th, td { text-align: right; padding: 5px 12px; border-bottom: 1px solid var(--line); white-space: nowrap; }
 th { font-weight: 600; border-bottom: 1.5px solid var(--ink); }
 th:first-child, td:first-child { text-align: left; padding-left: 0; } th:last-child, td:last-child { padding-right: 0; }
+tr:has(+ tr td:first-child:empty) td { border-bottom-color: transparent; }
 thead { display: table-header-group; } tr { break-inside: avoid; }
 summary { cursor: pointer; color: var(--soft); }
-pre { background: #f6f8fa; border: 1px solid var(--line); border-radius: 3px; padding: 14px 16px; font-size: 12.5px; line-height: 1.45;
-  white-space: pre-wrap; overflow-wrap: anywhere; margin: 0; }
+pre { background: #f6f8fa; border: 1px solid var(--line); border-radius: 3px; padding: 14px 16px; font-size: 12.5px;
+  line-height: 1.45; white-space: pre-wrap; overflow-wrap: anywhere; margin: 0; }
 footer { margin-top: 44px; font-size: 12.5px; color: var(--soft); }
-@media (max-width: 640px) { body { padding: 24px 18px 48px; } .banner { display: block; } dl.wide div { display: block; } }
+@media (max-width: 640px) { body { padding: 24px 18px 48px; } .banner, dl.wide div { display: block; } }
 @media print { @page { margin: 16mm 14mm; } body { padding: 0; max-width: none; font-size: 10.5pt; }
-  .charts { grid-template-columns: 1fr 1fr; gap: 14px 20px; } h2, h3 { break-after: avoid; } .scroll { overflow: visible; }
+  .charts { grid-template-columns: 1fr 1fr; gap: 14px 20px; }
+  h2, h3 { break-after: avoid; } .scroll { overflow: visible; }
   .banner, dl div { break-inside: avoid; } * { print-color-adjust: exact; -webkit-print-color-adjust: exact; } }
 """
 
@@ -64,7 +68,7 @@ def document(title: str, body: str) -> str:
         "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n"
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f"<title>{escape(title)}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n{body}\n"
-        "<footer>Made by hushgrid from the files of the run directory. This page loads nothing and runs no script.</footer>\n"
+        "<footer>Made by hushgrid from the run directory alone. This page loads nothing and runs no script.</footer>\n"
         "</body>\n</html>\n"
     )
 

@@ -1,13 +1,14 @@
 """The report's charts: one restrained style, drawn by matplotlib as SVG elements that stand in the page as they are.
 
-Every function returns an <svg> string; the same figures give the same bytes. matplotlib is imported when a chart is drawn.
+Every function returns an <svg> string; the same figures give the same bytes. matplotlib is imported when one is drawn.
 """
 
 from __future__ import annotations
 
 import io
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from html import escape
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -56,15 +57,25 @@ def _figure() -> tuple[Figure, Axes]:
     try:
         from matplotlib.figure import Figure
     except ImportError:
-        raise InputError("report: matplotlib is not installed, expected the extra: pip install 'hushgrid[laptop]'") from None
+        raise InputError(
+            "report: matplotlib is not installed, expected the extra: pip install 'hushgrid[laptop]'"
+        ) from None
     figure = Figure(figsize=SIZE, layout="constrained")
     return figure, figure.add_subplot()
 
 
+def _whole(axes: Axes) -> None:
+    """Rounds are whole numbers."""
+    from matplotlib.ticker import MaxNLocator
+
+    axes.xaxis.set_major_locator(MaxNLocator(nbins="auto", steps=[1, 2, 5, 10], integer=True, min_n_ticks=1))
+
+
 def _svg(figure: Figure, name: str, label: str) -> str:
-    """The figure as an <svg> element: no date, ids unique to `name`, no style rule that reaches the rest of the page."""
+    """The figure as an <svg> element: no date, ids unique to `name`, no style rule that reaches beyond it."""
     text = io.StringIO()
-    figure.savefig(text, format="svg", transparent=True, metadata={k: None for k in ("Date", "Creator", "Format", "Type")})
+    undated = dict.fromkeys(("Date", "Creator", "Format", "Type"))
+    figure.savefig(text, format="svg", transparent=True, metadata=undated)
     body = text.getvalue()
     body = body[body.index("<svg") :]
     body = re.sub(r"<metadata>.*?</metadata>", "", body, flags=re.S)
@@ -74,17 +85,19 @@ def _svg(figure: Figure, name: str, label: str) -> str:
     body = re.sub(r'href="#([^"]+)"', rf'href="#{name}-\1"', body)
     body = re.sub(r"url\(#([^)]+)\)", rf"url(#{name}-\1)", body)
     body = re.sub(r"\n\s*", "\n", body).strip()
-    return body.replace("<svg", f'<svg class="chart" role="img" aria-label="{label}"', 1)
+    return body.replace("<svg", f'<svg class="chart" role="img" aria-label="{escape(label)}"', 1)
 
 
-def _drawn(name: str, label: str, draw: Any) -> str:
+def _drawn(name: str, label: str, draw: Callable[[Axes], None]) -> str:
     try:
         import matplotlib
+        from matplotlib.figure import Figure
     except ImportError:
-        raise InputError("report: matplotlib is not installed, expected the extra: pip install 'hushgrid[laptop]'") from None
-    with matplotlib.rc_context({**STYLE, "svg.hashsalt": name}):
-        figure, axes = _figure()
-        draw(axes)
+        raise InputError("report: found no matplotlib, expected it installed: pip install 'hushgrid[laptop]'") from None
+    style: Any = {**STYLE, "svg.hashsalt": name}
+    with matplotlib.rc_context(style):
+        figure = Figure(figsize=SIZE, layout="constrained")
+        draw(figure.add_subplot())
         return _svg(figure, name, label)
 
 
@@ -136,9 +149,9 @@ def lines(
             axes.plot(
                 rounds, shown, color=colour, linestyle=DASHES[i % len(DASHES)], label=title, marker="o" if few else None
             )
-        for text, level in (levels or {}).items():
+        for i, (text, level) in enumerate((levels or {}).items()):
             if np.isfinite(level):
-                axes.axhline(level, color=INK, linewidth=1.0, linestyle=(0, (4, 3)), label=text)
+                axes.axhline(level, color=INK, linewidth=1.1, linestyle=DASHES[1 + i % 3], label=text)
         if log and positive:
             axes.set_yscale("log")
         elif from_zero:
@@ -146,7 +159,7 @@ def lines(
             axes.set_ylim(top=max(axes.get_ylim()[1], 1e-12) * 1.06)
         axes.set_xlabel(xlabel)
         axes.set_ylabel(ylabel)
-        axes.xaxis.get_major_locator().set_params(integer=True)
+        _whole(axes)
         if len(curves) + len(levels or {}) > 1:
             axes.legend(loc="best", handlelength=2.4)
 
@@ -163,6 +176,6 @@ def bars(name: str, label: str, rounds: Array, values: Array, *, xlabel: str = "
         axes.set_ylim(0.0, max(float(shown.max(initial=0.0)) * 1.12, 1.0))
         axes.set_xlabel(xlabel)
         axes.set_ylabel(ylabel)
-        axes.xaxis.get_major_locator().set_params(integer=True)
+        _whole(axes)
 
     return _drawn(name, label, draw)

@@ -1,4 +1,4 @@
-"""What `hushgrid run` shows while it works: a live line on a terminal, one plain line per phase elsewhere, or nothing."""
+"""What `hushgrid run` shows while it works: a live line on a terminal, a plain line per phase elsewhere, or nothing."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, TextIO
 class Progress:
     """Progress of one run. Where rich is absent a terminal gets plain lines too.
 
-    Shows only what a private run may show: the round, the consensus residual, counts, time, and each node's spent epsilon.
+    Shows only what a private run may show: the round, the consensus residual, counts, time, and the epsilon spent.
     """
 
     def __init__(self, quiet: bool = False, stream: TextIO | None = None) -> None:
@@ -64,13 +64,17 @@ class Progress:
     def _drop(self) -> None:
         """The finished bar leaves; the phases' lines stay."""
         if self._bar is not None and self._task is not None:
+            self._bar.refresh()  # the last round is seen even where the rounds were quicker than the display
             self._bar.remove_task(self._task)
+            self._bar.refresh()
             self._task = None
 
     def __enter__(self) -> Progress:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()
 
 

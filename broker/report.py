@@ -1,8 +1,8 @@
 """`report.html` of a run: one self-contained page for a reader who was not there, made from the run directory's files.
 
 The page needs no script, loads nothing (its own content policy forbids it) and prints. The same run directory gives the
-same bytes. A run whose privacy claim is upheld is shown by gate answers and public data only: the drawing takes the case
-without its loads, and the raw-data figures are not even read (`rundir.RAW`).
+same bytes. A run whose privacy claim is upheld is shown by gate answers and public data only: the drawing takes the
+case without its loads, and the raw-data figures are left out on reading (`rundir.RAW`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import numpy as np
 from hushgrid.broker import gridmap, plots
 from hushgrid.broker.page import document, facts, figure, paragraphs, section, table
 from hushgrid.broker.rundir import Run, Setpoint, read
-from hushgrid.broker.statement import MISSING, Statement, number, standing, statement
+from hushgrid.broker.statement import MISSING, Statement, fixed, number, standing, statement
 from hushgrid.kernels.errors import InputError
 
 if TYPE_CHECKING:
@@ -230,9 +230,10 @@ def _drawing(run: Run, case: Case | None, absent: str) -> str:
         if shown.loads
         else "Which buses carry a load is private and not shown."
     )
+    mark = "G" if gridmap.bus_radius(len(shown.nodes)) >= gridmap.LEGIBLE else "A small white circle"
     caption = (
         f"{len(shown.nodes)} buses, {len(set(map(frozenset, shown.edges)))} connections, {len(ties)} tie lines "
-        f"(dashed{which}). G marks a bus with a generator. {loads} The layout follows connections, not geography."
+        f"(dashed{which}). {mark} marks a bus with a generator. {loads} The layout follows connections, not geography."
     )
     label = f"The grid of {case.name} with {len(shown.groups)} zones"
     return figure("Zones and tie lines", f'<p class="keys">{"".join(keys)}</p>' + gridmap.svg(shown, label), caption)
@@ -259,7 +260,7 @@ def _charts(run: Run, said: Statement) -> str:
         caption = "Computed from the raw data for study; such a run is not private or its claim is not upheld."
         add("Objective", caption, {"objective": history["objective"]}, ylabel="objective", log=True)
     if "max_violation" in known:
-        caption = "The largest violation of a public limit by the released values, logarithmic scale; exact zeros are not drawn."
+        caption = "The largest violation of a public limit by the released values, logarithmic; zeros are not drawn."
         add("Largest violation of a limit", caption, {"violation": history["max_violation"]}, ylabel="p.u.", log=True)
     drawn = "noise_l1" in known
     if drawn or "noise_l1_expected" in known:
@@ -267,10 +268,14 @@ def _charts(run: Run, said: Statement) -> str:
         caption = (
             "Sum of the absolute noise values, as drawn in this run."
             if drawn
-            else "Expected sum of the absolute noise values. What was really drawn stays in the devices."
+            else "Expected sum of the absolute noise values. What was really drawn is not part of this report."
         )
         add(f"Noise per round, {how}", caption, {how: history[column]}, ylabel="L1 norm" + unit, from_zero=True)
-    spent = {name.removeprefix("epsilon_"): history[name] for name in sorted(known, key=_natural) if name.startswith("epsilon_")}
+    spent = {
+        name.removeprefix("epsilon_"): history[name]
+        for name in sorted(known, key=_natural)
+        if name.startswith("epsilon_")
+    }
     if spent:
         privacy = run.result.get("privacy") or {}
         claimed = privacy.get("claimed")
@@ -279,7 +284,9 @@ def _charts(run: Run, said: Statement) -> str:
         if budget is not None and budget != levels.get("claimed total"):
             levels["budget"] = budget
         lines = {key: float(level) for key, level in levels.items() if isinstance(level, int | float)}
-        caption = "ε spent so far by each node, all answers together. The claim is the total, which is fixed beforehand."
+        caption = (
+            "ε spent so far by each node, all answers together. The claim is the total, which is fixed beforehand."
+        )
         if said.standing != "upheld":
             caption = "ε counted so far by each node. In this run it is not a protection."
         add("Privacy spent", caption, spent, ylabel="ε, cumulative", levels=lines, from_zero=True)
@@ -287,7 +294,7 @@ def _charts(run: Run, said: Statement) -> str:
         if column in known:
             values = history[column] / (1000.0 if column == "bytes" else 1.0)
             chart = plots.bars(f"c{len(out)}", title, rounds, values, ylabel=label)
-            out.append(figure(title, chart, "All nodes and the coordinator together, payloads only." if column == "bytes" else "All nodes and the coordinator together."))
+            out.append(figure(title, chart, "Counted over all edges of the network."))
     note = f"<p>The objective is {WITHHELD}.</p>" if said.standing == "upheld" else ""
     return note + f'<div class="charts">{"".join(out)}</div>'
 
@@ -303,7 +310,11 @@ def _privacy(said: Statement) -> str:
     if said.terms:
         out += facts(said.terms, wide=True)
     if said.table:
-        out += table(said.columns, said.table, "Per node, over the whole run. A dash: not set, or cannot be given as a difference.")
+        out += table(
+            said.columns,
+            said.table,
+            "Per node, over the whole run. A dash: not set, or cannot be given as a difference.",
+        )
     return out
 
 
@@ -342,11 +353,13 @@ def _generators(points: Sequence[Setpoint], case: Case | None) -> str:
     for (node, element), values in found.items():
         digits = element.rpartition(":")[2]
         bus = str(bus_of.get(int(digits), MISSING)) if digits.isdigit() else MISSING
-        cells = [f"{number(values[q].value, 5)} {values[q].unit}" if q in values else MISSING for q in ("pg", "qg")]
+        cells = [f"{fixed(values[q].value)} {values[q].unit}" if q in values else MISSING for q in ("pg", "qg")]
         rows.append((node, bus, element, *cells))
     if not rows:
         return paragraphs(["No generator set-points were written."])
-    caption = "Set-points of the generators: active and reactive power. Generators are counted from 0 in the case file's order."
+    caption = (
+        "Set-points of the generators, active and reactive power. Generators are counted from 0, as in the case file."
+    )
     return table(("Zone", "Bus", "Generator", "Active", "Reactive"), rows, caption)
 
 
@@ -365,7 +378,7 @@ def _ties(run: Run, case: Case | None) -> str:
     if not shared:
         return ""
     base = case.base_mva if case else 1.0
-    active, reactive = ("MW", "MVAr") if case else ("p.u.", "p.u.")
+    active, reactive, places = ("MW", "MVAr", 2) if case else ("p.u.", "p.u.", 4)
     ends = {}
     if case:
         for row, a, b in zip(case.lines.rows, case.lines.from_bus, case.lines.to_bus, strict=True):
@@ -375,8 +388,15 @@ def _ties(run: Run, case: Case | None) -> str:
     for element in sorted(shared, key=_natural):
         for i, (node, flows) in enumerate(shared[element].items()):
             label = ends.get(element, f"row {element}") if i == 0 else ""
-            rows.append((label, node, *(number(flows[q] * base, 4) if q in flows else MISSING for q in quantities)))
-    columns = ("Tie line", "Seen by", f"P from, {active}", f"Q from, {reactive}", f"P to, {active}", f"Q to, {reactive}")
+            rows.append((label, node, *(fixed(flows[q] * base, places) if q in flows else MISSING for q in quantities)))
+    columns = (
+        "Tie line",
+        "Seen by",
+        f"P from, {active}",
+        f"Q from, {reactive}",
+        f"P to, {active}",
+        f"Q to, {reactive}",
+    )
     caption = (
         "Flows into each tie line at its first (from) and second (to) bus. Both zones hold a copy; "
         "what they differ by is part of the consensus residual."

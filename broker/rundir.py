@@ -36,7 +36,10 @@ class Setpoint:
 
 @dataclass(frozen=True)
 class Run:
-    """What a run left. `result` and `scenario` as parsed; history: column -> (rounds,), NaN where empty; solution: as saved."""
+    """What a run left. history: column -> (rounds,), NaN where empty. solution: the arrays as saved.
+
+    Of a run whose privacy claim is upheld, `result` and `history` come without the names in RAW.
+    """
 
     path: Path
     result: Mapping[str, Any]

@@ -1,4 +1,4 @@
-"""What a run's report says about privacy, in plain words. Pure functions of result.json and scenario.yaml; plain text."""
+"""What a run's report says about privacy, in plain words. Pure functions of result.json and scenario.yaml."""
 
 from __future__ import annotations
 
@@ -34,6 +34,11 @@ def number(value: Any, digits: int = 3) -> str:
     return f"{mantissa} × 10{str(int(exponent)).translate(_SUPERSCRIPT)}".replace("-", "−")
 
 
+def fixed(value: float, places: int = 2) -> str:
+    """A number of a column, to be compared with those above and below."""
+    return f"{value:,.{places}f}".replace(",", _SPACE).replace("-", "−") if math.isfinite(value) else number(value)
+
+
 @dataclass(frozen=True)
 class Statement:
     """The privacy part of a report.
@@ -67,11 +72,15 @@ def part(value: Any, name: str) -> Any:
 
 
 def adjacency_words(adjacency: Any, zones: bool, mechanism: str, base_mva: float | None) -> str:
-    """The change that is hidden, for example "one active or reactive load moves by at most 0.01 p.u. (1 MW or MVAr)"."""
+    """The change that is hidden, such as "one active or reactive load moves by at most 0.01 p.u. (1 MW or 1 MVAr)"."""
     if isinstance(adjacency, Mapping) and "bounded-change" in adjacency:
         beta = adjacency["bounded-change"]
         if zones:
-            power = f" ({number(beta * base_mva)} MW or MVAr)" if base_mva and isinstance(beta, int | float) else ""
+            power = (
+                f" ({number(beta * base_mva)} MW or {number(beta * base_mva)} MVAr)"
+                if base_mva and isinstance(beta, int | float)
+                else ""
+            )
             return f"one active or reactive load moves by at most {number(beta)} p.u.{power}"
         norm = "sum of absolute values" if mechanism == "laplace" else "Euclidean norm"
         return f"one node's gradient moves by at most {number(beta)} ({norm})"
@@ -108,7 +117,11 @@ def statement(result: Mapping[str, Any], scenario: Mapping[str, Any], base_mva: 
     if how == "upheld":
         headline = f"Privacy claim upheld: {whose} are protected with a total of {total} per node over this whole run."
     elif how == "not upheld":
-        first = reasons[0] if reasons else "noise stands where the published method puts it, which does not give what it claims"
+        first = (
+            reasons[0]
+            if reasons
+            else "noise stands where the published method puts it, which does not give what it claims"
+        )
         headline = f"Privacy claim not upheld: {first}"
         reasons = reasons[1:]
     else:
@@ -132,7 +145,9 @@ def _why(scenario: Mapping[str, Any], variant: str) -> str:
     if variant == "none":
         return "this is the plain optimiser; no noise was added and its messages can be traced back to the data."
     if scenario.get("seed") is not None:
-        return "the noise was drawn from a seed, so that the run can be repeated; whoever knows the seed can take it off."
+        return (
+            "the noise was drawn from a seed, so that the run can be repeated; whoever knows the seed can take it off."
+        )
     if (scenario.get("run") or {}).get("truth"):
         return "figures computed from the raw data were recorded beside the released ones (run.truth)."
     return "the run is marked as a simulation."
@@ -142,14 +157,17 @@ def _meaning(
     how: str, variant: str, plan: Mapping[str, Any], zones: bool, hidden: str, epsilon: Any, delta: Any, answers: Any
 ) -> tuple[str, ...]:
     if how == "not private" and variant == "none":
-        return ("The run shows what the algorithm does without protection. It says nothing about a protected run's privacy.",)
+        return ("The run shows what the algorithm does without protection. It says nothing about other runs.",)
     said = []
     if how == "upheld" and isinstance(epsilon, int | float):
-        odds = f"e^{number(epsilon)} ≈ {number(math.exp(epsilon))}" if epsilon <= 20 else f"e^{number(epsilon)}"
+        odds = (
+            f"{number(math.exp(epsilon))} (e to the power ε)" if epsilon <= 20 else f"e to the power {number(epsilon)}"
+        )
         apart = f", apart from a probability of δ = {number(delta)}" if delta else ""
         said.append(
-            f"Suppose someone reads every message of this run, every final value and the code, and knows all other data. "
-            f"Suppose {hidden}. Then nothing they see becomes more or less likely by more than a factor of {odds}{apart}."
+            f"Suppose someone reads each message of this run, all final values and the code, and knows all other data, "
+            f"and suppose {hidden}. Then nothing they can see becomes more or less likely by more than "
+            f"a factor of {odds}{apart}."
         )
         if zones:
             said.append(
@@ -157,9 +175,11 @@ def _meaning(
                 + (" (and more than k times δ)." if delta else ".")
             )
     elif how == "not upheld":
-        said.append("The figures below are what the published method claims. They are shown for comparison and are not a promise.")
+        said.append("The figures below are what the published method claims, for comparison. They are no promise.")
     else:
-        said.append("The figures below are those of the same plan with noise nobody can repeat. They do not hold for this run.")
+        said.append(
+            "The figures below are those of the same plan with noise nobody can repeat. They do not hold for this run."
+        )
     said.append(_noise(plan, zones, variant, answers))
     return tuple(said)
 
@@ -170,13 +190,15 @@ def _noise(plan: Mapping[str, Any], zones: bool, variant: str, answers: Any) -> 
     if variant == "published":
         where = {
             "output": "Noise was added to each zone's result, as the published method does.",
-            "output-projected": "Noise was added to each zone's result, which was then projected back on the zone's limits.",
+            "output-projected": "Noise was added to each zone's result, which was then projected on the zone's limits.",
         }
         return where.get(str(mode), "Noise was added where and as large as the published method says.")
     if not zones:
-        return f"Each answer a node gave carries fresh noise; the total counts the answers, {count}. What is done with an answer later costs nothing."
+        return f"Each answer of a node carries fresh noise; the total counts the answers, {count}."
     if mode == "input":
-        return "Each load was perturbed once; every message is computed from that one noisy copy, so further rounds cost nothing."
+        return (
+            "Each load was perturbed once; every message is computed from that noisy copy, so more rounds cost nothing."
+        )
     if plan.get("at") == "gradient":
         return f"Each answer is a gradient with fresh noise; the total counts the answers, {count}."
     return (
@@ -188,7 +210,11 @@ def _noise(plan: Mapping[str, Any], zones: bool, variant: str, answers: Any) -> 
 def _terms(
     how: str, privacy: Mapping[str, Any], plan: Mapping[str, Any], hidden: str, total: str, mechanism: str
 ) -> tuple[tuple[str, str], ...]:
-    qualified = {"upheld": "", "not upheld": " (claimed, not upheld)", "not private": " (of the plan; not of this run)"}[how]
+    qualified = {
+        "upheld": "",
+        "not upheld": " (claimed, not upheld)",
+        "not private": " (of the plan; not of this run)",
+    }[how]
     accountant = privacy.get("accountant") or plan.get("accountant")
     terms = [
         ("Total per node, whole run", total + qualified if total != MISSING else "none claimed"),
@@ -201,7 +227,9 @@ def _terms(
     ]
     ledgers = privacy.get("ledgers")
     if ledgers == "run":
-        text = "budget counted for this run only: the ledgers began empty; another run on the same data adds to this one"
+        text = (
+            "budget counted for this run only: the ledgers began empty; another run on the same data adds to this one"
+        )
         terms.append(("Ledgers", text))
     elif ledgers == "kept":
         text = "kept over runs: a node refuses what would pass its budget, whichever run asks (`hushgrid ledger show`)"
@@ -248,26 +276,52 @@ def _nodes(privacy: Mapping[str, Any], plan: Mapping[str, Any]) -> dict[str, Any
 
 
 def _limits(how: str, zones: bool, ledgers: Any) -> tuple[tuple[str, str], ...]:
-    if how == "not private":
+    if how != "upheld":
         return (("Everything", "This run is for study. Its data must be treated as open to whoever has seen the run."),)
     limits = []
     if zones:
         limits += [
-            ("Public by design", "the network, line and voltage limits, costs, the zones, the plan, and all released set-points and flows."),
-            ("Several loads at once", "a whole bus (active and reactive load together) or several loads changing at once is group privacy: k changes count as k times ε."),
+            (
+                "Public by design",
+                "the network, its limits and costs, the zones, the plan, and all released set-points and flows.",
+            ),
+            (
+                "Several loads at once",
+                "a whole bus (its active and reactive load) or several loads changing at once is group privacy: "
+                "k changes count as k times ε.",
+            ),
         ]
     else:
         limits += [
-            ("Public by design", "the graph, the algorithm's settings, the number of records, and the solution that was found."),
-            ("Several records at once", "one person behind several records, or at several nodes, is group privacy: k records count as k times ε."),
+            (
+                "Public by design",
+                "the graph, the algorithm's settings, the number of records, and the solution that was found.",
+            ),
+            (
+                "Several records at once",
+                "one person behind several records, or at several nodes, is group privacy: k count as k times ε.",
+            ),
         ]
     limits += [
         ("What the group shows", "conclusions that do not depend on one such change, such as a zone's rough total."),
         ("Taking part", "that a node takes part, when, with how many messages of which size."),
-        ("A lying coordinator or neighbour", "can spoil the answer or stop the run. It cannot make a device spend beyond its budget or answer without noise: the device's own ledger and gate decide."),
-        ("A device that was broken into", "whoever controls a device reads its own data. The other nodes' protection stands."),
-        ("A device put back to an old copy", "is noticed by the mark kept elsewhere or by its peers; with neither left it is not, and its budget can be spent twice."),
+        (
+            "A lying coordinator or neighbour",
+            "can spoil the answer or stop the run. It cannot make a device spend beyond its budget or answer without "
+            "noise: the device's own ledger and gate decide.",
+        ),
+        (
+            "A device that was broken into",
+            "whoever controls a device reads its own data. The other nodes' protection stands.",
+        ),
+        (
+            "A device put back to an old copy",
+            "is noticed by the mark kept elsewhere or by its peers; with neither left it is not, and what it had "
+            "spent can be spent again.",
+        ),
     ]
     if ledgers == "run":
-        limits.append(("Other runs", "the total is this run's alone; each further run on the same data adds its own ε."))
+        limits.append(
+            ("Other runs", "the total is this run's alone; each further run on the same data adds its own ε.")
+        )
     return tuple(limits)

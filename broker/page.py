@@ -16,6 +16,7 @@ h2 { font-size: 19px; margin: 44px 0 14px; padding-top: 12px; border-top: 1px so
 h3 { font-size: 15px; margin: 22px 0 6px; }
 p { margin: 0 0 10px; max-width: 78ch; }
 .kind { font-size: 12px; letter-spacing: 0.09em; text-transform: uppercase; color: var(--soft); margin: 0; }
+.note { margin: 18px 0 0; }
 .verdict { font-size: 17px; color: #33404d; }
 .banner { display: flex; gap: 22px; align-items: baseline; border: 1px solid var(--line); border-left: 6px solid;
   border-radius: 3px; padding: 16px 20px 8px; margin-top: 22px; }

@@ -38,7 +38,7 @@ ALGORITHMS = {
     "nids": "NIDS",
     "dgd": "decentralised gradient descent",
 }
-WITHHELD = "withheld: would be computed from raw data"
+WITHHELD = "withheld: it would be computed from raw data"
 
 
 def build(run_dir: Path) -> Path:
@@ -295,8 +295,8 @@ def _charts(run: Run, said: Statement) -> str:
             values = history[column] / (1000.0 if column == "bytes" else 1.0)
             chart = plots.bars(f"c{len(out)}", title, rounds, values, ylabel=label)
             out.append(figure(title, chart, "Counted over all edges of the network."))
-    note = f"<p>The objective is {WITHHELD}.</p>" if said.standing == "upheld" else ""
-    return note + f'<div class="charts">{"".join(out)}</div>'
+    note = f'<p class="note">The objective is {WITHHELD}.</p>' if said.standing == "upheld" else ""
+    return f'<div class="charts">{"".join(out)}</div>' + note
 
 
 def _natural(name: str) -> tuple[str, int, str]:

@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 
-import numpy as np
-
 from hushgrid.grid_cases.case import Case, Ints
 from hushgrid.kernels.errors import InputError
 
@@ -19,7 +17,6 @@ Zones = dict[str, tuple[int, ...]]  #: z1, z2, ... -> ascending bus numbers
 
 _STARTS = 12  #: growths tried, from different first seeds
 _PASSES = 8  #: refinement passes at most; each stops early when it gains nothing
-_SLACK = 0.2  #: a zone may be this much larger or smaller than the mean
 
 
 def partition(case: Case, zones: int) -> Zones:
@@ -123,8 +120,8 @@ class _Split:
         self.graph, self.of = graph, of
         self.size = [of.count(zone) for zone in range(zones)]
         self.cut = sum(k for v, ns in enumerate(graph) for u, k in ns.items() if v < u and of[u] != of[v])
-        mean = len(graph) / zones
-        self.low, self.high = max(1, int(np.floor((1 - _SLACK) * mean))), int(np.ceil((1 + _SLACK) * mean))
+        # Within a fifth of the mean size, rounded outwards.
+        self.low, self.high = max(1, 4 * len(graph) // (5 * zones)), -(-6 * len(graph) // (5 * zones))
 
     def score(self) -> tuple[int, int, int]:
         """Lower is better: buses beyond the size limits, then lines cut, then spread of the sizes."""

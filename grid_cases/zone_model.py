@@ -159,7 +159,7 @@ class Layout:
         direction = np.where(network.from_bus[line] < network.to_bus[line], 1.0, -1.0)
         cr, si = z[self.cr[pair]], cp.multiply(direction, z[self.cr[pair] + 1])  # V_i conj(V_j), i the from-bus
         p_F, q_F, p_T, q_T = (z[self.p_F + k] for k in range(4))
-        ff, ft, tf, tt = _admittance(case, line)
+        ff, ft, tf, tt = admittance(case, line)
         times = cp.multiply
         found += [
             p_F == times(ft.real, cr) + times(ft.imag, si) + times(ff.real, c_i),  # (D.2f)
@@ -206,7 +206,7 @@ def _within(x: Any, low: Floats, high: Floats) -> list[Any]:
     return parts
 
 
-def _admittance(case: Case, line: Ints) -> tuple[Any, Any, Any, Any]:
+def admittance(case: Case, line: Ints) -> tuple[Any, Any, Any, Any]:
     """Y^ff, Y^ft, Y^tf, Y^tt of these lines, complex, p.u., each of shape (lines,)."""
     network = case.lines
     y = 1.0 / (network.r[line] + 1j * network.x[line])

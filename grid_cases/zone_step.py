@@ -54,6 +54,9 @@ class ZoneStep:
         self._A = sparse.csc_matrix(model.cone_A)
         self._D = np.array(D_first, np.float64)
         self._solver = self._built(self._D, np.zeros(model.n))
+        # P as updated differs in its last bits from P as built: update it once, so that D_first too gives the same
+        # bits whether or not another D came between.
+        self._solver.update(P=self._D)
 
     def project(self, v: Floats, D: Floats) -> Floats:
         """argmin over z in W_p of sum_k D_k/2 (z_k - v_k)^2, all of shape (n,), D > 0. Raises StepFailed.
@@ -70,8 +73,10 @@ class ZoneStep:
             self._D = D.copy()
         solution = self._solver.solve()
         if solution.status not in _ACCEPTED:
-            # A solver scaled for this very problem, used once; the first one goes on afterwards.
-            solution = self._built(D, q).solve()
+            # A solver scaled for this very problem, used once; the first one goes on afterwards. Dividing the
+            # objective by its largest coefficient moves no minimiser and keeps heavy noise within range.
+            size = float(np.abs(q).max()) or 1.0
+            solution = self._built(D / size, q / size).solve()
         if solution.status not in _ACCEPTED:
             raise StepFailed(f"zone {self.model.name}: the projection ended {solution.status}, expected Solved")
         return np.array(solution.x)

@@ -1,5 +1,6 @@
 """The projection of a zone: right, feasible, the same bits whatever came before, and the reference's iterates."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -59,11 +60,13 @@ def algorithm_3_1(models, rounds: int, local_updates: int, eta):
 
 
 @pytest.mark.parametrize("local_updates", [1, 5])
-@pytest.mark.parametrize("diagonal", [False, True])
-def test_the_first_six_rounds_are_those_of_the_reference(models, diagonal, local_updates):
-    prefix = f"cut_diag{int(diagonal)}_E{local_updates}"
-    rounds = algorithm_3_1(models[diagonal], 6, local_updates, lambda t: 1 / np.sqrt(t))
-    for t, (w, z, lam) in enumerate(rounds, 1):
+@pytest.mark.parametrize("shared", ["cut_diag0", "cut_diag1", "owned_diag1"])
+def test_the_first_six_rounds_are_those_of_the_reference(models, shared, local_updates):
+    chosen = models[shared != "cut_diag0"]
+    if shared == "owned_diag1":  # the paper's other reading: every variable is shared, owned by one zone or more
+        chosen = {name: replace(model, shared=np.arange(model.n)) for name, model in chosen.items()}
+    prefix = f"{shared}_E{local_updates}"
+    for t, (w, z, lam) in enumerate(algorithm_3_1(chosen, 6, local_updates, lambda t: 1 / np.sqrt(t)), 1):
         np.testing.assert_allclose(w, VECTORS[f"{prefix}_w{t + 1}"], rtol=0, atol=5e-4)
         for p in (1, 2, 3):
             np.testing.assert_allclose(z[f"z{p}"], VECTORS[f"{prefix}_z{p}_{t + 1}"], rtol=0, atol=2e-3)
@@ -117,10 +120,11 @@ def test_the_bits_do_not_depend_on_earlier_solves_or_on_a_restart(models):
     walked = ZoneStep(model, first)
     for k, each in enumerate(v):
         walked.project(each, first if k % 2 else later)
-    expected = walked.project(v[3], later)
-    restarted = ZoneStep(model, first)
-    assert restarted.project(v[3], later).tobytes() == expected.tobytes()
-    assert restarted.project(v[3], later).tobytes() == expected.tobytes()
+    for D in (later, first, later):
+        expected = walked.project(v[3], D).tobytes()
+        restarted = ZoneStep(model, first)
+        assert restarted.project(v[3], D).tobytes() == expected
+        assert restarted.project(v[3], D).tobytes() == expected
 
 
 def test_a_step_that_fails_releases_nothing_and_the_next_one_is_as_if_it_had_not_been(models):
@@ -136,15 +140,25 @@ def test_a_step_that_fails_releases_nothing_and_the_next_one_is_as_if_it_had_not
     assert step.project(v, D).tobytes() == expected.tobytes()
 
 
-def test_a_problem_the_kept_solver_cannot_finish_is_solved_by_one_of_its_own(models):
-    """Scaled for D = 1, then asked for weights of 1e9: whatever the kept solver does, the answer is the projection."""
+@pytest.mark.parametrize(("weight", "noise"), [(1e9, 0.5), (1e3, 1e6), (1e12, 1e8)])
+def test_a_problem_the_kept_solver_cannot_finish_is_solved_by_one_of_its_own(models, monkeypatch, weight, noise):
+    """Scaled for D = 1, then asked for huge weights or noise: the answer is still feasible and optimal."""
     model = models[False]["z1"]
-    step = ZoneStep(model, np.ones(model.n))
-    v, D = points(model, 7, 1)[0], np.full(model.n, 1e9)
-    z = step.project(v, D)  # the same projection as with D = 1: the weights are uniform
-    reference = ZoneStep(model, np.ones(model.n)).project(v, np.ones(model.n))
-    bound = np.sqrt(2 * gap_bound(np.ones(model.n), v))
-    assert np.linalg.norm(z - reference) <= 2 * bound
+    step, D = ZoneStep(model, np.ones(model.n)), np.full(model.n, weight)
+    v = model.start + np.random.default_rng(7).normal(scale=noise, size=model.n)
+    built = []
+    build = step._built
+    monkeypatch.setattr(step, "_built", lambda *problem: built.append(1) or build(*problem))
+    z = step.project(v, D)
+    assert len(built) == 1
+    assert violation(model, z) < 1e-7
+    for y in (model.start, *(step.project(each, np.ones(model.n)) for each in points(model, 9, 3))):
+        if violation(model, y) < 1e-7:
+            distance = np.linalg.norm(v - z)
+            assert (v - z) @ (y - z) <= np.sqrt(2 * TOLERANCE) * distance * max(distance, np.linalg.norm(y - z))
+    ordinary = points(model, 10, 1)[0]  # and the kept solver goes on as before
+    fresh = ZoneStep(model, np.ones(model.n)).project(ordinary, np.ones(model.n))
+    assert step.project(ordinary, np.ones(model.n)).tobytes() == fresh.tobytes()
 
 
 @pytest.mark.parametrize("solver", ["ecos", "ipopt"])

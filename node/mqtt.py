@@ -1,0 +1,534 @@
+"""One MQTT connection, driven from its owner's own loop: no threads, nothing queued across a broken connection.
+
+The application above resends whatever has no answer, so this link promises little and hides nothing: `connected` says
+whether the broker has accepted connection and subscriptions, `connects` and `disconnects` count, `refused` lists what
+the broker would not take. Each connection gets a new paho client: what the old one had not delivered is dropped.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import errno
+import os
+import random
+import select
+import socket
+import ssl
+import time
+from collections import deque
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import urlsplit
+
+import paho.mqtt.client as paho
+from paho.mqtt.packettypes import PacketTypes
+from paho.mqtt.properties import Properties
+from paho.mqtt.subscribeoptions import SubscribeOptions
+
+from hushgrid.kernels.errors import InputError, Stopped
+
+if TYPE_CHECKING:
+    from hushgrid.node.config import Tls
+
+ATTEMPT_S = 10.0  #: from dialling to the answer to SUBSCRIBE; a small device's TLS handshake takes a second
+FIRST_DELAY_S, LAST_DELAY_S = 0.05, 5.0  #: between attempts, doubling, each shortened at random by up to a half
+PROBE_S = 2.0  #: for the answer to a first CONNECT of MQTT 5: amqtt never gives one
+CLOSE_S = 2.0  #: for the last acknowledgements, and again for the broker to take the goodbye
+SESSION_S = 3600  #: a persistent session outlives its connection this long (MQTT 5)
+QUEUE, QUEUE_BYTES = 4096, 64 << 20  #: published and not yet acknowledged; beyond it `publish` drops
+BURST = 1024  #: messages one `poll` hands over at most
+PASSING = {136, 137, 151, 159}  #: refusals that pass: server unavailable or busy, quota, connection rate
+UNSUPPORTED_VERSION = 132
+
+
+class Message(NamedTuple):
+    """As received. `retained`: it was waiting at the broker when we subscribed."""
+
+    topic: str
+    payload: bytes
+    retained: bool
+
+
+class Address(NamedTuple):
+    host: str
+    port: int
+    tls: bool
+
+
+def parse_url(url: str) -> Address:
+    """mqtt://host[:1883] or mqtts://host[:8883]; anything else is an InputError."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        parts, port = urlsplit(""), None
+    extra = parts.path.strip("/") or parts.query or parts.fragment
+    if parts.username is not None or parts.password is not None:
+        raise InputError(
+            "broker: found a user in the URL, expected it in HUSHGRID_MQTT_USER and HUSHGRID_MQTT_PASSWORD"
+        )
+    if parts.scheme not in ("mqtt", "mqtts") or not parts.hostname or port == 0 or extra:
+        raise InputError(f"broker: found {url!r}, expected mqtt://host:port or mqtts://host:port")
+    return Address(parts.hostname, port or (8883 if parts.scheme == "mqtts" else 1883), parts.scheme == "mqtts")
+
+
+class _Stage(enum.Enum):
+    CLOSED = enum.auto()  # by its owner
+    DOWN = enum.auto()  # waiting for the next attempt
+    DIALLING = enum.auto()  # TCP
+    SHAKING = enum.auto()  # TLS
+    GREETING = enum.auto()  # CONNECT is sent
+    JOINING = enum.auto()  # SUBSCRIBE is sent
+    UP = enum.auto()
+
+
+class MqttLink:
+    """A connection to the broker at `url` as `client_id`, with a retained last will, subscribed at QoS 1.
+
+    Speaks MQTT 5 where the broker does, else 3.1.1. Only topics that match `subscriptions` are handed over, none with
+    a payload above `payload_limit` bytes. `persistent` asks the broker to keep the session over a lost connection.
+    User and password default to HUSHGRID_MQTT_USER and HUSHGRID_MQTT_PASSWORD. `poll` must run within 1.5 `keepalive`
+    seconds, or the broker takes us for dead and publishes the will.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        client_id: str,
+        *,
+        will: tuple[str, bytes] | None = None,
+        subscriptions: Sequence[str] = (),
+        username: str | None = None,
+        password: str | None = None,
+        tls: Tls | None = None,
+        keepalive: int = 30,
+        persistent: bool = True,
+        payload_limit: int = 8 << 20,
+    ) -> None:
+        self.url = url
+        self._address = parse_url(url)
+        self._id = client_id
+        self._will = will
+        self._subscriptions = tuple(subscriptions)
+        self._exact = frozenset(t for t in subscriptions if "+" not in t and "#" not in t)
+        self._wild = tuple(t for t in subscriptions if t not in self._exact)
+        self._username = os.environ.get("HUSHGRID_MQTT_USER") if username is None else username
+        self._password = os.environ.get("HUSHGRID_MQTT_PASSWORD") if password is None else password
+        self._ssl = _context(self._address, tls)
+        self._keepalive = keepalive
+        self._persistent = persistent
+        self._limit = payload_limit
+
+        self.connects = 0
+        self.disconnects = 0
+        self.session_present = False  #: the broker had kept our session, at the last connect
+        self.refused: list[tuple[str, str]] = []  #: (topic, reason), each pair once
+        self.oversize = 0  #: messages received above `payload_limit`, not handed over
+        self.foreign = 0  #: messages received on topics we did not subscribe to, not handed over
+        self.dropped = 0  #: publications that did not reach a broker's acknowledgement
+        self.readable: list[int] = []  #: those of `fds` that ended the last `poll`
+        self.why = "not connected yet"  #: why the link is or was last down
+
+        self._stage = _Stage.CLOSED
+        self._inbox: list[Message] = []
+        self._sock: Any = None  # while dialling and shaking hands; then paho's
+        self._client: Any = None
+        self._want = select.POLLOUT  # while dialling and shaking hands
+        self._addresses: list[Any] = []
+        self._protocol = paho.MQTTv5
+        self._known = False  # a broker has spoken self._protocol to us
+        self._refusal: Any = None
+        self._fatal = False
+        self._unacked: dict[int, tuple[str, int]] = {}
+        self._queue: deque[tuple[str, bytes, bool]] = deque()
+        self._backlog = 0  # bytes in both
+        self._receive_maximum = 65535
+        self._packet_limit: int | None = None
+        self._delay = self._retry_at = self._give_up_at = self._up_at = self._misc_at = 0.0
+
+    # -- what the owner calls
+
+    @property
+    def connected(self) -> bool:
+        """The broker has accepted the connection and answered every subscription, and is not known to be gone."""
+        return self._stage is _Stage.UP and self._client.socket() is not None
+
+    @property
+    def protocol(self) -> str:
+        return "MQTT 5" if self._protocol == paho.MQTTv5 else "MQTT 3.1.1"
+
+    def connect(self, timeout: float) -> None:
+        """Returns when connected; Stopped when the broker is not there within `timeout` seconds, or refuses us."""
+        deadline = time.monotonic() + timeout
+        if self._stage is _Stage.CLOSED:
+            self._stage, self._delay, self._retry_at = _Stage.DOWN, 0.0, 0.0
+        self._fatal = False
+        while not self.connected:
+            left = deadline - time.monotonic()
+            if self._fatal or left <= 0:
+                why = self.why if self._fatal else f"{self.why} (tried for {timeout:g} s)"
+                self._shut()
+                self._stage = _Stage.CLOSED
+                raise Stopped(f"broker {self.url}: {why}")
+            self._turn(left)
+
+    def publish(self, topic: str, payload: bytes, retain: bool = False) -> bool:
+        """Sends now, at QoS 1. False: dropped (no connection, too much unacknowledged, or above the broker's limit)."""
+        size = len(topic.encode()) + len(payload) + 16
+        if self._packet_limit is not None and size > self._packet_limit:
+            self._refuse(topic, f"{len(payload)} bytes, above the broker's limit of {self._packet_limit}")
+            return False
+        if (
+            not self.connected
+            or len(self._unacked) + len(self._queue) >= QUEUE
+            or (self._backlog and self._backlog + size > QUEUE_BYTES)
+        ):
+            self.dropped += 1
+            return False
+        self._backlog += size
+        self._queue.append((topic, payload, retain))
+        self._flush()
+        return self.connected
+
+    def poll(self, timeout: float, fds: Sequence[int] = ()) -> list[Message]:
+        """Waits at most `timeout` seconds and does all that is due; also reconnects.
+
+        Returns early with messages, when one of `fds` is readable (see `readable`), or when the connection has come
+        or gone (see `connects`, `disconnects`).
+        """
+        deadline = time.monotonic() + timeout
+        before = self.connects, self.disconnects
+        while True:
+            self._turn(0.0 if self._inbox else deadline - time.monotonic(), fds)
+            if (
+                self._inbox
+                or self.readable
+                or (self.connects, self.disconnects) != before
+                or time.monotonic() >= deadline
+            ):
+                messages, self._inbox = self._inbox, []
+                return messages
+
+    def close(self, clear: Sequence[str] = (), forget: bool = True) -> None:
+        """Clears the retained messages on `clear`, waits for the broker to have taken all, says goodbye (no will).
+
+        With `forget` the broker keeps no session of ours. A link that is down just closes: nobody is there to tell.
+        """
+        gone = not self.connected
+        if not gone:
+            for topic in clear:
+                self.publish(topic, b"", retain=True)
+            deadline = time.monotonic() + CLOSE_S
+            while self.connected and self._backlog and (left := deadline - time.monotonic()) > 0:
+                self._turn(left)
+                self._inbox.clear()
+            self._goodbye(forget)
+        self._shut()
+        self._stage = _Stage.CLOSED
+        self.why = "closed"
+        if forget and self._persistent and not gone and self._protocol == paho.MQTTv311:
+            # In 3.1.1 only a clean connect ends a session that was not begun clean.
+            eraser = MqttLink(self.url, self._id, username=self._username, password=self._password, persistent=False)
+            eraser._ssl, eraser._protocol, eraser._known = self._ssl, self._protocol, True
+            with contextlib.suppress(Stopped):
+                eraser.connect(CLOSE_S)
+                eraser.close()
+
+    # -- one turn of the loop
+
+    def _turn(self, wait: float, fds: Sequence[int] = ()) -> None:
+        now = time.monotonic()
+        if self._stage is _Stage.DOWN and now >= self._retry_at:
+            self._dial()
+        due = now + wait
+        if self._stage is _Stage.DOWN:
+            due = min(due, self._retry_at)
+        elif self._stage is _Stage.UP:
+            if now >= self._misc_at:
+                self._client.loop_misc()
+                self._misc_at = now + min(1.0, self._keepalive / 4)
+            due = min(due, self._misc_at)
+        elif self._stage is not _Stage.CLOSED:
+            if now >= self._give_up_at:
+                self._drop("no answer")
+            due = min(due, self._give_up_at)
+        client = self._client
+        sock = self._sock if client is None else client.socket()
+        if client is not None and sock is None:
+            due = now  # it broke while publishing
+        poller = select.poll()
+        for fd in fds:
+            poller.register(fd, select.POLLIN)
+        if sock is not None:
+            mask = self._want if client is None else select.POLLIN | (select.POLLOUT if client.want_write() else 0)
+            poller.register(sock, mask)
+            if self._ssl is not None and client is not None and sock.pending():
+                due = now
+        ready = poller.poll(max(0.0, due - now) * 1000)
+        self.readable = [fd for fd, _ in ready if sock is None or fd != sock.fileno()] if fds else []
+        if client is None:
+            if sock is not None and len(ready) > len(self.readable):
+                self._shake()
+            return
+        if sock is not None:
+            if len(ready) > len(self.readable) or (self._ssl is not None and sock.pending()):
+                self._read()
+            self._flush()
+            if client.want_write():
+                client.loop_write()
+        if client.socket() is None:
+            self._drop(self._lost())
+
+    def _read(self) -> None:
+        """All that has arrived: paho reads one packet a call and does not say whether there is another."""
+        while len(self._inbox) < BURST:
+            self._client.loop_read()
+            sock = self._client.socket()
+            if sock is None:
+                return
+            if self._ssl is not None and sock.pending():
+                continue
+            if not select.select([sock], [], [], 0)[0]:
+                return
+
+    def _flush(self) -> None:
+        """Sends what is queued, within what the broker is ready to receive unacknowledged."""
+        while self._queue and self.connected and len(self._unacked) < self._receive_maximum:
+            topic, payload, retain = self._queue.popleft()
+            info = self._client.publish(topic, payload, qos=1, retain=retain)
+            self._unacked[info.mid] = topic, len(topic.encode()) + len(payload) + 16
+
+    # -- coming up
+
+    def _dial(self) -> None:
+        self._refusal, self.why = None, "no answer"
+        self._give_up_at = time.monotonic() + ATTEMPT_S
+        try:
+            if not self._addresses:
+                host, port, _ = self._address
+                self._addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            family, kind, proto, _, address = self._addresses.pop(0)
+            self._sock = socket.socket(family, kind, proto)
+            self._sock.setblocking(False)
+            # Without it every round trip waits for a delayed acknowledgement: 40 ms instead of 0.3.
+            self._sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            code = self._sock.connect_ex(address)
+        except OSError as error:
+            self._drop(error.strerror or str(error))
+            return
+        if code not in (0, errno.EINPROGRESS):
+            self._drop(os.strerror(code))
+            return
+        self._stage, self._want = _Stage.DIALLING, select.POLLOUT
+
+    def _shake(self) -> None:
+        """The socket we wait for has become ready: TCP is through, or TLS goes on."""
+        try:
+            if self._stage is _Stage.DIALLING:
+                if code := self._sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
+                    raise OSError(code, os.strerror(code))
+                if self._sock.getsockname() == self._sock.getpeername():
+                    # A port of our own range with nobody listening: TCP's simultaneous open has met itself.
+                    raise OSError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED))
+                self._stage = _Stage.SHAKING
+                if self._ssl is not None:
+                    self._sock = self._ssl.wrap_socket(
+                        self._sock, server_hostname=self._address.host, do_handshake_on_connect=False
+                    )
+            if self._ssl is not None:
+                self._sock.do_handshake()
+        except ssl.SSLWantReadError:
+            self._want = select.POLLIN
+        except ssl.SSLWantWriteError:
+            self._want = select.POLLOUT
+        except ssl.SSLCertVerificationError as error:
+            self._fatal = True
+            self._drop(f"its certificate is not accepted: {error.verify_message}")
+        except OSError as error:
+            self._drop(error.strerror or str(error))
+        else:
+            self._greet()
+
+    def _greet(self) -> None:
+        five = self._protocol == paho.MQTTv5
+        client = paho.Client(
+            paho.CallbackAPIVersion.VERSION2,
+            client_id=self._id,
+            protocol=self._protocol,
+            clean_session=None if five else not self._persistent,
+            reconnect_on_failure=False,
+        )
+        client.max_inflight_messages_set(0)  # we count ourselves: paho ignores the broker's Receive Maximum
+        if self._username is not None:
+            client.username_pw_set(self._username, self._password)
+        if self._will is not None:
+            client.will_set(self._will[0], self._will[1], qos=1, retain=True)
+        client.on_connect = self._on_connect
+        client.on_disconnect = self._on_disconnect
+        client.on_subscribe = self._on_subscribe
+        client.on_publish = self._on_publish
+        client.on_message = self._on_message
+        client.on_log = self._on_log
+        # paho would block in connecting; it gets a socket that is connected already.
+        sock, self._sock = self._sock, None
+        client._create_socket = lambda: sock
+        self._client, self._stage = client, _Stage.GREETING
+        host, port, _ = self._address
+        if five:
+            if not self._known:
+                self._give_up_at = time.monotonic() + PROBE_S
+            properties = Properties(PacketTypes.CONNECT)
+            properties.SessionExpiryInterval = SESSION_S if self._persistent else 0
+            properties.MaximumPacketSize = self._limit + 0x20000  # far above the limit: not even read
+            client.connect(host, port, self._keepalive, clean_start=not self._persistent, properties=properties)
+        else:
+            client.connect(host, port, self._keepalive)
+
+    def _on_connect(self, client: Any, _: Any, flags: Any, reason: Any, properties: Any) -> None:
+        if reason.is_failure:
+            self._refusal = reason
+            return
+        client.on_log = None  # it costs time per message, and only the greeting needs it
+        self._known = True
+        self.session_present = flags.session_present
+        self._receive_maximum = getattr(properties, "ReceiveMaximum", 65535)
+        self._packet_limit = getattr(properties, "MaximumPacketSize", None)
+        self._stage = _Stage.JOINING
+        if not self._subscriptions:
+            self._rise()
+        elif self._protocol == paho.MQTTv5:
+            client.subscribe([(topic, SubscribeOptions(qos=1)) for topic in self._subscriptions])
+        else:
+            client.subscribe([(topic, 1) for topic in self._subscriptions])
+
+    def _on_subscribe(self, client: Any, _: Any, mid: int, reasons: Any, properties: Any) -> None:
+        for topic, reason in zip(self._subscriptions, reasons, strict=False):
+            if reason.is_failure:
+                self._refuse(topic, str(reason))
+        self._rise()
+
+    def _rise(self) -> None:
+        self._stage = _Stage.UP
+        self._up_at = time.monotonic()
+        self._addresses = []
+        self.connects += 1
+
+    # -- while up
+
+    def _on_message(self, client: Any, _: Any, message: Any) -> None:
+        try:
+            topic = message.topic
+        except UnicodeDecodeError:
+            topic = ""
+        if topic not in self._exact and not any(paho.topic_matches_sub(t, topic) for t in self._wild):
+            self.foreign += 1
+        elif len(message.payload) > self._limit:
+            self.oversize += 1
+        else:
+            self._inbox.append(Message(topic, bytes(message.payload), bool(message.retain)))
+
+    def _on_publish(self, client: Any, _: Any, mid: int, reason: Any, properties: Any) -> None:
+        topic, size = self._unacked.pop(mid)
+        self._backlog -= size
+        if reason.is_failure:
+            self._refuse(topic, str(reason))
+
+    def _refuse(self, topic: str, reason: str) -> None:
+        if (topic, reason) not in self.refused:
+            self.refused.append((topic, reason))
+
+    # -- going down
+
+    def _on_log(self, client: Any, _: Any, level: int, text: str) -> None:
+        if level == paho.MQTT_LOG_ERR:
+            self.why = text
+
+    def _on_disconnect(self, client: Any, _: Any, flags: Any, reason: Any, properties: Any) -> None:
+        if flags.is_disconnect_packet_from_server:
+            self._refusal = reason
+
+    def _lost(self) -> str:
+        if self._refusal is not None:
+            return f"refused: {self._refusal}"
+        if self._stage is _Stage.GREETING:
+            return self.why if "[SSL" in self.why else "closed the connection without an answer"
+        return "connection lost"
+
+    def _drop(self, why: str) -> None:
+        """This connection or attempt is over; arranges the next."""
+        stage, refusal, now = self._stage, self._refusal, time.monotonic()
+        self._shut()
+        self._stage = _Stage.DOWN
+        self.why = why
+        if stage is _Stage.UP:
+            self.disconnects += 1
+            if now - self._up_at > LAST_DELAY_S:
+                self._delay = 0.0
+        if stage is _Stage.GREETING:
+            unsupported = refusal is not None and refusal.value == UNSUPPORTED_VERSION
+            if unsupported or (refusal is None and not self._known):
+                # Brokers of 3.1.1 say so, or just close the connection.
+                self._protocol = paho.MQTTv311 if self._protocol == paho.MQTTv5 else paho.MQTTv5
+                if self._protocol == paho.MQTTv311:
+                    self._retry_at = now
+                    return
+            elif refusal is not None and refusal.value not in PASSING:
+                self._fatal = True
+        if self._addresses:
+            self._retry_at = now
+            return
+        self._delay = min(LAST_DELAY_S, max(FIRST_DELAY_S, 2 * self._delay))
+        self._retry_at = now + self._delay * random.uniform(0.5, 1.0)
+
+    def _goodbye(self, forget: bool) -> None:
+        client = self._client
+        client.on_socket_close = _linger
+        properties = None
+        if forget and self._protocol == paho.MQTTv5:
+            properties = Properties(PacketTypes.DISCONNECT)
+            properties.SessionExpiryInterval = 0
+        client.disconnect(properties=properties)
+        deadline = time.monotonic() + CLOSE_S
+        while (sock := client.socket()) is not None and (left := deadline - time.monotonic()) > 0:
+            select.select([], [sock], [], left)
+            client.loop_write()
+
+    def _shut(self) -> None:
+        """Closes the socket, whoever holds it, and forgets what was under way."""
+        self.dropped += len(self._unacked) + len(self._queue)
+        self._unacked.clear()
+        self._queue.clear()
+        self._backlog = 0
+        held = [self._sock, None if self._client is None else self._client.socket()]
+        self._sock = self._client = None
+        for sock in held:
+            if sock is not None:
+                sock.close()
+
+
+def _linger(client: Any, _: Any, sock: Any) -> None:
+    """Reads until the broker has closed: a socket closed over unread data resets, and our goodbye might go unread."""
+    with contextlib.suppress(OSError):
+        sock.settimeout(CLOSE_S)
+        sock.shutdown(socket.SHUT_WR)
+        deadline = time.monotonic() + CLOSE_S
+        while sock.recv(65536) and time.monotonic() < deadline:
+            pass
+
+
+def _context(address: Address, tls: Tls | None) -> ssl.SSLContext | None:
+    if not address.tls:
+        if tls is not None:
+            raise InputError(f"broker: found tls with mqtt://{address.host}, expected mqtts://")
+        return None
+    file = "the system's certificates"
+    try:
+        file = tls.ca if tls is not None else file
+        context = ssl.create_default_context(cafile=None if tls is None else tls.ca)
+        if tls is not None and tls.cert is not None:
+            file = tls.cert
+            context.load_cert_chain(tls.cert, tls.key)
+    except OSError as error:  # ssl.SSLError is one
+        raise InputError(f"tls: {file}: {error.strerror or error}, expected PEM") from error
+    return context

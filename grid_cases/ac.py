@@ -15,7 +15,7 @@ from scipy.sparse.linalg import splu
 
 from hushgrid.grid_cases.case import Case, Floats
 from hushgrid.grid_cases.central import Solution
-from hushgrid.grid_cases.zone_model import admittance
+from hushgrid.grid_cases.zone_layout import admittance
 
 TOLERANCE = 1e-8  #: of the mismatch, p.u.
 MOST_ITERATIONS = 30

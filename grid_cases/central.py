@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hushgrid.grid_cases.case import Case, Floats, loads
-from hushgrid.grid_cases.zone_model import Layout
+from hushgrid.grid_cases.zone_layout import Layout
 from hushgrid.kernels.errors import InputError, Stopped
 
 OBJECTIVES = ("shedding", "cost")

@@ -2,11 +2,6 @@
 
 The only room that needs cvxpy, and only where a model is built: importing this module does not load it, models are
 kept on disk, and `ensure_model` builds a missing one in a process of its own.
-
-Variables of a zone: p_g, q_g of its generators; p_F, q_F, p_T, q_T of the lines that touch it; c_i = |V_i|^2 of its
-buses and the adjacent ones; cr + i si = V_i conj(V_j) for each adjacent pair i < j (parallel lines share it).
-Departures from Appendix D, with reasons: s_i is eliminated into f_p, for with (D.2b), (D.2c) in it the feasible set
-would depend on the loads; (D.2f)-(D.2i) carry the signs of V_i conj(V_j) (they are printed with a + between w^RI).
 """
 
 from __future__ import annotations
@@ -15,222 +10,29 @@ import argparse
 import hashlib
 import importlib.metadata
 import importlib.util
-import json
-import math
 import os
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from scipy import sparse
 
-from hushgrid.grid_cases.case import Case, Floats, Ints
+from hushgrid.grid_cases.case import Case
 from hushgrid.grid_cases.matpower import load
 from hushgrid.grid_cases.partition import Zones, explicit, partition
 from hushgrid.grid_cases.zone import ZoneModel, load_model, save_model
+from hushgrid.grid_cases.zone_layout import Layout
 from hushgrid.kernels.errors import InputError
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Layout:
-    """Which elements a zone sees, and where their variables stand in z."""
-
-    case: Case
-    buses: tuple[int, ...]  #: own, ascending
-    keys: tuple[str, ...]
-    generators: Ints  #: positions in case.generators, own buses only
-    lines: Ints  #: positions in case.lines, touching an own bus
-    seen: Ints  #: own and adjacent bus numbers, ascending
-    pairs: Ints  #: (pairs, 2) bus numbers i < j joined by those lines, ascending
-    p_g: Ints  #: positions in z, and so on; q_g stands after p_g
-    p_F: Ints  #: q_F, p_T, q_T stand after p_F
-    c: Ints
-    cr: Ints  #: si stands after cr
-
-    @classmethod
-    def of(cls, case: Case, buses: Iterable[int]) -> Layout:
-        """The layout of the zone with these own buses."""
-        own = tuple(sorted(buses))
-        network = case.lines
-        generators = np.flatnonzero(np.isin(case.generators.bus, own))
-        lines = np.flatnonzero(np.isin(network.from_bus, own) | np.isin(network.to_bus, own))
-        ends = np.stack([network.from_bus[lines], network.to_bus[lines]], axis=1)
-        seen = np.union1d(np.array(own, np.int64), ends)
-        pairs = np.unique(np.sort(ends, axis=1), axis=0)
-        first = np.cumsum([0, 2 * len(generators), 4 * len(lines), len(seen)])
-        keys = (
-            *(f"{kind}:{row}" for row in case.generators.rows[generators] for kind in ("pg", "qg")),
-            *(f"{kind}:{row}" for row in network.rows[lines] for kind in ("pF", "qF", "pT", "qT")),
-            *(f"c:{bus}" for bus in seen),
-            *(f"{kind}:{i}-{j}" for i, j in pairs for kind in ("cr", "si")),
-        )
-        return cls(
-            case,
-            own,
-            keys,
-            generators,
-            lines,
-            seen,
-            pairs,
-            p_g=first[0] + 2 * np.arange(len(generators)),
-            p_F=first[1] + 4 * np.arange(len(lines)),
-            c=first[2] + np.arange(len(seen)),
-            cr=first[3] + 2 * np.arange(len(pairs)),
-        )
-
-    def flat_start(self) -> Floats:
-        """c = cr = 1, the rest 0, shape (n,)."""
-        z = np.zeros(len(self.keys))
-        z[self.c] = z[self.cr] = 1.0
-        return z
-
-    def balance(self) -> sparse.csr_array:
-        """A of (D.2b), (D.2c) without the loads, shape (2 nb, n): p of each own bus, then q."""
-        case, nb = self.case, len(self.buses)
-        network, own = case.lines, np.array(self.buses, np.int64)
-        rows, columns, values = list[Ints](), list[Ints](), list[Floats]()
-
-        def add(bus: Ints, column: Ints, p: float | Floats, q_column: Ints, q: float | Floats) -> None:
-            mine = np.flatnonzero(np.isin(bus, own))
-            row = np.searchsorted(own, bus[mine])
-            for at, column_of, value in ((row, column, p), (row + nb, q_column, q)):
-                rows.append(at)
-                columns.append(column_of[mine])
-                values.append(np.broadcast_to(value, bus.shape)[mine])
-
-        add(network.from_bus[self.lines], self.p_F, 1.0, self.p_F + 1, 1.0)
-        add(network.to_bus[self.lines], self.p_F + 2, 1.0, self.p_F + 3, 1.0)
-        add(case.generators.bus[self.generators], self.p_g, -1.0, self.p_g + 1, -1.0)
-        shunts = case.index(self.seen)
-        add(self.seen, self.c, case.buses.g_s[shunts], self.c, -case.buses.b_s[shunts])
-        at = (np.concatenate(rows), np.concatenate(columns))
-        matrix = sparse.csr_array((np.concatenate(values), at), shape=(2 * nb, len(self.keys)))
-        matrix.eliminate_zeros()
-        return matrix
-
-    def angle_limits(self) -> tuple[Floats, Floats]:
-        """tan of the angle limits of each pair, in its direction i < j, shape (pairs,); parallel lines intersected."""
-        network, low, high = self.case.lines, np.full(len(self.pairs), -np.inf), np.full(len(self.pairs), np.inf)
-        for line, pair in zip(self.lines, self.pair_of_line(), strict=True):
-            limits = network.angle_min[line], network.angle_max[line]
-            if network.from_bus[line] > network.to_bus[line]:
-                limits = -limits[1], -limits[0]
-            low[pair] = max(low[pair], _tan(limits[0]))
-            high[pair] = min(high[pair], _tan(limits[1]))
-        empty = np.flatnonzero(low > high)
-        if len(empty):
-            i, j = self.pairs[empty[0]]
-            raise InputError(
-                f"case {self.case.name}: found disjoint angle limits on parallel lines {i}-{j}, expected a common angle"
-            )
-        return low, high
-
-    def pair_of_line(self) -> Ints:
-        """Position in `pairs` of each line's pair, shape (lines,)."""
-        network = self.case.lines
-        low = np.minimum(network.from_bus, network.to_bus)[self.lines]
-        high = np.maximum(network.from_bus, network.to_bus)[self.lines]
-        base = int(self.seen.max()) + 1
-        return np.searchsorted(self.pairs[:, 0] * base + self.pairs[:, 1], low * base + high)
-
-    def constraints(self, z: Any) -> list[Any]:
-        """(D.2d)-(D.2l) as cvxpy constraints on the variable z of shape (n,); every row in p.u."""
-        import cvxpy as cp
-
-        case, found = self.case, list[Any]()
-        generators, network = case.generators, case.lines
-        at = case.index(self.seen)
-        found += _within(z[self.c], case.buses.v_min[at] ** 2, case.buses.v_max[at] ** 2)  # (D.2d)
-        g = self.generators
-        if len(g):  # (D.2e)
-            found += _within(z[self.p_g], generators.p_min[g], generators.p_max[g])
-            found += _within(z[self.p_g + 1], generators.q_min[g], generators.q_max[g])
-        if not len(self.lines):
-            return found
-
-        line, pair = self.lines, self.pair_of_line()
-        c_i = z[self.c[np.searchsorted(self.seen, network.from_bus[line])]]
-        c_j = z[self.c[np.searchsorted(self.seen, network.to_bus[line])]]
-        direction = np.where(network.from_bus[line] < network.to_bus[line], 1.0, -1.0)
-        cr, si = z[self.cr[pair]], cp.multiply(direction, z[self.cr[pair] + 1])  # V_i conj(V_j), i the from-bus
-        p_F, q_F, p_T, q_T = (z[self.p_F + k] for k in range(4))
-        ff, ft, tf, tt = admittance(case, line)
-        times = cp.multiply
-        found += [
-            p_F == times(ft.real, cr) + times(ft.imag, si) + times(ff.real, c_i),  # (D.2f)
-            q_F == times(ft.real, si) - times(ft.imag, cr) - times(ff.imag, c_i),  # (D.2g)
-            p_T == times(tf.real, cr) - times(tf.imag, si) + times(tt.real, c_j),  # (D.2h)
-            q_T == -times(tf.real, si) - times(tf.imag, cr) - times(tt.imag, c_j),  # (D.2i)
-        ]
-        rated = np.flatnonzero(network.rate[line] > 0)
-        if len(rated):  # (D.2j)
-            rate = network.rate[line][rated]
-            found += [cp.SOC(rate, cp.vstack([p[rated], q[rated]])) for p, q in ((p_F, q_F), (p_T, q_T))]
-
-        low, high = self.angle_limits()
-        cr, si = z[self.cr], z[self.cr + 1]
-        limited = np.flatnonzero(np.isfinite(low) | np.isfinite(high))
-        lower, upper = np.flatnonzero(np.isfinite(low)), np.flatnonzero(np.isfinite(high))
-        if len(limited):  # (D.2k); below 90 degrees also means cr >= 0
-            found.append(cr[limited] >= 0)
-        if len(lower):
-            found.append(si[lower] >= times(low[lower], cr[lower]))
-        if len(upper):
-            found.append(si[upper] <= times(high[upper], cr[upper]))
-        c_i = z[self.c[np.searchsorted(self.seen, self.pairs[:, 0])]]
-        c_j = z[self.c[np.searchsorted(self.seen, self.pairs[:, 1])]]
-        found.append(cp.SOC((c_i + c_j) / 2, cp.vstack([cr, si, (c_i - c_j) / 2])))  # (D.2l), one cone a pair
-        return found
-
-
-def _tan(angle: float) -> float:
-    return math.tan(angle) if math.isfinite(angle) else angle
-
-
-def _within(x: Any, low: Floats, high: Floats) -> list[Any]:
-    """low <= x <= high entry by entry: equalities where both agree, nothing where a side is infinite."""
-    fixed = low == high
-    lower, upper = np.isfinite(low) & ~fixed, np.isfinite(high) & ~fixed
-    parts = []
-    if fixed.any():
-        parts.append(x[np.flatnonzero(fixed)] == low[fixed])
-    if lower.any():
-        parts.append(x[np.flatnonzero(lower)] >= low[lower])
-    if upper.any():
-        parts.append(x[np.flatnonzero(upper)] <= high[upper])
-    return parts
-
-
-def admittance(case: Case, line: Ints) -> tuple[Any, Any, Any, Any]:
-    """Y^ff, Y^ft, Y^tf, Y^tt of these lines, complex, p.u., each of shape (lines,)."""
-    network = case.lines
-    y = 1.0 / (network.r[line] + 1j * network.x[line])
-    ratio = network.tap[line] * np.exp(1j * network.shift[line])
-    to = y + 0.5j * network.b[line]
-    return to / np.abs(ratio) ** 2, -y / np.conj(ratio), -y / ratio, to
-
-
-def build(case: Case, zones: Zones, name: str, diagonal: bool = False) -> ZoneModel:
-    """The model of one zone, canonicalised by cvxpy. Shared are the variables of the cut lines that another zone
-    holds too: the four flows, cr, si and, with `diagonal`, c of their end buses (the flows already force these)."""
+def build(case: Case, name: str, buses: Iterable[int], diagonal: bool = False) -> ZoneModel:
+    """The model of the zone with these own buses, canonicalised by cvxpy. It depends on no other zone's split."""
     import cvxpy as cp
 
-    layout = Layout.of(case.without_loads(), zones[name])
-    # A variable of the zone belongs to a cut line exactly if another zone holds it too.
-    own, network = np.array(layout.buses), case.lines
-    inside = np.isin(network.from_bus, own) & np.isin(network.to_bus, own)
-    cut = layout.lines[~inside[layout.lines]]
-    ends = np.stack([network.from_bus[cut], network.to_bus[cut]], axis=1)
-    common = {f"{kind}:{row}" for row in network.rows[cut] for kind in ("pF", "qF", "pT", "qT")}
-    common |= {f"{kind}:{min(pair)}-{max(pair)}" for pair in ends.tolist() for kind in ("cr", "si")}
-    if diagonal:
-        common |= {f"c:{bus}" for bus in ends.ravel()}
-
+    layout = Layout.of(case.without_loads(), buses)
     n = len(layout.keys)
     z, D, q = cp.Variable(n), np.arange(1.0, n + 1), np.arange(-1.0, -n - 1, -1.0)
     program = cp.Problem(cp.Minimize(0.5 * cp.sum(cp.multiply(D, cp.square(z))) + q @ z), layout.constraints(z))
@@ -247,7 +49,7 @@ def build(case: Case, zones: Zones, name: str, diagonal: bool = False) -> ZoneMo
         name=name,
         buses=layout.buses,
         keys=layout.keys,
-        shared=np.array([k for k, key in enumerate(layout.keys) if key in common], np.int64),
+        shared=layout.shared(diagonal),
         start=layout.flat_start(),
         A=layout.balance(),
         cone_A=cone_A,
@@ -268,26 +70,20 @@ def zones_of(case: Case, zones: ZoneChoice) -> Zones:
 
 def zone_models(case: Case, zones: ZoneChoice, cache: bool = True, diagonal: bool = False) -> dict[str, ZoneModel]:
     """Every zone's model, by name. With `cache`, kept on disk and read back; without a writable place, just built."""
-    split = zones_of(case, zones)
-    return {name: _cached(case, split, name, diagonal, cache) for name in split}
+    return {name: _cached(case, name, buses, diagonal, cache) for name, buses in zones_of(case, zones).items()}
 
 
-def ensure_model(case_ref: str | Path, zones: ZoneChoice, name: str, diagonal: bool = False) -> ZoneModel:
+def ensure_model(case_ref: str | Path, name: str, buses: Sequence[int], diagonal: bool = False) -> ZoneModel:
     """One zone's model in a process that must stay small: from the disk cache, else built by a process of its own.
 
-    case_ref: a case name or path as for `load`, or the path of an exported model (.npz). Raises InputError, also
-    where the model has to be built and cvxpy is not installed.
+    case_ref: a case name or path as for `load`. Raises InputError, also where the model has to be built and cvxpy is
+    not installed.
     """
-    if str(case_ref).endswith(".npz"):
-        model = load_model(case_ref)
-        if model.name != name:
-            raise InputError(f"zone model {case_ref}: found zone {model.name}, expected {name}")
-        return model
     case = load(case_ref)
-    split = zones_of(case, zones)
-    if name not in split:
-        raise InputError(f"zone: found {name!r}, expected one of {', '.join(split)}")
-    kept = _read(_cache_file(case, split, name, diagonal))
+    known = set(case.buses.numbers.tolist())
+    if foreign := [bus for bus in buses if bus not in known]:
+        raise InputError(f"zone {name}: found bus {foreign[0]}, expected buses of {case.name}")
+    kept = _read(_cache_file(case, name, buses, diagonal))
     if kept is not None:
         return kept
     if importlib.util.find_spec("cvxpy") is None:
@@ -298,13 +94,13 @@ def ensure_model(case_ref: str | Path, zones: ZoneChoice, name: str, diagonal: b
     with tempfile.TemporaryDirectory() as directory:
         file = Path(directory, f"{name}.npz")
         command = [sys.executable, "-m", "hushgrid.grid_cases.zone_model", str(case_ref), name, str(file)]
-        arguments = ["--zones", json.dumps(list(split.values())), *(["--diagonal"] if diagonal else [])]
+        arguments = [*map(str, buses), *(["--diagonal"] if diagonal else [])]
         done = subprocess.run([*command, *arguments], capture_output=True, text=True, check=False)
         if done.returncode:
             reason = (done.stderr.strip().splitlines() or [f"exit {done.returncode}"])[-1]
             raise InputError(f"zone model {name} of {case.name}: could not be built: {reason}")
         model = load_model(file)
-    _write(model, _cache_file(case, split, name, diagonal))
+    _write(model, _cache_file(case, name, buses, diagonal))
     return model
 
 
@@ -315,13 +111,13 @@ def cache_directory() -> Path:
     return (Path(given) if given else Path(user) / "hushgrid") / "zones"
 
 
-def _cache_file(case: Case, split: Zones, name: str, diagonal: bool) -> Path | None:
+def _cache_file(case: Case, name: str, buses: Iterable[int], diagonal: bool) -> Path | None:
     try:
         version = importlib.metadata.version("cvxpy")
     except importlib.metadata.PackageNotFoundError:
         version = "none"
-    digest = hashlib.sha256(f"{case.public_digest()} {split} {name} {diagonal} {version} ".encode())
-    for source in ("zone_model.py", "zone.py"):
+    digest = hashlib.sha256(f"{case.public_digest()} {name} {sorted(buses)} {diagonal} {version} ".encode())
+    for source in ("zone_model.py", "zone_layout.py", "zone.py"):
         digest.update(Path(__file__).with_name(source).read_bytes())
     try:
         return cache_directory() / f"{digest.hexdigest()[:40]}.npz"
@@ -329,11 +125,11 @@ def _cache_file(case: Case, split: Zones, name: str, diagonal: bool) -> Path | N
         return None
 
 
-def _cached(case: Case, split: Zones, name: str, diagonal: bool, cache: bool) -> ZoneModel:
-    file = _cache_file(case, split, name, diagonal) if cache else None
+def _cached(case: Case, name: str, buses: Sequence[int], diagonal: bool, cache: bool) -> ZoneModel:
+    file = _cache_file(case, name, buses, diagonal) if cache else None
     model = _read(file)
     if model is None:
-        model = build(case, split, name, diagonal)
+        model = build(case, name, buses, diagonal)
         _write(model, file)
     return model
 
@@ -360,16 +156,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("case", help="a built-in case or the path of a MATPOWER .m file")
     parser.add_argument("name", help="the zone: z1, z2, ...")
     parser.add_argument("out", help="the .npz to write")
-    parser.add_argument("--zones", required=True, help="number of zones, or lists of bus numbers as JSON")
+    parser.add_argument("buses", type=int, nargs="+", help="its own bus numbers")
     parser.add_argument("--diagonal", action="store_true", help="also share c of the cut lines' end buses")
     given = parser.parse_args(arguments)
     try:
-        case = load(given.case)
-        split = zones_of(case, json.loads(given.zones))
-        if given.name not in split:
-            raise InputError(f"zone: found {given.name!r}, expected one of {', '.join(split)}")
-        save_model(build(case, split, given.name, given.diagonal), given.out)
-    except (InputError, OSError, json.JSONDecodeError) as error:
+        save_model(build(load(given.case), given.name, given.buses, given.diagonal), given.out)
+    except (InputError, OSError) as error:
         print(error, file=sys.stderr)
         return 2
     return 0

@@ -16,10 +16,13 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from hushgrid.kernels.errors import InputError, Stopped
 from hushgrid.node.mqtt import MqttLink
+
+if TYPE_CHECKING:
+    from hushgrid.node.config import Tls
 
 CHOICES = "auto, embedded, mosquitto, mqtt://host:port or mqtts://host:port"
 START_S = 20.0  #: for a broker of ours to accept; Python starts slowly on a small computer
@@ -75,6 +78,7 @@ class OwnBroker(RunningBroker):
         super().__init__("", name)
         self.log = directory / "broker.log"
         self.port = 0
+        self._scheme = "mqtt"
         self._child: subprocess.Popen[bytes] | None = None
 
     @property
@@ -91,7 +95,7 @@ class OwnBroker(RunningBroker):
         for last in [False] * (tries - 1) + [True]:
             self.port = port if port is not None else _free_port()
             if self._launch():
-                self.url = f"mqtt://127.0.0.1:{self.port}"
+                self.url = f"{self._scheme}://127.0.0.1:{self.port}"
                 return
             if last or not re.search("address already in use|expected a free port", self._last_line(), re.IGNORECASE):
                 raise Stopped(f"{self.name}: did not start: {self._last_line()} ({self.log})")
@@ -105,7 +109,7 @@ class OwnBroker(RunningBroker):
         deadline = time.monotonic() + START_S
         try:
             while self._child.poll() is None and time.monotonic() < deadline:
-                if _answers(self.port) and self._child.poll() is None:
+                if _answers(self.port, self._scheme == "mqtts") and self._child.poll() is None:
                     return True
                 time.sleep(0.01)
         except BaseException:
@@ -148,12 +152,18 @@ class OwnBroker(RunningBroker):
 class Mosquitto(OwnBroker):
     """mosquitto on loopback, keeping nothing on disk.
 
-    `acl`: access list file. `password`: password file, then nobody is anonymous. `config`: further lines of its
+    `acl`: access list file. `password`: password file, then nobody is anonymous. `tls`: the broker's own certificate,
+    and the authority that clients must have theirs from; its name is then the user's. `config`: further lines of its
     configuration.
     """
 
     def __init__(
-        self, directory: Path, acl: Path | None = None, password: Path | None = None, config: Sequence[str] = ()
+        self,
+        directory: Path,
+        acl: Path | None = None,
+        password: Path | None = None,
+        tls: Tls | None = None,
+        config: Sequence[str] = (),
     ) -> None:
         program = find_mosquitto()
         if program is None:
@@ -167,6 +177,8 @@ class Mosquitto(OwnBroker):
             "allow_anonymous " + ("true" if password is None else "false"),
             *([] if password is None else [f"password_file {password.resolve()}"]),
             *([] if acl is None else [f"acl_file {acl.resolve()}"]),
+            *([] if tls is None else [f"cafile {tls.ca}", f"certfile {tls.cert}", f"keyfile {tls.key}"]),
+            *([] if tls is None else ["require_certificate true", "use_identity_as_username true"]),
             "set_tcp_nodelay true",  # else every round trip waits for a delayed acknowledgement
             "persistence false",
             "max_inflight_messages 1000",
@@ -181,6 +193,7 @@ class Mosquitto(OwnBroker):
         text = subprocess.run([program, "-h"], capture_output=True, text=True, check=False, timeout=10).stdout
         version = re.search(r"version (\S+)", text)
         super().__init__(f"mosquitto {version[1]}" if version else "mosquitto", directory)
+        self._scheme = "mqtt" if tls is None else "mqtts"
 
     def _command(self, port: int) -> list[str]:
         self._config.write_text("\n".join([f"listener {port} 127.0.0.1", *self._lines]) + "\n")
@@ -213,11 +226,13 @@ def start(
     *,
     acl: Path | None = None,
     password: Path | None = None,
+    tls: Tls | None = None,
     config: Sequence[str] = (),
 ) -> RunningBroker:
     """The broker of `choice` (auto: mosquitto if found, else embedded), accepting connections.
 
-    `directory` takes the log and configuration of one of ours; `acl`, `password` and `config` are for mosquitto.
+    `directory` takes the log and configuration of one of ours; `acl`, `password`, `tls` and `config` are for
+    mosquitto (see Mosquitto).
     InputError: no such choice, or not installed. Stopped: a given broker is not there, or ours does not start.
     """
     if choice.startswith(("mqtt://", "mqtts://")):
@@ -230,7 +245,7 @@ def start(
     if choice == "auto":
         choice = "embedded" if find_mosquitto() is None else "mosquitto"
     directory.mkdir(parents=True, exist_ok=True)
-    broker = Mosquitto(directory, acl, password, config) if choice == "mosquitto" else Embedded(directory)
+    broker = Mosquitto(directory, acl, password, tls, config) if choice == "mosquitto" else Embedded(directory)
     broker.start()
     return broker
 
@@ -245,9 +260,11 @@ def _free_port() -> int:
             return port
 
 
-def _answers(port: int) -> bool:
-    """Whether an MQTT broker answers there, be it that it refuses."""
+def _answers(port: int, tls: bool) -> bool:
+    """Whether an MQTT broker answers there, be it that it refuses; over TLS, whether anybody listens."""
     with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1.0) as sock:
+        if tls:
+            return True
         sock.sendall(_CONNECT)
         if sock.recv(4)[:1] == b"\x20":
             sock.sendall(b"\xe0\x00")

@@ -12,7 +12,7 @@ import os
 import tempfile
 import zipfile
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -96,11 +96,15 @@ def violation(model: ZoneModel, z: Floats) -> float:
 
 def consensus(models: Iterable[ZoneModel]) -> tuple[tuple[str, ...], dict[str, Ints]]:
     """The keys of w, in order of first appearance, and for each zone the positions in w of its `shared` entries."""
+    return place({model.name: [model.keys[k] for k in model.shared] for model in models})
+
+
+def place(shared: Mapping[str, Sequence[str]]) -> tuple[tuple[str, ...], dict[str, Ints]]:
+    """The same from the keys each zone shares."""
     at: dict[str, int] = {}
-    positions = {}
-    for model in models:
-        mine = [model.keys[k] for k in model.shared]
-        positions[model.name] = np.array([at.setdefault(key, len(at)) for key in mine], np.int64)
+    positions = {
+        name: np.array([at.setdefault(key, len(at)) for key in mine], np.int64) for name, mine in shared.items()
+    }
     return tuple(at), positions
 
 

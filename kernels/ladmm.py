@@ -238,4 +238,3 @@ class Server(StarCentre):
 
 #: Every message of the algorithm, for the wire.
 MESSAGES = (W, Z)
-

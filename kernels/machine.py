@@ -29,6 +29,7 @@ class Step(NamedTuple):
 
     send: tuple[Send, ...] = ()
     done: str | None = None  #: why the run is over for this machine, or None while it goes on
+    taken: bool = False  #: the message was new and is now part of the state; False: a repetition, or not its turn
 
 
 NOTHING = Step()

@@ -43,7 +43,7 @@ class StarMember(ABC):
         if seq == self.state.t + 1 and seq <= self.rounds:
             self.update(seq, body)
             self.state.t = seq
-            return self.tick()
+            return self.tick()._replace(taken=True)
         return self.tick() if seq == self.state.t else NOTHING
 
     def tick(self) -> Step:
@@ -91,15 +91,15 @@ class StarCentre(ABC):
             return NOTHING
         s.arrived[sender] = body
         if len(s.arrived) < len(self.members):
-            return NOTHING
+            return Step(taken=True)
         stop = self.combine()
         s.arrived = {}
         if stop or s.t == self.rounds:
             s.done = "tolerance" if stop else "rounds"
-            return Step(done=s.done)
+            return Step(done=s.done, taken=True)
         s.t += 1
         self.begin()
-        return self.tick()
+        return self.tick()._replace(taken=True)
 
     def tick(self) -> Step:
         s = self.state

@@ -67,6 +67,14 @@ def _event(kind: str, value: float) -> Event:
     return Gaussian(value) if kind == "gaussian" else NonPrivate()
 
 
+def _events(kind: str, value: float, mu2: float) -> list[Event]:
+    """A row as events. A gap's price is at least what its lost spends cost, under every accountant."""
+    if kind != "gap" or value == inf:
+        return [_event(kind, value)]
+    events: list[Event] = [Laplace(value)] if value else []
+    return [*events, Gaussian(mu2**0.5)] if mu2 else events
+
+
 class StoredRun(Struct, frozen=True):
     id: bytes
     plan: bytes
@@ -88,7 +96,9 @@ class Ledger:
             mode = self.db.execute("PRAGMA journal_mode = WAL").fetchone()[0]
             self.db.execute("PRAGMA synchronous = FULL")
             if mode != "wal" or self.db.execute("PRAGMA synchronous").fetchone()[0] != 2:
-                raise InputError(f"{path}: found journal mode {mode}, expected a disk that can keep a WAL with full sync")
+                raise InputError(
+                    f"{path}: found journal mode {mode}, expected a disk that can keep a WAL with full sync"
+                )
             with self._transaction():
                 if not self.db.execute("SELECT 1 FROM sqlite_master WHERE name = 'meta'").fetchone():
                     self._create(node)
@@ -105,7 +115,9 @@ class Ledger:
             raise InputError(f"{path}: {error}, expected a ledger") from None
         if (owner, form) != (node, FORMAT):
             self._give_up()
-            raise InputError(f"{path}: found the ledger of {owner!r} (format {form}), expected {node!r} (format {FORMAT})")
+            raise InputError(
+                f"{path}: found the ledger of {owner!r} (format {form}), expected {node!r} (format {FORMAT})"
+            )
         self.id: bytes = self._meta("ledger")
         self.no: int = self.db.execute("SELECT coalesce(max(no), 0) FROM spend").fetchone()[0]
         self._totals: dict[str, Totals] = {}
@@ -140,7 +152,7 @@ class Ledger:
 
     def _count(self, kind: str, value: float, mu2: float, adjacency: str) -> None:
         totals = self._totals.setdefault(adjacency, Totals())
-        for event in _gap_events(value, mu2) if kind == "gap" else [_event(kind, value)]:
+        for event in _events(kind, value, mu2):
             totals.add(event)
         epsilon, total_mu2, nonprivate = self._price
         if kind in ("laplace", "gap"):
@@ -153,6 +165,13 @@ class Ledger:
         """Everything spent under one adjacency (a copy)."""
         return copy.copy(self._totals.get(adjacency, Totals()))
 
+    def events(self, adjacency: str, but: bytes) -> list[Event]:
+        """The events under one adjacency of all runs but one."""
+        rows = self.db.execute(
+            "SELECT kind, value, mu2 FROM spend WHERE adjacency = ? AND run IS NOT ? ORDER BY no", (adjacency, but)
+        )
+        return [e for row in rows for e in _events(*row)]
+
     @property
     def adjacencies(self) -> list[str]:
         return sorted(self._totals)
@@ -160,6 +179,16 @@ class Ledger:
     @property
     def mark(self) -> Mark:
         return Mark(self.id, self.no, *self._price)
+
+    def mark_after(self, spends: Iterable[Spend]) -> Mark:
+        """The mark as it will be once these spends are committed."""
+        no, (epsilon, mu2, nonprivate) = self.no, self._price
+        for s in spends:
+            no += 1
+            epsilon += s.value if s.kind == "laplace" else 0.0
+            mu2 += s.value**2 if s.kind == "gaussian" else 0.0
+            nonprivate = nonprivate or s.value == inf
+        return Mark(self.id, no, epsilon, mu2, nonprivate)
 
     def behind(self, told: Mark) -> bool:
         """Whether somebody remembers more of this device than the ledger does."""
@@ -311,7 +340,9 @@ class Ledger:
         try:
             return msgspec.msgpack.decode(blob, type=Mark)
         except (msgspec.DecodeError, ValueError):
-            raise InputError(f"{self.mark_path}: found {len(blob)} unreadable bytes, expected a mark of a ledger") from None
+            raise InputError(
+                f"{self.mark_path}: found {len(blob)} unreadable bytes, expected a mark of a ledger"
+            ) from None
 
     def sync_mark(self, force: bool = False) -> None:
         """Write the mark after the commit it stands for, never before: it may lag a power cut, never run ahead."""
@@ -343,14 +374,6 @@ class Ledger:
     def copy_to(self, path: Path) -> None:
         """A consistent copy for a run directory: it holds gate answers and public data only."""
         self.db.execute("VACUUM INTO ?", (str(path),))
-
-
-def _gap_events(epsilon: float, mu2: float) -> list[Event]:
-    """A gap's price as events: at least what its lost spends cost under every accountant."""
-    if epsilon == inf:
-        return [NonPrivate()]
-    events: list[Event] = [Laplace(epsilon)] if epsilon else []
-    return [*events, Gaussian(mu2**0.5)] if mu2 else events
 
 
 def _now() -> str:

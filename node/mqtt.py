@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import enum
-import errno
 import os
 import random
 import select
@@ -19,14 +18,14 @@ import time
 from collections import deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
-from urllib.parse import urlsplit
 
 import paho.mqtt.client as paho
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 from paho.mqtt.subscribeoptions import SubscribeOptions
 
-from hushgrid.kernels.errors import InputError, Stopped
+from hushgrid.kernels.errors import Stopped
+from hushgrid.node.dial import Dial, parse_url, resolve, tls_context
 
 if TYPE_CHECKING:
     from hushgrid.node.config import Tls
@@ -50,34 +49,10 @@ class Message(NamedTuple):
     retained: bool
 
 
-class Address(NamedTuple):
-    host: str
-    port: int
-    tls: bool
-
-
-def parse_url(url: str) -> Address:
-    """mqtt://host[:1883] or mqtts://host[:8883]; anything else is an InputError."""
-    try:
-        parts = urlsplit(url)
-        port = parts.port
-    except ValueError:
-        parts, port = urlsplit(""), None
-    extra = parts.path.strip("/") or parts.query or parts.fragment
-    if parts.username is not None or parts.password is not None:
-        raise InputError(
-            "broker: found a user in the URL, expected it in HUSHGRID_MQTT_USER and HUSHGRID_MQTT_PASSWORD"
-        )
-    if parts.scheme not in ("mqtt", "mqtts") or not parts.hostname or port == 0 or extra:
-        raise InputError(f"broker: found {url!r}, expected mqtt://host:port or mqtts://host:port")
-    return Address(parts.hostname, port or (8883 if parts.scheme == "mqtts" else 1883), parts.scheme == "mqtts")
-
-
 class _Stage(enum.Enum):
     CLOSED = enum.auto()  # by its owner
     DOWN = enum.auto()  # waiting for the next attempt
-    DIALLING = enum.auto()  # TCP
-    SHAKING = enum.auto()  # TLS
+    DIALLING = enum.auto()  # TCP and TLS
     GREETING = enum.auto()  # CONNECT is sent
     JOINING = enum.auto()  # SUBSCRIBE is sent
     UP = enum.auto()
@@ -115,7 +90,7 @@ class MqttLink:
         self._wild = tuple(t for t in subscriptions if t not in self._exact)
         self._username = os.environ.get("HUSHGRID_MQTT_USER") if username is None else username
         self._password = os.environ.get("HUSHGRID_MQTT_PASSWORD") if password is None else password
-        self._ssl = _context(self._address, tls)
+        self._ssl = tls_context(self._address, tls)
         self._keepalive = keepalive
         self._persistent = persistent
         self._limit = payload_limit
@@ -132,9 +107,8 @@ class MqttLink:
 
         self._stage = _Stage.CLOSED
         self._inbox: list[Message] = []
-        self._sock: Any = None  # while dialling and shaking hands; then paho's
-        self._client: Any = None
-        self._want = select.POLLOUT  # while dialling and shaking hands
+        self._dial: Dial | None = None  # while dialling
+        self._client: Any = None  # paho, from then on
         self._addresses: list[Any] = []
         self._protocol = paho.MQTTv5
         self._known = False  # a broker has spoken self._protocol to us
@@ -240,7 +214,7 @@ class MqttLink:
     def _turn(self, wait: float, fds: Sequence[int] = ()) -> None:
         now = time.monotonic()
         if self._stage is _Stage.DOWN and now >= self._retry_at:
-            self._dial()
+            self._redial()
         due = now + wait
         if self._stage is _Stage.DOWN:
             due = min(due, self._retry_at)
@@ -253,32 +227,36 @@ class MqttLink:
             if now >= self._give_up_at:
                 self._drop("no answer")
             due = min(due, self._give_up_at)
-        client = self._client
-        sock = self._sock if client is None else client.socket()
-        if client is not None and sock is None:
-            due = now  # it broke while publishing
+
+        client, dial = self._client, self._dial
         poller = select.poll()
         for fd in fds:
             poller.register(fd, select.POLLIN)
-        if sock is not None:
-            mask = self._want if client is None else select.POLLIN | (select.POLLOUT if client.want_write() else 0)
-            poller.register(sock, mask)
-            if self._ssl is not None and client is not None and sock.pending():
-                due = now
+        sock = None
+        if dial is not None:
+            sock = dial.sock
+            poller.register(sock, dial.want)
+        elif client is not None:
+            sock = client.socket()
+            if sock is None or (self._ssl is not None and sock.pending()):
+                due = now  # it broke while publishing; or what we wait for has been read with the last record
+            if sock is not None:
+                poller.register(sock, select.POLLIN | (select.POLLOUT if client.want_write() else 0))
         ready = poller.poll(max(0.0, due - now) * 1000)
         self.readable = [fd for fd, _ in ready if sock is None or fd != sock.fileno()] if fds else []
-        if client is None:
-            if sock is not None and len(ready) > len(self.readable):
-                self._shake()
-            return
-        if sock is not None:
-            if len(ready) > len(self.readable) or (self._ssl is not None and sock.pending()):
-                self._read()
-            self._flush()
-            if client.want_write():
-                client.loop_write()
-        if client.socket() is None:
-            self._drop(self._lost())
+        ours = len(ready) > len(self.readable)
+
+        if dial is not None and ours:
+            self._advance(dial)
+        elif client is not None:
+            if sock is not None:
+                if ours or (self._ssl is not None and sock.pending()):
+                    self._read()
+                self._flush()
+                if client.want_write():
+                    client.loop_write()
+            if client.socket() is None:
+                self._drop(self._lost())
 
     def _read(self) -> None:
         """All that has arrived: paho reads one packet a call and does not say whether there is another."""
@@ -301,56 +279,28 @@ class MqttLink:
 
     # -- coming up
 
-    def _dial(self) -> None:
+    def _redial(self) -> None:
         self._refusal, self.why = None, "no answer"
         self._give_up_at = time.monotonic() + ATTEMPT_S
         try:
             if not self._addresses:
-                host, port, _ = self._address
-                self._addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-            family, kind, proto, _, address = self._addresses.pop(0)
-            self._sock = socket.socket(family, kind, proto)
-            self._sock.setblocking(False)
-            # Without it every round trip waits for a delayed acknowledgement: 40 ms instead of 0.3.
-            self._sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            code = self._sock.connect_ex(address)
+                self._addresses = resolve(self._address)
+            self._dial = Dial(self._addresses.pop(0), self._address.host, self._ssl)
+            self._stage = _Stage.DIALLING
         except OSError as error:
             self._drop(error.strerror or str(error))
-            return
-        if code not in (0, errno.EINPROGRESS):
-            self._drop(os.strerror(code))
-            return
-        self._stage, self._want = _Stage.DIALLING, select.POLLOUT
 
-    def _shake(self) -> None:
-        """The socket we wait for has become ready: TCP is through, or TLS goes on."""
+    def _advance(self, dial: Dial) -> None:
         try:
-            if self._stage is _Stage.DIALLING:
-                if code := self._sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
-                    raise OSError(code, os.strerror(code))
-                if self._sock.getsockname() == self._sock.getpeername():
-                    # A port of our own range with nobody listening: TCP's simultaneous open has met itself.
-                    raise OSError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED))
-                self._stage = _Stage.SHAKING
-                if self._ssl is not None:
-                    self._sock = self._ssl.wrap_socket(
-                        self._sock, server_hostname=self._address.host, do_handshake_on_connect=False
-                    )
-            if self._ssl is not None:
-                self._sock.do_handshake()
-        except ssl.SSLWantReadError:
-            self._want = select.POLLIN
-        except ssl.SSLWantWriteError:
-            self._want = select.POLLOUT
+            if dial.advance():
+                self._greet(dial.sock)
         except ssl.SSLCertVerificationError as error:
             self._fatal = True
             self._drop(f"its certificate is not accepted: {error.verify_message}")
         except OSError as error:
             self._drop(error.strerror or str(error))
-        else:
-            self._greet()
 
-    def _greet(self) -> None:
+    def _greet(self, sock: Any) -> None:
         five = self._protocol == paho.MQTTv5
         client = paho.Client(
             paho.CallbackAPIVersion.VERSION2,
@@ -371,9 +321,8 @@ class MqttLink:
         client.on_message = self._on_message
         client.on_log = self._on_log
         # paho would block in connecting; it gets a socket that is connected already.
-        sock, self._sock = self._sock, None
         client._create_socket = lambda: sock
-        self._client, self._stage = client, _Stage.GREETING
+        self._dial, self._client, self._stage = None, client, _Stage.GREETING
         host, port, _ = self._address
         if five:
             if not self._known:
@@ -500,11 +449,11 @@ class MqttLink:
         self._unacked.clear()
         self._queue.clear()
         self._backlog = 0
-        held = [self._sock, None if self._client is None else self._client.socket()]
-        self._sock = self._client = None
-        for sock in held:
-            if sock is not None:
-                sock.close()
+        if self._dial is not None:
+            self._dial.close()
+        if self._client is not None and (sock := self._client.socket()) is not None:
+            sock.close()
+        self._dial = self._client = None
 
 
 def _linger(client: Any, _: Any, sock: Any) -> None:
@@ -515,20 +464,3 @@ def _linger(client: Any, _: Any, sock: Any) -> None:
         deadline = time.monotonic() + CLOSE_S
         while sock.recv(65536) and time.monotonic() < deadline:
             pass
-
-
-def _context(address: Address, tls: Tls | None) -> ssl.SSLContext | None:
-    if not address.tls:
-        if tls is not None:
-            raise InputError(f"broker: found tls with mqtt://{address.host}, expected mqtts://")
-        return None
-    file = "the system's certificates"
-    try:
-        file = tls.ca if tls is not None else file
-        context = ssl.create_default_context(cafile=None if tls is None else tls.ca)
-        if tls is not None and tls.cert is not None:
-            file = tls.cert
-            context.load_cert_chain(tls.cert, tls.key)
-    except OSError as error:  # ssl.SSLError is one
-        raise InputError(f"tls: {file}: {error.strerror or error}, expected PEM") from error
-    return context

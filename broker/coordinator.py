@@ -1,0 +1,382 @@
+"""The coordinator: gathers the members' births, publishes the plan, runs the rounds, and says when it is over.
+
+A node without a gate: same ledger file, same transaction, same restart. Pure of sockets and clocks: a transport calls
+`connected`, `on_message` and `on_tick`, and publishes what they return.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import Counter
+from collections.abc import Callable
+from typing import Literal
+
+from hushgrid.grid_cases.case import Case
+from hushgrid.kernels.errors import HushgridError, InputError, Refused, Stopped
+from hushgrid.kernels.ladmm import Server, ServerState
+from hushgrid.kernels.machine import Malformed
+from hushgrid.node import assemble, wire
+from hushgrid.node.driver import Driver
+from hushgrid.node.ledger import Ledger
+from hushgrid.node.member import RETRY_S
+from hushgrid.node.plan import RunPlan, encode_plan, terms
+from hushgrid.node.wire import (
+    COORDINATOR,
+    SMALL,
+    Birth,
+    Death,
+    Envelope,
+    Finish,
+    Finished,
+    Join,
+    Mark,
+    Plan,
+    Progress,
+    Publication,
+    Refuse,
+    Topics,
+)
+
+GRACE_S = 10.0  #: how long it waits for the members' farewell
+
+Phase = Literal["gathering", "joining", "running", "finishing", "over"]
+
+
+class Coordinator:
+    """One run over one fleet. `outcome` is None until it is over, then "done: ..." or the error that stopped it."""
+
+    name = COORDINATOR
+
+    def __init__(
+        self, fleet: str, plan: RunPlan, case: Case, ledger: Ledger, *, wait_s: float = 60.0, silent_s: float = 10.0,
+        observe: Callable[[Driver, bool], None] | None = None, progress: Callable[[int, int, float | None], None] | None = None,
+    ) -> None:  # fmt: skip
+        self.topics, self.plan, self.case, self.ledger = Topics(fleet), plan, case, ledger
+        self.wait_s, self.silent_s = wait_s, silent_s
+        self.observe, self.progress = observe, progress
+        self.session = ledger.new_session()
+        self.members = plan.nodes
+        self.blob = encode_plan(plan)
+        self.terms = terms(plan.privacy, plan.algorithm)
+        self.phase: Phase = "gathering"
+        self.births: dict[str, Birth] = {}
+        self.absent: dict[str, str] = {}  #: member: wall time of its last will
+        self.joined: set[str] = set()
+        self.parted: set[str] = set()
+        self.sessions: dict[str, int] = {}
+        self.nonce = b""
+        self.run = b""
+        self.driver: Driver | None = None
+        self.marks: dict[str, Mark] = ledger.peers()
+        self.reason = ""
+        self.error: HushgridError | None = None
+        self.dropped: Counter[str] = Counter()
+        self.log: Callable[[str], None] = lambda _: None
+        self.wall: Callable[[], float] = time.time
+        self._limit = SMALL + 8 * max((k.size for k in self._server().position.values()), default=0)
+        self._heard: dict[str, float] = {}  #: member: when it was last heard while waited for
+        self._now = 0.0
+        self._began: float | None = None
+        self._retry, self._due = RETRY_S[0], 0.0
+        self._ends: float | None = None
+        self._resume()
+
+    # --- what a transport asks ---
+
+    @property
+    def subscriptions(self) -> tuple[str, ...]:
+        t = self.topics
+        return tuple(x for m in self.members for x in (t.state(m), t.edge(m, COORDINATOR)))
+
+    @property
+    def will(self) -> tuple[str, bytes]:
+        return self.topics.state(COORDINATOR), wire.encode(Death(self.session))
+
+    @property
+    def retained(self) -> tuple[str, ...]:
+        return (self.topics.state(COORDINATOR),)
+
+    @property
+    def finished(self) -> bool:
+        return self.phase == "over"
+
+    def connected(self) -> list[Publication]:
+        return [*self._state(), *self._again()]
+
+    def on_message(self, topic: str, payload: bytes) -> list[Publication]:
+        """One delivery. What does not belong here is counted and dropped."""
+        try:
+            kind, src, dst = self.topics.parse(topic)
+            if src not in self.members or (kind == "edge" and dst != COORDINATOR):
+                raise Malformed("not of this run's edges")
+            if kind == "state":
+                return self._on_presence(src, wire.decode_presence(payload)) if payload else []
+            envelope = wire.decode_envelope(payload, self._limit)
+        except Malformed as error:
+            return self._drop(f"malformed: {error}")
+        if envelope.run != self.run or not self.run:
+            return self._drop("a foreign run")
+        self._heard[src] = self._now
+        self.absent.pop(src, None)
+        self._remember(src, envelope.mark)
+        match envelope.body:
+            case Join():
+                return self._on_join(src)
+            case Refuse(reason, kind):
+                types = {"input": InputError, "refused": Refused}
+                return self._finish(types.get(kind, Stopped)(reason))
+            case Finished():
+                return self._on_finished(src)
+            case Plan() | Finish():
+                return self._drop("not for the coordinator")
+        if self.driver is None or self.phase != "running":
+            return self._drop("before or after the rounds")
+        return self._publish(self.driver.receive(src, envelope, len(payload)))
+
+    def on_tick(self, now: float) -> list[Publication]:
+        """Time passes: who is missing is noticed, what is not proven is sent again."""
+        self._now = now
+        if self._began is None:
+            self._began = now
+        waiting = self._waiting()
+        for member in waiting:
+            self._heard.setdefault(member, now)
+        if self.phase == "gathering":
+            if now - self._began > self.wait_s:
+                return self._finish(
+                    Stopped(f"{', '.join(waiting)} not there after {self.wait_s:g} s, expected a birth")
+                )
+            return []
+        if self.phase == "finishing":
+            if not waiting or now - (self._ends or now) > GRACE_S:
+                self.phase = "over"
+                return []
+        else:
+            silent = [m for m in waiting if now - self._heard[m] > self.silent_s]
+            if silent:
+                return self._finish(Stopped("; ".join(self._silence(m) for m in silent)))
+        if self._due == 0.0:
+            self._due = now + self._retry
+        if now < self._due:
+            return []
+        self._retry = min(2 * self._retry, RETRY_S[1])
+        self._due = now + self._retry
+        return self._again()
+
+    def idle(self) -> None:
+        """Nothing is drawn ahead: the coordinator has no gate."""
+
+    def stop(self, reason: str) -> list[Publication]:
+        """End the run now, cleanly: every member is told."""
+        return self._finish(Stopped(reason)) if self.phase not in ("finishing", "over") else []
+
+    # --- gathering and joining ---
+
+    def _on_presence(self, member: str, presence: Birth | Death | Progress) -> list[Publication]:
+        if isinstance(presence, Death):
+            born = self.births.get(member)
+            if born is None or born.session == presence.session:
+                self.absent[member] = time.strftime("%H:%M:%S", time.localtime(self.wall()))
+                self.births.pop(member, None)
+            return []
+        if not isinstance(presence, Birth):
+            return self._drop("not a birth")
+        self.births[member] = presence
+        self.absent.pop(member, None)
+        self._heard[member] = self._now
+        self._remember(member, presence.mark)
+        if self.phase == "running" or (self.phase == "joining" and presence.run == self.run):
+            return self._again(member)
+        if self.phase == "joining" and presence.session != self.sessions[member]:
+            self.phase = "gathering"  # it has not stored this plan; a run's id holds its session, so a new run
+        if self.phase == "gathering" and len(self.births) == len(self.members):
+            return self._announce()
+        return []
+
+    def _announce(self) -> list[Publication]:
+        try:
+            for member in self.members:
+                self._check(member, self.births[member].capabilities)
+        except HushgridError as error:
+            return self._finish(error)
+        self.sessions = {m: self.births[m].session for m in self.members}
+        self.nonce = os.urandom(16)
+        self.run = wire.run_id(self.blob, self.nonce, self.sessions)
+        self.ledger.join(self.run, wire.encode(Plan(self.blob, self.nonce, self.sessions, {})))
+        self.joined = set()
+        self.phase = "joining"
+        self._retry, self._due = RETRY_S[0], 0.0
+        self._heard = dict.fromkeys(self.members, self._now)
+        self.log(f"run {self.run.hex()[:8]}: {', '.join(self.members)} asked to join")
+        return [*self._state(), self._plan()]
+
+    def _check(self, member: str, c: wire.Capabilities) -> None:
+        """Refuse a bad mix, naming who and what."""
+        plan, t = self.plan, self.terms
+        wanted: list[tuple[str, str, bool, str]] = [
+            ("problem", c.problem, c.problem == plan.problem.kind, plan.problem.kind),
+            ("case digest", c.digest[:12], c.digest == plan.problem.digest, plan.problem.digest[:12]),
+            ("algorithms", ", ".join(c.algorithms), plan.algorithm.name in c.algorithms, plan.algorithm.name),
+        ]
+        if t is not None:
+            wanted.append(("mechanisms", ", ".join(c.mechanisms), t.mechanism in c.mechanisms, t.mechanism))
+            wanted.append(("adjacency", c.adjacency, c.adjacency in ("", t.adjacency), t.adjacency))
+        for what, found, right, expected in wanted:
+            if not right:
+                raise InputError(f"{member}: {what}: found {found}, expected {expected}")
+
+    def _on_join(self, member: str) -> list[Publication]:
+        self.joined.add(member)
+        if self.phase != "joining" or len(self.joined) < len(self.members):
+            return []
+        self.ledger.remember_peers(self.marks)
+        return self._begin()
+
+    def _begin(self) -> list[Publication]:
+        self.phase = "running"
+        self.driver = self._driver()
+        self._retry, self._due = RETRY_S[0], 0.0
+        self._heard = dict.fromkeys(self.members, self._now)
+        self.log(f"run {self.run.hex()[:8]}: {self.plan.algorithm.rounds} rounds begin")
+        return self._publish(self.driver.start())
+
+    # --- the rounds ---
+
+    def _server(self) -> Server:
+        return assemble.server(self.plan, self.case)
+
+    def _driver(self) -> Driver:
+        driver = Driver(COORDINATOR, self.run, self._server(), None, self.ledger)
+        driver.round_of = _complete
+        driver.observe = self._committed
+        return driver
+
+    def _committed(self, driver: Driver) -> None:
+        if self.observe:
+            self.observe(driver, True)
+        if self.progress:
+            done = _complete(driver.machine.state)
+            if done:
+                self.progress(done[0], self.plan.algorithm.rounds, done[1])
+
+    def _publish(self, out: list[tuple[str, bytes]]) -> list[Publication]:
+        driver = self.driver
+        if out and driver and driver.machine.state.t:
+            self._retry, self._due = RETRY_S[0], 0.0
+        publications = [Publication(self.topics.edge(COORDINATOR, dst), payload) for dst, payload in out]
+        if driver and driver.done and self.phase == "running":
+            self.reason = driver.done
+            publications += self._finish(None)
+        return publications
+
+    # --- the end ---
+
+    def _finish(self, error: HushgridError | None) -> list[Publication]:
+        if self.phase in ("finishing", "over"):
+            return []
+        self.error = error
+        self.phase = "finishing" if self.run else "over"
+        self._ends = self._now
+        self._retry, self._due = RETRY_S[0], 0.0
+        if self.run:
+            self.ledger.remember_peers(self.marks)
+            self.ledger.commit(self.run, status="stopped" if error else "done", last=wire.encode(self._farewell()))
+        return [*self._state(), *self._again()]
+
+    def _farewell(self) -> Envelope:
+        error = self.error
+        body = Finish("stopped", str(error)) if error else Finish("done", self.reason)
+        return Envelope(self.run, 0, 0, None, body)
+
+    def _on_finished(self, member: str) -> list[Publication]:
+        if self.phase != "finishing":
+            return []
+        self.parted.add(member)
+        if not self._waiting():
+            self.phase = "over"
+        return []
+
+    # --- inside ---
+
+    def _resume(self) -> None:
+        """The process ended in a run of this very plan: go on exactly where the ledger says."""
+        stored = self.ledger.open_run()
+        if stored is None:
+            return
+        announced = wire.decode_state(Plan, stored.plan)
+        if announced.plan != self.blob:
+            return
+        self.run, self.nonce, self.sessions = stored.id, announced.nonce, announced.members
+        if stored.state is None:
+            self.phase = "joining"
+            return
+        self.phase = "running"
+        self.driver = self._driver()
+        self._committed(self.driver)
+        if self.driver.done:
+            self.reason = self.driver.done
+            self._finish(None)
+
+    def _waiting(self) -> list[str]:
+        """Members something is expected of now."""
+        if self.phase == "gathering":
+            return [m for m in self.members if m not in self.births]
+        if self.phase == "joining":
+            return [m for m in self.members if m not in self.joined]
+        if self.phase == "finishing":
+            return [m for m in self.members if m not in self.parted and m not in self.absent]
+        return [s.dst for s in self.driver.machine.tick().send] if self.driver else []
+
+    def _again(self, only: str | None = None) -> list[Publication]:
+        """What is not proven to have arrived."""
+        if self.phase == "joining":
+            return [self._plan()]
+        if self.phase == "running" and self.driver:
+            out = [(dst, payload) for dst, payload in self.driver.tick() if only in (None, dst)]
+            return [Publication(self.topics.edge(COORDINATOR, dst), payload) for dst, payload in out]
+        if self.phase == "finishing":
+            payload = wire.encode(self._farewell())
+            return [Publication(self.topics.edge(COORDINATOR, m), payload) for m in self._waiting()]
+        return []
+
+    def _plan(self) -> Publication:
+        body = Plan(self.blob, self.nonce, self.sessions, self.marks)
+        return Publication(self.topics.all(COORDINATOR), wire.encode(Envelope(self.run, 0, 0, None, body)))
+
+    def _state(self) -> list[Publication]:
+        if not self.run:
+            return []
+        state = "running" if self.phase in ("joining", "running") else "stopped" if self.error else "done"
+        t = self.driver.machine.state.t if self.driver and isinstance(self.driver.machine.state, ServerState) else 0
+        return [Publication(self.topics.state(COORDINATOR), wire.encode(Progress(self.run, t, state)), True)]
+
+    def _remember(self, member: str, mark: Mark | None) -> None:
+        """The highest mark ever seen of a member: what it is told when it joins."""
+        if mark is None:
+            return
+        known = self.marks.get(member)
+        if known is None or known.no == 0 or (mark.ledger == known.ledger and mark.no >= known.no):
+            self.marks[member] = mark
+        elif mark.ledger != known.ledger and self.phase in ("running", "finishing"):
+            self.marks[member] = mark  # it was told, its owner has accepted, and it has joined
+
+    def _silence(self, member: str) -> str:
+        since = self.absent.get(member)
+        if since:
+            return f"{member} is gone since {since}"
+        at = self.wall() - (self._now - self._heard[member])
+        return f"{member} silent since {time.strftime('%H:%M:%S', time.localtime(at))} ({self._now - self._heard[member]:.0f} s)"
+
+    def _drop(self, why: str) -> list[Publication]:
+        kind = why.split(":")[0]
+        if not self.dropped[kind]:
+            self.log(f"dropped a message: {why}")
+        self.dropped[kind] += 1
+        return []
+
+
+def _complete(state: ServerState) -> tuple[int, float] | None:
+    """(last complete round, its consensus residual)."""
+    t = state.t if state.done else state.t - 1
+    return (t, state.residual) if t > 0 else None

@@ -1,0 +1,128 @@
+"""The memory transport: a broker in this process, deterministic, with injectable faults. Same endpoints as on MQTT.
+
+Faults are drawn per message from one seeded generator: a message is lost, delivered twice, or overtakes others; the
+receiver crashes (before it has read the message, or after it has committed and before it has published) and starts
+again from its store. The answer must not change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from hushgrid.kernels.errors import Stopped
+from hushgrid.node.config import Faults
+from hushgrid.node.wire import Publication
+
+TICK_S = 1.0  #: virtual seconds that pass when nothing is on its way
+LIMIT_S = 20_000.0  #: virtual seconds after which nothing can come any more
+
+
+class Endpoint(Protocol):
+    """A member or a coordinator, as every transport sees it."""
+
+    name: str
+
+    @property
+    def subscriptions(self) -> tuple[str, ...]: ...
+    @property
+    def will(self) -> tuple[str, bytes]: ...
+    @property
+    def retained(self) -> tuple[str, ...]: ...
+    @property
+    def finished(self) -> bool: ...
+    def connected(self) -> list[Publication]: ...
+    def on_message(self, topic: str, payload: bytes) -> list[Publication]: ...
+    def on_tick(self, now: float) -> list[Publication]: ...
+    def idle(self) -> None: ...
+
+
+class Delivery(NamedTuple):
+    dst: str
+    topic: str
+    payload: bytes
+
+
+class MemoryBroker:
+    """Routes between endpoints by topic. `rebuild(name)` starts a crashed endpoint again from its store."""
+
+    def __init__(
+        self, endpoints: Iterable[Endpoint], rebuild: Callable[[str], Endpoint], faults: Faults | None = None,
+        eavesdrop: Callable[[str, bytes], None] | None = None,
+    ) -> None:  # fmt: skip
+        self.endpoints = {e.name: e for e in endpoints}
+        self.rebuild, self.faults, self.eavesdrop = rebuild, faults or Faults(), eavesdrop
+        self.random = np.random.Generator(np.random.Philox(key=self.faults.seed))
+        self.retained: dict[str, bytes] = {}
+        self.queue: list[Delivery] = []
+        self.crashes = 0
+        self.subscribers: dict[str, list[str]] = {}
+        for e in self.endpoints.values():
+            for topic in e.subscriptions:
+                self.subscribers.setdefault(topic, []).append(e.name)
+
+    def run(self, until: Callable[[], bool], interrupted: Callable[[], bool] = lambda: False) -> None:
+        """Deliver until `until()`; when nothing is on its way, time passes. Stopped where nothing ever comes."""
+        now = 0.0
+        for name in list(self.endpoints):
+            self.endpoints[name].on_tick(now)
+            self._connect(name)
+        while not until() and not interrupted():
+            if self.queue:
+                self._deliver(self._next())
+                continue
+            now += TICK_S
+            if now > LIMIT_S:
+                raise Stopped(f"nothing happened for {LIMIT_S:g} virtual seconds, expected the run to end")
+            for e in list(self.endpoints.values()):
+                self._publish(e.on_tick(now))
+                e.idle()
+
+    def publish(self, publications: list[Publication]) -> None:
+        self._publish(publications)
+
+    def _connect(self, name: str) -> None:
+        e = self.endpoints[name]
+        for topic in e.subscriptions:
+            if topic in self.retained:
+                self.queue.append(Delivery(name, topic, self.retained[topic]))
+        self._publish(e.connected())
+
+    def _publish(self, publications: list[Publication]) -> None:
+        for topic, payload, retain in publications:
+            if self.eavesdrop:
+                self.eavesdrop(topic, payload)
+            if retain:
+                self.retained[topic] = payload
+                if not payload:
+                    del self.retained[topic]
+            for name in self.subscribers.get(topic, ()):
+                if not self._happens(self.faults.loss):
+                    self.queue.append(Delivery(name, topic, payload))
+                    if self._happens(self.faults.duplicate):
+                        self.queue.append(Delivery(name, topic, payload))
+
+    def _next(self) -> Delivery:
+        first = 0
+        if len(self.queue) > 1 and self._happens(self.faults.reorder):
+            first = int(self.random.integers(len(self.queue)))
+        return self.queue.pop(first)
+
+    def _deliver(self, delivery: Delivery) -> None:
+        e = self.endpoints[delivery.dst]
+        if self._happens(self.faults.crash):
+            self.crashes += 1
+            if self._happens(0.5):
+                e.on_message(delivery.topic, delivery.payload)  # committed, and never published
+            topic, payload = e.will
+            self.endpoints[delivery.dst] = self.rebuild(delivery.dst)
+            self._publish([Publication(topic, payload, True)])
+            self._connect(delivery.dst)
+            return
+        self._publish(e.on_message(delivery.topic, delivery.payload))
+        e.idle()
+
+    def _happens(self, probability: float) -> bool:
+        return probability > 0.0 and bool(self.random.random() < probability)

@@ -1,0 +1,229 @@
+"""The fleet of `hushgrid run --transport mqtt`: each node its own process, watched over as systemd would.
+
+A child killed by a signal is started again from its store; one that ends by itself has ended the run. The children are
+in sessions of their own, so that Ctrl-C reaches only the parent, which ends them in order.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import IO, Literal
+
+import msgspec
+from msgspec import Struct
+
+from hushgrid.kernels.errors import HushgridError, InputError, Refused, Stopped
+from hushgrid.node.config import Budget
+
+RESTARTS = 10_000  #: a child that keeps being killed is somebody's test, or a machine out of memory
+
+
+Kind = Literal["done", "input", "refused", "stopped"]
+
+
+class Child(Struct, frozen=True, kw_only=True):
+    """What a child process is told by its parent, in a file: nothing of it can come over the wire."""
+
+    role: Literal["node", "coordinator"]
+    name: str
+    client_id: str
+    fleet: str
+    broker: str
+    case: str
+    buses: list[int] = []
+    plan: str = ""
+    seed: int | None = None
+    budget: Budget | None = None
+    state: str
+    trace: str
+    outcome: str = ""
+    reveal: bool = False
+    silent_s: float = 30.0
+
+
+class Outcome(Struct, frozen=True):
+    """How a run ended, as its coordinator says it."""
+
+    kind: Kind
+    reason: str
+
+    def error(self) -> HushgridError | None:
+        types: dict[str, type[HushgridError]] = {"input": InputError, "refused": Refused, "stopped": Stopped}
+        return types[self.kind](self.reason) if self.kind in types else None
+
+
+class Fleet:
+    """The children of one run. `spawn` all of them, then `watch` until the coordinator has ended."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.commands: dict[str, list[str]] = {}
+        self.children: dict[str, subprocess.Popen[bytes]] = {}
+        self.restarts = 0
+
+    def add(self, child: Child) -> None:
+        file = self.directory / f"{child.name}.json"
+        file.write_bytes(msgspec.json.encode(child))
+        self.commands[child.name] = [sys.executable, "-m", "hushgrid.broker.processes", str(file)]
+        self._start(child.name)
+
+    def _start(self, name: str) -> None:
+        errors: IO[bytes] = open(self.directory / f"{name}.log", "ab")  # noqa: SIM115 (the child's, closed below)
+        with errors:
+            self.children[name] = subprocess.Popen(
+                self.commands[name], stdin=subprocess.PIPE, stdout=errors, stderr=errors, start_new_session=True
+            )
+
+    def watch(self, interrupted: Callable[[], bool], beat: Callable[[], None]) -> int:
+        """Until the coordinator has ended by itself: its exit code. Killed children are started again."""
+        asked = False
+        while True:
+            code = self.children["coordinator"].poll()
+            if code is not None and code >= 0:
+                return code
+            for name, child in list(self.children.items()):
+                code = child.poll()
+                if code is None:
+                    continue
+                if code >= 0 and name != "coordinator":
+                    raise Stopped(f"{name} ended with exit code {code}: {self.last_line(name)}")
+                self.restarts += 1
+                if self.restarts > RESTARTS:
+                    raise Stopped(f"{name} was killed {RESTARTS} times, expected it to live")
+                self._start(name)
+            if interrupted() and not asked:
+                asked = True
+                self.children["coordinator"].send_signal(signal.SIGTERM)
+            beat()
+            time.sleep(0.005)
+
+    def last_line(self, name: str) -> str:
+        with suppress(OSError):
+            lines = (self.directory / f"{name}.log").read_text(errors="replace").strip().splitlines()
+            return lines[-1] if lines else "it said nothing"
+        return "it said nothing"
+
+    def end(self) -> None:
+        """Ask every child to end, and see to it that it does."""
+        for child in self.children.values():
+            if child.poll() is None:
+                child.send_signal(signal.SIGTERM)
+        until = time.monotonic() + 5.0
+        for child in self.children.values():
+            try:
+                child.wait(max(until - time.monotonic(), 0.05))
+            except subprocess.TimeoutExpired:
+                child.kill()
+                child.wait()
+            if child.stdin:
+                child.stdin.close()
+
+
+def main(argv: list[str]) -> int:
+    """A child: a simulated node, or the coordinator, until its parent ends it."""
+    child = msgspec.json.decode(Path(argv[0]).read_bytes(), type=Child)
+    try:
+        return _coordinator(child) if child.role == "coordinator" else _node(child)
+    except HushgridError as error:
+        print(error, file=sys.stderr)
+        return error.exit_code
+
+
+def orphaned() -> bool:
+    """Whether the parent is gone: it holds our standard input open for as long as it lives."""
+    os.set_blocking(0, False)
+    try:
+        return os.read(0, 1) == b""
+    except BlockingIOError:
+        return False
+
+
+def _node(child: Child) -> int:
+    from hushgrid.broker.simulation import member_trace
+    from hushgrid.grid_cases import load
+    from hushgrid.grid_cases.case import loads
+    from hushgrid.node.assemble import Zone, model_of
+    from hushgrid.node.daemon import Signals, link_for, serve
+    from hushgrid.node.ledger import Ledger
+    from hushgrid.node.member import Member, Simulated
+
+    signals = Signals()
+    case = load(child.case)
+    buses = tuple(sorted(child.buses))
+    zone = Zone(child.name, case, model_of(child.name, child.case, buses), loads(case, buses))
+    ledger = Ledger(Path(child.state) / f"{child.name}.ledger", child.name)
+    observe = member_trace(Path(child.trace), zone.model, child.reveal)
+    member = Member(child.fleet, zone, ledger, child.budget, simulated=Simulated(child.seed), observe=observe)
+    member.log = lambda text: print(text, flush=True)
+    link = link_for(member, child.broker, None, child.client_id)
+    try:
+        link.connect(10.0)
+        serve(member, link, lambda: False, lambda: bool(signals) or orphaned())
+    finally:
+        link.close(clear=member.retained, forget=True)
+        ledger.close()
+    return 0
+
+
+def _coordinator(child: Child) -> int:
+    from hushgrid.broker.coordinator import Coordinator
+    from hushgrid.broker.simulation import coordinator_trace
+    from hushgrid.grid_cases import load
+    from hushgrid.node.daemon import Signals, link_for, serve
+    from hushgrid.node.ledger import Ledger
+    from hushgrid.node.plan import decode_plan
+
+    signals = Signals()
+    ledger = Ledger(Path(child.state) / "coordinator.ledger", "coordinator")
+    plan, case = decode_plan(child.plan.encode()), load(child.case)
+    coordinator = Coordinator(
+        child.fleet, plan, case, ledger, silent_s=child.silent_s, observe=coordinator_trace(Path(child.trace))
+    )
+    coordinator.log = lambda text: print(text, flush=True)
+    status = Path(child.outcome).with_suffix(".progress")
+    last = 0.0
+
+    def progress(t: int, total: int, residual: float | None) -> None:
+        nonlocal last
+        now = time.monotonic()
+        if now - last > 0.1 or t == total:
+            last = now
+            status.write_text(json.dumps([t, total, residual]))
+
+    coordinator.progress = progress
+    link = link_for(coordinator, child.broker, None, child.client_id)
+    try:
+        link.connect(10.0)
+        serve(coordinator, link, lambda: coordinator.finished, lambda: bool(signals) or orphaned())
+        if not coordinator.finished:
+            for publication in coordinator.stop(f"interrupted by {signals.asked or 'the end of its parent'}"):
+                link.publish(*publication)
+            serve(coordinator, link, lambda: coordinator.finished)
+    finally:
+        link.close(clear=coordinator.retained, forget=True)
+        ledger.close()
+    error = coordinator.error
+    kinds: list[tuple[type[HushgridError], Kind]] = [
+        (InputError, "input"),
+        (Refused, "refused"),
+        (HushgridError, "stopped"),
+    ]
+    kind: Kind = next((k for type_, k in kinds if isinstance(error, type_)), "done")
+    outcome = Path(child.outcome)
+    outcome.with_suffix(".new").write_bytes(
+        msgspec.json.encode(Outcome(kind, str(error) if error else coordinator.reason))
+    )
+    outcome.with_suffix(".new").rename(outcome)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,286 @@
+"""What a run leaves: history, solution, set-points and result.json, computed from the traces of its nodes.
+
+A trace row is a function of gate answers, except its noise cell. What is computed from raw data or from the noise is
+filled only where the run is not private; of an upheld run nothing here has ever read a load.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import platform
+import shutil
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from importlib.metadata import PackageNotFoundError, version
+from math import nan, sqrt
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import yaml
+
+from hushgrid.grid_cases.zone import ZoneModel, objective, violation
+from hushgrid.kernels.errors import InputError
+from hushgrid.kernels.ladmm import Vector
+from hushgrid.node.config import Scenario
+from hushgrid.node.plan import RunPlan, Terms, findings
+
+
+class Trace:
+    """One node's rows, one a round, in a file of float64: written after the commit they belong to, any number of times."""
+
+    def __init__(self, path: Path, width: int) -> None:
+        self.path, self.width = path, width
+        self._handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+
+    def write(self, t: int, row: Vector, first: int = 0) -> None:
+        """Cells `first`.. of row t (from 1)."""
+        os.pwrite(self._handle, np.ascontiguousarray(row, "<f8").tobytes(), 8 * ((t - 1) * self.width + first))
+
+    def close(self) -> None:
+        os.close(self._handle)
+
+    @staticmethod
+    def read(path: Path, width: int, rounds: int) -> np.ndarray:
+        """(rounds, width); NaN where nothing was written."""
+        rows = np.full(rounds * width, nan)
+        found = np.fromfile(path, "<f8")[: rounds * width] if path.exists() else rows[:0]
+        rows[: found.size] = found
+        return rows.reshape(rounds, width)
+
+
+@dataclass
+class Result:
+    """A finished run: result.json's fields as attributes of `summary`, and the arrays of CONTRACT's files."""
+
+    summary: dict[str, Any]
+    history: dict[str, list[float | int | None]]
+    solution: dict[str, np.ndarray]
+    setpoints: list[tuple[str, str, str, float, str]]
+    trajectory: dict[str, np.ndarray] | None = None
+    transcript: list[dict[str, Any]] | None = None
+    path: Path | None = None
+    ledgers: list[Path] = field(default_factory=list)
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self.__dict__["summary"][name]
+        except KeyError:
+            raise AttributeError(name) from None
+
+
+@dataclass
+class Finished:
+    """What the transport hands over: where the traces are, how the run ended, what travelled."""
+
+    plan: RunPlan
+    terms: Terms | None
+    scenario: Scenario
+    models: dict[str, ZoneModel]
+    keys_w: Sequence[str]
+    position: dict[str, np.ndarray]
+    trace: Path
+    rounds_done: int
+    stopped_because: str
+    travelled: list[tuple[int, float, int, int]]  #: (round, residual, messages, bytes) so far
+    transport: str
+    broker: str
+    wall_s: float
+    ledgers_kept: bool
+    per_node: dict[str, dict[str, Any]]
+    sampler: str | None
+    base_mva: float
+    loads: Callable[[str], Vector]  #: a zone's raw data: called only where the run is not private
+    optimum: Callable[[], float | None]
+    expected_l1: float | None  #: of one answer, all nodes
+    transcript: list[dict[str, Any]] | None = None
+
+
+def upheld(scenario: Scenario) -> bool | str:
+    """Whether the claim holds: False (published), "not private" (none, seeded or truth), or True."""
+    variant = scenario.algorithm.variant
+    if variant == "published":
+        return False
+    return "not private" if variant == "none" or scenario.seed is not None or scenario.run.truth else True
+
+
+def collect(f: Finished) -> Result:
+    """Everything of RUN_DIR, from the traces."""
+    T, plan, t = f.rounds_done, f.plan, f.terms
+    nodes, claim = plan.nodes, upheld(f.scenario)
+    open_book = claim is not True
+    w = Trace.read(f.trace / "coordinator.trace", len(f.keys_w), T)
+    z, lam, drawn = {}, {}, {}
+    for p in nodes:
+        m = f.models[p]
+        rows = Trace.read(f.trace / f"{p}.trace", m.n + m.shared.size + 1, T)
+        z[p], lam[p], drawn[p] = rows[:, : m.n], rows[:, m.n : -1], rows[:, -1]
+    gap = sum(np.sum((w[:, f.position[p]] - z[p][:, f.models[p].shared]) ** 2, axis=1) for p in nodes)
+    residual = np.sqrt(gap)
+    worst = [max(violation(f.models[p], z[p][k]) for p in nodes) for k in range(T)]
+    objectives: list[float | None] = [None] * T
+    noise: list[float | None] = [None] * T
+    if open_book:
+        d = {p: f.loads(p) for p in nodes}
+        objectives = [sum(objective(f.models[p].A, z[p][k], d[p]) for p in nodes) for k in range(T)]
+        if t is not None:
+            noise = [float(v) if np.isfinite(v := sum(drawn[p][k] for p in nodes)) else None for k in range(T)]
+    answers = [
+        0 if t is None else 1 if t.mode == "input" else k * plan.algorithm.local_updates for k in range(1, T + 1)
+    ]
+    expected: list[float | None] = [None] * T
+    if t is not None and f.expected_l1 is not None:
+        each = f.expected_l1 * (1 if t.mode == "input" else plan.algorithm.local_updates)
+        expected = [each if k == 0 or t.mode != "input" else 0.0 for k in range(T)]
+    so_far = {r[0]: r for r in f.travelled}
+    messages = [so_far.get(k, (k, 0.0, 0, 0))[2] for k in range(T + 1)]
+    size = [so_far.get(k, (k, 0.0, 0, 0))[3] for k in range(T + 1)]
+    history: dict[str, list[float | int | None]] = {
+        "round": list(range(1, T + 1)),
+        "objective": list(objectives),
+        "consensus_residual": [float(v) for v in residual],
+        "max_violation": list(worst),
+        "noise_l1": list(noise),
+        "noise_l1_expected": list(expected),
+        "messages": [messages[k] - messages[k - 1] for k in range(1, T + 1)],
+        "bytes": [size[k] - size[k - 1] for k in range(1, T + 1)],
+    }
+    if t is not None:
+        costs = {k: t.cost(k) for k in set(answers)}
+        history |= {f"epsilon_{p}": [costs[k] for k in answers] for p in nodes}
+    final = objectives[-1] if T else None
+    optimum = f.optimum() if open_book and final is not None else None
+    summary: dict[str, Any] = {
+        "name": plan.name, "algorithm": plan.algorithm.name, "variant": plan.algorithm.variant, "transport": f.transport,
+        "broker": f.broker, "nodes": len(nodes), "rounds_done": T, "stopped_because": f.stopped_because,
+        "objective": final, "optimality_gap": final - optimum if final is not None and optimum is not None else None,
+        "relative_error": None, "consensus_residual": float(residual[-1]) if T else None,
+        "max_violation": worst[-1] if T else None, "messages": messages[T], "bytes": size[T], "wall_s": round(f.wall_s, 3),
+        "privacy": _privacy(f, claim, answers[-1] if T else 0), "versions": versions(),
+    }  # fmt: skip
+    solution = {"w": w[-1] if T else np.zeros(len(f.keys_w)), "keys_w": np.array(f.keys_w)}
+    for p in nodes:
+        solution[f"z_{p}"] = z[p][-1] if T else f.models[p].start
+        solution[f"keys_{p}"] = np.array(f.models[p].keys)
+    trajectory = None
+    if f.scenario.run.record == "trajectory":
+        trajectory = {"w": w} | {f"z_{p}": z[p] for p in nodes} | {f"lam_{p}": lam[p] for p in nodes}
+    points = [row for p in nodes for row in setpoints(p, f.models[p].keys, solution[f"z_{p}"], f.base_mva)]
+    return Result(summary, history, solution, points, trajectory, f.transcript)
+
+
+def _privacy(f: Finished, claim: bool | str, answered: int) -> dict[str, Any]:
+    t = f.terms
+    common = {
+        "per_node": f.per_node,
+        "upheld": claim,
+        "findings": findings(f.plan),
+        "ledgers": "kept" if f.ledgers_kept else "run",
+    }
+    if t is None:
+        return common | dict.fromkeys(
+            ("claimed", "spent", "adjacency", "mechanism", "accountant", "sampler", "answers", "capped")
+        )
+    assert f.plan.privacy is not None
+    return {
+        "claimed": {"epsilon": t.epsilon, "delta": t.delta},
+        "spent": {"epsilon": t.cost(answered), "delta": t.delta if answered else 0.0},
+        "adjacency": msgspec.to_builtins(f.plan.privacy.adjacency, str_keys=True) and _drop_none(f.plan.privacy.adjacency),
+        "mechanism": t.mechanism, "accountant": t.accountant, "sampler": f.sampler, "answers": t.answers,
+        "capped": f.plan.nodes if t.capped else [],
+    } | common  # fmt: skip
+
+
+def _drop_none(value: Any) -> Any:
+    if isinstance(value, msgspec.Struct):
+        value = msgspec.to_builtins(value)
+    if isinstance(value, dict):
+        return {k: _drop_none(v) for k, v in value.items() if v is not None}
+    return [_drop_none(v) for v in value] if isinstance(value, list) else value
+
+
+def setpoints(node: str, keys: Sequence[str], z: Vector, base_mva: float) -> list[tuple[str, str, str, float, str]]:
+    """(node, quantity, element, value, unit) of what a zone's controller sets or sees: MW, MVAr, p.u."""
+    rows = []
+    for key, value in zip(keys, z, strict=True):
+        kind, element = key.split(":")
+        if kind in ("pg", "pF", "pT"):
+            rows.append((node, f"p_{kind[1]}", element, float(value) * base_mva, "MW"))
+        elif kind in ("qg", "qF", "qT"):
+            rows.append((node, f"q_{kind[1]}", element, float(value) * base_mva, "MVAr"))
+        elif kind == "c":
+            rows.append((node, "v", element, sqrt(max(float(value), 0.0)), "p.u."))
+    return rows
+
+
+def versions() -> dict[str, str]:
+    """What computed this run."""
+    found = {"python": platform.python_version(), "machine": platform.machine()}
+    for name in ("hushgrid", "numpy", "scipy", "clarabel", "msgspec", "paho-mqtt"):
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def default_out(name: str) -> Path:
+    """runs/<name>-<UTC time>."""
+    return Path("runs") / f"{name}-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}"
+
+
+def check_out(out: Path) -> None:
+    """An existing path is refused before anything runs."""
+    if out.exists() or out.is_symlink():
+        raise InputError(f"{out}: found an existing path, expected a new run directory (--out)")
+
+
+def write(result: Result, scenario: Scenario, zones: dict[str, tuple[int, ...]], out: Path) -> None:
+    """The run directory, complete or not at all: built beside its place, then renamed into it."""
+    check_out(out)
+    partial = out.with_name(f".{out.name}.partial-{os.getpid()}")
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        partial.mkdir()
+        (partial / "result.json").write_text(json.dumps(result.summary, indent=2) + "\n")
+        _csv(partial / "history.csv", list(result.history), list(zip(*result.history.values(), strict=True)))
+        np.savez(partial / "solution.npz", allow_pickle=False, **result.solution)
+        _csv(partial / "setpoints.csv", ["node", "quantity", "element", "value", "unit"], result.setpoints)
+        (partial / "scenario.yaml").write_text(yaml.safe_dump(as_yaml(scenario, zones), sort_keys=False))
+        if result.trajectory is not None:
+            np.savez(partial / "trajectory.npz", allow_pickle=False, **result.trajectory)
+        if result.transcript is not None:
+            with (partial / "transcript.jsonl").open("w") as file:
+                file.writelines(json.dumps(line) + "\n" for line in result.transcript)
+        if result.ledgers:
+            (partial / "ledger").mkdir()
+            for ledger in result.ledgers:
+                shutil.copy2(ledger, partial / "ledger" / ledger.name)
+        from hushgrid.broker.report import build
+
+        build(partial)
+        check_out(out)
+        partial.rename(out)
+    except OSError as error:
+        raise InputError(f"{error.filename or out}: {error.strerror or error}, expected a writable place") from None
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+    result.path = out
+
+
+def as_yaml(scenario: Scenario, zones: dict[str, tuple[int, ...]]) -> dict[str, Any]:
+    """The resolved scenario: every default and every zone written out."""
+    resolved: dict[str, Any] = _drop_none(scenario)
+    resolved["problem"] = {"kind": "zones", "case": scenario.problem.case, "zones": [list(b) for b in zones.values()]}
+    return resolved
+
+
+def _csv(path: Path, header: list[str], rows: Sequence[Sequence[Any]]) -> None:
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(header)
+        writer.writerows([["" if v is None else repr(v) if isinstance(v, float) else v for v in row] for row in rows])

@@ -1,0 +1,178 @@
+"""Where names meet classes: from a plan and a device's own data to its machine and gate, or to the coordinator's."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import os
+from math import inf
+from pathlib import Path
+
+import numpy as np
+from msgspec.structs import replace
+
+from hushgrid.grid_cases.case import Case
+from hushgrid.grid_cases.partition import explicit, partition
+from hushgrid.grid_cases.zone import ZoneModel, gradient, load_model, place
+from hushgrid.grid_cases.zone_layout import Layout
+from hushgrid.grid_cases.zone_model import ensure_model
+from hushgrid.grid_cases.zone_step import ZoneStep
+from hushgrid.kernels import ladmm
+from hushgrid.kernels.errors import InputError
+from hushgrid.kernels.ladmm import Agent, Server, Vector
+from hushgrid.node.allowance import Allowance
+from hushgrid.node.config import Scenario
+from hushgrid.node.gate import Entropy, Gate, Seeded
+from hushgrid.node.ledger import Ledger
+from hushgrid.node.plan import RunPlan, Terms, ZonesPlan, terms
+from hushgrid.node.wire import SMALL
+
+
+class ZoneLoss:
+    """f_p(z) = |A z + d|^2 of one zone; d = (p_d, q_d) of its buses, p.u., is private."""
+
+    def __init__(self, model: ZoneModel, d: Vector) -> None:
+        self.model, self.data = model, d
+        self.row_l1, self.row_l2, self.row_nnz, self.columns = model.row_l1, model.row_l2, model.row_nnz, model.n
+
+    def gradient(self, z: Vector, d: Vector) -> Vector:
+        return gradient(self.model.A, z, d)
+
+
+class AnswerMemory:
+    """Answers to be repeated, in the ledger, under a keyed digest: the ledger alone tells nothing about the data."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self.ledger = ledger
+        path = ledger.path.with_suffix(".key")
+        try:
+            if not path.exists():
+                handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+                with os.fdopen(handle, "wb") as file:
+                    file.write(os.urandom(32))
+                    file.flush()
+                    os.fsync(file.fileno())
+            self.secret = path.read_bytes()
+        except OSError as error:
+            raise InputError(f"{path}: {error.strerror}, expected a readable key file beside the ledger") from None
+
+    def key(self, lattice: str, data: Vector) -> bytes:
+        return hmac.new(self.secret, lattice.encode() + b"\0" + data.tobytes(), hashlib.sha256).digest()
+
+    def find(self, key: bytes) -> bytes | None:
+        return self.ledger.answer(key)
+
+
+def zones_of(scenario: Scenario, case: Case) -> dict[str, tuple[int, ...]]:
+    """The zones of a scenario: partitioned by the program, or given."""
+    zones = scenario.problem.zones
+    return partition(case, zones) if isinstance(zones, int) else explicit(case, zones)
+
+
+def smoothness(case: Case, zones: dict[str, tuple[int, ...]]) -> float:
+    """L = 2 lambda_max(A_z A_z^T), the largest over the zones: public."""
+    largest = 0.0
+    for buses in zones.values():
+        balance = Layout.of(case.without_loads(), buses).balance()
+        largest = max(largest, float(2 * np.linalg.eigvalsh((balance @ balance.T).toarray())[-1]))
+    return largest
+
+
+def make_plan(scenario: Scenario, case: Case, zones: dict[str, tuple[int, ...]]) -> RunPlan:
+    """The public plan of a scenario."""
+    problem = ZonesPlan(
+        case.name, case.public_digest(), {z: list(b) for z, b in zones.items()}, smoothness(case, zones)
+    )
+    t = terms(scenario.privacy, scenario.algorithm)
+    privacy = (
+        scenario.privacy and t and replace(scenario.privacy, accountant=t.accountant, answers=t.answers, budget=None)
+    )
+    return RunPlan(
+        name=scenario.name,
+        problem=problem,
+        algorithm=scenario.algorithm,
+        privacy=privacy or None,
+        stop=scenario.run.stop,
+    )
+
+
+class Zone:
+    """A zone controller's own: the public model of its zone and its private loads."""
+
+    def __init__(self, name: str, case: Case, model: ZoneModel, d: Vector) -> None:
+        self.name, self.case, self.model, self.d = name, case, model, d
+        self.digest = case.public_digest()
+
+    @property
+    def loss(self) -> ZoneLoss:
+        return ZoneLoss(self.model, self.d)
+
+    def check(self, plan: RunPlan) -> None:
+        """InputError unless the plan's public part is this device's own."""
+        problem = plan.problem
+        if problem.digest != self.digest:
+            raise InputError(
+                f"{self.name}: found a plan for another version of the case {problem.case}, expected its own"
+            )
+        if tuple(sorted(problem.zones.get(self.name, ()))) != self.model.buses:
+            raise InputError(
+                f"{self.name}: found zone {problem.zones.get(self.name)} in the plan, expected its own {list(self.model.buses)}"
+            )
+        if not self.model.L <= problem.L * (1 + 1e-9) < inf:
+            raise InputError(f"{self.name}: found L {problem.L} in the plan, expected at least its own {self.model.L}")
+
+    def limit(self) -> int:
+        """Bytes of the largest message of a run on this zone's edges."""
+        return SMALL + 8 * self.model.shared.size
+
+
+def model_of(name: str, case: str, buses: tuple[int, ...], exported: Path | None = None) -> ZoneModel:
+    """The model of a zone: exported at enrolment, else from the cache or built once in a process of its own."""
+    if exported is None:
+        return ensure_model(case, name, buses)
+    model = load_model(exported)
+    if model.buses != buses:
+        raise InputError(f"{exported}: found the model of buses {list(model.buses)}, expected {list(buses)} of {name}")
+    return model
+
+
+def rounds_of(plan: RunPlan, t: Terms | None) -> ladmm.Params:
+    """The plan's parameters with the rounds its caps allow."""
+    return replace(plan.algorithm, rounds=t.rounds) if t else plan.algorithm
+
+
+def agent(
+    plan: RunPlan, t: Terms | None, zone: Zone, ledger: Ledger, noise: Entropy | Seeded, allowance: Allowance
+) -> tuple[Agent, Gate]:
+    """A member's machine and its gate."""
+    params = rounds_of(plan, t)
+    gate = Gate(zone.name, zone.loss, t, noise, allowance, AnswerMemory(ledger))
+    model, epsilon = zone.model, t.paper_epsilon if t else inf
+    L = plan.problem.L
+    first = ladmm.weights(model.n, model.shared, params.rho_t(1, epsilon), params.eta_t(1, L))
+    perturbation: ladmm.Perturbation = "none"
+    if t is not None:
+        perturbation = t.mode if t.mode == "output" or t.mode == "output-projected" else "gate"
+    machine = Agent(
+        params, gate, ZoneStep(model, first), model.shared, model.start, L, perturbation=perturbation, epsilon=epsilon
+    )
+    return machine, gate
+
+
+def layout(case: Case, zones: dict[str, tuple[int, ...]]) -> tuple[list[str], dict[str, np.ndarray], dict[str, Vector]]:
+    """Keys of w, and for each zone where its shared entries stand in w and their flat start. No model is built."""
+    layouts = {z: Layout.of(case.without_loads(), buses) for z, buses in zones.items()}
+    shared = {z: one.shared() for z, one in layouts.items()}
+    keys, position = place({z: [layouts[z].keys[k] for k in shared[z]] for z in zones})
+    return list(keys), position, {z: layouts[z].flat_start()[shared[z]] for z in zones}
+
+
+def server(plan: RunPlan, case: Case) -> Server:
+    """The coordinator's machine."""
+    t = terms(plan.privacy, plan.algorithm)
+    _, position, start = layout(case, {z: tuple(b) for z, b in plan.problem.zones.items()})
+    stop = plan.stop
+    return Server(
+        rounds_of(plan, t), position, start, epsilon=t.paper_epsilon if t else inf,
+        tolerance=stop.tolerance if stop else 0.0, patience=stop.patience if stop else 0,
+    )  # fmt: skip

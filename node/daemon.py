@@ -1,0 +1,183 @@
+"""`hushgrid node CONFIG`: one device, for as long as it is on. Also the loop that any endpoint runs in."""
+
+from __future__ import annotations
+
+import csv
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from types import FrameType
+from typing import Protocol
+
+import numpy as np
+
+from hushgrid.grid_cases import load
+from hushgrid.kernels.errors import InputError
+from hushgrid.node.assemble import Zone, model_of
+from hushgrid.node.config import DeviceConfig, Tls
+from hushgrid.node.ledger import Ledger
+from hushgrid.node.member import Member
+from hushgrid.node.mqtt import MqttLink
+from hushgrid.node.wire import Publication
+
+POLL_S = 0.25
+
+
+class Endpoint(Protocol):
+    """What the loop drives: a member or a coordinator."""
+
+    name: str
+
+    @property
+    def subscriptions(self) -> tuple[str, ...]: ...
+    @property
+    def will(self) -> tuple[str, bytes]: ...
+    @property
+    def retained(self) -> tuple[str, ...]: ...
+    def connected(self) -> list[Publication]: ...
+    def on_message(self, topic: str, payload: bytes) -> list[Publication]: ...
+    def on_tick(self, now: float) -> list[Publication]: ...
+    def idle(self) -> None: ...
+
+
+class Signals:
+    """SIGTERM and SIGINT ask the loop to end; what is under way is finished first."""
+
+    def __init__(self) -> None:
+        self.asked = ""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._ask)
+
+    def _ask(self, number: int, _: FrameType | None) -> None:
+        self.asked = signal.Signals(number).name
+
+    def __bool__(self) -> bool:
+        return bool(self.asked)
+
+
+def notify(message: str) -> None:
+    """One line to systemd (Type=notify), from the loop that does the work; nothing where there is no systemd."""
+    address = os.environ.get("NOTIFY_SOCKET")
+    if not address:
+        return
+    with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as out:
+        out.sendto(message.encode(), "\0" + address[1:] if address[0] == "@" else address)
+
+
+def link_for(endpoint: Endpoint, url: str, tls: Tls | None, client_id: str = "") -> MqttLink:
+    """The endpoint's own connection: its name is the client id, its last will its death."""
+    return MqttLink(url, client_id or endpoint.name, will=endpoint.will, subscriptions=endpoint.subscriptions, tls=tls)
+
+
+def serve(
+    endpoint: Endpoint, link: MqttLink, until: Callable[[], bool], asked: Callable[[], bool] | Signals = lambda: False
+) -> None:
+    """Drive an endpoint from one select loop until `until()`, or until somebody asked it to end."""
+    stop: Callable[[], bool] = asked.__bool__ if isinstance(asked, Signals) else asked
+    lives = -1
+    watchdog = float(os.environ.get("WATCHDOG_USEC", 0)) / 3e6
+    fed = 0.0
+    endpoint.on_tick(time.monotonic())  # it is told the time before anything happens; nothing is due yet
+    while not until() and not stop():
+        if link.connected and link.connects != lives:
+            lives = link.connects
+            _publish(link, endpoint.connected())
+        for message in link.poll(POLL_S):
+            _publish(link, endpoint.on_message(message.topic, message.payload))
+        now = time.monotonic()
+        _publish(link, endpoint.on_tick(now))
+        endpoint.idle()
+        if watchdog and now - fed > watchdog:
+            notify("WATCHDOG=1")
+            fed = now
+
+
+def _publish(link: MqttLink, publications: list[Publication]) -> None:
+    for topic, payload, retain in publications:
+        link.publish(topic, payload, retain)
+
+
+def read_loads(path: Path, buses: tuple[int, ...], base_mva: float) -> list[float]:
+    """A zone's loads from its CSV (bus, p_mw, q_mvar): p of each bus in order, then q, in p.u."""
+    expected = f"a row bus,p_mw,q_mvar for each of the buses {', '.join(map(str, buses))}"
+    p: dict[int, float] = {}
+    q: dict[int, float] = {}
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            reader = csv.reader(file)
+            if [c.strip() for c in next(reader, [])] != ["bus", "p_mw", "q_mvar"]:
+                raise InputError(f"{path}:1: found another header, expected bus,p_mw,q_mvar")
+            for row in reader:
+                if not row:
+                    continue
+                try:
+                    bus, active, reactive = int(row[0]), float(row[1]), float(row[2])
+                except (ValueError, IndexError):
+                    # The row itself is private: only its place is said.
+                    raise InputError(f"{path}:{reader.line_num}: found a malformed row, expected {expected}") from None
+                if bus in p or bus not in buses or not abs(active) + abs(reactive) < 1e9:
+                    raise InputError(
+                        f"{path}:{reader.line_num}: found bus {bus} (again, foreign or not finite), expected {expected}"
+                    )
+                p[bus], q[bus] = active / base_mva, reactive / base_mva
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise InputError(f"{path}: {getattr(error, 'strerror', None) or 'not CSV text'}, expected {expected}") from None
+    if missing := [b for b in buses if b not in p]:
+        raise InputError(f"{path}: found no bus {missing[0]}, expected {expected}")
+    return [p[b] for b in buses] + [q[b] for b in buses]
+
+
+def check(config: DeviceConfig, path: str) -> None:
+    """Everything about a device's configuration that can be checked without a network."""
+    zone_of(config, path)
+
+
+def zone_of(config: DeviceConfig, path: str) -> Zone:
+    """The device's zone: its public model and its private loads."""
+    data = config.data
+    case = load(data.case).without_loads()
+    buses = tuple(sorted(data.zone))
+    if not buses or len(set(buses)) != len(buses):
+        raise InputError(f"{path}: data.zone: found {data.zone}, expected this zone's bus numbers, each once")
+    known = set(case.buses.numbers.tolist())
+    if foreign := [b for b in buses if b not in known]:
+        raise InputError(f"{path}: data.zone: found bus {foreign[0]}, expected buses of {case.name}")
+    d = np.array(read_loads(Path(data.loads), buses, case.base_mva))
+    model = model_of(config.node, data.case, buses, Path(data.model) if data.model else None)
+    return Zone(config.node, case, model, d)
+
+
+def main(config: DeviceConfig, path: str) -> int:
+    """Run a device until it is told to stop."""
+
+    def say(text: str) -> None:
+        print(f"{config.node}: {text}", file=sys.stderr, flush=True)
+
+    signals = Signals()
+    zone = zone_of(config, path)
+    state = Path(config.state)
+    ledger = Ledger(state / f"{config.node}.ledger", config.node, Path(config.mark) if config.mark else None)
+    if told := ledger.told():
+        say(
+            f"ledger behind its mark (spend {ledger.no}, the mark says {told.no}): refusing until 'hushgrid ledger accept'"
+        )
+    member = Member(config.fleet, zone, ledger, config.budget, config.allow)
+    member.log = say
+    member.keep = state / f"{config.node}.setpoints.csv"
+    link = link_for(member, config.broker, config.tls)
+    try:
+        link.connect(10.0)
+        say(f"ready on {config.broker}, fleet {config.fleet}, session {member.session}")
+        notify("READY=1")
+        serve(member, link, lambda: False, signals)
+        notify("STOPPING=1")
+    finally:
+        link.close(clear=member.retained, forget=False)
+        ledger.close()
+    say(f"stopped by {signals.asked}")
+    return 0

@@ -1,0 +1,143 @@
+"""Machine + gate + ledger + wire: the one place that orders commit and publish.
+
+Every message goes through `receive`: what is malformed, of a foreign sender or dimension, or a second different body
+for the same (epoch, seq), is counted and dropped before it reaches the machine. Whatever the machine then wants, its
+gate's spends, its state and its sends are one transaction, and only what is committed is handed out for publishing.
+A step that sends and spends nothing needs no commit: the peers resend until our answer proves that we have it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+from msgspec import Struct
+
+from hushgrid.kernels.errors import HushgridError
+from hushgrid.kernels.machine import Machine, Malformed, Step
+from hushgrid.node import wire
+from hushgrid.node.gate import Gate, GateState
+from hushgrid.node.ledger import Ledger
+from hushgrid.node.wire import Envelope
+
+
+class Stored(Struct, frozen=True):
+    """A driver's row in the ledger."""
+
+    machine: bytes
+    gate: bytes | None
+    seen: dict[str, tuple[int, int, bytes]]
+    messages: int
+    volume: int
+
+
+class Driver:
+    """One run of one role. Methods return (destination, payload) pairs that are committed and may be published."""
+
+    def __init__(self, node: str, run: bytes, machine: Machine, gate: Gate | None, ledger: Ledger) -> None:
+        self.node, self.run, self.machine, self.gate, self.ledger = node, run, machine, gate, ledger
+        self.epoch = 0
+        self.done: str | None = None
+        self.seen: dict[str, tuple[int, int, bytes]] = {}  #: sender: (epoch, seq, digest) of the last body taken
+        self.dropped: Counter[str] = Counter()
+        self.messages = self.volume = 0  #: distinct messages of the algorithm sent and taken, resends not counted
+        self.observe: Callable[[Driver], None] | None = None  #: simulation's trace, called after each commit
+        self.round_of: Callable[[Any], tuple[int, float] | None] | None = None  #: state -> (round, residual) complete
+        stored = ledger.run(run)
+        if stored is not None and stored.state is not None:
+            self._restore(stored.state)
+
+    # --- events ---
+
+    @property
+    def started(self) -> bool:
+        return bool(self.machine.state.t)
+
+    def start(self) -> list[tuple[str, bytes]]:
+        """The machine's first step; after a restart its unproven messages again."""
+        return self.tick() if self.started else self._finish(self.machine.start())
+
+    def receive(self, sender: str, envelope: Envelope, size: int) -> list[tuple[str, bytes]]:
+        """One decoded message of this run, `size` bytes. Dropped and counted where this edge may not carry it now."""
+        digest = hashlib.sha256(wire.encode(envelope.body)).digest()[:16]
+        epoch, seq, taken = self.seen.get(sender, (self.epoch, -1, b""))
+        if envelope.epoch != self.epoch:
+            return self.drop("epoch")
+        if (envelope.epoch, envelope.seq) == (epoch, seq) and digest != taken:
+            return self.drop("second body")
+        try:
+            step = self.machine.receive(sender, envelope.seq, envelope.body)
+        except Malformed:
+            return self.drop("not of this edge")
+        except HushgridError:
+            self._forget()
+            raise
+        if not step.taken:
+            return self._encode(step)
+        self.seen[sender] = (envelope.epoch, envelope.seq, digest)
+        self.messages += 1
+        self.volume += size
+        return self._finish(step)
+
+    def tick(self) -> list[tuple[str, bytes]]:
+        """The messages whose receipt is not proven yet: the same bytes again."""
+        return self._encode(self.machine.tick())
+
+    def drop(self, why: str) -> list[tuple[str, bytes]]:
+        self.dropped[why] += 1
+        return []
+
+    # --- inside ---
+
+    def _finish(self, step: Step) -> list[tuple[str, bytes]]:
+        """Commit what the step did, then hand out what it sends; nothing to commit where it only listened."""
+        if not step.send and step.done is None:
+            return []
+        out = self._encode(step)
+        self.messages += len(out)
+        self.volume += sum(len(payload) for _, payload in out)
+        self._commit(step)
+        return out
+
+    def _commit(self, step: Step) -> None:
+        gate = self.gate
+        state = Stored(
+            wire.encode(self.machine.state),
+            wire.encode(gate.state) if gate else None,
+            self.seen,
+            self.messages,
+            self.volume,
+        )
+        done = self.round_of(self.machine.state) if self.round_of else None
+        self.ledger.commit(
+            self.run, spends=gate.spends if gate else [], state=wire.encode(state), status="running",
+            answers=gate.repeat if gate else [], history=(*done, self.messages, self.volume) if done else None,
+        )  # fmt: skip
+        if gate:
+            gate.committed()
+        self.done = step.done or self.done
+        if self.observe:
+            self.observe(self)
+
+    def _encode(self, step: Step) -> list[tuple[str, bytes]]:
+        mark = self.ledger.mark_after(self.gate.spends) if self.gate else None
+        return [
+            (send.dst, wire.encode(Envelope(self.run, self.epoch, send.seq, mark, send.body))) for send in step.send
+        ]
+
+    def _restore(self, blob: bytes) -> None:
+        stored = wire.decode_state(Stored, blob)
+        self.machine.state = wire.decode_state(type(self.machine.state), stored.machine)
+        if self.gate and stored.gate:
+            self.gate.restore(wire.decode_state(GateState, stored.gate))
+        self.seen, self.messages, self.volume = stored.seen, stored.messages, stored.volume
+        self.done = getattr(self.machine.state, "done", None)
+
+    def _forget(self) -> None:
+        """A refused or failed step never happened: what the gate noted for it is dropped, unreleased."""
+        if self.gate:
+            stored = self.ledger.run(self.run)
+            state = wire.decode_state(Stored, stored.state) if stored and stored.state else None
+            self.gate.restore(wire.decode_state(GateState, state.gate) if state and state.gate else GateState())

@@ -1,0 +1,282 @@
+"""A device's life on the wire: born, asked to join, in a run, done. Pure of sockets and clocks; any transport drives it.
+
+What a device has decided is stored before it is said. A run it has finished or refused is never answered afresh: only
+its stored last message is repeated.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.metadata import version
+
+from hushgrid.kernels.accounting import total_epsilon
+from hushgrid.kernels.errors import HushgridError, InputError, Refused
+from hushgrid.kernels.ladmm import Vector
+from hushgrid.kernels.machine import Malformed
+from hushgrid.node import assemble, wire
+from hushgrid.node.allowance import Allowance
+from hushgrid.node.assemble import Zone
+from hushgrid.node.config import ALGORITHMS, Allow, Budget
+from hushgrid.node.driver import Driver
+from hushgrid.node.gate import Entropy, Seeded
+from hushgrid.node.ledger import Ledger, StoredRun
+from hushgrid.node.plan import RunPlan, decode_plan, terms
+from hushgrid.node.wire import (
+    COORDINATOR,
+    PLAN_LIMIT,
+    Birth,
+    Capabilities,
+    Death,
+    Envelope,
+    Finish,
+    Finished,
+    Join,
+    Plan,
+    Progress,
+    Publication,
+    Refuse,
+    Topics,
+)
+
+RETRY_S = (0.4, 5.0)  #: first and longest wait before a message whose receipt is not proven is sent again
+
+
+@dataclass(frozen=True)
+class Simulated:
+    """What only `hushgrid run` can give a node; nothing on the wire can."""
+
+    seed: int | None = None
+
+
+class Member:
+    """One device. `observe(driver, fresh)` is simulation's trace, called after each commit; a device has none."""
+
+    def __init__(
+        self, fleet: str, zone: Zone, ledger: Ledger, budget: Budget | None, allow: Allow | None = None,
+        simulated: Simulated | None = None, observe: Callable[[Driver, bool], None] | None = None,
+    ) -> None:  # fmt: skip
+        self.name, self.topics, self.zone, self.ledger = zone.name, Topics(fleet), zone, ledger
+        self.budget, self.allow, self.simulated, self.observe = budget, allow or Allow(), simulated, observe
+        self.session = ledger.new_session()
+        self.driver: Driver | None = None
+        self.allowance: Allowance | None = None
+        self.last: tuple[bytes, bytes] | None = None  #: (run, payload) to repeat: the join, the refusal, the farewell
+        self.finished = False  #: a run has ended since the start; a daemon stays, `run` may end it
+        self.dropped: Counter[str] = Counter()
+        self.log: Callable[[str], None] = lambda _: None
+        self.outcome: Callable[[Vector], None] = lambda _: None  #: given z when a run is done: the zone's set-points
+        self._retry, self._due = RETRY_S[0], 0.0
+        stored = ledger.open_run()
+        if stored is not None:
+            self._resume(stored)
+
+    # --- what a transport asks ---
+
+    @property
+    def subscriptions(self) -> tuple[str, ...]:
+        t = self.topics
+        return (t.all(COORDINATOR), t.edge(COORDINATOR, self.name), t.state(COORDINATOR))
+
+    @property
+    def will(self) -> tuple[str, bytes]:
+        return self.topics.state(self.name), wire.encode(Death(self.session))
+
+    @property
+    def retained(self) -> tuple[str, ...]:
+        """Topics to clear when leaving for good."""
+        return (self.topics.state(self.name),)
+
+    def connected(self) -> list[Publication]:
+        """The birth, retained; then whatever is not proven."""
+        return [self._birth(), *self._again()]
+
+    def on_message(self, topic: str, payload: bytes) -> list[Publication]:
+        """One delivery. Whatever it is, it raises nothing and, unless it belongs here, changes nothing."""
+        try:
+            kind, src, dst = self.topics.parse(topic)
+            if src != COORDINATOR or (kind == "edge" and dst != self.name):
+                raise Malformed("not of this device's edges")
+            if kind == "state":
+                return self._on_progress(wire.decode_presence(payload)) if payload else []
+            limit = PLAN_LIMIT if kind == "all" else max(self.zone.limit(), wire.SMALL)
+            envelope = wire.decode_envelope(payload, limit)
+        except Malformed as error:
+            return self._drop(f"malformed: {error}")
+        self._retry = RETRY_S[0]
+        self._due = 0.0
+        body = envelope.body
+        if kind == "all":
+            return self._on_plan(envelope, body) if isinstance(body, Plan) else self._drop("not a plan")
+        if isinstance(body, Plan | Join | Refuse | Finished):
+            return self._drop("not for a device")
+        if isinstance(body, Finish):
+            return self._on_finish(envelope.run, body)
+        return self._on_step(envelope, len(payload))
+
+    def on_tick(self, now: float) -> list[Publication]:
+        """Time passes: what is not proven is sent again, less and less often."""
+        if self._due == 0.0:
+            self._due = now + self._retry
+        if now < self._due:
+            return []
+        self._retry = min(2 * self._retry, RETRY_S[1])
+        self._due = now + self._retry
+        return self._again()
+
+    def idle(self) -> None:
+        """Nothing waits: draw the noise of the next answers."""
+        if self.driver and self.driver.gate:
+            self.driver.gate.refill()
+
+    # --- the run ---
+
+    def _on_plan(self, envelope: Envelope, body: Plan) -> list[Publication]:
+        run = envelope.run
+        if body.members.get(self.name) is None or run != wire.run_id(body.plan, body.nonce, body.members):
+            return self._drop("a plan that is not this device's, or not what its run says")
+        if self.last and self.last[0] == run:
+            return [self._edge(self.last[1])]
+        stored = self.ledger.run(run)
+        if stored is not None:
+            return [self._edge(stored.last)] if stored.last else []
+        if body.members[self.name] != self.session:
+            return self._drop("a plan for another session")
+        if told := body.marks.get(self.name):
+            self.ledger.tell(told)
+        try:
+            plan = decode_plan(body.plan)
+            self.zone.check(plan)
+            driver, allowance = self._assemble(run, plan)
+            allowance.consent(self._answers(driver))
+        except (InputError, Refused) as error:
+            kind = "refused" if isinstance(error, Refused) else "input"
+            return self._leave(run, body.plan, Refuse(str(error), kind), "refused")
+        self.ledger.join(run, body.plan)
+        self.driver, self.allowance = driver, allowance
+        self.finished = False
+        self.log(f"joined run {run.hex()[:8]}: {plan.name}")
+        return self._say(run, Join())
+
+    def _answers(self, driver: Driver) -> int:
+        """Gate answers the plan asks for at most: none where the one answer of mode input is only repeated."""
+        gate = driver.gate
+        t = gate.terms if gate else None
+        return 0 if gate is None or t is None or gate.knows() else t.answers
+
+    def _on_step(self, envelope: Envelope, size: int) -> list[Publication]:
+        driver = self.driver
+        if driver is None or envelope.run != driver.run:
+            if self.last and self.last[0] == envelope.run:
+                return [self._edge(self.last[1])]
+            return self._drop("a foreign run")
+        try:
+            out = driver.receive(COORDINATOR, envelope, size)
+        except HushgridError as error:
+            stored = self.ledger.run(driver.run)
+            self.driver = None
+            kind = "refused" if isinstance(error, Refused) else "failed"
+            return self._leave(envelope.run, stored.plan if stored else b"", Refuse(str(error), kind), "refused")
+        if out:
+            self.last = None
+        return [self._edge(payload) for _, payload in out]
+
+    def _on_finish(self, run: bytes, body: Finish) -> list[Publication]:
+        stored = self.ledger.run(run)
+        if stored is None:
+            return self._drop("a foreign run")
+        if stored.status in ("joined", "running"):
+            self._end(stored, body.state, body.reason)
+        return self._say(run, Finished())
+
+    def _on_progress(self, progress: Birth | Death | Progress) -> list[Publication]:
+        """The coordinator's retained state: a late device learns that its run is over."""
+        driver = self.driver
+        if driver and isinstance(progress, Progress) and progress.run == driver.run and progress.state != "running":
+            stored = self.ledger.run(driver.run)
+            if stored:
+                self._end(stored, progress.state, "over when this device came back")
+        return []
+
+    def _end(self, stored: StoredRun, state: str, reason: str) -> None:
+        payload = wire.encode(Envelope(stored.id, 0, 0, self.ledger.mark, Finished()))
+        self.ledger.commit(stored.id, status="done" if state == "done" else "stopped", last=payload)
+        if state == "done" and self.driver is not None:
+            self.outcome(self.driver.machine.state.mean)
+        self.driver = None
+        self.finished = True
+        self.log(f"run {stored.id.hex()[:8]} {state}: {reason}")
+
+    def _leave(self, run: bytes, plan: bytes, body: Refuse, status: str) -> list[Publication]:
+        payload = wire.encode(Envelope(run, 0, 0, self.ledger.mark, body))
+        self.ledger.join(run, plan, status)
+        self.ledger.commit(run, status=status, last=payload)
+        self.last, self.finished = (run, payload), True
+        self.log(f"run {run.hex()[:8]} refused: {body.reason}")
+        return [self._edge(payload)]
+
+    def _assemble(self, run: bytes, plan: RunPlan) -> tuple[Driver, Allowance]:
+        t = terms(plan.privacy, plan.algorithm)
+        simulated = self.simulated is not None
+        allowance = Allowance(
+            self.name, self.ledger, run, plan, t, self.budget, self.allow, simulated=simulated
+        )  # fmt: skip
+        seed = self.simulated.seed if self.simulated else None
+        noise = Entropy() if seed is None else Seeded(seed, self.name)
+        machine, gate = assemble.agent(plan, t, self.zone, self.ledger, noise, allowance)
+        driver = Driver(self.name, run, machine, gate, self.ledger)
+        driver.observe = self._committed
+        return driver, allowance
+
+    def _committed(self, driver: Driver) -> None:
+        if self.observe:
+            self.observe(driver, True)
+
+    def _resume(self, stored: StoredRun) -> None:
+        """The process ended in a run: go on exactly where the ledger says."""
+        plan = decode_plan(stored.plan)
+        self.zone.check(plan)
+        self.driver, self.allowance = self._assemble(stored.id, plan)
+        if stored.state is None:
+            self._say(stored.id, Join())
+        elif self.observe:
+            self.observe(self.driver, False)
+        self.log(f"resumed run {stored.id.hex()[:8]}: {plan.name}")
+
+    # --- saying ---
+
+    def _birth(self) -> Publication:
+        stored = self.ledger.open_run()
+        left = None if self.budget is None else self.budget.epsilon - self._spent()
+        capabilities = Capabilities(
+            version=version("hushgrid"), algorithms=tuple(ALGORITHMS), mechanisms=("laplace", "gaussian"), problem="zones",
+            digest=self.zone.digest, dimension=self.zone.model.n,
+            adjacency=str(self.budget.adjacency) if self.budget and self.budget.adjacency else "", budget_left=left,
+        )  # fmt: skip
+        birth = Birth(self.session, stored.id if stored else b"", self.ledger.mark, capabilities)
+        return Publication(self.topics.state(self.name), wire.encode(birth), True)
+
+    def _spent(self) -> float:
+        assert self.budget is not None
+        return total_epsilon(self.ledger.totals(str(self.budget.adjacency or "")), self.budget.delta or 0.0)
+
+    def _say(self, run: bytes, body: Join | Finished) -> list[Publication]:
+        payload = wire.encode(Envelope(run, 0, 0, self.ledger.mark, body))
+        self.last = (run, payload)
+        return [self._edge(payload)]
+
+    def _again(self) -> list[Publication]:
+        if self.driver and self.driver.started:
+            return [self._edge(payload) for _, payload in self.driver.tick()]
+        return [self._edge(self.last[1])] if self.last and self.driver else []
+
+    def _edge(self, payload: bytes) -> Publication:
+        return Publication(self.topics.edge(self.name, COORDINATOR), payload)
+
+    def _drop(self, why: str) -> list[Publication]:
+        kind = why.split(":")[0]
+        if not self.dropped[kind]:
+            self.log(f"dropped a message: {why}")  # once a kind: a hostile peer fills no disk
+        self.dropped[kind] += 1
+        return []

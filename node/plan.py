@@ -1,0 +1,139 @@
+"""The plan of a run: every public fact the members must agree on, and what it promises about privacy.
+
+The coordinator publishes a plan, a device computes from it, by the same code, what it is asked to reveal; nothing in
+the plan is a measured or a private quantity.
+"""
+
+from __future__ import annotations
+
+from math import inf
+from typing import Literal
+
+import msgspec
+from msgspec import Struct
+
+from hushgrid.kernels import accounting, ladmm
+from hushgrid.kernels.errors import InputError
+from hushgrid.node.config import Privacy, Scenario, Stop
+
+#: Why a published privacy claim does not hold, by the readings of the paper.
+FINDINGS = {
+    "objective": "ladmm 6.1: the gradient moves by 2 beta a_i, not 2 beta; the noise is scaled to an L1 (L2) sensitivity "
+    "up to 5 (2.24) times too small in case14, 13 (3.6) in case118, and is drawn in floating point",
+    "output": "ladmm 6.1: the sensitivity beta of the projected step is not derived, and the noise is drawn in floating point",
+}
+
+
+class ZonesPlan(Struct, frozen=True, forbid_unknown_fields=True):
+    """The public part of a zones problem."""
+
+    case: str  #: the case's own name
+    digest: str  #: of the case without its loads
+    zones: dict[str, list[int]]
+    L: float  #: 2 lambda_max(A_z A_z^T), the largest over the zones
+    kind: Literal["zones"] = "zones"
+
+
+class RunPlan(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What a member stores when it joins; its bytes are part of the run's id."""
+
+    format: Literal[1] = 1
+    name: str
+    problem: ZonesPlan
+    algorithm: ladmm.Params
+    privacy: Privacy | None
+    stop: Stop | None
+
+    @property
+    def nodes(self) -> list[str]:
+        return sorted(self.problem.zones)
+
+
+def encode_plan(plan: RunPlan) -> bytes:
+    return msgspec.json.encode(plan, order="deterministic")
+
+
+def decode_plan(blob: bytes) -> RunPlan:
+    """The plan in its bytes; InputError where it is not one."""
+    try:
+        return msgspec.json.decode(blob, type=RunPlan)
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
+        raise InputError(f"plan: {str(error)[:200]}, expected a plan of format 1") from None
+
+
+class Terms(Struct, frozen=True):
+    """What a plan asks of each node's gate, resolved: how it answers, how often at most, and what all of it costs."""
+
+    mechanism: Literal["laplace", "gaussian"]
+    adjacency: str
+    beta: float  #: bounded change, p.u.
+    mode: Literal["objective", "input", "output", "output-projected"]
+    at: Literal["data", "gradient"]
+    published: bool
+    accountant: str
+    answers: int  #: the cap
+    per_answer: float  #: epsilon (laplace) or mu (gaussian) of one answer
+    paper_epsilon: float  #: the per-answer epsilon the paper's scales and (E.1) are written in
+    paper_delta: float | None
+    delta: float  #: of the whole run; 0 for pure epsilon
+    epsilon: float  #: claimed for the whole run
+    rounds: int  #: after which the run ends, the first cap being reached
+    capped: bool
+
+    @property
+    def event(self) -> accounting.Event:
+        return (
+            accounting.Laplace(self.per_answer) if self.mechanism == "laplace" else accounting.Gaussian(self.per_answer)
+        )
+
+    def cost(self, answers: int) -> float:
+        """Epsilon of this many answers, at the run's delta, by the run's accountant."""
+        if answers == 0:
+            return 0.0
+        return accounting.claimed_epsilon(self.accountant, self.per_answer, answers, self.delta)
+
+
+def terms(privacy: Privacy | None, algorithm: ladmm.Params) -> Terms | None:
+    """The terms of a plan; None without privacy (variant none)."""
+    if privacy is None or algorithm.variant == "none":
+        return None
+    p, E = privacy, algorithm.local_updates
+    needed = 1 if p.mode == "input" else algorithm.answers
+    answers = min(p.answers or needed, needed)
+    rounds = algorithm.rounds if p.mode == "input" else min(algorithm.rounds, answers // E)
+    if rounds < 1:
+        raise InputError(f"privacy.answers: found {p.answers}, expected at least local_updates = {E}, one round")
+    accountant = p.accountant or ("zcdp" if p.mechanism == "gaussian" else "pure-basic")
+    delta = p.delta or (p.per_answer.delta if p.per_answer else None) or 0.0
+    if p.per_answer:
+        per_answer = p.per_answer.epsilon
+        if p.mechanism == "gaussian":
+            sigma = accounting.per_answer_paper("gaussian", p.per_answer.epsilon, p.per_answer.delta, 1.0)
+            per_answer = 1.0 / sigma
+    else:
+        assert p.epsilon is not None
+        per_answer = accounting.calibrate(accountant, p.epsilon, delta, answers)
+    paper_epsilon = p.per_answer.epsilon if p.per_answer else (p.epsilon or inf) / answers
+    t = Terms(
+        mechanism=p.mechanism, adjacency=str(p.adjacency), beta=p.adjacency.bounded_change or 0.0, mode=p.mode, at=p.at,
+        published=algorithm.variant == "published", accountant=accountant, answers=answers, per_answer=per_answer,
+        paper_epsilon=paper_epsilon, paper_delta=p.per_answer.delta if p.per_answer else p.delta, delta=delta, epsilon=0.0,
+        rounds=rounds, capped=rounds < algorithm.rounds,
+    )  # fmt: skip
+    return msgspec.structs.replace(t, epsilon=p.epsilon if p.epsilon is not None else t.cost(answers))
+
+
+def resolved(scenario: Scenario) -> Scenario:
+    """The scenario with what its privacy section leaves to the program filled in."""
+    t = terms(scenario.privacy, scenario.algorithm)
+    if t is None or scenario.privacy is None:
+        return scenario
+    privacy = msgspec.structs.replace(scenario.privacy, accountant=t.accountant, answers=t.answers)
+    return msgspec.structs.replace(scenario, privacy=privacy)
+
+
+def findings(plan: RunPlan) -> list[str]:
+    """Why the claim of a published variant is not upheld; nothing for the others."""
+    if plan.algorithm.variant != "published" or plan.privacy is None:
+        return []
+    return [FINDINGS["output" if plan.privacy.mode.startswith("output") else "objective"]]

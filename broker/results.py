@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
-from math import nan, sqrt
+from math import inf, nan
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ import msgspec
 import numpy as np
 import yaml
 
-from hushgrid.grid_cases.zone import ZoneModel, objective, violation
+from hushgrid.grid_cases.zone import ZoneModel, objective, setpoints, violation
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.ladmm import Vector
 from hushgrid.node.config import Scenario
@@ -160,7 +160,7 @@ def collect(f: Finished) -> Result:
         "objective": final, "optimality_gap": final - optimum if final is not None and optimum is not None else None,
         "relative_error": None, "consensus_residual": float(residual[-1]) if T else None,
         "max_violation": worst[-1] if T else None, "messages": messages[T], "bytes": size[T], "wall_s": round(f.wall_s, 3),
-        "privacy": _privacy(f, claim, answers[-1] if T else 0), "versions": versions(),
+        "privacy": _privacy(f, claim), "versions": versions(),
     }  # fmt: skip
     solution = {"w": w[-1] if T else np.zeros(len(f.keys_w)), "keys_w": np.array(f.keys_w)}
     for p in nodes:
@@ -169,11 +169,11 @@ def collect(f: Finished) -> Result:
     trajectory = None
     if f.scenario.run.record == "trajectory":
         trajectory = {"w": w} | {f"z_{p}": z[p] for p in nodes} | {f"lam_{p}": lam[p] for p in nodes}
-    points = [row for p in nodes for row in setpoints(p, f.models[p].keys, solution[f"z_{p}"], f.base_mva)]
+    points = [(p, *row) for p in nodes for row in setpoints(f.models[p], solution[f"z_{p}"], f.base_mva)]
     return Result(summary, history, solution, points, trajectory, f.transcript)
 
 
-def _privacy(f: Finished, claim: bool | str, answered: int) -> dict[str, Any]:
+def _privacy(f: Finished, claim: bool | str) -> dict[str, Any]:
     t = f.terms
     common = {
         "per_node": f.per_node,
@@ -188,11 +188,17 @@ def _privacy(f: Finished, claim: bool | str, answered: int) -> dict[str, Any]:
     assert f.plan.privacy is not None
     return {
         "claimed": {"epsilon": t.epsilon, "delta": t.delta},
-        "spent": {"epsilon": t.cost(answered), "delta": t.delta if answered else 0.0},
-        "adjacency": msgspec.to_builtins(f.plan.privacy.adjacency, str_keys=True) and _drop_none(f.plan.privacy.adjacency),
+        "spent": _most(f.per_node),
+        "adjacency": _drop_none(f.plan.privacy.adjacency),
         "mechanism": t.mechanism, "accountant": t.accountant, "sampler": f.sampler, "answers": t.answers,
         "capped": f.plan.nodes if t.capped else [],
     } | common  # fmt: skip
+
+
+def _most(per_node: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """What the node that has spent most has spent; epsilon None where that is unbounded."""
+    spent: list[dict[str, Any]] = [node["spent"] for node in per_node.values()]
+    return max(spent, key=lambda s: inf if s["epsilon"] is None else s["epsilon"])
 
 
 def _drop_none(value: Any) -> Any:
@@ -201,20 +207,6 @@ def _drop_none(value: Any) -> Any:
     if isinstance(value, dict):
         return {k: _drop_none(v) for k, v in value.items() if v is not None}
     return [_drop_none(v) for v in value] if isinstance(value, list) else value
-
-
-def setpoints(node: str, keys: Sequence[str], z: Vector, base_mva: float) -> list[tuple[str, str, str, float, str]]:
-    """(node, quantity, element, value, unit) of what a zone's controller sets or sees: MW, MVAr, p.u."""
-    rows = []
-    for key, value in zip(keys, z, strict=True):
-        kind, element = key.split(":")
-        if kind in ("pg", "pF", "pT"):
-            rows.append((node, f"p_{kind[1]}", element, float(value) * base_mva, "MW"))
-        elif kind in ("qg", "qF", "qT"):
-            rows.append((node, f"q_{kind[1]}", element, float(value) * base_mva, "MVAr"))
-        elif kind == "c":
-            rows.append((node, "v", element, sqrt(max(float(value), 0.0)), "p.u."))
-    return rows
 
 
 def versions() -> dict[str, str]:

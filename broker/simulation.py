@@ -309,22 +309,18 @@ def _mqtt(
         shown.phase(f"broker: {running.name}")
         spy = Spy(running.url, fleet, transcript) if transcript is not None else None
         try:
-            common = {
-                "fleet": fleet,
-                "broker": running.url,
-                "case": scenario.problem.case,
-                "state": str(state),
-                "trace": str(place),
-            }
-            for name in setup.plan.nodes:
-                children.add(
-                    Child(role="node", name=name, client_id=f"{name}-{suffix}", buses=list(setup.zones[name]), seed=scenario.seed,
-                          budget=setup.budget, reveal=setup.reveal, **common)
-                )  # fmt: skip
-            children.add(
-                Child(role="coordinator", name=COORDINATOR, client_id=f"{COORDINATOR}-{suffix}", outcome=str(outcome),
-                      plan=encode_plan(setup.plan).decode(), silent_s=silent_s, **common)
+            common = Child(
+                role="coordinator", name=COORDINATOR, client_id=f"{COORDINATOR}-{suffix}", fleet=fleet, broker=running.url,
+                case=scenario.problem.case, state=str(state), trace=str(place), outcome=str(outcome),
+                plan=encode_plan(setup.plan).decode(), silent_s=silent_s,
             )  # fmt: skip
+            for name, buses in setup.zones.items():
+                node = msgspec.structs.replace(
+                    common, role="node", name=name, client_id=f"{name}-{suffix}", buses=list(buses), seed=scenario.seed,
+                    budget=setup.budget, reveal=setup.reveal,
+                )  # fmt: skip
+                children.add(node)
+            children.add(common)
             shown.phase(f"{scenario.name}: {len(setup.plan.nodes)} node processes and a coordinator")
 
             def beat() -> None:

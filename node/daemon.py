@@ -17,7 +17,9 @@ from typing import Protocol
 import numpy as np
 
 from hushgrid.grid_cases import load
+from hushgrid.grid_cases.zone import setpoints
 from hushgrid.kernels.errors import InputError
+from hushgrid.kernels.ladmm import Vector
 from hushgrid.node.assemble import Zone, model_of
 from hushgrid.node.config import DeviceConfig, Tls
 from hushgrid.node.ledger import Ledger
@@ -132,6 +134,15 @@ def read_loads(path: Path, buses: tuple[int, ...], base_mva: float) -> list[floa
     return [p[b] for b in buses] + [q[b] for b in buses]
 
 
+def keep_setpoints(zone: Zone, z: Vector, path: Path) -> None:
+    """What the zone's controller is to do now, as CSV, replaced whole: quantity, element, value, unit."""
+    rows = [("quantity", "element", "value", "unit"), *setpoints(zone.model, z, zone.case.base_mva)]
+    temporary = path.with_suffix(".new")
+    with temporary.open("w", newline="") as file:
+        csv.writer(file).writerows(rows)
+    os.replace(temporary, path)
+
+
 def check(config: DeviceConfig, path: str) -> None:
     """Everything about a device's configuration that can be checked without a network."""
     zone_of(config, path)
@@ -168,7 +179,7 @@ def main(config: DeviceConfig, path: str) -> int:
         )
     member = Member(config.fleet, zone, ledger, config.budget, config.allow)
     member.log = say
-    member.keep = state / f"{config.node}.setpoints.csv"
+    member.outcome = lambda z: keep_setpoints(zone, z, state / f"{config.node}.setpoints.csv")
     link = link_for(member, config.broker, config.tls)
     try:
         link.connect(10.0)

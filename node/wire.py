@@ -190,12 +190,14 @@ def encode(value: Any) -> bytes:
 
 def decode_envelope(payload: bytes, limit: int) -> Envelope:
     """The envelope in `payload`, at most `limit` bytes. Malformed on anything else."""
-    return _guarded(_envelope, payload, limit)
+    envelope: Envelope = _guarded(_envelope, payload, limit)
+    return envelope
 
 
 def decode_presence(payload: bytes) -> Birth | Death | Progress:
     """What stands on a state topic. Malformed on anything else."""
-    return _guarded(_presence, payload, SMALL)
+    presence: Birth | Death | Progress = _guarded(_presence, payload, SMALL)
+    return presence
 
 
 def _guarded(decoder: Any, payload: bytes, limit: int) -> Any:

@@ -90,15 +90,15 @@ class OwnBroker(RunningBroker):
         raise NotImplementedError
 
     def start(self, port: int | None = None) -> None:
-        """On `port`, or on a free one. Stopped, with the last line of its log, when it does not start."""
+        """On `port`, or on a free one. Stopped, with what its log complains of, when it does not start."""
         tries = 1 if port is not None else 5
         for last in [False] * (tries - 1) + [True]:
             self.port = port if port is not None else _free_port()
             if self._launch():
                 self.url = f"{self._scheme}://127.0.0.1:{self.port}"
                 return
-            if last or not re.search("address already in use|expected a free port", self._last_line(), re.IGNORECASE):
-                raise Stopped(f"{self.name}: did not start: {self._last_line()} ({self.log})")
+            if last or not re.search("address already in use|expected a free port", self._complaint(), re.IGNORECASE):
+                raise Stopped(f"{self.name}: did not start: {self._complaint()} ({self.log})")
 
     def _launch(self) -> bool:
         """True once the new process answers an MQTT connect."""
@@ -109,7 +109,9 @@ class OwnBroker(RunningBroker):
         deadline = time.monotonic() + START_S
         try:
             while self._child.poll() is None and time.monotonic() < deadline:
-                if _answers(self.port, self._scheme == "mqtts") and self._child.poll() is None:
+                # Somebody else may have taken the port and answer there: ours must say that it has it.
+                said = b" running" in (text := self.log.read_bytes()) or b"listening on" in text
+                if said and _answers(self.port, self._scheme == "mqtts"):
                     return True
                 time.sleep(0.01)
         except BaseException:
@@ -118,10 +120,11 @@ class OwnBroker(RunningBroker):
         self.kill()
         return False
 
-    def _last_line(self) -> str:
+    def _complaint(self) -> str:
+        """The first error in its log (the second says where the first was), else its first line."""
         lines = self.log.read_text(errors="replace").strip().splitlines()
         wrong = [line for line in lines if "error" in line.lower()] or lines
-        return re.sub(r"^\d+: ", "", wrong[-1]) if wrong else f"no answer within {START_S:g} s"
+        return re.sub(r"^\d+: ", "", wrong[0]) if wrong else f"no answer within {START_S:g} s"
 
     def kill(self) -> None:
         """Ends it at once, as a crash would."""
@@ -188,6 +191,7 @@ class Mosquitto(OwnBroker):
             "log_type error",
             "log_type warning",
             "log_type notice",
+            "log_type information",
             *config,
         ]
         text = subprocess.run([program, "-h"], capture_output=True, text=True, check=False, timeout=10).stdout

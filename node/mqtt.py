@@ -189,6 +189,8 @@ class MqttLink:
 
         With `forget` the broker keeps no session of ours. A link that is down just closes: nobody is there to tell.
         """
+        if self.connected:
+            self._turn(0.0)  # learns whether the broker has gone meanwhile
         gone = not self.connected
         if not gone:
             for topic in clear:

@@ -10,6 +10,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Callable
+from importlib.metadata import version
 from typing import Literal
 
 from hushgrid.grid_cases.case import Case
@@ -74,7 +75,9 @@ class Coordinator:
         self.dropped: Counter[str] = Counter()
         self.log: Callable[[str], None] = lambda _: None
         self.wall: Callable[[], float] = time.time
-        self._limit = SMALL + 8 * max((k.size for k in self._server().position.values()), default=0)
+        machine = self._server()
+        self.shares = {m: k.size for m, k in machine.position.items()}  #: entries each member exchanges
+        self._limit = SMALL + 8 * max(self.shares.values(), default=0)
         self._heard: dict[str, float] = {}  #: member: when it was last heard while waited for
         self._now = 0.0
         self._began: float | None = None
@@ -213,15 +216,26 @@ class Coordinator:
 
     def _check(self, member: str, c: wire.Capabilities) -> None:
         """Refuse a bad mix, naming who and what."""
-        plan, t = self.plan, self.terms
+        plan, t, own = self.plan, self.terms, version("hushgrid")
         wanted: list[tuple[str, str, bool, str]] = [
             ("problem", c.problem, c.problem == plan.problem.kind, plan.problem.kind),
             ("case digest", c.digest[:12], c.digest == plan.problem.digest, plan.problem.digest[:12]),
+            ("version", c.version, c.version.split(".")[:2] == own.split(".")[:2], f"{own}, in its first two numbers"),
+            (
+                "dimension",
+                str(c.dimension),
+                c.dimension == self.shares[member],
+                f"{self.shares[member]} shared entries",
+            ),
             ("algorithms", ", ".join(c.algorithms), plan.algorithm.name in c.algorithms, plan.algorithm.name),
         ]
         if t is not None:
             wanted.append(("mechanisms", ", ".join(c.mechanisms), t.mechanism in c.mechanisms, t.mechanism))
             wanted.append(("adjacency", c.adjacency, c.adjacency in ("", t.adjacency), t.adjacency))
+            if t.mode != "input" and c.budget_left is not None and t.epsilon > c.budget_left:
+                raise Refused(
+                    f"{member}: asked epsilon {t.epsilon:g} for the run, it has {c.budget_left:g} of its budget left"
+                )
         for what, found, right, expected in wanted:
             if not right:
                 raise InputError(f"{member}: {what}: found {found}, expected {expected}")

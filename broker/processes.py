@@ -103,7 +103,7 @@ class Fleet:
                 asked = True
                 self.children["coordinator"].send_signal(signal.SIGTERM)
             beat()
-            time.sleep(0.005)
+            time.sleep(0.01)
 
     def last_line(self, name: str) -> str:
         with suppress(OSError):

@@ -150,8 +150,10 @@ def collect(f: Finished) -> Result:
         "bytes": [size[k] - size[k - 1] for k in range(1, T + 1)],
     }
     if t is not None:
-        costs = {k: t.cost(k) for k in set(answers)}
-        history |= {f"epsilon_{p}": [costs[k] for k in answers] for p in nodes}
+        for p in nodes:
+            true = honest(t, f.models[p])
+            costs = {k: true.cost(k) if true else None for k in set(answers)}
+            history[f"epsilon_{p}"] = [costs[k] for k in answers]
     final = objectives[-1] if T else None
     optimum = f.optimum() if open_book and final is not None else None
     summary: dict[str, Any] = {
@@ -171,6 +173,14 @@ def collect(f: Finished) -> Result:
         trajectory = {"w": w} | {f"z_{p}": z[p] for p in nodes} | {f"lam_{p}": lam[p] for p in nodes}
     points = [(p, *row) for p in nodes for row in setpoints(f.models[p], solution[f"z_{p}"], f.base_mva)]
     return Result(summary, history, solution, points, trajectory, f.transcript)
+
+
+def honest(t: Terms, model: ZoneModel) -> Terms | None:
+    """The terms at what an answer really costs: the paper's noise at 2 beta |a_i|; None where (3.4) has no bound."""
+    if not t.published:
+        return t
+    row = model.row_l1 if t.mechanism == "laplace" else model.row_l2
+    return None if t.mode.startswith("output") else msgspec.structs.replace(t, per_answer=t.per_answer * row)
 
 
 def _privacy(f: Finished, claim: bool | str) -> dict[str, Any]:

@@ -157,6 +157,11 @@ def run(
         place = Path(scratch)
         interrupted = stack.enter_context(_Interrupts())
         kept = Path(state) if state is not None else place / "state"
+        for node in [*setup.plan.nodes, COORDINATOR]:
+            if (kept / f"{node}.ledger").exists():  # what an earlier run left unfinished is not gone on with
+                ledger = Ledger(kept / f"{node}.ledger", node)
+                ledger.abandon()
+                ledger.close()
         transported = (_memory if transport == "memory" else _mqtt)(
             setup, kept, place, shown, interrupted, broker, silent_s
         )

@@ -22,6 +22,7 @@ from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.ladmm import Vector
 from hushgrid.node.assemble import Zone, model_of
 from hushgrid.node.config import DeviceConfig, Tls
+from hushgrid.node.gate import LOAD_BOUND
 from hushgrid.node.ledger import Ledger
 from hushgrid.node.member import Member
 from hushgrid.node.mqtt import MqttLink
@@ -122,9 +123,9 @@ def read_loads(path: Path, buses: tuple[int, ...], base_mva: float) -> list[floa
                 except (ValueError, IndexError):
                     # The row itself is private: only its place is said.
                     raise InputError(f"{path}:{reader.line_num}: found a malformed row, expected {expected}") from None
-                if bus in p or bus not in buses or not abs(active) + abs(reactive) < 1e9:
+                if bus in p or bus not in buses or not max(abs(active), abs(reactive)) <= LOAD_BOUND * base_mva:
                     raise InputError(
-                        f"{path}:{reader.line_num}: found bus {bus} (again, foreign or not finite), expected {expected}"
+                        f"{path}:{reader.line_num}: found bus {bus} (again, foreign, or a load beyond all bounds), expected {expected}"
                     )
                 p[bus], q[bus] = active / base_mva, reactive / base_mva
     except (OSError, UnicodeDecodeError, csv.Error) as error:

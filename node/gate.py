@@ -17,7 +17,7 @@ import numpy as np
 from hushgrid.kernels import accounting
 from hushgrid.kernels.errors import Refused
 from hushgrid.kernels.ladmm import Vector
-from hushgrid.kernels.noise import Lattice, counter_generator, simulated
+from hushgrid.kernels.noise import EXACT, Lattice, counter_generator, simulated
 from hushgrid.node.ledger import Spend
 from hushgrid.node.plan import Terms
 
@@ -26,6 +26,8 @@ Steps = np.ndarray[Any, np.dtype[np.int64]]  #: noise, in grid steps
 #: Gradients are clipped at this many p.u. a coordinate before noise is added to them (`at: gradient`), so that their
 #: rounding error is bounded; no power flow comes near it, and clipping never raises a sensitivity.
 GRADIENT_BOUND = 1e4
+POOL = 32  #: answers the noise is drawn ahead for
+LOAD_BOUND = 1e4  #: p.u.; a load beyond it is no load, and is refused when it is read
 ROUNDING = 1e-9  #: p.u., above 2 x 64 terms x 2^-53 x GRADIENT_BOUND: the sensitivity of what the machine computes
 
 
@@ -61,22 +63,18 @@ class Entropy:
 
     sampler = "exact, operating-system entropy"
 
-    def __init__(self, pool: int = 32) -> None:
-        self.pool = pool
+    def __init__(self) -> None:
         self._drawn: list[Steps] = []
 
     def take(self, lattice: Lattice, size: int, answer: int) -> Steps:
         if not self._drawn:
-            self.refill(lattice, size)
+            self.refill(lattice, size, 1)
         return self._drawn.pop()
 
-    def refill(self, lattice: Lattice, size: int) -> None:
+    def refill(self, lattice: Lattice, size: int, answers: int) -> None:
         """Draw for the coming answers; called when nothing waits for it."""
-        if len(self._drawn) <= self.pool // 2:
-            self._drawn.extend(lattice.sample(self.pool * size).reshape(self.pool, size))
-
-    def forget(self) -> None:
-        self._drawn = []
+        if len(self._drawn) <= answers // 2:
+            self._drawn.extend(lattice.sample(answers * size).reshape(answers, size))
 
 
 class Seeded:
@@ -93,7 +91,7 @@ class Seeded:
     def take(self, lattice: Lattice, size: int, answer: int) -> Steps:
         return lattice.sample(size, entropy=self.generator(answer).bytes)
 
-    def refill(self, lattice: Lattice, size: int) -> None:
+    def refill(self, lattice: Lattice, size: int, answers: int) -> None:
         """Nothing is drawn ahead: the counter generator gives each answer its own noise."""
 
 
@@ -133,7 +131,11 @@ class Gate:
             moved = self.loss.row_nnz
             sensitivity = 2 * t.beta * norm + ROUNDING * moved
         fit = Lattice.laplace if t.mechanism == "laplace" else Lattice.gaussian
-        return fit(t.per_answer, sensitivity, moved)
+        lattice = fit(t.per_answer, sensitivity, moved)
+        # Decided here, from public numbers alone: at the release it would tell about the data.
+        if max(LOAD_BOUND, GRADIENT_BOUND) / lattice.g > EXACT / 2:
+            raise Refused(f"{self.node}: a grid of {lattice.g:g} p.u. is too fine to release on, expected more noise")
+        return lattice
 
     # --- what an algorithm may ask ---
 
@@ -188,8 +190,8 @@ class Gate:
 
     def refill(self) -> None:
         """Draw noise for the next answers; called after the last publish."""
-        if self.lattice is not None and self._terms().mode != "input":
-            self.noise.refill(self.lattice, self._width())
+        if self.lattice is not None and not self.state.kept.size:
+            self.noise.refill(self.lattice, self._width(), 1 if self._terms().mode == "input" else POOL)
 
     def committed(self) -> None:
         """What the last step noted is in the ledger."""

@@ -22,7 +22,7 @@ import msgspec
 from msgspec import Struct
 
 from hushgrid.kernels.accounting import Event, Gaussian, Laplace, NonPrivate, Totals
-from hushgrid.kernels.errors import InputError
+from hushgrid.kernels.errors import InputError, Stopped
 from hushgrid.node.wire import Mark
 
 if TYPE_CHECKING:
@@ -73,6 +73,10 @@ def _events(kind: str, value: float, mu2: float) -> list[Event]:
         return [_event(kind, value)]
     events: list[Event] = [Laplace(value)] if value else []
     return [*events, Gaussian(mu2**0.5)] if mu2 else events
+
+
+class LedgerFailed(Stopped):
+    """The disk does not take the ledger: the device stops, having released nothing; its restart goes on from there."""
 
 
 class StoredRun(Struct, frozen=True):
@@ -138,13 +142,18 @@ class Ledger:
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
-        self.db.execute("BEGIN IMMEDIATE")
         try:
+            self.db.execute("BEGIN IMMEDIATE")
             yield
-        except BaseException:
-            self.db.execute("ROLLBACK")
+            self.db.execute("COMMIT")
+        except BaseException as error:
+            with suppress(sqlite3.Error):
+                self.db.execute("ROLLBACK")
+            if isinstance(error, sqlite3.Error) and hasattr(self, "id"):
+                raise LedgerFailed(
+                    f"{self.path}: {error}, expected to write the ledger: nothing was released"
+                ) from None
             raise
-        self.db.execute("COMMIT")
 
     def _meta(self, key: str) -> Any:
         row = self.db.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
@@ -279,6 +288,11 @@ class Ledger:
         with self._transaction():
             self.db.execute("UPDATE run SET status = 'stopped' WHERE status IN ('joined', 'running')")
             self.db.execute("INSERT OR IGNORE INTO run VALUES (?,?,?,NULL,NULL,?)", (run, plan, status, _now()))
+
+    def abandon(self) -> None:
+        """Whatever run is under way is stopped; what it has spent stays."""
+        with self._transaction():
+            self.db.execute("UPDATE run SET status = 'stopped' WHERE status IN ('joined', 'running')")
 
     def run(self, run: bytes) -> StoredRun | None:
         row = self.db.execute("SELECT id, plan, status, state, last FROM run WHERE id = ?", (run,)).fetchone()

@@ -21,7 +21,7 @@ from hushgrid.node.assemble import Zone
 from hushgrid.node.config import ALGORITHMS, Allow, Budget
 from hushgrid.node.driver import Driver
 from hushgrid.node.gate import Entropy, Seeded
-from hushgrid.node.ledger import Ledger, StoredRun
+from hushgrid.node.ledger import Ledger, LedgerFailed, StoredRun
 from hushgrid.node.plan import RunPlan, decode_plan, terms
 from hushgrid.node.wire import (
     COORDINATOR,
@@ -173,6 +173,8 @@ class Member:
             return self._drop("a foreign run")
         try:
             out = driver.receive(COORDINATOR, envelope, size)
+        except LedgerFailed:
+            raise  # nothing was released, nothing can be stored: the process ends and starts again from its ledger
         except HushgridError as error:
             stored = self.ledger.run(driver.run)
             self.driver = None
@@ -251,7 +253,7 @@ class Member:
         left = None if self.budget is None else self.budget.epsilon - self._spent()
         capabilities = Capabilities(
             version=version("hushgrid"), algorithms=tuple(ALGORITHMS), mechanisms=("laplace", "gaussian"), problem="zones",
-            digest=self.zone.digest, dimension=self.zone.model.n,
+            digest=self.zone.digest, dimension=self.zone.model.shared.size,
             adjacency=str(self.budget.adjacency) if self.budget and self.budget.adjacency else "", budget_left=left,
         )  # fmt: skip
         birth = Birth(self.session, stored.id if stored else b"", self.ledger.mark, capabilities)

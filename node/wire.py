@@ -43,7 +43,7 @@ class Capabilities(Struct, frozen=True):
     mechanisms: tuple[str, ...]
     problem: str
     digest: str  #: of the public part of its problem: the case without loads, its zone
-    dimension: int
+    dimension: int  #: entries it exchanges
     adjacency: str = ""
     budget_left: float | None = None
 

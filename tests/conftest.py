@@ -1,5 +1,6 @@
 """Brokers for every test that needs one: the real ones, each started for its test and ended with it."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +11,8 @@ from hushgrid.broker import brokers
 
 def _need_mosquitto() -> None:
     if brokers.find_mosquitto() is None:
+        if os.environ.get("HUSHGRID_REQUIRE_MOSQUITTO"):
+            pytest.fail("mosquitto is required here (HUSHGRID_REQUIRE_MOSQUITTO) and not installed")
         pytest.skip("mosquitto is not installed (PATH, /usr/sbin, /usr/local/sbin)")
 
 

@@ -95,10 +95,12 @@ def _broker_class() -> Any:
                 await super()._publish_retained_messages_for_subscription(subscription, session)
 
         async def _handle_disconnect(self, session: Any, handler: Any, waiter: Any) -> None:
-            # What was acknowledged is still to be routed; amqtt would drop it.
-            while not session.delivered_message_queue.empty():
+            # What was acknowledged is still to be routed; amqtt would drop it. Taken at once, before the task that
+            # waits for the next message takes one and is cancelled with it.
+            queue = session.delivered_message_queue
+            for message in [queue.get_nowait() for _ in range(queue.qsize())]:
                 taken: asyncio.Future[Any] = asyncio.Future()
-                taken.set_result(session.delivered_message_queue.get_nowait())
+                taken.set_result(message)
                 await self._handle_message_delivery(session, handler, taken)
             await super()._handle_disconnect(session, handler, waiter)
 

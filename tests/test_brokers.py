@@ -102,7 +102,9 @@ def test_what_was_published_just_before_a_disconnect_is_routed(any_broker):
     link.connect(PATIENCE)
     publish = b"".join(b"\x32\x06\x00\x01t" + i.to_bytes(2, "big") + bytes([i]) for i in range(1, 101))
     with socket.create_connection(("127.0.0.1", any_broker.port)) as hasty:
-        hasty.sendall(b"\x10\x11\x00\x04MQTT\x04\x02\x00\x05\x00\x05hasty" + publish + b"\xe0\x00")
+        hasty.sendall(b"\x10\x11\x00\x04MQTT\x04\x02\x00\x05\x00\x05hasty")
+        assert hasty.recv(4) == b"\x20\x02\x00\x00"
+        hasty.sendall(publish + b"\xe0\x00")
         received = []
         while len(received) < 100 and (more := link.poll(PATIENCE)):
             received += more

@@ -398,6 +398,7 @@ def test_over_tls_each_side_proves_its_name(start_mosquitto, link, certificates,
     n1.publish("of/n1", payload)
     n1.publish("of/n2", payload)
     assert until(len, n1)[0].payload == payload
+    until(lambda _: n1.refused, n1)
     assert n1.refused == [("of/n2", "Not authorized")]
 
     with pytest.raises(Stopped, match="its certificate is not accepted: "):

@@ -208,16 +208,19 @@ def _zcdp_epsilon(rho: float, delta: float) -> float:
     low, high = 0.0, min(math.sqrt(known / rho), 1 / delta)
     while low < (a := (low + high) / 2) < high:
         low, high = (a, high) if rho * a * a + math.log1p(a) < known else (low, a)
-    parts = (high * rho, rho, math.log(high) - math.log1p(high), (known - math.log1p(high)) / high)
+    parts = (high * rho, rho, -math.log1p(1 / high), known / high, -math.log1p(high) / high)
     return max(math.fsum(parts) + 2.0**-50 * math.fsum(map(abs, parts)), 0.0)
 
 
 def _gdp_delta(epsilon: float, mu: float) -> float:
-    """delta(epsilon) of mu-GDP: with x, y = epsilon/mu -+ mu/2 and e^epsilon = phi(x)/phi(y), phi(x) (M(x) - M(y))."""
+    """delta(epsilon) of mu-GDP: with x, y = epsilon/mu -+ mu/2 and e^epsilon = phi(x)/phi(y), phi(x) (M(x) - M(y)).
+
+    M = (1 - Phi)/phi. x and y are off by 2^-52 y at most, which moves phi(x) by x times that, relative: the slack.
+    """
     x, y = epsilon / mu - mu / 2, epsilon / mu + mu / 2
     upper, density = math.erfc(x / math.sqrt(2)) / 2, math.exp(-x * x / 2) / math.sqrt(2 * math.pi)
     difference = upper - density * _mills(y)
-    return max(difference, 0.0) + 2.0**-48 * (1 + x * x) * upper
+    return max(difference, 0.0) + 2.0**-48 * (1 + abs(x)) * (1 + y) * upper
 
 
 def _mills(y: float) -> float:
@@ -243,6 +246,7 @@ def _optimal_delta(target: float, epsilon: float, k: int) -> float:
     the last j with a positive term downwards, and left once the rest, at most a geometric series, cannot change it. The
     slack covers the rounding of lgamma and of the logarithms.
     """
+    target -= 2.0**-50 * k * epsilon  # target - (k - 2j) epsilon cancels near the plain sum: more than its rounding
     last = min(k, math.ceil((k - target / epsilon) / 2) - 1)
     if last < 0:
         return 0.0
@@ -250,7 +254,7 @@ def _optimal_delta(target: float, epsilon: float, k: int) -> float:
     log_weight -= last * epsilon + k * math.log1p(math.exp(-epsilon))
     total, weight = 0.0, 1.0  # relative to the weight of `last`; rescaled on the way where the weights still grow
     for j in range(last, -1, -1):
-        total -= weight * math.expm1(target - (k - 2 * j) * epsilon)
+        total -= weight * min(math.expm1(target - (k - 2 * j) * epsilon), 0.0)
         ratio = j / (k - j + 1) * math.exp(epsilon)
         if ratio < 1 and weight * ratio / (1 - ratio) < 2.0**-60 * total:
             break

@@ -96,12 +96,13 @@ class Driver:
         if not step.send and step.done is None:
             return []
         out = self._encode(step)
+        so_far = self.messages, self.volume  # what is sent now belongs to the round that begins
         self.messages += len(out)
         self.volume += sum(len(payload) for _, payload in out)
-        self._commit(step)
+        self._commit(step, so_far)
         return out
 
-    def _commit(self, step: Step) -> None:
+    def _commit(self, step: Step, so_far: tuple[int, int]) -> None:
         gate = self.gate
         state = Stored(
             wire.encode(self.machine.state),
@@ -113,7 +114,7 @@ class Driver:
         done = self.round_of(self.machine.state) if self.round_of else None
         self.ledger.commit(
             self.run, spends=gate.spends if gate else [], state=wire.encode(state), status="running",
-            answers=gate.repeat if gate else [], history=(*done, self.messages, self.volume) if done else None,
+            answers=gate.repeat if gate else [], history=(*done, *so_far) if done else None,
         )  # fmt: skip
         if gate:
             gate.committed()

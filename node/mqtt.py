@@ -321,7 +321,6 @@ class MqttLink:
         client.on_subscribe = self._on_subscribe
         client.on_publish = self._on_publish
         client.on_message = self._on_message
-        client.on_log = self._on_log
         # paho would block in connecting; it gets a socket that is connected already.
         client._create_socket = lambda: sock
         self._dial, self._client, self._stage = None, client, _Stage.GREETING
@@ -340,7 +339,6 @@ class MqttLink:
         if reason.is_failure:
             self._refusal = reason
             return
-        client.on_log = None  # it costs time per message, and only the greeting needs it
         self._known = True
         self.session_present = flags.session_present
         self._receive_maximum = getattr(properties, "ReceiveMaximum", 65535)
@@ -391,10 +389,6 @@ class MqttLink:
 
     # -- going down
 
-    def _on_log(self, client: Any, _: Any, level: int, text: str) -> None:
-        if level == paho.MQTT_LOG_ERR:
-            self.why = text
-
     def _on_disconnect(self, client: Any, _: Any, flags: Any, reason: Any, properties: Any) -> None:
         if flags.is_disconnect_packet_from_server:
             self._refusal = reason
@@ -403,7 +397,9 @@ class MqttLink:
         if self._refusal is not None:
             return f"refused: {self._refusal}"
         if self._stage is _Stage.GREETING:
-            return self.why if "[SSL" in self.why else "closed the connection without an answer"
+            # In TLS 1.3 our certificate is judged after the handshake, and the alert seldom survives the close.
+            doubt = "" if self._ssl is None else ": it may not accept our certificate"
+            return f"closed the connection without an answer{doubt}"
         return "connection lost"
 
     def _drop(self, why: str) -> None:

@@ -35,6 +35,7 @@ class Endpoint(Protocol):
     """What the loop drives: a member or a coordinator."""
 
     name: str
+    log: Callable[[str], None]
 
     @property
     def subscriptions(self) -> tuple[str, ...]: ...
@@ -82,19 +83,24 @@ def serve(
 ) -> None:
     """Drive an endpoint from one select loop until `until()`, or until somebody asked it to end."""
     stop: Callable[[], bool] = asked.__bool__ if isinstance(asked, Signals) else asked
-    lives = -1
+    lives, refused = -1, 0
     watchdog = float(os.environ.get("WATCHDOG_USEC", 0)) / 3e6
     fed = 0.0
     endpoint.on_tick(time.monotonic())  # it is told the time before anything happens; nothing is due yet
     while not until() and not stop():
         if link.connected and link.connects != lives:
-            lives = link.connects
+            ready, lives = lives < 0, link.connects
             _publish(link, endpoint.connected())
+            if ready:
+                notify("READY=1")
         for message in link.poll(POLL_S):
             _publish(link, endpoint.on_message(message.topic, message.payload))
         now = time.monotonic()
         _publish(link, endpoint.on_tick(now))
         endpoint.idle()
+        for topic, reason in link.refused[refused:]:
+            endpoint.log(f"the broker refuses {topic}: {reason}")
+        refused = len(link.refused)
         if watchdog and now - fed > watchdog:
             notify("WATCHDOG=1")
             fed = now
@@ -185,7 +191,6 @@ def main(config: DeviceConfig, path: str) -> int:
     try:
         link.connect(10.0)
         say(f"ready on {config.broker}, fleet {config.fleet}, session {member.session}")
-        notify("READY=1")
         serve(member, link, lambda: False, signals)
         notify("STOPPING=1")
     finally:

@@ -33,7 +33,6 @@ ACCOUNTANTS: dict[str, tuple[Mechanism, ...]] = {
 }
 
 UNIT = 256  #: sums are integers in units of 2^-256: exact for every float above 2^-203, rounded up below
-SLACK = 1 - 2.0**-40  #: calibration aims below its target by more than the conversions' own rounding can wobble
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,8 +140,8 @@ def spent_epsilon(accountant: str, totals: Totals, delta: float) -> float:
 def calibrate(accountant: str, epsilon: float, delta: float, answers: int) -> float:
     """The largest per-answer epsilon (Laplace) or mu (Gaussian) of which `answers` answers cost at most `epsilon`.
 
-    Largest up to 2^-40 relative in the cost; never more than `epsilon` when computed back. InputError as above, and
-    where epsilon or answers is not positive and finite.
+    Never more than `epsilon` when computed back, also for the slightly smaller answers a grid really gives; short of it
+    by `_aim`'s few parts in 10^12. InputError as above, and where epsilon or answers is not positive and finite.
     """
     _check(accountant, delta)
     if not 0 < epsilon < inf:
@@ -153,9 +152,10 @@ def calibrate(accountant: str, epsilon: float, delta: float, answers: int) -> fl
     if accountant == "pure-basic":
         exact = float(share)
         return exact if Fraction(exact) <= share else math.nextafter(exact, 0.0)
+    aim = _aim(epsilon, answers)
     if accountant == "pure-optimal":
-        return _largest(lambda p: _optimal_delta(epsilon * SLACK, p, answers) <= delta, float(share) * SLACK)
-    return _largest(lambda p: claimed_epsilon(accountant, p, answers, delta) <= epsilon * SLACK)
+        return _largest(lambda p: _optimal_delta(aim, p, answers) <= delta, aim / answers)
+    return _largest(lambda p: claimed_epsilon(accountant, p, answers, delta) <= aim)
 
 
 def total_epsilon(totals: Totals, delta: float) -> float:
@@ -293,6 +293,16 @@ def _check(accountant: str, delta: float) -> None:
             raise InputError(f"delta: found {delta}, expected a number in [0, 1)")
     elif not 0 < delta < 1:
         raise InputError(f"delta: found {delta}, expected a number in (0, 1) for the accountant {accountant}")
+
+
+def _aim(epsilon: float, answers: int) -> float:
+    """A little below `epsilon`, by more than the conversions' rounding can wobble: they are monotone only up to that.
+
+    Absolute, where mu is small and delta(epsilon) a small difference: 2^-50 (1 + |x|)(1 + y) M(x)/M(y), the last factor
+    near 1, so below 2^-42 while x and y are below 12. Relative otherwise, growing with the number of answers for lgamma.
+    """
+    relative = min(2.0**-40 * (1 + answers / 64), 2.0**-10)
+    return epsilon - relative * epsilon - min(2.0**-42, epsilon * 2.0**-10)
 
 
 def _largest(holds: Callable[[float], bool], start: float = 1.0) -> float:

@@ -163,7 +163,7 @@ def _node(child: Child) -> int:
     observe = member_trace(Path(child.trace), zone.model, child.reveal)
     member = Member(child.fleet, zone, ledger, child.budget, simulated=Simulated(child.seed), observe=observe)
     member.log = lambda text: print(text, flush=True)
-    link = link_for(member, child.broker, None, child.client_id)
+    link = link_for(member, child.broker, passing_id=child.client_id)
     try:
         link.connect(10.0)
         serve(member, link, lambda: False, lambda: bool(signals) or orphaned())
@@ -199,7 +199,7 @@ def _coordinator(child: Child) -> int:
             status.write_text(json.dumps([t, total, residual]))
 
     coordinator.progress = progress
-    link = link_for(coordinator, child.broker, None, child.client_id)
+    link = link_for(coordinator, child.broker, passing_id=child.client_id)
     try:
         link.connect(10.0)
         serve(coordinator, link, lambda: coordinator.finished, lambda: bool(signals) or orphaned())

@@ -73,9 +73,15 @@ def notify(message: str) -> None:
         out.sendto(message.encode(), "\0" + address[1:] if address[0] == "@" else address)
 
 
-def link_for(endpoint: Endpoint, url: str, tls: Tls | None, client_id: str = "") -> MqttLink:
-    """The endpoint's own connection: its name is the client id, its last will its death."""
-    return MqttLink(url, client_id or endpoint.name, will=endpoint.will, subscriptions=endpoint.subscriptions, tls=tls)
+def link_for(endpoint: Endpoint, url: str, tls: Tls | None = None, passing_id: str = "") -> MqttLink:
+    """The endpoint's own connection: its name is the client id, its last will its death.
+
+    `passing_id`: the client id of a simulated endpoint, which leaves no session on the broker however it ends.
+    """
+    return MqttLink(
+        url, passing_id or endpoint.name, will=endpoint.will, subscriptions=endpoint.subscriptions, tls=tls,
+        persistent=not passing_id,
+    )  # fmt: skip
 
 
 def serve(

@@ -296,7 +296,7 @@ class Coordinator:
         if self.run:
             self.ledger.remember_peers(self.marks)
             self.ledger.commit(self.run, status="stopped" if error else "done", last=wire.encode(self._farewell()))
-        return [*self._state(), *self._again()]
+        return [*self._again(), *self._state()]  # who is there learns why; the retained state is for who comes late
 
     def _farewell(self) -> Envelope:
         error = self.error

@@ -89,16 +89,18 @@ def serve(
 ) -> None:
     """Drive an endpoint from one select loop until `until()`, or until somebody asked it to end."""
     stop: Callable[[], bool] = asked.__bool__ if isinstance(asked, Signals) else asked
-    lives, refused = -1, 0
+    lives, losses, refused = -1, 0, 0
     watchdog = float(os.environ.get("WATCHDOG_USEC", 0)) / 3e6
     fed = 0.0
     endpoint.on_tick(time.monotonic())  # it is told the time before anything happens; nothing is due yet
     while not until() and not stop():
         if link.connected and link.connects != lives:
-            ready, lives = lives < 0, link.connects
             _publish(link, endpoint.connected())
-            if ready:
+            if lives < 0:
                 notify("READY=1")
+            else:
+                endpoint.log("the broker is back")
+            lives = link.connects
         for message in link.poll(POLL_S):
             _publish(link, endpoint.on_message(message.topic, message.payload))
         now = time.monotonic()
@@ -106,7 +108,9 @@ def serve(
         endpoint.idle()
         for topic, reason in link.refused[refused:]:
             endpoint.log(f"the broker refuses {topic}: {reason}")
-        refused = len(link.refused)
+        if link.disconnects != losses:
+            endpoint.log(f"the broker is away: {link.why}")
+        refused, losses = len(link.refused), link.disconnects
         if watchdog and now - fed > watchdog:
             notify("WATCHDOG=1")
             fed = now
@@ -173,7 +177,7 @@ def zone_of(config: DeviceConfig, path: str) -> Zone:
         raise InputError(f"{path}: data.zone: found bus {foreign[0]}, expected buses of {case.name}")
     d = np.array(read_loads(Path(data.loads), buses, case.base_mva))
     model = model_of(config.node, data.case, buses, Path(data.model) if data.model else None)
-    return Zone(config.node, case, model, d)
+    return Zone(config.node, case, model, d, data.solver)
 
 
 def main(config: DeviceConfig, path: str) -> int:

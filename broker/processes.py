@@ -41,6 +41,7 @@ class Child(Struct, frozen=True, kw_only=True):
     buses: list[int] = []
     plan: str = ""
     seed: int | None = None
+    solver: str = "clarabel"
     budget: Budget | None = None
     state: str
     trace: str
@@ -158,7 +159,7 @@ def _node(child: Child) -> int:
     signals = Signals()
     case = load(child.case)
     buses = tuple(sorted(child.buses))
-    zone = Zone(child.name, case, model_of(child.name, child.case, buses), loads(case, buses))
+    zone = Zone(child.name, case, model_of(child.name, child.case, buses), loads(case, buses), child.solver)
     ledger = Ledger(Path(child.state) / f"{child.name}.ledger", child.name)
     observe = member_trace(Path(child.trace), zone.model, child.reveal)
     member = Member(child.fleet, zone, ledger, child.budget, simulated=Simulated(child.seed), observe=observe)

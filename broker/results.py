@@ -277,7 +277,7 @@ def write(result: Result, scenario: Scenario, zones: dict[str, tuple[int, ...]],
 def as_yaml(scenario: Scenario, zones: dict[str, tuple[int, ...]]) -> dict[str, Any]:
     """The resolved scenario: every default and every zone written out."""
     resolved: dict[str, Any] = _drop_none(scenario)
-    resolved["problem"] = {"kind": "zones", "case": scenario.problem.case, "zones": [list(b) for b in zones.values()]}
+    resolved["problem"] |= {"zones": [list(b) for b in zones.values()]}
     return resolved
 
 

@@ -32,6 +32,7 @@ from hushgrid.grid_cases import load
 from hushgrid.grid_cases.case import Case, loads
 from hushgrid.grid_cases.zone import ZoneModel
 from hushgrid.grid_cases.zone_model import zone_models
+from hushgrid.grid_cases.zone_solvers import make_step
 from hushgrid.kernels.accounting import total_epsilon
 from hushgrid.kernels.errors import HushgridError, InputError, Stopped
 from hushgrid.node.assemble import Zone, ZoneLoss, layout, make_plan, zones_of
@@ -57,11 +58,14 @@ class Setup:
         self.terms = terms(scenario.privacy, scenario.algorithm)
         self.models = zone_models(self.case, [list(b) for b in self.zones.values()])
         self.keys_w, self.position, _ = layout(self.case, self.zones)
+        if scenario.problem.solver != "clarabel":  # an absent one is refused here, not in a child
+            first = next(iter(self.models.values()))
+            make_step(first, np.ones(first.n), scenario.problem.solver)
         self.budget = scenario.privacy.budget if scenario.privacy else None
 
     def zone(self, name: str) -> Zone:
         model = self.models[name]
-        return Zone(name, self.case, model, loads(self.case, model.buses))
+        return Zone(name, self.case, model, loads(self.case, model.buses), self.scenario.problem.solver)
 
     @property
     def reveal(self) -> bool:
@@ -322,7 +326,7 @@ def _mqtt(
             for name, buses in setup.zones.items():
                 node = msgspec.structs.replace(
                     common, role="node", name=name, client_id=f"{name}-{suffix}", buses=list(buses), seed=scenario.seed,
-                    budget=setup.budget, reveal=setup.reveal,
+                    solver=scenario.problem.solver, budget=setup.budget, reveal=setup.reveal,
                 )  # fmt: skip
                 children.add(node)
             children.add(common)

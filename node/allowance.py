@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import inf
 
-from hushgrid.kernels.accounting import Totals, total_epsilon
+from hushgrid.kernels.accounting import Event, Totals, total_epsilon
 from hushgrid.kernels.errors import Refused
 from hushgrid.node.config import Allow, Budget
 from hushgrid.node.ledger import Ledger, Spend
@@ -22,8 +22,10 @@ class Allowance:
         self.ledger, self.simulated = ledger, simulated
         self.adjacency = terms.adjacency if terms else ""
         earlier = Totals()  # what earlier runs have spent: fixed while this one goes on
-        for event in ledger.events(self.adjacency, but=run):
+        events = ledger.events(self.adjacency, but=run)
+        for event in events:
             earlier.add(event)
+        self.first = not events
         self.earlier = total_epsilon(earlier, self.delta)
         self.answered = len(ledger.spends(run))  #: answers of this run in the ledger
 
@@ -36,7 +38,7 @@ class Allowance:
     @property
     def spent(self) -> float:
         """Epsilon of everything in the ledger under this adjacency, at the budget's delta."""
-        return self._cost(0)
+        return self._cost()
 
     @property
     def left(self) -> float:
@@ -67,7 +69,8 @@ class Allowance:
             raise Refused(
                 f"{self.node}: asked epsilon {t.epsilon:g} for the run, its owner allows {self.allow.per_run.epsilon:g}"
             )
-        if self.budget and self._cost(max(answers - self.answered, 0)) > self.budget.epsilon:
+        more = max(answers - self.answered, 0)  # none: what is only repeated passes no budget
+        if self.budget and more and self._cost((t.event, more)) > self.budget.epsilon:
             raise self._refusal(t.epsilon if answers == t.answers else t.cost(answers))
 
     def authorise(self, spends: list[Spend]) -> None:
@@ -76,23 +79,26 @@ class Allowance:
             return
         if any(s.value == inf for s in spends):
             raise Refused(f"{self.node}: an answer without privacy was asked, its budget is {self.budget.epsilon:g}")
-        if self._cost(len(spends)) > self.budget.epsilon:
+        if self._cost(*((s.event, 1) for s in spends)) > self.budget.epsilon:
             raise self._refusal(self.terms.cost(1) if self.terms else inf)
 
     def committed(self, spends: list[Spend]) -> None:
         """These spends are in the ledger now."""
         self.answered += len(spends)
 
-    def _cost(self, more: int) -> float:
-        """Epsilon of the ledger with this many more answers of this run: the smaller of two valid bounds."""
-        t, totals = self.terms, self.ledger.totals(self.adjacency)
-        if t is None:
-            return total_epsilon(totals, self.delta)
-        totals.add(t.event, more)
+    def _cost(self, *more: tuple[Event, int]) -> float:
+        """Epsilon of the ledger with these answers more of this run: the smaller of two valid bounds."""
+        t, totals, answers = self.terms, self.ledger.totals(self.adjacency), self.answered
+        for event, times in more:
+            totals.add(event, times)
+            answers += times
         together = total_epsilon(totals, self.delta)
-        # The run's own accountant claims the cost of its cap, whatever happens, and adds to what was before.
-        within = self.answered + more <= t.answers and (self.earlier == 0 or self.delta == t.delta == 0)
-        return min(together, self.earlier + t.epsilon) if within and more + self.answered else together
+        if t is None or t.published or not 0 < answers <= t.answers:
+            return together
+        # The run's own accountant claims the cost of its cap, whatever happens, at the plan's delta; pure epsilon adds
+        # to what was before.
+        claim = t.delta <= self.delta if self.first else t.delta == self.delta == 0
+        return min(together, self.earlier + t.epsilon) if claim else together
 
     def _refusal(self, asked: float) -> Refused:
         assert self.budget is not None

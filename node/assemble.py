@@ -16,7 +16,7 @@ from hushgrid.grid_cases.partition import explicit, partition
 from hushgrid.grid_cases.zone import ZoneModel, gradient, load_model, place
 from hushgrid.grid_cases.zone_layout import Layout
 from hushgrid.grid_cases.zone_model import ensure_model
-from hushgrid.grid_cases.zone_step import ZoneStep
+from hushgrid.grid_cases.zone_solvers import make_step
 from hushgrid.kernels import ladmm
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.ladmm import Agent, Server, Vector
@@ -47,17 +47,20 @@ class AnswerMemory:
         path = ledger.path.with_suffix(".key")
         try:
             if not path.exists():
-                handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-                with os.fdopen(handle, "wb") as file:
+                new = path.with_suffix(".key.new")
+                with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
                     file.write(os.urandom(32))
                     file.flush()
                     os.fsync(file.fileno())
+                os.replace(new, path)  # whole or not at all: an empty key would hide nothing
             self.secret = path.read_bytes()
         except OSError as error:
             raise InputError(f"{path}: {error.strerror}, expected a readable key file beside the ledger") from None
+        if len(self.secret) != 32:
+            raise InputError(f"{path}: found {len(self.secret)} bytes, expected a key of 32")
 
-    def key(self, lattice: str, data: Vector) -> bytes:
-        return hmac.new(self.secret, lattice.encode() + b"\0" + data.tobytes(), hashlib.sha256).digest()
+    def key(self, answer: str, data: Vector) -> bytes:
+        return hmac.new(self.secret, answer.encode() + b"\0" + data.tobytes(), hashlib.sha256).digest()
 
     def find(self, key: bytes) -> bytes | None:
         return self.ledger.answer(key)
@@ -99,8 +102,8 @@ def make_plan(scenario: Scenario, case: Case, zones: dict[str, tuple[int, ...]])
 class Zone:
     """A zone controller's own: the public model of its zone and its private loads."""
 
-    def __init__(self, name: str, case: Case, model: ZoneModel, d: Vector) -> None:
-        self.name, self.case, self.model, self.d = name, case, model, d
+    def __init__(self, name: str, case: Case, model: ZoneModel, d: Vector, solver: str = "clarabel") -> None:
+        self.name, self.case, self.model, self.d, self.solver = name, case, model, d, solver
         self.digest = case.public_digest()
 
     @property
@@ -154,7 +157,14 @@ def agent(
     if t is not None:
         perturbation = t.mode if t.mode == "output" or t.mode == "output-projected" else "gate"
     machine = Agent(
-        params, gate, ZoneStep(model, first), model.shared, model.start, L, perturbation=perturbation, epsilon=epsilon
+        params,
+        gate,
+        make_step(model, first, zone.solver),
+        model.shared,
+        model.start,
+        L,
+        perturbation=perturbation,
+        epsilon=epsilon,
     )
     return machine, gate
 

@@ -20,6 +20,9 @@ Delta = Annotated[float, Meta(gt=0, lt=1)]
 Name = Annotated[str, Meta(pattern="^[a-z0-9-]{1,64}$")]
 
 
+Solver = Literal["clarabel", "ecos", "ipopt"]
+
+
 class Section(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
     """A section of a file: unknown keys are refused."""
 
@@ -29,6 +32,7 @@ class ZonesProblem(Section, tag_field="kind", tag="zones", frozen=True, kw_only=
 
     case: str
     zones: Annotated[int, Meta(ge=1)] | list[list[int]]
+    solver: Solver = "clarabel"
 
 
 class ReplaceOneRecord(Section, frozen=True, kw_only=True):
@@ -124,6 +128,7 @@ class ZoneData(Section, frozen=True, kw_only=True):
     zone: list[int]
     loads: str
     model: str | None = None
+    solver: Solver = "clarabel"
 
 
 class Period(Section, frozen=True, kw_only=True):
@@ -312,7 +317,7 @@ def scenario_from(raw: dict[str, Any], file: str = "scenario", base: Path = Path
     if isinstance(problem, dict) and problem.get("kind") != "zones":
         raise InputError(f"{file}: problem.kind: found {problem.get('kind')!r}, expected zones")
     scenario = convert(raw, Scenario, file)
-    _check_privacy(scenario, file)
+    check_privacy(scenario.privacy, scenario.algorithm.variant, file)
     case = scenario.problem.case
     if (base / case).is_file():  # a path wins over a built-in name only where there is such a file
         scenario = msgspec.structs.replace(
@@ -321,11 +326,12 @@ def scenario_from(raw: dict[str, Any], file: str = "scenario", base: Path = Path
     return scenario
 
 
-def _check_privacy(s: Scenario, file: str) -> None:
+def check_privacy(p: Privacy | None, variant: str, file: str) -> None:
+    """InputError unless the privacy section says one thing, and the variant can keep it. Plans are checked by it too."""
+
     def wrong(key: str, found: str, expected: str) -> InputError:
         return InputError(f"{file}: {key}: found {found}, expected {expected}")
 
-    p, variant = s.privacy, s.algorithm.variant
     if p is None:
         if variant != "none":
             raise wrong("privacy", "nothing", f"a privacy section (variant {variant}), or algorithm.variant: none")

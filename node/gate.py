@@ -54,7 +54,7 @@ class Authority(Protocol):
 class Memory(Protocol):
     """Answers that are to be repeated. `key` names a data set and a way of answering, and tells nobody else which."""
 
-    def key(self, lattice: str, data: Vector) -> bytes: ...
+    def key(self, answer: str, data: Vector) -> bytes: ...
     def find(self, key: bytes) -> bytes | None: ...
 
 
@@ -62,6 +62,7 @@ class Entropy:
     """Production noise: the operating system's entropy, drawn ahead for the next answers."""
 
     sampler = "exact, operating-system entropy"
+    source = "entropy"  #: part of what an answer is kept under: an answer of known noise is never repeated as private
 
     def __init__(self) -> None:
         self._drawn: list[Steps] = []
@@ -84,6 +85,7 @@ class Seeded:
 
     def __init__(self, seed: int, node: str) -> None:
         self.seed, self.node = seed, node
+        self.source = f"seed {seed}"
 
     def generator(self, answer: int) -> np.random.Generator:
         return counter_generator(self.seed, self.node, answer)
@@ -159,8 +161,7 @@ class Gate:
     def data(self) -> Vector:
         """The data plus noise: once per data set and plan, repeated for that set."""
         if not self.state.kept.size:
-            lattice = self._noise_lattice()
-            key = self.memory.key(repr(lattice), self.loss.data)
+            key = self._key(self._noise_lattice())
             known = self.memory.find(key)
             if known is None:
                 known = self._release(self.loss.data).tobytes()
@@ -172,6 +173,8 @@ class Gate:
         """f'(x) without noise. A node with a finite budget refuses it; under (3.4) `perturb` pays instead."""
         if self.terms is None:
             self._spend(Spend(self.state.answers + 1, "nonprivate", inf, inf, 0.0, 0.0, "", "none"))
+        elif not (self.terms.published and self.terms.mode.startswith("output")):
+            raise Refused(f"{self.node}: an exact gradient was asked for in a private run")
         return self.loss.gradient(x, self.loss.data)
 
     def perturb(self, x: Vector) -> Vector:
@@ -186,7 +189,7 @@ class Gate:
         """Whether the run will only repeat an answer already given (mode input, the same data and plan)."""
         if self.lattice is None or self._terms().mode != "input":
             return False
-        return self.memory.find(self.memory.key(repr(self.lattice), self.loss.data)) is not None
+        return self.memory.find(self._key(self.lattice)) is not None
 
     def refill(self) -> None:
         """Draw noise for the next answers; called after the last publish."""
@@ -213,6 +216,9 @@ class Gate:
         if self.lattice is None:
             raise Refused(f"{self.node}: a guarded answer was asked for in a published run")
         return self.lattice
+
+    def _key(self, lattice: Lattice) -> bytes:
+        return self.memory.key(f"{lattice!r} {self.noise.source}", self.loss.data)
 
     def _width(self) -> int:
         return self.loss.columns if self._terms().at == "gradient" else self.size

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from hushgrid.kernels import accounting, ladmm
 from hushgrid.kernels.errors import InputError
-from hushgrid.node.config import Privacy, Scenario, Stop
+from hushgrid.node.config import Privacy, Scenario, Stop, check_privacy
 
 #: Why a published privacy claim does not hold, by the readings of the paper.
 FINDINGS = {
@@ -54,11 +54,13 @@ def encode_plan(plan: RunPlan) -> bytes:
 
 
 def decode_plan(blob: bytes) -> RunPlan:
-    """The plan in its bytes; InputError where it is not one."""
+    """The plan in its bytes; InputError where it is not one, or where its privacy section contradicts itself."""
     try:
-        return msgspec.json.decode(blob, type=RunPlan)
+        plan = msgspec.json.decode(blob, type=RunPlan)
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
         raise InputError(f"plan: {str(error)[:200]}, expected a plan of format 1") from None
+    check_privacy(plan.privacy, plan.algorithm.variant, "plan")
+    return plan
 
 
 class Terms(Struct, frozen=True):

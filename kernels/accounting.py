@@ -17,6 +17,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from math import inf
 from typing import Literal
 
@@ -333,6 +334,7 @@ def _bisect(below: Callable[[float], bool], low: float, high: float) -> tuple[fl
     return low, high
 
 
+@lru_cache(maxsize=256)  # a run repeats one event
 def _units(value: float, power: Literal[1, 2]) -> int:
     """value^power in units of 2^-256, rounded up."""
     exact = Fraction(value) ** power

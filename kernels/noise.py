@@ -49,7 +49,7 @@ Kind = Literal["laplace", "gaussian"]
 Entropy = Callable[[int], bytes]  #: n -> n uniform bytes
 
 EXACT = 2**52  #: integers up to here, and their sums, are exact in float64
-LARGEST_T = 2**44  #: 64 t stays below EXACT / 4; beyond, too many coordinates are decided the slow way
+LARGEST_T = 2**44  #: 64 t stays below EXACT / 4. Past 2^40 many coordinates are decided the slow way
 MARGIN = (2.0**-50, 2.0**-47)  #: of h(u) absolute, of x relative
 CHUNK = 2**15  #: coordinates drawn at once: 256 kB of words stay in the cache
 FAR = 2**62  #: magnitudes are cut here; `release` refuses the sum all the same

@@ -120,10 +120,21 @@ class Coordinator:
             return self._drop(f"malformed: {error}")
         if envelope.run != self.run or not self.run:
             return self._drop("a foreign run")
+        body, out = envelope.body, []
+        if isinstance(body, Plan | Finish):
+            return self._drop("not for the coordinator")
+        step = not isinstance(body, Join | Refuse | Finished)
+        if step:
+            if self.driver is None or self.phase != "running":
+                return self._drop("before or after the rounds")
+            try:
+                out = self.driver.receive(src, envelope, len(payload))
+            except Malformed as error:
+                return self._drop(str(error))
         self._heard[src] = self._now
         self.absent.pop(src, None)
         self._remember(src, envelope.mark)
-        match envelope.body:
+        match body:
             case Join():
                 return self._on_join(src)
             case Refuse(reason, kind):
@@ -131,11 +142,7 @@ class Coordinator:
                 return self._finish(types.get(kind, Stopped)(reason))
             case Finished():
                 return self._on_finished(src)
-            case Plan() | Finish():
-                return self._drop("not for the coordinator")
-        if self.driver is None or self.phase != "running":
-            return self._drop("before or after the rounds")
-        return self._publish(self.driver.receive(src, envelope, len(payload)))
+        return self._publish(out)
 
     def on_tick(self, now: float) -> list[Publication]:
         """Time passes: who is missing is noticed, what is not proven is sent again."""

@@ -70,8 +70,9 @@ class Allowance:
                 f"{self.node}: asked epsilon {t.epsilon:g} for the run, its owner allows {self.allow.per_run.epsilon:g}"
             )
         more = max(answers - self.answered, 0)  # none: what is only repeated passes no budget
-        if self.budget and more and self._cost((t.event, more)) > self.budget.epsilon:
-            raise self._refusal(t.epsilon if answers == t.answers else t.cost(answers))
+        if self.budget and more and (cost := self._cost((t.event, more))) > self.budget.epsilon:
+            asked = t.epsilon if answers == t.answers else t.cost(answers)
+            raise self._refusal(asked if t.delta <= self.delta else cost)
 
     def authorise(self, spends: list[Spend]) -> None:
         """Whether these spends, not yet committed, may be added now. Refused otherwise."""
@@ -104,5 +105,5 @@ class Allowance:
         assert self.budget is not None
         return Refused(
             f"{self.node}: spent epsilon {self.spent:g}, asked {asked:g} more, budget {self.budget.epsilon:g} "
-            f"({self.terms.adjacency if self.terms else ''})"
+            f"({self.terms.adjacency if self.terms else ''}, delta {self.delta:g})"
         )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import reprlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
@@ -173,6 +175,10 @@ class CoordinatorConfig(Section, frozen=True, kw_only=True):
 ALGORITHMS: dict[str, type[Struct]] = {"ladmm": ladmm.Params}
 
 
+#: PyYAML's constructors raise these too where a tag and its text do not match.
+_NOT_YAML = (yaml.YAMLError, ValueError, TypeError, LookupError, AttributeError, RecursionError)
+
+
 class _Loader(yaml.SafeLoader):
     """YAML with 1e-6 a number, as every user means it, and a key given twice an error."""
 
@@ -208,7 +214,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
 def parse_yaml(text: str, file: str) -> dict[str, Any]:
     try:
         raw = yaml.load(text, Loader=_Loader)
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
+    except _NOT_YAML as error:
         mark = getattr(error, "problem_mark", None)
         where = f"{file}:{mark.line + 1}" if mark else file
         raise InputError(f"{where}: {getattr(error, 'problem', None) or error}, expected YAML") from None
@@ -270,7 +276,7 @@ def _choices(type_: Any, steps: list[tuple[str, str, str]]) -> str:
 
 
 def _short(value: Any) -> str:
-    text = repr(value)
+    text = reprlib.repr(value)  # bounded: a value of aliases in aliases would not fit into memory
     return text if len(text) <= 60 else text[:57] + "..."
 
 
@@ -287,7 +293,7 @@ def set_path(raw: dict[str, Any], assignment: str) -> None:
             raise InputError(f"--set {assignment}: {key} is {_short(here)}, expected a section")
     try:
         here[last] = yaml.load(value, Loader=_Loader)
-    except yaml.YAMLError:
+    except _NOT_YAML:
         raise InputError(f"--set {assignment}: found {_short(value)}, expected a YAML value") from None
 
 
@@ -310,7 +316,7 @@ def load_scenario(
 def scenario_from(raw: dict[str, Any], file: str = "scenario", base: Path = Path()) -> Scenario:
     """A scenario from its mapping; relative paths in it are relative to `base`."""
     algorithm = raw.get("algorithm")
-    if isinstance(algorithm, dict) and algorithm.get("name") not in ALGORITHMS:
+    if isinstance(algorithm, dict) and algorithm.get("name") not in list(ALGORITHMS):
         known = ", ".join(ALGORITHMS)
         raise InputError(f"{file}: algorithm.name: found {algorithm.get('name')!r}, expected one of {known}")
     problem = raw.get("problem")
@@ -319,7 +325,7 @@ def scenario_from(raw: dict[str, Any], file: str = "scenario", base: Path = Path
     scenario = convert(raw, Scenario, file)
     check_privacy(scenario.privacy, scenario.algorithm.variant, file)
     case = scenario.problem.case
-    if (base / case).is_file():  # a path wins over a built-in name only where there is such a file
+    if os.path.isfile(base / case):  # a path wins over a built-in name only where there is such a file
         scenario = msgspec.structs.replace(
             scenario, problem=msgspec.structs.replace(scenario.problem, case=str((base / case).resolve()))
         )
@@ -372,7 +378,7 @@ def check_privacy(p: Privacy | None, variant: str, file: str) -> None:
 def load_device(path: Path) -> DeviceConfig:
     """A node's configuration; its relative paths are relative to the file."""
     raw = read_yaml(path)
-    raw = raw["node"] if isinstance(raw.get("node"), dict) else raw
+    raw = _section(raw, "node", path)
     for key in ("seed", "variant", "published", "none", "truth", "simulated"):
         if key in raw:
             raise InputError(
@@ -391,7 +397,7 @@ def load_device(path: Path) -> DeviceConfig:
         mark=near(config.mark) if config.mark else None,
         data=msgspec.structs.replace(
             data, loads=near(data.loads), model=near(data.model) if data.model else None,
-            case=near(data.case) if (path.parent / data.case).is_file() else data.case,
+            case=near(data.case) if os.path.isfile(path.parent / data.case) else data.case,
         ),
     )  # fmt: skip
 
@@ -399,12 +405,23 @@ def load_device(path: Path) -> DeviceConfig:
 def load_coordinator(path: Path) -> CoordinatorConfig:
     """A coordinator's configuration; its relative paths are relative to the file."""
     raw = read_yaml(path)
-    raw = raw["coordinator"] if isinstance(raw.get("coordinator"), dict) else raw
+    raw = _section(raw, "coordinator", path)
     config = convert(raw, CoordinatorConfig, str(path))
     return msgspec.structs.replace(
         config, tls=_near_tls(config.tls, path),
         state=str((path.parent / config.state).resolve()), scenario=str((path.parent / config.scenario).resolve()),
     )  # fmt: skip
+
+
+def _section(raw: dict[str, Any], key: str, path: Path) -> dict[str, Any]:
+    """What stands under `node:` or `coordinator:`, which is then the file's only key; else the file itself."""
+    if not isinstance(raw.get(key), dict):
+        return raw
+    for other in raw:
+        if other != key:
+            raise InputError(f"{path}: {other}: found beside {key}, expected {key} alone")
+    section: dict[str, Any] = raw[key]
+    return section
 
 
 def _near_tls(tls: Tls | None, path: Path) -> Tls | None:

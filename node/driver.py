@@ -1,7 +1,7 @@
 """Machine + gate + ledger + wire: the one place that orders commit and publish.
 
-Every message goes through `receive`: what is malformed, of a foreign sender or dimension, or a second different body
-for the same (epoch, seq), is counted and dropped before it reaches the machine. Whatever the machine then wants, its
+Every message goes through `receive`: what is of a foreign epoch, sender, type or dimension, or a second different body
+for the same (epoch, seq), is refused before it touches the machine's state. Whatever the machine then wants, its
 gate's spends, its state and its sends are one transaction, and only what is committed is handed out for publishing.
 A step that sends and spends nothing needs no commit: the peers resend until our answer proves that we have it.
 """
@@ -9,7 +9,6 @@ A step that sends and spends nothing needs no commit: the peers resend until our
 from __future__ import annotations
 
 import hashlib
-from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -41,7 +40,6 @@ class Driver:
         self.epoch = 0
         self.done: str | None = None
         self.seen: dict[str, tuple[int, int, bytes]] = {}  #: sender: (epoch, seq, digest) of the last body taken
-        self.dropped: Counter[str] = Counter()
         self.messages = self.volume = 0  #: distinct messages of the algorithm sent and taken, resends not counted
         self.observe: Callable[[Driver], None] | None = None  #: simulation's trace, called after each commit
         self.round_of: Callable[[Any], tuple[int, float] | None] | None = None  #: state -> (round, residual) complete
@@ -60,17 +58,17 @@ class Driver:
         return self.tick() if self.started else self._finish(self.machine.start())
 
     def receive(self, sender: str, envelope: Envelope, size: int) -> list[tuple[str, bytes]]:
-        """One decoded message of this run, `size` bytes. Dropped and counted where this edge may not carry it now."""
+        """One decoded message of this run, `size` bytes. Malformed where this edge may not carry it now."""
         digest = hashlib.sha256(wire.encode(envelope.body)).digest()[:16]
         epoch, seq, taken = self.seen.get(sender, (self.epoch, -1, b""))
         if envelope.epoch != self.epoch:
-            return self.drop("epoch")
+            raise Malformed(f"foreign epoch: {envelope.epoch}, expected {self.epoch}")
         if (envelope.epoch, envelope.seq) == (epoch, seq) and digest != taken:
-            return self.drop("second body")
+            raise Malformed(f"second body: another one for number {seq}")
         try:
             step = self.machine.receive(sender, envelope.seq, envelope.body)
-        except Malformed:
-            return self.drop("not of this edge")
+        except Malformed as error:
+            raise Malformed(f"not of this edge: {error}") from None
         except HushgridError:
             self._forget()
             raise
@@ -84,10 +82,6 @@ class Driver:
     def tick(self) -> list[tuple[str, bytes]]:
         """The messages whose receipt is not proven yet: the same bytes again."""
         return self._encode(self.machine.tick())
-
-    def drop(self, why: str) -> list[tuple[str, bytes]]:
-        self.dropped[why] += 1
-        return []
 
     # --- inside ---
 

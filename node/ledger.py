@@ -92,9 +92,9 @@ class Ledger:
 
     def __init__(self, path: Path, node: str, mark: Path | None = None) -> None:
         self.path, self.node, self.mark_path = path, node, mark
-        fresh = not path.exists()
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
+            path.touch(mode=0o600)
             self.db = sqlite3.connect(path, isolation_level=None, timeout=0.5)
             self.db.execute("PRAGMA locking_mode = EXCLUSIVE")
             mode = self.db.execute("PRAGMA journal_mode = WAL").fetchone()[0]
@@ -104,11 +104,23 @@ class Ledger:
                     f"{path}: found journal mode {mode}, expected a disk that can keep a WAL with full sync"
                 )
             with self._transaction():
-                if not self.db.execute("SELECT 1 FROM sqlite_master WHERE name = 'meta'").fetchone():
+                if not self.db.execute("SELECT 1 FROM sqlite_master").fetchone():
                     self._create(node)
-            if fresh:
-                os.chmod(path, 0o600)
             owner, form = self._meta("node"), self._meta("format")
+            if (owner, form) != (node, FORMAT):
+                raise InputError(
+                    f"{path}: found the ledger of {owner!r} (format {form}), expected {node!r} (format {FORMAT})"
+                )
+            self.no: int = self.db.execute("SELECT coalesce(max(no), 0) FROM spend").fetchone()[0]
+            self._totals: dict[str, Totals] = {}
+            self._price: tuple[float, float, bool] = (0.0, 0.0, False)
+            for row in self.db.execute("SELECT kind, value, mu2, adjacency FROM spend ORDER BY no"):
+                self._count(*row)
+            self.id: bytes = self._meta("ledger")
+            self.sync_mark()
+        except InputError:
+            self._give_up()
+            raise
         except sqlite3.OperationalError as error:
             self._give_up()
             if "locked" in str(error):
@@ -117,18 +129,6 @@ class Ledger:
         except (sqlite3.DatabaseError, OSError) as error:
             self._give_up()
             raise InputError(f"{path}: {error}, expected a ledger") from None
-        if (owner, form) != (node, FORMAT):
-            self._give_up()
-            raise InputError(
-                f"{path}: found the ledger of {owner!r} (format {form}), expected {node!r} (format {FORMAT})"
-            )
-        self.id: bytes = self._meta("ledger")
-        self.no: int = self.db.execute("SELECT coalesce(max(no), 0) FROM spend").fetchone()[0]
-        self._totals: dict[str, Totals] = {}
-        self._price: tuple[float, float, bool] = (0.0, 0.0, False)
-        for row in self.db.execute("SELECT kind, value, mu2, adjacency FROM spend ORDER BY no"):
-            self._count(*row)
-        self.sync_mark()
 
     def _give_up(self) -> None:
         with suppress(AttributeError, sqlite3.Error):
@@ -171,19 +171,23 @@ class Ledger:
     # --- what a device has spent ---
 
     def totals(self, adjacency: str) -> Totals:
-        """Everything spent under one adjacency (a copy)."""
-        return copy.copy(self._totals.get(adjacency, Totals()))
+        """Everything spent under one adjacency, and what counts under every one (a copy)."""
+        totals = copy.copy(self._totals.get(adjacency, Totals()))
+        for event in self.events("", but=b"") if adjacency and "" in self._totals else ():
+            totals.add(event)
+        return totals
 
     def events(self, adjacency: str, but: bytes) -> list[Event]:
-        """The events under one adjacency of all runs but one."""
+        """The events under one adjacency, or under every one, of all runs but one."""
         rows = self.db.execute(
-            "SELECT kind, value, mu2 FROM spend WHERE adjacency = ? AND run IS NOT ? ORDER BY no", (adjacency, but)
+            "SELECT kind, value, mu2 FROM spend WHERE adjacency IN (?, '') AND run IS NOT ? ORDER BY no",
+            (adjacency, but),
         )
         return [e for row in rows for e in _events(*row)]
 
     @property
     def adjacencies(self) -> list[str]:
-        return sorted(self._totals)
+        return sorted(a for a in self._totals if a)
 
     @property
     def mark(self) -> Mark:
@@ -209,37 +213,42 @@ class Ledger:
         """A peer's (or the mark file's) memory of this ledger. True, and kept for `accept`, where it is behind."""
         if not self.behind(told):
             return False
+        if (known := self._told()) and self.behind(known) and known.no >= told.no:
+            return True
         with self._transaction():
             self.db.execute("INSERT OR REPLACE INTO meta VALUES ('told', ?)", (msgspec.msgpack.encode(told),))
         return True
 
     def told(self) -> Mark | None:
         """The mark this ledger is behind, from its file or a peer; None where it is not behind."""
-        marks = [self._read_mark()]
-        if blob := self._meta("told"):
-            marks.append(msgspec.msgpack.decode(blob, type=Mark))
-        behind = [m for m in marks if m and self.behind(m)]
+        behind = [m for m in (self._read_mark(), self._told()) if m and self.behind(m)]
         return max(behind, key=lambda m: m.no, default=None)
 
-    def accept(self, adjacency: str = "") -> Mark | None:
-        """The owner records the gap to `told` as spent, at the price the mark carries. None where there is no gap."""
+    def _told(self) -> Mark | None:
+        blob = self._meta("told")
+        return msgspec.msgpack.decode(blob, type=Mark) if blob else None
+
+    def accept(self) -> Mark | None:
+        """The owner records the gap to `told` as spent, at the price the mark carries. None where there is no gap.
+
+        A mark does not say under which adjacency it was spent, so a gap counts under every one.
+        """
         told = self.told()
         if told is None:
             return None
         own = self._price if told.ledger == self.id else (0.0, 0.0, False)
-        value, mu2 = max(told.epsilon - own[0], 0.0), max(told.mu2 - own[1], 0.0)
+        value, mu2 = (max(t - o, 0.0) if o < inf else 0.0 for t, o in zip((told.epsilon, told.mu2), own, strict=False))
         if told.nonprivate and not own[2]:
             value = inf
-        adjacency = adjacency or next(iter(self._totals), "")
         no = told.no if told.ledger == self.id else self.no + told.no
-        row = (no, None, None, "gap", value, None, None, None, adjacency, "", mu2, _now())
+        row = (no, None, None, "gap", value, None, None, None, "", "", mu2, _now())
         with self._transaction():
             self.db.execute("INSERT INTO spend VALUES (?,?,?,?,?,?,?,?,?,?,?,?)", row)
             accepted = (self._meta("accepted") or "") + told.ledger.hex() + " "
             self.db.execute("INSERT OR REPLACE INTO meta VALUES ('accepted', ?)", (accepted,))
             self.db.execute("DELETE FROM meta WHERE key = 'told'")
         self.no = no
-        self._count("gap", value, mu2, adjacency)
+        self._count("gap", value, mu2, "")
         self.sync_mark(force=True)
         return told
 

@@ -104,8 +104,6 @@ class Member:
             envelope = wire.decode_envelope(payload, limit)
         except Malformed as error:
             return self._drop(f"malformed: {error}")
-        self._retry = RETRY_S[0]
-        self._due = 0.0
         body = envelope.body
         if kind == "all":
             return self._on_plan(envelope, body) if isinstance(body, Plan) else self._drop("not a plan")
@@ -173,6 +171,8 @@ class Member:
             return self._drop("a foreign run")
         try:
             out = driver.receive(COORDINATOR, envelope, size)
+        except Malformed as error:
+            return self._drop(str(error))
         except LedgerFailed:
             raise  # nothing was released, nothing can be stored: the process ends and starts again from its ledger
         except HushgridError as error:
@@ -182,6 +182,7 @@ class Member:
             return self._leave(envelope.run, stored.plan if stored else b"", Refuse(str(error), kind), "refused")
         if out:
             self.last = None
+        self._retry, self._due = RETRY_S[0], 0.0
         return [self._edge(payload) for _, payload in out]
 
     def _on_finish(self, run: bytes, body: Finish) -> list[Publication]:
@@ -190,7 +191,8 @@ class Member:
             return self._drop("a foreign run")
         if stored.status in ("joined", "running"):
             self._end(stored, body.state, body.reason)
-        return self._say(run, Finished())
+        # `last` stays: it may be another run's, when an old farewell comes late.
+        return [self._edge(wire.encode(Envelope(run, 0, 0, self.ledger.mark, Finished())))]
 
     def _on_progress(self, progress: Birth | Death | Progress) -> list[Publication]:
         """The coordinator's retained state: a late device learns that its run is over."""
@@ -206,7 +208,7 @@ class Member:
         self.ledger.commit(stored.id, status="done" if state == "done" else "stopped", last=payload)
         if state == "done" and self.driver is not None:
             self.outcome(self.driver.machine.state.mean)
-        self.driver = None
+        self.driver, self.last = None, (stored.id, payload)
         self.finished = True
         self.log(f"run {stored.id.hex()[:8]} {state}: {reason}")
 
@@ -263,9 +265,10 @@ class Member:
         assert self.budget is not None
         return total_epsilon(self.ledger.totals(str(self.budget.adjacency or "")), self.budget.delta or 0.0)
 
-    def _say(self, run: bytes, body: Join | Finished) -> list[Publication]:
+    def _say(self, run: bytes, body: Join) -> list[Publication]:
         payload = wire.encode(Envelope(run, 0, 0, self.ledger.mark, body))
         self.last = (run, payload)
+        self._retry, self._due = RETRY_S[0], 0.0
         return [self._edge(payload)]
 
     def _again(self) -> list[Publication]:

@@ -7,11 +7,11 @@ is malformed raises `Malformed` and nothing else, whatever the bytes.
 from __future__ import annotations
 
 import hashlib
-from typing import Any, NamedTuple, TypeVar
+from typing import Annotated, Any, NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from hushgrid.kernels import ladmm
 from hushgrid.kernels.machine import Malformed
@@ -28,10 +28,10 @@ class Mark(Struct, array_like=True, frozen=True):
     `no` is the last spend's number; the sums price the spends up to it (Laplace epsilon, Gaussian mu^2).
     """
 
-    ledger: bytes
-    no: int
-    epsilon: float = 0.0
-    mu2: float = 0.0
+    ledger: Annotated[bytes, Meta(max_length=16)]
+    no: Annotated[int, Meta(ge=0, le=1 << 48)]
+    epsilon: Annotated[float, Meta(ge=0)] = 0.0
+    mu2: Annotated[float, Meta(ge=0)] = 0.0
     nonprivate: bool = False
 
 

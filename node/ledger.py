@@ -99,6 +99,9 @@ class Ledger:
             self.db.execute("PRAGMA locking_mode = EXCLUSIVE")
             mode = self.db.execute("PRAGMA journal_mode = WAL").fetchone()[0]
             self.db.execute("PRAGMA synchronous = FULL")
+            # A log that grows pays the file system's journal at every commit, one that is reused does not: 0.25 or
+            # 0.13 ms on ext4. So it is reused early, and stays below half a megabyte.
+            self.db.execute("PRAGMA wal_autocheckpoint = 100")
             if mode != "wal" or self.db.execute("PRAGMA synchronous").fetchone()[0] != 2:
                 raise InputError(
                     f"{path}: found journal mode {mode}, expected a disk that can keep a WAL with full sync"

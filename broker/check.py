@@ -1,0 +1,68 @@
+"""`hushgrid check FILE`: everything about a file that can be known without a network."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from hushgrid.kernels.errors import InputError
+from hushgrid.node.config import load_coordinator, load_device, load_scenario, read_yaml
+from hushgrid.node.dial import parse_url, tls_context
+
+
+def check(path: Path) -> str:
+    """What a good file is, in one line. A scenario, device or coordinator, told apart by its keys. InputError."""
+    raw = read_yaml(path)
+    if "node" in raw:
+        return _device(path)
+    if "coordinator" in raw or "scenario" in raw or "members" in raw:
+        return _coordinator(path)
+    if {"hushgrid", "problem", "algorithm"} & set(raw):
+        return _scenario(path)
+    found = ", ".join(raw) or "no key"
+    raise InputError(
+        f"{path}: found {found}, expected a scenario (hushgrid, problem, algorithm), a device (node) or a "
+        "coordinator (scenario)"
+    )
+
+
+def _scenario(path: Path) -> str:
+    from hushgrid.broker.coordinate import public
+    from hushgrid.node.plan import terms
+
+    scenario = load_scenario(path)
+    case, zones, plan = public(scenario)
+    t = terms(plan.privacy, plan.algorithm)
+    promise = (
+        "no privacy" if t is None else f"{t.mechanism}, epsilon {t.epsilon:g}{_delta(t.delta)} in {t.answers} answers"
+    )
+    name, variant = scenario.algorithm.name, scenario.algorithm.variant
+    return (
+        f"scenario {scenario.name}: {case.name} in {len(zones)} zones, {name} ({variant}), "
+        f"{scenario.algorithm.rounds} rounds, {promise}"
+    )
+
+
+def _delta(delta: float) -> str:
+    return f", delta {delta:g}" if delta else ""
+
+
+def _device(path: Path) -> str:
+    from hushgrid.node import daemon
+
+    config = load_device(path)
+    tls_context(parse_url(config.broker), config.tls)
+    daemon.check(config, str(path))
+    budget = config.budget
+    return (
+        f"node {config.node} of fleet {config.fleet} on {config.broker}: {len(config.data.zone)} buses of "
+        f"{config.data.case}, budget epsilon {budget.epsilon:g}{_delta(budget.delta or 0.0)}"
+    )
+
+
+def _coordinator(path: Path) -> str:
+    from hushgrid.broker.coordinate import prepare
+
+    config = load_coordinator(path)
+    tls_context(parse_url(config.broker), config.tls)
+    _, plan = prepare(config, str(path))
+    return f"coordinator of fleet {config.fleet} on {config.broker}: {plan.name}, members {', '.join(plan.nodes)}"

@@ -36,7 +36,7 @@ from hushgrid.grid_cases.zone_solvers import make_step
 from hushgrid.kernels.accounting import total_epsilon
 from hushgrid.kernels.errors import HushgridError, InputError, Stopped
 from hushgrid.node.assemble import Zone, ZoneLoss, layout, make_plan, zones_of
-from hushgrid.node.config import Scenario, load_scenario, scenario_from
+from hushgrid.node.config import Scenario, lay, load_scenario, scenario_from
 from hushgrid.node.driver import Driver
 from hushgrid.node.gate import Entropy, Gate, Seeded
 from hushgrid.node.ledger import Ledger
@@ -199,11 +199,7 @@ def _scenario(
     if isinstance(given, Mapping):
         raw = msgspec.json.decode(msgspec.json.encode(given))
         for key, value in overrides.items():
-            here = raw
-            *parents, last = key.split(".")
-            for parent in parents:
-                here = here.setdefault(parent, {})
-            here[last] = value
+            lay(raw, key, value)
         return scenario_from(raw)
     return load_scenario(Path(given), overrides)
 

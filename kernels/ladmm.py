@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from math import inf, sqrt
+from sys import float_info
 from typing import Annotated, Any, Literal, Protocol
 
 import numpy as np
@@ -24,7 +25,7 @@ from msgspec import Meta, Struct
 from hushgrid.kernels.machine import Malformed
 from hushgrid.kernels.star import StarCentre, StarMember
 
-Positive = Annotated[float, Meta(gt=0)]
+Positive = Annotated[float, Meta(gt=0, le=float_info.max)]
 Count = Annotated[int, Meta(ge=1)]
 Vector = np.ndarray[Any, np.dtype[np.float64]]
 Index = np.ndarray[Any, np.dtype[np.int64]]
@@ -34,7 +35,7 @@ class Rho(Struct, forbid_unknown_fields=True, frozen=True):
     """The schedule (E.1): rho^t = min(1e9, c1 1.2^floor(t / period) + c2 / epsilon), epsilon per answer."""
 
     c1: Positive
-    c2: Annotated[float, Meta(ge=0)]
+    c2: Annotated[float, Meta(ge=0, le=float_info.max)]
     period: Count
 
 

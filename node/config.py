@@ -7,7 +7,7 @@ import re
 import reprlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar, get_args
 
 import msgspec
 import yaml
@@ -263,11 +263,8 @@ def _known(type_: Any, found: Any) -> list[str]:
 
 def _choices(type_: Any, steps: list[tuple[str, str, str]]) -> str:
     for key, _, _ in steps:
-        hit = (
-            [f for f in msgspec.structs.fields(type_) if f.encode_name == key]
-            if hasattr(type_, "__struct_fields__")
-            else []
-        )
+        sections = [t for t in (type_, *get_args(type_)) if hasattr(t, "__struct_fields__")]  # `Section | None` too
+        hit = [f for t in sections for f in msgspec.structs.fields(t) if f.encode_name == key]
         if not hit:
             return "another value"
         type_ = hit[0].type
@@ -285,16 +282,23 @@ def set_path(raw: dict[str, Any], assignment: str) -> None:
     path, sign, value = assignment.partition("=")
     if not sign or not path:
         raise InputError(f"--set {assignment}: found no '=', expected path.to.key=value")
+    try:
+        lay(raw, path, yaml.load(value, Loader=_Loader))
+    except _NOT_YAML:
+        raise InputError(f"--set {assignment}: found {_short(value)}, expected a YAML value") from None
+    except InputError as error:
+        raise InputError(f"--set {error}") from None
+
+
+def lay(raw: dict[str, Any], path: str, value: Any) -> None:
+    """`value` at a dotted key path; InputError where the path leads below another value."""
     *parents, last = path.split(".")
-    here: Any = raw
+    here = raw
     for key in parents:
         here = here.setdefault(key, {})
         if not isinstance(here, dict):
-            raise InputError(f"--set {assignment}: {key} is {_short(here)}, expected a section")
-    try:
-        here[last] = yaml.load(value, Loader=_Loader)
-    except _NOT_YAML:
-        raise InputError(f"--set {assignment}: found {_short(value)}, expected a YAML value") from None
+            raise InputError(f"{path}: found {_short(here)} at {key}, expected a section")
+    here[last] = value
 
 
 def load_scenario(
@@ -303,11 +307,7 @@ def load_scenario(
     """The scenario in a file, with overrides (dotted path to value) and `--set` assignments laid over it."""
     raw = read_yaml(path)
     for key, value in (overrides or {}).items():
-        *parents, last = key.split(".")
-        here: Any = raw
-        for parent in parents:
-            here = here.setdefault(parent, {})
-        here[last] = value
+        lay(raw, key, value)
     for assignment in assignments or []:
         set_path(raw, assignment)
     return scenario_from(raw, str(path), path.parent)

@@ -26,11 +26,11 @@ def check(path: Path) -> str:
 
 
 def _scenario(path: Path) -> str:
-    from hushgrid.broker.coordinate import public
+    from hushgrid.node.assemble import public
     from hushgrid.node.plan import terms
 
     scenario = load_scenario(path)
-    case, zones, plan = public(scenario)
+    case, zones, plan = public(scenario, str(path))
     t = terms(plan.privacy, plan.algorithm)
     promise = (
         "no privacy" if t is None else f"{t.mechanism}, epsilon {t.epsilon:g}{_delta(t.delta)} in {t.answers} answers"

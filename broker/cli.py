@@ -192,7 +192,7 @@ def _run(o: argparse.Namespace) -> int:
     out = o.out or results.default_out(scenario.name)
     with Progress(quiet=o.quiet or o.json) as shown:
         result = simulation.run(
-            scenario, o.transport, out, o.state, broker=o.broker or "auto", progress=shown
+            scenario, o.transport, out, o.state, broker=o.broker or "auto", progress=shown, file=str(o.scenario)
         )  # fmt: skip
     if o.json:
         sys.stdout.write((out / "result.json").read_text(encoding="utf-8"))

@@ -13,23 +13,14 @@ from types import FrameType
 from typing import Any
 
 from hushgrid.broker.coordinator import Coordinator
-from hushgrid.grid_cases import load
 from hushgrid.grid_cases.case import Case
-from hushgrid.grid_cases.partition import Zones
 from hushgrid.kernels.errors import InputError, Stopped
-from hushgrid.node.assemble import make_plan, zones_of
-from hushgrid.node.config import CoordinatorConfig, Scenario, load_scenario
+from hushgrid.node.assemble import public
+from hushgrid.node.config import CoordinatorConfig, load_scenario
 from hushgrid.node.daemon import Signals, link_for, notify, serve
 from hushgrid.node.ledger import Ledger
-from hushgrid.node.plan import RunPlan, resolved
+from hushgrid.node.plan import RunPlan
 from hushgrid.node.wire import COORDINATOR
-
-
-def public(scenario: Scenario) -> tuple[Case, Zones, RunPlan]:
-    """What a scenario makes public: its case, its zones and the plan. Raises InputError."""
-    case = load(scenario.problem.case)
-    zones = zones_of(scenario, case)
-    return case, zones, make_plan(resolved(scenario), case, zones)
 
 
 def prepare(config: CoordinatorConfig, path: str) -> tuple[Case, RunPlan]:
@@ -50,7 +41,7 @@ def prepare(config: CoordinatorConfig, path: str) -> tuple[Case, RunPlan]:
             raise InputError(
                 f"{file}: {key}: found {found}, expected {expected}: devices are real (else: hushgrid run)"
             )
-    case, _, plan = public(scenario)
+    case, _, plan = public(scenario, file)
     if config.members is not None and sorted(config.members) != plan.nodes:
         raise InputError(
             f"{path}: members: found {', '.join(config.members)}, expected {', '.join(plan.nodes)}, the zones of {file}"

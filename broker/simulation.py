@@ -28,14 +28,13 @@ from hushgrid.broker.coordinator import Coordinator
 from hushgrid.broker.memory import Endpoint, MemoryBroker
 from hushgrid.broker.progress import Progress
 from hushgrid.broker.results import Finished, Result, Trace, collect, upheld
-from hushgrid.grid_cases import load
 from hushgrid.grid_cases.case import Case, loads
 from hushgrid.grid_cases.zone import ZoneModel
 from hushgrid.grid_cases.zone_model import zone_models
 from hushgrid.grid_cases.zone_solvers import make_step
 from hushgrid.kernels.accounting import total_epsilon
 from hushgrid.kernels.errors import HushgridError, InputError, Stopped
-from hushgrid.node.assemble import Zone, ZoneLoss, layout, make_plan, zones_of
+from hushgrid.node.assemble import Zone, ZoneLoss, layout, public
 from hushgrid.node.config import Scenario, lay, load_scenario, scenario_from
 from hushgrid.node.driver import Driver
 from hushgrid.node.gate import Entropy, Gate, Seeded
@@ -50,11 +49,9 @@ Observer = Callable[[Driver, bool], None]
 class Setup:
     """Everything public about a run, prepared once: case, zones, models, plan."""
 
-    def __init__(self, scenario: Scenario) -> None:
+    def __init__(self, scenario: Scenario, file: str = "scenario") -> None:
         self.scenario = resolved(scenario)
-        self.case: Case = load(scenario.problem.case)
-        self.zones = zones_of(scenario, self.case)
-        self.plan = make_plan(self.scenario, self.case, self.zones)
+        self.case, self.zones, self.plan = public(scenario, file)
         self.terms = terms(scenario.privacy, scenario.algorithm)
         self.models = zone_models(self.case, [list(b) for b in self.zones.values()])
         self.keys_w, self.position, _ = layout(self.case, self.zones)
@@ -138,12 +135,12 @@ def coordinator_trace(directory: Path) -> Observer:
 def run(
     scenario: Scenario | Mapping[str, Any] | str | Path, transport: str = "memory", out: str | Path | None = None,
     state: str | Path | None = None, seed: int | None = None, set: Mapping[str, Any] | None = None,
-    *, broker: str = "auto", progress: Progress | None = None, silent_s: float = 30.0,
+    *, broker: str = "auto", progress: Progress | None = None, silent_s: float = 30.0, file: str = "",
 ) -> Result:  # fmt: skip
     """Run a scenario and return its Result; with `out`, also leave a run directory there.
 
     scenario: a path, a mapping as in the YAML file, or a checked Scenario. set: dotted key paths to values laid over
-    it. state: a directory whose ledgers count over runs. Raises InputError, Refused or Stopped, each one line.
+    it. state: a directory whose ledgers count over runs; file: what to call a checked Scenario in errors. Raises InputError, Refused or Stopped, each one line.
     """
     checked = _scenario(scenario, seed, set)
     if transport not in ("memory", "mqtt"):
@@ -154,8 +151,8 @@ def run(
     if target is not None:
         results.check_out(target)
     shown = progress or Progress(quiet=True)
-    shown.phase(f"{checked.name}: preparing {checked.problem.case}")
-    setup = Setup(checked)
+    setup = Setup(checked, file or (str(scenario) if isinstance(scenario, str | Path) else "scenario"))
+    shown.phase(f"{checked.name}: {checked.problem.case} in {len(setup.zones)} zones")
     began = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="hushgrid-") as scratch, ExitStack() as stack:
         place = Path(scratch)

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 from msgspec.structs import replace
 
+from hushgrid.grid_cases import load
 from hushgrid.grid_cases.case import Case
 from hushgrid.grid_cases.partition import explicit, partition
 from hushgrid.grid_cases.zone import ZoneModel, gradient, load_model, place
@@ -24,7 +25,7 @@ from hushgrid.node.allowance import Allowance
 from hushgrid.node.config import Scenario
 from hushgrid.node.gate import Entropy, Gate, Seeded
 from hushgrid.node.ledger import Ledger
-from hushgrid.node.plan import RunPlan, Terms, ZonesPlan, terms
+from hushgrid.node.plan import RunPlan, Terms, ZonesPlan, resolved, terms
 from hushgrid.node.wire import SMALL
 
 
@@ -97,6 +98,22 @@ def make_plan(scenario: Scenario, case: Case, zones: dict[str, tuple[int, ...]])
         privacy=privacy or None,
         stop=scenario.run.stop,
     )
+
+
+def public(scenario: Scenario, file: str = "scenario") -> tuple[Case, dict[str, tuple[int, ...]], RunPlan]:
+    """What a scenario makes public: its case, its zones and the plan. InputError names `file` and the key."""
+    try:
+        case = load(scenario.problem.case)
+    except InputError as error:
+        raise InputError(f"{file}: problem.case: {str(error).removeprefix('case: ')}") from None
+    try:
+        zones = zones_of(scenario, case)
+    except InputError as error:
+        raise InputError(f"{file}: problem.{error}") from None
+    try:
+        return case, zones, make_plan(resolved(scenario), case, zones)
+    except InputError as error:
+        raise InputError(f"{file}: {error}") from None
 
 
 class Zone:

@@ -65,14 +65,14 @@ class Allowance:
         for whose, adjacency in (("budget", self.budget and self.budget.adjacency), ("allow", self.allow.adjacency)):
             if adjacency and str(adjacency) != t.adjacency:
                 raise Refused(f"{self.node}: adjacency {t.adjacency}, its {whose} counts {adjacency}")
-        if self.allow.per_run and t.epsilon > self.allow.per_run.epsilon:
+        asked = self._price(t)
+        if self.allow.per_run and asked > self.allow.per_run.epsilon:
             raise Refused(
-                f"{self.node}: asked epsilon {t.epsilon:g} for the run, its owner allows {self.allow.per_run.epsilon:g}"
+                f"{self.node}: asked epsilon {asked:g} for the run, its owner allows {self.allow.per_run.epsilon:g}"
             )
         more = max(answers - self.answered, 0)  # none: what is only repeated passes no budget
-        if self.budget and more and (cost := self._cost((t.event, more))) > self.budget.epsilon:
-            asked = t.epsilon if answers == t.answers else t.cost(answers)
-            raise self._refusal(asked if t.delta <= self.delta else cost)
+        if self.budget and more and self._cost((t.event, more)) > self.budget.epsilon:
+            raise self._refusal(asked)
 
     def authorise(self, spends: list[Spend]) -> None:
         """Whether these spends, not yet committed, may be added now. Refused otherwise."""
@@ -86,6 +86,14 @@ class Allowance:
     def committed(self, spends: list[Spend]) -> None:
         """These spends are in the ledger now."""
         self.answered += len(spends)
+
+    def _price(self, t: Terms) -> float:
+        """Epsilon of the whole plan by itself: its claim, unless that takes a larger delta than this device gives."""
+        if t.delta <= self.delta:
+            return t.epsilon
+        alone = Totals()
+        alone.add(t.event, t.answers)
+        return total_epsilon(alone, self.delta)
 
     def _cost(self, *more: tuple[Event, int]) -> float:
         """Epsilon of the ledger with these answers more of this run: the smaller of two valid bounds."""

@@ -129,7 +129,7 @@ class Ledger:
             if "locked" in str(error):
                 raise InputError(f"{path}: held by another process, expected one process per ledger") from None
             raise InputError(f"{path}: {error}, expected a writable ledger") from None
-        except (sqlite3.DatabaseError, OSError) as error:
+        except (sqlite3.DatabaseError, OSError, TypeError, ValueError) as error:  # the last two: values out of place
             self._give_up()
             raise InputError(f"{path}: {error}, expected a ledger") from None
 
@@ -384,7 +384,12 @@ class Ledger:
 
     def verify(self) -> list[str]:
         """What is wrong with this ledger, a line each; nothing where it is whole."""
-        wrong = [f"integrity: {row[0]}" for row in self.db.execute("PRAGMA integrity_check") if row[0] != "ok"]
+        try:
+            wrong = [f"integrity: {row[0]}" for row in self.db.execute("PRAGMA integrity_check") if row[0] != "ok"]
+        except sqlite3.DatabaseError as error:
+            return [f"integrity: {error}"]
+        if wrong:
+            return wrong
         previous, gaps = 0, dict(self.db.execute("SELECT no, no FROM spend WHERE kind = 'gap'").fetchall())
         for (no,) in self.db.execute("SELECT no FROM spend ORDER BY no"):
             if no != previous + 1 and no not in gaps:

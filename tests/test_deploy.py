@@ -378,6 +378,39 @@ def test_an_identity_may_write_its_own_topics_only_and_hears_only_what_is_for_it
 
 
 @pytest.mark.mosquitto
+@pytest.mark.parametrize("mark", ["its mark file", "the coordinator"])
+def test_an_old_copy_of_a_ledger_is_noticed_and_answers_nothing_until_its_owner_accepts(mark, fleet):
+    first = fleet.node("z1")
+    assert first.end() == 0
+    shutil.copytree(fleet.state("z1"), fleet.directory / "backup")
+    nodes = [fleet.node(z) for z in ZONES]
+    finishes_a_run(fleet, nodes)
+    assert nodes[0].end() == 0
+
+    shutil.rmtree(fleet.state("z1"))
+    shutil.copytree(fleet.directory / "backup", fleet.state("z1"))
+    marks = fleet.directory / "lib" / "hushgrid-marks" / "z1" / "z1.mark"
+    if mark == "the coordinator":
+        marks.unlink()  # restored with the card, or lost
+    nodes[0] = fleet.node("z1")
+    coordinator = fleet.coordinator("--once")
+    assert coordinator.code() == 3
+    assert "z1: its ledger is behind its mark: spend 0, the mark says 1" in coordinator.said
+    assert nodes[0].end() == 0
+    assert fleet.spends("z1") == []
+
+    config = str(fleet.directory / "nodes" / "z1.yaml")
+    accepted = subprocess.run([*HUSHGRID, "ledger", "accept", config], capture_output=True, text=True)
+    assert accepted.returncode == 0, accepted.stderr
+    nodes[0] = fleet.node("z1")
+    finishes_a_run(fleet, nodes)
+    assert nodes[0].end() == 0
+    (gap, lost), (kind, epsilon) = fleet.spends("z1")
+    assert (gap, kind) == ("gap", "laplace")
+    assert lost == epsilon  # the mark carried its price
+
+
+@pytest.mark.mosquitto
 def test_a_second_process_on_a_ledger_ends_with_2_and_the_first_goes_on(fleet):
     first = fleet.node("z1")
     second = fleet.start("node", "z1.yaml", "z1")

@@ -34,7 +34,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -92,12 +92,12 @@ class Lattice:
         t = _up(Fraction(total) / Fraction(g) / Fraction(mu))
         return cls("gaussian", g, _in_range("mu", mu, t, moved), total)
 
-    @property
+    @cached_property
     def epsilon(self) -> float:
         """Pure epsilon of one release (laplace), from the integers, rounded up; never above the one asked for."""
         return self._ratio("laplace")
 
-    @property
+    @cached_property
     def mu(self) -> float:
         """GDP parameter of one release (gaussian), rounded up; never above the one asked for."""
         return self._ratio("gaussian")

@@ -60,7 +60,7 @@ def against(row: Row, limit: float, of: str = "value") -> Row:
     """The row with its target, value (or ratio) at most `limit`."""
     found = row.ratio if of == "ratio" else row.value
     unit = "x" if of == "ratio" else f" {row.unit}"
-    return msgspec.structs.replace(row, target=f"<= {limit:g}{unit}", met=found is not None and found <= limit)
+    return msgspec.structs.replace(row, target=f"<= {limit:g}{unit}".rstrip(), met=found is not None and found <= limit)
 
 
 def timed(call: Callable[[], object], repeats: int) -> list[float]:

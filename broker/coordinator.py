@@ -123,6 +123,8 @@ class Coordinator:
         body, out = envelope.body, []
         if isinstance(body, Plan | Finish):
             return self._drop("not for the coordinator")
+        if isinstance(body, Finished) and self.phase not in ("finishing", "over"):
+            return self._drop("a farewell before the end")
         step = not isinstance(body, Join | Refuse | Finished)
         if step:
             if self.driver is None or self.phase != "running":
@@ -311,8 +313,6 @@ class Coordinator:
         return Envelope(self.run, 0, 0, None, body)
 
     def _on_finished(self, member: str) -> list[Publication]:
-        if self.phase != "finishing":
-            return []
         self.parted.add(member)
         if not self._waiting():
             self.phase = "over"

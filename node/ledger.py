@@ -296,9 +296,10 @@ class Ledger:
     # --- runs ---
 
     def join(self, run: bytes, plan: bytes, status: str = "joined") -> None:
-        """Store a plan: from here on the run is known. Any other run that was under way is stopped."""
+        """Store a plan: from here on the run is known. Any other run under way is stopped where this one is joined."""
         with self._transaction():
-            self.db.execute("UPDATE run SET status = 'stopped' WHERE status IN ('joined', 'running')")
+            if status == "joined":
+                self.db.execute("UPDATE run SET status = 'stopped' WHERE status IN ('joined', 'running')")
             self.db.execute("INSERT OR IGNORE INTO run VALUES (?,?,?,NULL,NULL,?)", (run, plan, status, _now()))
 
     def abandon(self) -> None:

@@ -216,7 +216,8 @@ class Member:
         payload = wire.encode(Envelope(run, 0, 0, self.ledger.mark, body))
         self.ledger.join(run, plan, status)
         self.ledger.commit(run, status=status, last=payload)
-        self.last, self.finished = (run, payload), True
+        if self.driver is None:  # else another run goes on
+            self.last, self.finished = (run, payload), True
         self.log(f"run {run.hex()[:8]} refused: {body.reason}")
         return [self._edge(payload)]
 

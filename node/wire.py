@@ -110,8 +110,8 @@ class Envelope(Struct, array_like=True, frozen=True):
     """Every message on an edge: its run, the epoch of the run, its number on this edge, the sender's mark, the body."""
 
     run: bytes
-    epoch: int
-    seq: int
+    epoch: Annotated[int, Meta(ge=0)]
+    seq: Annotated[int, Meta(ge=0)]
     mark: Mark | None
     body: Body
 

@@ -24,6 +24,7 @@ from hushgrid.node.member import RETRY_S
 from hushgrid.node.plan import RunPlan, encode_plan, terms
 from hushgrid.node.wire import (
     COORDINATOR,
+    PLAN_LIMIT,
     SMALL,
     Birth,
     Death,
@@ -161,9 +162,9 @@ class Coordinator:
                 )
             return []
         if self.phase == "finishing":
-            if not waiting or now - (self._ends or now) > GRACE_S:
-                self.phase = "over"
-                return []
+            self._ends = now + GRACE_S if self._ends is None else self._ends
+            if not waiting or now > self._ends:
+                return self._over()
         else:
             silent = [m for m in waiting if now - self._heard[m] > self.silent_s]
             if silent:
@@ -300,11 +301,10 @@ class Coordinator:
             return []
         self.error = error
         self.phase = "finishing" if self.run else "over"
-        self._ends = self._now
         self._retry, self._due = RETRY_S[0], 0.0
         if self.run:
             self.ledger.remember_peers(self.marks)
-            self.ledger.commit(self.run, status="stopped" if error else "done", last=wire.encode(self._farewell()))
+            self.ledger.commit(self.run, last=wire.encode(self._farewell()))
         return [*self._again(), *self._state()]  # who is there learns why; the retained state is for who comes late
 
     def _farewell(self) -> Envelope:
@@ -314,8 +314,13 @@ class Coordinator:
 
     def _on_finished(self, member: str) -> list[Publication]:
         self.parted.add(member)
-        if not self._waiting():
+        return [] if self._waiting() else self._over()
+
+    def _over(self) -> list[Publication]:
+        """Only now is the run closed in the ledger: a coordinator that ends before says farewell when it is back."""
+        if self.phase != "over":
             self.phase = "over"
+            self.ledger.commit(self.run, status="stopped" if self.error else "done")
         return []
 
     # --- inside ---
@@ -329,14 +334,17 @@ class Coordinator:
         if announced.plan != self.blob:
             return
         self.run, self.nonce, self.sessions = stored.id, announced.nonce, announced.members
-        if stored.state is None:
-            self.phase = "joining"
-            return
-        self.phase = "running"
-        self.driver = self._driver()
-        self._committed(self.driver)
-        if self.driver.done:
-            self.reason = self.driver.done
+        self.phase = "joining"
+        if stored.state is not None:
+            self.phase = "running"
+            self.driver = self._driver()
+            self._committed(self.driver)
+            self.reason = self.driver.done or ""
+        if stored.last is not None:
+            farewell = wire.decode_envelope(stored.last, PLAN_LIMIT).body
+            assert isinstance(farewell, Finish)
+            self._finish(Stopped(farewell.reason) if farewell.state == "stopped" else None)
+        elif self.reason:
             self._finish(None)
 
     def _waiting(self) -> list[str]:

@@ -38,6 +38,7 @@ class World:
     def __init__(self, directory, setup, *, seed=7, budget=None):
         self.directory, self.setup, self.seed, self.budget = directory, setup, seed, budget
         self.ledgers, self.logs = {}, {}
+        self.final = None  #: after `close`: what `results` said
         self.hub = MemoryBroker([self.build(n) for n in (*setup.plan.nodes, COORDINATOR)], self.build)
 
     def build(self, name):
@@ -69,6 +70,7 @@ class World:
         self.hub.run(over)
 
     def close(self):
+        self.final = self.results()
         for ledger in self.ledgers.values():
             ledger.close()
 
@@ -92,6 +94,9 @@ class World:
         """The final numbers of every node, from its ledger, and what it has spent."""
         final = {}
         for name, ledger in self.ledgers.items():
-            stored = wire.decode_state(Stored, ledger.last_run().state)
+            run = ledger.last_run()
+            if run is None or run.state is None:
+                continue
+            stored = wire.decode_state(Stored, run.state)
             final[name] = (stored.machine, stored.gate, [row[2:10] for row in ledger.spends()])
         return final

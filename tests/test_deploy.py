@@ -10,15 +10,15 @@ import re
 import shutil
 import signal
 import socket
-import sqlite3
 import subprocess
 import sys
 import time
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from daemons import DEPLOY, HUSHGRID, PATIENCE, ROOT, ZONES, Fleet, broker, finishes_a_run
 
 from hushgrid.grid_cases import load
 from hushgrid.grid_cases.case import loads
@@ -26,12 +26,7 @@ from hushgrid.node.config import load_coordinator, load_device, load_scenario
 from hushgrid.node.mqtt import MqttLink
 from hushgrid.node.wire import Birth, decode_presence
 
-DEPLOY = Path(__file__).parent.parent / "deploy"
 UNITS = ("hushgrid-node@.service", "hushgrid-coordinator.service")
-HUSHGRID = (sys.executable, "-m", "hushgrid.broker.cli")
-ZONES = ("z1", "z2", "z3")
-PATIENCE = 30.0  # seconds until a test gives up; none depends on how long a thing takes
-ROOT = "hushgrid/1/demo"
 
 
 # --- the units ---
@@ -135,99 +130,6 @@ def test_the_examples_are_one_fleet_on_the_loads_of_the_case():
 # --- the real daemons ---
 
 
-class Daemon:
-    """A real command, with its standard error as it comes."""
-
-    def __init__(self, log: Path, *command: str, **environment: str) -> None:
-        self.log = log
-        with log.open("wb") as file:
-            self.child = subprocess.Popen(
-                [*HUSHGRID, *command], stdout=file, stderr=file, stdin=subprocess.DEVNULL,
-                env={**os.environ, **environment},
-            )  # fmt: skip
-
-    @property
-    def said(self) -> str:
-        return self.log.read_text()
-
-    def wait_for(self, text: str, count: int = 1) -> None:
-        deadline = time.monotonic() + PATIENCE
-        while self.said.count(text) < count:
-            assert self.child.poll() is None, f"ended with {self.child.returncode} before {text!r}: {self.said}"
-            assert time.monotonic() < deadline, f"no {text!r} in: {self.said}"
-            time.sleep(0.02)
-
-    def code(self) -> int:
-        return self.child.wait(PATIENCE)
-
-    def end(self) -> int:
-        self.child.send_signal(signal.SIGTERM)
-        return self.code()
-
-    def kill(self) -> None:
-        if self.child.poll() is None:
-            self.child.kill()
-            self.child.wait()
-
-
-class Fleet:
-    """deploy/ copied into `directory`; only the address of the broker and the directories are changed."""
-
-    def __init__(self, directory: Path, url: str, stack: ExitStack) -> None:
-        self.directory, self.url, self.stack, self.count = directory, url, stack, 0
-        shutil.copytree(DEPLOY, directory)
-        for file in (directory / "coordinator.yaml", *(directory / "nodes").glob("*.yaml")):
-            text = re.sub("^broker: .*$", f"broker: {url}", file.read_text(), flags=re.M)
-            text = re.sub("^tls: .*\n", "", text, flags=re.M) if url.startswith("mqtt:") else text
-            file.write_text(text.replace("/var/lib", str(directory / "lib")))
-
-    def start(self, role: str, config: str, user: str = "", *options: str, **environment: str) -> Daemon:
-        self.count += 1
-        log = self.directory / f"{self.count}-{role}.log"
-        file = self.directory / ("" if role == "coordinator" else "nodes") / config
-        environment |= {"HUSHGRID_MQTT_USER": user} if user else {}
-        daemon = Daemon(log, role, str(file), *options, **environment)
-        self.stack.callback(daemon.kill)
-        return daemon
-
-    def node(self, z: str, **environment: str) -> Daemon:
-        daemon = self.start("node", f"{z}.yaml", z, **environment)
-        daemon.wait_for("ready on")
-        return daemon
-
-    def coordinator(self, *options: str) -> Daemon:
-        return self.start("coordinator", "coordinator.yaml", "coordinator", *options)
-
-    def edit(self, file: str, old: str, new: str) -> None:
-        path = self.directory / file
-        text = path.read_text()
-        assert old in text
-        path.write_text(text.replace(old, new))
-
-    def state(self, z: str) -> Path:
-        return self.directory / "lib" / "hushgrid" / z
-
-    def spends(self, z: str) -> list[tuple[str, float]]:
-        """(kind, epsilon) of every spend in a ledger that no process holds."""
-        with closing(sqlite3.connect(f"file:{self.state(z) / z}.ledger?mode=ro", uri=True)) as db:
-            return db.execute("SELECT kind, value FROM spend ORDER BY no").fetchall()
-
-    def retained(self) -> dict[str, bytes]:
-        """What stands on the state topics, as the coordinator's identity sees it."""
-        topics = [f"{ROOT}/state/+", f"{ROOT}/edge/+/coordinator"]
-        link = MqttLink(self.url, "coordinator", username="coordinator", subscriptions=topics, persistent=False)
-        link.connect(PATIENCE)
-        link.publish(f"{ROOT}/state/coordinator", b"", retain=True)  # comes back after all that was retained before
-        seen: dict[str, bytes] = {}
-        deadline = time.monotonic() + PATIENCE
-        while (f"{ROOT}/state/coordinator", b"", False) not in (batch := link.poll(0.2)):
-            assert time.monotonic() < deadline
-            seen |= {m.topic: m.payload for m in batch if m.retained}
-        seen |= {m.topic: m.payload for m in batch if m.retained}
-        link.close()
-        return seen
-
-
 @pytest.fixture
 def fleet(tmp_path):
     """A fleet on the broker of mosquitto-try.conf, in which only port, user and paths are changed."""
@@ -241,35 +143,6 @@ def fleet(tmp_path):
         made = Fleet(tmp_path / "deploy", f"mqtt://127.0.0.1:{port}", stack)
         broker(made, program, "mosquitto-try.conf", "1883 127.0.0.1", f"{port} 127.0.0.1")
         yield made
-
-
-def broker(fleet: Fleet, program: Path, config: str, listener: str, here: str) -> None:
-    """mosquitto on one of deploy's configurations, ended with the fleet."""
-    fleet.edit(config, f"listener {listener}", f"listener {here}")
-    fleet.edit(config, "/etc/mosquitto/hushgrid.acl", str(fleet.directory / "acl"))
-    if os.geteuid() == 0:
-        fleet.edit(config, "user mosquitto", "user root")  # else it may not read the test's files
-    log = fleet.directory / "mosquitto.log"
-    with log.open("wb") as file:
-        child = subprocess.Popen([program, "-c", fleet.directory / config], stdout=file, stderr=file)
-    fleet.stack.callback(child.wait)
-    fleet.stack.callback(child.kill)
-    port = int(here.split()[0])
-    deadline = time.monotonic() + PATIENCE
-    while True:
-        assert child.poll() is None, log.read_text()
-        assert time.monotonic() < deadline
-        with socket.socket() as trial:
-            if trial.connect_ex(("127.0.0.1", port)) == 0:
-                return
-        time.sleep(0.02)
-
-
-def finishes_a_run(fleet: Fleet, nodes: list[Daemon]) -> None:
-    coordinator = fleet.coordinator("--once")
-    assert coordinator.code() == 0, coordinator.said
-    for daemon in nodes:
-        daemon.wait_for(" done: rounds")
 
 
 @pytest.mark.mosquitto
@@ -455,23 +328,13 @@ def test_a_node_works_where_no_memory_may_become_executable(fleet):
         "if ctypes.CDLL(None).prctl(65, 1, 0, 0, 0): sys.exit(77)\n"
         "os.execv(sys.executable, [sys.executable, *sys.argv[1:]])"
     )
-    probe = "import ctypes, mmap, sys; sys.exit(ctypes.CDLL(None).prctl(66, 0, 0, 0, 0))"
+    probe = "import ctypes, sys; sys.exit(ctypes.CDLL(None).prctl(66, 0, 0, 0, 0))"
     if subprocess.run([sys.executable, "-c", code, "-c", probe]).returncode != 1:
         pytest.skip("this kernel has no PR_SET_MDWE that is kept over exec")
-    wrapped = []
-    for z in ZONES:
-        daemon = Daemon.__new__(Daemon)
-        daemon.log = fleet.directory / f"mdwe-{z}.log"
-        with daemon.log.open("wb") as file:
-            daemon.child = subprocess.Popen(
-                [sys.executable, "-c", code, *HUSHGRID[1:], "node", str(fleet.directory / "nodes" / f"{z}.yaml")],
-                stdout=file, stderr=file, env={**os.environ, "HUSHGRID_MQTT_USER": z},
-            )  # fmt: skip
-        fleet.stack.callback(daemon.kill)
-        daemon.wait_for("ready on")
-        wrapped.append(daemon)
-    finishes_a_run(fleet, wrapped)
-    assert [d.end() for d in wrapped] == [0, 0, 0]
+    fleet.program = [sys.executable, "-c", code, *HUSHGRID[1:]]
+    nodes = [fleet.node(z) for z in ZONES]
+    finishes_a_run(fleet, nodes)
+    assert [d.end() for d in nodes] == [0, 0, 0]
 
 
 @pytest.mark.mosquitto
@@ -503,6 +366,37 @@ def test_the_fleet_runs_over_tls_where_the_certificate_is_the_identity(tmp_path)
         mallory = fleet.start("node", "z2.yaml")
         mallory.wait_for(f"the broker refuses {ROOT}/state/z2: Not authorized")
         assert [d.end() for d in (nodes[0], nodes[2], mallory)] == [0, 0, 0]
+
+
+@pytest.mark.mosquitto
+def test_the_first_commands_of_the_guide_run_as_they_stand(tmp_path):
+    """docs/two-machines.md, the part for one machine; only the port, and the user where root runs it, are changed."""
+    from hushgrid.broker import brokers
+
+    program = brokers.find_mosquitto()
+    if program is None:
+        pytest.skip("mosquitto is not installed (PATH, /usr/sbin, /usr/local/sbin)")
+    guide = (DEPLOY.parent / "docs" / "two-machines.md").read_text()
+    (commands,) = re.findall(r"```sh try\n(.*?)```", guide, re.S)
+    port = str(brokers._free_port())
+    commands = commands.replace("1883", port).replace("/usr/sbin/mosquitto", str(program))
+    shutil.copytree(DEPLOY, tmp_path / "deploy")
+    configuration = tmp_path / "deploy" / "mosquitto-try.conf"
+    text = configuration.read_text().replace("listener 1883", f"listener {port}")
+    configuration.write_text(text.replace("user mosquitto", "user root") if os.geteuid() == 0 else text)
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    child = subprocess.Popen(
+        ["sh", "-e"], cwd=tmp_path, env={**os.environ, "PATH": path}, text=True, start_new_session=True,
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+    )  # fmt: skip
+    try:
+        said, _ = child.communicate(commands, timeout=2 * PATIENCE)
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(child.pid, signal.SIGKILL)  # the group is ours alone: its leader is the shell started here
+    assert child.returncode == 0, said
+    assert "quantity,element,value,unit" in said
+    assert "spent epsilon 4.99" in said
 
 
 # --- what a real device refuses ---

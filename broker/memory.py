@@ -116,6 +116,8 @@ class MemoryBroker:
             self.crashes += 1
             if self._happens(0.5):
                 e.on_message(delivery.topic, delivery.payload)  # committed, and never published
+            # With the connection goes what was on its way: the resends carry everything, no broker's queue is relied on.
+            self.queue = [d for d in self.queue if d.dst != delivery.dst]
             topic, payload = e.will
             self.endpoints[delivery.dst] = self.rebuild(delivery.dst)
             self._publish([Publication(topic, payload, True)])

@@ -10,8 +10,10 @@ import errno
 import os
 import signal
 import sys
+import threading
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
@@ -176,12 +178,29 @@ class _Version(argparse.Action):
         parser.exit()
 
 
-def _terminate(number: int, frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
+@contextmanager
+def _terminable() -> Iterator[None]:
+    """SIGTERM is taken as Ctrl-C is."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _run(o: argparse.Namespace) -> int:
-    signal.signal(signal.SIGTERM, _terminate)  # while it prepares; the run itself ends in order
+    with _terminable():
+        return _simulate(o)
+
+
+def _simulate(o: argparse.Namespace) -> int:
     from hushgrid.broker import results, simulation, summary
     from hushgrid.broker.progress import Progress
     from hushgrid.node.config import load_scenario

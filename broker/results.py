@@ -236,9 +236,18 @@ def default_out(name: str) -> Path:
 
 
 def check_out(out: Path) -> None:
-    """An existing path is refused before anything runs."""
+    """An existing path, or one where no directory can be made, is refused before anything runs."""
     if out.exists() or out.is_symlink():
         raise InputError(f"{out}: found an existing path, expected a new run directory (--out)")
+    check_place(out, "--out")
+
+
+def check_place(path: Path, option: str) -> None:
+    """InputError unless `path` is a directory to write to, or can be made one."""
+    nearest = next(p for p in (path, *path.absolute().parents) if p.exists())
+    if not nearest.is_dir() or not os.access(nearest, os.W_OK | os.X_OK):
+        what = "not writable" if nearest.is_dir() else "not a directory"
+        raise InputError(f"{option} {path}: found that {nearest} is {what}, expected a place for a directory")
 
 
 def write(result: Result, scenario: Scenario, zones: dict[str, tuple[int, ...]], out: Path) -> None:

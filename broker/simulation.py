@@ -140,18 +140,24 @@ def run(
     """Run a scenario and return its Result; with `out`, also leave a run directory there.
 
     scenario: a path, a mapping as in the YAML file, or a checked Scenario. set: dotted key paths to values laid over
-    it. state: a directory whose ledgers count over runs; file: what to call a checked Scenario in errors. Raises InputError, Refused or Stopped, each one line.
+    it. state: a directory whose ledgers count over runs; file: what to call a checked Scenario in errors. Raises
+    InputError, Refused or Stopped, each one line.
     """
     checked = _scenario(scenario, seed, set)
+    file = file or (str(scenario) if isinstance(scenario, str | Path) else "scenario")
     if transport not in ("memory", "mqtt"):
         raise InputError(f"transport: found {transport!r}, expected memory or mqtt")
     if transport == "mqtt" and checked.run.faults is not None:
-        raise InputError("run.faults: found with transport mqtt, expected memory (faults are injected there only)")
+        raise InputError(
+            f"{file}: run.faults: found with transport mqtt, expected memory (faults are injected there only)"
+        )
     target = Path(out) if out is not None else None
     if target is not None:
         results.check_out(target)
+    if state is not None:
+        results.check_place(Path(state), "--state")
     shown = progress or Progress(quiet=True)
-    setup = Setup(checked, file or (str(scenario) if isinstance(scenario, str | Path) else "scenario"))
+    setup = Setup(checked, file)
     shown.phase(f"{checked.name}: {checked.problem.case} in {len(setup.zones)} zones")
     began = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="hushgrid-") as scratch, ExitStack() as stack:

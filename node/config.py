@@ -248,7 +248,11 @@ def _explain(message: str, raw: Any, prefix: str, type_: Any) -> str:
     if match := re.fullmatch("Object missing required field `(.+)`", text):
         return f"{path + '.' if path else ''}{match[1]}: missing, expected a value"
     if match := re.fullmatch("Object contains unknown field `(.+)`", text):
-        known = f", expected one of {', '.join(_known(type_, found))}" if found is raw else ""
+        keys = []
+        for section in _sections(_type_at(type_, steps)):
+            tag = section.__struct_config__.tag_field
+            keys += [tag] * (tag is not None) + [f.encode_name for f in msgspec.structs.fields(section)]
+        known = f", expected one of {', '.join(keys)}" if keys else ""
         return f"{path + '.' if path else ''}{match[1]}: unknown key{known}"
     expected = re.sub("`([^`]*)`", r"\1", text)
     expected = re.sub(r"^Expected ", "", expected).split(", got ")[0]
@@ -256,19 +260,23 @@ def _explain(message: str, raw: Any, prefix: str, type_: Any) -> str:
     return f"{path or 'file'}: found {_short(found)}, expected {expected}"
 
 
-def _known(type_: Any, found: Any) -> list[str]:
-    names = [f.encode_name for f in msgspec.structs.fields(type_)]
-    return names if isinstance(found, dict) else []
+def _sections(type_: Any) -> list[Any]:
+    """The structs a type may be: itself, or those of `Section | None`."""
+    return [t for t in (type_, *get_args(type_)) if hasattr(t, "__struct_fields__")]
+
+
+def _type_at(type_: Any, steps: list[tuple[str, str, str]]) -> Any:
+    """The type of the field at a path of keys; None where the path leaves the structs."""
+    for key, _, _ in steps:
+        hit = [f for section in _sections(type_) for f in msgspec.structs.fields(section) if f.encode_name == key]
+        if not hit:
+            return None
+        type_ = hit[0].type
+    return type_
 
 
 def _choices(type_: Any, steps: list[tuple[str, str, str]]) -> str:
-    for key, _, _ in steps:
-        sections = [t for t in (type_, *get_args(type_)) if hasattr(t, "__struct_fields__")]  # `Section | None` too
-        hit = [f for t in sections for f in msgspec.structs.fields(t) if f.encode_name == key]
-        if not hit:
-            return "another value"
-        type_ = hit[0].type
-    literals = re.findall(r"Literal\[(.*?)\]", str(type_))
+    literals = re.findall(r"Literal\[(.*?)\]", str(_type_at(type_, steps)))
     return f"one of {literals[0]}" if literals else "another value"
 
 

@@ -17,7 +17,7 @@ from hushgrid.grid_cases.case import Case
 from hushgrid.kernels.errors import InputError, Stopped
 from hushgrid.node.assemble import public
 from hushgrid.node.config import CoordinatorConfig, load_scenario
-from hushgrid.node.daemon import Signals, link_for, notify, serve
+from hushgrid.node.daemon import Signals, link_for, notify, reach, serve
 from hushgrid.node.ledger import Ledger
 from hushgrid.node.plan import RunPlan
 from hushgrid.node.wire import COORDINATOR
@@ -82,7 +82,8 @@ def main(config: CoordinatorConfig, path: str, once: bool = False) -> int:
             link = link_for(coordinator, config.broker, config.tls)
             began = time.gmtime()
             try:
-                link.connect(10.0)
+                if not reach(link, signals):
+                    break
                 if not missing:
                     _say(f"{plan.name} on {config.broker}, fleet {config.fleet}: waits for {', '.join(plan.nodes)}")
                 serve(coordinator, link, partial(getattr, coordinator, "finished"), signals)

@@ -18,7 +18,7 @@ import numpy as np
 
 from hushgrid.grid_cases import load
 from hushgrid.grid_cases.zone import setpoints
-from hushgrid.kernels.errors import InputError
+from hushgrid.kernels.errors import InputError, Stopped
 from hushgrid.kernels.ladmm import Vector
 from hushgrid.node.assemble import Zone, model_of
 from hushgrid.node.config import DeviceConfig, Tls
@@ -29,6 +29,7 @@ from hushgrid.node.mqtt import MqttLink
 from hushgrid.node.wire import Publication
 
 POLL_S = 0.25
+REACH_S = 10.0  #: for the broker to be there at the start; whoever restarts us tries again
 
 
 class Endpoint(Protocol):
@@ -82,6 +83,16 @@ def link_for(endpoint: Endpoint, url: str, tls: Tls | None = None, passing_id: s
         url, passing_id or endpoint.name, will=endpoint.will, subscriptions=endpoint.subscriptions, tls=tls,
         persistent=not passing_id,
     )  # fmt: skip
+
+
+def reach(link: MqttLink, asked: Signals) -> bool:
+    """Connect; False where somebody has asked to end meanwhile. Stopped: no broker within 10 s."""
+    try:
+        link.connect(REACH_S)
+    except Stopped:
+        if not asked:
+            raise
+    return link.connected and not asked
 
 
 def serve(
@@ -199,9 +210,9 @@ def main(config: DeviceConfig, path: str) -> int:
     member.outcome = lambda z: keep_setpoints(zone, z, state / f"{config.node}.setpoints.csv")
     link = link_for(member, config.broker, config.tls)
     try:
-        link.connect(10.0)
-        say(f"ready on {config.broker}, fleet {config.fleet}, session {member.session}")
-        serve(member, link, lambda: False, signals)
+        if reach(link, signals):
+            say(f"ready on {config.broker}, fleet {config.fleet}, session {member.session}")
+            serve(member, link, lambda: False, signals)
         notify("STOPPING=1")
     finally:
         link.close(clear=member.retained, forget=False)

@@ -90,6 +90,16 @@ def test_two_gaussian_runs_add_up_by_mu_squared(tmp_path):
         assert done == runs
 
 
+def test_two_claims_that_each_take_all_of_delta_are_not_added_up_at_the_same_delta(tmp_path):
+    device = Device(tmp_path, budget(4.0 * (1 + 1e-9), DELTA))
+    device.answer(device.start(plan(rounds=9, **ACCOUNTANTS["gdp"])), 9)
+    second = plan(rounds=2, **ACCOUNTANTS["pure-optimal"])
+    with pytest.raises(Refused):
+        device.start(second)
+    device.cap = budget(4.2, DELTA)  # at half of delta the first costs a little more
+    device.answer(device.start(second), 2)
+
+
 def test_an_unfinished_run_has_spent_what_it_answered_and_no_more(tmp_path):
     device = Device(tmp_path, budget(2.0))
     device.answer(device.start(plan(rounds=4)), 1)

@@ -238,3 +238,20 @@ def test_loss_duplication_reordering_and_crashes_change_no_bit_and_cost_nothing(
     world.run()
     world.close()
     assert world.final == undisturbed(4)
+
+
+def test_a_coordinator_that_crashed_after_stopping_still_tells_why(tmp_path):
+    world, stopped = World(tmp_path, setup()), []
+
+    def stop_and_crash(world):
+        if not stopped and world.centre.phase == "running" and world.centre.driver.machine.state.t == 2:
+            world.centre.stop("interrupted")  # committed; never published
+            world.hub.endpoints[COORDINATOR] = world.build(COORDINATOR)
+            world.hub._connect(COORDINATOR)
+            stopped.append(world.centre.phase)
+
+    world.run(stop_and_crash)
+    assert stopped == ["finishing"]
+    assert str(world.centre.error) == "interrupted"
+    assert {n: world.ledgers[n].last_run().status for n in world.ledgers} == dict.fromkeys(world.ledgers, "stopped")
+    world.close()

@@ -130,6 +130,8 @@ def test_a_repeat_is_free_even_where_the_budget_has_nothing_left(tmp_path):
     device = Device(tmp_path, budget(2.0, 1e-5))
     first = device.answer(device.start(plan(**optimal)))[0]
     assert np.array_equal(device.answer(device.start(plan(**optimal)))[0], first)
+    device.cap = budget(1.0, 1e-5)  # its owner wants less from now on
+    assert np.array_equal(device.answer(device.start(plan(**optimal)))[0], first)
     with pytest.raises(Refused):
         device.start(plan(mode="input", epsilon=0.1))
 

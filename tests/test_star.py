@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from toy import converse, fleet, params, server
+from toy import POSITION, converse, fleet, params, server
 
 from hushgrid.kernels.ladmm import W, Z
 from hushgrid.node import wire
@@ -130,6 +130,18 @@ def test_only_rounds_in_a_row_count_for_the_patience():
     calm = [m <= 1e-3 for m in moves]
     assert all(calm[-4:])
     assert not any(all(calm[i : i + 4]) for i in range(len(calm) - 4))  # it did not stop later than it could
+
+
+def test_a_round_that_moves_starts_the_patience_anew():
+    centre = server(params(rounds=50), tolerance=1e-9, patience=2)
+    step = centre.start()
+    for t, leap in enumerate([0.0, 10.0, 0.0, 0.0], start=1):
+        assert centre.state.done is None
+        for name in POSITION:
+            w, lam = centre.round_body(name).w, centre.state.lam[name]
+            answer = w + lam / (2 * 2.0) + leap  # without the leap, the next w is this one again
+            step = centre.receive(name, t, Z(answer))
+    assert step.done == centre.state.done == "tolerance"
 
 
 def test_without_a_stop_rule_all_rounds_are_run():

@@ -82,7 +82,9 @@ for attempt in range(int(sys.argv[4])):
             os.write(write, b".")  # released
     os.close(write)
     seen = os.read(read, 1)
-    time.sleep(chance.random() * 0.02)
+    for _ in range(chance.randrange(6)):  # let it release some, then end it at any instant of the next
+        seen += os.read(read, 1)
+    time.sleep(chance.random() * 0.01)
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
     released = len(seen) - 1

@@ -205,8 +205,7 @@ def main(config: DeviceConfig, path: str) -> int:
         say(
             f"ledger behind its mark (spend {ledger.no}, the mark says {told.no}): refusing until 'hushgrid ledger accept'"
         )
-    member = Member(config.fleet, zone, ledger, config.budget, config.allow)
-    member.log = say
+    member = Member(config.fleet, zone, ledger, config.budget, config.allow, log=say)
     member.outcome = lambda z: keep_setpoints(zone, z, state / f"{config.node}.setpoints.csv")
     link = link_for(member, config.broker, config.tls)
     try:

@@ -56,6 +56,7 @@ class Member:
     def __init__(
         self, fleet: str, zone: Zone, ledger: Ledger, budget: Budget | None, allow: Allow | None = None,
         simulated: Simulated | None = None, observe: Callable[[Driver, bool], None] | None = None,
+        log: Callable[[str], None] = lambda _: None,
     ) -> None:  # fmt: skip
         self.name, self.topics, self.zone, self.ledger = zone.name, Topics(fleet), zone, ledger
         self.budget, self.allow, self.simulated, self.observe = budget, allow or Allow(), simulated, observe
@@ -65,7 +66,7 @@ class Member:
         self.last: tuple[bytes, bytes] | None = None  #: (run, payload) to repeat: the join, the refusal, the farewell
         self.finished = False  #: a run has ended since the start; a daemon stays, `run` may end it
         self.dropped: Counter[str] = Counter()
-        self.log: Callable[[str], None] = lambda _: None
+        self.log = log
         self.outcome: Callable[[Vector], None] = lambda _: None  #: given z when a run is done: the zone's set-points
         self._retry, self._due = RETRY_S[0], 0.0
         stored = ledger.open_run()
@@ -144,18 +145,22 @@ class Member:
         if told := body.marks.get(self.name):
             self.ledger.tell(told)
         try:
-            plan = decode_plan(body.plan)
-            self.zone.check(plan)
-            driver, allowance = self._assemble(run, plan)
-            allowance.consent(self._answers(driver))
+            driver, allowance = self._agreed(run, body.plan)
         except (InputError, Refused) as error:
-            kind = "refused" if isinstance(error, Refused) else "input"
-            return self._leave(run, body.plan, Refuse(str(error), kind), "refused")
+            return self._leave(run, body.plan, _refuse(error), "refused")
         self.ledger.join(run, body.plan)
         self.driver, self.allowance = driver, allowance
         self.finished = False
-        self.log(f"joined run {run.hex()[:8]}: {plan.name}")
+        self.log(f"joined run {run.hex()[:8]}: {allowance.plan.name}")
         return self._say(run, Join())
+
+    def _agreed(self, run: bytes, blob: bytes) -> tuple[Driver, Allowance]:
+        """A run's machine and gate, where it is this device's and its owner allows it. InputError, Refused."""
+        plan = decode_plan(blob)
+        self.zone.check(plan)
+        driver, allowance = self._assemble(run, plan)
+        allowance.consent(self._answers(driver))
+        return driver, allowance
 
     def _answers(self, driver: Driver) -> int:
         """Gate answers the plan asks for at most: none where the one answer of mode input is only repeated."""
@@ -239,15 +244,17 @@ class Member:
             self.observe(driver, True)
 
     def _resume(self, stored: StoredRun) -> None:
-        """The process ended in a run: go on exactly where the ledger says."""
-        plan = decode_plan(stored.plan)
-        self.zone.check(plan)
-        self.driver, self.allowance = self._assemble(stored.id, plan)
+        """The process ended in a run: go on exactly where the ledger says, where the owner still allows it."""
+        try:
+            self.driver, self.allowance = self._agreed(stored.id, stored.plan)
+        except (InputError, Refused) as error:
+            self._leave(stored.id, stored.plan, _refuse(error), "refused")
+            return
         if stored.state is None:
             self._say(stored.id, Join())
         elif self.observe:
             self.observe(self.driver, False)
-        self.log(f"resumed run {stored.id.hex()[:8]}: {plan.name}")
+        self.log(f"resumed run {stored.id.hex()[:8]}: {self.allowance.plan.name}")
 
     # --- saying ---
 
@@ -286,3 +293,7 @@ class Member:
             self.log(f"dropped a message: {why}")  # once a kind: a hostile peer fills no disk
         self.dropped[kind] += 1
         return []
+
+
+def _refuse(error: HushgridError) -> Refuse:
+    return Refuse(str(error), "refused" if isinstance(error, Refused) else "input")

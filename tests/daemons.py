@@ -96,7 +96,11 @@ class Fleet:
 
     def spends(self, z: str) -> list[tuple[str, float]]:
         """(kind, epsilon) of every spend in a ledger that no process holds."""
-        with closing(sqlite3.connect(f"file:{self.state(z) / z}.ledger?mode=ro", uri=True)) as db:
+        return self.spends_of(self.state(z) / f"{z}.ledger")
+
+    @staticmethod
+    def spends_of(ledger: Path) -> list[tuple[str, float]]:
+        with closing(sqlite3.connect(ledger)) as db:
             return db.execute("SELECT kind, value FROM spend ORDER BY no").fetchall()
 
     def retained(self) -> dict[str, bytes]:

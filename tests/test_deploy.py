@@ -18,7 +18,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from daemons import DEPLOY, HUSHGRID, PATIENCE, ROOT, ZONES, Fleet, broker, finishes_a_run
+from daemons import DEPLOY, HUSHGRID, PATIENCE, ROOT, ZONES, Daemon, Fleet, broker, finishes_a_run
 
 from hushgrid.grid_cases import load
 from hushgrid.grid_cases.case import loads
@@ -281,6 +281,52 @@ def test_an_old_copy_of_a_ledger_is_noticed_and_answers_nothing_until_its_owner_
     (gap, lost), (kind, epsilon) = fleet.spends("z1")
     assert (gap, kind) == ("gap", "laplace")
     assert lost == epsilon  # the mark carried its price
+
+
+def in_a_long_run(fleet: Fleet) -> tuple[list[Daemon], Daemon]:
+    """The fleet in the middle of a run of an answer a round, z1 just killed."""
+    fleet.edit("scenario.yaml", "rounds: 100", "rounds: 20000")
+    fleet.edit("scenario.yaml", "mode: input ", "mode: objective ")
+    nodes = [fleet.node(z) for z in ZONES]
+    coordinator = fleet.coordinator("--once")
+    coordinator.wait_for("rounds begin")
+    log = fleet.state("z1") / "z1.ledger-wal"
+    deadline, before = time.monotonic() + PATIENCE, log.stat().st_mtime_ns
+    while log.stat().st_mtime_ns == before:  # until a round has been committed
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    nodes[0].kill()
+    return nodes, coordinator
+
+
+@pytest.mark.mosquitto
+def test_a_device_whose_zone_was_changed_in_the_middle_of_a_run_refuses_it_and_stays(fleet):
+    nodes, coordinator = in_a_long_run(fleet)
+    fleet.edit("nodes/z1.yaml", "zone: [1, 2, 3, 4, 5]", "zone: [2, 3, 4, 5]")
+    fleet.edit("nodes/loads-z1.csv", "1,0,0\n", "")
+    nodes[0] = fleet.node("z1")
+    assert coordinator.code() == 2
+    assert "z1: found zone [1, 2, 3, 4, 5] in the plan, expected its own [2, 3, 4, 5]" in coordinator.said
+    assert [d.end() for d in nodes] == [0, 0, 0]
+
+
+@pytest.mark.mosquitto
+def test_an_old_copy_of_a_ledger_does_not_go_on_with_the_run_it_was_in(fleet):
+    nodes, coordinator = in_a_long_run(fleet)
+    shutil.copytree(fleet.state("z1"), fleet.directory / "backup")
+    nodes[0] = fleet.node("z1")
+    nodes[0].wait_for("resumed run")
+    spent = len(fleet.spends_of(fleet.directory / "backup" / "z1.ledger"))
+    assert nodes[0].end() == 0
+    assert len(fleet.spends("z1")) > spent > 0
+
+    shutil.rmtree(fleet.state("z1"))
+    shutil.copytree(fleet.directory / "backup", fleet.state("z1"))
+    nodes[0] = fleet.node("z1")
+    assert coordinator.code() == 3
+    assert "z1: its ledger is behind its mark" in coordinator.said
+    assert nodes[0].end() == 0
+    assert len(fleet.spends("z1")) == spent
 
 
 @pytest.mark.mosquitto

@@ -24,6 +24,15 @@ def _no_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
+def mosquitto_program() -> Path:
+    """mosquitto itself, for a test that configures it in its own way."""
+    _need_mosquitto()
+    found = brokers.find_mosquitto()
+    assert found is not None
+    return found
+
+
+@pytest.fixture
 def start_mosquitto(tmp_path: Path) -> Iterator[brokers.OwnBroker]:
     """start_mosquitto(acl=..., password=..., tls=..., config=...): a mosquitto, ended with the test."""
     _need_mosquitto()

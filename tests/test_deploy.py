@@ -20,6 +20,7 @@ from types import SimpleNamespace
 import pytest
 from daemons import DEPLOY, HUSHGRID, PATIENCE, ROOT, ZONES, Daemon, Fleet, broker, finishes_a_run
 
+from hushgrid.broker import brokers
 from hushgrid.grid_cases import load
 from hushgrid.grid_cases.case import loads
 from hushgrid.node.config import load_coordinator, load_device, load_scenario
@@ -131,17 +132,12 @@ def test_the_examples_are_one_fleet_on_the_loads_of_the_case():
 
 
 @pytest.fixture
-def fleet(tmp_path):
+def fleet(tmp_path, mosquitto_program):
     """A fleet on the broker of mosquitto-try.conf, in which only port, user and paths are changed."""
-    from hushgrid.broker import brokers
-
-    program = brokers.find_mosquitto()
-    if program is None:
-        pytest.skip("mosquitto is not installed (PATH, /usr/sbin, /usr/local/sbin)")
     with ExitStack() as stack:
         port = brokers._free_port()
         made = Fleet(tmp_path / "deploy", f"mqtt://127.0.0.1:{port}", stack)
-        broker(made, program, "mosquitto-try.conf", "1883 127.0.0.1", f"{port} 127.0.0.1")
+        broker(made, mosquitto_program, "mosquitto-try.conf", "1883 127.0.0.1", f"{port} 127.0.0.1")
         yield made
 
 
@@ -384,12 +380,9 @@ def test_a_node_works_where_no_memory_may_become_executable(fleet):
 
 
 @pytest.mark.mosquitto
-def test_the_fleet_runs_over_tls_where_the_certificate_is_the_identity(tmp_path):
-    from hushgrid.broker import brokers
-
-    program = brokers.find_mosquitto()
-    if program is None or shutil.which("openssl") is None:
-        pytest.skip("mosquitto or openssl is not installed")
+def test_the_fleet_runs_over_tls_where_the_certificate_is_the_identity(tmp_path, mosquitto_program):
+    if shutil.which("openssl") is None:
+        pytest.skip("openssl is not installed")
     with ExitStack() as stack:
         port = brokers._free_port()
         fleet = Fleet(tmp_path / "deploy", f"mqtts://127.0.0.1:{port}", stack)
@@ -400,7 +393,7 @@ def test_the_fleet_runs_over_tls_where_the_certificate_is_the_identity(tmp_path)
         )
         fleet.edit("mosquitto.conf", "/etc/mosquitto/certs", str(certs))
         fleet.edit("mosquitto.conf", "log_dest syslog", "log_dest stderr")
-        broker(fleet, program, "mosquitto.conf", "8883", f"{port} 127.0.0.1")
+        broker(fleet, mosquitto_program, "mosquitto.conf", "8883", f"{port} 127.0.0.1")
         nodes = [fleet.start("node", f"{z}.yaml") for z in ZONES]
         for daemon in nodes:
             daemon.wait_for("ready on")
@@ -415,17 +408,12 @@ def test_the_fleet_runs_over_tls_where_the_certificate_is_the_identity(tmp_path)
 
 
 @pytest.mark.mosquitto
-def test_the_first_commands_of_the_guide_run_as_they_stand(tmp_path):
+def test_the_first_commands_of_the_guide_run_as_they_stand(tmp_path, mosquitto_program):
     """docs/two-machines.md, the part for one machine; only the port, and the user where root runs it, are changed."""
-    from hushgrid.broker import brokers
-
-    program = brokers.find_mosquitto()
-    if program is None:
-        pytest.skip("mosquitto is not installed (PATH, /usr/sbin, /usr/local/sbin)")
     guide = (DEPLOY.parent / "docs" / "two-machines.md").read_text()
     (commands,) = re.findall(r"```sh try\n(.*?)```", guide, re.S)
     port = str(brokers._free_port())
-    commands = commands.replace("1883", port).replace("/usr/sbin/mosquitto", str(program))
+    commands = commands.replace("1883", port).replace("/usr/sbin/mosquitto", str(mosquitto_program))
     shutil.copytree(DEPLOY, tmp_path / "deploy")
     configuration = tmp_path / "deploy" / "mosquitto-try.conf"
     text = configuration.read_text().replace("listener 1883", f"listener {port}")

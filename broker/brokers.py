@@ -19,6 +19,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from hushgrid.kernels.errors import InputError, Stopped
+from hushgrid.node.dial import parse_url
 from hushgrid.node.mqtt import MqttLink
 
 if TYPE_CHECKING:
@@ -224,6 +225,14 @@ class Embedded(OwnBroker):
         return [sys.executable, "-m", module, "--port", str(port), "--parent", str(os.getpid())]
 
 
+def check_choice(choice: str) -> None:
+    """InputError unless `choice` is one of CHOICES; whether it is there is not asked."""
+    if choice.startswith(("mqtt://", "mqtts://")):
+        parse_url(choice)
+    elif choice not in ("auto", "embedded", "mosquitto"):
+        raise InputError(f"--broker: found {choice!r}, expected {CHOICES}")
+
+
 def start(
     choice: str,
     directory: Path,
@@ -244,8 +253,7 @@ def start(
         link.connect(REACH_S)
         link.close()
         return RunningBroker(choice, choice)
-    if choice not in ("auto", "embedded", "mosquitto"):
-        raise InputError(f"--broker: found {choice!r}, expected {CHOICES}")
+    check_choice(choice)
     if choice == "auto":
         choice = "embedded" if find_mosquitto() is None else "mosquitto"
     directory.mkdir(parents=True, exist_ok=True)

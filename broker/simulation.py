@@ -50,8 +50,8 @@ class Setup:
     """Everything public about a run, prepared once: case, zones, models, plan."""
 
     def __init__(self, scenario: Scenario, file: str = "scenario") -> None:
-        self.scenario = resolved(scenario)
         self.case, self.zones, self.plan = public(scenario, file)
+        self.scenario = resolved(scenario)
         self.terms = terms(scenario.privacy, scenario.algorithm)
         self.models = zone_models(self.case, [list(b) for b in self.zones.values()])
         self.keys_w, self.position, _ = layout(self.case, self.zones)
@@ -151,6 +151,10 @@ def run(
         raise InputError(
             f"{file}: run.faults: found with transport mqtt, expected memory (faults are injected there only)"
         )
+    if transport == "mqtt":
+        from hushgrid.broker.brokers import check_choice
+
+        check_choice(broker)
     target = Path(out) if out is not None else None
     if target is not None:
         results.check_out(target)

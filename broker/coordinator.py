@@ -102,6 +102,11 @@ class Coordinator:
         return (self.topics.state(COORDINATOR),)
 
     @property
+    def ending(self) -> bool:
+        """How the run ends is decided, and in the ledger; the members may not know it yet."""
+        return self.phase in ("finishing", "over")
+
+    @property
     def finished(self) -> bool:
         return self.phase == "over"
 
@@ -124,7 +129,7 @@ class Coordinator:
         body, out = envelope.body, []
         if isinstance(body, Plan | Finish):
             return self._drop("not for the coordinator")
-        if isinstance(body, Finished) and self.phase not in ("finishing", "over"):
+        if isinstance(body, Finished) and not self.ending:
             return self._drop("a farewell before the end")
         step = not isinstance(body, Join | Refuse | Finished)
         if step:
@@ -182,7 +187,7 @@ class Coordinator:
 
     def stop(self, reason: str) -> list[Publication]:
         """End the run now, cleanly: every member is told."""
-        return self._finish(Stopped(reason)) if self.phase not in ("finishing", "over") else []
+        return self._finish(Stopped(reason))
 
     # --- gathering and joining ---
 
@@ -297,7 +302,7 @@ class Coordinator:
     # --- the end ---
 
     def _finish(self, error: HushgridError | None) -> list[Publication]:
-        if self.phase in ("finishing", "over"):
+        if self.ending:
             return []
         self.error = error
         self.phase = "finishing" if self.run else "over"

@@ -15,13 +15,16 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, Literal
+from typing import IO, TYPE_CHECKING, Literal
 
 import msgspec
 from msgspec import Struct
 
 from hushgrid.kernels.errors import HushgridError, InputError, Refused, Stopped
 from hushgrid.node.config import Budget
+
+if TYPE_CHECKING:
+    from hushgrid.broker.coordinator import Coordinator
 
 RESTARTS = 10_000  #: a child that keeps being killed is somebody's test, or a machine out of memory
 
@@ -201,16 +204,26 @@ def _coordinator(child: Child) -> int:
 
     coordinator.progress = progress
     link = link_for(coordinator, child.broker, passing_id=child.client_id)
+    # Told before the farewell ends: killed after it, this process would find no run under way and begin another.
+    over = Path(child.outcome).exists() and ledger.open_run() is None
     try:
         link.connect(10.0)
-        serve(coordinator, link, lambda: coordinator.finished, lambda: bool(signals) or orphaned())
-        if not coordinator.finished:
-            for publication in coordinator.stop(f"interrupted by {signals.asked or 'the end of its parent'}"):
-                link.publish(*publication)
+        if not over:
+            serve(coordinator, link, lambda: coordinator.ending, lambda: bool(signals) or orphaned())
+            if not coordinator.ending:
+                for publication in coordinator.stop(f"interrupted by {signals.asked or 'the end of its parent'}"):
+                    link.publish(*publication)
+            if not Path(child.outcome).exists():
+                _tell(coordinator, Path(child.outcome))
             serve(coordinator, link, lambda: coordinator.finished)
     finally:
         link.close(clear=coordinator.retained, forget=True)
         ledger.close()
+    return 0
+
+
+def _tell(coordinator: Coordinator, outcome: Path) -> None:
+    """How the run ended, for the parent."""
     error = coordinator.error
     kinds: list[tuple[type[HushgridError], Kind]] = [
         (InputError, "input"),
@@ -218,12 +231,10 @@ def _coordinator(child: Child) -> int:
         (HushgridError, "stopped"),
     ]
     kind: Kind = next((k for type_, k in kinds if isinstance(error, type_)), "done")
-    outcome = Path(child.outcome)
     outcome.with_suffix(".new").write_bytes(
         msgspec.json.encode(Outcome(kind, str(error) if error else coordinator.reason))
     )
     outcome.with_suffix(".new").rename(outcome)
-    return 0
 
 
 if __name__ == "__main__":

@@ -133,9 +133,9 @@ def keep(coordinator: Coordinator, directory: Path, began: time.struct_time) -> 
     path = directory / f"{coordinator.plan.name}-{stamp}-{coordinator.run.hex()[:8]}.json"
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        partial = path.with_suffix(".new")
-        partial.write_text(json.dumps(record, indent=2) + "\n")
-        os.replace(partial, path)
+        temporary = path.with_suffix(".new")
+        temporary.write_text(json.dumps(record, indent=2) + "\n")
+        os.replace(temporary, path)
     except OSError as fault:
         raise Stopped(f"{path}: {fault.strerror}, expected to write what the run has shown") from None
     return path

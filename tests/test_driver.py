@@ -1,13 +1,17 @@
 """The driver: commit first, publish after, in one transaction; after a crash everything goes on from what is stored."""
 
 import functools
+import subprocess
+import sys
 
+import msgspec
 import numpy as np
 import pytest
 from device import WORDS, Device, budget, plan
 from toy import Box, params, server
 from world import World, setup
 
+from hushgrid.broker.processes import Child, Outcome
 from hushgrid.kernels.errors import Refused, Stopped
 from hushgrid.kernels.ladmm import Agent, W, Z
 from hushgrid.kernels.machine import Malformed
@@ -15,6 +19,7 @@ from hushgrid.node import wire
 from hushgrid.node.config import Faults
 from hushgrid.node.driver import Driver, Stored
 from hushgrid.node.ledger import Ledger, LedgerFailed
+from hushgrid.node.plan import encode_plan
 from hushgrid.node.wire import COORDINATOR, Envelope
 
 SHARED = np.array([0, 2])
@@ -255,3 +260,25 @@ def test_a_coordinator_that_crashed_after_stopping_still_tells_why(tmp_path):
     assert str(world.centre.error) == "interrupted"
     assert {n: world.ledgers[n].last_run().status for n in world.ledgers} == dict.fromkeys(world.ledgers, "stopped")
     world.close()
+
+
+def test_a_coordinator_killed_after_its_farewell_begins_no_other_run(tmp_path, embedded):
+    """Its parent starts it again: how the run ended was told, and no run is under way."""
+    world = World(tmp_path, setup(2))
+    world.run()
+    world.close()
+    outcome = tmp_path / "outcome.json"
+    outcome.write_bytes(msgspec.json.encode(Outcome("done", "rounds")))
+    child = Child(
+        role="coordinator", name=COORDINATOR, client_id="again", fleet="world", broker=embedded.url, case="case5",
+        state=str(tmp_path), trace=str(tmp_path), outcome=str(outcome), plan=encode_plan(setup(2).plan).decode(),
+    )  # fmt: skip
+    (tmp_path / "child.json").write_bytes(msgspec.json.encode(child))
+    command = [sys.executable, "-m", "hushgrid.broker.processes", tmp_path / "child.json"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE) as again:
+        code = again.wait(30)
+    assert code == 0
+    ledger = Ledger(tmp_path / "coordinator.ledger", COORDINATOR)
+    assert (ledger.last_run().id, ledger.last_run().status) == (world.centre.run, "done")
+    assert msgspec.json.decode(outcome.read_bytes()) == {"kind": "done", "reason": "rounds"}
+    ledger.close()

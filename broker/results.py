@@ -231,8 +231,10 @@ def versions() -> dict[str, str]:
 
 
 def default_out(name: str) -> Path:
-    """runs/<name>-<UTC time>."""
-    return Path("runs") / f"{name}-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}"
+    """runs/<name>-<UTC time>, numbered where there are several within a second."""
+    path = Path("runs") / f"{name}-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}"
+    again = (path.with_name(f"{path.name}-{k}") for k in range(2, 1000))
+    return path if not path.exists() else next(other for other in again if not other.exists())
 
 
 def check_out(out: Path) -> None:

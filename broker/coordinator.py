@@ -161,12 +161,13 @@ class Coordinator:
         for member in waiting:
             self._heard.setdefault(member, now)
         if self.phase == "gathering":
+            if not waiting:
+                return self._announce()  # here, not at each birth: members that keep restarting get one plan, not many
             if now - self._began > self.wait_s:
                 return self._finish(
                     Stopped(f"{', '.join(waiting)} not there after {self.wait_s:g} s, expected a birth")
                 )
-            return []
-        if self.phase == "finishing":
+        elif self.phase == "finishing":
             self._ends = now + GRACE_S if self._ends is None else self._ends
             if not waiting or now > self._ends:
                 return self._over()
@@ -180,7 +181,7 @@ class Coordinator:
             return []
         self._retry = min(2 * self._retry, RETRY_S[1])
         self._due = now + self._retry
-        return self._again()
+        return [*self._again(), *self._call()]
 
     def idle(self) -> None:
         """Nothing is drawn ahead: the coordinator has no gate."""
@@ -200,6 +201,9 @@ class Coordinator:
             return []
         if not isinstance(presence, Birth):
             return self._drop("not a birth")
+        born = self.births.get(member)
+        if born and born.mark.ledger == presence.mark.ledger and presence.session < born.session:
+            return self._drop("a birth of an earlier session")
         self.births[member] = presence
         self.absent.pop(member, None)
         self._heard[member] = self._now
@@ -208,8 +212,7 @@ class Coordinator:
             return self._again(member)
         if self.phase == "joining" and presence.session != self.sessions[member]:
             self.phase = "gathering"  # it has not stored this plan; a run's id holds its session, so a new run
-        if self.phase == "gathering" and len(self.births) == len(self.members):
-            return self._announce()
+            self._retry, self._due = RETRY_S[0], 0.0
         return []
 
     def _announce(self) -> list[Publication]:
@@ -373,6 +376,12 @@ class Coordinator:
             payload = wire.encode(self._farewell())
             return [Publication(self.topics.edge(COORDINATOR, m), payload) for m in self._waiting()]
         return []
+
+    def _call(self) -> list[Publication]:
+        """A birth may have been lost, the last one of a member that has not joined: who is there says so again."""
+        if self.phase not in ("gathering", "joining"):
+            return []
+        return [Publication(self.topics.state(COORDINATOR), wire.encode(Progress(b"", 0, "gathering")))]
 
     def _plan(self) -> Publication:
         body = Plan(self.blob, self.nonce, self.sessions, self.marks)

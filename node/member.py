@@ -200,7 +200,9 @@ class Member:
         return [self._edge(wire.encode(Envelope(run, 0, 0, self.ledger.mark, Finished())))]
 
     def _on_progress(self, progress: Birth | Death | Progress) -> list[Publication]:
-        """The coordinator's retained state: a late device learns that its run is over."""
+        """The coordinator's state: a late device learns that its run is over, one not heard of is called."""
+        if isinstance(progress, Progress) and progress.state == "gathering":
+            return [self._birth()]
         driver = self.driver
         if driver and isinstance(progress, Progress) and progress.run == driver.run and progress.state != "running":
             stored = self.ledger.run(driver.run)

@@ -68,7 +68,7 @@ class Progress(Struct, tag="run", frozen=True):
 
     run: bytes
     round: int
-    state: str  #: running | done | stopped
+    state: str  #: running | done | stopped; gathering, not retained: who is there says so again
 
 
 class Plan(Struct, tag="plan", frozen=True):

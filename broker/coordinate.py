@@ -92,6 +92,7 @@ def main(config: CoordinatorConfig, path: str, once: bool = False) -> int:
                 error = coordinator.error
                 if coordinator.run:
                     _say(f"{keep(coordinator, Path(config.state) / 'runs', began)}: {_summary(coordinator)}")
+                coordinator.conclude()
                 if once:
                     if error:
                         raise error

@@ -170,7 +170,8 @@ class Coordinator:
         elif self.phase == "finishing":
             self._ends = now + GRACE_S if self._ends is None else self._ends
             if not waiting or now > self._ends:
-                return self._over()
+                self.phase = "over"
+                return []
         else:
             silent = [m for m in waiting if now - self._heard[m] > self.silent_s]
             if silent:
@@ -322,14 +323,17 @@ class Coordinator:
 
     def _on_finished(self, member: str) -> list[Publication]:
         self.parted.add(member)
-        return [] if self._waiting() else self._over()
-
-    def _over(self) -> list[Publication]:
-        """Only now is the run closed in the ledger: a coordinator that ends before says farewell when it is back."""
-        if self.phase != "over":
+        if not self._waiting():
             self.phase = "over"
-            self.ledger.commit(self.run, status="stopped" if self.error else "done")
         return []
+
+    def conclude(self) -> None:
+        """Close the run in the ledger, once its host has taken down how it ended: until then a restart goes on with it,
+
+        says farewell again, and never begins another.
+        """
+        if self.run:
+            self.ledger.commit(self.run, status="stopped" if self.error else "done")
 
     # --- inside ---
 

@@ -204,7 +204,7 @@ def _coordinator(child: Child) -> int:
 
     coordinator.progress = progress
     link = link_for(coordinator, child.broker, passing_id=child.client_id)
-    # Told before the farewell ends: killed after it, this process would find no run under way and begin another.
+    # Concluded, and killed before it could exit: there is no run under way, and none to begin.
     over = Path(child.outcome).exists() and ledger.open_run() is None
     try:
         link.connect(10.0)
@@ -216,6 +216,7 @@ def _coordinator(child: Child) -> int:
             if not Path(child.outcome).exists():
                 _tell(coordinator, Path(child.outcome))
             serve(coordinator, link, lambda: coordinator.finished)
+            coordinator.conclude()
     finally:
         link.close(clear=coordinator.retained, forget=True)
         ledger.close()

@@ -290,6 +290,7 @@ def _memory(
         if interrupted() and not centre().finished:
             hub.publish(centre().stop("interrupted"))
             hub.run(lambda: centre().finished)
+        centre().conclude()
         if error := centre().error:
             raise error
     finally:

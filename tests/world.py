@@ -68,6 +68,7 @@ class World:
             return self.centre.finished
 
         self.hub.run(over)
+        self.centre.conclude()
 
     def close(self):
         self.final = self.results()

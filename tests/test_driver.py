@@ -220,7 +220,7 @@ def test_a_crash_before_any_single_delivery_changes_no_bit_and_costs_nothing(tmp
 
         def crash(world, at=at):
             nonlocal count
-            if count == at and not world.centre.finished:
+            if count == at:
                 topic, payload = world[name].will
                 world.hub.endpoints[name] = world.build(name)
                 world.hub.publish([wire.Publication(topic, payload, True)])

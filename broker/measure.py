@@ -139,4 +139,4 @@ def _cells(r: Row) -> tuple[str, ...]:
 
 
 def _number(value: float | None) -> str:
-    return "" if value is None else f"{value:.3g}" if abs(value) < 1000 else f"{value:.0f}"
+    return "" if value is None else f"{value:.3g}" if abs(value) < 1000 else f"{value:.6g}"

@@ -42,6 +42,9 @@ from hushgrid.node.wire import (
 
 GRACE_S = 10.0  #: how long it waits for the members' farewell
 
+#: How a run that is not done has ended, by the word for it on the wire.
+ENDS: dict[str, type[HushgridError]] = {"input": InputError, "refused": Refused}
+
 Phase = Literal["gathering", "joining", "running", "finishing", "over"]
 
 
@@ -146,8 +149,7 @@ class Coordinator:
             case Join():
                 return self._on_join(src)
             case Refuse(reason, kind):
-                types = {"input": InputError, "refused": Refused}
-                return self._finish(types.get(kind, Stopped)(reason))
+                return self._finish(ENDS.get(kind, Stopped)(reason))
             case Finished():
                 return self._on_finished(src)
         return self._publish(out)
@@ -251,10 +253,6 @@ class Coordinator:
         if t is not None:
             wanted.append(("mechanisms", ", ".join(c.mechanisms), t.mechanism in c.mechanisms, t.mechanism))
             wanted.append(("adjacency", c.adjacency, c.adjacency in ("", t.adjacency), t.adjacency))
-            if t.mode != "input" and c.budget_left is not None and t.epsilon > c.budget_left:
-                raise Refused(
-                    f"{member}: asked epsilon {t.epsilon:g} for the run, it has {c.budget_left:g} of its budget left"
-                )
         for what, found, right, expected in wanted:
             if not right:
                 raise InputError(f"{member}: {what}: found {found}, expected {expected}")
@@ -318,7 +316,8 @@ class Coordinator:
 
     def _farewell(self) -> Envelope:
         error = self.error
-        body = Finish("stopped", str(error)) if error else Finish("done", self.reason)
+        kind = next((k for k, type_ in ENDS.items() if isinstance(error, type_)), "stopped")
+        body = Finish("stopped", str(error), kind) if error else Finish("done", self.reason)
         return Envelope(self.run, 0, 0, None, body)
 
     def _on_finished(self, member: str) -> list[Publication]:
@@ -355,7 +354,7 @@ class Coordinator:
         if stored.last is not None:
             farewell = wire.decode_envelope(stored.last, PLAN_LIMIT).body
             assert isinstance(farewell, Finish)
-            self._finish(Stopped(farewell.reason) if farewell.state == "stopped" else None)
+            self._finish(ENDS.get(farewell.kind, Stopped)(farewell.reason) if farewell.state == "stopped" else None)
         elif self.reason:
             self._finish(None)
 

@@ -102,6 +102,8 @@ class Fleet:
                 self.restarts += 1
                 if self.restarts > RESTARTS:
                     raise Stopped(f"{name} was killed {RESTARTS} times, expected it to live")
+                if child.stdin:
+                    child.stdin.close()
                 self._start(name)
             if interrupted() and not asked:
                 asked = True

@@ -47,7 +47,7 @@ class Params(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
     rounds: Count  #: T
     rho: Positive | Rho = 100.0
     eta: Positive | Literal["1/(L+sqrt(t))", "1/sqrt(t)"] = "1/(L+sqrt(t))"
-    local_updates: Count = 1  #: E
+    local_updates: Annotated[int, Meta(ge=1, le=10_000)] = 1  #: E; one message's work is bounded
 
     @property
     def answers(self) -> int:

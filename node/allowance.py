@@ -11,6 +11,11 @@ from hushgrid.node.ledger import Ledger, Spend
 from hushgrid.node.plan import RunPlan, Terms
 
 
+#: A plan's numbers are decimals rounded to binary (100 answers of 0.05 are a little more than 5), and are compared with
+#: this much room. The price of every answer that is really given is compared without.
+DECIMAL = 1 + 1e-12
+
+
 class Allowance:
     """One run's allowance on one device. `budget` None: nothing is capped (simulation without a budget)."""
 
@@ -66,12 +71,12 @@ class Allowance:
             if adjacency and str(adjacency) != t.adjacency:
                 raise Refused(f"{self.node}: adjacency {t.adjacency}, its {whose} counts {adjacency}")
         asked = self._price(t)
-        if self.allow.per_run and asked > self.allow.per_run.epsilon:
+        if self.allow.per_run and asked > self.allow.per_run.epsilon * DECIMAL:
             raise Refused(
                 f"{self.node}: asked epsilon {asked:g} for the run, its owner allows {self.allow.per_run.epsilon:g}"
             )
         more = max(answers - self.answered, 0)  # none: what is only repeated passes no budget
-        if self.budget and more and self._cost((t.event, more)) > self.budget.epsilon:
+        if self.budget and more and self._cost((t.event, more)) > self.budget.epsilon * DECIMAL:
             raise self._refusal(asked)
 
     def authorise(self, spends: list[Spend]) -> None:

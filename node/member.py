@@ -147,7 +147,7 @@ class Member:
         try:
             driver, allowance = self._agreed(run, body.plan)
         except (InputError, Refused) as error:
-            return self._leave(run, body.plan, _refuse(error), "refused")
+            return self._leave(run, b"", _refuse(error), "refused")  # its plan is not kept: it could fill the disk
         self.ledger.join(run, body.plan)
         self.driver, self.allowance = driver, allowance
         self.finished = False

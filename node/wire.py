@@ -96,6 +96,7 @@ class Finish(Struct, tag="finish", frozen=True):
 
     state: str  #: done | stopped
     reason: str
+    kind: str = ""  #: of a stopped run: input | refused | stopped
 
 
 class Finished(Struct, tag="finished", frozen=True):

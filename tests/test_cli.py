@@ -387,7 +387,7 @@ def test_a_plan_beyond_the_budget_is_refused_before_the_first_answer(hushgrid, t
     file = write(tmp_path / "s.yaml", {"privacy.budget": {"epsilon": 3.0}})
     said = hushgrid("run", file, "--state", "st", "--quiet")
     assert (said.code, said.out, said.err.count("\n")) == (3, "", 1)
-    assert "z1: asked epsilon 5 for the run, it has 3 of its budget left" in said.err
+    assert "z1: spent epsilon 0, asked 5 more, budget 3" in said.err
     assert not (tmp_path / "runs").exists()
     assert json.loads(hushgrid("ledger", "show", "st/z1.ledger", "--json").out)["spends"] == 0
 

@@ -72,11 +72,13 @@ class ZoneStep:
             self._solver.update(P=D, q=q)
             self._D = D.copy()
         solution = self._solver.solve()
-        if solution.status not in _ACCEPTED:
+        if solution.status != clarabel.SolverStatus.Solved:
             # A solver scaled for this very problem, used once; the first one goes on afterwards. Dividing the
             # objective by its largest coefficient moves no minimiser and keeps heavy noise within range.
             size = float(np.abs(q).max()) or 1.0
-            solution = self._built(D / size, q / size).solve()
+            again = self._built(D / size, q / size).solve()
+            if again.status == clarabel.SolverStatus.Solved or solution.status not in _ACCEPTED:
+                solution = again
         if solution.status not in _ACCEPTED:
             raise StepFailed(f"zone {self.model.name}: the projection ended {solution.status}, expected Solved")
         return np.array(solution.x)

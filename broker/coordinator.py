@@ -177,7 +177,9 @@ class Coordinator:
         else:
             silent = [m for m in waiting if now - self._heard[m] > self.silent_s]
             if silent:
-                return self._finish(Stopped("; ".join(self._silence(m) for m in silent)))
+                out = self._finish(Stopped("; ".join(self._silence(m) for m in silent)))
+                self.absent.update((m, "") for m in silent if m not in self.absent)  # nor is their farewell waited for
+                return out
         if self._due == 0.0:
             self._due = now + self._retry
         if now < self._due:

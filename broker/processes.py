@@ -22,10 +22,14 @@ from msgspec import Struct
 
 from hushgrid.kernels.errors import HushgridError, InputError, Refused, Stopped
 from hushgrid.node.config import Budget
+from hushgrid.node.mqtt import MqttLink
+from hushgrid.node.wire import Topics
 
 if TYPE_CHECKING:
     from hushgrid.broker.coordinator import Coordinator
 
+END_S = 5.0  #: for a child to end when it is asked to, and for a broker to answer then
+SETTLE_S = 0.3  #: for a broker to notice that a killed child is gone, and to publish its last will
 RESTARTS = 10_000  #: a child that keeps being killed is somebody's test, or a machine out of memory
 
 
@@ -117,12 +121,18 @@ class Fleet:
             return lines[-1] if lines else "it said nothing"
         return "it said nothing"
 
+    @property
+    def killed(self) -> bool:
+        """Whether any child, once all have ended, has not said goodbye to the broker."""
+        return any(child.returncode < 0 for child in self.children.values())
+
     def end(self) -> None:
         """Ask every child to end, and see to it that it does."""
         for child in self.children.values():
             if child.poll() is None:
                 child.send_signal(signal.SIGTERM)
-        until = time.monotonic() + 5.0
+                child.send_signal(signal.SIGCONT)  # one that is stopped can obey, too
+        until = time.monotonic() + END_S
         for child in self.children.values():
             try:
                 child.wait(max(until - time.monotonic(), 0.05))
@@ -131,6 +141,19 @@ class Fleet:
                 child.wait()
             if child.stdin:
                 child.stdin.close()
+
+
+def sweep(url: str, topics: Topics, nodes: list[str]) -> None:
+    """Clear what a killed child has left on a broker that is not ours: its last will, retained."""
+    link = MqttLink(url, f"sweep-{topics.fleet}", subscriptions=[topics.state(n) for n in nodes], persistent=False)
+    with suppress(Stopped):
+        link.connect(END_S)
+        until = time.monotonic() + SETTLE_S
+        while (left := until - time.monotonic()) > 0:
+            for message in link.poll(left):
+                if message.payload:
+                    link.publish(message.topic, b"", retain=True)
+        link.close()
 
 
 def main(argv: list[str]) -> int:
@@ -216,7 +239,7 @@ def _coordinator(child: Child) -> int:
                 for publication in coordinator.stop(f"interrupted by {signals.asked or 'the end of its parent'}"):
                     link.publish(*publication)
             if not Path(child.outcome).exists():
-                _tell(coordinator, Path(child.outcome))
+                _tell(coordinator, link, Path(child.outcome))
             serve(coordinator, link, lambda: coordinator.finished)
             coordinator.conclude()
     finally:
@@ -225,9 +248,11 @@ def _coordinator(child: Child) -> int:
     return 0
 
 
-def _tell(coordinator: Coordinator, outcome: Path) -> None:
+def _tell(coordinator: Coordinator, link: MqttLink, outcome: Path) -> None:
     """How the run ended, for the parent."""
     error = coordinator.error
+    if isinstance(error, Stopped) and not link.connected:
+        error = Stopped(f"broker {link.url}: {link.why}; so {error}")
     kinds: list[tuple[type[HushgridError], Kind]] = [
         (InputError, "input"),
         (Refused, "refused"),

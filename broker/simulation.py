@@ -309,8 +309,8 @@ def _mqtt(
     silent_s: float,
 ) -> tuple[str, list[dict[str, Any]] | None]:
     """The fleet as processes: coordinator and nodes, each its own, through a real broker."""
-    from hushgrid.broker.brokers import start
-    from hushgrid.broker.processes import Child, Fleet, Outcome
+    from hushgrid.broker.brokers import OwnBroker, start
+    from hushgrid.broker.processes import Child, Fleet, Outcome, sweep
 
     scenario, suffix = setup.scenario, secrets.token_hex(3)
     fleet = f"{scenario.fleet}-{suffix}"
@@ -356,6 +356,8 @@ def _mqtt(
             children.end()
             if spy:
                 spy.close()
+            if children.killed and not isinstance(running, OwnBroker):
+                sweep(running.url, Topics(fleet), list(children.children))
         return running.name, transcript
 
 

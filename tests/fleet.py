@@ -154,9 +154,9 @@ def spends(ledger: Path) -> list[tuple[int, int]]:
     return rows
 
 
-def envelopes(transcript: list[dict[str, Any]]) -> Iterator[tuple[str, wire.Envelope, bytes]]:
-    """(sender, envelope, payload) of every message on an edge."""
+def envelopes(transcript: list[dict[str, Any]]) -> Iterator[tuple[str, str, wire.Envelope, bytes]]:
+    """(sender, receiver, envelope, payload) of every message on an edge."""
     for line in transcript:
-        payload = base64.b64decode(line["bytes"])
         if "/edge/" in line["topic"]:
-            yield line["src"], wire.decode_envelope(payload, 1 << 22), payload
+            payload = base64.b64decode(line["bytes"])
+            yield line["src"], line["dst"], wire.decode_envelope(payload, 1 << 22), payload

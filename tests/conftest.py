@@ -5,8 +5,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from hushgrid.broker import brokers
+
+# No test is timed: a slow or busy machine is no defect.
+settings.register_profile("hushgrid", deadline=None)
+settings.load_profile("hushgrid")
 
 
 def _need_mosquitto() -> None:

@@ -10,7 +10,6 @@ from hushgrid.node.config import Allow, Budget
 from hushgrid.node.ledger import Ledger, Spend
 from hushgrid.node.plan import RunPlan, Terms
 
-
 #: A plan's numbers are decimals rounded to binary (100 answers of 0.05 are a little more than 5), and are compared with
 #: this much room. The price of every answer that is really given is compared without.
 DECIMAL = 1 + 1e-12

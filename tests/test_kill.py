@@ -75,14 +75,14 @@ def test_killed_at_random_the_answer_keeps_its_bits(tmp_path, any_broker):
 @pytest.mark.long
 @pytest.mark.parametrize("seed", range(2))
 def test_a_hundred_kills_change_nothing(tmp_path, any_broker, seed):
-    raw = scenario(rounds=1500, E=2)
+    raw = scenario(rounds=2500, E=2)
     background = fleet.Background(
         recorded(raw), transport="mqtt", broker=any_broker.url, state=tmp_path / "state", silent_s=120.0
     )
-    assert storm(background, 100, random.Random(seed), pause=0.5) == 100
+    assert storm(background, 100, random.Random(seed), pause=0.3) == 100
     result = background.wait(240)
     fleet.assert_same_bits(run(raw), result)
-    assert_whole(result, tmp_path / "state", 1500, E=2)
+    assert_whole(result, tmp_path / "state", 2500, E=2)
     assert fleet.retained(any_broker.url) == {}
 
 

@@ -34,6 +34,14 @@ def test_through_a_broker_the_bits_are_those_of_memory(variant, any_broker):
     fleet.assert_same_bits(run(scenario), run(scenario, transport="mqtt", broker=any_broker.url))
 
 
+@pytest.mark.parametrize("kernels", ["numpy", "numba"])
+def test_the_environment_of_the_kernels_is_not_an_input_of_a_zone_run(monkeypatch, embedded, kernels):
+    scenario = fleet.scenario(seed=11)
+    plain = run(scenario)
+    monkeypatch.setenv("HUSHGRID_KERNELS", kernels)
+    fleet.assert_same_bits(plain, run(scenario, transport="mqtt", broker=embedded.url))
+
+
 @pytest.fixture(scope="module")
 def undisturbed():
     return {v: run(fleet.scenario(fleet.VARIANTS[v] | TRAJECTORY, seed=11)) for v in fleet.VARIANTS}

@@ -133,6 +133,10 @@ class Ledger:
             self._give_up()
             raise InputError(f"{path}: {error}, expected a ledger") from None
 
+    def __del__(self) -> None:
+        # Ending without `close` loses nothing (kill -9 does the same); only the file handle must not outlive us.
+        self._give_up()
+
     def _give_up(self) -> None:
         with suppress(AttributeError, sqlite3.Error):
             self.db.close()

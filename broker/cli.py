@@ -180,7 +180,7 @@ class _Version(argparse.Action):
 
 @contextmanager
 def _terminable() -> Iterator[None]:
-    """SIGTERM is taken as Ctrl-C is."""
+    """SIGTERM and SIGHUP are taken as Ctrl-C is."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -188,11 +188,12 @@ def _terminable() -> Iterator[None]:
     def interrupt(number: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt
 
-    before = signal.signal(signal.SIGTERM, interrupt)
+    before = {number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGHUP)}
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _run(o: argparse.Namespace) -> int:

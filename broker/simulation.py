@@ -212,7 +212,7 @@ def _scenario(
 
 
 class _Interrupts:
-    """SIGINT and SIGTERM, while a run goes on, end it in order."""
+    """SIGINT, SIGTERM and a terminal that closes, while a run goes on, end it in order."""
 
     def __init__(self) -> None:
         self.asked = False
@@ -220,7 +220,7 @@ class _Interrupts:
 
     def __enter__(self) -> _Interrupts:
         if threading.current_thread() is threading.main_thread():
-            for number in (signal.SIGINT, signal.SIGTERM):
+            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
                 self.before[number] = signal.signal(number, self._ask)
         return self
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import multiprocessing
 import os
 import re
@@ -85,8 +84,8 @@ def rounds(rounds: int = 400, nodes: int = 4) -> Table:
         for broker in brokers_here():
             place = Path(scratch, broker)
             with start(broker, place / "broker") as running:
-                sizes, taken = _hushgrid_rounds(running.url, place, rounds, nodes)
-                rival = row(f"bare paho, {running.name}", "ms", _bare_rounds(running.url, sizes, rounds, nodes))
+                size, taken = _hushgrid_rounds(running.url, place, rounds, nodes)
+                rival = row(f"bare paho, {running.name}", "ms", _bare_rounds(running.url, size, rounds, nodes))
                 ours = row(f"hushgrid, {running.name}", "ms", taken, rival=rival)
                 rows += [against(ours, TARGET_MS[broker]), rival]
         rows.append(row("one bare SQLite commit (WAL, synchronous FULL)", "ms", _commits(Path(scratch), rounds)))
@@ -94,17 +93,15 @@ def rounds(rounds: int = 400, nodes: int = 4) -> Table:
     return Table(name="round", about=about, rows=rows)
 
 
-def _hushgrid_rounds(url: str, place: Path, rounds: int, nodes: int) -> tuple[tuple[int, int], list[float]]:
-    """Bytes of a message down and up, and the milliseconds between the coordinator's commits of successive rounds."""
+def _hushgrid_rounds(url: str, place: Path, rounds: int, nodes: int) -> tuple[int, list[float]]:
+    """Bytes of a message on average, and the milliseconds between the coordinator's commits of successive rounds."""
     fleet, setup = f"bench-{secrets.token_hex(3)}", Setup(_empty(rounds, nodes))
     at: dict[int, float] = {}
 
     def observe(driver: Driver, fresh: bool) -> None:
         at[driver.machine.state.t] = time.perf_counter()
 
-    members = [
-        (_member, (url, fleet, name, list(buses), str(place))) for name, buses in setup.zones.items()
-    ]  # fmt: skip
+    members = [(_member, (url, fleet, name, list(buses), str(place))) for name, buses in setup.zones.items()]
     ledger = Ledger(place / "coordinator.ledger", COORDINATOR)
     with _processes(members, farewell_s=2.0):
         centre = Coordinator(fleet, setup.plan, setup.case, ledger, silent_s=PATIENCE_S, observe=observe)
@@ -114,13 +111,13 @@ def _hushgrid_rounds(url: str, place: Path, rounds: int, nodes: int) -> tuple[tu
             serve(centre, link, lambda: centre.finished)
         finally:
             link.close(clear=centre.retained, forget=True)
-    history = ledger.history(ledger.last_run().id) if ledger.last_run() else []  # type: ignore[union-attr]
+    history = ledger.history(centre.run)
     ledger.close()
     if centre.error:
         raise centre.error
-    size = history[-1][3] / history[-1][2]
+    _, _, messages, size = history[-1]
     times = [at[t] for t in sorted(at)]
-    return (round(size), round(size)), [1e3 * s for s in np.diff(times)[10:]]  # the first ones warm up
+    return round(size / messages), [1e3 * s for s in np.diff(times)[10:]]  # the first ones warm up
 
 
 def _member(url: str, fleet: str, name: str, buses: list[int], place: str) -> None:
@@ -136,7 +133,7 @@ def _member(url: str, fleet: str, name: str, buses: list[int], place: str) -> No
     ledger.close()
 
 
-def _bare_rounds(url: str, sizes: tuple[int, int], rounds: int, nodes: int) -> list[float]:
+def _bare_rounds(url: str, size: int, rounds: int, nodes: int) -> list[float]:
     """The same messages and nothing else: QoS 1, TCP_NODELAY, each process in its own select loop."""
     prefix = f"bare-{secrets.token_hex(3)}"
     answers = 0
@@ -147,13 +144,13 @@ def _bare_rounds(url: str, sizes: tuple[int, int], rounds: int, nodes: int) -> l
 
     client = _paho(url, f"{prefix}-centre", f"{prefix}/up/#", count)
     taken = []
-    with _processes([(_echo, (url, prefix, k, sizes[1])) for k in range(nodes)]):
+    with _processes([(_echo, (url, prefix, k, size)) for k in range(nodes)]):
         deadline = time.monotonic() + PATIENCE_S
         while answers < nodes:  # each says once that it is there
             client.loop(0.1)
             if time.monotonic() > deadline:
                 raise Stopped(f"bench round: {nodes - answers} bare processes not there after {PATIENCE_S:g} s")
-        payload = os.urandom(sizes[0])
+        payload = os.urandom(size)
         for _ in range(rounds):
             answers = 0
             began = time.perf_counter()
@@ -309,7 +306,7 @@ def _daemon_once(place: Path, flags: list[str]) -> tuple[float, float, set[str]]
         told.settimeout(PATIENCE_S)
         began = time.perf_counter()
         child = subprocess.Popen(
-            [sys.executable, *flags, *_node_command(place / "node.yaml")],
+            [sys.executable, *flags, "-m", "hushgrid.broker.cli", "node", str(place / "node.yaml")],
             env=os.environ | {"NOTIFY_SOCKET": str(address)}, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
         )  # fmt: skip
         try:
@@ -325,10 +322,3 @@ def _daemon_once(place: Path, flags: list[str]) -> tuple[float, float, set[str]]
             child.wait(PATIENCE_S)
     imported = re.findall(r"^import time:.*\|\s+([\w.]+)$", errors.read_text(), re.MULTILINE)
     return ready, resident, set(imported)
-
-
-def _node_command(config: Path) -> list[str]:
-    if importlib.util.find_spec("hushgrid.broker.cli"):
-        return ["-m", "hushgrid.broker.cli", "node", str(config)]
-    body = "import sys; from pathlib import Path; from hushgrid.node.config import load_device; from hushgrid.node.daemon import main"
-    return ["-c", f"{body}; sys.exit(main(load_device(Path(sys.argv[1])), sys.argv[1]))", str(config)]

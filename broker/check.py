@@ -47,11 +47,11 @@ def _delta(delta: float) -> str:
 
 
 def _device(path: Path) -> str:
-    from hushgrid.node import daemon
+    from hushgrid.node.daemon import zone_of
 
     config = load_device(path)
     tls_context(parse_url(config.broker), config.tls)
-    daemon.check(config, str(path))
+    zone_of(config, str(path))
     budget = config.budget
     return (
         f"node {config.node} of fleet {config.fleet} on {config.broker}: {len(config.data.zone)} buses of "

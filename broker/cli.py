@@ -80,9 +80,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action=_Version)
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
 
-    def add(to: Any, name: str, command: Callable[[argparse.Namespace], int], text: str) -> argparse.ArgumentParser:
-        made: argparse.ArgumentParser = to.add_parser(name, help=text.split("\n")[0], description=text)
-        made.set_defaults(command=command)
+    def add(to: Any, name: str, command: Callable[[argparse.Namespace], int] | None, text: str) -> _Parser:
+        made: _Parser = to.add_parser(name, help=text.split("\n")[0], description=text)
+        made.set_defaults(command=command)  # None: one of its own commands is required
         return made
 
     c = add(
@@ -127,7 +127,7 @@ def _parser() -> argparse.ArgumentParser:
     c = add(commands, "broker", _broker, "Run the embedded MQTT broker on loopback, until SIGTERM.")
     c.add_argument("--port", type=int, default=1883, help="0: a free one [1883]")
 
-    ledger = add(commands, "ledger", _run, "What a device has spent, on what, and what is left.")
+    ledger = add(commands, "ledger", None, "What a device has spent, on what, and what is left.")
     does = ledger.add_subparsers(metavar="WHAT", required=True)
     for name, text in (
         ("show", "What has been spent, by run and in all; what is left where FILE is the device's configuration."),
@@ -142,7 +142,7 @@ def _parser() -> argparse.ArgumentParser:
             c.add_argument("--json", action="store_true")
         c.add_argument("--mark", metavar="FILE", type=Path, help="the mark outside [the configuration's]")
 
-    case = add(commands, "case", _run, "Power-system cases, their partition, the central solution.")
+    case = add(commands, "case", None, "Power-system cases, their partition, the central solution.")
     does = case.add_subparsers(metavar="WHAT", required=True)
     c = add(does, "list", _case, "The cases that come with the program.")
     c.set_defaults(what="list")

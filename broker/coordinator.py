@@ -49,7 +49,7 @@ Phase = Literal["gathering", "joining", "running", "finishing", "over"]
 
 
 class Coordinator:
-    """One run over one fleet. `outcome` is None until it is over, then "done: ..." or the error that stopped it."""
+    """One run over one fleet. `error` is what stopped it, once that is decided; of a run that is done, `reason` is why."""
 
     name = COORDINATOR
 

@@ -77,20 +77,17 @@ class MemoryBroker:
             if now > LIMIT_S:
                 raise Stopped(f"nothing happened for {LIMIT_S:g} virtual seconds, expected the run to end")
             for e in list(self.endpoints.values()):
-                self._publish(e.on_tick(now))
+                self.publish(e.on_tick(now))
                 e.idle()
-
-    def publish(self, publications: list[Publication]) -> None:
-        self._publish(publications)
 
     def _connect(self, name: str) -> None:
         e = self.endpoints[name]
         for topic in e.subscriptions:
             if topic in self.retained:
                 self.queue.append(Delivery(name, topic, self.retained[topic]))
-        self._publish(e.connected())
+        self.publish(e.connected())
 
-    def _publish(self, publications: list[Publication]) -> None:
+    def publish(self, publications: list[Publication]) -> None:
         for topic, payload, retain in publications:
             if self.eavesdrop:
                 self.eavesdrop(topic, payload)
@@ -120,10 +117,10 @@ class MemoryBroker:
             self.queue = [d for d in self.queue if d.dst != delivery.dst]
             topic, payload = e.will
             self.endpoints[delivery.dst] = self.rebuild(delivery.dst)
-            self._publish([Publication(topic, payload, True)])
+            self.publish([Publication(topic, payload, True)])
             self._connect(delivery.dst)
             return
-        self._publish(e.on_message(delivery.topic, delivery.payload))
+        self.publish(e.on_message(delivery.topic, delivery.payload))
         e.idle()
 
     def _happens(self, probability: float) -> bool:

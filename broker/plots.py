@@ -53,17 +53,6 @@ STYLE: dict[str, Any] = {
 }
 
 
-def _figure() -> tuple[Figure, Axes]:
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise InputError(
-            "report: matplotlib is not installed, expected the extra: pip install 'hushgrid[laptop]'"
-        ) from None
-    figure = Figure(figsize=SIZE, layout="constrained")
-    return figure, figure.add_subplot()
-
-
 def _whole(axes: Axes) -> None:
     """Rounds are whole numbers."""
     from matplotlib.ticker import MaxNLocator

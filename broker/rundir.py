@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -63,8 +63,8 @@ def read(run_dir: Path) -> Run:
     missing = [name for name in FILES if not (run_dir / name).is_file()]
     if missing:
         raise InputError(f"{run_dir}: found no {', '.join(missing)}, expected a complete run directory")
-    result = _mapping(run_dir / "result.json", _json)
-    scenario = _mapping(run_dir / "scenario.yaml", _yaml)
+    result = _mapping(run_dir / "result.json", json.loads)
+    scenario = _mapping(run_dir / "scenario.yaml", yaml.safe_load)
     privacy = result.get("privacy")
     if privacy is not None and not isinstance(privacy, Mapping):
         raise InputError(f"{run_dir / 'result.json'}: privacy: found {privacy!r}, expected a mapping or null")
@@ -86,15 +86,7 @@ def read(run_dir: Path) -> Run:
     )
 
 
-def _json(text: str) -> Any:
-    return json.loads(text)
-
-
-def _yaml(text: str) -> Any:
-    return yaml.safe_load(text)
-
-
-def _mapping(path: Path, parse: Any) -> Mapping[str, Any]:
+def _mapping(path: Path, parse: Callable[[str], Any]) -> Mapping[str, Any]:
     try:
         found = parse(path.read_text(encoding="utf-8"))
     except (ValueError, yaml.YAMLError, RecursionError) as error:

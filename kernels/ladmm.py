@@ -235,7 +235,3 @@ class Server(StarCentre):
 
     def round_body(self, member: str) -> W:
         return W(self.state.w[self.position[member]])
-
-
-#: Every message of the algorithm, for the wire.
-MESSAGES = (W, Z)

@@ -171,11 +171,6 @@ def keep_setpoints(zone: Zone, z: Vector, path: Path) -> None:
     os.replace(temporary, path)
 
 
-def check(config: DeviceConfig, path: str) -> None:
-    """Everything about a device's configuration that can be checked without a network."""
-    zone_of(config, path)
-
-
 def zone_of(config: DeviceConfig, path: str) -> Zone:
     """The device's zone: its public model and its private loads."""
     data = config.data

@@ -15,7 +15,7 @@ from scipy import sparse
 
 from hushgrid.broker import measure
 from hushgrid.broker.measure import ZONES, Row, Table, against, row, timed
-from hushgrid.broker.simulation import Setup
+from hushgrid.broker.prepare import Setup
 from hushgrid.grid_cases.zone_step import TOLERANCE, ZoneStep
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.ladmm import Server, Vector, W, Z

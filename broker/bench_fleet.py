@@ -23,8 +23,9 @@ import paho.mqtt.client as paho
 from hushgrid.broker.brokers import find_mosquitto, start
 from hushgrid.broker.coordinator import Coordinator
 from hushgrid.broker.measure import ZONES, Row, Table, against, row, timed
+from hushgrid.broker.prepare import Setup
 from hushgrid.broker.progress import Progress
-from hushgrid.broker.simulation import Setup, run
+from hushgrid.broker.simulation import run
 from hushgrid.grid_cases import load
 from hushgrid.grid_cases.case import loads
 from hushgrid.kernels.errors import Stopped

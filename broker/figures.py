@@ -22,8 +22,9 @@ import msgspec
 import numpy as np
 
 from hushgrid.broker.measure import footer
+from hushgrid.broker.prepare import Setup
 from hushgrid.broker.results import honest
-from hushgrid.broker.simulation import Setup, run
+from hushgrid.broker.simulation import run
 from hushgrid.broker.studies import DEFAULT, LAST, PAPER, PUBLISHED, published_privacy
 from hushgrid.kernels.errors import InputError
 from hushgrid.node.config import load_scenario

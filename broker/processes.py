@@ -15,18 +15,24 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Literal
+from typing import IO, Literal
 
 import msgspec
 from msgspec import Struct
 
+from hushgrid.broker.coordinator import Coordinator
+from hushgrid.broker.traces import CoordinatorTrace, MemberTrace
+from hushgrid.grid_cases import load
+from hushgrid.grid_cases.case import loads
 from hushgrid.kernels.errors import HushgridError, InputError, Refused, Stopped
+from hushgrid.node.assemble import Zone, model_of
 from hushgrid.node.config import Budget
+from hushgrid.node.daemon import Signals, link_for, serve
+from hushgrid.node.ledger import Ledger
+from hushgrid.node.member import Member, Simulated
 from hushgrid.node.mqtt import MqttLink
-from hushgrid.node.wire import Topics
-
-if TYPE_CHECKING:
-    from hushgrid.broker.coordinator import Coordinator
+from hushgrid.node.plan import decode_plan
+from hushgrid.node.wire import COORDINATOR, Topics
 
 END_S = 5.0  #: for a child to end when it is asked to, and for a broker to answer then
 SETTLE_S = 0.3  #: for a broker to notice that a killed child is gone, and to publish its last will
@@ -94,14 +100,14 @@ class Fleet:
         """Until the coordinator has ended by itself: its exit code. Killed children are started again."""
         asked = False
         while True:
-            code = self.children["coordinator"].poll()
+            code = self.children[COORDINATOR].poll()
             if code is not None and code >= 0:
                 return code
             for name, child in list(self.children.items()):
                 code = child.poll()
                 if code is None:
                     continue
-                if code >= 0 and name != "coordinator":
+                if code >= 0 and name != COORDINATOR:
                     raise Stopped(f"{name} ended with exit code {code}: {self.last_line(name)}")
                 self.restarts += 1
                 if self.restarts > RESTARTS:
@@ -111,7 +117,7 @@ class Fleet:
                 self._start(name)
             if interrupted() and not asked:
                 asked = True
-                self.children["coordinator"].send_signal(signal.SIGTERM)
+                self.children[COORDINATOR].send_signal(signal.SIGTERM)
             beat()
             time.sleep(0.01)
 
@@ -176,20 +182,12 @@ def orphaned() -> bool:
 
 
 def _node(child: Child) -> int:
-    from hushgrid.broker.simulation import member_trace
-    from hushgrid.grid_cases import load
-    from hushgrid.grid_cases.case import loads
-    from hushgrid.node.assemble import Zone, model_of
-    from hushgrid.node.daemon import Signals, link_for, serve
-    from hushgrid.node.ledger import Ledger
-    from hushgrid.node.member import Member, Simulated
-
     signals = Signals()
     case = load(child.case)
     buses = tuple(sorted(child.buses))
     zone = Zone(child.name, case, model_of(child.name, child.case, buses), loads(case, buses), child.solver)
     ledger = Ledger(Path(child.state) / f"{child.name}.ledger", child.name)
-    observe = member_trace(Path(child.trace), zone.model, child.reveal)
+    observe = MemberTrace(Path(child.trace), zone.model, child.reveal)
     member = Member(child.fleet, zone, ledger, child.budget, simulated=Simulated(child.seed), observe=observe)
     member.log = lambda text: print(text, flush=True)
     link = link_for(member, child.broker, passing_id=child.client_id)
@@ -203,18 +201,11 @@ def _node(child: Child) -> int:
 
 
 def _coordinator(child: Child) -> int:
-    from hushgrid.broker.coordinator import Coordinator
-    from hushgrid.broker.simulation import coordinator_trace
-    from hushgrid.grid_cases import load
-    from hushgrid.node.daemon import Signals, link_for, serve
-    from hushgrid.node.ledger import Ledger
-    from hushgrid.node.plan import decode_plan
-
     signals = Signals()
-    ledger = Ledger(Path(child.state) / "coordinator.ledger", "coordinator")
+    ledger = Ledger(Path(child.state) / f"{COORDINATOR}.ledger", COORDINATOR)
     plan, case = decode_plan(child.plan.encode()), load(child.case)
     coordinator = Coordinator(
-        child.fleet, plan, case, ledger, silent_s=child.silent_s, observe=coordinator_trace(Path(child.trace))
+        child.fleet, plan, case, ledger, silent_s=child.silent_s, observe=CoordinatorTrace(Path(child.trace))
     )
     coordinator.log = lambda text: print(text, flush=True)
     status = Path(child.outcome).with_suffix(".progress")

@@ -12,10 +12,10 @@ import os
 import platform
 import shutil
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
-from math import inf, nan
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -23,34 +23,12 @@ import msgspec
 import numpy as np
 import yaml
 
+from hushgrid.broker.prepare import Setup
+from hushgrid.broker.report import build
+from hushgrid.broker.traces import coordinator_rows, member_rows
 from hushgrid.grid_cases.zone import ZoneModel, objective, setpoints, violation
 from hushgrid.kernels.errors import InputError
-from hushgrid.kernels.ladmm import Vector
-from hushgrid.node.config import Scenario
-from hushgrid.node.plan import RunPlan, Terms, findings
-
-
-class Trace:
-    """One node's rows, one a round, in a file of float64: written after the commit they belong to, any number of times."""
-
-    def __init__(self, path: Path, width: int) -> None:
-        self.path, self.width = path, width
-        self._handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
-
-    def write(self, t: int, row: Vector, first: int = 0) -> None:
-        """Cells `first`.. of row t (from 1)."""
-        os.pwrite(self._handle, np.ascontiguousarray(row, "<f8").tobytes(), 8 * ((t - 1) * self.width + first))
-
-    def close(self) -> None:
-        os.close(self._handle)
-
-    @staticmethod
-    def read(path: Path, width: int, rounds: int) -> np.ndarray:
-        """(rounds, width); NaN where nothing was written."""
-        rows = np.full(rounds * width, nan)
-        found = np.fromfile(path, "<f8")[: rounds * width] if path.exists() else rows[:0]
-        rows[: found.size] = found
-        return rows.reshape(rounds, width)
+from hushgrid.node.plan import Terms, findings
 
 
 @dataclass
@@ -64,7 +42,6 @@ class Result:
     trajectory: dict[str, np.ndarray] | None = None
     transcript: list[dict[str, Any]] | None = None
     path: Path | None = None
-    ledgers: list[Path] = field(default_factory=list)
 
     def __getattr__(self, name: str) -> Any:
         try:
@@ -77,14 +54,8 @@ class Result:
 class Finished:
     """What the transport hands over: where the traces are, how the run ended, what travelled."""
 
-    plan: RunPlan
-    terms: Terms | None
-    scenario: Scenario
-    models: dict[str, ZoneModel]
-    keys_w: Sequence[str]
-    position: dict[str, np.ndarray]
+    setup: Setup
     trace: Path
-    rounds_done: int
     stopped_because: str
     travelled: list[tuple[int, float, int, int]]  #: (round, residual, messages, bytes) so far
     transport: str
@@ -92,49 +63,37 @@ class Finished:
     wall_s: float
     ledgers_kept: bool
     per_node: dict[str, dict[str, Any]]
-    sampler: str | None
-    base_mva: float
-    loads: Callable[[str], Vector]  #: a zone's raw data: called only where the run is not private
-    optimum: Callable[[], float | None]
-    expected_l1: float | None  #: of one answer, all nodes
-    transcript: list[dict[str, Any]] | None = None
+    transcript: list[dict[str, Any]] | None
 
-
-def upheld(scenario: Scenario) -> bool | str:
-    """Whether the claim holds: False (published), "not private" (none, seeded or truth), or True."""
-    variant = scenario.algorithm.variant
-    if variant == "published":
-        return False
-    return "not private" if variant == "none" or scenario.seed is not None or scenario.run.truth else True
+    @property
+    def rounds_done(self) -> int:
+        return max((r[0] for r in self.travelled), default=0)
 
 
 def collect(f: Finished) -> Result:
     """Everything of RUN_DIR, from the traces."""
-    T, plan, t = f.rounds_done, f.plan, f.terms
-    nodes, claim = plan.nodes, upheld(f.scenario)
-    open_book = claim is not True
-    w = Trace.read(f.trace / "coordinator.trace", len(f.keys_w), T)
+    setup, T = f.setup, f.rounds_done
+    plan, t, models, nodes = setup.plan, setup.terms, setup.models, setup.plan.nodes
+    w = coordinator_rows(f.trace, len(setup.keys_w), T)
     z, lam, drawn = {}, {}, {}
     for p in nodes:
-        m = f.models[p]
-        rows = Trace.read(f.trace / f"{p}.trace", m.n + m.shared.size + 1, T)
-        z[p], lam[p], drawn[p] = rows[:, : m.n], rows[:, m.n : -1], rows[:, -1]
-    gap = sum(np.sum((w[:, f.position[p]] - z[p][:, f.models[p].shared]) ** 2, axis=1) for p in nodes)
+        z[p], lam[p], drawn[p] = member_rows(f.trace, models[p], T)
+    gap = sum(np.sum((w[:, setup.position[p]] - z[p][:, models[p].shared]) ** 2, axis=1) for p in nodes)
     residual = np.sqrt(gap)
-    worst = [max(violation(f.models[p], z[p][k]) for p in nodes) for k in range(T)]
+    worst = [max(violation(models[p], z[p][k]) for p in nodes) for k in range(T)]
     objectives: list[float | None] = [None] * T
     noise: list[float | None] = [None] * T
-    if open_book:
-        d = {p: f.loads(p) for p in nodes}
-        objectives = [sum(objective(f.models[p].A, z[p][k], d[p]) for p in nodes) for k in range(T)]
+    if setup.reveal:
+        d = {p: setup.loads(p) for p in nodes}
+        objectives = [sum(objective(models[p].A, z[p][k], d[p]) for p in nodes) for k in range(T)]
         if t is not None:
             noise = [float(v) if np.isfinite(v := sum(drawn[p][k] for p in nodes)) else None for k in range(T)]
     answers = [
         0 if t is None else 1 if t.mode == "input" else k * plan.algorithm.local_updates for k in range(1, T + 1)
     ]
     expected: list[float | None] = [None] * T
-    if t is not None and f.expected_l1 is not None:
-        each = f.expected_l1 * (1 if t.mode == "input" else plan.algorithm.local_updates)
+    if t is not None and setup.expected_l1 is not None:
+        each = setup.expected_l1 * (1 if t.mode == "input" else plan.algorithm.local_updates)
         expected = [each if k == 0 or t.mode != "input" else 0.0 for k in range(T)]
     so_far = {r[0]: r for r in f.travelled}
     messages = [so_far.get(k, (k, 0.0, 0, 0))[2] for k in range(T + 1)]
@@ -151,27 +110,27 @@ def collect(f: Finished) -> Result:
     }
     if t is not None:
         for p in nodes:
-            true = honest(t, f.models[p])
+            true = honest(t, models[p])
             costs = {k: true.cost(k) if true else None for k in set(answers)}
             history[f"epsilon_{p}"] = [costs[k] for k in answers]
     final = objectives[-1] if T else None
-    optimum = f.optimum() if open_book and final is not None else None
+    optimum = setup.optimum() if setup.reveal and final is not None else None
     summary: dict[str, Any] = {
         "name": plan.name, "algorithm": plan.algorithm.name, "variant": plan.algorithm.variant, "transport": f.transport,
         "broker": f.broker, "nodes": len(nodes), "rounds_done": T, "stopped_because": f.stopped_because,
         "objective": final, "optimality_gap": final - optimum if final is not None and optimum is not None else None,
         "relative_error": None, "consensus_residual": float(residual[-1]) if T else None,
         "max_violation": worst[-1] if T else None, "messages": messages[T], "bytes": size[T], "wall_s": round(f.wall_s, 3),
-        "privacy": _privacy(f, claim), "versions": versions(),
+        "privacy": _privacy(f), "versions": versions(),
     }  # fmt: skip
-    solution = {"w": w[-1] if T else np.zeros(len(f.keys_w)), "keys_w": np.array(f.keys_w)}
+    solution = {"w": w[-1] if T else np.zeros(len(setup.keys_w)), "keys_w": np.array(setup.keys_w)}
     for p in nodes:
-        solution[f"z_{p}"] = z[p][-1] if T else f.models[p].start
-        solution[f"keys_{p}"] = np.array(f.models[p].keys)
+        solution[f"z_{p}"] = z[p][-1] if T else models[p].start
+        solution[f"keys_{p}"] = np.array(models[p].keys)
     trajectory = None
-    if f.scenario.run.record == "trajectory":
+    if setup.scenario.run.record == "trajectory":
         trajectory = {"w": w} | {f"z_{p}": z[p] for p in nodes} | {f"lam_{p}": lam[p] for p in nodes}
-    points = [(p, *row) for p in nodes for row in setpoints(f.models[p], solution[f"z_{p}"], f.base_mva)]
+    points = [(p, *row) for p in nodes for row in setpoints(models[p], solution[f"z_{p}"], setup.case.base_mva)]
     return Result(summary, history, solution, points, trajectory, f.transcript)
 
 
@@ -183,25 +142,24 @@ def honest(t: Terms, model: ZoneModel) -> Terms | None:
     return None if t.mode.startswith("output") else msgspec.structs.replace(t, per_answer=t.per_answer * row)
 
 
-def _privacy(f: Finished, claim: bool | str) -> dict[str, Any]:
-    t = f.terms
+def _privacy(f: Finished) -> dict[str, Any]:
+    t, plan = f.setup.terms, f.setup.plan
     common = {
         "per_node": f.per_node,
-        "upheld": claim,
-        "findings": findings(f.plan),
+        "upheld": f.setup.upheld,
+        "findings": findings(plan),
         "ledgers": "kept" if f.ledgers_kept else "run",
     }
-    if t is None:
+    if t is None or plan.privacy is None:
         return common | dict.fromkeys(
             ("claimed", "spent", "adjacency", "mechanism", "accountant", "sampler", "answers", "capped")
         )
-    assert f.plan.privacy is not None
     return {
         "claimed": {"epsilon": t.epsilon, "delta": t.delta},
         "spent": _most(f.per_node),
-        "adjacency": _drop_none(f.plan.privacy.adjacency),
-        "mechanism": t.mechanism, "accountant": t.accountant, "sampler": f.sampler, "answers": t.answers,
-        "capped": f.plan.nodes if t.capped else [],
+        "adjacency": _drop_none(plan.privacy.adjacency),
+        "mechanism": t.mechanism, "accountant": t.accountant, "sampler": f.setup.sampler, "answers": t.answers,
+        "capped": plan.nodes if t.capped else [],
     } | common  # fmt: skip
 
 
@@ -252,7 +210,7 @@ def check_place(path: Path, option: str) -> None:
         raise InputError(f"{option} {path}: found that {nearest} is {what}, expected a place for a directory")
 
 
-def write(result: Result, scenario: Scenario, zones: dict[str, tuple[int, ...]], out: Path) -> None:
+def write(result: Result, setup: Setup, ledgers: Sequence[Path], out: Path) -> None:
     """The run directory, complete or not at all: built beside its place, then renamed into it."""
     check_out(out)
     partial = out.with_name(f".{out.name}.partial-{os.getpid()}")
@@ -263,18 +221,15 @@ def write(result: Result, scenario: Scenario, zones: dict[str, tuple[int, ...]],
         _csv(partial / "history.csv", list(result.history), list(zip(*result.history.values(), strict=True)))
         np.savez(partial / "solution.npz", allow_pickle=False, **result.solution)
         _csv(partial / "setpoints.csv", ["node", "quantity", "element", "value", "unit"], result.setpoints)
-        (partial / "scenario.yaml").write_text(yaml.safe_dump(as_yaml(scenario, zones), sort_keys=False))
+        (partial / "scenario.yaml").write_text(yaml.safe_dump(as_yaml(setup), sort_keys=False))
         if result.trajectory is not None:
             np.savez(partial / "trajectory.npz", allow_pickle=False, **result.trajectory)
         if result.transcript is not None:
             with (partial / "transcript.jsonl").open("w") as file:
                 file.writelines(json.dumps(line) + "\n" for line in result.transcript)
-        if result.ledgers:
-            (partial / "ledger").mkdir()
-            for ledger in result.ledgers:
-                shutil.copy2(ledger, partial / "ledger" / ledger.name)
-        from hushgrid.broker.report import build
-
+        (partial / "ledger").mkdir()
+        for ledger in ledgers:
+            shutil.copy2(ledger, partial / "ledger" / ledger.name)
         build(partial)
         check_out(out)
         partial.rename(out)
@@ -285,10 +240,10 @@ def write(result: Result, scenario: Scenario, zones: dict[str, tuple[int, ...]],
     result.path = out
 
 
-def as_yaml(scenario: Scenario, zones: dict[str, tuple[int, ...]]) -> dict[str, Any]:
+def as_yaml(setup: Setup) -> dict[str, Any]:
     """The resolved scenario: every default and every zone written out."""
-    resolved: dict[str, Any] = _drop_none(scenario)
-    resolved["problem"] |= {"zones": [list(b) for b in zones.values()]}
+    resolved: dict[str, Any] = _drop_none(setup.scenario)
+    resolved["problem"] |= {"zones": [list(b) for b in setup.zones.values()]}
     return resolved
 
 

@@ -28,6 +28,7 @@ Steps = np.ndarray[Any, np.dtype[np.int64]]  #: noise, in grid steps
 GRADIENT_BOUND = 1e4
 POOL = 32  #: answers the noise is drawn ahead for
 LOAD_BOUND = 1e4  #: p.u.; a load beyond it is no load, and is refused when it is read
+PAPER_SAMPLER = "numpy (simulation)"  #: of the published variants: floating point, numpy's own generator
 ROUNDING = 1e-9  #: p.u., above 2 x 64 terms x 2^-53 x GRADIENT_BOUND: the sensitivity of what the machine computes
 
 
@@ -97,6 +98,42 @@ class Seeded:
         """Nothing is drawn ahead: the counter generator gives each answer its own noise."""
 
 
+def lattice_of(node: str, loss: Loss, t: Terms | None) -> Lattice | None:
+    """The grid and noise of a node's answers, from public numbers alone; None where no noise of ours is added."""
+    if t is None or t.published:
+        return None
+    sensitivity, moved = t.beta, 1
+    if t.at == "gradient":
+        norm = loss.row_l1 if t.mechanism == "laplace" else loss.row_l2
+        moved = loss.row_nnz
+        sensitivity = 2 * t.beta * norm + ROUNDING * moved
+    fit = Lattice.laplace if t.mechanism == "laplace" else Lattice.gaussian
+    fitted = fit(t.per_answer, sensitivity, moved)
+    # Decided here, before there is an answer: at the release it would tell about the data.
+    if max(LOAD_BOUND, GRADIENT_BOUND) / fitted.g > EXACT / 2:
+        raise Refused(f"{node}: a grid of {fitted.g:g} p.u. is too fine to release on, expected more noise")
+    return fitted
+
+
+def width(loss: Loss, t: Terms) -> int:
+    """Coordinates of one answer that carry noise."""
+    return loss.columns if t.at == "gradient" else loss.data.size
+
+
+def paper_scale(t: Terms, sensitivity: float) -> float:
+    """The scale the paper gives its noise at this sensitivity."""
+    return accounting.per_answer_paper(t.mechanism, t.paper_epsilon, t.paper_delta, sensitivity)
+
+
+def expected_l1(node: str, loss: Loss, t: Terms) -> float:
+    """Expected sum of |noise| of one answer, p.u.; of `loss` only what is public."""
+    own = lattice_of(node, loss, t)
+    if own is not None:
+        return own.expected_l1 * width(loss, t)
+    scale = paper_scale(t, t.beta if t.mode.startswith("output") else 2 * t.beta)
+    return scale * loss.columns * (1.0 if t.mechanism == "laplace" else (2 / np.pi) ** 0.5)
+
+
 @dataclass
 class GateState:
     answers: int = 0  #: answers of this run
@@ -120,24 +157,7 @@ class Gate:
         self.spends: list[Spend] = []
         self.repeat: list[tuple[bytes, bytes]] = []
         self.drawn_l1 = 0.0  #: sum of |noise| since the last reading: for simulation's reports, never sent or stored
-        self.size = loss.data.size
-        self.lattice = self._lattice()
-
-    def _lattice(self) -> Lattice | None:
-        t = self.terms
-        if t is None or t.published:
-            return None
-        sensitivity, moved = t.beta, 1
-        if t.at == "gradient":
-            norm = self.loss.row_l1 if t.mechanism == "laplace" else self.loss.row_l2
-            moved = self.loss.row_nnz
-            sensitivity = 2 * t.beta * norm + ROUNDING * moved
-        fit = Lattice.laplace if t.mechanism == "laplace" else Lattice.gaussian
-        lattice = fit(t.per_answer, sensitivity, moved)
-        # Decided here, from public numbers alone: at the release it would tell about the data.
-        if max(LOAD_BOUND, GRADIENT_BOUND) / lattice.g > EXACT / 2:
-            raise Refused(f"{self.node}: a grid of {lattice.g:g} p.u. is too fine to release on, expected more noise")
-        return lattice
+        self.lattice = lattice_of(node, loss, terms)
 
     # --- what an algorithm may ask ---
 
@@ -194,7 +214,9 @@ class Gate:
     def refill(self) -> None:
         """Draw noise for the next answers; called after the last publish."""
         if self.lattice is not None and not self.state.kept.size:
-            self.noise.refill(self.lattice, self._width(), 1 if self._terms().mode == "input" else POOL)
+            self.noise.refill(
+                self.lattice, width(self.loss, self._terms()), 1 if self._terms().mode == "input" else POOL
+            )
 
     def committed(self) -> None:
         """What the last step noted is in the ledger."""
@@ -220,9 +242,6 @@ class Gate:
     def _key(self, lattice: Lattice) -> bytes:
         return self.memory.key(f"{lattice!r} {self.noise.source}", self.loss.data)
 
-    def _width(self) -> int:
-        return self.loss.columns if self._terms().at == "gradient" else self.size
-
     def _spend(self, spend: Spend) -> None:
         cap = self.terms.answers if self.terms else None
         if cap is not None and self.state.answers >= cap:
@@ -242,34 +261,22 @@ class Gate:
         self.drawn_l1 += float(np.sum(np.abs(n))) * lattice.g
         return lattice.release(value, n)
 
-    def _paper_scale(self, sensitivity: float) -> float:
-        t = self._terms()
-        return accounting.per_answer_paper(t.mechanism, t.paper_epsilon, t.paper_delta, sensitivity)
-
     def _paper_noise(self, size: int, sensitivity: float) -> Vector:
         t = self._terms()
         if isinstance(self.noise, Seeded):
             generator = self.noise.generator(self.state.answers)
         else:
             generator = np.random.default_rng()
-        xi: Any = simulated(t.mechanism, self._paper_scale(sensitivity), size, generator)
+        xi: Any = simulated(t.mechanism, paper_scale(t, sensitivity), size, generator)
         self.drawn_l1 += float(np.sum(np.abs(xi)))
         return np.asarray(xi, dtype=np.float64)
 
     def _published_spend(self, sensitivity: float, *, honest: bool) -> Spend:
         """What the paper's noise really costs where that can be said: at 2 beta |a_i|; infinite for (3.4)."""
-        t, scale = self._terms(), self._paper_scale(sensitivity)
+        t = self._terms()
+        scale = paper_scale(t, sensitivity)
         norm = self.loss.row_l1 if t.mechanism == "laplace" else self.loss.row_l2
         true = sensitivity * norm
         value = true / scale if honest else inf
         kind = t.mechanism if honest else "nonprivate"
-        return Spend(self.state.answers + 1, kind, value, true, scale, 0.0, t.adjacency, "numpy (simulation)")
-
-    @property
-    def expected_l1(self) -> float:
-        """Expected sum of |noise| of one answer."""
-        t = self._terms()
-        if self.lattice is not None:
-            return self.lattice.expected_l1 * self._width()
-        scale = self._paper_scale(t.beta if t.mode.startswith("output") else 2 * t.beta)
-        return scale * self.loss.columns * (1.0 if t.mechanism == "laplace" else (2 / np.pi) ** 0.5)
+        return Spend(self.state.answers + 1, kind, value, true, scale, 0.0, t.adjacency, PAPER_SAMPLER)

@@ -17,8 +17,9 @@ import numpy as np
 import pytest
 
 import hushgrid.grid_cases
-from hushgrid.broker import processes, simulation
-from hushgrid.broker.simulation import Setup, run
+from hushgrid.broker import prepare, processes
+from hushgrid.broker.prepare import Setup
+from hushgrid.broker.simulation import run
 from hushgrid.grid_cases import load
 from hushgrid.grid_cases.case import loads
 from hushgrid.kernels.noise import Lattice
@@ -63,7 +64,7 @@ def left_with(monkeypatch, out, raw, d_of, release):
         held.setattr(os, "urandom", urandom)
         held.setattr(time, "perf_counter", lambda: 0.0)
         held.setattr(ledger, "_now", lambda: "2000-01-01T00:00:00Z")
-        held.setattr(simulation, "loads", d_of)
+        held.setattr(prepare, "loads", d_of)
         held.setattr(Lattice, "release", release)
         # A keyed digest of the data, under a secret that stays on the device: another run has another anyway.
         held.setattr(assemble.AnswerMemory, "key", lambda self, answer, data: b"a keyed digest")

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
 
 from hushgrid.broker.measure import ZONES
@@ -22,6 +23,15 @@ def test_every_scenario_runs(file):
     assert result.stopped_because == "rounds"
     assert 0 < result.consensus_residual < 10
     assert result.max_violation < 5e-8
+
+
+def test_a_run_leaves_no_file_open():
+    """A study runs hundreds of them in one process."""
+    open_files = []
+    for _ in range(2):
+        run(SCENARIOS / "case14.yaml", set={"algorithm.rounds": 3})
+        open_files.append(psutil.Process().num_fds())
+    assert open_files[0] == open_files[1]
 
 
 def test_the_demo_is_private_and_shows_no_raw_figure():

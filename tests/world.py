@@ -6,7 +6,7 @@ import functools
 
 from hushgrid.broker.coordinator import Coordinator
 from hushgrid.broker.memory import MemoryBroker
-from hushgrid.broker.simulation import Setup
+from hushgrid.broker.prepare import Setup
 from hushgrid.node import wire
 from hushgrid.node.config import scenario_from
 from hushgrid.node.driver import Stored

@@ -14,7 +14,7 @@ from importlib.metadata import version
 from typing import Literal
 
 from hushgrid.grid_cases.case import Case
-from hushgrid.kernels.errors import HushgridError, InputError, Refused, Stopped
+from hushgrid.kernels.errors import HushgridError, InputError, Stopped, failure
 from hushgrid.kernels.ladmm import Server, ServerState
 from hushgrid.kernels.machine import Malformed
 from hushgrid.node import assemble, wire
@@ -41,9 +41,6 @@ from hushgrid.node.wire import (
 )
 
 GRACE_S = 10.0  #: how long it waits for the members' farewell
-
-#: How a run that is not done has ended, by the word for it on the wire.
-ENDS: dict[str, type[HushgridError]] = {"input": InputError, "refused": Refused}
 
 Phase = Literal["gathering", "joining", "running", "finishing", "over"]
 
@@ -149,7 +146,7 @@ class Coordinator:
             case Join():
                 return self._on_join(src)
             case Refuse(reason, kind):
-                return self._finish(ENDS.get(kind, Stopped)(reason))
+                return self._finish(failure(kind, reason))
             case Finished():
                 return self._on_finished(src)
         return self._publish(out)
@@ -318,8 +315,7 @@ class Coordinator:
 
     def _farewell(self) -> Envelope:
         error = self.error
-        kind = next((k for k, type_ in ENDS.items() if isinstance(error, type_)), "stopped")
-        body = Finish("stopped", str(error), kind) if error else Finish("done", self.reason)
+        body = Finish("stopped", str(error), error.kind) if error else Finish("done", self.reason)
         return Envelope(self.run, 0, 0, None, body)
 
     def _on_finished(self, member: str) -> list[Publication]:
@@ -356,7 +352,7 @@ class Coordinator:
         if stored.last is not None:
             farewell = wire.decode_envelope(stored.last, PLAN_LIMIT).body
             assert isinstance(farewell, Finish)
-            self._finish(ENDS.get(farewell.kind, Stopped)(farewell.reason) if farewell.state == "stopped" else None)
+            self._finish(failure(farewell.kind, farewell.reason) if farewell.state == "stopped" else None)
         elif self.reason:
             self._finish(None)
 

@@ -24,7 +24,7 @@ from hushgrid.broker.coordinator import Coordinator
 from hushgrid.broker.traces import CoordinatorTrace, MemberTrace
 from hushgrid.grid_cases import load
 from hushgrid.grid_cases.case import loads
-from hushgrid.kernels.errors import HushgridError, InputError, Refused, Stopped
+from hushgrid.kernels.errors import HushgridError, Stopped, failure
 from hushgrid.node.assemble import Zone, model_of
 from hushgrid.node.config import Budget
 from hushgrid.node.daemon import Signals, link_for, serve
@@ -37,9 +37,6 @@ from hushgrid.node.wire import COORDINATOR, Topics
 END_S = 5.0  #: for a child to end when it is asked to, and for a broker to answer then
 SETTLE_S = 0.3  #: for a broker to notice that a killed child is gone, and to publish its last will
 RESTARTS = 10_000  #: a child that keeps being killed is somebody's test, or a machine out of memory
-
-
-Kind = Literal["done", "input", "refused", "stopped"]
 
 
 class Child(Struct, frozen=True, kw_only=True):
@@ -64,14 +61,13 @@ class Child(Struct, frozen=True, kw_only=True):
 
 
 class Outcome(Struct, frozen=True):
-    """How a run ended, as its coordinator says it."""
+    """How a run ended, as its coordinator says it: done, or the kind of its failure."""
 
-    kind: Kind
+    kind: str
     reason: str
 
     def error(self) -> HushgridError | None:
-        types: dict[str, type[HushgridError]] = {"input": InputError, "refused": Refused, "stopped": Stopped}
-        return types[self.kind](self.reason) if self.kind in types else None
+        return None if self.kind == "done" else failure(self.kind, self.reason)
 
 
 class Fleet:
@@ -244,15 +240,8 @@ def _tell(coordinator: Coordinator, link: MqttLink, outcome: Path) -> None:
     error = coordinator.error
     if isinstance(error, Stopped) and not link.connected:
         error = Stopped(f"broker {link.url}: {link.why}; so {error}")
-    kinds: list[tuple[type[HushgridError], Kind]] = [
-        (InputError, "input"),
-        (Refused, "refused"),
-        (HushgridError, "stopped"),
-    ]
-    kind: Kind = next((k for type_, k in kinds if isinstance(error, type_)), "done")
-    outcome.with_suffix(".new").write_bytes(
-        msgspec.json.encode(Outcome(kind, str(error) if error else coordinator.reason))
-    )
+    told = Outcome(error.kind, str(error)) if error else Outcome("done", coordinator.reason)
+    outcome.with_suffix(".new").write_bytes(msgspec.json.encode(told))
     outcome.with_suffix(".new").rename(outcome)
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from importlib.metadata import version
 
 from hushgrid.kernels.accounting import total_epsilon
-from hushgrid.kernels.errors import HushgridError, InputError, Refused
+from hushgrid.kernels.errors import HushgridError, InputError, Refused, Stopped
 from hushgrid.kernels.ladmm import Vector
 from hushgrid.kernels.machine import Malformed
 from hushgrid.node import assemble, wire
@@ -147,7 +147,7 @@ class Member:
         try:
             driver, allowance = self._agreed(run, body.plan)
         except (InputError, Refused) as error:
-            return self._leave(run, b"", _refuse(error), "refused")  # its plan is not kept: it could fill the disk
+            return self._leave(run, b"", Refuse(str(error), error.kind), "refused")  # its plan is not kept: it could fill the disk
         self.ledger.join(run, body.plan)
         self.driver, self.allowance = driver, allowance
         self.finished = False
@@ -183,7 +183,7 @@ class Member:
         except HushgridError as error:
             stored = self.ledger.run(driver.run)
             self.driver = None
-            kind = "refused" if isinstance(error, Refused) else "failed"
+            kind = Refused.kind if isinstance(error, Refused) else Stopped.kind  # in a run the input was right
             return self._leave(envelope.run, stored.plan if stored else b"", Refuse(str(error), kind), "refused")
         if out:
             self.last = None
@@ -250,7 +250,7 @@ class Member:
         try:
             self.driver, self.allowance = self._agreed(stored.id, stored.plan)
         except (InputError, Refused) as error:
-            self._leave(stored.id, stored.plan, _refuse(error), "refused")
+            self._leave(stored.id, stored.plan, Refuse(str(error), error.kind), "refused")
             return
         if stored.state is None:
             self._say(stored.id, Join())
@@ -295,7 +295,3 @@ class Member:
             self.log(f"dropped a message: {why}")  # once a kind: a hostile peer fills no disk
         self.dropped[kind] += 1
         return []
-
-
-def _refuse(error: HushgridError) -> Refuse:
-    return Refuse(str(error), "refused" if isinstance(error, Refused) else "input")

@@ -88,7 +88,7 @@ class Refuse(Struct, tag="refuse", frozen=True):
     """A device will not (or not further) take part. Figures of its ledger, never of its data."""
 
     reason: str
-    kind: str = "refused"  #: refused | input
+    kind: str = "refused"  #: of kernels/errors.py: refused | input | stopped
 
 
 class Finish(Struct, tag="finish", frozen=True):
@@ -96,7 +96,7 @@ class Finish(Struct, tag="finish", frozen=True):
 
     state: str  #: done | stopped
     reason: str
-    kind: str = ""  #: of a stopped run: input | refused | stopped
+    kind: str = ""  #: of a stopped run: refused | input | stopped
 
 
 class Finished(Struct, tag="finished", frozen=True):

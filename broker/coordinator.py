@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import time
-from collections import Counter
 from collections.abc import Callable
 from importlib.metadata import version
 from typing import Literal
@@ -19,8 +18,8 @@ from hushgrid.kernels.ladmm import Server, ServerState
 from hushgrid.kernels.machine import Malformed
 from hushgrid.node import assemble, wire
 from hushgrid.node.driver import Driver
+from hushgrid.node.endpoint import Endpoint
 from hushgrid.node.ledger import Ledger
-from hushgrid.node.member import RETRY_S
 from hushgrid.node.plan import RunPlan, encode_plan, terms
 from hushgrid.node.wire import (
     COORDINATOR,
@@ -37,7 +36,6 @@ from hushgrid.node.wire import (
     Progress,
     Publication,
     Refuse,
-    Topics,
 )
 
 GRACE_S = 10.0  #: how long it waits for the members' farewell
@@ -45,19 +43,17 @@ GRACE_S = 10.0  #: how long it waits for the members' farewell
 Phase = Literal["gathering", "joining", "running", "finishing", "over"]
 
 
-class Coordinator:
+class Coordinator(Endpoint):
     """One run over one fleet. `error` is what stopped it, once that is decided; of a run that is done, `reason` is why."""
-
-    name = COORDINATOR
 
     def __init__(
         self, fleet: str, plan: RunPlan, case: Case, ledger: Ledger, *, wait_s: float = 60.0, silent_s: float = 10.0,
         observe: Callable[[Driver, bool], None] | None = None, progress: Callable[[int, int, float | None], None] | None = None,
     ) -> None:  # fmt: skip
-        self.topics, self.plan, self.case, self.ledger = Topics(fleet), plan, case, ledger
+        super().__init__(COORDINATOR, fleet, ledger)
+        self.plan, self.case = plan, case
         self.wait_s, self.silent_s = wait_s, silent_s
         self.observe, self.progress = observe, progress
-        self.session = ledger.new_session()
         self.members = plan.nodes
         self.blob = encode_plan(plan)
         self.terms = terms(plan.privacy, plan.algorithm)
@@ -73,8 +69,6 @@ class Coordinator:
         self.marks: dict[str, Mark] = ledger.peers()
         self.reason = ""
         self.error: HushgridError | None = None
-        self.dropped: Counter[str] = Counter()
-        self.log: Callable[[str], None] = lambda _: None
         self.wall: Callable[[], float] = time.time
         machine = self._server()
         self.shares = {m: k.size for m, k in machine.position.items()}  #: entries each member exchanges
@@ -82,7 +76,6 @@ class Coordinator:
         self._heard: dict[str, float] = {}  #: member: when it was last heard while waited for
         self._now = 0.0
         self._began: float | None = None
-        self._retry, self._due = RETRY_S[0], 0.0
         self._ends: float | None = None
         self._resume()
 
@@ -92,14 +85,6 @@ class Coordinator:
     def subscriptions(self) -> tuple[str, ...]:
         t = self.topics
         return tuple(x for m in self.members for x in (t.state(m), t.edge(m, COORDINATOR)))
-
-    @property
-    def will(self) -> tuple[str, bytes]:
-        return self.topics.state(COORDINATOR), wire.encode(Death(self.session))
-
-    @property
-    def retained(self) -> tuple[str, ...]:
-        return (self.topics.state(COORDINATOR),)
 
     @property
     def ending(self) -> bool:
@@ -177,13 +162,7 @@ class Coordinator:
                 out = self._finish(Stopped("; ".join(self._silence(m) for m in silent)))
                 self.absent.update((m, "") for m in silent if m not in self.absent)  # nor is their farewell waited for
                 return out
-        if self._due == 0.0:
-            self._due = now + self._retry
-        if now < self._due:
-            return []
-        self._retry = min(2 * self._retry, RETRY_S[1])
-        self._due = now + self._retry
-        return [*self._again(), *self._call()]
+        return [*self._again(), *self._call()] if self._due_at(now) else []
 
     def idle(self) -> None:
         """Nothing is drawn ahead: the coordinator has no gate."""
@@ -194,7 +173,7 @@ class Coordinator:
 
     # --- gathering and joining ---
 
-    def _on_presence(self, member: str, presence: Birth | Death | Progress) -> list[Publication]:
+    def _on_presence(self, member: str, presence: wire.Presence) -> list[Publication]:
         if isinstance(presence, Death):
             born = self.births.get(member)
             if born is None or born.session == presence.session:
@@ -214,7 +193,7 @@ class Coordinator:
             return self._again(member)
         if self.phase == "joining" and presence.session != self.sessions[member]:
             self.phase = "gathering"  # it has not stored this plan; a run's id holds its session, so a new run
-            self._retry, self._due = RETRY_S[0], 0.0
+            self._soon()
         return []
 
     def _announce(self) -> list[Publication]:
@@ -229,7 +208,7 @@ class Coordinator:
         self.ledger.join(self.run, wire.encode(Plan(self.blob, self.nonce, self.sessions, {})))
         self.joined = set()
         self.phase = "joining"
-        self._retry, self._due = RETRY_S[0], 0.0
+        self._soon()
         self._heard = dict.fromkeys(self.members, self._now)
         self.log(f"run {self.run.hex()[:8]}: {', '.join(self.members)} asked to join")
         return [*self._state(), self._plan()]
@@ -266,7 +245,7 @@ class Coordinator:
     def _begin(self) -> list[Publication]:
         self.phase = "running"
         self.driver = self._driver()
-        self._retry, self._due = RETRY_S[0], 0.0
+        self._soon()
         self._heard = dict.fromkeys(self.members, self._now)
         self.log(f"run {self.run.hex()[:8]}: {self.plan.algorithm.rounds} rounds begin")
         return self._publish(self.driver.start())
@@ -293,7 +272,7 @@ class Coordinator:
     def _publish(self, out: list[tuple[str, bytes]]) -> list[Publication]:
         driver = self.driver
         if out and driver and driver.machine.state.t:
-            self._retry, self._due = RETRY_S[0], 0.0
+            self._soon()
         publications = [Publication(self.topics.edge(COORDINATOR, dst), payload) for dst, payload in out]
         if driver and driver.done and self.phase == "running":
             self.reason = driver.done
@@ -307,7 +286,7 @@ class Coordinator:
             return []
         self.error = error
         self.phase = "finishing" if self.run else "over"
-        self._retry, self._due = RETRY_S[0], 0.0
+        self._soon()
         if self.run:
             self.ledger.remember_peers(self.marks)
             self.ledger.commit(self.run, last=wire.encode(self._farewell()))
@@ -411,13 +390,6 @@ class Coordinator:
             return f"{member} is gone since {since}"
         at = self.wall() - (self._now - self._heard[member])
         return f"{member} silent since {time.strftime('%H:%M:%S', time.localtime(at))} ({self._now - self._heard[member]:.0f} s)"
-
-    def _drop(self, why: str) -> list[Publication]:
-        kind = why.split(":")[0]
-        if not self.dropped[kind]:
-            self.log(f"dropped a message: {why}")
-        self.dropped[kind] += 1
-        return []
 
 
 def _complete(state: ServerState) -> tuple[int, float] | None:

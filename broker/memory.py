@@ -8,35 +8,17 @@ again from its store. The answer must not change.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 
 from hushgrid.kernels.errors import Stopped
 from hushgrid.node.config import Faults
+from hushgrid.node.endpoint import Endpoint
 from hushgrid.node.wire import Publication
 
 TICK_S = 1.0  #: virtual seconds that pass when nothing is on its way
 LIMIT_S = 20_000.0  #: virtual seconds after which nothing can come any more
-
-
-class Endpoint(Protocol):
-    """A member or a coordinator, as every transport sees it."""
-
-    name: str
-
-    @property
-    def subscriptions(self) -> tuple[str, ...]: ...
-    @property
-    def will(self) -> tuple[str, bytes]: ...
-    @property
-    def retained(self) -> tuple[str, ...]: ...
-    @property
-    def finished(self) -> bool: ...
-    def connected(self) -> list[Publication]: ...
-    def on_message(self, topic: str, payload: bytes) -> list[Publication]: ...
-    def on_tick(self, now: float) -> list[Publication]: ...
-    def idle(self) -> None: ...
 
 
 class Delivery(NamedTuple):

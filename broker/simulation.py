@@ -23,7 +23,7 @@ import msgspec
 from hushgrid.broker import results
 from hushgrid.broker.brokers import OwnBroker, check_choice, start
 from hushgrid.broker.coordinator import Coordinator
-from hushgrid.broker.memory import Endpoint, MemoryBroker
+from hushgrid.broker.memory import MemoryBroker
 from hushgrid.broker.prepare import Setup
 from hushgrid.broker.processes import Child, Fleet, Outcome, sweep
 from hushgrid.broker.progress import Progress
@@ -33,6 +33,7 @@ from hushgrid.kernels.accounting import total_epsilon
 from hushgrid.kernels.errors import InputError, Stopped
 from hushgrid.node import wire
 from hushgrid.node.config import Scenario, lay, load_scenario, scenario_from
+from hushgrid.node.endpoint import Endpoint
 from hushgrid.node.ledger import Ledger
 from hushgrid.node.member import Member, Simulated
 from hushgrid.node.plan import encode_plan

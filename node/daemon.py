@@ -12,7 +12,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from types import FrameType
-from typing import Protocol
 
 import numpy as np
 
@@ -22,6 +21,7 @@ from hushgrid.kernels.errors import InputError, Stopped
 from hushgrid.kernels.ladmm import Vector
 from hushgrid.node.assemble import Zone, model_of
 from hushgrid.node.config import DeviceConfig, Tls
+from hushgrid.node.endpoint import Endpoint
 from hushgrid.node.gate import LOAD_BOUND
 from hushgrid.node.ledger import Ledger
 from hushgrid.node.member import Member
@@ -30,24 +30,6 @@ from hushgrid.node.wire import Publication
 
 POLL_S = 0.25
 REACH_S = 10.0  #: for the broker to be there at the start; whoever restarts us tries again
-
-
-class Endpoint(Protocol):
-    """What the loop drives: a member or a coordinator."""
-
-    name: str
-    log: Callable[[str], None]
-
-    @property
-    def subscriptions(self) -> tuple[str, ...]: ...
-    @property
-    def will(self) -> tuple[str, bytes]: ...
-    @property
-    def retained(self) -> tuple[str, ...]: ...
-    def connected(self) -> list[Publication]: ...
-    def on_message(self, topic: str, payload: bytes) -> list[Publication]: ...
-    def on_tick(self, now: float) -> list[Publication]: ...
-    def idle(self) -> None: ...
 
 
 class Signals:

@@ -6,7 +6,6 @@ its stored last message is repeated.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -20,6 +19,7 @@ from hushgrid.node.allowance import Allowance
 from hushgrid.node.assemble import Zone
 from hushgrid.node.config import ALGORITHMS, Allow, Budget
 from hushgrid.node.driver import Driver
+from hushgrid.node.endpoint import Endpoint
 from hushgrid.node.gate import Entropy, Seeded
 from hushgrid.node.ledger import Ledger, LedgerFailed, StoredRun
 from hushgrid.node.plan import RunPlan, decode_plan, terms
@@ -28,7 +28,6 @@ from hushgrid.node.wire import (
     PLAN_LIMIT,
     Birth,
     Capabilities,
-    Death,
     Envelope,
     Finish,
     Finished,
@@ -37,10 +36,7 @@ from hushgrid.node.wire import (
     Progress,
     Publication,
     Refuse,
-    Topics,
 )
-
-RETRY_S = (0.4, 5.0)  #: first and longest wait before a message whose receipt is not proven is sent again
 
 
 @dataclass(frozen=True)
@@ -50,7 +46,7 @@ class Simulated:
     seed: int | None = None
 
 
-class Member:
+class Member(Endpoint):
     """One device. `observe(driver, fresh)` is simulation's trace, called after each commit; a device has none."""
 
     def __init__(
@@ -58,17 +54,14 @@ class Member:
         simulated: Simulated | None = None, observe: Callable[[Driver, bool], None] | None = None,
         log: Callable[[str], None] = lambda _: None,
     ) -> None:  # fmt: skip
-        self.name, self.topics, self.zone, self.ledger = zone.name, Topics(fleet), zone, ledger
-        self.budget, self.allow, self.simulated, self.observe = budget, allow or Allow(), simulated, observe
-        self.session = ledger.new_session()
+        super().__init__(zone.name, fleet, ledger, log)
+        self.zone, self.budget, self.allow = zone, budget, allow or Allow()
+        self.simulated, self.observe = simulated, observe
         self.driver: Driver | None = None
         self.allowance: Allowance | None = None
         self.last: tuple[bytes, bytes] | None = None  #: (run, payload) to repeat: the join, the refusal, the farewell
-        self.finished = False  #: a run has ended since the start; a daemon stays, `run` may end it
-        self.dropped: Counter[str] = Counter()
-        self.log = log
         self.outcome: Callable[[Vector], None] = lambda _: None  #: given z when a run is done: the zone's set-points
-        self._retry, self._due = RETRY_S[0], 0.0
+        self._ended = False
         stored = ledger.open_run()
         if stored is not None:
             self._resume(stored)
@@ -81,20 +74,15 @@ class Member:
         return (t.all(COORDINATOR), t.edge(COORDINATOR, self.name), t.state(COORDINATOR))
 
     @property
-    def will(self) -> tuple[str, bytes]:
-        return self.topics.state(self.name), wire.encode(Death(self.session))
-
-    @property
-    def retained(self) -> tuple[str, ...]:
-        """Topics to clear when leaving for good."""
-        return (self.topics.state(self.name),)
+    def finished(self) -> bool:
+        """A daemon stays then, `run` may end it."""
+        return self._ended
 
     def connected(self) -> list[Publication]:
         """The birth, retained; then whatever is not proven."""
         return [self._birth(), *self._again()]
 
     def on_message(self, topic: str, payload: bytes) -> list[Publication]:
-        """One delivery. Whatever it is, it raises nothing and, unless it belongs here, changes nothing."""
         try:
             kind, src, dst = self.topics.parse(topic)
             if src != COORDINATOR or (kind == "edge" and dst != self.name):
@@ -116,13 +104,7 @@ class Member:
 
     def on_tick(self, now: float) -> list[Publication]:
         """Time passes: what is not proven is sent again, less and less often."""
-        if self._due == 0.0:
-            self._due = now + self._retry
-        if now < self._due:
-            return []
-        self._retry = min(2 * self._retry, RETRY_S[1])
-        self._due = now + self._retry
-        return self._again()
+        return self._again() if self._due_at(now) else []
 
     def idle(self) -> None:
         """Nothing waits: draw the noise of the next answers."""
@@ -147,10 +129,12 @@ class Member:
         try:
             driver, allowance = self._agreed(run, body.plan)
         except (InputError, Refused) as error:
-            return self._leave(run, b"", Refuse(str(error), error.kind), "refused")  # its plan is not kept: it could fill the disk
+            return self._leave(
+                run, b"", Refuse(str(error), error.kind), "refused"
+            )  # its plan is not kept: it could fill the disk
         self.ledger.join(run, body.plan)
         self.driver, self.allowance = driver, allowance
-        self.finished = False
+        self._ended = False
         self.log(f"joined run {run.hex()[:8]}: {allowance.plan.name}")
         return self._say(run, Join())
 
@@ -187,7 +171,7 @@ class Member:
             return self._leave(envelope.run, stored.plan if stored else b"", Refuse(str(error), kind), "refused")
         if out:
             self.last = None
-        self._retry, self._due = RETRY_S[0], 0.0
+        self._soon()
         return [self._edge(payload) for _, payload in out]
 
     def _on_finish(self, run: bytes, body: Finish) -> list[Publication]:
@@ -199,12 +183,14 @@ class Member:
         # `last` stays: it may be another run's, when an old farewell comes late.
         return [self._edge(wire.encode(Envelope(run, 0, 0, self.ledger.mark, Finished())))]
 
-    def _on_progress(self, progress: Birth | Death | Progress) -> list[Publication]:
+    def _on_progress(self, progress: wire.Presence) -> list[Publication]:
         """The coordinator's state: a late device learns that its run is over, one not heard of is called."""
-        if isinstance(progress, Progress) and progress.state == "gathering":
+        if not isinstance(progress, Progress):
+            return []
+        if progress.state == "gathering":
             return [self._birth()]
         driver = self.driver
-        if driver and isinstance(progress, Progress) and progress.run == driver.run and progress.state != "running":
+        if driver and progress.run == driver.run and progress.state != "running":
             stored = self.ledger.run(driver.run)
             if stored:
                 self._end(stored, progress.state, "over when this device came back")
@@ -216,7 +202,7 @@ class Member:
         if state == "done" and self.driver is not None:
             self.outcome(self.driver.machine.state.mean)
         self.driver, self.last = None, (stored.id, payload)
-        self.finished = True
+        self._ended = True
         self.log(f"run {stored.id.hex()[:8]} {state}: {reason}")
 
     def _leave(self, run: bytes, plan: bytes, body: Refuse, status: str) -> list[Publication]:
@@ -224,7 +210,7 @@ class Member:
         self.ledger.join(run, plan, status)
         self.ledger.commit(run, status=status, last=payload)
         if self.driver is None:  # else another run goes on
-            self.last, self.finished = (run, payload), True
+            self.last, self._ended = (run, payload), True
         self.log(f"run {run.hex()[:8]} refused: {body.reason}")
         return [self._edge(payload)]
 
@@ -262,7 +248,9 @@ class Member:
 
     def _birth(self) -> Publication:
         stored = self.ledger.open_run()
-        left = None if self.budget is None else self.budget.epsilon - self._spent()
+        left = None
+        if (b := self.budget) is not None:
+            left = b.epsilon - total_epsilon(self.ledger.totals(str(b.adjacency or "")), b.delta or 0.0)
         capabilities = Capabilities(
             version=version("hushgrid"), algorithms=tuple(ALGORITHMS), mechanisms=("laplace", "gaussian"), problem="zones",
             digest=self.zone.digest, dimension=self.zone.model.shared.size,
@@ -271,14 +259,10 @@ class Member:
         birth = Birth(self.session, stored.id if stored else b"", self.ledger.mark, capabilities)
         return Publication(self.topics.state(self.name), wire.encode(birth), True)
 
-    def _spent(self) -> float:
-        assert self.budget is not None
-        return total_epsilon(self.ledger.totals(str(self.budget.adjacency or "")), self.budget.delta or 0.0)
-
     def _say(self, run: bytes, body: Join) -> list[Publication]:
         payload = wire.encode(Envelope(run, 0, 0, self.ledger.mark, body))
         self.last = (run, payload)
-        self._retry, self._due = RETRY_S[0], 0.0
+        self._soon()
         return [self._edge(payload)]
 
     def _again(self) -> list[Publication]:
@@ -288,10 +272,3 @@ class Member:
 
     def _edge(self, payload: bytes) -> Publication:
         return Publication(self.topics.edge(self.name, COORDINATOR), payload)
-
-    def _drop(self, why: str) -> list[Publication]:
-        kind = why.split(":")[0]
-        if not self.dropped[kind]:
-            self.log(f"dropped a message: {why}")  # once a kind: a hostile peer fills no disk
-        self.dropped[kind] += 1
-        return []

@@ -195,9 +195,9 @@ def decode_envelope(payload: bytes, limit: int) -> Envelope:
     return envelope
 
 
-def decode_presence(payload: bytes) -> Birth | Death | Progress:
+def decode_presence(payload: bytes) -> Presence:
     """What stands on a state topic. Malformed on anything else."""
-    presence: Birth | Death | Progress = _guarded(_presence, payload, SMALL)
+    presence: Presence = _guarded(_presence, payload, SMALL)
     return presence
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from hushgrid.kernels.errors import InputError
-from hushgrid.node.config import load_coordinator, load_device, load_scenario, read_yaml
+from hushgrid.node.config import load_coordinator, load_device, load_scenario
 from hushgrid.node.dial import parse_url, tls_context
+from hushgrid.node.yaml_file import read_yaml
 
 
 def check(path: Path) -> str:

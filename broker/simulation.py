@@ -32,12 +32,13 @@ from hushgrid.broker.traces import CoordinatorTrace, Eavesdropper, MemberTrace, 
 from hushgrid.kernels.accounting import total_epsilon
 from hushgrid.kernels.errors import InputError, Stopped
 from hushgrid.node import wire
-from hushgrid.node.config import Scenario, lay, load_scenario, scenario_from
+from hushgrid.node.config import Scenario, load_scenario, scenario_from
 from hushgrid.node.endpoint import Endpoint
 from hushgrid.node.ledger import Ledger
 from hushgrid.node.member import Member, Simulated
 from hushgrid.node.plan import encode_plan
 from hushgrid.node.wire import COORDINATOR, Topics
+from hushgrid.node.yaml_file import lay
 
 
 def run(
@@ -111,7 +112,10 @@ def _scenario(
             raise InputError("set: found overrides of a checked Scenario, expected a path or a mapping")
         return given
     if isinstance(given, Mapping):
-        raw = msgspec.json.decode(msgspec.json.encode(given))
+        try:
+            raw = msgspec.json.decode(msgspec.json.encode(given))
+        except TypeError as error:
+            raise InputError(f"scenario: {error}, expected what a YAML file can hold") from None
         for key, value in overrides.items():
             lay(raw, key, value)
         return scenario_from(raw)

@@ -1,21 +1,20 @@
-"""Scenario and device configuration: YAML in, typed and checked structs out, one line for whatever is wrong."""
+"""Scenario and device configuration: what their files may say, and what contradicts itself."""
 
 from __future__ import annotations
 
 import os
 import re
-import reprlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar, get_args
+from typing import Annotated, Any, Literal
 
 import msgspec
-import yaml
 from msgspec import Meta, Struct, field
 
 from hushgrid.kernels import ladmm
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.ladmm import Count, Positive
+from hushgrid.node.yaml_file import convert, lay, read_yaml, set_path
 
 Probability = Annotated[float, Meta(ge=0, le=1)]
 Delta = Annotated[float, Meta(gt=0, lt=1)]
@@ -133,7 +132,7 @@ class ZoneData(Section, frozen=True, kw_only=True):
     solver: Solver = "clarabel"
 
 
-class Period(Section, frozen=True, kw_only=True):
+class PerRun(Section, frozen=True, kw_only=True):
     epsilon: Positive
 
 
@@ -141,7 +140,7 @@ class Allow(Section, frozen=True, kw_only=True):
     """What the device's owner consents to; a plan outside of it is refused."""
 
     algorithms: list[str] | None = None
-    per_run: Period | None = None
+    per_run: PerRun | None = None
     adjacency: Adjacency | None = None
 
 
@@ -173,140 +172,6 @@ class CoordinatorConfig(Section, frozen=True, kw_only=True):
 
 
 ALGORITHMS: dict[str, type[Struct]] = {"ladmm": ladmm.Params}
-
-
-#: PyYAML's constructors raise these too where a tag and its text do not match.
-_NOT_YAML = (yaml.YAMLError, ValueError, TypeError, LookupError, AttributeError, RecursionError)
-
-
-class _Loader(yaml.SafeLoader):
-    """YAML with 1e-6 a number, as every user means it, and a key given twice an error."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        keys = [self.construct_object(k, deep=True) for k, _ in node.value]
-        for i, key in enumerate(keys):
-            if not isinstance(key, str):
-                raise yaml.constructor.ConstructorError(
-                    None, None, f"found key {key!r}, expected text", node.start_mark
-                )
-            if key in keys[:i]:
-                raise yaml.constructor.ConstructorError(None, None, f"found key {key!r} twice", node.start_mark)
-        return super().construct_mapping(node, deep)
-
-
-_Loader.yaml_implicit_resolvers = {k: list(v) for k, v in yaml.SafeLoader.yaml_implicit_resolvers.items()}
-_Loader.add_implicit_resolver(
-    "tag:yaml.org,2002:float", re.compile(r"^[-+]?[0-9][0-9_]*(?:\.[0-9_]*)?[eE][-+]?[0-9]+$"), list("-+0123456789")
-)
-
-
-def read_yaml(path: Path) -> dict[str, Any]:
-    """The mapping in a YAML file; InputError on anything else."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise InputError(f"{path}: {error.strerror or error}, expected a readable file") from None
-    except UnicodeDecodeError:
-        raise InputError(f"{path}: found bytes that are not UTF-8, expected YAML text") from None
-    return parse_yaml(text, str(path))
-
-
-def parse_yaml(text: str, file: str) -> dict[str, Any]:
-    try:
-        raw = yaml.load(text, Loader=_Loader)
-    except _NOT_YAML as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f"{file}:{mark.line + 1}" if mark else file
-        raise InputError(f"{where}: {getattr(error, 'problem', None) or error}, expected YAML") from None
-    if not isinstance(raw, dict):
-        raise InputError(f"{file}: found {type(raw).__name__}, expected a mapping of keys")
-    return raw
-
-
-T = TypeVar("T")
-
-
-def convert(raw: Any, type_: type[T], file: str, prefix: str = "") -> T:
-    """`raw` as a struct; the first thing that is wrong becomes one line: file, key path, found, expected."""
-    try:
-        return msgspec.convert(raw, type_, strict=True)
-    except msgspec.ValidationError as error:
-        raise InputError(f"{file}: {_explain(str(error), raw, prefix, type_)}") from None
-
-
-def _explain(message: str, raw: Any, prefix: str, type_: Any) -> str:
-    text, _, where = message.partition(" - at ")
-    steps = re.findall(r"\.([^.\[\]`]+)|\[(\d+)\]|\[(\.\.\.)\]", where)
-    found, path = raw, prefix
-    for key, index, _ in steps:
-        if key:
-            path = f"{path}.{key}" if path else key
-            found = found.get(key) if isinstance(found, dict) else None
-        elif index:
-            path += f"[{index}]"
-            found = found[int(index)] if isinstance(found, list) and int(index) < len(found) else None
-    if match := re.fullmatch("Object missing required field `(.+)`", text):
-        return f"{path + '.' if path else ''}{match[1]}: missing, expected a value"
-    if match := re.fullmatch("Object contains unknown field `(.+)`", text):
-        keys = []
-        for section in _sections(_type_at(type_, steps)):
-            tag = section.__struct_config__.tag_field
-            keys += [tag] * (tag is not None) + [f.encode_name for f in msgspec.structs.fields(section)]
-        known = f", expected one of {', '.join(keys)}" if keys else ""
-        return f"{path + '.' if path else ''}{match[1]}: unknown key{known}"
-    expected = re.sub("`([^`]*)`", r"\1", text)
-    expected = re.sub(r"^Expected ", "", expected).split(", got ")[0]
-    expected = re.sub(r"^Invalid (enum )?value.*", lambda _: _choices(type_, steps), expected)
-    return f"{path or 'file'}: found {_short(found)}, expected {expected}"
-
-
-def _sections(type_: Any) -> list[Any]:
-    """The structs a type may be: itself, or those of `Section | None`."""
-    return [t for t in (type_, *get_args(type_)) if hasattr(t, "__struct_fields__")]
-
-
-def _type_at(type_: Any, steps: list[tuple[str, str, str]]) -> Any:
-    """The type of the field at a path of keys; None where the path leaves the structs."""
-    for key, _, _ in steps:
-        hit = [f for section in _sections(type_) for f in msgspec.structs.fields(section) if f.encode_name == key]
-        if not hit:
-            return None
-        type_ = hit[0].type
-    return type_
-
-
-def _choices(type_: Any, steps: list[tuple[str, str, str]]) -> str:
-    literals = re.findall(r"Literal\[(.*?)\]", str(_type_at(type_, steps)))
-    return f"one of {literals[0]}" if literals else "another value"
-
-
-def _short(value: Any) -> str:
-    text = reprlib.repr(value)  # bounded: a value of aliases in aliases would not fit into memory
-    return text if len(text) <= 60 else text[:57] + "..."
-
-
-def set_path(raw: dict[str, Any], assignment: str) -> None:
-    """`--set path.to.key=value`, the value as YAML."""
-    path, sign, value = assignment.partition("=")
-    if not sign or not path:
-        raise InputError(f"--set {assignment}: found no '=', expected path.to.key=value")
-    try:
-        lay(raw, path, yaml.load(value, Loader=_Loader))
-    except _NOT_YAML:
-        raise InputError(f"--set {assignment}: found {_short(value)}, expected a YAML value") from None
-    except InputError as error:
-        raise InputError(f"--set {error}") from None
-
-
-def lay(raw: dict[str, Any], path: str, value: Any) -> None:
-    """`value` at a dotted key path; InputError where the path leads below another value."""
-    *parents, last = path.split(".")
-    here = raw
-    for key in parents:
-        here = here.setdefault(key, {})
-        if not isinstance(here, dict):
-            raise InputError(f"{path}: found {_short(here)} at {key}, expected a section")
-    here[last] = value
 
 
 def load_scenario(

@@ -8,7 +8,7 @@ from device import ADJACENCY, WORDS, Device, budget, plan, spend
 
 from hushgrid.kernels.accounting import claimed_epsilon
 from hushgrid.kernels.errors import Refused
-from hushgrid.node.config import Adjacency, Allow, Period
+from hushgrid.node.config import Adjacency, Allow, PerRun
 from hushgrid.node.wire import Mark
 
 DELTA = 1e-5
@@ -145,7 +145,7 @@ def test_the_answers_of_one_step_are_authorised_together(tmp_path):
 
 def test_a_plans_generous_delta_buys_nothing_from_a_budget_without_one(tmp_path):
     """Epsilon 0.1 at delta 0.999 is no promise: a device prices the answers at its own delta."""
-    device = Device(tmp_path, budget(2.0), allow=Allow(per_run=Period(epsilon=1.0)))
+    device = Device(tmp_path, budget(2.0), allow=Allow(per_run=PerRun(epsilon=1.0)))
     lie = plan(rounds=3, epsilon=0.1, accountant="pure-optimal", delta=0.999)
     price = 3 * device.allowance(lie).terms.per_answer
     assert price > 2.0
@@ -185,7 +185,7 @@ def test_an_algorithm_the_owner_does_not_allow_is_refused(tmp_path, algorithms, 
 
 
 def test_more_than_the_owner_allows_a_run_is_refused(tmp_path):
-    device = Device(tmp_path, budget(9.0), allow=Allow(algorithms=["ladmm"], per_run=Period(epsilon=2.0)))
+    device = Device(tmp_path, budget(9.0), allow=Allow(algorithms=["ladmm"], per_run=PerRun(epsilon=2.0)))
     device.start(plan(epsilon=2.0))
     with pytest.raises(Refused, match=r"asked epsilon 2.1 for the run, its owner allows 2"):
         device.start(plan(epsilon=2.1))

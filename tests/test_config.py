@@ -12,12 +12,10 @@ from hushgrid.node.config import (
     load_coordinator,
     load_device,
     load_scenario,
-    parse_yaml,
-    read_yaml,
     scenario_from,
-    set_path,
 )
 from hushgrid.node.plan import resolved, terms
+from hushgrid.node.yaml_file import parse_yaml, read_yaml, set_path
 
 SCENARIO = """\
 hushgrid: 1

@@ -9,6 +9,7 @@ import pytest
 from hushgrid.broker.measure import ZONES
 from hushgrid.broker.simulation import run
 from hushgrid.broker.studies import DEFAULT, PAPER, PLAIN, PUBLISHED, plain, published, tail
+from hushgrid.kernels.errors import InputError
 from hushgrid.node.config import load_scenario
 
 SCENARIOS = Path(__file__).parent.parent / "scenarios"
@@ -23,6 +24,11 @@ def test_every_scenario_runs(file):
     assert result.stopped_because == "rounds"
     assert 0 < result.consensus_residual < 10
     assert result.max_violation < 5e-8
+
+
+def test_a_mapping_that_no_file_could_hold_is_the_callers_mistake():
+    with pytest.raises(InputError, match="scenario: .*numpy.int64.*, expected what a YAML file can hold"):
+        run({"hushgrid": 1, "algorithm": {"rounds": np.int64(3)}})
 
 
 def test_a_run_leaves_no_file_open():

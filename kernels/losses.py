@@ -15,6 +15,7 @@ Source of the numerical bounds: N. Higham, Accuracy and Stability of Numerical A
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import inf, isfinite
@@ -33,29 +34,27 @@ U = 2.0**-53  #: unit roundoff
 LARGEST = 1e150  #: of a slope; its product with a row norm (at most LARGEST too) is then finite
 
 
-# --- slopes s (m,), softmax (C, m), and mean values; A (m, q), b (m,), softmax Y (C, m) of zeros and ones ---
+# --- slopes s and mean losses of margins t (m,), labels b (m,); softmax: T (C, m), Y (C, m) of zeros and ones ---
+# Matrix products stay outside of the kernels: compiled, they would load scipy, and BLAS is the same either way.
 
 
 @kernel
-def least_squares_slope(A: Matrix, b: Vector, x: Vector) -> Vector:
-    """a_j.x - b_j, shape (m,)."""
-    r: Vector = A @ x - b
-    return r
+def least_squares_slope(t: Vector, b: Vector) -> Vector:
+    """t_j - b_j, shape (m,)."""
+    return t - b
 
 
 @kernel
-def logistic_slope(A: Matrix, b: Vector, x: Vector) -> Vector:
-    """-b_j/(1 + exp(b_j a_j.x)), shape (m,); no exponential overflows."""
-    t = b * (A @ x)
+def logistic_slope(t: Vector, b: Vector) -> Vector:
+    """-b_j/(1 + exp(b_j t_j)), shape (m,); no exponential overflows."""
     e = np.exp(-np.abs(t))
-    s: Vector = -b * np.where(t >= 0, e, 1.0) / (1.0 + e)
+    s: Vector = -b * np.where(b * t >= 0, e, 1.0) / (1.0 + e)
     return s
 
 
 @kernel
-def softmax_slope(A: Matrix, Y: Matrix, x: Vector) -> Matrix:
-    """softmax(X a_j) - e_{b_j}, shape (C, m)."""
-    T = x.reshape(Y.shape[0], A.shape[1]) @ A.T
+def softmax_slope(T: Matrix, Y: Matrix) -> Matrix:
+    """softmax(t_j) - e_{b_j}, shape (C, m)."""
     top = T[0].copy()
     for c in range(1, T.shape[0]):
         top = np.maximum(top, T[c])
@@ -64,44 +63,28 @@ def softmax_slope(A: Matrix, Y: Matrix, x: Vector) -> Matrix:
     return S
 
 
-@kernel
-def least_squares_value(A: Matrix, b: Vector, x: Vector) -> float:
-    """mean_j 1/2 (a_j.x - b_j)^2."""
-    r = A @ x - b
-    return float(0.5 * np.mean(r * r))
+def least_squares_value(t: Vector, b: Vector) -> float:
+    """mean_j 1/2 (t_j - b_j)^2."""
+    return float(np.mean((t - b) ** 2) / 2)
 
 
-@kernel
-def logistic_value(A: Matrix, b: Vector, x: Vector) -> float:
-    """mean_j log(1 + exp(-b_j a_j.x))."""
-    t = b * (A @ x)
-    return float(np.mean(np.log1p(np.exp(-np.abs(t))) + np.maximum(-t, 0.0)))
+def logistic_value(t: Vector, b: Vector) -> float:
+    """mean_j log(1 + exp(-b_j t_j))."""
+    return float(np.mean(np.log1p(np.exp(-np.abs(t))) + np.maximum(-b * t, 0.0)))
 
 
-@kernel
-def softmax_value(A: Matrix, Y: Matrix, x: Vector) -> float:
-    """mean_j -log softmax_{b_j}(X a_j)."""
-    T = x.reshape(Y.shape[0], A.shape[1]) @ A.T
-    top = T[0].copy()
-    for c in range(1, T.shape[0]):
-        top = np.maximum(top, T[c])
+def softmax_value(T: Matrix, Y: Matrix) -> float:
+    """mean_j -log softmax_{b_j}(t_j)."""
+    top = np.max(T, axis=0)
     return float(np.mean(np.log(np.sum(np.exp(T - top), axis=0)) + top - np.sum(Y * T, axis=0)))
 
 
-# --- gradients ---
-
-
-@kernel
-def mean_gradient(S: Vector, A: Matrix, scale: float) -> Vector:
-    """scale * mean_j s_j a_j: shape (q,), from the softmax's slopes (C, q)."""
-    g: Vector = (S @ A) * (scale / A.shape[0])
-    return g
-
-
-@kernel
-def gram_gradient(H: Matrix, h: Vector, x: Vector, scale: float) -> Vector:
-    """mean_gradient of the least squares from H = A'A/m (q, q), h = A'b/m (q,): q^2 products where A takes 2 m q."""
-    return scale * (H @ x - h)
+SLOPE: dict[Kind, Callable[[Matrix, Matrix], Matrix]] = {
+    "least-squares": least_squares_slope, "logistic": logistic_slope, "softmax": softmax_slope,
+}  # fmt: skip
+VALUE: dict[Kind, Callable[[Matrix, Matrix], float]] = {
+    "least-squares": least_squares_value, "logistic": logistic_value, "softmax": softmax_value,
+}  # fmt: skip
 
 
 @kernel
@@ -249,17 +232,27 @@ class Loss:
     def value(self, x: Vector) -> float:
         """f_i(x), from raw data."""
         o, x = self.objective, self._checked(x)
-        mean = {"least-squares": least_squares_value, "logistic": logistic_value, "softmax": softmax_value}[o.kind]
         with np.errstate(over="ignore", invalid="ignore"):
             square = o.omega * x * x
             public = o.l2 / 2 * (x @ x) + o.lam * np.sum(square / (1 + square))
-            return float(o.scale * mean(self.A, self.target, x) + public)
+            return float(o.scale * VALUE[o.kind](self.margins(x), self.target) + public)
+
+    def margins(self, x: Vector) -> Matrix:
+        """t = A x, shape (m,); softmax T = X A', shape (C, m). Linear in x."""
+        if self.objective.kind == "softmax":
+            return x.reshape(self.classes, -1) @ self.A.T
+        t: Vector = self.A @ x
+        return t
+
+    def mean(self, S: Matrix) -> Vector:
+        """scale * mean_j s_j a_j of slopes (m,) or (C, m). Shape (d,)."""
+        g: Vector = (S @ self.A).ravel() * (self.objective.scale / self.rows)
+        return g
 
     def slope(self, x: Vector) -> Matrix:
         """s, shape (m,) or (C, m) for softmax; finite for every finite x, however large."""
-        slope = {"least-squares": least_squares_slope, "logistic": logistic_slope, "softmax": softmax_slope}
         with np.errstate(over="ignore", invalid="ignore"):
-            S: Matrix = slope[self.objective.kind](self.A, self.target, x)
+            S = SLOPE[self.objective.kind](self.margins(x), self.target)
         if not np.all(np.abs(S) <= LARGEST):
             S = np.clip(np.where(np.isnan(S), 0.0, S), -LARGEST, LARGEST)
         return S
@@ -268,12 +261,16 @@ class Loss:
         """f_i'(x), exact but for rounding: no sensitivity is promised (variant none). Shape (d,)."""
         x = self._checked(x)
         with np.errstate(over="ignore", invalid="ignore"):
-            data = self.data_gradient(x) if self.gram is None else gram_gradient(*self.gram, x, self.objective.scale)
+            if self.gram is None:
+                data = self.data_gradient(x)
+            else:
+                H, h = self.gram
+                data = self.objective.scale * (H @ x - h)
             return data + self.public_gradient(x)
 
     def data_gradient(self, x: Vector) -> Vector:
         """scale * mean_j s_j a_j from the rows themselves. Shape (d,)."""
-        return mean_gradient(self.slope(self._checked(x)), self.A, self.objective.scale).ravel()
+        return self.mean(self.slope(self._checked(x)))
 
     def public_gradient(self, x: Vector) -> Vector:
         """p'(x), a function of public numbers: to be added after the noise. Shape (d,)."""
@@ -291,7 +288,7 @@ class Loss:
         size = np.abs(S) if S.ndim == 1 else np.linalg.norm(S, order, axis=0)
         # |s_j| |a_j| is known to (q + C + 8) U relative: clip that much lower, and no record passes c.
         low = c * (1 - (self.A.shape[1] + self.classes + 8) * U)
-        return mean_gradient(clip_slope(S, size, self.row_norms(order), low), self.A, self.objective.scale).ravel()
+        return self.mean(clip_slope(S, size, self.row_norms(order), low))
 
     def sensitivity(self, c: float) -> float:
         """Delta of `clipped_gradient` as computed: 2 c scale (1/m + (m + d + 4) 2^-53), for one record replaced.

@@ -101,7 +101,7 @@ class _Function:
         loss, o = self.loss, self.loss.objective
         m, q = loss.A.shape
         S = loss.slope(x)
-        data = _mean(S, loss)
+        data = loss.mean(S)
         g = data + loss.public_gradient(x) + self.linear + self.quadratic * x
         size = np.abs(S) if S.ndim == 1 else np.linalg.norm(S, axis=0)
         length = float(np.linalg.norm(x))
@@ -115,21 +115,21 @@ class _Function:
 
     def hessian(self, point: _Point) -> Callable[[Vector], Vector]:
         """p -> F''(x) p."""
-        loss, o, A = self.loss, self.loss.objective, self.loss.A
+        loss, o = self.loss, self.loss.objective
         square = o.omega * point.x * point.x
         diagonal = o.l2 + self.quadratic + 2 * o.lam * o.omega * (1 - 3 * square) / (1 + square) ** 3
         if o.kind == "softmax":
             P = point.S + loss.target
 
             def data(p: Vector) -> Vector:
-                D = P * (p.reshape(loss.classes, -1) @ A.T)
-                return _mean(D - P * np.sum(D, axis=0), loss)
+                D = P * loss.margins(p)
+                return loss.mean(D - P * np.sum(D, axis=0))
         else:
             s = np.abs(point.S)
             curvature = s * (1 - s) if o.kind == "logistic" else np.ones(loss.rows)
 
             def data(p: Vector) -> Vector:
-                return _mean(curvature * (A @ p), loss)
+                return loss.mean(curvature * loss.margins(p))
 
         return lambda p: data(p) + diagonal * p
 
@@ -171,11 +171,6 @@ def _conjugate_gradients(product: Callable[[Vector], Vector], b: Vector, toleran
         rr, before = float(r @ r), rr
         p = r + rr / before * p
     return x
-
-
-def _mean(S: Matrix, loss: Loss) -> Vector:
-    g: Vector = (S @ loss.A).ravel() * (loss.objective.scale / loss.rows)
-    return g
 
 
 def _gamma(k: int) -> float:

@@ -24,7 +24,8 @@ from hushgrid.node.config import Allow, Budget, load_device
 from hushgrid.node.ledger import Ledger
 from hushgrid.node.plan import RunPlan, Terms, decode_plan, terms
 
-_NOTHING = {"adjacency": None, "answers": 0, "epsilon": 0.0, "delta": 0.0}
+#: Of a run that was refused: its plan is not kept, or cannot be read.
+_NOTHING = {"name": "?", "algorithm": None, "adjacency": None, "answers": 0, "epsilon": 0.0, "delta": 0.0}
 _LOCKED = (0x40000000, 512)  #: SQLite's lock bytes (PENDING_BYTE, RESERVED and SHARED), first and number
 
 
@@ -107,26 +108,23 @@ def show(file: Path, mark: Path | None, delta: float | None, as_json: bool) -> s
 def facts(ledger: Ledger, where: Source, delta: float | None = None) -> dict[str, Any]:
     """All that `show` says."""
     told, spends = ledger.told(), ledger.spends()
-    session = ledger.db.execute("SELECT value FROM meta WHERE key = 'session'").fetchone()[0]
     runs, last = [], dict[str, tuple[bytes, RunPlan, Terms]]()
-    for run, blob, status, started in ledger.db.execute("SELECT id, plan, status, started FROM run ORDER BY rowid"):
-        plan = _plan(ledger.node, blob)
+    for run in ledger.runs():
+        plan = _plan(ledger.node, run.plan)
+        row: dict[str, Any] = {"run": run.id.hex(), "status": run.status, "started": run.started}
         if plan is None:
-            runs.append(
-                {"run": run.hex(), "name": "?", "algorithm": None, "status": status, "started": started} | _NOTHING
-            )
+            runs.append(row | _NOTHING)
             continue
         t = terms(plan.privacy, plan.algorithm)
-        answers = sum(row[1] == run for row in spends)
+        answers = sum(s.run == run.id for s in spends)
         runs.append(
-            {
-                "run": run.hex(), "name": plan.name, "algorithm": plan.algorithm.name, "status": status,
-                "started": started, "adjacency": t.adjacency if t else None, "answers": answers,
-                "epsilon": _finite(t.cost(answers)) if t else None, "delta": t.delta if t else None,
+            row | {
+                "name": plan.name, "algorithm": plan.algorithm.name, "adjacency": t.adjacency if t else None,
+                "answers": answers, "epsilon": _finite(t.cost(answers)) if t else None, "delta": t.delta if t else None,
             }
         )  # fmt: skip
         if t is not None:
-            last[t.adjacency] = (run, plan, t)
+            last[t.adjacency] = (run.id, plan, t)
     totals = []
     for adjacency in ledger.adjacencies:
         budget = where.budget if where.budget and str(where.budget.adjacency) == adjacency else None
@@ -136,17 +134,17 @@ def facts(ledger: Ledger, where: Source, delta: float | None = None) -> dict[str
         if known and (budget is None or delta is None):
             counted = budget or Budget(epsilon=1.0, delta=at or None)  # at this delta; how much it allows is not asked
             epsilon = Allowance(ledger.node, ledger, *known, counted, Allow(), simulated=False).spent
-        rows = [row for row in spends if row[8] in (adjacency, "")]
+        own = [s for s in spends if s.adjacency in (adjacency, "")]
         totals.append(
             {
-                "adjacency": adjacency, "answers": sum(row[3] != "gap" for row in rows),
-                "gaps": sum(row[3] == "gap" for row in rows), "mechanisms": sorted({row[3] for row in rows} - {"gap"}),
+                "adjacency": adjacency, "answers": sum(s.kind != "gap" for s in own),
+                "gaps": sum(s.kind == "gap" for s in own), "mechanisms": sorted({s.kind for s in own} - {"gap"}),
                 "epsilon": _finite(epsilon), "delta": at, "budget": budget.epsilon if budget else None,
                 "left": max(budget.epsilon - epsilon, 0.0) if budget else None,
             }
         )  # fmt: skip
     return {
-        "file": str(where.path), "node": ledger.node, "ledger": ledger.id.hex(), "session": session,
+        "file": str(where.path), "node": ledger.node, "ledger": ledger.id.hex(), "session": ledger.session,
         "spends": len(spends), "mark": ledger.no, "behind": told.no if told else None, "totals": totals, "runs": runs,
         "peers": {name: peer.no for name, peer in ledger.peers().items()},
     }  # fmt: skip
@@ -219,6 +217,6 @@ def accept(file: Path, mark: Path | None) -> str:
         return f"{where.path}: not behind its mark, nothing to accept"
     with closing(Ledger(where.path, node, where.mark)) as ledger:
         ledger.accept()
-        row = ledger.spends()[-1]
-    price = "unbounded epsilon" if row[4] == inf else f"epsilon {row[4]:g}"
-    return f"{where.path}: spends {before + 1} to {row[0]} recorded as lost and spent: {price}, under every adjacency"
+        gap = ledger.spends()[-1]
+    price = "unbounded epsilon" if gap.value == inf else f"epsilon {gap.value:g}"
+    return f"{where.path}: spends {before + 1} to {gap.no} recorded as lost and spent: {price}, under every adjacency"

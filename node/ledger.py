@@ -12,11 +12,11 @@ import copy
 import os
 import sqlite3
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from math import inf
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 from msgspec import Struct
@@ -24,9 +24,6 @@ from msgspec import Struct
 from hushgrid.kernels.accounting import Event, Gaussian, Laplace, NonPrivate, Totals
 from hushgrid.kernels.errors import InputError, Stopped
 from hushgrid.node.wire import Mark
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 FORMAT = 1
 SCHEMA = """
@@ -79,12 +76,35 @@ class LedgerFailed(Stopped):
     """The disk does not take the ledger: the device stops, having released nothing; its restart goes on from there."""
 
 
-class StoredRun(Struct, frozen=True):
+class StoredRun(NamedTuple):
+    """A row of `run`."""
+
     id: bytes
     plan: bytes
     status: str  #: joined | running | done | refused | stopped
     state: bytes | None
     last: bytes | None  #: the last message, repeated for ever once the run is over
+    started: str  #: UTC
+
+
+class StoredSpend(NamedTuple):
+    """A row of `spend`; of a gap (what was lost with an old copy) only number, kind, price and time are known."""
+
+    no: int
+    run: bytes | None
+    answer: int | None
+    kind: Kind
+    value: float
+    sensitivity: float | None
+    scale: float | None
+    grid: float | None
+    adjacency: str
+    sampler: str
+    at: str  #: UTC
+
+
+#: Any run under way ends.
+STOP = "UPDATE run SET status = 'stopped' WHERE status IN ('joined', 'running')"
 
 
 class Ledger:
@@ -290,9 +310,14 @@ class Ledger:
         if rows:
             self.sync_mark()
 
+    @property
+    def session(self) -> int:
+        """Starts of the device so far."""
+        return int(self._meta("session"))
+
     def new_session(self) -> int:
         """One more start of the device, counted for ever; the number is part of every run it joins."""
-        session = int(self._meta("session")) + 1
+        session = self.session + 1
         with self._transaction():
             self.db.execute("UPDATE meta SET value = ? WHERE key = 'session'", (session,))
         return session
@@ -303,29 +328,29 @@ class Ledger:
         """Store a plan: from here on the run is known. Any other run under way is stopped where this one is joined."""
         with self._transaction():
             if status == "joined":
-                self.db.execute("UPDATE run SET status = 'stopped' WHERE status IN ('joined', 'running')")
+                self.db.execute(STOP)
             self.db.execute("INSERT OR IGNORE INTO run VALUES (?,?,?,NULL,NULL,?)", (run, plan, status, _now()))
 
     def abandon(self) -> None:
         """Whatever run is under way is stopped; what it has spent stays."""
         with self._transaction():
-            self.db.execute("UPDATE run SET status = 'stopped' WHERE status IN ('joined', 'running')")
+            self.db.execute(STOP)
 
     def run(self, run: bytes) -> StoredRun | None:
-        row = self.db.execute("SELECT id, plan, status, state, last FROM run WHERE id = ?", (run,)).fetchone()
-        return StoredRun(*row) if row else None
+        return next(iter(self.runs("WHERE id = ?", run)), None)
 
     def open_run(self) -> StoredRun | None:
         """The run under way when the process ended, if any."""
-        row = self.db.execute(
-            "SELECT id, plan, status, state, last FROM run WHERE status IN ('joined', 'running')"
-        ).fetchone()
-        return StoredRun(*row) if row else None
+        return next(iter(self.runs("WHERE status IN ('joined', 'running')")), None)
 
     def last_run(self) -> StoredRun | None:
         """The run joined last."""
-        row = self.db.execute("SELECT id, plan, status, state, last FROM run ORDER BY rowid DESC LIMIT 1").fetchone()
-        return StoredRun(*row) if row else None
+        return next(iter(self.runs("ORDER BY rowid DESC LIMIT 1")), None)
+
+    def runs(self, which: str = "ORDER BY rowid", *values: bytes) -> list[StoredRun]:
+        """Every run known, in the order of joining; or those that a clause of SQL chooses."""
+        rows = self.db.execute(f"SELECT id, plan, status, state, last, started FROM run {which}", values)
+        return [StoredRun(*row) for row in rows]
 
     def answer(self, key: bytes) -> bytes | None:
         """A gate answer that is to be repeated (mode input), by its key."""
@@ -338,12 +363,12 @@ class Ledger:
             "SELECT round, residual, messages, bytes FROM history WHERE run = ? ORDER BY round", (run,)
         ).fetchall()
 
-    def spends(self, run: bytes | None = None) -> list[tuple[Any, ...]]:
-        """Rows (no, run, answer, kind, value, sensitivity, scale, grid, adjacency, sampler, at), of one run or all."""
-        return self.db.execute(
-            "SELECT no, run, answer, kind, value, sensitivity, scale, grid, adjacency, sampler, at FROM spend "
-            "WHERE ?1 IS NULL OR run = ?1 ORDER BY no", (run,)
-        ).fetchall()  # fmt: skip
+    def spends(self, run: bytes | None = None) -> list[StoredSpend]:
+        """What has been spent, in order, in one run or in all."""
+        rows = self.db.execute(
+            f"SELECT {', '.join(StoredSpend._fields)} FROM spend WHERE ?1 IS NULL OR run = ?1 ORDER BY no", (run,)
+        )
+        return [StoredSpend(*row) for row in rows]
 
     # --- peers' marks ---
 

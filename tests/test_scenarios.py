@@ -27,7 +27,7 @@ def test_every_scenario_runs(file):
 
 
 def test_a_mapping_that_no_file_could_hold_is_the_callers_mistake():
-    with pytest.raises(InputError, match="scenario: .*numpy.int64.*, expected what a YAML file can hold"):
+    with pytest.raises(InputError, match=r"scenario: .*numpy\.int64.*, expected what a YAML file can hold"):
         run({"hushgrid": 1, "algorithm": {"rounds": np.int64(3)}})
 
 

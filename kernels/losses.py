@@ -35,7 +35,7 @@ LARGEST = 1e150  #: of a slope; its product with a row norm (at most LARGEST too
 
 
 # --- slopes s and mean losses of margins t (m,), labels b (m,); softmax: T (C, m), Y (C, m) of zeros and ones ---
-# Matrix products stay outside of the kernels: compiled, they would load scipy, and BLAS is the same either way.
+# Matrix products stay outside of the kernels: compiled, they would need scipy, and another BLAS than numpy's.
 
 
 @kernel

@@ -7,8 +7,9 @@ from math import inf
 from hushgrid.kernels.accounting import Event, Totals, total_epsilon
 from hushgrid.kernels.errors import Refused
 from hushgrid.node.config import Allow, Budget
-from hushgrid.node.ledger import Ledger, Spend
+from hushgrid.node.ledger import Ledger
 from hushgrid.node.plan import RunPlan, Terms
+from hushgrid.node.records import Spend
 
 #: A plan's numbers are decimals rounded to binary (100 answers of 0.05 are a little more than 5), and are compared with
 #: this much room. The price of every answer that is really given is compared without.

@@ -18,8 +18,8 @@ from hushgrid.kernels import accounting
 from hushgrid.kernels.errors import Refused
 from hushgrid.kernels.ladmm import Vector
 from hushgrid.kernels.noise import EXACT, Lattice, counter_generator, simulated
-from hushgrid.node.ledger import Spend
 from hushgrid.node.plan import Terms
+from hushgrid.node.records import Spend
 
 Steps = np.ndarray[Any, np.dtype[np.int64]]  #: noise, in grid steps
 

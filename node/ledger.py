@@ -16,91 +16,18 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from math import inf
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any
 
 import msgspec
-from msgspec import Struct
 
-from hushgrid.kernels.accounting import Event, Gaussian, Laplace, NonPrivate, Totals
+from hushgrid.kernels.accounting import Event, Totals
 from hushgrid.kernels.errors import InputError, Stopped
+from hushgrid.node.records import FORMAT, SCHEMA, Spend, StoredRun, StoredSpend, events_of
 from hushgrid.node.wire import Mark
-
-FORMAT = 1
-SCHEMA = """
-CREATE TABLE meta (key TEXT PRIMARY KEY, value) WITHOUT ROWID;
-CREATE TABLE spend (no INTEGER PRIMARY KEY, run BLOB, answer INTEGER, kind TEXT NOT NULL, value REAL NOT NULL,
-                    sensitivity REAL, scale REAL, grid REAL, adjacency TEXT NOT NULL, sampler TEXT NOT NULL,
-                    mu2 REAL NOT NULL, at TEXT NOT NULL);
-CREATE TABLE run (id BLOB PRIMARY KEY, plan BLOB NOT NULL, status TEXT NOT NULL, state BLOB, last BLOB,
-                  started TEXT NOT NULL);
-CREATE TABLE answer (key BLOB PRIMARY KEY, value BLOB NOT NULL);
-CREATE TABLE history (run BLOB, round INTEGER, residual REAL, messages INTEGER, bytes INTEGER, PRIMARY KEY (run, round));
-CREATE TABLE peer (node TEXT PRIMARY KEY, mark BLOB NOT NULL);
-"""
-
-Kind = Literal["laplace", "gaussian", "nonprivate", "gap"]
-
-
-class Spend(Struct, frozen=True):
-    """One gate answer, as the gate itself reports it."""
-
-    answer: int
-    kind: Kind
-    value: float  #: laplace: epsilon; gaussian: mu; nonprivate: infinity
-    sensitivity: float
-    scale: float
-    grid: float
-    adjacency: str
-    sampler: str
-
-    @property
-    def event(self) -> Event:
-        return _event(self.kind, self.value)
-
-
-def _event(kind: str, value: float) -> Event:
-    if kind == "laplace":
-        return Laplace(value)
-    return Gaussian(value) if kind == "gaussian" else NonPrivate()
-
-
-def _events(kind: str, value: float, mu2: float) -> list[Event]:
-    """A row as events. A gap's price is at least what its lost spends cost, under every accountant."""
-    if kind != "gap" or value == inf:
-        return [_event(kind, value)]
-    events: list[Event] = [Laplace(value)] if value else []
-    return [*events, Gaussian(mu2**0.5)] if mu2 else events
 
 
 class LedgerFailed(Stopped):
     """The disk does not take the ledger: the device stops, having released nothing; its restart goes on from there."""
-
-
-class StoredRun(NamedTuple):
-    """A row of `run`."""
-
-    id: bytes
-    plan: bytes
-    status: str  #: joined | running | done | refused | stopped
-    state: bytes | None
-    last: bytes | None  #: the last message, repeated for ever once the run is over
-    started: str  #: UTC
-
-
-class StoredSpend(NamedTuple):
-    """A row of `spend`; of a gap (what was lost with an old copy) only number, kind, price and time are known."""
-
-    no: int
-    run: bytes | None
-    answer: int | None
-    kind: Kind
-    value: float
-    sensitivity: float | None
-    scale: float | None
-    grid: float | None
-    adjacency: str
-    sampler: str
-    at: str  #: UTC
 
 
 #: Any run under way ends.
@@ -188,7 +115,7 @@ class Ledger:
 
     def _count(self, kind: str, value: float, mu2: float, adjacency: str) -> None:
         totals = self._totals.setdefault(adjacency, Totals())
-        for event in _events(kind, value, mu2):
+        for event in events_of(kind, value, mu2):
             totals.add(event)
         epsilon, total_mu2, nonprivate = self._price
         if kind in ("laplace", "gap"):
@@ -210,7 +137,7 @@ class Ledger:
             "SELECT kind, value, mu2 FROM spend WHERE adjacency IN (?, '') AND run IS NOT ? ORDER BY no",
             (adjacency, but),
         )
-        return [e for row in rows for e in _events(*row)]
+        return [e for row in rows for e in events_of(*row)]
 
     @property
     def adjacencies(self) -> list[str]:

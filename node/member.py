@@ -21,8 +21,9 @@ from hushgrid.node.config import ALGORITHMS, Allow, Budget
 from hushgrid.node.driver import Driver
 from hushgrid.node.endpoint import Endpoint
 from hushgrid.node.gate import Entropy, Seeded
-from hushgrid.node.ledger import Ledger, LedgerFailed, StoredRun
+from hushgrid.node.ledger import Ledger, LedgerFailed
 from hushgrid.node.plan import RunPlan, decode_plan, terms
+from hushgrid.node.records import StoredRun
 from hushgrid.node.wire import (
     COORDINATOR,
     PLAN_LIMIT,

@@ -9,8 +9,9 @@ from hushgrid.node.allowance import Allowance
 from hushgrid.node.assemble import AnswerMemory
 from hushgrid.node.config import Adjacency, Allow, Budget, PerAnswer, Privacy
 from hushgrid.node.gate import Entropy, Gate
-from hushgrid.node.ledger import Ledger, Spend
+from hushgrid.node.ledger import Ledger
 from hushgrid.node.plan import RunPlan, ZonesPlan, terms
+from hushgrid.node.records import Spend
 
 BETA = 0.01
 ADJACENCY = Adjacency(bounded_change=BETA)

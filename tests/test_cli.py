@@ -20,7 +20,8 @@ import yaml
 
 from hushgrid.broker import brokers, results
 from hushgrid.broker.cli import main
-from hushgrid.node.ledger import Ledger, Spend
+from hushgrid.node.ledger import Ledger
+from hushgrid.node.records import Spend
 
 SCENARIO = Path(__file__).parents[1] / "scenarios" / "case14.yaml"
 PATIENCE = 60  #: seconds after which a process that hangs fails its test

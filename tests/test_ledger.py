@@ -15,7 +15,8 @@ import pytest
 from device import WORDS, spend
 
 from hushgrid.kernels.errors import InputError
-from hushgrid.node.ledger import Ledger, LedgerFailed, Spend
+from hushgrid.node.ledger import Ledger, LedgerFailed
+from hushgrid.node.records import Spend
 from hushgrid.node.wire import Mark
 
 RUN = b"r" * 16

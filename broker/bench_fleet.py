@@ -238,7 +238,7 @@ class _Stopwatch(Progress):
         super().__init__(quiet=True)
         self.at: list[tuple[int, float]] = []
 
-    def round(self, t: int, total: int, residual: float | None, **_: Any) -> None:
+    def round(self, t: int, total: int, residual: float | None) -> None:
         if not self.at or t > self.at[-1][0]:
             self.at.append((t, time.perf_counter()))
 

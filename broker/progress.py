@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, TextIO
 
@@ -11,7 +10,7 @@ from typing import Any, TextIO
 class Progress:
     """Progress of one run. Where rich is absent a terminal gets plain lines too.
 
-    Shows only what a private run may show: the round, the consensus residual, counts, time, and the epsilon spent.
+    Shows only what a private run may show: the round, the consensus residual, the time.
     """
 
     def __init__(self, quiet: bool = False, stream: TextIO | None = None) -> None:
@@ -32,28 +31,15 @@ class Progress:
         self._drop()
         self._bar.console.print(text, markup=False, highlight=False)
 
-    def round(
-        self,
-        t: int,
-        total: int,
-        residual: float | None,
-        *,
-        messages: int | None = None,
-        epsilon: Mapping[str, float] | None = None,
-    ) -> None:
-        """Round t of total is done. epsilon: spent so far, a node."""
+    def round(self, t: int, total: int, residual: float | None) -> None:
+        """Round t of total is done."""
         if self._bar is None:
             return
-        said = []
-        if residual is not None:
-            said.append(f"residual {residual:.3g}")
-        if messages is not None:
-            said.append(f"{messages:,} messages")
-        if epsilon:
-            said.append("ε " + _spent(epsilon))
         if self._task is None:
             self._task = self._bar.add_task("round", total=total, said="")
-        self._bar.update(self._task, completed=t, total=total, said="  ".join(said))
+        self._bar.update(
+            self._task, completed=t, total=total, said="" if residual is None else f"  residual {residual:.3g}"
+        )
 
     def close(self) -> None:
         """Ends the display; may be called twice."""
@@ -76,15 +62,6 @@ class Progress:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-
-def _spent(epsilon: Mapping[str, float]) -> str:
-    """Each node's figure while there is room, else the range."""
-    if len(set(epsilon.values())) == 1:
-        return f"{next(iter(epsilon.values())):.3g} each"
-    if len(epsilon) <= 4:
-        return " ".join(f"{node} {value:.3g}" for node, value in epsilon.items())
-    return f"{min(epsilon.values()):.3g} to {max(epsilon.values()):.3g}"
 
 
 def _bar(stream: TextIO) -> Any:

@@ -18,8 +18,9 @@ import numpy as np
 
 from hushgrid.broker import gridmap, plots
 from hushgrid.broker.page import document, facts, figure, paragraphs, section, table
-from hushgrid.broker.rundir import Run, Setpoint, read
-from hushgrid.broker.statement import MISSING, Statement, fixed, number, standing, statement
+from hushgrid.broker.rundir import Run, natural, read
+from hushgrid.broker.setpoints import setpoints
+from hushgrid.broker.statement import MISSING, Statement, number, standing, statement
 from hushgrid.kernels.errors import InputError
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ def render(run: Run) -> str:
         section("Key figures", _key_figures(run)),
         section("The network" if not case else "The grid", _drawing(run, case, absent)),
         section("Round by round", _charts(run, said)),
-        section("Set-points", _setpoints(run, case)) if _zones(run) else section("Solution", _solution(run)),
+        section("Set-points", setpoints(run, case)) if _zones(run) else section("Solution", _solution(run)),
         section("Privacy in full", _privacy(said)),
         section("What is not protected", facts(said.limits, wide=True)),
         section("How this run was made", _provenance(run)),
@@ -273,7 +274,7 @@ def _charts(run: Run, said: Statement) -> str:
         add(f"Noise per round, {how}", caption, {how: history[column]}, ylabel="L1 norm" + unit, from_zero=True)
     spent = {
         name.removeprefix("epsilon_"): history[name]
-        for name in sorted(known, key=_natural)
+        for name in sorted(known, key=natural)
         if name.startswith("epsilon_")
     }
     if spent:
@@ -299,12 +300,6 @@ def _charts(run: Run, said: Statement) -> str:
     return f'<div class="charts">{"".join(out)}</div>' + note
 
 
-def _natural(name: str) -> tuple[str, int, str]:
-    """z2 before z10."""
-    digits = name[len(name.rstrip("0123456789")) :]
-    return name[: len(name) - len(digits)], int(digits or 0), name
-
-
 def _privacy(said: Statement) -> str:
     out = paragraphs(said.meaning)
     if said.terms:
@@ -324,84 +319,6 @@ def _provenance(run: Run) -> str:
     shown = [("Algorithm", f"{run.result.get('algorithm')}, variant {run.result.get('variant')}")]
     shown += [(str(key), str(value)) for key, value in pairs]
     return facts(shown) + f"<h3>Scenario, resolved</h3><pre>{escape(run.scenario_text.strip())}</pre>"
-
-
-# Set-points ---------------------------------------------------------------------------------------------------------
-
-
-def _setpoints(run: Run, case: Case | None) -> str:
-    out = [_generators(run.setpoints, case), _ties(run, case)]
-    rest = [s for s in run.setpoints if _kind(s) not in ("pg", "qg")]
-    if rest:
-        rows = [(s.node, s.quantity, s.element, number(s.value, 6), s.unit) for s in rest]
-        listed = table(("Zone", "Quantity", "Element", "Value", "Unit"), rows, "Everything else in setpoints.csv.")
-        out.append(f"<details><summary>All other values ({len(rows)})</summary>{listed}</details>")
-    return "".join(out)
-
-
-def _kind(point: Setpoint) -> str:
-    return "".join(c for c in point.quantity.lower() if c.isalpha())
-
-
-def _generators(points: Sequence[Setpoint], case: Case | None) -> str:
-    bus_of = dict(zip(case.generators.rows.tolist(), case.generators.bus.tolist(), strict=True)) if case else {}
-    found: dict[tuple[str, str], dict[str, Setpoint]] = {}
-    for point in points:
-        if _kind(point) in ("pg", "qg"):
-            found.setdefault((point.node, point.element), {})[_kind(point)] = point
-    rows = []
-    for (node, element), values in found.items():
-        digits = element.rpartition(":")[2]
-        bus = str(bus_of.get(int(digits), MISSING)) if digits.isdigit() else MISSING
-        cells = [f"{fixed(values[q].value)} {values[q].unit}" if q in values else MISSING for q in ("pg", "qg")]
-        rows.append((node, bus, element, *cells))
-    if not rows:
-        return paragraphs(["No generator set-points were written."])
-    caption = (
-        "Set-points of the generators, active and reactive power. Generators are counted from 0, as in the case file."
-    )
-    return table(("Zone", "Bus", "Generator", "Active", "Reactive"), rows, caption)
-
-
-def _ties(run: Run, case: Case | None) -> str:
-    """The flows of every line that two zones share, as each of them sees it."""
-    sides: dict[str, dict[str, dict[str, float]]] = {}
-    for node in run.nodes():
-        keys, values = run.solution.get(f"keys_{node}"), run.solution.get(f"z_{node}")
-        if keys is None or values is None:
-            continue
-        for key, value in zip(keys.tolist(), values.tolist(), strict=True):
-            quantity, _, element = str(key).partition(":")
-            if quantity in ("pF", "qF", "pT", "qT"):
-                sides.setdefault(element, {}).setdefault(node, {})[quantity] = value
-    shared = {element: seen for element, seen in sides.items() if len(seen) > 1}
-    if not shared:
-        return ""
-    base = case.base_mva if case else 1.0
-    active, reactive, places = ("MW", "MVAr", 2) if case else ("p.u.", "p.u.", 4)
-    ends = {}
-    if case:
-        for row, a, b in zip(case.lines.rows, case.lines.from_bus, case.lines.to_bus, strict=True):
-            ends[str(row)] = f"{a} → {b}"
-    rows = []
-    quantities = ("pF", "qF", "pT", "qT")
-    for element in sorted(shared, key=_natural):
-        for i, (node, flows) in enumerate(shared[element].items()):
-            label = ends.get(element, f"row {element}") if i == 0 else ""
-            rows.append((label, node, *(fixed(flows[q] * base, places) if q in flows else MISSING for q in quantities)))
-    columns = (
-        "Tie line",
-        "Seen by",
-        f"P from, {active}",
-        f"Q from, {reactive}",
-        f"P to, {active}",
-        f"Q to, {reactive}",
-    )
-    caption = (
-        "Flows into each tie line at its first (from) and second (to) bus. Both zones hold a copy; "
-        "what they differ by is part of the consensus residual."
-    )
-    return table(columns, rows, caption)
 
 
 def _solution(run: Run) -> str:

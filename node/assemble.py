@@ -85,19 +85,16 @@ def smoothness(case: Case, zones: dict[str, tuple[int, ...]]) -> float:
 
 
 def make_plan(scenario: Scenario, case: Case, zones: dict[str, tuple[int, ...]]) -> RunPlan:
-    """The public plan of a scenario."""
+    """The public plan of a scenario; its budgets stay with the nodes."""
+    scenario = resolved(scenario)
     problem = ZonesPlan(
         case.name, case.public_digest(), {z: list(b) for z, b in zones.items()}, smoothness(case, zones)
-    )
-    t = terms(scenario.privacy, scenario.algorithm)
-    privacy = (
-        scenario.privacy and t and replace(scenario.privacy, accountant=t.accountant, answers=t.answers, budget=None)
     )
     return RunPlan(
         name=scenario.name,
         problem=problem,
         algorithm=scenario.algorithm,
-        privacy=privacy or None,
+        privacy=replace(scenario.privacy, budget=None) if scenario.privacy else None,
         stop=scenario.run.stop,
     )
 
@@ -113,7 +110,7 @@ def public(scenario: Scenario, file: str = "scenario") -> tuple[Case, dict[str, 
     except InputError as error:
         raise InputError(f"{file}: problem.{error}") from None
     try:
-        return case, zones, make_plan(resolved(scenario), case, zones)
+        return case, zones, make_plan(scenario, case, zones)
     except InputError as error:
         raise InputError(f"{file}: {error}") from None
 

@@ -26,7 +26,8 @@ from hushgrid.kernels.machine import Malformed
 from hushgrid.kernels.star import StarCentre, StarMember
 
 Positive = Annotated[float, Meta(gt=0, le=float_info.max)]
-Count = Annotated[int, Meta(ge=1, le=10_000_000)]
+MOST = 10_000_000  #: of whatever is counted: work and memory stay bounded
+Count = Annotated[int, Meta(ge=1, le=MOST)]
 Vector = np.ndarray[Any, np.dtype[np.float64]]
 Index = np.ndarray[Any, np.dtype[np.int64]]
 

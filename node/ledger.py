@@ -78,7 +78,7 @@ class Ledger:
             raise InputError(f"{path}: {error}, expected a writable ledger") from None
         except (sqlite3.DatabaseError, OSError, TypeError, ValueError) as error:  # the last two: values out of place
             self._give_up()
-            raise InputError(f"{path}: {error}, expected a ledger") from None
+            raise InputError(f"{path}: {getattr(error, 'strerror', None) or error}, expected a ledger") from None
 
     def __del__(self) -> None:
         # Ending without `close` loses nothing (kill -9 does the same); only the file handle must not outlive us.

@@ -102,6 +102,10 @@ def terms(privacy: Privacy | None, algorithm: ladmm.Params) -> Terms | None:
     p, E = privacy, algorithm.local_updates
     needed = 1 if p.mode == "input" else algorithm.answers
     answers = min(p.answers or needed, needed)
+    if answers > ladmm.MOST:
+        raise InputError(
+            f"algorithm.rounds: found {algorithm.rounds} with {E} local_updates, expected at most {ladmm.MOST} answers"
+        )
     rounds = algorithm.rounds if p.mode == "input" else min(algorithm.rounds, answers // E)
     if rounds < 1:
         raise InputError(f"privacy.answers: found {p.answers}, expected at least local_updates = {E}, one round")

@@ -163,6 +163,12 @@ def test_fewer_answers_than_one_round_needs_is_an_error():
         terms(s.privacy, s.algorithm)
 
 
+def test_more_answers_than_a_plan_can_say_are_an_error():
+    s = scenario_from(changed(SCENARIO, algorithm__rounds=5_000_000, algorithm__local_updates=3))
+    with pytest.raises(InputError, match=r"algorithm\.rounds: found 5000000 with 3 local_updates, expected at most 10000"):
+        terms(s.privacy, s.algorithm)
+
+
 def test_a_cap_below_the_rounds_ends_the_run_with_the_last_whole_round():
     s = scenario_from(changed(SCENARIO, algorithm__local_updates=3, privacy__answers=8))
     t = terms(s.privacy, s.algorithm)

@@ -12,11 +12,13 @@ from hushgrid.broker.statement import MISSING, fixed, number
 if TYPE_CHECKING:
     from hushgrid.grid_cases.case import Case
 
+GENERATED = ("p_g", "q_g")
+
 
 def setpoints(run: Run, case: Case | None) -> str:
     """Generators, tie lines, and everything else folded away, as HTML."""
     out = [_generators(run.setpoints, case), _ties(run, case)]
-    rest = [s for s in run.setpoints if _kind(s) not in ("pg", "qg")]
+    rest = [s for s in run.setpoints if s.quantity not in GENERATED]
     if rest:
         rows = [(s.node, s.quantity, s.element, number(s.value, 6), s.unit) for s in rest]
         listed = table(("Zone", "Quantity", "Element", "Value", "Unit"), rows, "Everything else in setpoints.csv.")
@@ -24,21 +26,17 @@ def setpoints(run: Run, case: Case | None) -> str:
     return "".join(out)
 
 
-def _kind(point: Setpoint) -> str:
-    return "".join(c for c in point.quantity.lower() if c.isalpha())
-
-
 def _generators(points: Sequence[Setpoint], case: Case | None) -> str:
     bus_of = dict(zip(case.generators.rows.tolist(), case.generators.bus.tolist(), strict=True)) if case else {}
     found: dict[tuple[str, str], dict[str, Setpoint]] = {}
     for point in points:
-        if _kind(point) in ("pg", "qg"):
-            found.setdefault((point.node, point.element), {})[_kind(point)] = point
+        if point.quantity in GENERATED:
+            found.setdefault((point.node, point.element), {})[point.quantity] = point
     rows = []
     for (node, element), values in found.items():
         digits = element.rpartition(":")[2]
         bus = str(bus_of.get(int(digits), MISSING)) if digits.isdigit() else MISSING
-        cells = [f"{fixed(values[q].value)} {values[q].unit}" if q in values else MISSING for q in ("pg", "qg")]
+        cells = [f"{fixed(values[q].value)} {values[q].unit}" if q in values else MISSING for q in GENERATED]
         rows.append((node, bus, element, *cells))
     if not rows:
         return paragraphs(["No generator set-points were written."])

@@ -65,10 +65,8 @@ def standing(result: Mapping[str, Any]) -> str:
 
 
 def part(value: Any, name: str) -> Any:
-    """epsilon or delta of a claim written as {epsilon, delta}, or as epsilon alone."""
-    if isinstance(value, Mapping):
-        return value.get(name)
-    return value if name == "epsilon" else None
+    """epsilon or delta of what is written as {epsilon, delta}; None where it is not."""
+    return value.get(name) if isinstance(value, Mapping) else None
 
 
 def adjacency_words(adjacency: Any, zones: bool, mechanism: str, base_mva: float | None) -> str:
@@ -222,8 +220,8 @@ def _terms(
         ("Mechanism", {"laplace": "Laplace noise", "gaussian": "Gaussian noise"}.get(mechanism, mechanism or MISSING)),
         ("Accountant", ACCOUNTANTS.get(str(accountant), MISSING if accountant is None else str(accountant))),
         ("Noise drawn by (sampler)", number(privacy.get("sampler"))),
-        ("Answers per node, at most", _answers(privacy.get("answers"))),
-        ("Cap reached", _capped(privacy.get("capped"))),
+        ("Answers per node, at most", number(privacy.get("answers"))),
+        ("Cap reached", ", ".join(map(str, _listed(privacy.get("capped")))) or "no"),
     ]
     ledgers = privacy.get("ledgers")
     if ledgers == "run":
@@ -237,37 +235,15 @@ def _terms(
     return tuple(terms) if privacy.get("claimed") is not None or how == "upheld" else ()
 
 
-def _answers(answers: Any) -> str:
-    if isinstance(answers, Mapping):
-        return ", ".join(f"{node}: {number(count)}" for node, count in answers.items())
-    return number(answers)
-
-
-def _capped(capped: Any) -> str:
-    if isinstance(capped, Mapping):
-        capped = [node for node, hit in capped.items() if hit]
-    if isinstance(capped, list | tuple):
-        return ", ".join(str(c) for c in capped) or "no"
-    return {True: "yes", False: "no"}.get(capped, number(capped)) if capped is not None else MISSING
-
-
 def _nodes(privacy: Mapping[str, Any], plan: Mapping[str, Any]) -> dict[str, Any]:
-    """One row a node: claimed, spent, budget and what is left of it."""
-    per_node = privacy.get("per_node") or {}
-    additive = (privacy.get("accountant") or plan.get("accountant")) == "pure-basic"
+    """One row a node: claimed, spent, budget and what its ledger leaves of it."""
+    budget = part(plan.get("budget"), "epsilon")
     rows = []
-    for node, entry in per_node.items():
-        entry = entry if isinstance(entry, Mapping) else {"spent": entry}
-        if "spent" not in entry and "epsilon" in entry:
-            entry = {"spent": entry}
-        claimed = entry.get("claimed", privacy.get("claimed"))
-        budget = entry.get("budget", plan.get("budget"))
-        limit, spent = part(budget, "epsilon"), part(entry.get("spent"), "epsilon")
-        left = part(entry.get("left"), "epsilon")
-        # Only sums can be subtracted, and only from a ledger that began empty.
-        if left is None and additive and privacy.get("ledgers") == "run" and limit is not None and spent is not None:
-            left = limit - spent
-        figures = (part(claimed, "epsilon"), part(claimed, "delta"), spent, limit, left)
+    for node, entry in (privacy.get("per_node") or {}).items():
+        claimed, spent, left = (
+            entry.get(key) if isinstance(entry, Mapping) else None for key in ("claimed", "spent", "left")
+        )
+        figures = (part(claimed, "epsilon"), part(claimed, "delta"), part(spent, "epsilon"), budget, left)
         rows.append((str(node), *(number(x, 6) for x in figures)))
     return {
         "columns": ("Node", "ε claimed", "δ claimed", "ε spent", "ε budget", "ε left"),

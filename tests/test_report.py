@@ -257,13 +257,12 @@ def test_the_words_on_noise_fit_the_mode(tmp_path: Path, mode: str, said: str, n
     assert not_said not in text
 
 
-def test_what_is_left_is_given_only_where_epsilons_can_be_subtracted(tmp_path: Path) -> None:
+def test_what_is_left_is_what_the_ledger_says(tmp_path: Path) -> None:
     write_run(tmp_path, budget=12.0)
-    assert statement.statement(*_read(tmp_path), 100.0).table[0] == ("z1", "5", "0", "5", "12", "7")
-    rewrite(tmp_path, privacy__accountant="zcdp")
-    assert statement.statement(*_read(tmp_path), 100.0).table[0] == ("z1", "5", "0", "5", "12", "–")
-    rewrite(tmp_path, privacy__accountant="pure-basic", privacy__ledgers="kept")
-    assert statement.statement(*_read(tmp_path), 100.0).table[0] == ("z1", "5", "0", "5", "12", "–")
+    spent = {"claimed": {"epsilon": 5.0, "delta": 0.0}, "spent": {"epsilon": 5.0, "delta": 0.0}}
+    for left, said in ((6.5, "6.5"), (None, "–")):
+        rewrite(tmp_path, privacy__per_node={"z1": spent | {"left": left}})
+        assert statement.statement(*_read(tmp_path), 100.0).table[0] == ("z1", "5", "0", "5", "12", said)
 
 
 def _read(run_dir: Path) -> tuple[Any, Any]:

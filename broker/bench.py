@@ -16,7 +16,7 @@ from scipy import sparse
 from hushgrid.broker import measure
 from hushgrid.broker.measure import ZONES, Row, Table, against, row, timed
 from hushgrid.broker.prepare import Setup
-from hushgrid.grid_cases.zone_step import TOLERANCE, ZoneStep
+from hushgrid.grid_cases.zone_step import FEASIBILITY, TOLERANCE, ZoneStep
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.ladmm import Server, Vector, W, Z
 from hushgrid.kernels.noise import Lattice
@@ -131,7 +131,8 @@ def _bare(model: Any, D: Vector) -> clarabel.DefaultSolver:
     settings = clarabel.DefaultSettings()
     settings.verbose, settings.presolve_enable, settings.max_threads = False, False, 1
     settings.direct_solve_method = "qdldl"
-    settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = TOLERANCE
+    settings.tol_gap_abs = settings.tol_gap_rel = TOLERANCE
+    settings.tol_feas = FEASIBILITY
     cones = [clarabel.ZeroConeT(model.zero)] if model.zero else []
     cones += [clarabel.NonnegativeConeT(model.nonneg)] if model.nonneg else []
     cones += [clarabel.SecondOrderConeT(k) for k in model.soc]

@@ -1,0 +1,103 @@
+"""L. Wang, L. Guo, S. Yang, X. Shi, Differentially private decentralized optimization with relay communication,
+Algorithm 1 and (7): RECAL and DP-RECAL (a baton walks at random).
+
+Problem (1):   min_x  sum_i f_i(x) + n r(x),   f_i private to agent i and L_i-smooth, r and the box public.
+The baton is (x, u), u = sum_i lambda_i; agent i keeps (y_i, lambda_i). Stepsizes: beta = 1/(2(n + 1)) and
+alpha_i in (0, 2/(L_i + 1)), whatever the network.
+
+Departures from the paper (numbers of the project's readings, section 1):
+ - (7a) and (7d) together say lambda+ = lambda + beta (x+ - y+). The start is x = y = lambda = u = 0.
+ - `guarded`: the noise stands behind the gate, on the gradient; the baton is exact (Finding 1.1: x+ puts y_i on the wire
+   one visit late, so that noise on u protects nothing).
+ - `published`: agents only ever receive the noisy u~, which the algorithm box does not say how to go on from. Reading B
+   (shipped): u~+ = u~ + lambda+ - lambda - eps + the agent's own last eps; the noise does not add up. Reading A lets it
+   add up, and tends to argmin sum f + n r - <E, x>, E the total noise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from msgspec import Meta, Struct
+
+from hushgrid.kernels.baton import Baton, BatonState, Route
+from hushgrid.kernels.errors import InputError
+from hushgrid.kernels.jit import Vector, kernel
+from hushgrid.kernels.ladmm import Count, Oracle, Positive
+from hushgrid.kernels.prox import Regularizer, elastic_net
+
+Walk = Literal["random", "hamiltonian"] | tuple[Annotated[int, Meta(ge=0)], ...]
+
+
+class Params(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
+    """The scenario's `algorithm` section, in the paper's symbols."""
+
+    name: Literal["recal"] = "recal"
+    variant: Literal["guarded", "published", "none"] = "guarded"
+    rounds: Count  #: K, activations
+    alpha: Positive | tuple[Positive, ...] | None = None  #: one number, or one per agent; 1/(L_i + 1)
+    beta: Positive | None = None  #: 1/(2(n + 1))
+    walk: Walk = "random"
+
+    def alpha_i(self, i: int, L: float) -> float:
+        """alpha_i of agent i, whose public smoothness constant is L. InputError where the list is too short."""
+        if isinstance(self.alpha, tuple):
+            if i >= len(self.alpha):
+                raise InputError(f"algorithm.alpha: found {len(self.alpha)} numbers, expected one for each agent")
+            return self.alpha[i]
+        return self.alpha if self.alpha is not None else 1.0 / (L + 1.0)
+
+    def beta_n(self, n: int) -> float:
+        """beta for n agents."""
+        return self.beta if self.beta is not None else 1.0 / (2.0 * (n + 1))
+
+
+@kernel
+def activation(
+    x: Vector, u: Vector, y: Vector, lam: Vector, g: Vector,
+    alpha: float, beta: float, n: float, l1: float, l2: float, box: float,
+) -> tuple[Vector, Vector, Vector]:  # fmt: skip
+    """(7a)-(7d): x+, y_i+, lambda_i+ from the baton (x, u), the agent's (y_i, lambda_i) and g, its gradient at y_i."""
+    half = lam + beta * (x - y)  # (7a)
+    x_new = elastic_net(x - (u + half - lam), n, l1, l2, box)  # (7b)
+    y_new = y - alpha * (g - half)  # (7c)
+    return x_new, y_new, half + beta * ((x_new - x) - (y_new - y))  # (7d)
+
+
+@dataclass(kw_only=True)
+class AgentState(BatonState):
+    y: np.ndarray  #: (q,) y_i
+    lam: np.ndarray  #: (q,) lambda_i
+    eps: np.ndarray  #: (q,) the noise this agent last put on u~ (published)
+
+
+class Agent(Baton):
+    """Agent `index` of n. `L` is its public smoothness constant, `size` = q. What `Baton` takes comes behind."""
+
+    own = ("y", "lam", "eps")
+    state: AgentState
+
+    def __init__(
+        self, params: Params, gate: Oracle, regularizer: Regularizer, index: int, n: int, L: float, size: int,
+        name: str, neighbours: Iterable[str], route: Route, *, reading: Literal["A", "B"] = "B", **walk: Any,
+    ) -> None:  # fmt: skip
+        zero = np.zeros(size)
+        super().__init__(name, neighbours, route, params.rounds, (zero, zero), **walk)
+        self.params, self.gate, self.regularizer, self.n, self.reading = params, gate, regularizer, n, reading
+        self.alpha, self.beta = params.alpha_i(index, L), params.beta_n(n)
+        self.state = AgentState(y=zero, lam=zero, eps=zero)
+
+    def activate(self, vectors: tuple[Vector, ...]) -> tuple[Vector, ...]:
+        (x, u), s, r = vectors, self.state, self.regularizer
+        guarded, published = self.params.variant == "guarded", self.params.variant == "published"
+        g = self.gate.gradient(s.y) if guarded else self.gate.exact_gradient(s.y)
+        eps = self.gate.perturb(np.zeros_like(x)) if published else s.eps
+        x_new, y, lam = activation(x, u, s.y, s.lam, g, self.alpha, self.beta, float(self.n), r.l1, r.l2, r.box)
+        u_new = u + (lam - s.lam)  # (7e)
+        if published:
+            u_new = u_new - eps + (s.eps if self.reading == "B" else 0.0)
+        s.y, s.lam, s.eps = y, lam, eps
+        return x_new, u_new

@@ -457,6 +457,21 @@ def test_what_a_node_may_not_be_sent_is_refused_before_it_touches_its_state(send
     assert wire.encode(node.state) == before
 
 
+def test_every_state_of_a_walk_with_a_loss_in_it_is_stored_and_read_back_as_it_was():
+    net = watched(FOUR, complete(FOUR), along(FOUR), 30)
+    handed(net, 6)
+    net.deliver(("a", "coordinator", "Held", 0, 5))
+    suspect(net, "b")
+    for _ in range(3):
+        for key in list(net.air):
+            net.deliver(key)
+            for machine in net.nodes.values():
+                stored = wire.encode(machine.state)
+                read = wire.decode_state(type(machine.state), stored)
+                assert wire.encode(read) == stored
+                assert vars(read).keys() == vars(machine.state).keys()
+
+
 def test_an_epoch_that_began_at_or_before_a_step_undoes_it_and_an_unused_one_does_not():
     assert superseded(0, 5, (5,))
     assert superseded(1, 5, (9, 4))

@@ -47,6 +47,18 @@ def agents(fs, walk, *, params=iadmm.Params, draws=None, noise=None, neighbours=
     ]  # fmt: skip
 
 
+# --- the kernels ---
+
+
+def test_8_4b_and_5_coordinate_by_coordinate():
+    rng = np.random.default_rng(7)
+    z, x, y, x_new, y_new, g = rng.normal(size=(6, 5))
+    assert iadmm.first_order(z, y, g, 2.5).tolist() == [z[j] + y[j] / 2.5 - g[j] / 2.5 for j in range(5)]
+    assert iadmm.dual(y, z, x_new, 2.5).tolist() == [y[j] + 2.5 * (z[j] - x_new[j]) for j in range(5)]
+    naive = [z[j] + ((x_new[j] - y_new[j] / 2.5) - (x[j] - y[j] / 2.5)) / 8 for j in range(5)]
+    assert iadmm.token(z, x, y, x_new, y_new, 2.5, 8.0).tolist() == naive
+
+
 # --- the vectors ---
 
 ALGORITHMS = {

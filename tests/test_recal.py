@@ -1,18 +1,24 @@
 """RECAL and DP-RECAL: the paper's vectors, its sums, its limit, and what it tells an eavesdropper (Finding 1.1)."""
 
+import math
 from math import inf
 from pathlib import Path
 
 import msgspec
 import numpy as np
 import pytest
+import walkers
+from hypothesis import given
+from hypothesis import strategies as st
 from sensors import Data, along, distance, losses, names, network, random, walked
+from walkers import Network, complete
 
 from hushgrid.kernels import recal
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.losses import Loss, Objective
 from hushgrid.kernels.prox import Regularizer
 from hushgrid.kernels.recal import Params
+from hushgrid.kernels.watch import Watch
 
 VECTORS = np.load(Path(__file__).parent / "vectors" / "recal.npz")
 WALK = VECTORS["walk"].tolist()
@@ -44,6 +50,31 @@ def stored(name):
 
 def near(a, b):
     return np.max(np.abs(np.asarray(a) - b)) <= 1e-9
+
+
+# --- the kernel ---
+
+short = st.lists(st.floats(-1e3, 1e3), min_size=3, max_size=3).map(np.array)
+
+
+@given(
+    st.tuples(short, short, short, short, short),
+    st.floats(0.01, 2),
+    st.floats(0.01, 0.5),
+    st.floats(0, 5),
+    st.floats(0, 5),
+)
+def test_7a_to_7d_coordinate_by_coordinate(vectors, alpha, beta, l1, l2):
+    x, u, y, lam, g = vectors
+    found = recal.activation(x, u, y, lam, g, alpha, beta, 4.0, l1, l2, 50.0)
+    for j in range(3):
+        half = lam[j] + beta * (x[j] - y[j])
+        v = x[j] - (u[j] + half - lam[j])
+        shrunk = math.copysign(max(abs(v) - 4 * l1, 0), v) / (1 + 4 * l2)
+        new, step = min(max(shrunk, -50), 50), y[j] - alpha * (g[j] - half)
+        naive = new, step, lam[j] + beta * (new - step)  # (7a) in (7d)
+        # Sums of fewer than ten terms, none of a size above 1e4.
+        assert np.allclose([f[j] for f in found], naive, rtol=0, atol=10 * 2.0**-53 * 1e4)
 
 
 # --- the vectors ---
@@ -221,6 +252,36 @@ def test_guarded_he_reads_the_gates_answers_and_nothing_behind_them():
     assert max(np.max(np.abs(g_seen - answer)) for _, _, g_seen, _, answer in seen) <= 1e-10
     missed = [np.max(np.abs(g_seen - g)) for _, _, g_seen, g, _ in seen]
     assert np.mean(missed) > 0.3  # the noise of the gate, in full
+
+
+# --- a node lost on the way ---
+
+
+def test_around_a_lost_agent_the_baton_goes_on_and_its_limit_keeps_the_lost_ones_last_multiplier():
+    """Where n1 stays away, its lambda stays in u: the limit is argmin sum_{i != 1} f_i + <lambda_1, x>."""
+    nodes, rounds = ("n0", "n1", "n2", "n3"), 4000
+    fs, near, route = losses("least-squares", 4, 20, 3, 4, l2=0.1), complete(nodes), walkers.along(nodes)
+    p = Params(rounds=rounds, variant="none")
+    agent = {
+        name: recal.Agent(p, Data(fs[i]), Regularizer(), i, 4, fs[i].L, 3, name, near[name], route)
+        for i, name in enumerate(nodes)
+    }
+    net = Network(agent, Watch(near, route, rounds))
+    while agent["n1"].state.t != 10:  # n1 has made activation 9, and is never heard of again
+        for name in nodes:
+            net.tick(name)
+        for key in list(net.air):
+            net.deliver(key)
+    net.air = {}
+    watch = net.nodes["coordinator"]
+    assert not net.finish({"n0", "n2", "n3"}, limit=50)
+    net.after("coordinator", lambda: watch.suspect("n1"))
+    assert net.finish({"n0", "n2", "n3"})
+    x, u = next(a.state.final for a in agent.values() if a.state.done)
+    lost = agent["n1"].state
+    counted = lost.before[1] if watch.state.notice.fences[-1] <= 9 else lost.lam
+    assert np.allclose(u, counted + sum(agent[name].state.lam for name in ("n0", "n2", "n3")), rtol=0, atol=1e-12)
+    assert distance([fs[0], fs[2], fs[3]], Regularizer(), x, linear=counted) <= 1e-10
 
 
 # --- the parameters ---

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple, Protocol
 
-ALL = "*"  #: destination of a broadcast
-
 
 class Malformed(Exception):
     """A message a machine refuses before it touches its state: of a foreign sender, type or dimension."""

@@ -81,6 +81,7 @@ class Terms(Struct, frozen=True):
     epsilon: float  #: claimed for the whole run
     rounds: int  #: after which the run ends, the first cap being reached
     capped: bool
+    clip: float = 0.0  #: c, where the adjacency is replace-one-record
 
     @property
     def event(self) -> accounting.Event:

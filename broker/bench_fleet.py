@@ -33,11 +33,11 @@ from hushgrid.kernels.ladmm import Agent, W
 from hushgrid.node.allowance import Allowance
 from hushgrid.node.assemble import Zone, model_of
 from hushgrid.node.config import Scenario, scenario_from
-from hushgrid.node.daemon import link_for, serve
 from hushgrid.node.driver import Driver
 from hushgrid.node.ledger import Ledger
 from hushgrid.node.member import Member, Simulated
 from hushgrid.node.plan import RunPlan
+from hushgrid.node.serve import link_for, serve
 from hushgrid.node.wire import COORDINATOR
 
 PATIENCE_S = 30.0  #: for a process of ours to be there

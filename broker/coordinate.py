@@ -17,9 +17,9 @@ from hushgrid.grid_cases.case import Case
 from hushgrid.kernels.errors import InputError, Stopped
 from hushgrid.node.assemble import public
 from hushgrid.node.config import CoordinatorConfig, load_scenario
-from hushgrid.node.daemon import Signals, link_for, notify, reach, serve
 from hushgrid.node.ledger import Ledger
 from hushgrid.node.plan import RunPlan
+from hushgrid.node.serve import Signals, link_for, notify, reach, serve
 from hushgrid.node.wire import COORDINATOR
 
 

@@ -27,11 +27,11 @@ from hushgrid.grid_cases.case import loads
 from hushgrid.kernels.errors import HushgridError, Stopped, failure
 from hushgrid.node.assemble import Zone, model_of
 from hushgrid.node.config import Budget
-from hushgrid.node.daemon import Signals, link_for, serve
 from hushgrid.node.ledger import Ledger
 from hushgrid.node.member import Member, Simulated
 from hushgrid.node.mqtt import MqttLink
 from hushgrid.node.plan import decode_plan
+from hushgrid.node.serve import Signals, link_for, serve
 from hushgrid.node.wire import COORDINATOR, Topics
 
 END_S = 5.0  #: for a child to end when it is asked to, and for a broker to answer then

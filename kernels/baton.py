@@ -55,6 +55,10 @@ class Token(Struct, tag="baton.token", frozen=True):
     calm: int
     vectors: tuple[np.ndarray, ...]
 
+    @property
+    def epoch(self) -> int:
+        return len(self.fences)
+
 
 class Ack(Struct, tag="baton.ack", frozen=True):
     """Token `seq` of this epoch is taken; `passed`: token `seq` + 1 too, or the walk is over."""
@@ -82,6 +86,10 @@ class Notice(Struct, tag="baton.notice", frozen=True):
     leg: Leg = Leg()
     version: int = 0  #: of the legs that go around the nodes `without`
     without: tuple[str, ...] = ()
+
+    @property
+    def epoch(self) -> int:
+        return self.announced
 
 
 class Answer(Struct, tag="baton.answer", frozen=True):
@@ -131,10 +139,15 @@ class Baton(ABC):
     def __init__(
         self, name: str, neighbours: Iterable[str], route: Route, rounds: int, start: tuple[Vector, ...],
         *, centre: str = "coordinator", cap: int | None = None, tolerance: float = 0.0, patience: int = 0,
+        report: int = 1,
     ) -> None:  # fmt: skip
-        """`start` is token 0; `cap` the answers allowed; the walk stops when `patience` hops moved <= `tolerance`."""
+        """`start` is token 0; `cap` the answers allowed; the walk stops when `patience` hops moved <= `tolerance`.
+
+        The coordinator is told of every `report`-th token as it is sent, and of all that wait.
+        """
         self.name, self.neighbours, self.route, self.rounds, self.first = name, set(neighbours), route, rounds, start
         self.centre, self.cap, self.tolerance, self.patience = centre, cap, tolerance, patience
+        self.report = report
 
     @abstractmethod
     def activate(self, vectors: tuple[Vector, ...]) -> tuple[Vector, ...]:
@@ -146,6 +159,10 @@ class Baton(ABC):
             raise Malformed(f"a token of {[v.size for v in body.vectors]}, expected {[v.size for v in self.first]}")
 
     # --- the machine ---
+
+    @property
+    def started(self) -> bool:
+        return bool(self.state.heard or self.state.t)
 
     def start(self) -> Step:
         if self.state.t or self.route("", 0, Leg()) != self.name:
@@ -168,6 +185,11 @@ class Baton(ABC):
         if s.out is not None:
             return Step((Send(s.to, s.t, s.out), held))
         return Step((held,), done=s.done) if s.done is not None else NOTHING
+
+    def _fresh(self) -> Step:
+        """The token as it is sent first; the coordinator is told now and then."""
+        step = self.tick()
+        return step if self.state.out is None or self.state.t % self.report == 0 else step._replace(send=step.send[:1])
 
     # --- the token ---
 
@@ -201,7 +223,7 @@ class Baton(ABC):
         s.out, s.to, s.done, s.final = Token(token.fences, leg, calm, vectors), to, None, ()
         if not to or (self.patience and calm >= self.patience):
             s.done, s.final, s.out, s.to = "tolerance" if to else "rounds", vectors, None, ""
-        return self._with(Send(sender, hop, Ack(s.epoch, s.done is not None))) if sender else self._with()
+        return self._with(self._fresh(), *([Send(sender, hop, Ack(s.epoch, s.done is not None))] if sender else ()))
 
     def _ack(self, sender: str, hop: int, body: Ack) -> Step:
         """Token `hop` is taken: who gave the one before may forget its copy, and where it is passed on, so may this node.
@@ -224,14 +246,16 @@ class Baton(ABC):
         s = self.state
         if no < s.heard:
             return NOTHING
+        begin = not s.heard and not body.announced
         new, s.heard = no > s.heard, no
         s.announced, s.barrier = max(s.announced, body.announced), max(s.barrier, body.barrier)
         self._learn(body.fences)
         if body.version > s.version:
             s.version, s.without = body.version, body.without
         issue = body.by == self.name and s.issued < len(body.fences) and self._issue(body)
+        step = self.tick() if issue else self.start() if begin else NOTHING
         answer = Send(self.centre, no, Answer(s.t, s.out is not None or s.done is not None, s.to))
-        return self._with(answer) if issue else Step((answer,), taken=new)
+        return step._replace(send=(answer, *step.send), taken=new or issue)
 
     def _issue(self, body: Notice) -> bool:
         """This node's copy of token `hop` begins the epoch; token 0 is everybody's. Whether there is one."""
@@ -264,6 +288,6 @@ class Baton(ABC):
             s.known = fences
         return longer
 
-    def _with(self, *first: Send) -> Step:
-        step = self.tick()
+    @staticmethod
+    def _with(step: Step, *first: Send) -> Step:
         return Step((*first, *step.send), step.done, taken=True)

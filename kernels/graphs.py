@@ -172,16 +172,24 @@ class Route:
         return len(self.nodes)
 
 
+def closed_walk(graph: Graph, lost: set[int]) -> tuple[int, ...]:
+    """A closed walk through every node but `lost`: a Hamiltonian cycle where one is found, else depth-first.
+
+    What every node computes alike, without networkx. InputError where the rest is not connected.
+    """
+    left = [i for i in range(graph.n) if i not in lost]
+    number = {i: k for k, i in enumerate(left)}
+    rest = Graph.of(len(left), [(number[i], number[j]) for i, j in graph.edges if i in number and j in number])
+    cycle = None if _no_cycle(rest) else _search(rest, 0)
+    return tuple(left[k] for k in cycle or _depth_first(rest))
+
+
 def cyclic_route(graph: Graph, seed: int = 0) -> Route:
     """A Hamiltonian cycle; where none exists or none is found, the shorter of Christofides' and the depth-first walk."""
     reason = _no_cycle(graph)
     if not reason:
-        cycle = next(
-            (c for k in range(RESTARTS) if (c := _rotate_and_extend(graph, counter_generator(seed, "route", k)))), None
-        )
-        if cycle:
-            at = cycle.index(0)
-            return Route((*cycle[at:], *cycle[:at]), "hamiltonian")
+        if cycle := _search(graph, seed):
+            return Route(cycle, "hamiltonian")
         reason = f"none found in {RESTARTS} searches"
     return Route(min(_christofides(graph), _depth_first(graph), key=len), "closed-walk", reason)
 
@@ -204,6 +212,15 @@ def _no_cycle(graph: Graph) -> str:
     if 2 * ones != graph.n and all(colour[i] != colour[j] for i, j in graph.edges):
         return f"the graph is bipartite, {graph.n - ones} nodes against {ones}"
     return ""
+
+
+def _search(graph: Graph, seed: int) -> tuple[int, ...] | None:
+    """A Hamiltonian cycle from node 0, where one is found."""
+    for k in range(RESTARTS):
+        if cycle := _rotate_and_extend(graph, counter_generator(seed, "route", k)):
+            at = cycle.index(0)
+            return (*cycle[at:], *cycle[:at])
+    return None
 
 
 def _rotate_and_extend(graph: Graph, generator: np.random.Generator) -> list[int] | None:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, Protocol
+from typing import Annotated, Any, ClassVar, Literal, Protocol
 
 import numpy as np
 from msgspec import Meta, Struct
@@ -37,10 +37,10 @@ class Uniform(Struct, forbid_unknown_fields=True, frozen=True):
     uniform: tuple[Number, Number]
 
 
-class Params(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
+class Params(Struct, tag_field="name", tag="iadmm", forbid_unknown_fields=True, frozen=True, kw_only=True):
     """The scenario's `algorithm` section, in the paper's symbols. InputError where two keys contradict each other."""
 
-    name: Literal["iadmm"] = "iadmm"
+    name: ClassVar[str] = "iadmm"
     variant: Literal["guarded", "published", "none"] = "guarded"
     rounds: Count  #: K, activations
     rho: Positive

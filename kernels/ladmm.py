@@ -17,7 +17,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from math import inf, sqrt
 from sys import float_info
-from typing import Annotated, Any, Literal, Protocol
+from typing import Annotated, Any, ClassVar, Literal, Protocol
 
 import numpy as np
 from msgspec import Meta, Struct
@@ -40,10 +40,10 @@ class Rho(Struct, forbid_unknown_fields=True, frozen=True):
     period: Count
 
 
-class Params(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
+class Params(Struct, tag_field="name", tag="ladmm", forbid_unknown_fields=True, frozen=True, kw_only=True):
     """The scenario's `algorithm` section, in the paper's symbols."""
 
-    name: Literal["ladmm"] = "ladmm"
+    name: ClassVar[str] = "ladmm"
     variant: Literal["guarded", "published", "none"] = "guarded"
     rounds: Count  #: T
     rho: Positive | Rho = 100.0

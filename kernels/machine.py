@@ -38,6 +38,11 @@ class Machine(Protocol):
 
     state: Any
 
+    @property
+    def started(self) -> bool:
+        """Whether the run is known to have begun: what was said before needs no repetition."""
+        ...
+
     def start(self) -> Step:
         """The first step; called once, when every member has joined."""
         ...

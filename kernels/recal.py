@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from msgspec import Meta, Struct
@@ -32,10 +32,10 @@ from hushgrid.kernels.prox import Regularizer, elastic_net
 Walk = Literal["random", "hamiltonian"] | tuple[Annotated[int, Meta(ge=0)], ...]
 
 
-class Params(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
+class Params(Struct, tag_field="name", tag="recal", forbid_unknown_fields=True, frozen=True, kw_only=True):
     """The scenario's `algorithm` section, in the paper's symbols."""
 
-    name: Literal["recal"] = "recal"
+    name: ClassVar[str] = "recal"
     variant: Literal["guarded", "published", "none"] = "guarded"
     rounds: Count  #: K, activations
     alpha: Positive | tuple[Positive, ...] | None = None  #: one number, or one per agent; 1/(L_i + 1)

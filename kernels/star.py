@@ -21,6 +21,10 @@ class StarMember(ABC):
         self.centre = centre
         self.rounds = rounds
 
+    @property
+    def started(self) -> bool:
+        return bool(self.state.t)
+
     @abstractmethod
     def check(self, body: Any) -> None:
         """Raise Malformed unless `body` is what the centre may send this member."""
@@ -60,6 +64,10 @@ class StarCentre(ABC):
     def __init__(self, members: list[str], rounds: int) -> None:
         self.members = sorted(members)
         self.rounds = rounds
+
+    @property
+    def started(self) -> bool:
+        return bool(self.state.t)
 
     @abstractmethod
     def check(self, member: str, body: Any) -> None:

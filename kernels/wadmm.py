@@ -7,15 +7,15 @@ drawn among the neighbours with P_ij = 1/deg(i). Its beta is rho here.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar
 
 from hushgrid.kernels import iadmm
 from hushgrid.kernels.iadmm import Agent as Agent
 from hushgrid.kernels.recal import Walk
 
 
-class Params(iadmm.Params, forbid_unknown_fields=True, frozen=True, kw_only=True):
+class Params(iadmm.Params, tag_field="name", tag="wadmm", forbid_unknown_fields=True, frozen=True, kw_only=True):
     """The scenario's `algorithm` section: I-ADMM's keys, another default of the walk."""
 
-    name: Literal["wadmm"] = "wadmm"  # type: ignore[assignment]
+    name: ClassVar[str] = "wadmm"
     walk: Walk = "random"

@@ -43,9 +43,14 @@ class Watch:
         self.members, self.rounds = sorted(self.neighbours), rounds
         self.state = WatchState(to=route("", 0, Leg()))
 
+    @property
+    def started(self) -> bool:
+        return bool(self.state.t)
+
     def start(self) -> Step:
+        """The first notice says no more than that the run has begun."""
         self.state.t = 1
-        return NOTHING
+        return self._notify()
 
     def receive(self, sender: str, seq: int, body: Any) -> Step:
         if sender not in self.neighbours or not isinstance(body, Held | Answer):

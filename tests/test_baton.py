@@ -375,7 +375,7 @@ def test_a_holder_that_was_cut_off_comes_back_restores_its_step_and_is_walked_th
     assert net.nodes["a"].state.out.fences == (5,)
     assert (b.state.t, b.state.y[0]) == (6, 2.0)
     net.tick("coordinator")
-    net.deliver(("coordinator", "b", "Notice", 0, watch.state.no))  # back again, it hears of it
+    net.deliver(("coordinator", "b", "Notice", watch.state.notice.epoch, watch.state.no))  # back again, it hears of it
     assert (b.state.t, b.state.y[0], b.spent) == (2, 1.0, 2)  # restored; what was spent stays spent
     net.after("coordinator", lambda: watch.around([])._replace(taken=True))
     assert net.finish(FOUR)
@@ -405,10 +405,10 @@ def test_where_what_remains_falls_apart_or_the_walk_is_given_the_run_stops():
     watch = net.nodes["coordinator"]
     watch.receive("a", 1, net.air[("a", "coordinator", "Held", 0, 1)])
     watch.suspect("b")
-    answer = net.nodes["a"].receive("coordinator", 1, watch.state.notice).send[0]
+    answer = net.nodes["a"].receive("coordinator", watch.state.no, watch.state.notice).send[0]
     watch.receive("a", answer.seq, answer.body)
     assert watch.missing() == ["c"]
-    answer = net.nodes["c"].receive("coordinator", 1, watch.state.notice).send[0]
+    answer = net.nodes["c"].receive("coordinator", watch.state.no, watch.state.notice).send[0]
     with pytest.raises(Stopped, match="without b the network falls apart"):
         watch.receive("c", answer.seq, answer.body)
     with pytest.raises(Stopped, match="c is lost"):

@@ -12,8 +12,9 @@ from hushgrid.kernels.errors import HushgridError
 from hushgrid.kernels.ladmm import Vector
 from hushgrid.node.assemble import Zone, ZoneLoss, layout, public
 from hushgrid.node.config import Scenario
-from hushgrid.node.gate import PAPER_SAMPLER, Entropy, Seeded, expected_l1
+from hushgrid.node.gate import PAPER_SAMPLER, Entropy, Seeded
 from hushgrid.node.plan import resolved, terms
+from hushgrid.node.zone_gate import expected_l1
 
 
 class Setup:

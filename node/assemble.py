@@ -23,10 +23,11 @@ from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.ladmm import Agent, Server, Vector
 from hushgrid.node.allowance import Allowance
 from hushgrid.node.config import Scenario
-from hushgrid.node.gate import Entropy, Gate, Seeded
+from hushgrid.node.gate import Entropy, Seeded
 from hushgrid.node.ledger import Ledger
 from hushgrid.node.plan import RunPlan, Terms, ZonesPlan, resolved, terms
 from hushgrid.node.wire import SMALL
+from hushgrid.node.zone_gate import ZoneGate
 
 
 class ZoneLoss:
@@ -162,10 +163,10 @@ def rounds_of(plan: RunPlan, t: Terms | None) -> ladmm.Params:
 
 def agent(
     plan: RunPlan, t: Terms | None, zone: Zone, ledger: Ledger, noise: Entropy | Seeded, allowance: Allowance
-) -> tuple[Agent, Gate]:
+) -> tuple[Agent, ZoneGate]:
     """A member's machine and its gate."""
     params = rounds_of(plan, t)
-    gate = Gate(zone.name, zone.loss, t, noise, allowance, AnswerMemory(ledger))
+    gate = ZoneGate(zone.name, zone.loss, t, noise, allowance, AnswerMemory(ledger))
     model, epsilon = zone.model, t.paper_epsilon if t else inf
     L = plan.problem.L
     first = ladmm.weights(model.n, model.shared, params.rho_t(1, epsilon), params.eta_t(1, L))

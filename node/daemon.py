@@ -15,10 +15,10 @@ from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.ladmm import Vector
 from hushgrid.node.assemble import Zone, model_of
 from hushgrid.node.config import DeviceConfig
-from hushgrid.node.gate import LOAD_BOUND
 from hushgrid.node.ledger import Ledger
 from hushgrid.node.member import Member
 from hushgrid.node.serve import Signals, link_for, notify, reach, serve
+from hushgrid.node.zone_gate import LOAD_BOUND
 
 
 def read_loads(path: Path, buses: tuple[int, ...], base_mva: float) -> list[float]:

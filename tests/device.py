@@ -8,10 +8,11 @@ from hushgrid.kernels.ladmm import Params
 from hushgrid.node.allowance import Allowance
 from hushgrid.node.assemble import AnswerMemory
 from hushgrid.node.config import Adjacency, Allow, Budget, PerAnswer, Privacy
-from hushgrid.node.gate import Entropy, Gate
+from hushgrid.node.gate import Entropy
 from hushgrid.node.ledger import Ledger
 from hushgrid.node.plan import RunPlan, ZonesPlan, terms
 from hushgrid.node.records import Spend
+from hushgrid.node.zone_gate import ZoneGate
 
 BETA = 0.01
 ADJACENCY = Adjacency(bounded_change=BETA)
@@ -76,7 +77,7 @@ class Device:
     def gate(self, wanted):
         """The gate of the run under way, as after a restart."""
         allowance = self.allowance(wanted, self.run)
-        return Gate("n0", self.loss, allowance.terms, self.noise(), allowance, AnswerMemory(self.ledger))
+        return ZoneGate("n0", self.loss, allowance.terms, self.noise(), allowance, AnswerMemory(self.ledger))
 
     def commit(self, gate):
         """What the driver does with a step."""

@@ -14,24 +14,82 @@ from msgspec import Struct
 
 from hushgrid.kernels import accounting, ladmm
 from hushgrid.kernels.errors import InputError
+from hushgrid.kernels.graphs import Graph
+from hushgrid.kernels.losses import Objective
+from hushgrid.kernels.prox import Regularizer
+from hushgrid.kernels.routes import name, visits
 from hushgrid.node.config import Privacy, Scenario, Stop, check_privacy
+from hushgrid.node.problem import Algorithm
 
 #: Why a published privacy claim does not hold, by the readings of the paper.
 FINDINGS = {
     "objective": "ladmm 6.1: the gradient moves by 2 beta a_i, not 2 beta; the noise is scaled to an L1 (L2) sensitivity "
     "up to 5 (2.24) times too small in case14, 13 (3.6) in case118, and is drawn in floating point",
+    "recal": "recal 1.1: the token carries y_i one visit late without noise; an eavesdropper gets every gradient from it",
+    "iadmm": "iadmm 3.1: the token's differences tell x_i - y_i/rho; gradients follow from them. Obfuscation, no epsilon",
     "output": "ladmm 6.1: the sensitivity beta of the projected step is not derived, and the noise is drawn in floating point",
 }
 
 
-class ZonesPlan(Struct, frozen=True, forbid_unknown_fields=True):
+class ZonesPlan(Struct, tag_field="kind", tag="zones", frozen=True, forbid_unknown_fields=True):
     """The public part of a zones problem."""
 
     case: str  #: the case's own name
     digest: str  #: of the case without its loads
     zones: dict[str, list[int]]
     L: float  #: 2 lambda_max(A_z A_z^T), the largest over the zones
-    kind: Literal["zones"] = "zones"
+
+    @property
+    def kind(self) -> str:
+        return "zones"
+
+    @property
+    def nodes(self) -> list[str]:
+        return sorted(self.zones)
+
+
+class DataPlan(Struct, tag_field="kind", tag="data", frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The public part of a data problem; node i of the network is called n<i>."""
+
+    objective: Objective
+    l1: float
+    l2: float
+    box: float | None
+    row_bound: float | None
+    features: int  #: q
+    classes: int  #: C of softmax, else 1
+    rows: list[int]  #: m_i
+    L: list[float]  #: L_i: of the row bound, or (variant none, where nothing is private) of the largest row
+    edges: list[tuple[int, int]]
+    route: list[int]  #: the closed walk to repeat, from node 0; empty for a random and for a given walk
+    route_is: Literal["random", "given", "hamiltonian", "closed-walk"]
+    walk_seed: int | None  #: of a seeded run; else a random walk is a function of the run's id
+
+    @property
+    def kind(self) -> str:
+        return self.objective.kind
+
+    @property
+    def nodes(self) -> list[str]:
+        return [name(i) for i in range(len(self.rows))]
+
+    @property
+    def graph(self) -> Graph:
+        return Graph.of(len(self.rows), self.edges)
+
+    @property
+    def size(self) -> int:
+        """d, the length of x."""
+        return self.features * self.classes
+
+    @property
+    def regularizer(self) -> Regularizer:
+        return Regularizer(l1=self.l1, l2=self.l2, box=self.box or inf)
+
+    def visits(self, algorithm: Algorithm) -> int:
+        """Activations that a node is to answer: of the node that has most, by the cap's rule for a random walk."""
+        walk = algorithm.walk if self.route_is == "given" else self.route
+        return visits(len(self.rows), walk, algorithm.rounds)
 
 
 class RunPlan(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -39,14 +97,20 @@ class RunPlan(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
     format: Literal[1] = 1
     name: str
-    problem: ZonesPlan
-    algorithm: ladmm.Params
+    problem: ZonesPlan | DataPlan
+    algorithm: Algorithm
     privacy: Privacy | None
     stop: Stop | None
 
     @property
     def nodes(self) -> list[str]:
-        return sorted(self.problem.zones)
+        return self.problem.nodes
+
+    @property
+    def terms(self) -> Terms | None:
+        """What the plan asks of each node's gate; None without privacy."""
+        visits = self.problem.visits(self.algorithm) if isinstance(self.problem, DataPlan) else 0
+        return terms(self.privacy, self.algorithm, visits)
 
 
 def encode_plan(plan: RunPlan) -> bytes:
@@ -59,7 +123,7 @@ def decode_plan(blob: bytes) -> RunPlan:
         plan = msgspec.json.decode(blob, type=RunPlan)
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
         raise InputError(f"plan: {str(error)[:200]}, expected a plan of format 1") from None
-    check_privacy(plan.privacy, plan.algorithm.variant, "plan")
+    check_privacy(plan.privacy, plan.algorithm, "plan")
     return plan
 
 
@@ -82,6 +146,8 @@ class Terms(Struct, frozen=True):
     rounds: int  #: after which the run ends, the first cap being reached
     capped: bool
     clip: float = 0.0  #: c, where the adjacency is replace-one-record
+    step: float = 0.0  #: alpha beta, alpha the largest alpha_i: published DP-RECAL's Lemma 5
+    decay: float = 1.0  #: R >= 1, sigma_k^2 = R sigma_{k+1}^2: its noise, answer by answer
 
     @property
     def event(self) -> accounting.Event:
@@ -96,20 +162,22 @@ class Terms(Struct, frozen=True):
         return accounting.claimed_epsilon(self.accountant, self.per_answer, answers, self.delta)
 
 
-def terms(privacy: Privacy | None, algorithm: ladmm.Params) -> Terms | None:
-    """The terms of a plan; None without privacy (variant none)."""
+def terms(privacy: Privacy | None, algorithm: Algorithm, visits: int = 0) -> Terms | None:
+    """The terms of a plan; None without privacy (variant none). `visits`: activations to answer, where a baton walks."""
     if privacy is None or algorithm.variant == "none":
         return None
-    p, E = privacy, algorithm.local_updates
-    needed = 1 if p.mode == "input" else algorithm.answers
-    answers = min(p.answers or needed, needed)
-    if answers > ladmm.MOST:
-        raise InputError(
-            f"algorithm.rounds: found {algorithm.rounds} with {E} local_updates, expected at most {ladmm.MOST} answers"
-        )
-    rounds = algorithm.rounds if p.mode == "input" else min(algorithm.rounds, answers // E)
-    if rounds < 1:
-        raise InputError(f"privacy.answers: found {p.answers}, expected at least local_updates = {E}, one round")
+    p, rounds = privacy, algorithm.rounds
+    if isinstance(algorithm, ladmm.Params):
+        E = algorithm.local_updates
+        needed = 1 if p.mode == "input" else algorithm.answers
+        answers = min(p.answers or needed, needed)
+        if answers > ladmm.MOST:
+            raise InputError(f"algorithm.rounds: found {rounds} with {E} local_updates, expected at most {ladmm.MOST} answers")
+        rounds = rounds if p.mode == "input" else min(rounds, answers // E)
+        if rounds < 1:
+            raise InputError(f"privacy.answers: found {p.answers}, expected at least local_updates = {E}, one round")
+    else:  # of a random walk nobody knows before how often it visits a node; beyond the cap the token goes on unchanged
+        answers = min(p.answers or visits, rounds if algorithm.walk == "random" else visits)
     accountant = p.accountant or ("zcdp" if p.mechanism == "gaussian" else "pure-basic")
     delta = p.delta or (p.per_answer.delta if p.per_answer else None) or 0.0
     if p.per_answer:
@@ -126,13 +194,13 @@ def terms(privacy: Privacy | None, algorithm: ladmm.Params) -> Terms | None:
         published=algorithm.variant == "published", accountant=accountant, answers=answers, per_answer=per_answer,
         paper_epsilon=paper_epsilon, paper_delta=p.per_answer.delta if p.per_answer else p.delta, delta=delta, epsilon=0.0,
         rounds=rounds, capped=rounds < algorithm.rounds,
+        clip=p.adjacency.replace_one_record.clip if p.adjacency.replace_one_record else 0.0,
     )  # fmt: skip
     return msgspec.structs.replace(t, epsilon=p.epsilon if p.epsilon is not None else t.cost(answers))
 
 
-def resolved(scenario: Scenario) -> Scenario:
+def resolved(scenario: Scenario, t: Terms | None) -> Scenario:
     """The scenario with what its privacy section leaves to the program filled in."""
-    t = terms(scenario.privacy, scenario.algorithm)
     if t is None or scenario.privacy is None:
         return scenario
     privacy = msgspec.structs.replace(scenario.privacy, accountant=t.accountant, answers=t.answers)
@@ -141,6 +209,8 @@ def resolved(scenario: Scenario) -> Scenario:
 
 def findings(plan: RunPlan) -> list[str]:
     """Why the claim of a published variant is not upheld; nothing for the others."""
-    if plan.algorithm.variant != "published" or plan.privacy is None:
+    if plan.algorithm.variant != "published":
         return []
-    return [FINDINGS["output" if plan.privacy.mode.startswith("output") else "objective"]]
+    if isinstance(plan.problem, DataPlan):
+        return [FINDINGS["recal" if plan.algorithm.name == "recal" else "iadmm"]]
+    return [FINDINGS["output" if plan.privacy and plan.privacy.mode.startswith("output") else "objective"]]

@@ -1,0 +1,183 @@
+"""The gate of a data problem: f_i(x) = scale * mean_j loss(x; a_j, b_j) + p(x), the rows (a_j, b_j) private, p public
+(READINGS, the privacy gate; sections 1 and 3).
+
+Guarded, an answer is the data's gradient on the grid plus exact noise; p'(x) is added behind the noise. Two data sets
+of the same m rows, all |a_j|_2 <= row_bound, are made alike where they differ by
+
+ - replace-one-record (clip c): one record. Each record's gradient is clipped to norm c, in L1 for Laplace and L2 for
+   Gaussian noise; the sensitivity, rounding included, is `Loss.sensitivity(c)`.
+ - bounded-change (beta): whatever moves the data's gradient by at most beta, in the same norm, at every point x. It is
+   a promise about the gradient: one record replaced is such a change only where the loss says so (logistic in L2:
+   2 scale row_bound/m <= beta; least squares: never). Nothing is clipped.
+
+Published is DP-RECAL (L. Wang et al., Algorithm 1): the gradient is exact and the noise, which decays, stands on what is
+sent. Its claim is not upheld, every answer costs infinity: an eavesdropper has y_i, and by it the gradient (Finding 1.1).
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from math import exp, inf, log, pi, sqrt
+from typing import Literal
+
+import numpy as np
+
+from hushgrid.kernels.errors import InputError, Refused
+from hushgrid.kernels.ladmm import Vector
+from hushgrid.kernels.losses import CURVATURE, Loss, U
+from hushgrid.kernels.minimizer import Minimizer
+from hushgrid.kernels.noise import EXACT, Lattice
+from hushgrid.node.gate import PAPER_SAMPLER, Authority, Entropy, Gate, Seeded
+from hushgrid.node.plan import Terms
+from hushgrid.node.records import Spend
+
+LABEL_BOUND = 1e4  #: of |b| in least squares under bounded-change, where the rounding depends on it
+ROUNDING = 2.0**-10  #: of beta: room for the rounding of two gradients; it costs as little as the grid does
+LARGEST_DECAY = 1000.0  #: of ln R^answers: the first of the decaying noises is then a number
+
+
+def order_of(t: Terms) -> Literal[1, 2]:
+    """The norm in which sensitivities are measured."""
+    return 1 if t.mechanism == "laplace" else 2
+
+
+def lattice_of(node: str, loss: Loss, t: Terms | None) -> Lattice | None:
+    """The grid and noise of a node's answers, from public numbers alone; None where no noise of ours is added.
+
+    InputError without a row_bound, or where no grid holds the noise.
+    """
+    if t is None or t.published:
+        return None
+    if loss.row_bound is None:
+        raise InputError(f"{node}: row_bound: found none, expected R >= |a|_2 of every row (variant: guarded)")
+    sensitivity = loss.sensitivity(t.clip) if t.clip else t.beta * (1 + ROUNDING)
+    fit = Lattice.laplace if t.mechanism == "laplace" else Lattice.gaussian
+    return fit(t.per_answer, sensitivity, loss.size)
+
+
+def rounding(loss: Loss, x: Vector, order: Literal[1, 2]) -> float:
+    """A public bound of |computed - true data gradient| in L`order` at x, for rows within row_bound = R, |b| <= B.
+
+    With s >= |s_j|: R|x| + B (least squares), 1, sqrt 2 (softmax); in units of U = 2^-53, to first order (N. Higham, chapter
+    3): a margin errs by (q + 4) R |x| and its slope by c1 times that; a slope by (C + 16)(s + 1) and 2 B in its own
+    evaluation; the mean of m products and its scaling by (m + 20) s. All of it times scale R; the factor 1 + 2^-10
+    holds what is of second order as long as m, q, d < 2^40.
+    """
+    o, (m, q), R = loss.objective, loss.A.shape, loss.R
+    length = R * float(np.linalg.norm(x))
+    B = LABEL_BOUND if o.kind == "least-squares" else 0.0
+    s = {"least-squares": length + B, "logistic": 1.0, "softmax": sqrt(2)}[o.kind]
+    units = CURVATURE[o.kind] * (q + 4) * length + (loss.classes + 16) * (s + 1) + 2 * B + (m + 20) * s
+    return (1 + 2.0**-10) * U * o.scale * R * units * (sqrt(loss.size) if order == 1 else 1.0)
+
+
+def paper_sd(loss: Loss, t: Terms, answer: int) -> float:
+    """sigma_k of DP-RECAL's k-th answer, sigma_k^2 = R sigma_{k+1}^2, the first chosen so that Theorem 4 claims
+    Terms.epsilon at Terms.delta after Terms.answers = xi of them:
+
+      rho + 2 sqrt(rho ln(1/delta)) = epsilon,   rho = sum_k rho_k,   rho_k = Delta^2/(2 sigma_k^2) = R^(k-1) rho_1,
+
+    Delta = 4 alpha beta c as printed (Lemma 5; 2 alpha beta c would do), Terms.step = alpha beta, Terms.decay = R. The paper's
+    2c, how far a gradient moves, is 2 clip scale here, or the bounded change.
+    """
+    change = 2 * t.clip * loss.objective.scale if t.clip else t.beta
+    Delta = 2 * t.step * change
+    known = log(1 / t.delta)
+    rho = (t.epsilon / (sqrt(known + t.epsilon) + sqrt(known))) ** 2
+    xi, decay = t.answers, log(t.decay)
+    total = xi if decay == 0 else np.expm1(-xi * decay) / np.expm1(-decay)  # sum of R^-j, j < xi: rho/rho_xi
+    return float(Delta * sqrt(total / (2 * rho)) * exp((xi - answer) * decay / 2))
+
+
+def expected_l1(node: str, loss: Loss, t: Terms, answer: int = 1) -> float:
+    """Expected sum of |noise| of one answer; of `loss` only what is public. Only the published noise changes with it."""
+    own = lattice_of(node, loss, t)
+    each = own.expected_l1 if own is not None else paper_sd(loss, t, answer) * sqrt(2 / pi)
+    return each * loss.size
+
+
+class RowsGate(Gate):
+    """One run's gate of a node's rows. An algorithm sees of it the protocol kernels.ladmm.Oracle or kernels.iadmm.Oracle.
+
+    InputError where the terms ask what these data cannot give; what it says may leave the device.
+    """
+
+    def __init__(
+        self, node: str, loss: Loss, terms: Terms | None, noise: Entropy | Seeded, authority: Authority
+    ) -> None:  # fmt: skip
+        super().__init__(node, terms, noise, authority, lattice_of(node, loss, terms), loss.size)
+        self.loss = loss
+        if terms is None:
+            return
+        if terms.published:
+            if terms.mechanism != "gaussian":
+                raise InputError(f"{node}: privacy.mechanism: found {terms.mechanism}, expected gaussian (DP-RECAL)")
+            if not 0 <= terms.answers * log(terms.decay) <= LARGEST_DECAY:
+                raise InputError(
+                    f"{node}: decay: found R = {terms.decay:g} over {terms.answers} answers, "
+                    f"expected R >= 1 and R^answers <= e^{LARGEST_DECAY:g}"
+                )
+        elif not terms.clip:
+            if loss.objective.kind == "least-squares" and np.any(np.abs(loss.b) > LABEL_BOUND):
+                raise InputError(
+                    f"{node}: data: found a label beyond {LABEL_BOUND:g}, expected smaller ones (bounded-change)"
+                )
+            self._covered(np.zeros(loss.size), terms)
+
+    # --- what an algorithm may ask ---
+
+    def gradient(self, x: Vector) -> Vector:
+        """f'(x) plus noise: one answer. Refused where |x| is so large that bounded-change does not cover the rounding."""
+        t, lattice, loss = self._terms(), self._noise_lattice(), self.loss
+        if t.clip:
+            data = loss.clipped_gradient(x, t.clip, order_of(t))
+        else:
+            self._covered(x, t)
+            data = loss.data_gradient(x)
+        largest = EXACT / 2 * lattice.g  # far above c scale and any data's gradient: what the grid cannot hold is cut,
+        return self._release(np.clip(data, -largest, largest)) + loss.public_gradient(x)  # which moves nothing apart
+
+    def exact_gradient(self, x: Vector) -> Vector:
+        """f'(x) without noise: an answer of infinite cost, in simulation only."""
+        t = self.terms
+        if t is None:
+            self._nonprivate()
+        elif t.published:
+            k = self.state.answers + 1
+            sd = paper_sd(self.loss, t, k)
+            self._spend(Spend(k, "nonprivate", inf, inf, sd, 0.0, t.adjacency, PAPER_SAMPLER))
+        else:
+            raise Refused(f"{self.node}: an exact gradient was asked for in a private run")
+        return self.loss.gradient(x)
+
+    def perturb(self, x: Vector) -> Vector:
+        """x plus the noise DP-RECAL gives its current answer, the last exact gradient, which has paid for it."""
+        t = self._terms()
+        if not t.published:
+            raise Refused(f"{self.node}: the paper's noise was asked for in a guarded run")
+        return x + self._paper_noise(paper_sd(self.loss, t, self.state.answers), x.size)
+
+    def minimizer(self, linear: Vector, quadratic: float) -> Vector:
+        """argmin_x f(x) + <linear, x> + quadratic/2 |x|^2 by objective perturbation: not given."""
+        raise Refused(f"{self.node}: a private minimiser was asked for (update: exact), expected update: first-order")
+
+    def exact_minimizer(self, linear: Vector, quadratic: float) -> Vector:
+        """argmin_x f(x) + <linear, x> + quadratic/2 |x|^2, without noise: an answer of infinite cost."""
+        if self.terms is not None:
+            raise Refused(f"{self.node}: an exact minimiser was asked for in a private run")
+        self._nonprivate()
+        return self._minimizer(linear, quadratic).x
+
+    # --- inside ---
+
+    @cached_property
+    def _minimizer(self) -> Minimizer:
+        return Minimizer(self.loss)
+
+    def _covered(self, x: Vector, t: Terms) -> None:
+        error, room = rounding(self.loss, x, order_of(t)), ROUNDING / 2 * t.beta
+        if not error <= room:  # true for nan too
+            raise Refused(
+                f"{self.node}: at |x| = {float(np.linalg.norm(x)):.3g} the gradient is rounded by up to {error:.3g}, "
+                f"expected at most {room:.3g} under {t.adjacency}"
+            )

@@ -16,6 +16,7 @@ sent. Its claim is not upheld, every answer costs infinity: an eavesdropper has 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cached_property
 from math import exp, inf, log, pi, sqrt
 from typing import Literal
@@ -31,7 +32,8 @@ from hushgrid.node.gate import PAPER_SAMPLER, Authority, Entropy, Gate, Seeded
 from hushgrid.node.plan import Terms
 from hushgrid.node.records import Spend
 
-LABEL_BOUND = 1e4  #: of |b| in least squares under bounded-change, where the rounding depends on it
+#: Labels of least squares are cut here under bounded-change, whose rounding depends on them: to refuse one would tell.
+LABEL_BOUND = 1e4
 ROUNDING = 2.0**-10  #: of beta: room for the rounding of two gradients; it costs as little as the grid does
 LARGEST_DECAY = 1000.0  #: of ln R^answers: the first of the decaying noises is then a number
 
@@ -68,7 +70,7 @@ def rounding(loss: Loss, x: Vector, order: Literal[1, 2]) -> float:
     B = LABEL_BOUND if o.kind == "least-squares" else 0.0
     s = {"least-squares": length + B, "logistic": 1.0, "softmax": sqrt(2)}[o.kind]
     units = CURVATURE[o.kind] * (q + 4) * length + (loss.classes + 16) * (s + 1) + 2 * B + (m + 20) * s
-    return (1 + 2.0**-10) * U * o.scale * R * units * (sqrt(loss.size) if order == 1 else 1.0)
+    return float((1 + 2.0**-10) * U * o.scale * R * units * (sqrt(loss.size) if order == 1 else 1.0))
 
 
 def paper_sd(loss: Loss, t: Terms, answer: int) -> float:
@@ -99,7 +101,7 @@ def expected_l1(node: str, loss: Loss, t: Terms, answer: int = 1) -> float:
 class RowsGate(Gate):
     """One run's gate of a node's rows. An algorithm sees of it the protocol kernels.ladmm.Oracle or kernels.iadmm.Oracle.
 
-    InputError where the terms ask what these data cannot give; what it says may leave the device.
+    InputError, Refused where the terms cannot be met; decided, and said, from public numbers alone.
     """
 
     def __init__(
@@ -118,10 +120,8 @@ class RowsGate(Gate):
                     f"expected R >= 1 and R^answers <= e^{LARGEST_DECAY:g}"
                 )
         elif not terms.clip:
-            if loss.objective.kind == "least-squares" and np.any(np.abs(loss.b) > LABEL_BOUND):
-                raise InputError(
-                    f"{node}: data: found a label beyond {LABEL_BOUND:g}, expected smaller ones (bounded-change)"
-                )
+            if loss.objective.kind == "least-squares":
+                self.loss = replace(loss, b=np.clip(loss.b, -LABEL_BOUND, LABEL_BOUND))
             self._covered(np.zeros(loss.size), terms)
 
     # --- what an algorithm may ask ---

@@ -114,6 +114,8 @@ class RowsGate(Gate):
         if terms.published:
             if terms.mechanism != "gaussian":
                 raise InputError(f"{node}: privacy.mechanism: found {terms.mechanism}, expected gaussian (DP-RECAL)")
+            if not terms.step > 0:  # its noise would be none
+                raise InputError(f"{node}: step: found alpha beta = {terms.step:g}, expected a number > 0 (DP-RECAL)")
             if not 0 <= terms.answers * log(terms.decay) <= LARGEST_DECAY:
                 raise InputError(
                     f"{node}: decay: found R = {terms.decay:g} over {terms.answers} answers, "

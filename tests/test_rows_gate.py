@@ -364,8 +364,9 @@ def test_a_question_of_another_variant_is_refused_and_costs_nothing(t, question,
     [
         ({"bound": None}, {}, r"row_bound: found none, expected R >= \|a\|_2 of every row \(variant: guarded\)"),
         ({}, {"published": True}, r"privacy.mechanism: found laplace, expected gaussian \(DP-RECAL\)"),
-        ({}, {"published": True, "mechanism": "gaussian", "decay": 0.5}, r"decay: found R = 0\.5 over 4 answers, expected R >= 1 and R\^answers <= e\^1000"),
-        ({}, {"published": True, "mechanism": "gaussian", "decay": 1e200}, r"decay: found R = 1e\+200 over 4 answers, expected R >= 1 .*"),
+        ({}, {"published": True, "mechanism": "gaussian"}, r"step: found alpha beta = 0, expected a number > 0 \(DP-RECAL\)"),
+        ({}, {"published": True, "mechanism": "gaussian", "step": 0.1, "decay": 0.5}, r"decay: found R = 0\.5 over 4 answers, expected R >= 1 and R\^answers <= e\^1000"),
+        ({}, {"published": True, "mechanism": "gaussian", "step": 0.1, "decay": 1e200}, r"decay: found R = 1e\+200 over 4 answers, expected R >= 1 .*"),
     ],
 )  # fmt: skip
 def test_terms_that_cannot_be_met_are_one_line_at_the_start(loss, over, line):

@@ -191,6 +191,26 @@ def test_a_logistic_optimum_meets_its_conditions_but_for_the_rounding_of_x(name)
     assert found.distance <= 1e-12 * np.linalg.norm(found.x)
 
 
+@given(st.sampled_from(KINDS), st.integers(1, 3), st.integers(0, 10**6), st.floats(1e-6, 3))
+def test_the_certificate_bounds_the_distance_from_points_far_off_too(kind, q, seed, far):
+    losses = network(kind, q=q, seed=seed, l2=0.01)
+    problem = room._Problem(losses, Regularizer(), np.float64)
+    best = optimum(losses, Regularizer())
+    e = np.random.default_rng(seed).normal(size=best.x.size)
+    x = best.x + far * e / np.linalg.norm(e)
+    _, w, rounding = problem.at(x)
+    H, error = problem.hessian(x)
+    M = room.SELF_CONCORDANCE[kind] * max(float(np.max(loss.row_norms(2))) for loss in losses)
+    bound = room._distance(float(np.linalg.norm(w)) + rounding, float(np.linalg.eigvalsh(H)[0]) - error, M)
+    assert np.linalg.norm(x - best.x) <= bound + best.distance
+
+
+def test_the_certificate_of_a_lone_exponential_tail_is_nearly_attained():
+    # t = 20..21 on the tail of log(1 + exp(-t)), where l'' = exp(-t) to 1e-8: |l'(20)| - |l'(21)| = l''(20) (1 - 1/e)
+    w, curvature = np.exp(-20.0) - np.exp(-21.0), np.exp(-20.0)
+    assert room._distance(float(w), float(curvature), 1.0) == pytest.approx(1.0, rel=1e-8)
+
+
 networks = st.builds(
     network, st.sampled_from(KINDS), nodes=st.integers(1, 4), rows=st.integers(1, 8), q=st.integers(1, 5),
     seed=st.integers(0, 10**6), scale=st.sampled_from([0.01, 1.0, 100.0]), l2=st.sampled_from([0.0, 0.1]),

@@ -1,4 +1,4 @@
-"""One MQTT connection, driven from its owner's own loop: no threads, nothing queued across a broken connection.
+"""One MQTT connection, driven from its owner's loop: no threads, nothing queued across a broken connection.
 
 The application above resends whatever has no answer, so this link promises little and hides nothing: `connected` says
 whether the broker has accepted connection and subscriptions, `connects` and `disconnects` count, `refused` lists what
@@ -12,11 +12,11 @@ import enum
 import os
 import random
 import select
-import socket
 import ssl
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import paho.mqtt.client as paho
@@ -26,6 +26,7 @@ from paho.mqtt.subscribeoptions import SubscribeOptions
 
 from hushgrid.kernels.errors import Stopped
 from hushgrid.node.dial import Dial, parse_url, resolve, tls_context
+from hushgrid.node.stream import Stream
 
 if TYPE_CHECKING:
     from hushgrid.node.config import Tls
@@ -36,7 +37,7 @@ PROBE_S = 2.0  #: for the answer to a first CONNECT of MQTT 5: amqtt never gives
 CLOSE_S = 2.0  #: for the last acknowledgements, and again for the broker to take the goodbye
 SESSION_S = 3600  #: a persistent session outlives its connection this long (MQTT 5)
 QUEUE, QUEUE_BYTES = 4096, 64 << 20  #: published and not yet acknowledged; beyond it `publish` drops
-BURST = 1024  #: messages one `poll` hands over at most
+BURST = 1024  #: messages handed over at once, about
 PASSING = {136, 137, 151, 159}  #: refusals that pass: server unavailable or busy, quota, connection rate
 UNSUPPORTED_VERSION = 132
 
@@ -63,8 +64,11 @@ class MqttLink:
 
     Speaks MQTT 5 where the broker does, else 3.1.1. Only topics that match `subscriptions` are handed over, none with
     a payload above `payload_limit` bytes. `persistent` asks the broker to keep the session over a lost connection.
-    User and password default to HUSHGRID_MQTT_USER and HUSHGRID_MQTT_PASSWORD. `poll` must run within 1.5 `keepalive`
-    seconds, or the broker takes us for dead and publishes the will.
+    User and password default to HUSHGRID_MQTT_USER and HUSHGRID_MQTT_PASSWORD.
+
+    Its owner either calls `poll`, or waits itself on `sock` for `events`, until `due`, and then calls `turn`. One of
+    them must run within 1.5 `keepalive` seconds, or the broker takes us for dead and publishes the will. What is
+    handed over is acknowledged with the next publication, else by the next `poll` or `turn`.
     """
 
     def __init__(
@@ -102,13 +106,15 @@ class MqttLink:
         self.oversize = 0  #: messages received above `payload_limit`, not handed over
         self.foreign = 0  #: messages received on topics we did not subscribe to, not handed over
         self.dropped = 0  #: publications that did not reach a broker's acknowledgement
+        self.due = inf  #: when to take the next `turn` at the latest, of time.monotonic()
         self.readable: list[int] = []  #: those of `fds` that ended the last `poll`
         self.why = "not connected yet"  #: why the link is or was last down
 
         self._stage = _Stage.CLOSED
         self._inbox: list[Message] = []
         self._dial: Dial | None = None  # while dialling
-        self._client: Any = None  # paho, from then on
+        self._client: Any = None  # paho, from then on, and its socket
+        self._stream: Any = None
         self._addresses: list[Any] = []
         self._protocol = paho.MQTTv5
         self._known = False  # a broker has spoken self._protocol to us
@@ -119,36 +125,165 @@ class MqttLink:
         self._backlog = 0  # bytes in both
         self._receive_maximum = 65535
         self._packet_limit: int | None = None
-        self._delay = self._retry_at = self._give_up_at = self._up_at = self._misc_at = 0.0
+        self._delay = self._up_at = 0.0
 
     # -- what the owner calls
 
     @property
     def connected(self) -> bool:
         """The broker has accepted the connection and answered every subscription, and is not known to be gone."""
-        return self._stage is _Stage.UP and self._client.socket() is not None
+        return self._stage is _Stage.UP and not self._stream.ended
+
+    @property
+    def waiting(self) -> bool:
+        """An attempt has failed or the connection is gone (see `why`), and the next attempt is not yet due."""
+        return self._stage is _Stage.DOWN
+
+    @property
+    def sock(self) -> Any:
+        """The socket of now to wait on, or None. It is another one after a reconnect."""
+        return self._stream.sock if self._stream is not None else self._dial.sock if self._dial is not None else None
+
+    @property
+    def events(self) -> int:
+        """What to wait for on it: select.POLLIN, select.POLLOUT."""
+        if self._stream is not None:
+            return select.POLLIN | select.POLLOUT if self._stream.unsent else select.POLLIN
+        return self._dial.want if self._dial is not None else 0
 
     @property
     def protocol(self) -> str:
         return "MQTT 5" if self._protocol == paho.MQTTv5 else "MQTT 3.1.1"
 
+    def open(self) -> None:
+        """Begins to connect; `turn` or `poll` go on with it, for as long as it takes."""
+        if self._stage is _Stage.CLOSED:
+            self._stage, self._delay, self.due = _Stage.DOWN, 0.0, 0.0
+
     def connect(self, timeout: float) -> None:
         """Returns when connected; Stopped when the broker is not there within `timeout` seconds, or refuses us."""
         deadline = time.monotonic() + timeout
-        if self._stage is _Stage.CLOSED:
-            self._stage, self._delay, self._retry_at = _Stage.DOWN, 0.0, 0.0
+        self.open()
         self._fatal = False
         while not self.connected:
             left = deadline - time.monotonic()
             if self._fatal or left <= 0:
                 why = self.why if self._fatal else f"{self.why} (tried for {timeout:g} s)"
-                self._shut()
-                self._stage = _Stage.CLOSED
+                self._end()
                 raise Stopped(f"broker {self.url}: {why}")
-            self._turn(left)
+            self._wait(left)
 
     def publish(self, topic: str, payload: bytes, retain: bool = False) -> bool:
         """Sends now, at QoS 1. False: dropped (no connection, too much unacknowledged, or above the broker's limit)."""
+        return self._put(topic, payload, retain) and self._flush()
+
+    def send(self, publications: Iterable[tuple[str, bytes, bool]]) -> None:
+        """Publishes them all, and acknowledges what has been handed over, in one write."""
+        for topic, payload, retain in publications:
+            self._put(topic, payload, retain)
+        self._flush()
+
+    def poll(self, timeout: float, fds: Sequence[int] = ()) -> list[Message]:
+        """Waits at most `timeout` seconds and does all that is due; also reconnects.
+
+        Returns early with messages, when one of `fds` is readable (see `readable`), or when the connection has come
+        or gone (see `connects`, `disconnects`).
+        """
+        deadline = time.monotonic() + timeout
+        before = self.connects, self.disconnects
+        while True:
+            self._wait(0.0 if self._inbox else deadline - time.monotonic(), fds)
+            if (
+                self._inbox
+                or self.readable
+                or (self.connects, self.disconnects) != before
+                or time.monotonic() >= deadline
+            ):
+                return self._take()
+
+    def turn(self, ready: bool) -> list[Message]:
+        """Does what is due, and what `sock` was waited for when it is `ready`; returns what has come. Never waits."""
+        self._step(ready)
+        return self._take() if self._inbox else []
+
+    def close(self, clear: Sequence[str] = (), forget: bool = True) -> None:
+        """Clears the retained messages on `clear`, waits for the broker to have taken all, says goodbye (no will).
+
+        With `forget` the broker keeps no session of ours. A link that is down just closes: nobody is there to tell.
+        """
+        if self.connected:
+            self._wait(0.0)  # learns whether the broker has gone meanwhile
+        gone = not self.connected
+        if not gone:
+            for topic in clear:
+                self.publish(topic, b"", retain=True)
+            deadline = time.monotonic() + CLOSE_S
+            while self.connected and self._backlog and (left := deadline - time.monotonic()) > 0:
+                self._wait(left)
+                self._inbox.clear()
+            self._goodbye(forget)
+        self._end()
+        self.why = "closed"
+        if forget and self._persistent and not gone and self._protocol == paho.MQTTv311:
+            # In 3.1.1 only a clean connect ends a session that was not begun clean.
+            eraser = MqttLink(self.url, self._id, username=self._username, password=self._password, persistent=False)
+            eraser._ssl, eraser._protocol, eraser._known = self._ssl, self._protocol, True
+            with contextlib.suppress(Stopped):
+                eraser.connect(CLOSE_S)
+                eraser.close()
+
+    # -- one turn of the loop
+
+    def _wait(self, timeout: float, fds: Sequence[int] = ()) -> None:
+        """Until something is to be done, at most `timeout` seconds; and does it."""
+        poller = select.poll()
+        for fd in fds:
+            poller.register(fd, select.POLLIN)
+        own = -1
+        if self.sock is not None:
+            own = self.sock.fileno()
+            poller.register(own, self.events)
+        ready = [fd for fd, _ in poller.poll(max(0.0, min(timeout, self.due - time.monotonic())) * 1000)]
+        self.readable = [fd for fd in ready if fd != own]
+        self._step(own in ready)
+
+    def _step(self, ready: bool) -> None:
+        client = self._client
+        if client is not None:
+            if ready:
+                self._stream.fill()
+            while self._stream.more and client.socket() is not None and len(self._inbox) < BURST:
+                client.loop_read()
+            if client.want_write():
+                client.loop_write()  # what paho queued while it read
+            if client.socket() is None:
+                self._drop(self._lost())
+            elif not (self._inbox and self.connected):  # else together with the answer
+                self._flush()
+        elif ready and self._dial is not None:
+            self._advance(self._dial)
+        now = time.monotonic()
+        while now >= self.due:
+            self._on_time(now)
+        if self._stream is not None and self._stream.more:
+            self.due = now
+
+    def _on_time(self, now: float) -> None:
+        if self._stage is _Stage.DOWN:
+            self._redial(now)
+        elif self._stage is not _Stage.UP:
+            self._drop("no answer")
+        else:
+            self._client.loop_misc()
+            self.due = now + min(1.0, self._keepalive / 4)
+            if self._client.socket() is None:
+                self._drop(self._lost())
+
+    def _take(self) -> list[Message]:
+        messages, self._inbox = self._inbox, []
+        return messages
+
+    def _put(self, topic: str, payload: bytes, retain: bool) -> bool:
         size = len(topic.encode()) + len(payload) + 16
         if self._packet_limit is not None and size > self._packet_limit:
             self._refuse(topic, f"{len(payload)} bytes, above the broker's limit of {self._packet_limit}")
@@ -162,128 +297,23 @@ class MqttLink:
             return False
         self._backlog += size
         self._queue.append((topic, payload, retain))
-        self._flush()
-        return self.connected
+        return True
 
-    def poll(self, timeout: float, fds: Sequence[int] = ()) -> list[Message]:
-        """Waits at most `timeout` seconds and does all that is due; also reconnects.
-
-        Returns early with messages, when one of `fds` is readable (see `readable`), or when the connection has come
-        or gone (see `connects`, `disconnects`).
-        """
-        deadline = time.monotonic() + timeout
-        before = self.connects, self.disconnects
-        while True:
-            self._turn(0.0 if self._inbox else deadline - time.monotonic(), fds)
-            if (
-                self._inbox
-                or self.readable
-                or (self.connects, self.disconnects) != before
-                or time.monotonic() >= deadline
-            ):
-                messages, self._inbox = self._inbox, []
-                return messages
-
-    def close(self, clear: Sequence[str] = (), forget: bool = True) -> None:
-        """Clears the retained messages on `clear`, waits for the broker to have taken all, says goodbye (no will).
-
-        With `forget` the broker keeps no session of ours. A link that is down just closes: nobody is there to tell.
-        """
-        if self.connected:
-            self._turn(0.0)  # learns whether the broker has gone meanwhile
-        gone = not self.connected
-        if not gone:
-            for topic in clear:
-                self.publish(topic, b"", retain=True)
-            deadline = time.monotonic() + CLOSE_S
-            while self.connected and self._backlog and (left := deadline - time.monotonic()) > 0:
-                self._turn(left)
-                self._inbox.clear()
-            self._goodbye(forget)
-        self._shut()
-        self._stage = _Stage.CLOSED
-        self.why = "closed"
-        if forget and self._persistent and not gone and self._protocol == paho.MQTTv311:
-            # In 3.1.1 only a clean connect ends a session that was not begun clean.
-            eraser = MqttLink(self.url, self._id, username=self._username, password=self._password, persistent=False)
-            eraser._ssl, eraser._protocol, eraser._known = self._ssl, self._protocol, True
-            with contextlib.suppress(Stopped):
-                eraser.connect(CLOSE_S)
-                eraser.close()
-
-    # -- one turn of the loop
-
-    def _turn(self, wait: float, fds: Sequence[int] = ()) -> None:
-        now = time.monotonic()
-        if self._stage is _Stage.DOWN and now >= self._retry_at:
-            self._redial()
-        due = now + wait
-        if self._stage is _Stage.DOWN:
-            due = min(due, self._retry_at)
-        elif self._stage is _Stage.UP:
-            if now >= self._misc_at:
-                self._client.loop_misc()
-                self._misc_at = now + min(1.0, self._keepalive / 4)
-            due = min(due, self._misc_at)
-        elif self._stage is not _Stage.CLOSED:
-            if now >= self._give_up_at:
-                self._drop("no answer")
-            due = min(due, self._give_up_at)
-
-        client, dial = self._client, self._dial
-        poller = select.poll()
-        for fd in fds:
-            poller.register(fd, select.POLLIN)
-        sock = None
-        if dial is not None:
-            sock = dial.sock
-            poller.register(sock, dial.want)
-        elif client is not None:
-            sock = client.socket()
-            if sock is None or (self._ssl is not None and sock.pending()):
-                due = now  # it broke while publishing; or what we wait for has been read with the last record
-            if sock is not None:
-                poller.register(sock, select.POLLIN | (select.POLLOUT if client.want_write() else 0))
-        ready = poller.poll(max(0.0, due - now) * 1000)
-        self.readable = [fd for fd, _ in ready if sock is None or fd != sock.fileno()] if fds else []
-        ours = len(ready) > len(self.readable)
-
-        if dial is not None and ours:
-            self._advance(dial)
-        elif client is not None:
-            if sock is not None:
-                if ours or (self._ssl is not None and sock.pending()):
-                    self._read()
-                self._flush()
-                if client.want_write():
-                    client.loop_write()
-            if client.socket() is None:
-                self._drop(self._lost())
-
-    def _read(self) -> None:
-        """All that has arrived: paho reads one packet a call and does not say whether there is another."""
-        while len(self._inbox) < BURST:
-            self._client.loop_read()
-            sock = self._client.socket()
-            if sock is None:
-                return
-            if self._ssl is not None and sock.pending():
-                continue
-            if not select.select([sock], [], [], 0)[0]:
-                return
-
-    def _flush(self) -> None:
-        """Sends what is queued, within what the broker is ready to receive unacknowledged."""
+    def _flush(self) -> bool:
+        """Sends what is queued, within what the broker is ready to receive unacknowledged. False: no connection."""
         while self._queue and self.connected and len(self._unacked) < self._receive_maximum:
             topic, payload, retain = self._queue.popleft()
             info = self._client.publish(topic, payload, qos=1, retain=retain)
             self._unacked[info.mid] = topic, len(topic.encode()) + len(payload) + 16
+        if self._stream is not None:
+            self._stream.flush()
+        return self.connected
 
     # -- coming up
 
-    def _redial(self) -> None:
+    def _redial(self, now: float) -> None:
         self._refusal, self.why = None, "no answer"
-        self._give_up_at = time.monotonic() + ATTEMPT_S
+        self.due = now + ATTEMPT_S
         try:
             if not self._addresses:
                 self._addresses = resolve(self._address)
@@ -322,12 +352,13 @@ class MqttLink:
         client.on_publish = self._on_publish
         client.on_message = self._on_message
         # paho would block in connecting; it gets a socket that is connected already.
-        client._create_socket = lambda: sock
-        self._dial, self._client, self._stage = None, client, _Stage.GREETING
+        stream = Stream(sock)
+        client._create_socket = lambda: stream
+        self._dial, self._client, self._stream, self._stage = None, client, stream, _Stage.GREETING
         host, port, _ = self._address
         if five:
             if not self._known:
-                self._give_up_at = time.monotonic() + PROBE_S
+                self.due = time.monotonic() + PROBE_S
             properties = Properties(PacketTypes.CONNECT)
             properties.SessionExpiryInterval = SESSION_S if self._persistent else 0
             properties.MaximumPacketSize = self._limit + 0x20000  # far above the limit: not even read
@@ -359,7 +390,7 @@ class MqttLink:
 
     def _rise(self) -> None:
         self._stage = _Stage.UP
-        self._up_at = time.monotonic()
+        self._up_at = self.due = time.monotonic()
         self._addresses = []
         self.connects += 1
 
@@ -418,28 +449,28 @@ class MqttLink:
                 # Brokers of 3.1.1 say so, or just close the connection.
                 self._protocol = paho.MQTTv311 if self._protocol == paho.MQTTv5 else paho.MQTTv5
                 if self._protocol == paho.MQTTv311:
-                    self._retry_at = now
+                    self.due = now
                     return
             elif refusal is not None and refusal.value not in PASSING:
                 self._fatal = True
         if self._addresses:
-            self._retry_at = now
+            self.due = now
             return
         self._delay = min(LAST_DELAY_S, max(FIRST_DELAY_S, 2 * self._delay))
-        self._retry_at = now + self._delay * random.uniform(0.5, 1.0)
+        self.due = now + self._delay * random.uniform(0.5, 1.0)
 
     def _goodbye(self, forget: bool) -> None:
         client = self._client
-        client.on_socket_close = _linger
+        client.on_socket_close = lambda client, userdata, stream: stream.finish(CLOSE_S)
         properties = None
         if forget and self._protocol == paho.MQTTv5:
             properties = Properties(PacketTypes.DISCONNECT)
             properties.SessionExpiryInterval = 0
         client.disconnect(properties=properties)
-        deadline = time.monotonic() + CLOSE_S
-        while (sock := client.socket()) is not None and (left := deadline - time.monotonic()) > 0:
-            select.select([], [sock], [], left)
-            client.loop_write()
+
+    def _end(self) -> None:
+        self._shut()
+        self._stage, self.due = _Stage.CLOSED, inf
 
     def _shut(self) -> None:
         """Closes the socket, whoever holds it, and forgets what was under way."""
@@ -449,16 +480,6 @@ class MqttLink:
         self._backlog = 0
         if self._dial is not None:
             self._dial.close()
-        if self._client is not None and (sock := self._client.socket()) is not None:
-            sock.close()
-        self._dial = self._client = None
-
-
-def _linger(client: Any, _: Any, sock: Any) -> None:
-    """Reads until the broker has closed: a socket closed over unread data resets, and our goodbye might go unread."""
-    with contextlib.suppress(OSError):
-        sock.settimeout(CLOSE_S)
-        sock.shutdown(socket.SHUT_WR)
-        deadline = time.monotonic() + CLOSE_S
-        while sock.recv(65536) and time.monotonic() < deadline:
-            pass
+        if self._stream is not None:
+            self._stream.close()
+        self._dial = self._client = self._stream = None

@@ -1,20 +1,22 @@
-"""One select loop for any endpoint and its connection: no threads; also how it is asked to end, and tells systemd."""
+"""One select loop for one endpoint or hundreds, each on its own connection: no threads. Also how it is asked to end."""
 
 from __future__ import annotations
 
 import os
+import select
 import signal
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
+from heapq import heappop, heappush
+from math import inf
 from types import FrameType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hushgrid.kernels.errors import Stopped
 from hushgrid.node.endpoint import Endpoint
 from hushgrid.node.mqtt import MqttLink
-from hushgrid.node.wire import Publication
 
 if TYPE_CHECKING:
     from hushgrid.node.config import Tls
@@ -71,35 +73,138 @@ def reach(link: MqttLink, asked: Signals) -> bool:
 def serve(
     endpoint: Endpoint, link: MqttLink, until: Callable[[], bool], asked: Callable[[], bool] | Signals = lambda: False
 ) -> None:
-    """Drive an endpoint from one select loop until `until()`, or until somebody asked it to end."""
+    """Drive an endpoint until `until()`, or until somebody asked it to end."""
+    serve_all([(endpoint, link)], until, asked)
+
+
+def serve_all(
+    pairs: Iterable[tuple[Endpoint, MqttLink]],
+    until: Callable[[], bool],
+    asked: Callable[[], bool] | Signals = lambda: False,
+) -> None:
+    """Drive endpoints (one or more), each on its own connection, from one select loop, as `serve` does one.
+
+    A message costs the same among hundreds as alone, if `until` does. Links that are not connected are opened here
+    and tried for as long as it takes. READY when each has been connected once.
+    """
     stop: Callable[[], bool] = asked.__bool__ if isinstance(asked, Signals) else asked
-    lives, losses, refused = -1, 0, 0
     watchdog = float(os.environ.get("WATCHDOG_USEC", 0)) / 3e6
     fed = 0.0
-    endpoint.on_tick(time.monotonic())  # it is told the time before anything happens; nothing is due yet
-    while not until() and not stop():
-        if link.connected and link.connects != lives:
-            _publish(link, endpoint.connected())
-            if lives < 0:
-                notify("READY=1")
-            else:
-                endpoint.log("the broker is back")
-            lives = link.connects
-        for message in link.poll(POLL_S):
-            _publish(link, endpoint.on_message(message.topic, message.payload))
-        now = time.monotonic()
-        _publish(link, endpoint.on_tick(now))
-        endpoint.idle()
-        for topic, reason in link.refused[refused:]:
-            endpoint.log(f"the broker refuses {topic}: {reason}")
-        if link.disconnects != losses:
+    with select.epoll() as poller:
+        loop = _Loop([_Seat(endpoint, link, no) for no, (endpoint, link) in enumerate(pairs)], poller)
+        while not until() and not stop():
+            loop.turn()
+            now = time.monotonic()
+            if watchdog and now - fed > watchdog:
+                notify("WATCHDOG=1")
+                fed = now
+
+
+class _Seat:
+    """An endpoint and its connection in the loop."""
+
+    def __init__(self, endpoint: Endpoint, link: MqttLink, no: int) -> None:
+        self.endpoint, self.link, self.no = endpoint, link, no
+        self.lives = -1  # `connects` when the endpoint last heard of it
+        self.away = False
+        self.refused = 0
+        self.tick = self.due = 0.0
+        self.sock: Any = None  # with fd and events: as the poller knows them
+        self.fd = self.events = 0
+        endpoint.on_tick(time.monotonic())  # it is told the time before anything happens; nothing is due yet
+        link.open()
+
+    def hear(self, ready: bool) -> None:
+        """What has come, and the answers."""
+        link, endpoint = self.link, self.endpoint
+        messages = link.turn(ready)
+        if link.waiting and not self.away:
+            self.away = True
             endpoint.log(f"the broker is away: {link.why}")
-        refused, losses = len(link.refused), link.disconnects
-        if watchdog and now - fed > watchdog:
-            notify("WATCHDOG=1")
-            fed = now
+        if link.connects != self.lives and link.connected:
+            self.lives = link.connects
+            link.send(endpoint.connected())
+            if self.away:
+                self.away = False
+                endpoint.log("the broker is back")
+        for message in messages:
+            link.send(endpoint.on_message(message.topic, message.payload))
+
+    def rest(self) -> None:
+        """What may wait until nobody else does."""
+        now = time.monotonic()
+        self.tick = now + POLL_S
+        if publications := self.endpoint.on_tick(now):
+            self.link.send(publications)
+        self.endpoint.idle()
+        for topic, reason in self.link.refused[self.refused :]:
+            self.endpoint.log(f"the broker refuses {topic}: {reason}")
+        self.refused = len(self.link.refused)
 
 
-def _publish(link: MqttLink, publications: list[Publication]) -> None:
-    for topic, payload, retain in publications:
-        link.publish(topic, payload, retain)
+class _Loop:
+    """Whoever has a message goes first, then who has answered one, then by the clock."""
+
+    def __init__(self, seats: list[_Seat], poller: select.epoll) -> None:
+        self.seats, self.poller = seats, poller
+        self.of: dict[int, _Seat] = {}  # by file descriptor
+        self.restless: dict[int, _Seat] = {}  # by number: they have heard something
+        self.heap = [(0.0, seat.no) for seat in seats]  # (due, number); void where the seat's `due` is another
+        self.absent = len(seats)  # not connected yet
+
+    def turn(self) -> None:
+        """Wait, and do what is due."""
+        wait = 0.0 if self.restless else max(0.0, self.heap[0][0] - time.monotonic())
+        ready = self.poller.poll(wait)
+        for fd, _ in ready:
+            seat = self.of[fd]
+            self._hear(seat, True)
+            self.restless[seat.no] = seat
+        if self.restless and not ready:
+            self._rest(self.restless.popitem()[1])
+        now = time.monotonic()
+        while self.heap[0][0] <= now:
+            due, no = heappop(self.heap)
+            seat = self.seats[no]
+            if due != seat.due:
+                continue
+            seat.due = inf
+            self._hear(seat, False)
+            if seat.tick <= now:
+                self._rest(seat)
+            self._follow(seat)
+
+    def _hear(self, seat: _Seat, ready: bool) -> None:
+        unheard_of = seat.lives < 0
+        seat.hear(ready)
+        if unheard_of and seat.lives >= 0:
+            self.absent -= 1
+            if not self.absent:
+                notify("READY=1")
+        self._follow(seat)
+
+    def _rest(self, seat: _Seat) -> None:
+        self.restless.pop(seat.no, None)
+        seat.rest()
+        self._follow(seat)
+
+    def _follow(self, seat: _Seat) -> None:
+        """The poller knows the socket of now, and what is waited for; the heap the next time."""
+        sock, events = seat.link.sock, seat.link.events
+        if sock is not seat.sock:
+            if seat.sock is not None:
+                del self.of[seat.fd]  # closed: the system has forgotten it, and may have given its number away
+            if sock is not None:
+                seat.fd = sock.fileno()
+                self.of[seat.fd] = seat
+                try:
+                    self.poller.register(seat.fd, events)
+                except FileExistsError:  # the same connection, now in TLS
+                    self.poller.modify(seat.fd, events)
+        elif events != seat.events:
+            self.poller.modify(seat.fd, events)
+        seat.sock, seat.events = sock, events
+        due = min(seat.link.due, seat.tick)
+        if due < seat.due:
+            seat.due = due
+            heappush(self.heap, (due, seat.no))

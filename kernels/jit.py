@@ -42,6 +42,11 @@ def kernel(function: Function) -> Function:
     return _compiled(function) if MODE == "numba" else function
 
 
+def kernel_or(plain: Function) -> Callable[[Function], Function]:
+    """`@kernel_or(plain)`: loops that only a compiler makes fast; where nothing is compiled, `plain` takes their place."""
+    return lambda loops: _compiled(loops) if MODE == "numba" else plain
+
+
 def source_digest() -> str:
     """What the cache directory is named by: SHA-256 of the names and contents of this folder's source files."""
     digest = hashlib.sha256()

@@ -48,7 +48,7 @@ def least_squares_slope(t: Vector, b: Vector) -> Vector:
 def logistic_slope(t: Vector, b: Vector) -> Vector:
     """-b_j/(1 + exp(b_j t_j)), shape (m,); no exponential overflows."""
     e = np.exp(-np.abs(t))
-    s: Vector = -b * np.where(b * t >= 0, e, 1.0) / (1.0 + e)
+    s: Vector = -b * np.maximum(e, b * t < 0) / (1.0 + e)  # e <= 1: 1 where b t < 0
     return s
 
 

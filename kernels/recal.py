@@ -16,7 +16,7 @@ Departures from the paper (numbers of the project's readings, section 1):
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -25,9 +25,11 @@ from msgspec import Meta, Struct
 
 from hushgrid.kernels.baton import Baton, BatonState, Route
 from hushgrid.kernels.errors import InputError
-from hushgrid.kernels.jit import Vector, kernel
+from hushgrid.kernels.jit import Matrix, Vector, kernel
 from hushgrid.kernels.ladmm import Count, Oracle, Positive
+from hushgrid.kernels.losses import Loss
 from hushgrid.kernels.prox import Regularizer, elastic_net
+from hushgrid.kernels.stacked import Index, Stack, Tensor, check, gradient, stack
 
 Walk = Literal["random", "hamiltonian"] | tuple[Annotated[int, Meta(ge=0)], ...]
 
@@ -41,6 +43,11 @@ class Params(Struct, tag_field="name", tag="recal", forbid_unknown_fields=True, 
     alpha: Positive | tuple[Positive, ...] | None = None  #: one number, or one per agent; 1/(L_i + 1)
     beta: Positive | None = None  #: 1/(2(n + 1))
     walk: Walk = "random"
+    decay: Annotated[float, Meta(ge=1, le=1e9)] | None = None  #: published: R, sigma_k^2 = R sigma_{k+1}^2; 1
+
+    def __post_init__(self) -> None:
+        if self.decay is not None and self.variant != "published":
+            raise InputError(f"algorithm.variant: found {self.variant}, expected published with decay")
 
     def alpha_i(self, i: int, L: float) -> float:
         """alpha_i of agent i, whose public smoothness constant is L. InputError where the list is too short."""
@@ -101,3 +108,66 @@ class Agent(Baton):
             u_new = u_new - eps + (s.eps if self.reading == "B" else 0.0)
         s.y, s.lam, s.eps = y, lam, eps
         return x_new, u_new
+
+
+# --- for studies: all agents in a few arrays, no gate and no network; the update is the one above ---
+
+
+@kernel
+def whole_walk(
+    f: Stack, walk: Index, x: Vector, u: Vector, y: Matrix, lam: Matrix, last: Matrix,
+    alpha: Vector, beta: float, l1: float, l2: float, box: float, noise: Matrix, eps: Matrix, kept: float, record: Tensor,
+) -> None:  # fmt: skip
+    """Algorithm 1 at each agent of `walk` (K,) in turn; x, u (q,) and y, lam, last (n, q) in place.
+
+    Of each activation: `noise` (K, q) on the gradient; `eps` (K, q) on u~, where `last` holds each agent's own, added
+    back `kept` times (reading A 0, B 1); `record` (K, 2, q) takes x and u after it. Each may have length 0: there is none.
+    """
+    n, q = y.shape
+    check(walk, y, noise, record)
+    check(walk, lam, eps, record)
+    if y.shape != lam.shape or y.shape != last.shape or alpha.size != n:
+        raise ValueError("y, lam, last, alpha: shape mismatch")
+    g = np.empty(q)
+    for k in range(walk.size):
+        i = walk[k]
+        rows = slice(f.start[i], f.start[i + 1])
+        gradient(f.kind, f.A[rows], f.b[rows], f.factor[i], f.l2, f.lam, f.omega, y[i], g)
+        if noise.shape[0]:
+            g += noise[k]
+        x_new, y_new, lam_new = activation(x, u, y[i], lam[i], g, alpha[i], beta, float(n), l1, l2, box)
+        u += lam_new - lam[i]  # (7e)
+        if eps.shape[0]:
+            u += kept * last[i] - eps[k]
+            last[i] = eps[k]
+        x[:], y[i], lam[i] = x_new, y_new, lam_new
+        if record.shape[0]:
+            record[k, 0], record[k, 1] = x, u
+
+
+class Agents:
+    """All n agents. InputError where no compiled gradient serves."""
+
+    def __init__(
+        self, params: Params, fs: Sequence[Loss], regularizer: Regularizer, reading: Literal["A", "B"] = "B"
+    ) -> None:
+        n, q = len(fs), fs[0].size
+        self.params, self.f, self.regularizer, self.kept = params, stack(fs), regularizer, float(reading == "B")
+        self.alpha = np.array([params.alpha_i(i, f.L) for i, f in enumerate(fs)])
+        self.x, self.u = np.zeros(q), np.zeros(q)
+        self.y, self.lam, self.eps = np.zeros((n, q)), np.zeros((n, q)), np.zeros((n, q))
+
+    def walk(self, nodes: Sequence[int] | Index, *, noise: Matrix | None = None, record: bool = False) -> Tensor:
+        """Activate `nodes` in turn, from where the last call ended: (K, 2, q) x and u after each of them, or none.
+
+        `noise` (K, q): guarded on the gradient (which is not clipped here), published on u~. Activations beyond an
+        agent's cap, which change nothing, are left out of `nodes`.
+        """
+        (n, q), r, none = self.y.shape, self.regularizer, np.zeros((0, self.x.size))
+        noise, published = none if noise is None else noise, self.params.variant == "published"
+        tokens = np.empty((len(nodes) if record else 0, 2, q))
+        whole_walk(
+            self.f, np.asarray(nodes, dtype=np.int64), self.x, self.u, self.y, self.lam, self.eps, self.alpha, self.params.beta_n(n),
+            r.l1, r.l2, r.box, none if published else noise, noise if published else none, self.kept, tokens,
+        )  # fmt: skip
+        return tokens

@@ -188,3 +188,8 @@ def test_an_eavesdropper_hears_I_ADMM_at_once_and_PI_ADMM1_in_the_end(short):
     assert np.max(plain.error) < 1e-8
     assert hidden.error[0] > 0.1 > 1e-3 > hidden.error[-1]
     assert plain.game == hidden.game == 1.0
+
+
+def test_ten_visits_tell_a_ridge_agents_whole_model_under_PI_ADMM1():
+    """18 equations for 5 numbers of the model and 9 gammas."""
+    assert np.median(incremental.models()) < 1e-8

@@ -29,17 +29,20 @@ from hushgrid.node.ledger import Ledger
 
 def main(name: str | None, as_json: bool = False) -> int:
     """Run one benchmark, or all but the studies, and print tables, or JSON. InputError for a name that is none."""
-    from hushgrid.broker import bench_fleet, figures, studies
+    from hushgrid.broker import bench_fleet, figures, incremental, relay, studies
 
     quick: dict[str, Callable[[], Table]] = {
         "step": step, "noise": noise, "round": bench_fleet.rounds, "case118": bench_fleet.case118,
         "daemon": bench_fleet.daemon, "accuracy": studies.accuracy,
     }  # fmt: skip
-    if name == "figures":
-        figures.figures()
+    long: dict[str, Callable[[], None]] = {
+        "relay": relay.relay, "incremental": incremental.study, "figures": figures.figures,
+    }  # fmt: skip
+    if name in long:
+        long[name]()
         return 0
     if name is not None and name not in quick:
-        raise InputError(f"bench: found {name!r}, expected one of {', '.join(quick)}, figures")
+        raise InputError(f"bench: found {name!r}, expected one of {', '.join([*quick, *long])}")
     tables = []
     for bench in [quick[name]] if name else quick.values():
         tables.append(bench())

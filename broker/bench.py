@@ -15,25 +15,25 @@ from scipy import sparse
 
 from hushgrid.broker import measure
 from hushgrid.broker.measure import ZONES, Row, Table, against, row, timed
-from hushgrid.broker.prepare import Setup
+from hushgrid.broker.zone_runs import ZoneSetup
 from hushgrid.grid_cases.zone_step import FEASIBILITY, TOLERANCE, ZoneStep
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.ladmm import Server, Vector, W, Z
 from hushgrid.kernels.noise import Lattice
 from hushgrid.node.allowance import Allowance
-from hushgrid.node.assemble import agent, server
 from hushgrid.node.config import Allow, scenario_from
 from hushgrid.node.gate import Entropy
 from hushgrid.node.ledger import Ledger
+from hushgrid.node.zones import server
 
 
 def main(name: str | None, as_json: bool = False) -> int:
     """Run one benchmark, or all but the studies, and print tables, or JSON. InputError for a name that is none."""
-    from hushgrid.broker import bench_fleet, figures, incremental, relay, studies
+    from hushgrid.broker import bench_fleet, bench_walk, figures, incremental, relay, studies
 
     quick: dict[str, Callable[[], Table]] = {
         "step": step, "noise": noise, "round": bench_fleet.rounds, "case118": bench_fleet.case118,
-        "daemon": bench_fleet.daemon, "accuracy": studies.accuracy,
+        "daemon": bench_fleet.daemon, "walk": bench_walk.walk, "accuracy": studies.accuracy,
     }  # fmt: skip
     long: dict[str, Callable[[], None]] = {
         "relay": relay.relay, "incremental": incremental.study, "figures": figures.figures,
@@ -80,7 +80,7 @@ class _Kept:
 
 def _steps(case: str, zone: str, rounds: int) -> tuple[list[float], list[float]]:
     """Milliseconds of each round's update of one zone in a real run, and of the solver alone on the same problem."""
-    setup = Setup(
+    setup = ZoneSetup(
         scenario_from(
             {
                 "hushgrid": 1, "name": "bench-step", "problem": {"kind": "zones", "case": case, "zones": ZONES[case]},
@@ -98,7 +98,7 @@ def _steps(case: str, zone: str, rounds: int) -> tuple[list[float], list[float]]
             run = b"\0" * 16
             ledger.join(run, b"")
             allowance = Allowance(name, ledger, run, setup.plan, setup.terms, None, Allow(), simulated=True)
-            agents[name], gates[name] = agent(setup.plan, setup.terms, setup.zone(name), ledger, Entropy(), allowance)
+            agents[name], gates[name] = setup.device(name).machine(setup.plan, run, ledger, Entropy(), allowance)
         kept = _Kept(agents[zone].feasible)  # type: ignore[arg-type]
         agents[zone].feasible = kept
         model = setup.models[zone]

@@ -21,17 +21,16 @@ import numpy as np
 import paho.mqtt.client as paho
 
 from hushgrid.broker.brokers import find_mosquitto, start
-from hushgrid.broker.coordinator import Coordinator
 from hushgrid.broker.measure import ZONES, Row, Table, against, row, timed
-from hushgrid.broker.prepare import Setup
 from hushgrid.broker.progress import Progress
+from hushgrid.broker.rounds import Rounds
 from hushgrid.broker.simulation import run
+from hushgrid.broker.zone_runs import ZoneSetup
 from hushgrid.grid_cases import load
 from hushgrid.grid_cases.case import loads
 from hushgrid.kernels.errors import Stopped
 from hushgrid.kernels.ladmm import Agent, W
 from hushgrid.node.allowance import Allowance
-from hushgrid.node.assemble import Zone, model_of
 from hushgrid.node.config import Scenario, scenario_from
 from hushgrid.node.driver import Driver
 from hushgrid.node.ledger import Ledger
@@ -39,6 +38,7 @@ from hushgrid.node.member import Member, Simulated
 from hushgrid.node.plan import RunPlan
 from hushgrid.node.serve import link_for, serve
 from hushgrid.node.wire import COORDINATOR
+from hushgrid.node.zones import Zone, model_of
 
 PATIENCE_S = 30.0  #: for a process of ours to be there
 TARGET_MS = {"mosquitto": 2.5, "embedded": 4.0}
@@ -96,7 +96,7 @@ def rounds(rounds: int = 400, nodes: int = 4) -> Table:
 
 def _hushgrid_rounds(url: str, place: Path, rounds: int, nodes: int) -> tuple[int, list[float]]:
     """Bytes of a message on average, and the milliseconds between the coordinator's commits of successive rounds."""
-    fleet, setup = f"bench-{secrets.token_hex(3)}", Setup(_empty(rounds, nodes))
+    fleet, setup = f"bench-{secrets.token_hex(3)}", ZoneSetup(_empty(rounds, nodes))
     at: dict[int, float] = {}
 
     def observe(driver: Driver, fresh: bool) -> None:
@@ -105,7 +105,7 @@ def _hushgrid_rounds(url: str, place: Path, rounds: int, nodes: int) -> tuple[in
     members = [(_member, (url, fleet, name, list(buses), str(place))) for name, buses in setup.zones.items()]
     ledger = Ledger(place / "coordinator.ledger", COORDINATOR)
     with _processes(members, farewell_s=2.0):
-        centre = Coordinator(fleet, setup.plan, setup.case, ledger, silent_s=PATIENCE_S, observe=observe)
+        centre = Rounds(fleet, setup.plan, setup.case, ledger, silent_s=PATIENCE_S, observe=observe)
         link = link_for(centre, url, None)
         try:
             link.connect(PATIENCE_S)

@@ -7,6 +7,7 @@ from pathlib import Path
 from hushgrid.kernels.errors import InputError
 from hushgrid.node.config import load_coordinator, load_device, load_scenario
 from hushgrid.node.dial import parse_url, tls_context
+from hushgrid.node.plan import DataPlan, ZonesPlan
 from hushgrid.node.yaml_file import read_yaml
 
 
@@ -27,20 +28,27 @@ def check(path: Path) -> str:
 
 
 def _scenario(path: Path) -> str:
-    from hushgrid.node.assemble import public
-    from hushgrid.node.plan import terms
+    from hushgrid.broker.coordinate import public
+    from hushgrid.node.assemble import make_plan
 
     scenario = load_scenario(path)
-    case, zones, plan = public(scenario, str(path))
-    t = terms(plan.privacy, plan.algorithm)
+    _, problem = public(scenario, str(path))
+    _, plan = make_plan(scenario, problem, str(path))
+    t = plan.terms
     promise = (
         "no privacy" if t is None else f"{t.mechanism}, epsilon {t.epsilon:g}{_delta(t.delta)} in {t.answers} answers"
     )
     name, variant = scenario.algorithm.name, scenario.algorithm.variant
     return (
-        f"scenario {scenario.name}: {case.name} in {len(zones)} zones, {name} ({variant}), "
-        f"{scenario.algorithm.rounds} rounds, {promise}"
+        f"scenario {scenario.name}: {_problem(problem)}, {name} ({variant}), "
+        f"{scenario.algorithm.rounds} {'rounds' if isinstance(problem, ZonesPlan) else 'activations'}, {promise}"
     )
+
+
+def _problem(problem: ZonesPlan | DataPlan) -> str:
+    if isinstance(problem, ZonesPlan):
+        return f"{problem.case} in {len(problem.zones)} zones"
+    return f"{problem.objective.kind}, {problem.features} features, {len(problem.rows)} nodes"
 
 
 def _delta(delta: float) -> str:
@@ -48,16 +56,14 @@ def _delta(delta: float) -> str:
 
 
 def _device(path: Path) -> str:
-    from hushgrid.node.daemon import zone_of
+    from hushgrid.node.daemon import device_of
 
     config = load_device(path)
     tls_context(parse_url(config.broker), config.tls)
-    zone_of(config, str(path))
-    budget = config.budget
-    return (
-        f"node {config.node} of fleet {config.fleet} on {config.broker}: {len(config.data.zone)} buses of "
-        f"{config.data.case}, budget epsilon {budget.epsilon:g}{_delta(budget.delta or 0.0)}"
-    )
+    device_of(config, str(path))
+    budget, data = config.budget, config.data
+    what = f"the rows of {data}" if isinstance(data, str) else f"{len(data.zone)} buses of {data.case}"
+    return f"node {config.node} of fleet {config.fleet} on {config.broker}: {what}, budget epsilon {budget.epsilon:g}{_delta(budget.delta or 0.0)}"
 
 
 def _coordinator(path: Path) -> str:

@@ -13,18 +13,19 @@ from types import FrameType
 from typing import Any
 
 from hushgrid.broker.coordinator import Coordinator
-from hushgrid.grid_cases.case import Case
+from hushgrid.broker.prepare import coordinator as coordinator_of
 from hushgrid.kernels.errors import InputError, Stopped
-from hushgrid.node.assemble import public
-from hushgrid.node.config import CoordinatorConfig, load_scenario
+from hushgrid.node.assemble import make_plan
+from hushgrid.node.config import CoordinatorConfig, Scenario, load_scenario
 from hushgrid.node.ledger import Ledger
-from hushgrid.node.plan import RunPlan
+from hushgrid.node.plan import DataPlan, RunPlan, ZonesPlan
+from hushgrid.node.problem import DataProblem, ZonesProblem
 from hushgrid.node.serve import Signals, link_for, notify, reach, serve
 from hushgrid.node.wire import COORDINATOR
 
 
-def prepare(config: CoordinatorConfig, path: str) -> tuple[Case, RunPlan]:
-    """The run a configuration asks for, checked without a network.
+def prepare(config: CoordinatorConfig, path: str) -> tuple[str, RunPlan]:
+    """The run a configuration asks for, checked without a network, and where its public case is (zones).
 
     InputError where it is one that exists in simulation only, or its members are not the scenario's.
     """
@@ -41,12 +42,31 @@ def prepare(config: CoordinatorConfig, path: str) -> tuple[Case, RunPlan]:
             raise InputError(
                 f"{file}: {key}: found {found}, expected {expected}: devices are real (else: hushgrid run)"
             )
-    case, _, plan = public(scenario, file)
+    case, problem = public(scenario, file)
+    if isinstance(scenario.problem, DataProblem) and scenario.problem.data.devices is None:
+        raise InputError(
+            f"{file}: problem.data: found rows, expected devices: {{features, rows}} (the rows are on the devices)"
+        )
+    _, plan = make_plan(scenario, problem, file)
     if config.members is not None and sorted(config.members) != plan.nodes:
         raise InputError(
-            f"{path}: members: found {', '.join(config.members)}, expected {', '.join(plan.nodes)}, the zones of {file}"
+            f"{path}: members: found {', '.join(config.members)}, expected {', '.join(plan.nodes)}, the nodes of {file}"
         )
-    return case.without_loads(), plan
+    return case, plan
+
+
+def public(scenario: Scenario, file: str) -> tuple[str, ZonesPlan | DataPlan]:
+    """Where a scenario's public case is (zones), and what of its problem is public. InputError."""
+    if isinstance(scenario.problem, ZonesProblem):
+        from hushgrid.node import zones
+
+        try:
+            return scenario.problem.case, zones.public(scenario.problem)[2]
+        except InputError as error:
+            raise InputError(f"{file}: problem.{error}") from None
+    from hushgrid.node import rows
+
+    return "", rows.public(scenario, file)[1]
 
 
 class _Again:
@@ -75,7 +95,7 @@ def main(config: CoordinatorConfig, path: str, once: bool = False) -> int:
     try:
         while not signals:
             again.asked = False
-            coordinator = Coordinator(
+            coordinator = coordinator_of(
                 config.fleet, plan, case, ledger, wait_s=config.wait_s, silent_s=config.silent_s, progress=_Rounds()
             )
             coordinator.log = _say

@@ -8,23 +8,21 @@ from __future__ import annotations
 
 import os
 import time
+from abc import abstractmethod
 from collections.abc import Callable
 from importlib.metadata import version
-from typing import Literal
+from typing import Any, Literal
 
-from hushgrid.grid_cases.case import Case
 from hushgrid.kernels.errors import HushgridError, InputError, Stopped, failure
-from hushgrid.kernels.ladmm import Server, ServerState
-from hushgrid.kernels.machine import Malformed
-from hushgrid.node import assemble, wire
+from hushgrid.kernels.machine import Machine, Malformed
+from hushgrid.node import wire
 from hushgrid.node.driver import Driver
 from hushgrid.node.endpoint import Endpoint
 from hushgrid.node.ledger import Ledger
-from hushgrid.node.plan import RunPlan, encode_plan, terms
+from hushgrid.node.plan import RunPlan, encode_plan
 from hushgrid.node.wire import (
     COORDINATOR,
     PLAN_LIMIT,
-    SMALL,
     Birth,
     Death,
     Envelope,
@@ -44,19 +42,22 @@ Phase = Literal["gathering", "joining", "running", "finishing", "over"]
 
 
 class Coordinator(Endpoint):
-    """One run over one fleet. `error` is what stopped it, once that is decided; of a run that is done, `reason` is why."""
+    """One run over one fleet. `error` is what stopped it, once that is decided; of a run that is done, `reason` is why.
+
+    A pattern of exchange (`broker/rounds.py`, `broker/watcher.py`) says which machine runs, and what silence means.
+    """
 
     def __init__(
-        self, fleet: str, plan: RunPlan, case: Case, ledger: Ledger, *, wait_s: float = 60.0, silent_s: float = 10.0,
+        self, fleet: str, plan: RunPlan, ledger: Ledger, *, wait_s: float = 60.0, silent_s: float = 10.0,
         observe: Callable[[Driver, bool], None] | None = None, progress: Callable[[int, int, float | None], None] | None = None,
     ) -> None:  # fmt: skip
         super().__init__(COORDINATOR, fleet, ledger)
-        self.plan, self.case = plan, case
+        self.plan = plan
         self.wait_s, self.silent_s = wait_s, silent_s
         self.observe, self.progress = observe, progress
         self.members = plan.nodes
         self.blob = encode_plan(plan)
-        self.terms = terms(plan.privacy, plan.algorithm)
+        self.terms = plan.terms
         self.phase: Phase = "gathering"
         self.births: dict[str, Birth] = {}
         self.absent: dict[str, str] = {}  #: member: wall time of its last will
@@ -70,14 +71,38 @@ class Coordinator(Endpoint):
         self.reason = ""
         self.error: HushgridError | None = None
         self.wall: Callable[[], float] = time.time
-        machine = self._server()
-        self.shares = {m: k.size for m, k in machine.position.items()}  #: entries each member exchanges
-        self._limit = SMALL + 8 * max(self.shares.values(), default=0)
         self._heard: dict[str, float] = {}  #: member: when it was last heard while waited for
         self._now = 0.0
         self._began: float | None = None
         self._ends: float | None = None
         self._resume()
+
+    # --- what a pattern says ---
+
+    @abstractmethod
+    def machine(self) -> Machine:
+        """The coordinator's machine of this plan, at its start."""
+
+    @abstractmethod
+    def dimension(self, member: str) -> int:
+        """Entries of the problem that a member says it has."""
+
+    @property
+    @abstractmethod
+    def limit(self) -> int:
+        """Bytes of the largest message a member may send."""
+
+    @abstractmethod
+    def complete(self, state: Any) -> tuple[int, float | None] | None:
+        """(last complete round, its consensus residual) of the machine's state."""
+
+    @abstractmethod
+    def owing(self) -> list[str]:
+        """Members something is expected of while the rounds go on."""
+
+    @abstractmethod
+    def overdue(self, waiting: list[str]) -> list[Publication]:
+        """Time has passed in the rounds, and these still owe something: what is done about silence."""
 
     # --- what a transport asks ---
 
@@ -106,7 +131,7 @@ class Coordinator(Endpoint):
                 raise Malformed("not of this run's edges")
             if kind == "state":
                 return self._on_presence(src, wire.decode_presence(payload)) if payload else []
-            envelope = wire.decode_envelope(payload, self._limit)
+            envelope = wire.decode_envelope(payload, max(self.limit, wire.SMALL))
         except Malformed as error:
             return self._drop(f"malformed: {error}")
         if envelope.run != self.run or not self.run:
@@ -124,6 +149,8 @@ class Coordinator(Endpoint):
                 out = self.driver.receive(src, envelope, len(payload))
             except Malformed as error:
                 return self._drop(str(error))
+            except Stopped as error:  # those that are left cannot go on
+                return self._finish(error)
         self._heard[src] = self._now
         self.absent.pop(src, None)
         self._remember(src, envelope.mark)
@@ -156,13 +183,18 @@ class Coordinator(Endpoint):
             if not waiting or now > self._ends:
                 self.phase = "over"
                 return []
-        else:
-            silent = [m for m in waiting if now - self._heard[m] > self.silent_s]
-            if silent:
-                out = self._finish(Stopped("; ".join(self._silence(m) for m in silent)))
-                self.absent.update((m, "") for m in silent if m not in self.absent)  # nor is their farewell waited for
-                return out
+        elif out := self.overdue(waiting) if self.phase == "running" else self.give_up(waiting):
+            return out
         return [*self._again(), *self._call()] if self._due_at(now) else []
+
+    def give_up(self, waiting: list[str]) -> list[Publication]:
+        """End the run where one of these has been silent for too long."""
+        silent = [m for m in waiting if self._now - self._heard[m] > self.silent_s]
+        if not silent:
+            return []
+        out = self._finish(Stopped("; ".join(self._silence(m) for m in silent)))
+        self.absent.update((m, "") for m in silent if m not in self.absent)  # nor is their farewell waited for
+        return out
 
     def idle(self) -> None:
         """Nothing is drawn ahead: the coordinator has no gate."""
@@ -223,8 +255,8 @@ class Coordinator(Endpoint):
             (
                 "dimension",
                 str(c.dimension),
-                c.dimension == self.shares[member],
-                f"{self.shares[member]} shared entries",
+                c.dimension == self.dimension(member),
+                f"{self.dimension(member)} entries",
             ),
             ("algorithms", ", ".join(c.algorithms), plan.algorithm.name in c.algorithms, plan.algorithm.name),
         ]
@@ -252,12 +284,9 @@ class Coordinator(Endpoint):
 
     # --- the rounds ---
 
-    def _server(self) -> Server:
-        return assemble.server(self.plan, self.case)
-
     def _driver(self) -> Driver:
-        driver = Driver(COORDINATOR, self.run, self._server(), None, self.ledger)
-        driver.round_of = _complete
+        driver = Driver(COORDINATOR, self.run, self.machine(), None, self.ledger)
+        driver.round_of = self.complete
         driver.observe = self._committed
         return driver
 
@@ -265,13 +294,13 @@ class Coordinator(Endpoint):
         if self.observe:
             self.observe(driver, True)
         if self.progress:
-            done = _complete(driver.machine.state)
+            done = self.complete(driver.machine.state)
             if done:
                 self.progress(done[0], self.plan.algorithm.rounds, done[1])
 
     def _publish(self, out: list[tuple[str, bytes]]) -> list[Publication]:
         driver = self.driver
-        if out and driver and driver.machine.state.t:
+        if out and driver and driver.started:
             self._soon()
         publications = [Publication(self.topics.edge(COORDINATOR, dst), payload) for dst, payload in out]
         if driver and driver.done and self.phase == "running":
@@ -343,7 +372,7 @@ class Coordinator(Endpoint):
             return [m for m in self.members if m not in self.joined]
         if self.phase == "finishing":
             return [m for m in self.members if m not in self.parted and m not in self.absent]
-        return [s.dst for s in self.driver.machine.tick().send] if self.driver else []
+        return self.owing() if self.driver else []
 
     def _again(self, only: str | None = None) -> list[Publication]:
         """What is not proven to have arrived."""
@@ -371,7 +400,8 @@ class Coordinator(Endpoint):
         if not self.run:
             return []
         state = "running" if self.phase in ("joining", "running") else "stopped" if self.error else "done"
-        t = self.driver.machine.state.t if self.driver and isinstance(self.driver.machine.state, ServerState) else 0
+        done = self.complete(self.driver.machine.state) if self.driver else None
+        t = done[0] if done else 0
         return [Publication(self.topics.state(COORDINATOR), wire.encode(Progress(self.run, t, state)), True)]
 
     def _remember(self, member: str, mark: Mark | None) -> None:
@@ -390,9 +420,3 @@ class Coordinator(Endpoint):
             return f"{member} is gone since {since}"
         at = self.wall() - (self._now - self._heard[member])
         return f"{member} silent since {time.strftime('%H:%M:%S', time.localtime(at))} ({self._now - self._heard[member]:.0f} s)"
-
-
-def _complete(state: ServerState) -> tuple[int, float] | None:
-    """(last complete round, its consensus residual)."""
-    t = state.t if state.done else state.t - 1
-    return (t, state.residual) if t > 0 else None

@@ -22,10 +22,9 @@ import msgspec
 import numpy as np
 
 from hushgrid.broker.measure import footer
-from hushgrid.broker.prepare import Setup
-from hushgrid.broker.results import honest
 from hushgrid.broker.simulation import run
 from hushgrid.broker.studies import DEFAULT, LAST, PAPER, PUBLISHED, published_privacy
+from hushgrid.broker.zone_runs import ZoneSetup, honest
 from hushgrid.kernels.errors import InputError
 from hushgrid.node.config import load_scenario
 
@@ -109,12 +108,12 @@ def measure(task: tuple[Path, Setting, int, int | None]) -> Line:
         claimed, delta = privacy["claimed"]["epsilon"], privacy["claimed"]["delta"]
         cost = inf if privacy["spent"]["epsilon"] is None else privacy["spent"]["epsilon"]
     return Line(
-        setting, claimed, delta, cost, _at_small_delta(Setup(scenarios[0]), cost), columns["objective"],
+        setting, claimed, delta, cost, _at_small_delta(ZoneSetup(scenarios[0]), cost), columns["objective"],
         columns["noise_l1"], columns["consensus_residual"], columns["max_violation"], time.perf_counter() - began,
     )  # fmt: skip
 
 
-def _at_small_delta(setup: Setup, cost: float) -> float:
+def _at_small_delta(setup: ZoneSetup, cost: float) -> float:
     """The honest total at DELTA: pure epsilon is the same at every delta."""
     t = setup.terms
     if t is None or t.mechanism == "laplace" or cost == inf:

@@ -22,7 +22,7 @@ from hushgrid.node import wire
 from hushgrid.node.allowance import Allowance
 from hushgrid.node.config import Allow, Budget, load_device
 from hushgrid.node.ledger import Ledger
-from hushgrid.node.plan import RunPlan, Terms, decode_plan, terms
+from hushgrid.node.plan import RunPlan, Terms, decode_plan
 
 #: Of a run that was refused: its plan is not kept, or cannot be read.
 _NOTHING = {"name": "?", "algorithm": None, "adjacency": None, "answers": 0, "epsilon": 0.0, "delta": 0.0}
@@ -115,7 +115,7 @@ def facts(ledger: Ledger, where: Source, delta: float | None = None) -> dict[str
         if plan is None:
             runs.append(row | _NOTHING)
             continue
-        t = terms(plan.privacy, plan.algorithm)
+        t = plan.terms
         answers = sum(s.run == run.id for s in spends)
         runs.append(
             row | {

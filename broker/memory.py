@@ -77,7 +77,8 @@ class MemoryBroker:
                 self.retained[topic] = payload
                 if not payload:
                     del self.retained[topic]
-            for name in self.subscribers.get(topic, ()):
+            *root, _, dst = topic.split("/")  # `+` stands for a source, nowhere else
+            for name in (*self.subscribers.get(topic, ()), *self.subscribers.get("/".join([*root, "+", dst]), ())):
                 if not self._happens(self.faults.loss):
                     self.queue.append(Delivery(name, topic, payload))
                     if self._happens(self.faults.duplicate):

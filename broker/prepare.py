@@ -1,49 +1,39 @@
-"""What is public about a simulated run, prepared once: case, zones, models, plan; and the data its nodes are given."""
+"""What is public about a simulated run, prepared once: the plan, and the data its nodes are given."""
 
 from __future__ import annotations
 
-import numpy as np
+from abc import ABC, abstractmethod
+from pathlib import Path
+from typing import Any, Protocol
 
-from hushgrid.grid_cases.case import loads
-from hushgrid.grid_cases.central import solve
-from hushgrid.grid_cases.zone_model import zone_models
-from hushgrid.grid_cases.zone_solvers import make_step
-from hushgrid.kernels.errors import HushgridError
-from hushgrid.kernels.ladmm import Vector
-from hushgrid.node.assemble import Zone, ZoneLoss, layout, public
+from hushgrid.broker.coordinator import Coordinator
+from hushgrid.broker.results import Finished, Result
+from hushgrid.node.assemble import Device
 from hushgrid.node.config import Scenario
+from hushgrid.node.driver import Driver
 from hushgrid.node.gate import PAPER_SAMPLER, Entropy, Seeded
-from hushgrid.node.plan import resolved, terms
-from hushgrid.node.zone_gate import expected_l1
+from hushgrid.node.ledger import Ledger
+from hushgrid.node.plan import RunPlan, ZonesPlan
+from hushgrid.node.problem import ZonesProblem
 
 
-class Setup:
-    """A scenario made ready. InputError names `file` and the key. Only `loads`, `zone` and `optimum` touch raw data."""
+class Observer(Protocol):
+    """Simulation's trace of one node, called by its driver after each commit."""
 
-    def __init__(self, scenario: Scenario, file: str = "scenario") -> None:
-        self.case, self.zones, self.plan = public(scenario, file)
-        self.scenario = resolved(scenario)
-        self.terms = terms(self.plan.privacy, self.plan.algorithm)
-        self.models = zone_models(self.case, [list(b) for b in self.zones.values()])
-        self.keys_w, self.position, _ = layout(self.case, self.zones)
-        if scenario.problem.solver != "clarabel":  # an absent one is refused here, not in a child
-            first = next(iter(self.models.values()))
-            make_step(first, np.ones(first.n), scenario.problem.solver)
+    def __call__(self, driver: Driver, fresh: bool) -> None: ...
+    def close(self) -> None: ...
+
+
+class Setup(ABC):
+    """A scenario made ready, whatever its kind of problem. Only `device` and `collect` touch raw data."""
+
+    scenario: Scenario
+    plan: RunPlan
+
+    def __init__(self, scenario: Scenario, plan: RunPlan) -> None:
+        self.scenario, self.plan = scenario, plan
+        self.terms = plan.terms
         self.budget = scenario.privacy.budget if scenario.privacy else None
-
-    def loads(self, name: str) -> Vector:
-        """A zone's private data, p.u."""
-        return loads(self.case, self.models[name].buses)
-
-    def zone(self, name: str) -> Zone:
-        return Zone(name, self.case, self.models[name], self.loads(name), self.scenario.problem.solver)
-
-    def optimum(self) -> float | None:
-        """The central optimum of the load shedding."""
-        try:
-            return float(solve(self.case, "shedding").value)
-        except HushgridError:
-            return None
 
     @property
     def upheld(self) -> bool | str:
@@ -66,10 +56,49 @@ class Setup:
             return PAPER_SAMPLER
         return Entropy.sampler if self.scenario.seed is None else Seeded.sampler
 
-    @property
-    def expected_l1(self) -> float | None:
-        """Expected sum of |noise| of one answer of every node."""
-        if self.terms is None:
-            return None
-        public_part = {name: ZoneLoss(m, np.zeros(2 * len(m.buses))) for name, m in self.models.items()}
-        return sum(expected_l1(name, loss, self.terms) for name, loss in public_part.items())
+    # --- what a kind of problem says ---
+
+    about: str  #: the problem in a few words
+
+    @abstractmethod
+    def device(self, name: str) -> Device:
+        """A node with its data."""
+
+    @abstractmethod
+    def child(self, name: str, place: Path) -> dict[str, Any]:
+        """How a process of its own makes this node: fields of `processes.Child`; files for it go to `place`."""
+
+    @abstractmethod
+    def trace(self, name: str, place: Path) -> Observer:
+        """What is taken down of a node, or of the coordinator, while the run goes on."""
+
+    @abstractmethod
+    def collect(self, f: Finished) -> Result:
+        """Everything of RUN_DIR, from the traces."""
+
+    @abstractmethod
+    def written_out(self, resolved: dict[str, Any]) -> dict[str, Any]:
+        """The resolved scenario with what the program has chosen."""
+
+
+def prepare(scenario: Scenario, file: str = "scenario") -> Setup:
+    """A scenario made ready. InputError names `file` and the key."""
+    if isinstance(scenario.problem, ZonesProblem):
+        from hushgrid.broker.zone_runs import ZoneSetup
+
+        return ZoneSetup(scenario, file)
+    from hushgrid.broker.row_runs import RowSetup
+
+    return RowSetup(scenario, file)
+
+
+def coordinator(fleet: str, plan: RunPlan, case: str, ledger: Ledger, **options: Any) -> Coordinator:
+    """The coordinator of a plan; `case` is where the public case of a zones problem is found."""
+    if isinstance(plan.problem, ZonesPlan):
+        from hushgrid.broker.rounds import Rounds
+        from hushgrid.grid_cases import load
+
+        return Rounds(fleet, plan, load(case).without_loads(), ledger, **options)
+    from hushgrid.broker.watcher import Watcher
+
+    return Watcher(fleet, plan, ledger, **options)

@@ -21,16 +21,14 @@ import msgspec
 from msgspec import Struct
 
 from hushgrid.broker.coordinator import Coordinator
-from hushgrid.broker.traces import CoordinatorTrace, MemberTrace
-from hushgrid.grid_cases import load
-from hushgrid.grid_cases.case import loads
+from hushgrid.broker.prepare import Observer, coordinator
 from hushgrid.kernels.errors import HushgridError, Stopped, failure
-from hushgrid.node.assemble import Zone, model_of
+from hushgrid.node.assemble import Device
 from hushgrid.node.config import Budget
 from hushgrid.node.ledger import Ledger
 from hushgrid.node.member import Member, Simulated
 from hushgrid.node.mqtt import MqttLink
-from hushgrid.node.plan import decode_plan
+from hushgrid.node.plan import RunPlan, ZonesPlan, decode_plan
 from hushgrid.node.serve import Signals, link_for, serve
 from hushgrid.node.wire import COORDINATOR, Topics
 
@@ -47,11 +45,13 @@ class Child(Struct, frozen=True, kw_only=True):
     client_id: str
     fleet: str
     broker: str
-    case: str
+    case: str = ""  #: of zones
     buses: list[int] = []
+    solver: str = "clarabel"
+    rows: str = ""  #: of data problems: a NumPy archive
+    classes: int | None = None
     plan: str = ""
     seed: int | None = None
-    solver: str = "clarabel"
     budget: Budget | None = None
     state: str
     trace: str
@@ -177,14 +177,31 @@ def orphaned() -> bool:
         return False
 
 
+def _own(child: Child) -> tuple[Device, Observer]:
+    """A simulated node's data, and what is taken down of it. What its kind of problem needs is imported with it."""
+    place = Path(child.trace)
+    if child.rows:
+        from hushgrid.broker.traces import WalkTrace
+        from hushgrid.node.data import read_npz
+        from hushgrid.node.rows import Rows
+
+        rows = read_npz(Path(child.rows), "least-squares")  # its labels are checked with the plan
+        return Rows(child.name, rows, child.classes), WalkTrace(place, child.name, child.reveal)
+    from hushgrid.broker.traces import MemberTrace
+    from hushgrid.grid_cases import load
+    from hushgrid.grid_cases.case import loads
+    from hushgrid.node.zones import Zone, model_of
+
+    case, buses = load(child.case), tuple(sorted(child.buses))
+    zone = Zone(child.name, case, model_of(child.name, child.case, buses), loads(case, buses), child.solver)
+    return zone, MemberTrace(place, zone.model, child.reveal)
+
+
 def _node(child: Child) -> int:
     signals = Signals()
-    case = load(child.case)
-    buses = tuple(sorted(child.buses))
-    zone = Zone(child.name, case, model_of(child.name, child.case, buses), loads(case, buses), child.solver)
+    device, observe = _own(child)
     ledger = Ledger(Path(child.state) / f"{child.name}.ledger", child.name)
-    observe = MemberTrace(Path(child.trace), zone.model, child.reveal)
-    member = Member(child.fleet, zone, ledger, child.budget, simulated=Simulated(child.seed), observe=observe)
+    member = Member(child.fleet, device, ledger, child.budget, simulated=Simulated(child.seed), observe=observe)
     member.log = lambda text: print(text, flush=True)
     link = link_for(member, child.broker, passing_id=child.client_id)
     try:
@@ -196,14 +213,22 @@ def _node(child: Child) -> int:
     return 0
 
 
+def _centre_trace(child: Child, plan: RunPlan) -> Observer | None:
+    if not isinstance(plan.problem, ZonesPlan):
+        return None  # the coordinator of a baton sees no iterate
+    from hushgrid.broker.traces import CoordinatorTrace
+
+    return CoordinatorTrace(Path(child.trace))
+
+
 def _coordinator(child: Child) -> int:
     signals = Signals()
     ledger = Ledger(Path(child.state) / f"{COORDINATOR}.ledger", COORDINATOR)
-    plan, case = decode_plan(child.plan.encode()), load(child.case)
-    coordinator = Coordinator(
-        child.fleet, plan, case, ledger, silent_s=child.silent_s, observe=CoordinatorTrace(Path(child.trace))
+    plan = decode_plan(child.plan.encode())
+    centre = coordinator(
+        child.fleet, plan, child.case, ledger, silent_s=child.silent_s, observe=_centre_trace(child, plan)
     )
-    coordinator.log = lambda text: print(text, flush=True)
+    centre.log = lambda text: print(text, flush=True)
     status = Path(child.outcome).with_suffix(".progress")
     last = 0.0
 
@@ -214,23 +239,23 @@ def _coordinator(child: Child) -> int:
             last = now
             status.write_text(json.dumps([t, total, residual]))
 
-    coordinator.progress = progress
-    link = link_for(coordinator, child.broker, passing_id=child.client_id)
+    centre.progress = progress
+    link = link_for(centre, child.broker, passing_id=child.client_id)
     # Concluded, and killed before it could exit: there is no run under way, and none to begin.
     over = Path(child.outcome).exists() and ledger.open_run() is None
     try:
         link.connect(10.0)
         if not over:
-            serve(coordinator, link, lambda: coordinator.ending, lambda: bool(signals) or orphaned())
-            if not coordinator.ending:
-                for publication in coordinator.stop(f"interrupted by {signals.asked or 'the end of its parent'}"):
+            serve(centre, link, lambda: centre.ending, lambda: bool(signals) or orphaned())
+            if not centre.ending:
+                for publication in centre.stop(f"interrupted by {signals.asked or 'the end of its parent'}"):
                     link.publish(*publication)
             if not Path(child.outcome).exists():
-                _tell(coordinator, link, Path(child.outcome))
-            serve(coordinator, link, lambda: coordinator.finished)
-            coordinator.conclude()
+                _tell(centre, link, Path(child.outcome))
+            serve(centre, link, lambda: centre.finished)
+            centre.conclude()
     finally:
-        link.close(clear=coordinator.retained, forget=True)
+        link.close(clear=centre.retained, forget=True)
         ledger.close()
     return 0
 

@@ -1,8 +1,4 @@
-"""What a run leaves: history, solution, set-points and result.json, computed from the traces of its nodes.
-
-A trace row is a function of gate answers, except its noise cell. What is computed from raw data or from the noise is
-filled only where the run is not private; of an upheld run nothing here has ever read a load.
-"""
+"""What a run leaves: result.json, and how a run directory is written. `zone_runs` and `row_runs` compute what is in it."""
 
 from __future__ import annotations
 
@@ -17,18 +13,18 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from math import inf
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
 import yaml
 
-from hushgrid.broker.prepare import Setup
 from hushgrid.broker.report import build
-from hushgrid.broker.traces import coordinator_rows, member_rows
-from hushgrid.grid_cases.zone import ZoneModel, objective, setpoints, violation
 from hushgrid.kernels.errors import InputError
-from hushgrid.node.plan import Terms, findings
+from hushgrid.node.plan import findings
+
+if TYPE_CHECKING:
+    from hushgrid.broker.prepare import Setup
 
 
 @dataclass
@@ -65,84 +61,21 @@ class Finished:
     per_node: dict[str, dict[str, Any]]
     transcript: list[dict[str, Any]] | None
 
-    @property
-    def rounds_done(self) -> int:
-        return max((r[0] for r in self.travelled), default=0)
 
-
-def collect(f: Finished) -> Result:
-    """Everything of RUN_DIR, from the traces."""
-    setup, T = f.setup, f.rounds_done
-    plan, t, models, nodes = setup.plan, setup.terms, setup.models, setup.plan.nodes
-    w = coordinator_rows(f.trace, len(setup.keys_w), T)
-    z, lam, drawn = {}, {}, {}
-    for p in nodes:
-        z[p], lam[p], drawn[p] = member_rows(f.trace, models[p], T)
-    gap = sum(np.sum((w[:, setup.position[p]] - z[p][:, models[p].shared]) ** 2, axis=1) for p in nodes)
-    residual = np.sqrt(gap)
-    worst = [max(violation(models[p], z[p][k]) for p in nodes) for k in range(T)]
-    objectives: list[float | None] = [None] * T
-    noise: list[float | None] = [None] * T
-    if setup.reveal:
-        d = {p: setup.loads(p) for p in nodes}
-        objectives = [sum(objective(models[p].A, z[p][k], d[p]) for p in nodes) for k in range(T)]
-        if t is not None:
-            noise = [float(v) if np.isfinite(v := sum(drawn[p][k] for p in nodes)) else None for k in range(T)]
-    answers = [
-        0 if t is None else 1 if t.mode == "input" else k * plan.algorithm.local_updates for k in range(1, T + 1)
-    ]
-    expected: list[float | None] = [None] * T
-    if t is not None and setup.expected_l1 is not None:
-        each = setup.expected_l1 * (1 if t.mode == "input" else plan.algorithm.local_updates)
-        expected = [each if k == 0 or t.mode != "input" else 0.0 for k in range(T)]
-    so_far = {r[0]: r for r in f.travelled}
-    messages = [so_far.get(k, (k, 0.0, 0, 0))[2] for k in range(T + 1)]
-    size = [so_far.get(k, (k, 0.0, 0, 0))[3] for k in range(T + 1)]
-    history: dict[str, list[float | int | None]] = {
-        "round": list(range(1, T + 1)),
-        "objective": list(objectives),
-        "consensus_residual": [float(v) for v in residual],
-        "max_violation": list(worst),
-        "noise_l1": list(noise),
-        "noise_l1_expected": list(expected),
-        "messages": [messages[k] - messages[k - 1] for k in range(1, T + 1)],
-        "bytes": [size[k] - size[k - 1] for k in range(1, T + 1)],
-    }
-    if t is not None:
-        for p in nodes:
-            true = honest(t, models[p])
-            costs = {k: true.cost(k) if true else None for k in set(answers)}
-            history[f"epsilon_{p}"] = [costs[k] for k in answers]
-    final = objectives[-1] if T else None
-    optimum = setup.optimum() if setup.reveal and final is not None else None
-    summary: dict[str, Any] = {
+def summarise(f: Finished, **found: Any) -> dict[str, Any]:
+    """result.json: `found` is what the kind of problem gives; what it does not give is null."""
+    plan = f.setup.plan
+    figures = ("objective", "optimality_gap", "relative_error", "consensus_residual", "max_violation")
+    return {
         "name": plan.name, "algorithm": plan.algorithm.name, "variant": plan.algorithm.variant, "transport": f.transport,
-        "broker": f.broker, "nodes": len(nodes), "rounds_done": T, "stopped_because": f.stopped_because,
-        "objective": final, "optimality_gap": final - optimum if final is not None and optimum is not None else None,
-        "relative_error": None, "consensus_residual": float(residual[-1]) if T else None,
-        "max_violation": worst[-1] if T else None, "messages": messages[T], "bytes": size[T], "wall_s": round(f.wall_s, 3),
-        "privacy": _privacy(f), "versions": versions(),
+        "broker": f.broker, "nodes": len(plan.nodes), "rounds_done": found["rounds_done"],
+        "stopped_because": f.stopped_because, **{key: found.get(key) for key in figures},
+        "messages": found["messages"], "bytes": found["bytes"], "wall_s": round(f.wall_s, 3),
+        "privacy": _privacy(f, found["capped"]), "versions": versions(),
     }  # fmt: skip
-    solution = {"w": w[-1] if T else np.zeros(len(setup.keys_w)), "keys_w": np.array(setup.keys_w)}
-    for p in nodes:
-        solution[f"z_{p}"] = z[p][-1] if T else models[p].start
-        solution[f"keys_{p}"] = np.array(models[p].keys)
-    trajectory = None
-    if setup.scenario.run.record == "trajectory":
-        trajectory = {"w": w} | {f"z_{p}": z[p] for p in nodes} | {f"lam_{p}": lam[p] for p in nodes}
-    points = [(p, *row) for p in nodes for row in setpoints(models[p], solution[f"z_{p}"], setup.case.base_mva)]
-    return Result(summary, history, solution, points, trajectory, f.transcript)
 
 
-def honest(t: Terms, model: ZoneModel) -> Terms | None:
-    """The terms at what an answer really costs: the paper's noise at 2 beta |a_i|; None where (3.4) has no bound."""
-    if not t.published:
-        return t
-    row = model.row_l1 if t.mechanism == "laplace" else model.row_l2
-    return None if t.mode.startswith("output") else msgspec.structs.replace(t, per_answer=t.per_answer * row)
-
-
-def _privacy(f: Finished) -> dict[str, Any]:
+def _privacy(f: Finished, capped: list[str]) -> dict[str, Any]:
     t, plan = f.setup.terms, f.setup.plan
     common = {
         "per_node": f.per_node,
@@ -159,7 +92,7 @@ def _privacy(f: Finished) -> dict[str, Any]:
         "spent": _most(f.per_node),
         "adjacency": _drop_none(plan.privacy.adjacency),
         "mechanism": t.mechanism, "accountant": t.accountant, "sampler": f.setup.sampler, "answers": t.answers,
-        "capped": plan.nodes if t.capped else [],
+        "capped": capped,
     } | common  # fmt: skip
 
 
@@ -243,8 +176,7 @@ def write(result: Result, setup: Setup, ledgers: Sequence[Path], out: Path) -> N
 def as_yaml(setup: Setup) -> dict[str, Any]:
     """The resolved scenario: every default and every zone written out."""
     resolved: dict[str, Any] = _drop_none(setup.scenario)
-    resolved["problem"] |= {"zones": [list(b) for b in setup.zones.values()]}
-    return resolved
+    return setup.written_out(resolved)
 
 
 def _csv(path: Path, header: list[str], rows: Sequence[Sequence[Any]]) -> None:

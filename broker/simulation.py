@@ -24,11 +24,11 @@ from hushgrid.broker import results
 from hushgrid.broker.brokers import OwnBroker, check_choice, start
 from hushgrid.broker.coordinator import Coordinator
 from hushgrid.broker.memory import MemoryBroker
-from hushgrid.broker.prepare import Setup
+from hushgrid.broker.prepare import Setup, coordinator, prepare
 from hushgrid.broker.processes import Child, Fleet, Outcome, sweep
 from hushgrid.broker.progress import Progress
-from hushgrid.broker.results import Finished, Result, collect
-from hushgrid.broker.traces import CoordinatorTrace, Eavesdropper, MemberTrace, Spy
+from hushgrid.broker.results import Finished, Result
+from hushgrid.broker.traces import Eavesdropper, Spy
 from hushgrid.kernels.accounting import total_epsilon
 from hushgrid.kernels.errors import InputError, Stopped
 from hushgrid.node import wire
@@ -68,8 +68,8 @@ def run(
     if state is not None:
         results.check_place(Path(state), "--state")
     shown = progress or Progress(quiet=True)
-    setup = Setup(checked, file)
-    shown.phase(f"{checked.name}: {checked.problem.case} in {len(setup.zones)} zones")
+    setup = prepare(checked, file)
+    shown.phase(f"{checked.name}: {setup.about}")
     began = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="hushgrid-") as scratch, ExitStack() as stack:
         place = Path(scratch)
@@ -86,7 +86,7 @@ def run(
             name, heard = _mqtt(setup, kept, place, shown, interrupted, broker, silent_s)
         wall_s = time.perf_counter() - began
         reason, travelled, per_node = _read(setup, kept)
-        result = collect(
+        result = setup.collect(
             Finished(
                 setup, place, reason, travelled, transport, name, wall_s, state is not None, per_node,
                 heard.lines if heard else None,
@@ -151,10 +151,11 @@ def _memory(
 ) -> tuple[str, Eavesdropper | None]:
     """The fleet in this process."""
     scenario, fleet = setup.scenario, setup.scenario.fleet
+    case = setup.child(COORDINATOR, place).get("case", "")
     heard = Eavesdropper(fleet) if scenario.run.record == "transcript" else None
     with ExitStack() as stack:
-        traces = {n: stack.enter_context(closing(_member_trace(setup, place, n))) for n in setup.plan.nodes}
-        trace_w = stack.enter_context(closing(CoordinatorTrace(place)))
+        nodes = [*setup.plan.nodes, COORDINATOR]
+        traces = {n: stack.enter_context(closing(setup.trace(n, place))) for n in nodes}
         ledgers: dict[str, Ledger] = {}
 
         @stack.callback
@@ -167,21 +168,26 @@ def _memory(
                 ledgers[name].close()
             ledger = ledgers[name] = _ledger(state, name)
             if name == COORDINATOR:
-                return Coordinator(
+                return coordinator(
                     fleet,
                     setup.plan,
-                    setup.case,
+                    case,
                     ledger,
                     wait_s=inf,
                     silent_s=inf,
-                    observe=trace_w,
+                    observe=traces[name],
                     progress=shown.round,
                 )
             return Member(
-                fleet, setup.zone(name), ledger, setup.budget, simulated=Simulated(scenario.seed), observe=traces[name]
+                fleet,
+                setup.device(name),
+                ledger,
+                setup.budget,
+                simulated=Simulated(scenario.seed),
+                observe=traces[name],
             )
 
-        hub = MemoryBroker([build(n) for n in [*setup.plan.nodes, COORDINATOR]], build, scenario.run.faults, heard)
+        hub = MemoryBroker([build(n) for n in nodes], build, scenario.run.faults, heard)
         shown.phase(f"{scenario.name}: {len(setup.plan.nodes)} nodes in this process")
 
         def centre() -> Coordinator:
@@ -197,10 +203,6 @@ def _memory(
         if error := centre().error:
             raise error
     return "memory", heard
-
-
-def _member_trace(setup: Setup, place: Path, name: str) -> MemberTrace:
-    return MemberTrace(place, setup.models[name], setup.reveal)
 
 
 def _ledger(state: Path, node: str) -> Ledger:
@@ -229,13 +231,13 @@ def _mqtt(
         try:
             common = Child(
                 role="coordinator", name=COORDINATOR, client_id=f"{COORDINATOR}-{suffix}", fleet=fleet, broker=running.url,
-                case=scenario.problem.case, state=str(state), trace=str(place), outcome=str(outcome),
-                plan=encode_plan(setup.plan).decode(), silent_s=silent_s,
+                state=str(state), trace=str(place), outcome=str(outcome), plan=encode_plan(setup.plan).decode(),
+                silent_s=silent_s, **setup.child(COORDINATOR, place),
             )  # fmt: skip
-            for name, buses in setup.zones.items():
+            for name in setup.plan.nodes:
                 node = msgspec.structs.replace(
-                    common, role="node", name=name, client_id=f"{name}-{suffix}", buses=list(buses), seed=scenario.seed,
-                    solver=scenario.problem.solver, budget=setup.budget, reveal=setup.reveal,
+                    common, role="node", name=name, client_id=f"{name}-{suffix}", seed=scenario.seed, budget=setup.budget,
+                    reveal=setup.reveal, **setup.child(name, place),
                 )  # fmt: skip
                 children.add(node)
             children.add(common)

@@ -9,15 +9,19 @@ import base64
 import os
 from math import nan
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hushgrid.grid_cases.zone import ZoneModel
+from hushgrid.kernels.baton import Baton
 from hushgrid.kernels.ladmm import Vector
+from hushgrid.kernels.routes import index
 from hushgrid.node.driver import Driver
 from hushgrid.node.mqtt import MqttLink
 from hushgrid.node.wire import COORDINATOR, ROOT, Topics
+
+if TYPE_CHECKING:
+    from hushgrid.grid_cases.zone import ZoneModel
 
 REACH_S = 10.0  #: for the eavesdropper's broker to be there
 
@@ -63,6 +67,62 @@ class CoordinatorTrace(Trace):
     def __call__(self, driver: Driver, fresh: bool) -> None:
         s = driver.machine.state
         self.write(s.t, s.w, s.w.size)
+
+
+class WalkTrace:
+    """A baton's steps, a row each, in one file of float64 that all its nodes write: who was active (1 + its number), the
+
+    token's bytes, the noise (that cell only where it may be revealed), the token after the step, the node's own two vectors.
+    Beside it `<node>.start` has each node's own two before its first step.
+    """
+
+    def __init__(self, directory: Path, node: str, reveal: bool) -> None:
+        self._directory, self.node, self.reveal = directory, node, reveal
+        self._handle = os.open(_path(directory, "walk"), os.O_RDWR | os.O_CREAT, 0o600)
+        self._begun = False
+
+    def __call__(self, driver: Driver, fresh: bool) -> None:
+        machine = driver.machine
+        assert isinstance(machine, Baton)
+        s = machine.state
+        if not self._begun and not s.before_t:
+            own = s.before[:2] if s.t else [getattr(s, key) for key in machine.own[:2]]
+            np.concatenate(own).tofile(self._directory / f"{self.node}.start")
+            self._begun = True
+        token = s.out.vectors if s.out else s.final
+        if not s.t or not token:
+            return
+        size = len(driver.tick()[0][1]) if s.out else 0
+        row = np.concatenate(
+            [[1.0 + index(self.node), size, nan], *token, *(getattr(s, key) for key in machine.own[:2])]
+        )
+        if self.reveal and fresh and driver.gate is not None:
+            row[2], driver.gate.drawn_l1 = driver.gate.drawn_l1, 0.0
+        data, at = np.ascontiguousarray(row, "<f8").tobytes(), 8 * row.size * (s.t - 1)
+        if fresh:
+            os.pwrite(self._handle, data, at)
+        else:  # the noise of a step that was taken down before is not known any more
+            os.pwrite(self._handle, data[:16], at)
+            os.pwrite(self._handle, data[24:], at + 24)
+
+    def close(self) -> None:
+        os.close(self._handle)
+
+
+def walk_rows(directory: Path, width: int) -> np.ndarray:
+    """(activations, 3 + width), from the first on, up to a row that was never written."""
+    path = _path(directory, "walk")
+    rows = np.fromfile(path, "<f8") if path.exists() else np.zeros(0)
+    rows = rows[: rows.size // (3 + width) * (3 + width)].reshape(-1, 3 + width)
+    missing = np.flatnonzero(rows[:, 0] == 0)
+    return rows[: missing[0]] if missing.size else rows
+
+
+def walk_start(directory: Path, node: str, size: int) -> np.ndarray:
+    """A node's own vectors before its first step; zeros where it has written nothing."""
+    path = directory / f"{node}.start"
+    found = np.fromfile(path) if path.exists() else np.zeros(0)
+    return found if found.size == size else np.zeros(size)
 
 
 def member_rows(directory: Path, model: ZoneModel, rounds: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

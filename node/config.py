@@ -9,31 +9,17 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import msgspec
-from msgspec import Meta, Struct, field
+from msgspec import Meta, field
 
-from hushgrid.kernels import ladmm
 from hushgrid.kernels.errors import InputError
+from hushgrid.kernels.graphs import Network
 from hushgrid.kernels.ladmm import Count, Positive
+from hushgrid.node.problem import ALGORITHMS, KINDS, Algorithm, DataProblem, Problem, Section, Solver, check_fit
 from hushgrid.node.yaml_file import convert, lay, read_yaml, set_path
 
 Probability = Annotated[float, Meta(ge=0, le=1)]
 Delta = Annotated[float, Meta(gt=0, lt=1)]
 Name = Annotated[str, Meta(pattern="^[a-z0-9-]{1,64}$")]
-
-
-Solver = Literal["clarabel", "ecos", "ipopt"]
-
-
-class Section(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
-    """A section of a file: unknown keys are refused."""
-
-
-class ZonesProblem(Section, tag_field="kind", tag="zones", frozen=True, kw_only=True):
-    """Power flow over the zones of a case; each zone's loads are private."""
-
-    case: str
-    zones: Annotated[int, Meta(ge=1)] | list[list[int]]
-    solver: Solver = "clarabel"
 
 
 class ReplaceOneRecord(Section, frozen=True, kw_only=True):
@@ -106,8 +92,9 @@ class Scenario(Section, frozen=True, kw_only=True):
     hushgrid: Literal[1]
     name: Annotated[str, Meta(pattern="^[A-Za-z0-9._-]{1,64}$")]
     seed: Annotated[int, Meta(ge=0, le=(1 << 63) - 1)] | None = None
-    problem: ZonesProblem
-    algorithm: ladmm.Params
+    problem: Problem
+    network: Network | None = None
+    algorithm: Algorithm
     privacy: Privacy | None = None
     run: Run = Run()
 
@@ -153,7 +140,8 @@ class DeviceConfig(Section, frozen=True, kw_only=True):
     tls: Tls | None = None
     state: str
     mark: str | None = None
-    data: ZoneData
+    data: str | ZoneData  #: of a data problem: a NumPy archive of A (m, q) and b (m,)
+    classes: Annotated[int, Meta(ge=2, le=10_000)] | None = None  #: of b, for softmax
     budget: Budget
     allow: Allow = Allow()
 
@@ -169,9 +157,6 @@ class CoordinatorConfig(Section, frozen=True, kw_only=True):
     wait_s: Positive = 60.0
     silent_s: Positive = 10.0
     state: str
-
-
-ALGORITHMS: dict[str, type[Struct]] = {"ladmm": ladmm.Params}
 
 
 def load_scenario(
@@ -193,34 +178,50 @@ def scenario_from(raw: dict[str, Any], file: str = "scenario", base: Path = Path
         known = ", ".join(ALGORITHMS)
         raise InputError(f"{file}: algorithm.name: found {algorithm.get('name')!r}, expected one of {known}")
     problem = raw.get("problem")
-    if isinstance(problem, dict) and problem.get("kind") != "zones":
-        raise InputError(f"{file}: problem.kind: found {problem.get('kind')!r}, expected zones")
+    if isinstance(problem, dict) and problem.get("kind") not in KINDS:
+        raise InputError(f"{file}: problem.kind: found {problem.get('kind')!r}, expected one of {', '.join(KINDS)}")
     scenario = convert(raw, Scenario, file)
-    check_privacy(scenario.privacy, scenario.algorithm.variant, file)
-    case = scenario.problem.case
-    if os.path.isfile(base / case):  # a path wins over a built-in name only where there is such a file
-        scenario = msgspec.structs.replace(
-            scenario, problem=msgspec.structs.replace(scenario.problem, case=str((base / case).resolve()))
-        )
+    problem = scenario.problem
+    check_fit(problem, scenario.algorithm, file)
+    check_privacy(scenario.privacy, scenario.algorithm, file)
+    if isinstance(problem, DataProblem):
+        if scenario.network is None:
+            raise InputError(f"{file}: network: missing, expected a section (problem.kind: {problem.kind})")
+        return msgspec.structs.replace(scenario, problem=msgspec.structs.replace(problem, data=problem.data.at(base)))
+    if scenario.network is not None:
+        raise InputError(f"{file}: network: found a section, expected none (zones bring their own graph)")
+    if os.path.isfile(base / problem.case):  # a path wins over a built-in name only where there is such a file
+        path = str((base / problem.case).resolve())
+        scenario = msgspec.structs.replace(scenario, problem=msgspec.structs.replace(problem, case=path))
     return scenario
 
 
-def check_privacy(p: Privacy | None, variant: str, file: str) -> None:
+def check_privacy(p: Privacy | None, algorithm: Algorithm, file: str) -> None:
     """InputError unless the privacy section says one thing, and the variant can keep it. Plans are checked by it too."""
+    variant, name = algorithm.variant, algorithm.name
+    data = name != "ladmm"  # of a data problem
+    claims = variant != "none" and not (variant == "published" and name in ("iadmm", "wadmm"))
 
     def wrong(key: str, found: str, expected: str) -> InputError:
         return InputError(f"{file}: {key}: found {found}, expected {expected}")
 
     if p is None:
-        if variant != "none":
+        if claims:
             raise wrong("privacy", "nothing", f"a privacy section (variant {variant}), or algorithm.variant: none")
         return
-    if variant == "none":
-        raise wrong("privacy", "a privacy section", "none (algorithm.variant: none)")
-    if p.adjacency.bounded_change is None:
-        raise wrong("privacy.adjacency", str(p.adjacency) or "{}", "bounded-change (problem.kind: zones)")
-    if p.adjacency.replace_one_record is not None:
+    if not claims:
+        why = "algorithm.variant: none" if variant == "none" else f"published {name} claims no epsilon"
+        raise wrong("privacy", "a privacy section", f"none ({why})")
+    change, replace = p.adjacency.bounded_change, p.adjacency.replace_one_record
+    if change is not None and replace is not None:
         raise wrong("privacy.adjacency", "two adjacencies", "one")
+    if change is None and (replace is None or not data):
+        expected = "replace-one-record or bounded-change" if data else "bounded-change (problem.kind: zones)"
+        raise wrong("privacy.adjacency", str(p.adjacency) or "{}", expected)
+    if data:
+        for key, given, default in (("mode", p.mode, "objective"), ("at", p.at, "data")):
+            if given != default:
+                raise wrong(f"privacy.{key}", given, "none (it is for zones)")
     if (p.epsilon is None) == (p.per_answer is None):
         found = "neither epsilon nor per_answer" if p.epsilon is None else "both epsilon and per_answer"
         raise wrong("privacy.epsilon", found, "one of them")
@@ -265,13 +266,16 @@ def load_device(path: Path) -> DeviceConfig:
         return str((path.parent / p).resolve())
 
     data = config.data
-    return msgspec.structs.replace(
-        config, state=near(config.state), tls=_near_tls(config.tls, path),
-        mark=near(config.mark) if config.mark else None,
-        data=msgspec.structs.replace(
+    if isinstance(data, str):
+        data = near(data)
+    else:
+        data = msgspec.structs.replace(
             data, loads=near(data.loads), model=near(data.model) if data.model else None,
             case=near(data.case) if os.path.isfile(path.parent / data.case) else data.case,
-        ),
+        )  # fmt: skip
+    return msgspec.structs.replace(
+        config, state=near(config.state), tls=_near_tls(config.tls, path),
+        mark=near(config.mark) if config.mark else None, data=data,
     )  # fmt: skip
 
 

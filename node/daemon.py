@@ -2,77 +2,34 @@
 
 from __future__ import annotations
 
-import csv
-import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
-import numpy as np
-
-from hushgrid.grid_cases import load
-from hushgrid.grid_cases.zone import setpoints
-from hushgrid.kernels.errors import InputError
-from hushgrid.kernels.ladmm import Vector
-from hushgrid.node.assemble import Zone, model_of
+from hushgrid.node.assemble import Device
 from hushgrid.node.config import DeviceConfig
 from hushgrid.node.ledger import Ledger
 from hushgrid.node.member import Member
 from hushgrid.node.serve import Signals, link_for, notify, reach, serve
-from hushgrid.node.zone_gate import LOAD_BOUND
 
 
-def read_loads(path: Path, buses: tuple[int, ...], base_mva: float) -> list[float]:
-    """A zone's loads from its CSV (bus, p_mw, q_mvar): p of each bus in order, then q, in p.u."""
-    expected = f"a row bus,p_mw,q_mvar for each of the buses {', '.join(map(str, buses))}"
-    p: dict[int, float] = {}
-    q: dict[int, float] = {}
-    try:
-        with path.open(newline="", encoding="utf-8") as file:
-            reader = csv.reader(file)
-            if [c.strip() for c in next(reader, [])] != ["bus", "p_mw", "q_mvar"]:
-                raise InputError(f"{path}:1: found another header, expected bus,p_mw,q_mvar")
-            for row in reader:
-                if not row:
-                    continue
-                try:
-                    bus, active, reactive = int(row[0]), float(row[1]), float(row[2])
-                except (ValueError, IndexError):
-                    # The row itself is private: only its place is said.
-                    raise InputError(f"{path}:{reader.line_num}: found a malformed row, expected {expected}") from None
-                if bus in p or bus not in buses or not max(abs(active), abs(reactive)) <= LOAD_BOUND * base_mva:
-                    raise InputError(
-                        f"{path}:{reader.line_num}: found bus {bus} (again, foreign, or a load beyond all bounds), expected {expected}"
-                    )
-                p[bus], q[bus] = active / base_mva, reactive / base_mva
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise InputError(f"{path}: {getattr(error, 'strerror', None) or 'not CSV text'}, expected {expected}") from None
-    if missing := [b for b in buses if b not in p]:
-        raise InputError(f"{path}: found no bus {missing[0]}, expected {expected}")
-    return [p[b] for b in buses] + [q[b] for b in buses]
+def device_of(config: DeviceConfig, path: str) -> tuple[Device, Callable[[Any], None]]:
+    """The device's own data, and what it keeps of the machine's state when a run is done. InputError.
 
+    What a kind of problem needs is imported with it: a device with rows never loads a case, a solver or scipy.
+    """
+    state = Path(config.state)
+    if isinstance(config.data, str):
+        from hushgrid.node.data import read_npz
+        from hushgrid.node.rows import Rows, keep_model
 
-def keep_setpoints(zone: Zone, z: Vector, path: Path) -> None:
-    """What the zone's controller is to do now, as CSV, replaced whole: quantity, element, value, unit."""
-    rows = [("quantity", "element", "value", "unit"), *setpoints(zone.model, z, zone.case.base_mva)]
-    temporary = path.with_suffix(".new")
-    with temporary.open("w", newline="") as file:
-        csv.writer(file).writerows(rows)
-    os.replace(temporary, path)
+        rows = Rows(config.node, read_npz(Path(config.data), "least-squares"), config.classes)
+        return rows, lambda s: keep_model(s, state / f"{config.node}.model.npz")
+    from hushgrid.node.zone_files import keep_setpoints, zone_of
 
-
-def zone_of(config: DeviceConfig, path: str) -> Zone:
-    """The device's zone: its public model and its private loads."""
-    data = config.data
-    case = load(data.case).without_loads()
-    buses = tuple(sorted(data.zone))
-    if not buses or len(set(buses)) != len(buses):
-        raise InputError(f"{path}: data.zone: found {data.zone}, expected this zone's bus numbers, each once")
-    known = set(case.buses.numbers.tolist())
-    if foreign := [b for b in buses if b not in known]:
-        raise InputError(f"{path}: data.zone: found bus {foreign[0]}, expected buses of {case.name}")
-    d = np.array(read_loads(Path(data.loads), buses, case.base_mva))
-    model = model_of(config.node, data.case, buses, Path(data.model) if data.model else None)
-    return Zone(config.node, case, model, d, data.solver)
+    zone = zone_of(config.node, config.data, path)
+    return zone, lambda s: keep_setpoints(zone, s.mean, state / f"{config.node}.setpoints.csv")
 
 
 def main(config: DeviceConfig, path: str) -> int:
@@ -82,15 +39,15 @@ def main(config: DeviceConfig, path: str) -> int:
         print(f"{config.node}: {text}", file=sys.stderr, flush=True)
 
     signals = Signals()
-    zone = zone_of(config, path)
+    device, outcome = device_of(config, path)
     state = Path(config.state)
     ledger = Ledger(state / f"{config.node}.ledger", config.node, Path(config.mark) if config.mark else None)
     if told := ledger.told():
         say(
             f"ledger behind its mark (spend {ledger.no}, the mark says {told.no}): refusing until 'hushgrid ledger accept'"
         )
-    member = Member(config.fleet, zone, ledger, config.budget, config.allow, log=say)
-    member.outcome = lambda z: keep_setpoints(zone, z, state / f"{config.node}.setpoints.csv")
+    member = Member(config.fleet, device, ledger, config.budget, config.allow, log=say)
+    member.outcome = outcome
     link = link_for(member, config.broker, config.tls)
     try:
         if reach(link, signals):

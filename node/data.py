@@ -21,6 +21,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 from msgspec import Meta, Struct, field
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from hushgrid.kernels.errors import InputError
@@ -58,6 +59,13 @@ class Synthetic(Section, frozen=True, kw_only=True):
     seed: Annotated[int, Meta(ge=0)] = 0
 
 
+class Devices(Section, frozen=True, kw_only=True):
+    """What the coordinator of real devices declares of rows that it never sees; each device compares its own."""
+
+    features: Count  #: q
+    rows: Count | tuple[Count, ...]  #: m_i, of all nodes alike or of each
+
+
 class Split(Section, frozen=True, kw_only=True):
     """How a file's rows go to nodes other than evenly; one of the two."""
 
@@ -66,12 +74,13 @@ class Split(Section, frozen=True, kw_only=True):
 
 
 class Data(Section, frozen=True, kw_only=True):
-    """Where the rows are: one of files, libsvm, csv, synthetic. Paths are relative to the scenario."""
+    """Where the rows are: one of files, libsvm, csv, synthetic, devices. Paths are relative to the scenario."""
 
     files: list[str] | None = None  #: one .npz a node: A (m, q), b (m,)
     libsvm: str | None = None
     csv: str | None = None
     synthetic: Synthetic | None = None
+    devices: Devices | None = None  #: on the devices themselves: for `hushgrid coordinator`
     nodes: Count | None = None
     split: Literal["even"] | Split = "even"
     normalize: Literal["unit-rows"] | None = None
@@ -79,9 +88,21 @@ class Data(Section, frozen=True, kw_only=True):
     first_index: Literal[0, 1] | None = None  #: libsvm [0 where an index 0 occurs, else 1]
     label: str | int = -1  #: csv: the label's column, by its name or number (from 0, or from the end)
 
+    def at(self, base: Path) -> Data:
+        """With every path absolute."""
+
+        def found(path: str | None) -> str | None:
+            return path and str((base / path).resolve())
+
+        split = self.split if isinstance(self.split, str) else replace(self.split, given=found(self.split.given))
+        files = [str((base / path).resolve()) for path in self.files] if self.files is not None else None
+        return replace(self, files=files, libsvm=found(self.libsvm), csv=found(self.csv), split=split)
+
 
 def load(data: Data, base: Path, kind: Kind, nodes: int | None = None) -> list[Shard]:
     """Every node's rows. `nodes`: the network's number, where it says one. InputError on whatever is wrong."""
+    if data.devices is not None:
+        raise InputError("data.devices: found rows that are on devices, expected files, libsvm, csv or synthetic ones")
     sources = [name for name in ("files", "libsvm", "csv", "synthetic") if getattr(data, name) is not None]
     if len(sources) != 1:
         raise InputError(

@@ -28,8 +28,13 @@ class Stored(Struct, frozen=True):
     machine: bytes
     gate: bytes | None
     seen: dict[str, tuple[int, int, bytes]]
-    messages: int
-    volume: int
+    sent: tuple[int, int]
+    taken: tuple[int, int]
+
+
+def epoch_of(body: Any) -> int:
+    """The epoch a message belongs to: a baton's; rounds have one."""
+    return getattr(body, "epoch", 0)
 
 
 class Driver:
@@ -37,12 +42,14 @@ class Driver:
 
     def __init__(self, node: str, run: bytes, machine: Machine, gate: Gate | None, ledger: Ledger) -> None:
         self.node, self.run, self.machine, self.gate, self.ledger = node, run, machine, gate, ledger
-        self.epoch = 0
         self.done: str | None = None
-        self.seen: dict[str, tuple[int, int, bytes]] = {}  #: sender: (epoch, seq, digest) of the last body taken
-        self.messages = self.volume = 0  #: distinct messages of the algorithm sent and taken, resends not counted
+        self.seen: dict[str, tuple[int, int, bytes]] = {}  #: sender and kind: (epoch, seq, digest) of the last taken
+        #: (messages, bytes) of the algorithm itself, resends and custody not counted
+        self.sent = self.taken = (0, 0)
         self.observe: Callable[[Driver], None] | None = None  #: simulation's trace, called after each commit
-        self.round_of: Callable[[Any], tuple[int, float] | None] | None = None  #: state -> (round, residual) complete
+        self.round_of: Callable[[Any], tuple[int, float | None] | None] | None = (
+            None  #: state -> (round, residual) complete
+        )
         stored = ledger.run(run)
         if stored is not None and stored.state is not None:
             self._restore(stored.state)
@@ -51,7 +58,7 @@ class Driver:
 
     @property
     def started(self) -> bool:
-        return bool(self.machine.state.t)
+        return self.machine.started
 
     def start(self) -> list[tuple[str, bytes]]:
         """The machine's first step; after a restart its unproven messages again."""
@@ -59,11 +66,13 @@ class Driver:
 
     def receive(self, sender: str, envelope: Envelope, size: int) -> list[tuple[str, bytes]]:
         """One decoded message of this run, `size` bytes. Malformed where this edge may not carry it now."""
-        digest = hashlib.sha256(wire.encode(envelope.body)).digest()[:16]
-        epoch, seq, taken = self.seen.get(sender, (self.epoch, -1, b""))
-        if envelope.epoch != self.epoch:
-            raise Malformed(f"foreign epoch: {envelope.epoch}, expected {self.epoch}")
-        if (envelope.epoch, envelope.seq) == (epoch, seq) and digest != taken:
+        body = envelope.body
+        if envelope.epoch != epoch_of(body):
+            raise Malformed(f"foreign epoch: {envelope.epoch}, expected {epoch_of(body)}")
+        key = f"{sender} {type(body).__name__}"
+        digest = hashlib.sha256(wire.encode(body)).digest()[:16]
+        epoch, seq, taken = self.seen.get(key, (0, -1, b""))
+        if (envelope.epoch, envelope.seq) == (epoch, seq) and digest != taken and not isinstance(body, wire.Receipt):
             raise Malformed(f"second body: another one for number {seq}")
         try:
             step = self.machine.receive(sender, envelope.seq, envelope.body)
@@ -74,9 +83,13 @@ class Driver:
             raise
         if not step.taken:
             return self._encode(step)
-        self.seen[sender] = (envelope.epoch, envelope.seq, digest)
-        self.messages += 1
-        self.volume += size
+        self.seen[key] = (envelope.epoch, envelope.seq, digest)
+        if isinstance(body, wire.Iterate):
+            self.taken = (self.taken[0] + 1, self.taken[1] + size)
+        return self._finish(step)
+
+    def act(self, step: Step) -> list[tuple[str, bytes]]:
+        """What the machine was asked for beside messages and time (a suspicion): committed as a message's step is."""
         return self._finish(step)
 
     def tick(self) -> list[tuple[str, bytes]]:
@@ -90,9 +103,9 @@ class Driver:
         if not step.send and step.done is None:
             return []
         out = self._encode(step)
-        so_far = self.messages, self.volume  # what is sent now belongs to the round that begins
-        self.messages += len(out)
-        self.volume += sum(len(payload) for _, payload in out)
+        so_far = self.sent[0] + self.taken[0], self.sent[1] + self.taken[1]  # what is sent now is the next round's
+        sizes = [len(o[1]) for o, send in zip(out, step.send, strict=True) if isinstance(send.body, wire.Iterate)]
+        self.sent = (self.sent[0] + len(sizes), self.sent[1] + sum(sizes))
         self._commit(step, so_far)
         return out
 
@@ -102,8 +115,8 @@ class Driver:
             wire.encode(self.machine.state),
             wire.encode(gate.state) if gate else None,
             self.seen,
-            self.messages,
-            self.volume,
+            self.sent,
+            self.taken,
         )
         done = self.round_of(self.machine.state) if self.round_of else None
         self.ledger.commit(
@@ -119,7 +132,8 @@ class Driver:
     def _encode(self, step: Step) -> list[tuple[str, bytes]]:
         mark = self.ledger.mark_after(self.gate.spends) if self.gate else None
         return [
-            (send.dst, wire.encode(Envelope(self.run, self.epoch, send.seq, mark, send.body))) for send in step.send
+            (send.dst, wire.encode(Envelope(self.run, epoch_of(send.body), send.seq, mark, send.body)))
+            for send in step.send
         ]
 
     def _restore(self, blob: bytes) -> None:
@@ -127,7 +141,7 @@ class Driver:
         self.machine.state = wire.decode_state(type(self.machine.state), stored.machine)
         if self.gate and stored.gate:
             self.gate.restore(wire.decode_state(GateState, stored.gate))
-        self.seen, self.messages, self.volume = stored.seen, stored.messages, stored.volume
+        self.seen, self.sent, self.taken = stored.seen, stored.sent, stored.taken
         self.done = getattr(self.machine.state, "done", None)
 
     def _forget(self) -> None:

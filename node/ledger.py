@@ -211,7 +211,7 @@ class Ledger:
     def commit(
         self, run: bytes, *, spends: Iterable[Spend] = (), state: bytes | None = None, status: str | None = None,
         last: bytes | None = None, answers: Iterable[tuple[bytes, bytes]] = (),
-        history: tuple[int, float, int, int] | None = None,
+        history: tuple[int, float | None, int, int] | None = None,
     ) -> None:  # fmt: skip
         """Everything a step did, durable when this returns. Nothing of it may be published before."""
         now = _now()

@@ -9,20 +9,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.metadata import version
+from typing import Any
 
 from hushgrid.kernels.accounting import total_epsilon
 from hushgrid.kernels.errors import HushgridError, InputError, Refused, Stopped
-from hushgrid.kernels.ladmm import Vector
 from hushgrid.kernels.machine import Malformed
-from hushgrid.node import assemble, wire
+from hushgrid.node import wire
 from hushgrid.node.allowance import Allowance
-from hushgrid.node.assemble import Zone
-from hushgrid.node.config import ALGORITHMS, Allow, Budget
+from hushgrid.node.assemble import Device
+from hushgrid.node.config import Allow, Budget
 from hushgrid.node.driver import Driver
 from hushgrid.node.endpoint import Endpoint
 from hushgrid.node.gate import Entropy, Seeded
 from hushgrid.node.ledger import Ledger, LedgerFailed
-from hushgrid.node.plan import RunPlan, decode_plan, terms
+from hushgrid.node.plan import RunPlan, decode_plan
+from hushgrid.node.problem import algorithms_for
 from hushgrid.node.records import StoredRun
 from hushgrid.node.wire import (
     COORDINATOR,
@@ -51,18 +52,19 @@ class Member(Endpoint):
     """One device. `observe(driver, fresh)` is simulation's trace, called after each commit; a device has none."""
 
     def __init__(
-        self, fleet: str, zone: Zone, ledger: Ledger, budget: Budget | None, allow: Allow | None = None,
+        self, fleet: str, device: Device, ledger: Ledger, budget: Budget | None, allow: Allow | None = None,
         simulated: Simulated | None = None, observe: Callable[[Driver, bool], None] | None = None,
         log: Callable[[str], None] = lambda _: None,
     ) -> None:  # fmt: skip
-        super().__init__(zone.name, fleet, ledger, log)
-        self.zone, self.budget, self.allow = zone, budget, allow or Allow()
+        super().__init__(device.name, fleet, ledger, log)
+        self.device, self.budget, self.allow = device, budget, allow or Allow()
         self.simulated, self.observe = simulated, observe
         self.driver: Driver | None = None
         self.allowance: Allowance | None = None
         self.last: tuple[bytes, bytes] | None = None  #: (run, payload) to repeat: the join, the refusal, the farewell
-        self.outcome: Callable[[Vector], None] = lambda _: None  #: given z when a run is done: the zone's set-points
+        self.outcome: Callable[[Any], None] = lambda _: None  #: given the machine's state when a run is done
         self._ended = False
+        self._limit = wire.SMALL
         stored = ledger.open_run()
         if stored is not None:
             self._resume(stored)
@@ -72,7 +74,8 @@ class Member(Endpoint):
     @property
     def subscriptions(self) -> tuple[str, ...]:
         t = self.topics
-        return (t.all(COORDINATOR), t.edge(COORDINATOR, self.name), t.state(COORDINATOR))
+        edges = t.edge("+" if self.device.neighbours else COORDINATOR, self.name)
+        return (t.all(COORDINATOR), edges, t.state(COORDINATOR))
 
     @property
     def finished(self) -> bool:
@@ -86,22 +89,22 @@ class Member(Endpoint):
     def on_message(self, topic: str, payload: bytes) -> list[Publication]:
         try:
             kind, src, dst = self.topics.parse(topic)
-            if src != COORDINATOR or (kind == "edge" and dst != self.name):
+            near = kind == "edge" and self.device.neighbours and src != self.name
+            if (src != COORDINATOR and not near) or (kind == "edge" and dst != self.name):
                 raise Malformed("not of this device's edges")
             if kind == "state":
                 return self._on_progress(wire.decode_presence(payload)) if payload else []
-            limit = PLAN_LIMIT if kind == "all" else max(self.zone.limit(), wire.SMALL)
-            envelope = wire.decode_envelope(payload, limit)
+            envelope = wire.decode_envelope(payload, PLAN_LIMIT if kind == "all" else self._limit)
         except Malformed as error:
             return self._drop(f"malformed: {error}")
         body = envelope.body
         if kind == "all":
             return self._on_plan(envelope, body) if isinstance(body, Plan) else self._drop("not a plan")
-        if isinstance(body, Plan | Join | Refuse | Finished):
+        if isinstance(body, Plan | Join | Refuse | Finished) or (src != COORDINATOR and isinstance(body, Finish)):
             return self._drop("not for a device")
         if isinstance(body, Finish):
             return self._on_finish(envelope.run, body)
-        return self._on_step(envelope, len(payload))
+        return self._on_step(src, envelope, len(payload))
 
     def on_tick(self, now: float) -> list[Publication]:
         """Time passes: what is not proven is sent again, less and less often."""
@@ -142,7 +145,7 @@ class Member(Endpoint):
     def _agreed(self, run: bytes, blob: bytes) -> tuple[Driver, Allowance]:
         """A run's machine and gate, where it is this device's and its owner allows it. InputError, Refused."""
         plan = decode_plan(blob)
-        self.zone.check(plan)
+        self.device.check(plan)
         driver, allowance = self._assemble(run, plan)
         allowance.consent(self._answers(driver))
         return driver, allowance
@@ -153,14 +156,14 @@ class Member(Endpoint):
         t = gate.terms if gate else None
         return 0 if gate is None or t is None or gate.knows() else t.answers
 
-    def _on_step(self, envelope: Envelope, size: int) -> list[Publication]:
+    def _on_step(self, src: str, envelope: Envelope, size: int) -> list[Publication]:
         driver = self.driver
         if driver is None or envelope.run != driver.run:
-            if self.last and self.last[0] == envelope.run:
+            if src == COORDINATOR and self.last and self.last[0] == envelope.run:
                 return [self._edge(self.last[1])]
             return self._drop("a foreign run")
         try:
-            out = driver.receive(COORDINATOR, envelope, size)
+            out = driver.receive(src, envelope, size)
         except Malformed as error:
             return self._drop(str(error))
         except LedgerFailed:
@@ -173,7 +176,7 @@ class Member(Endpoint):
         if out:
             self.last = None
         self._soon()
-        return [self._edge(payload) for _, payload in out]
+        return [self._edge(payload, dst) for dst, payload in out]
 
     def _on_finish(self, run: bytes, body: Finish) -> list[Publication]:
         stored = self.ledger.run(run)
@@ -201,7 +204,7 @@ class Member(Endpoint):
         payload = wire.encode(Envelope(stored.id, 0, 0, self.ledger.mark, Finished()))
         self.ledger.commit(stored.id, status="done" if state == "done" else "stopped", last=payload)
         if state == "done" and self.driver is not None:
-            self.outcome(self.driver.machine.state.mean)
+            self.outcome(self.driver.machine.state)
         self.driver, self.last = None, (stored.id, payload)
         self._ended = True
         self.log(f"run {stored.id.hex()[:8]} {state}: {reason}")
@@ -216,14 +219,15 @@ class Member(Endpoint):
         return [self._edge(payload)]
 
     def _assemble(self, run: bytes, plan: RunPlan) -> tuple[Driver, Allowance]:
-        t = terms(plan.privacy, plan.algorithm)
+        t = plan.terms
         simulated = self.simulated is not None
         allowance = Allowance(
             self.name, self.ledger, run, plan, t, self.budget, self.allow, simulated=simulated
         )  # fmt: skip
         seed = self.simulated.seed if self.simulated else None
         noise = Entropy() if seed is None else Seeded(seed, self.name)
-        machine, gate = assemble.agent(plan, t, self.zone, self.ledger, noise, allowance)
+        machine, gate = self.device.machine(plan, run, self.ledger, noise, allowance)
+        self._limit = max(self.device.limit(plan), wire.SMALL)
         driver = Driver(self.name, run, machine, gate, self.ledger)
         driver.observe = self._committed
         return driver, allowance
@@ -253,8 +257,8 @@ class Member(Endpoint):
         if (b := self.budget) is not None:
             left = b.epsilon - total_epsilon(self.ledger.totals(str(b.adjacency or "")), b.delta or 0.0)
         capabilities = Capabilities(
-            version=version("hushgrid"), algorithms=tuple(ALGORITHMS), mechanisms=("laplace", "gaussian"), problem="zones",
-            digest=self.zone.digest, dimension=self.zone.model.shared.size,
+            version=version("hushgrid"), algorithms=algorithms_for(self.device.kind), mechanisms=("laplace", "gaussian"),
+            problem=self.device.kind, digest=self.device.digest, dimension=self.device.dimension,
             adjacency=str(self.budget.adjacency) if self.budget and self.budget.adjacency else "", budget_left=left,
         )  # fmt: skip
         birth = Birth(self.session, stored.id if stored else b"", self.ledger.mark, capabilities)
@@ -268,8 +272,8 @@ class Member(Endpoint):
 
     def _again(self) -> list[Publication]:
         if self.driver and self.driver.started:
-            return [self._edge(payload) for _, payload in self.driver.tick()]
+            return [self._edge(payload, dst) for dst, payload in self.driver.tick()]
         return [self._edge(self.last[1])] if self.last and self.driver else []
 
-    def _edge(self, payload: bytes) -> Publication:
-        return Publication(self.topics.edge(self.name, COORDINATOR), payload)
+    def _edge(self, payload: bytes, dst: str = COORDINATOR) -> Publication:
+        return Publication(self.topics.edge(self.name, dst), payload)

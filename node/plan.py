@@ -64,10 +64,11 @@ class DataPlan(Struct, tag_field="kind", tag="data", frozen=True, forbid_unknown
     route: list[int]  #: the closed walk to repeat, from node 0; empty for a random and for a given walk
     route_is: Literal["random", "given", "hamiltonian", "closed-walk"]
     walk_seed: int | None  #: of a seeded run; else a random walk is a function of the run's id
+    digest: str = ""  #: rows have no public part but what stands here
 
     @property
     def kind(self) -> str:
-        return self.objective.kind
+        return "data"
 
     @property
     def nodes(self) -> list[str]:
@@ -88,8 +89,8 @@ class DataPlan(Struct, tag_field="kind", tag="data", frozen=True, forbid_unknown
 
     def visits(self, algorithm: Algorithm) -> int:
         """Activations that a node is to answer: of the node that has most, by the cap's rule for a random walk."""
-        walk = algorithm.walk if self.route_is == "given" else self.route
-        return visits(len(self.rows), walk, algorithm.rounds)
+        given = () if isinstance(algorithm, ladmm.Params) or isinstance(algorithm.walk, str) else algorithm.walk
+        return visits(len(self.rows), given or self.route, algorithm.rounds)
 
 
 class RunPlan(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -172,7 +173,9 @@ def terms(privacy: Privacy | None, algorithm: Algorithm, visits: int = 0) -> Ter
         needed = 1 if p.mode == "input" else algorithm.answers
         answers = min(p.answers or needed, needed)
         if answers > ladmm.MOST:
-            raise InputError(f"algorithm.rounds: found {rounds} with {E} local_updates, expected at most {ladmm.MOST} answers")
+            raise InputError(
+                f"algorithm.rounds: found {rounds} with {E} local_updates, expected at most {ladmm.MOST} answers"
+            )
         rounds = rounds if p.mode == "input" else min(rounds, answers // E)
         if rounds < 1:
             raise InputError(f"privacy.answers: found {p.answers}, expected at least local_updates = {E}, one round")

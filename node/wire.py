@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 from msgspec import Meta, Struct
 
-from hushgrid.kernels import ladmm
+from hushgrid.kernels import baton, ladmm
 from hushgrid.kernels.machine import Malformed
 
 COORDINATOR = "coordinator"
@@ -103,7 +103,11 @@ class Finished(Struct, tag="finished", frozen=True):
     """A member has stored that the run is over."""
 
 
-Body = Plan | Join | Refuse | Finish | Finished | ladmm.W | ladmm.Z
+Control = Plan | Join | Refuse | Finish | Finished
+Receipt = baton.Ack | baton.Answer  #: how things stand with its sender now: a later one may say more
+Custody = Receipt | baton.Held | baton.Notice
+Iterate = ladmm.W | ladmm.Z | baton.Token  #: the algorithms' own messages: what a run counts
+Body = Control | Custody | Iterate
 Presence = Birth | Death | Progress
 
 

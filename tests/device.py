@@ -6,13 +6,13 @@ import numpy as np
 
 from hushgrid.kernels.ladmm import Params
 from hushgrid.node.allowance import Allowance
-from hushgrid.node.assemble import AnswerMemory
 from hushgrid.node.config import Adjacency, Allow, Budget, PerAnswer, Privacy
 from hushgrid.node.gate import Entropy
 from hushgrid.node.ledger import Ledger
 from hushgrid.node.plan import RunPlan, ZonesPlan, terms
 from hushgrid.node.records import Spend
 from hushgrid.node.zone_gate import ZoneGate
+from hushgrid.node.zones import AnswerMemory
 
 BETA = 0.01
 ADJACENCY = Adjacency(bounded_change=BETA)

@@ -69,7 +69,7 @@ def test_the_least_scenario_has_the_defaults_of_the_contract():
     assert (a.variant, a.rho, a.eta, a.local_updates) == ("guarded", 100.0, "1/(L+sqrt(t))", 1)
     assert (p.mechanism, p.mode, p.at, p.accountant, p.answers) == ("laplace", "objective", "data", None, None)
     assert (s.seed, s.run.record, s.run.stop, s.run.faults, s.run.truth) == (None, "summary", None, None, False)
-    filled = resolved(s).privacy
+    filled = resolved(s, terms(s.privacy, s.algorithm)).privacy
     assert (filled.accountant, filled.answers) == ("pure-basic", 10)
 
 
@@ -97,8 +97,8 @@ def test_the_cap_is_rounds_times_local_updates_and_one_for_input(over, answers):
         ({"seed": "7"}, "seed: found '7', expected int | null"),
         ({"epsilon": 1}, "epsilon: unknown key"),
         ({"problem": DELETE}, "problem: missing, expected a value"),
-        ({"problem__kind": "softmaxx"}, "problem.kind: found 'softmaxx', expected zones"),
-        ({"problem__kind": [1]}, "problem.kind: found [1], expected zones"),
+        ({"problem__kind": "softmaxx"}, "problem.kind: found 'softmaxx', expected one of zones, least-squares, logistic, softmax"),
+        ({"problem__kind": [1]}, "problem.kind: found [1], expected one of zones, least-squares, logistic, softmax"),
         ({"problem__zones": DELETE}, "problem.zones: missing, expected a value"),
         ({"problem__zones": 0}, "problem.zones: found 0, expected int >= 1"),
         ({"problem__zones": [[1, "2"]]}, "problem.zones[0][1]: found '2', expected int"),

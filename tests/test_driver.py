@@ -55,7 +55,7 @@ def take(driver, t, **over):
 
 
 def memory(driver):
-    return wire.encode(driver.machine.state), wire.encode(driver.gate.state), dict(driver.seen), driver.messages
+    return wire.encode(driver.machine.state), wire.encode(driver.gate.state), dict(driver.seen), driver.sent, driver.taken
 
 
 def test_spends_state_and_answer_are_committed_before_the_message_is_handed_out(tmp_path):
@@ -184,7 +184,7 @@ def test_a_centre_that_only_listened_commits_nothing_and_counts_each_message_onc
         assert driver.receive(name, body, 50) == []
         driver.receive(name, body, 50)
     assert ledger.run(b"run").state == stored
-    assert (driver.messages, driver.volume - 150) == (5, driver.volume - 150)
+    assert (driver.sent[0], driver.taken) == (3, (2, 100))
     assert len(driver.receive("n1", Envelope(b"run", 0, 1, None, Z(np.ones(2))), 50)) == 3
     ((t, residual, messages, volume),) = ledger.history(b"run")
     assert (t, messages) == (1, 6)

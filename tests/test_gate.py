@@ -9,10 +9,10 @@ from device import BETA, DATA, WORDS, Device, Quadratic, budget, plan
 
 from hushgrid.kernels.errors import InputError, Refused
 from hushgrid.node import wire
-from hushgrid.node.assemble import AnswerMemory
 from hushgrid.node.gate import Entropy, GateState, Seeded
 from hushgrid.node.ledger import Ledger
 from hushgrid.node.wire import Mark
+from hushgrid.node.zones import AnswerMemory
 
 A = Quadratic.A
 GAUSSIAN = {"mechanism": "gaussian", "delta": 1e-5}

@@ -57,7 +57,7 @@ def to_member(world):
     """(name, topic, payload, kind it is dropped as; None where it is only ignored) for z1, fit for its present state."""
     z1, t = world["z1"], world["z1"].topics
     edge, everyone, state = t.edge(COORDINATOR, "z1"), t.all(COORDINATOR), t.state(COORDINATOR)
-    size = z1.zone.model.shared.size
+    size = z1.device.dimension
     run = z1.driver.run if z1.driver else OTHER
     now = z1.driver.machine.state.t if z1.driver else 0
     w = W(np.ones(size))
@@ -109,7 +109,7 @@ def to_coordinator(world):
     """The same for the coordinator, from z1."""
     centre, t = world.centre, world.centre.topics
     edge, state = t.edge("z1", COORDINATOR), t.state("z1")
-    size = world["z1"].zone.model.shared.size
+    size = world["z1"].device.dimension
     run, running = centre.run or OTHER, centre.phase == "running"
     now = centre.driver.machine.state.t if centre.driver else 0
     z = Z(np.ones(size))

@@ -17,13 +17,13 @@ import numpy as np
 import pytest
 
 import hushgrid.grid_cases
-from hushgrid.broker import prepare, processes
-from hushgrid.broker.prepare import Setup
+from hushgrid.broker import processes, zone_runs
 from hushgrid.broker.simulation import run
+from hushgrid.broker.zone_runs import ZoneSetup
 from hushgrid.grid_cases import load
 from hushgrid.grid_cases.case import loads
 from hushgrid.kernels.noise import Lattice
-from hushgrid.node import assemble, ledger, wire
+from hushgrid.node import ledger, wire, zones
 from hushgrid.node.config import scenario_from
 from hushgrid.node.driver import Stored
 from hushgrid.node.gate import GateState
@@ -64,10 +64,10 @@ def left_with(monkeypatch, out, raw, d_of, release):
         held.setattr(os, "urandom", urandom)
         held.setattr(time, "perf_counter", lambda: 0.0)
         held.setattr(ledger, "_now", lambda: "2000-01-01T00:00:00Z")
-        held.setattr(prepare, "loads", d_of)
+        held.setattr(zone_runs, "loads", d_of)
         held.setattr(Lattice, "release", release)
         # A keyed digest of the data, under a secret that stays on the device: another run has another anyway.
-        held.setattr(assemble.AnswerMemory, "key", lambda self, answer, data: b"a keyed digest")
+        held.setattr(zones.AnswerMemory, "key", lambda self, answer, data: b"a keyed digest")
         run(raw, out=out)
     return {str(p.relative_to(out)): p.read_bytes() for p in sorted(out.rglob("*")) if p.is_file()}
 
@@ -105,7 +105,7 @@ def test_the_same_answers_over_other_loads_leave_the_same_bytes(tmp_path, monkey
 
 def guesses(out, raw):
     """{from what: an attacker's (28,) loads}, all zones' d after each other, computed from a run directory."""
-    setup = Setup(scenario_from(raw))
+    setup = ZoneSetup(scenario_from(raw))
     models = [setup.models[p] for p in NODES]
     found = {}
     with np.load(out / "trajectory.npz") as rows:
@@ -138,7 +138,7 @@ def remembered(path):
 
 
 def truth():
-    setup = Setup(scenario_from(private()))
+    setup = ZoneSetup(scenario_from(private()))
     return np.concatenate([loads(setup.case, setup.models[p].buses) for p in NODES])
 
 

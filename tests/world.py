@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import functools
 
-from hushgrid.broker.coordinator import Coordinator
 from hushgrid.broker.memory import MemoryBroker
-from hushgrid.broker.prepare import Setup
+from hushgrid.broker.rounds import Rounds
+from hushgrid.broker.zone_runs import ZoneSetup
 from hushgrid.node import wire
 from hushgrid.node.config import scenario_from
 from hushgrid.node.driver import Stored
@@ -19,7 +19,7 @@ TABLES = ("meta", "spend", "run", "answer", "history", "peer")
 
 @functools.cache
 def setup(rounds=4, mode="objective", local_updates=1):
-    return Setup(
+    return ZoneSetup(
         scenario_from(
             {
                 "hushgrid": 1,
@@ -46,10 +46,10 @@ class World:
             self.ledgers[name].close()
         ledger = self.ledgers[name] = Ledger(self.directory / f"{name}.ledger", name)
         if name == COORDINATOR:
-            end = Coordinator("world", self.setup.plan, self.setup.case, ledger, silent_s=1e9, wait_s=1e9)
+            end = Rounds("world", self.setup.plan, self.setup.case, ledger, silent_s=1e9, wait_s=1e9)
         else:
             simulated = None if self.seed is None else Simulated(self.seed)
-            end = Member("world", self.setup.zone(name), ledger, self.budget, simulated=simulated)
+            end = Member("world", self.setup.device(name), ledger, self.budget, simulated=simulated)
         end.log = self.logs.setdefault(name, []).append
         return end
 
@@ -87,7 +87,7 @@ class World:
         memory = None
         if driver is not None:
             gate = driver.gate and wire.encode(driver.gate.state)
-            memory = (driver.run, wire.encode(driver.machine.state), gate, dict(driver.seen), driver.messages)
+            memory = (driver.run, wire.encode(driver.machine.state), gate, dict(driver.seen), driver.sent, driver.taken)
         own = (end.phase, dict(end.marks), end.joined, end.run) if name == COORDINATOR else (end.last, end.finished)
         return memory, own, self.rows(name)
 

@@ -1,0 +1,175 @@
+"""A simulated run over nodes with rows of data, by a baton: what is prepared, and what it leaves.
+
+A trace row is a function of gate answers, except its noise cell. What is computed from raw data or from the noise is
+filled only where the run is not private; of an upheld run nothing here reads a row once the nodes have theirs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hushgrid.broker.prepare import Observer, Setup
+from hushgrid.broker.results import Finished, Result, summarise
+from hushgrid.broker.traces import WalkTrace, walk_rows, walk_start
+from hushgrid.kernels import recal
+from hushgrid.kernels.errors import InputError
+from hushgrid.kernels.losses import Loss
+from hushgrid.kernels.routes import index
+from hushgrid.node.assemble import make_plan
+from hushgrid.node.config import Scenario
+from hushgrid.node.driver import Driver
+from hushgrid.node.rows import Rows, public
+from hushgrid.node.rows_gate import expected_l1
+from hushgrid.node.wire import COORDINATOR
+
+#: The vectors of a token and of a node, by algorithm; a node's first is its x_i.
+RECAL = ("x", "u"), ("y", "lam")
+ADMM = ("z",), ("x", "y")
+
+
+class _Nothing:
+    """The coordinator of a baton sees no iterate: nothing is taken down of it."""
+
+    def __call__(self, driver: Driver, fresh: bool) -> None: ...
+    def close(self) -> None: ...
+
+
+class RowSetup(Setup):
+    """Only `device`, `child`, `losses` and what they are used in touch raw data."""
+
+    def __init__(self, scenario: Scenario, file: str = "scenario") -> None:
+        shards, shown = public(scenario, file)
+        if shards is None:
+            raise InputError(
+                f"{file}: problem.data.devices: found rows that are on devices, expected files, libsvm, csv or synthetic "
+                "(simulated nodes need rows)"
+            )
+        self.shards = shards
+        super().__init__(*make_plan(scenario, shown, file))
+        self.shown = shown
+        network = scenario.network
+        assert network is not None
+        self.about = f"{shown.objective.kind}, {len(shards)} nodes on a network of kind {network.kind}"
+
+    def device(self, name: str) -> Rows:
+        return Rows(name, self.shards[index(name)], self.shown.classes)
+
+    def child(self, name: str, place: Path) -> dict[str, Any]:
+        if name == COORDINATOR:
+            return {}
+        path = place / f"{name}.npz"
+        A, b = self.shards[index(name)]
+        np.savez(path, allow_pickle=False, A=A, b=b)
+        return {"rows": str(path), "classes": self.shown.classes}
+
+    def trace(self, name: str, place: Path) -> Observer:
+        return _Nothing() if name == COORDINATOR else WalkTrace(place, name, self.reveal)
+
+    def written_out(self, resolved: dict[str, Any]) -> dict[str, Any]:
+        shown = self.shown
+        resolved["network"] = {"kind": "edges", "nodes": len(shown.rows), "edges": [list(e) for e in shown.edges]}
+        if shown.route:
+            resolved["algorithm"]["walk"] = [
+                shown.route[k % len(shown.route)] for k in range(self.plan.algorithm.rounds)
+            ]
+        return resolved
+
+    @property
+    def losses(self) -> list[Loss]:
+        """Every node's f_i: raw data."""
+        return [self.device(name).loss(self.shown) for name in self.plan.nodes]
+
+    def collect(self, f: Finished) -> Result:
+        plan, shown, t = self.plan, self.shown, self.terms
+        n, d, nodes = len(plan.nodes), shown.size, plan.nodes
+        of_token, of_node = RECAL if isinstance(plan.algorithm, recal.Params) else ADMM
+        width = d * (len(of_token) + len(of_node))
+        rows = walk_rows(f.trace, width)
+        T = len(rows)
+        active = rows[:, 0].astype(np.int64) - 1
+        tokens, own = np.split(rows[:, 3:].reshape(T, -1, d), [len(of_token)], axis=1)
+        starts = np.array([walk_start(f.trace, name, d * len(of_node)) for name in nodes]).reshape(n, -1, d)
+        ends = [min((r + 1) * n, T) for r in range(-(-T // n))]  # of the blocks of n activations
+        x_of = _each(starts[:, 0], active, own[:, 0], ends)
+        residual = [float(np.sqrt(np.sum((x - x.mean(axis=0)) ** 2))) for x in x_of]
+        objectives: list[float | None] = [None] * len(ends)
+        found: dict[str, float | None] = {}
+        if self.reveal:
+            losses, r = self.losses, shown.regularizer
+            objectives = [
+                float(sum(loss.value(tokens[k - 1, 0]) for loss in losses) + n * r.value(tokens[k - 1, 0]))
+                for k in ends
+            ]
+            if T:
+                found = _against_the_optimum(losses, r, tokens[-1, 0], objectives[-1])
+        visits = np.array([[np.sum(active[:k] == i) for i in range(n)] for k in ends]).reshape(-1, n)
+        answers = np.minimum(visits, t.answers) if t else visits
+        history: dict[str, list[float | int | None]] = {
+            "round": list(range(1, len(ends) + 1)), "objective": list(objectives),
+            "consensus_residual": list(residual), "max_violation": [None] * len(ends),
+            "noise_l1": _by_block(rows[:, 2], ends) if self.reveal and t else [None] * len(ends),
+            "noise_l1_expected": self._expected(answers), "messages": _by_block((rows[:, 1] > 0).astype(float), ends, int),
+            "bytes": _by_block(rows[:, 1], ends, int),
+        }  # fmt: skip
+        for i, name in enumerate(nodes if t else ()):
+            history[f"epsilon_{name}"] = [None if t.published else t.cost(int(a)) for a in answers[:, i]] if t else []
+        capped = [name for i, name in enumerate(nodes) if t and len(ends) and visits[-1, i] > t.answers]
+        summary = summarise(
+            f, rounds_done=T, objective=objectives[-1] if T else None, consensus_residual=residual[-1] if T else None,
+            messages=int(np.sum(rows[:, 1] > 0)), bytes=int(np.sum(rows[:, 1])), capped=capped, **found,
+        )  # fmt: skip
+        final = x_of[-1] if T else starts[:, 0]
+        solution = {"x": tokens[-1, 0] if T else np.zeros(d)} | {f"x_{name}": final[i] for i, name in enumerate(nodes)}
+        trajectory = None
+        if self.scenario.run.record == "trajectory":
+            first = np.zeros((1, len(of_token), d))
+            stacked = np.concatenate([first, tokens])
+            trajectory = {"active": active} | {key: stacked[:, k] for k, key in enumerate(of_token)}
+            trajectory |= {key: own[:, k] for k, key in enumerate(of_node)}
+        return Result(summary, history, solution, [], trajectory, f.transcript)
+
+    def _expected(self, answers: np.ndarray) -> list[float | int | None]:
+        """Expected sum of |noise| of each block, of what is public."""
+        t, shown = self.terms, self.shown
+        if t is None or t.published:
+            return [None] * len(answers)
+        each = []
+        for name, m in zip(self.plan.nodes, shown.rows, strict=True):
+            public_part = Loss(
+                shown.objective, np.zeros((m, shown.features)), np.ones(m), shown.classes, shown.row_bound
+            )
+            each.append(expected_l1(name, public_part, t))
+        fresh = np.diff(answers, axis=0, prepend=0)
+        return [float(row @ np.array(each)) for row in fresh]
+
+
+def _each(start: np.ndarray, active: np.ndarray, own: np.ndarray, ends: Sequence[int]) -> list[np.ndarray]:
+    """Every node's vector (n, d) at the end of each block."""
+    now, done, found = start.copy(), 0, []
+    for k in ends:
+        for step in range(done, k):
+            now[active[step]] = own[step]
+        done = k
+        found.append(now.copy())
+    return found
+
+
+def _by_block(values: np.ndarray, ends: Sequence[int], kind: type = float) -> list[float | int | None]:
+    """Sums over the blocks; None where a value is not known."""
+    parts = np.split(values, ends[:-1]) if ends else []
+    return [kind(total) if np.isfinite(total := float(np.sum(part))) else None for part in parts]
+
+
+def _against_the_optimum(losses: list[Loss], r: Any, x: np.ndarray, objective: float | None) -> dict[str, float | None]:
+    from hushgrid.broker.optimum import optimum
+
+    best = optimum(losses, r)
+    length = float(np.linalg.norm(best.x))
+    return {
+        "optimality_gap": None if objective is None else objective - best.value,
+        "relative_error": float(np.linalg.norm(x - best.x)) / length if length else None,
+    }

@@ -1,0 +1,95 @@
+"""The coordinator of a baton: it sees where the token is and since when, and issues it again where it is lost.
+
+No iterate passes through it. It judges by presence and by leases: a token that has stood still for `silent_s` is feared
+lost, by `kernels/watch.py`'s rules, which are safe whatever is feared; a node away for so long is walked around, and
+walked to again when it is back.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from hushgrid.broker.coordinator import Coordinator
+from hushgrid.kernels.errors import Stopped
+from hushgrid.kernels.routes import name
+from hushgrid.kernels.watch import Watch
+from hushgrid.node.ledger import Ledger
+from hushgrid.node.plan import DataPlan, RunPlan
+from hushgrid.node.rows import route_of
+from hushgrid.node.wire import SMALL, Publication
+
+
+class Watcher(Coordinator):
+    """A walk of RECAL, I-ADMM or W-ADMM over the nodes of a network."""
+
+    def __init__(self, fleet: str, plan: RunPlan, ledger: Ledger, **options: Any) -> None:
+        assert isinstance(plan.problem, DataPlan)
+        self.problem = plan.problem
+        self._news: tuple[object, ...] = ()  #: what was last known of the token
+        self._since = 0.0  #: when
+        self._away: dict[str, float] = {}  #: member: since when it is known to be gone
+        super().__init__(fleet, plan, ledger, **options)
+
+    @property
+    def watch(self) -> Watch:
+        assert self.driver is not None
+        assert isinstance(self.driver.machine, Watch)
+        return self.driver.machine
+
+    # --- the pattern ---
+
+    def machine(self) -> Watch:
+        graph = self.problem.graph
+        near = {name(i): [name(j) for j in js] for i, js in enumerate(graph.neighbours)}
+        return Watch(near, route_of(self.plan, self.run), self.plan.algorithm.rounds)
+
+    def dimension(self, member: str) -> int:
+        return self.problem.features
+
+    @property
+    def limit(self) -> int:
+        return SMALL
+
+    def complete(self, state: Any) -> tuple[int, float | None] | None:
+        blocks = state.held[1] // len(self.members)
+        return (blocks, None) if blocks else None
+
+    def owing(self) -> list[str]:
+        return [send.dst for send in self.watch.tick().send]
+
+    def overdue(self, waiting: list[str]) -> list[Publication]:
+        watch, s, now = self.watch, self.watch.state, self._now
+        news = (s.held, s.by, s.to, s.no, s.suspect, len(s.answers) if s.suspect else 0)
+        if news != self._news:
+            self._news, self._since = news, now
+        self._away = {m: self._away.get(m, now) for m in self.members if m in self.absent}
+        lost = {m for m, since in self._away.items() if now - since > self.silent_s}
+        still = now - self._since
+        try:
+            if s.suspect:
+                if still > self.wait_s and (missing := watch.missing()):
+                    raise Stopped(self._waits(s.suspect, missing))
+                return []
+            if still > self.silent_s:
+                who = next((m for m in (s.to, s.by) if m in self.absent), s.to or s.by)
+                self.log(f"the token stands still since {still:.0f} s: {who} is feared lost in activation {s.held[1]}")
+                return self._act(watch.suspect(who))
+            before = set(s.notice.without)
+            without = lost | {m for m in before if m in self.absent or m not in s.answers}
+            if without != before and not {s.by, s.to} & (lost - before):
+                self.log(f"the walk goes around {', '.join(sorted(without)) or 'nobody'}")
+                return self._act(watch.around(without))
+        except Stopped as error:
+            return self._finish(error)
+        return []
+
+    # --- inside ---
+
+    def _act(self, step: Any) -> list[Publication]:
+        assert self.driver is not None
+        return self._publish(self.driver.act(step))
+
+    def _waits(self, suspect: str, missing: list[str]) -> str:
+        since = time.strftime("%H:%M:%S", time.localtime(self.wall() - (self._now - self._since)))
+        return f"{suspect} is feared lost with the token, and {', '.join(missing)} silent since {since}, expected an answer"

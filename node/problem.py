@@ -1,0 +1,117 @@
+"""The scenario's `problem` section, one struct a kind; and which algorithm solves which."""
+
+from __future__ import annotations
+
+from math import inf
+from typing import Annotated, ClassVar, Literal
+
+from msgspec import Meta, Struct
+
+from hushgrid.kernels import iadmm, ladmm, recal, wadmm
+from hushgrid.kernels.errors import InputError
+from hushgrid.kernels.ladmm import Positive
+from hushgrid.kernels.losses import Kind, Nonconvex, Objective
+from hushgrid.kernels.prox import Regularizer
+from hushgrid.node.data import Data
+
+Solver = Literal["clarabel", "ecos", "ipopt"]
+Number = Annotated[float, Meta(ge=0, le=1e150)]
+
+Algorithm = ladmm.Params | recal.Params | iadmm.Params | wadmm.Params
+WALKS = (recal.Params, iadmm.Params, wadmm.Params)  #: a baton walks; the others are rounds around a coordinator
+ALGORITHMS: dict[str, type[Struct]] = {p.name: p for p in (ladmm.Params, *WALKS)}
+
+
+class Section(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
+    """A section of a file: unknown keys are refused."""
+
+
+class ZonesProblem(Section, tag_field="kind", tag="zones", frozen=True, kw_only=True):
+    """Power flow over the zones of a case; each zone's loads are private."""
+
+    case: str
+    zones: Annotated[int, Meta(ge=1)] | list[list[int]]
+    solver: Solver = "clarabel"
+
+
+class Elastic(Section, frozen=True, kw_only=True):
+    """r(x) = l1 |x|_1 + l2/2 |x|_2^2."""
+
+    l1: Number = 0.0
+    l2: Number = 0.0
+
+
+class DataProblem(Section, tag_field="kind", frozen=True, kw_only=True):
+    """f_i(x) = scale * mean_j loss(x; a_j, b_j) + its public terms; each node's rows (a_j, b_j) are private."""
+
+    kind: ClassVar[Kind]
+    data: Data
+    scale: Positive = 1.0
+    l2: Number = 0.0
+    nonconvex: Nonconvex | None = None
+    regularizer: Elastic = Elastic()
+    box: Positive | None = None
+    row_bound: Annotated[float, Meta(gt=0, le=1e150)] | None = None
+
+    @property
+    def objective(self) -> Objective:
+        """What is public of every f_i."""
+        return Objective(kind=self.kind, scale=self.scale, l2=self.l2, nonconvex=self.nonconvex)
+
+    @property
+    def r(self) -> Regularizer:
+        return Regularizer(l1=self.regularizer.l1, l2=self.regularizer.l2, box=self.box or inf)
+
+
+class LeastSquares(DataProblem, tag_field="kind", tag="least-squares", frozen=True, kw_only=True):
+    kind: ClassVar[Kind] = "least-squares"
+
+
+class Logistic(DataProblem, tag_field="kind", tag="logistic", frozen=True, kw_only=True):
+    kind: ClassVar[Kind] = "logistic"
+
+
+class Softmax(DataProblem, tag_field="kind", tag="softmax", frozen=True, kw_only=True):
+    kind: ClassVar[Kind] = "softmax"
+    classes: Annotated[int, Meta(ge=2, le=10_000)] | None = None  #: C; one more than the largest label of all
+
+
+Problem = ZonesProblem | LeastSquares | Logistic | Softmax
+KINDS = ("zones", "least-squares", "logistic", "softmax")
+
+
+def algorithms_for(kind: str) -> tuple[str, ...]:
+    """The algorithms that solve problems of this kind: zones, or data (any other)."""
+    return tuple(name for name, p in ALGORITHMS.items() if (p not in WALKS) == (kind == "zones"))
+
+
+def check_fit(problem: Problem, algorithm: Algorithm, file: str) -> None:
+    """InputError unless the algorithm solves this kind of problem."""
+    zones = isinstance(problem, ZonesProblem)
+    kind = "zones" if isinstance(problem, ZonesProblem) else problem.kind
+    if zones == isinstance(algorithm, WALKS):
+        known = " or ".join(algorithms_for(kind))
+        raise InputError(f"{file}: algorithm.name: found {algorithm.name}, expected {known} (problem.kind: {kind})")
+    if isinstance(problem, ZonesProblem):
+        return
+    try:
+        _ = problem.objective, problem.r
+    except InputError as error:
+        raise InputError(f"{file}: problem.{error}") from None
+    guarded = algorithm.variant == "guarded"
+    if guarded and problem.row_bound is None:
+        raise InputError(f"{file}: problem.row_bound: missing, expected R >= |a|_2 of every row (variant: guarded)")
+    if guarded and isinstance(problem, Softmax) and problem.classes is None:
+        raise InputError(f"{file}: problem.classes: missing, expected the number of classes (variant: guarded)")
+    if isinstance(algorithm, iadmm.Params):
+        r = problem.regularizer
+        if r.l1 or r.l2 or problem.box:
+            raise InputError(
+                f"{file}: problem.{'box' if problem.box else 'regularizer'}: found a value, expected none "
+                f"({algorithm.name} minimises sum_i f_i(x); l2 of the problem is a part of f_i)"
+            )
+        if guarded and algorithm.exact:
+            raise InputError(
+                f"{file}: algorithm.update: found exact, expected first-order (variant: guarded; an exact update needs "
+                "objective perturbation at the gate)"
+            )

@@ -1,0 +1,198 @@
+"""Data problems: from a plan and a device's own rows to its machine and gate; and the public part of a scenario."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from msgspec.structs import replace
+
+from hushgrid.kernels import iadmm, recal, routes
+from hushgrid.kernels.baton import Baton, Route
+from hushgrid.kernels.errors import InputError
+from hushgrid.kernels.graphs import check_walk, cyclic_route
+from hushgrid.kernels.losses import Loss
+from hushgrid.kernels.noise import counter_generator
+from hushgrid.node.allowance import Allowance
+from hushgrid.node.config import Scenario
+from hushgrid.node.data import Shard, classes, load
+from hushgrid.node.gate import Entropy, Gate, Seeded
+from hushgrid.node.ledger import Ledger
+from hushgrid.node.plan import DataPlan, RunPlan
+from hushgrid.node.problem import DataProblem, Softmax
+from hushgrid.node.rows_gate import RowsGate
+from hushgrid.node.wire import SMALL
+
+REPORT = 8  #: the coordinator is told of every so many hops: what it may take for standing still is much longer
+
+
+class Rows:
+    """A device with rows of records A (m, q), b (m,). `classes`: of its labels, where they are softmax'."""
+
+    kind: ClassVar[str] = "data"
+    neighbours: ClassVar[bool] = True
+
+    def __init__(self, name: str, shard: Shard, classes: int | None = None) -> None:
+        self.name, self.shard, self.classes = name, shard, classes
+
+    @property
+    def digest(self) -> str:
+        """Nothing: what is public of rows, their number and width, stands in the plan and is compared there."""
+        return ""
+
+    @property
+    def dimension(self) -> int:
+        return int(self.shard.A.shape[1])
+
+    def check(self, plan: RunPlan) -> None:
+        """InputError unless the plan's public part is this device's own. Nothing in its text is computed from rows."""
+        p = plan.problem
+        if not isinstance(p, DataPlan):
+            raise InputError(f"{self.name}: found a plan for {p.kind}, expected one for rows of data")
+        if self.name not in p.nodes:
+            raise InputError(
+                f"{self.name}: found a plan for {p.nodes[0]}..{p.nodes[-1]}, expected its own name among them"
+            )
+        m, q = self.shard.A.shape
+        if (p.rows[routes.index(self.name)], p.features) != (m, q):
+            found = f"{p.rows[routes.index(self.name)]} rows of {p.features}"
+            raise InputError(f"{self.name}: found a plan for {found}, expected its own {m} rows of {q}")
+        if p.objective.kind == "softmax" and self.classes is not None and p.classes != self.classes:
+            raise InputError(f"{self.name}: found a plan for {p.classes} classes, expected its own {self.classes}")
+        try:
+            _ = self.loss(p)
+        except InputError:  # its text names a row
+            raise InputError(
+                f"{self.name}: found a plan for {p.objective.kind}, expected one that fits its labels"
+            ) from None
+
+    def loss(self, p: DataPlan) -> Loss:
+        """f_i. A row beyond the plan's bound is shortened to it: to refuse would tell that there is one."""
+        A, b = self.shard
+        if p.row_bound is not None:
+            norms = np.linalg.norm(A, axis=1)
+            A = A * np.minimum(1.0, p.row_bound / np.where(norms > 0, norms, 1.0))[:, None]
+        return Loss(p.objective, A, b, p.classes, p.row_bound)
+
+    def limit(self, plan: RunPlan) -> int:
+        """Bytes of the largest message of a run on this device's edges: a token of two vectors, and who is lost."""
+        assert isinstance(plan.problem, DataPlan)
+        return SMALL + 16 * plan.problem.size + 80 * len(plan.problem.rows)
+
+    def machine(
+        self, plan: RunPlan, run: bytes, ledger: Ledger, noise: Entropy | Seeded, allowance: Allowance
+    ) -> tuple[Baton, Gate]:
+        """Its machine and its gate in a run that it has checked."""
+        p, t, i = plan.problem, plan.terms, routes.index(self.name)
+        assert isinstance(p, DataPlan)
+        if t is not None and isinstance(plan.algorithm, recal.Params):
+            step = plan.algorithm.alpha_i(i, p.L[i]) * plan.algorithm.beta_n(len(p.rows))
+            t = replace(t, step=step, decay=plan.algorithm.decay or 1.0)
+        gate = RowsGate(self.name, self.loss(p), t, noise, allowance)
+        n, near = len(p.rows), [routes.name(j) for j in p.graph.neighbours[i]]
+        walk: dict[str, Any] = {"cap": t.answers if t else None, "report": min(n, REPORT)}
+        if plan.stop:
+            walk |= {"tolerance": plan.stop.tolerance, "patience": plan.stop.patience * n}
+        route = route_of(plan, run)
+        if isinstance(plan.algorithm, recal.Params):
+            return recal.Agent(
+                plan.algorithm, gate, p.regularizer, i, n, p.L[i], p.size, self.name, near, route, **walk
+            ), gate
+        assert isinstance(plan.algorithm, iadmm.Params)
+        draws = draws_of(self.name, noise)
+        return iadmm.Agent(plan.algorithm, gate, n, p.size, self.name, near, route, draws=draws, **walk), gate
+
+
+def keep_model(state: Any, path: Path) -> None:
+    """What a walk has left on this device, replaced whole: its own vectors and the token as it last passed."""
+    token = state.final or (state.out.vectors if state.out else ())
+    own = {key: value for key, value in vars(state).items() if isinstance(value, np.ndarray)}
+    temporary = path.with_suffix(".new.npz")
+    np.savez(temporary, allow_pickle=False, **own, **{f"token_{k}": v for k, v in enumerate(token)})
+    os.replace(temporary, path)
+
+
+def draws_of(node: str, noise: Entropy | Seeded) -> Callable[[int], iadmm.Draws]:
+    """A node's own random numbers that are no noise of its gate: its start, and what PI-ADMM draws."""
+    if isinstance(noise, Seeded):
+        seed = noise.seed
+        return lambda k: counter_generator(seed, f"{node} draws", k)
+    return lambda k: np.random.default_rng()
+
+
+def route_of(plan: RunPlan, run: bytes) -> Route:
+    """The walk, which is public: every node and the coordinator compute the same."""
+    p, algorithm = plan.problem, plan.algorithm
+    assert isinstance(p, DataPlan)
+    assert isinstance(algorithm, recal.Params | iadmm.Params)
+    if not isinstance(algorithm.walk, str):
+        return routes.given(algorithm.walk)
+    if algorithm.walk == "hamiltonian":
+        return routes.cyclic(p.graph, p.route)
+    return routes.random(p.graph, int.from_bytes(run[:8], "little") if p.walk_seed is None else p.walk_seed)
+
+
+def public(scenario: Scenario, file: str = "scenario") -> tuple[list[Shard] | None, DataPlan]:
+    """Every node's rows (None where they are on the devices), and what of the problem is public. InputError."""
+    problem, network, algorithm = scenario.problem, scenario.network, scenario.algorithm
+    assert isinstance(problem, DataProblem)
+    assert isinstance(algorithm, recal.Params | iadmm.Params)
+    assert network is not None
+    try:
+        graph = network.build()
+        n = graph.n
+        shards = None
+        if (declared := problem.data.devices) is not None:
+            q, m = declared.features, declared.rows
+            rows = [m] * n if isinstance(m, int) else list(m)
+            if len(rows) != n:
+                raise InputError(
+                    f"problem.data.devices.rows: found {len(rows)} numbers, expected one for each of {n} nodes"
+                )
+        else:
+            shards = _loaded(problem, n)
+            q, rows = shards[0].A.shape[1], [len(s.b) for s in shards]
+        C = _classes(problem, shards)
+        losses = [Loss(problem.objective, s.A, s.b, C, problem.row_bound) for s in shards or ()]
+        R = problem.row_bound
+        route: list[int] = []
+        kind: Literal["random", "given", "hamiltonian", "closed-walk"] = "random"
+        if not isinstance(algorithm.walk, str):
+            check_walk(graph, algorithm.walk, algorithm.rounds)
+            kind = "given"
+        elif algorithm.walk == "hamiltonian":
+            found = cyclic_route(graph)
+            route, kind = list(found.nodes), found.kind
+        if isinstance(algorithm, recal.Params):
+            algorithm.alpha_i(n - 1, 1.0)
+    except InputError as error:
+        raise InputError(f"{file}: {error}") from None
+    return shards, DataPlan(
+        objective=problem.objective, l1=problem.regularizer.l1, l2=problem.regularizer.l2, box=problem.box, row_bound=R,
+        features=q, classes=C, rows=rows, L=[loss.L for loss in losses] or [problem.objective.lipschitz(R or 0.0)] * n,
+        edges=list(graph.edges), route=route, route_is=kind, walk_seed=scenario.seed,
+    )  # fmt: skip
+
+
+def _loaded(problem: DataProblem, n: int) -> list[Shard]:
+    try:
+        shards = load(problem.data, Path(), problem.kind, n)
+    except InputError as error:
+        raise InputError(f"problem.{error}" if str(error).startswith("data") else str(error)) from None
+    for i, s in enumerate(shards):
+        try:
+            Loss(problem.objective, s.A, s.b, row_bound=problem.row_bound, classes=_classes(problem, shards))
+        except InputError as error:
+            raise InputError(f"problem.data: node n{i}: {error}") from None
+    return shards
+
+
+def _classes(problem: DataProblem, shards: Sequence[Shard] | None) -> int:
+    if not isinstance(problem, Softmax):
+        return 1
+    if problem.classes is None and shards is None:
+        raise InputError("problem.classes: missing, expected the number of classes (softmax)")
+    return problem.classes or max(2, classes(shards or ()))

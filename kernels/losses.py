@@ -90,6 +90,8 @@ VALUE: dict[Kind, Callable[[Matrix, Matrix], float]] = {
 @kernel
 def public_gradient(x: Vector, l2: float, lam: float, omega: float) -> Vector:
     """p'(x) = l2 x + 2 lambda omega x/(1 + omega x^2)^2. Shape (d,)."""
+    if lam == 0.0:
+        return l2 * x
     return l2 * x + (2.0 * lam * omega) * (x / (1.0 + omega * x * x) ** 2)
 
 

@@ -59,14 +59,17 @@ def stack(fs: Sequence[Loss], exact: bool = False) -> Stack:
     return Stack(kind, A, b, start, factor, e, o.l2, o.lam, o.omega)
 
 
+@kernel
+def slope(kind: int, t: Vector, b: Vector) -> Vector:
+    """l'(t; b) of LEAST_SQUARES or LOGISTIC; t - b of GRAM too. Shape (m,)."""
+    return logistic_slope(t, b) if kind == LOGISTIC else least_squares_slope(t, b)
+
+
 def _gradient(
     kind: int, A: Matrix, b: Vector, factor: float, l2: float, lam: float, omega: float, x: Vector, out: Vector
 ) -> None:
-    t = A @ x
-    if kind == GRAM:
-        out[:] = factor * (t - b)
-    else:
-        out[:] = factor * ((least_squares_slope(t, b) if kind == LEAST_SQUARES else logistic_slope(t, b)) @ A)
+    s = slope(kind, A @ x, b)
+    out[:] = factor * (s if kind == GRAM else s @ A)
     out += public_gradient(x, l2, lam, omega)
 
 
@@ -78,18 +81,29 @@ def gradient(
     m, q = A.shape
     if b.size != m or x.size != q or out.size != q or (kind == GRAM and m != q):
         raise ValueError("A, b, x, out: shape mismatch")
+    zero: Any = 0.0
     for k in range(q):
         out[k] = 0.0
-    for j in range(m):
-        t: Any = 0.0
+    single = m if kind == GRAM else m % 4
+    for j in range(single):
+        t0 = zero
         for k in range(q):
-            t += A[j, k] * x[k]
+            t0 += A[j, k] * x[k]
+        s0 = slope(kind, t0, b[j])
         if kind == GRAM:
-            out[j] = t - b[j]
+            out[j] = s0
         else:
-            s = logistic_slope(t, b[j]) if kind == LOGISTIC else least_squares_slope(t, b[j])
             for k in range(q):
-                out[k] += s * A[j, k]
+                out[k] += s0 * A[j, k]
+    for j in range(single, m, 4):  # four sums under way at once: one addition waits for the last
+        t0 = t1 = t2 = t3 = zero
+        for k in range(q):
+            t0, t1 = t0 + A[j, k] * x[k], t1 + A[j + 1, k] * x[k]
+            t2, t3 = t2 + A[j + 2, k] * x[k], t3 + A[j + 3, k] * x[k]
+        s0, s1 = slope(kind, t0, b[j]), slope(kind, t1, b[j + 1])
+        s2, s3 = slope(kind, t2, b[j + 2]), slope(kind, t3, b[j + 3])
+        for k in range(q):
+            out[k] += (s0 * A[j, k] + s1 * A[j + 1, k]) + (s2 * A[j + 2, k] + s3 * A[j + 3, k])
     for k in range(q):
         out[k] = factor * out[k] + public_gradient(x[k], l2, lam, omega)
 

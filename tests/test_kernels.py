@@ -52,7 +52,7 @@ def activated(x, u, y, lam, g, alpha, beta, n, l1, l2, box):
 
 
 def slope(kind, t, b):
-    return t - b if kind == "least-squares" else -b / (1 + math.exp(b * t))
+    return -b / (1 + math.exp(b * t)) if kind in ("logistic", stacked.LOGISTIC) else t - b
 
 
 def derivative(f, x):
@@ -102,9 +102,14 @@ def iadmm_twin(fs, exact):
 
 def agents_rows():
     """Two agents of unlike numbers of rows: as rows, in Gram form, by their spectra."""
+    for number in (stacked.LEAST_SQUARES, stacked.LOGISTIC):
+        yield Row(
+            stacked.slope, lambda kind, t, b: [slope(kind, t[j], b[j]) for j in range(M)],
+            (number, t, np.sign(b)), (number, t, SHORT),
+        )  # fmt: skip
     draw, K, q = np.random.default_rng(2), 5, 3
     walk, noise, eps, gamma = np.array([0, 1, 1, 0, 1]), *draw.normal(size=(2, K, q)), draw.uniform(0.9, 1.1, K)
-    for kind, rows in (("least-squares", 2), ("logistic", 5), ("least-squares", 5)):
+    for kind, rows in (("least-squares", 2), ("logistic", 7), ("least-squares", 5)):
         nonconvex = losses.Nonconvex(lam=0.1, omega=2.0) if kind == "logistic" else None
         o = Objective(kind=kind, scale=1.5, l2=0.3, nonconvex=nonconvex)
         fs = [Loss(o, draw.normal(size=(m, q)), np.sign(draw.normal(size=m))) for m in (rows, rows - 1)]

@@ -14,7 +14,8 @@ from test_recal import PROBLEMS, WALK, stored
 from test_recal import VECTORS as RECAL
 from test_recal import agents as recal_agents
 
-from hushgrid.kernels import iadmm, recal
+from hushgrid.broker import bench_walk
+from hushgrid.kernels import iadmm, jit, recal
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.losses import Loss, Nonconvex, Objective
 from hushgrid.kernels.prox import Regularizer
@@ -177,3 +178,21 @@ def test_a_walk_that_leaves_the_agents_or_noise_of_another_length_is_refused():
                   {"nodes": walk, "gamma": GAMMA[1:]}):  # fmt: skip
         with pytest.raises(ValueError, match="mismatch"):
             whole.walk(**wrong)
+
+
+# --- measured ---
+
+
+def test_the_bench_measures_both_walks_and_the_file_it_is_told_of(tmp_path, monkeypatch):
+    """No figure is judged here."""
+    file = tmp_path / "rows.txt"
+    file.write_text("".join(f"{1 - 2 * (j % 3 == 0)} 1:{j / 40} 2:{-j / 50}\n" for j in range(40)))
+    monkeypatch.delenv(bench_walk.IJCNN1, raising=False)
+    assert len(bench_walk.measured(steps=20, repeats=2)) == (3 if jit.MODE == "numba" else 2)
+    monkeypatch.setenv(bench_walk.IJCNN1, str(file))
+    rows = bench_walk.measured(steps=20, repeats=2, activations=16, whole=2)[-4:]
+    assert [r.target for r in rows] == ["<= 0.5 s", None] * 2
+    assert all(0 < whole.value < loaded.value for whole, loaded in (rows[:2], rows[2:]))
+    monkeypatch.setenv(bench_walk.IJCNN1, str(tmp_path / "gone"))
+    with pytest.raises(InputError, match="gone: No such file"):
+        bench_walk.measured(steps=20, repeats=2)

@@ -472,8 +472,9 @@ def test_a_coordinator_of_real_devices_refuses_a_scenario_of_simulation(old, new
 def _hostile_plan(fleet: Fleet, birth: Birth, variant: str) -> SimpleNamespace:
     """A run of this variant, as a coordinator would announce it that does not keep the rules."""
     from hushgrid.node import wire
-    from hushgrid.node.assemble import make_plan, zones_of
+    from hushgrid.node.assemble import make_plan
     from hushgrid.node.plan import encode_plan
+    from hushgrid.node.zones import public
 
     scenario = load_scenario(
         fleet.directory / "scenario.yaml",
@@ -482,8 +483,7 @@ def _hostile_plan(fleet: Fleet, birth: Birth, variant: str) -> SimpleNamespace:
         else {"algorithm.variant": variant},
         ["privacy=null"] if variant == "none" else [],
     )
-    case = load(scenario.problem.case)
-    blob, nonce = encode_plan(make_plan(scenario, case, zones_of(scenario, case))), bytes(16)
+    blob, nonce = encode_plan(make_plan(scenario, public(scenario.problem)[2])[1]), bytes(16)
     members = dict.fromkeys(ZONES, birth.session)
     run = wire.run_id(blob, nonce, members)
     return SimpleNamespace(

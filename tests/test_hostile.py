@@ -134,7 +134,7 @@ def to_coordinator(world):
         answered = "z1" in centre.driver.machine.state.arrived
         wrong = "second body" if answered else "not of this edge"
         yield "too long", edge, envelope(run, now, Z(np.ones(size + 1))), wrong
-        yield "w instead of z", edge, envelope(run, now, W(np.ones(size))), wrong
+        yield "w instead of z", edge, envelope(run, now, W(np.ones(size))), "not of this edge"
         yield "z of the next round", edge, envelope(run, now + 1, z, mark=None), None  # its mark would be its own
         if answered:
             yield "a second body", edge, envelope(run, now, z), "second body"

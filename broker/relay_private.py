@@ -34,8 +34,8 @@ from hushgrid.node.records import Spend
 from hushgrid.node.rows_gate import RowsGate
 
 COMMAND = "hushgrid bench relay"
-ADULT = Path("tests/data/adult.trn.bz2")
-ADULT_TEST = Path("tests/data/adult.tst.bz2")
+ADULT = Path("scenarios/data/adult.trn.bz2")
+ADULT_TEST = Path("scenarios/data/adult.tst.bz2")
 AGENTS = 8
 ACTIVATIONS = 2400  #: the paper's, 300 for each agent on average
 DELTA = 1e-3  #: the paper's

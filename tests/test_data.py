@@ -29,7 +29,7 @@ from hushgrid.node.data import (
     unit_rows,
 )  # fmt: skip
 
-HERE = Path(__file__).parent / "data"
+HERE = Path(__file__).parent.parent / "scenarios" / "data"
 LIBSVM = b"+1 1:0.5 3:-2e1 # a comment\n\n-1 2:7\r\n1\n"
 TABLE = [[0.5, 0, -20], [0, 7, 0], [0, 0, 0]]
 

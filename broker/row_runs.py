@@ -18,6 +18,7 @@ from hushgrid.broker.traces import WalkTrace, walk_rows, walk_start
 from hushgrid.kernels import recal
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.losses import Loss
+from hushgrid.kernels.prox import Regularizer
 from hushgrid.kernels.routes import index
 from hushgrid.node.assemble import make_plan
 from hushgrid.node.config import Scenario
@@ -26,6 +27,7 @@ from hushgrid.node.rows import Rows, public
 from hushgrid.node.rows_gate import expected_l1
 from hushgrid.node.wire import COORDINATOR
 
+LARGEST = 2000  #: unknowns of a central optimum, which takes their cube
 #: The vectors of a token and of a node, by algorithm; a node's first is its x_i.
 RECAL = ("x", "u"), ("y", "lam")
 ADMM = ("z",), ("x", "y")
@@ -72,10 +74,6 @@ class RowSetup(Setup):
     def written_out(self, resolved: dict[str, Any]) -> dict[str, Any]:
         shown = self.shown
         resolved["network"] = {"kind": "edges", "nodes": len(shown.rows), "edges": [list(e) for e in shown.edges]}
-        if shown.route:
-            resolved["algorithm"]["walk"] = [
-                shown.route[k % len(shown.route)] for k in range(self.plan.algorithm.rounds)
-            ]
         return resolved
 
     @property
@@ -93,12 +91,11 @@ class RowSetup(Setup):
         active = rows[:, 0].astype(np.int64) - 1
         tokens, own = np.split(rows[:, 3:].reshape(T, -1, d), [len(of_token)], axis=1)
         starts = np.array([walk_start(f.trace, name, d * len(of_node)) for name in nodes]).reshape(n, -1, d)
-        ends = [min((r + 1) * n, T) for r in range(-(-T // n))]  # of the blocks of n activations
-        x_of = _each(starts[:, 0], active, own[:, 0], ends)
-        residual = [float(np.sqrt(np.sum((x - x.mean(axis=0)) ** 2))) for x in x_of]
+        ends = [min(k + n, T) for k in range(0, T, n)]  # of the blocks of n activations
+        final, residual = _consensus(starts[:, 0], active, own[:, 0], ends)
         objectives: list[float | None] = [None] * len(ends)
         found: dict[str, float | None] = {}
-        if self.reveal:
+        if self.reveal:  # a block's objective costs what the gradients of its n activations did
             losses, r = self.losses, shown.regularizer
             objectives = [
                 float(sum(loss.value(tokens[k - 1, 0]) for loss in losses) + n * r.value(tokens[k - 1, 0]))
@@ -106,7 +103,9 @@ class RowSetup(Setup):
             ]
             if T:
                 found = _against_the_optimum(losses, r, tokens[-1, 0], objectives[-1])
-        visits = np.array([[np.sum(active[:k] == i) for i in range(n)] for k in ends]).reshape(-1, n)
+        visits = np.zeros((len(ends), n), dtype=np.int64)
+        np.add.at(visits, (np.arange(T) // n, active), 1)
+        visits = np.cumsum(visits, axis=0)
         answers = np.minimum(visits, t.answers) if t else visits
         history: dict[str, list[float | int | None]] = {
             "round": list(range(1, len(ends) + 1)), "objective": list(objectives),
@@ -115,14 +114,14 @@ class RowSetup(Setup):
             "noise_l1_expected": self._expected(answers), "messages": _by_block((rows[:, 1] > 0).astype(float), ends, int),
             "bytes": _by_block(rows[:, 1], ends, int),
         }  # fmt: skip
-        for i, name in enumerate(nodes if t else ()):
-            history[f"epsilon_{name}"] = [None if t.published else t.cost(int(a)) for a in answers[:, i]] if t else []
+        if t is not None:
+            costs = {a: None if t.published else t.cost(a) for a in np.unique(answers).tolist()}
+            history |= {f"epsilon_{name}": [costs[a] for a in answers[:, i].tolist()] for i, name in enumerate(nodes)}
         capped = [name for i, name in enumerate(nodes) if t and len(ends) and visits[-1, i] > t.answers]
         summary = summarise(
             f, rounds_done=T, objective=objectives[-1] if T else None, consensus_residual=residual[-1] if T else None,
             messages=int(np.sum(rows[:, 1] > 0)), bytes=int(np.sum(rows[:, 1])), capped=capped, **found,
         )  # fmt: skip
-        final = x_of[-1] if T else starts[:, 0]
         solution = {"x": tokens[-1, 0] if T else np.zeros(d)} | {f"x_{name}": final[i] for i, name in enumerate(nodes)}
         trajectory = None
         if self.scenario.run.record == "trajectory":
@@ -147,15 +146,17 @@ class RowSetup(Setup):
         return [float(row @ np.array(each)) for row in fresh]
 
 
-def _each(start: np.ndarray, active: np.ndarray, own: np.ndarray, ends: Sequence[int]) -> list[np.ndarray]:
-    """Every node's vector (n, d) at the end of each block."""
-    now, done, found = start.copy(), 0, []
+def _consensus(
+    start: np.ndarray, active: np.ndarray, own: np.ndarray, ends: Sequence[int]
+) -> tuple[np.ndarray, list[float]]:
+    """Every node's x_i (n, d) at the end, and sqrt(sum_i |x_i - mean x|^2) at the end of each block."""
+    x, done, residual = start.copy(), 0, []
     for k in ends:
         for step in range(done, k):
-            now[active[step]] = own[step]
+            x[active[step]] = own[step]
         done = k
-        found.append(now.copy())
-    return found
+        residual.append(float(np.sqrt(np.sum((x - x.mean(axis=0)) ** 2))))
+    return x, residual
 
 
 def _by_block(values: np.ndarray, ends: Sequence[int], kind: type = float) -> list[float | int | None]:
@@ -164,12 +165,20 @@ def _by_block(values: np.ndarray, ends: Sequence[int], kind: type = float) -> li
     return [kind(total) if np.isfinite(total := float(np.sum(part))) else None for part in parts]
 
 
-def _against_the_optimum(losses: list[Loss], r: Any, x: np.ndarray, objective: float | None) -> dict[str, float | None]:
+def _against_the_optimum(
+    losses: list[Loss], r: Regularizer, x: np.ndarray, objective: float | None
+) -> dict[str, float | None]:
+    """What is not known to be an optimum, or to be the only one, is not compared with."""
     from hushgrid.broker.optimum import optimum
 
-    best = optimum(losses, r)
+    try:
+        best = optimum(losses, r) if x.size <= LARGEST else None
+    except InputError:
+        best = None
+    if best is None or not best.convex or objective is None:
+        return {}
     length = float(np.linalg.norm(best.x))
     return {
-        "optimality_gap": None if objective is None else objective - best.value,
-        "relative_error": float(np.linalg.norm(x - best.x)) / length if length else None,
+        "optimality_gap": objective - best.value,
+        "relative_error": float(np.linalg.norm(x - best.x)) / length if best.unique and length else None,
     }

@@ -66,9 +66,9 @@ class MqttLink:
     a payload above `payload_limit` bytes. `persistent` asks the broker to keep the session over a lost connection.
     User and password default to HUSHGRID_MQTT_USER and HUSHGRID_MQTT_PASSWORD.
 
-    Its owner either calls `poll`, or waits itself on `sock` for `events`, until `due`, and then calls `turn`. One of
-    them must run within 1.5 `keepalive` seconds, or the broker takes us for dead and publishes the will. What is
-    handed over is acknowledged with the next publication, else by the next `poll` or `turn`.
+    Its owner either calls `poll`, or waits itself on `sock` for `events`, until `due`, and then calls `turn`, and `send`
+    with the answers. One of them must run within 1.5 `keepalive` seconds, or the broker takes us for dead and publishes
+    the will.
     """
 
     def __init__(
@@ -178,7 +178,7 @@ class MqttLink:
         return self._put(topic, payload, retain) and self._flush()
 
     def send(self, publications: Iterable[tuple[str, bytes, bool]]) -> None:
-        """Publishes them all, and acknowledges what has been handed over, in one write."""
+        """Publishes them all, and acknowledges what `turn` has handed over, in one write."""
         for topic, payload, retain in publications:
             self._put(topic, payload, retain)
         self._flush()
@@ -202,9 +202,16 @@ class MqttLink:
                 return self._take()
 
     def turn(self, ready: bool) -> list[Message]:
-        """Does what is due, and what `sock` was waited for when it is `ready`; returns what has come. Never waits."""
+        """Does what is due, and what `sock` was waited for when it is `ready`; never waits.
+
+        Returns what has come. It is acknowledged with the `send` that follows, in one write with the answer: what
+        nobody has acted upon comes again.
+        """
         self._step(ready)
-        return self._take() if self._inbox else []
+        if self._inbox:
+            return self._take()
+        self._flush()
+        return []
 
     def close(self, clear: Sequence[str] = (), forget: bool = True) -> None:
         """Clears the retained messages on `clear`, waits for the broker to have taken all, says goodbye (no will).
@@ -246,6 +253,7 @@ class MqttLink:
         ready = [fd for fd, _ in poller.poll(max(0.0, min(timeout, self.due - time.monotonic())) * 1000)]
         self.readable = [fd for fd in ready if fd != own]
         self._step(own in ready)
+        self._flush()
 
     def _step(self, ready: bool) -> None:
         client = self._client
@@ -258,8 +266,6 @@ class MqttLink:
                 client.loop_write()  # what paho queued while it read
             if client.socket() is None:
                 self._drop(self._lost())
-            elif not (self._inbox and self.connected):  # else together with the answer
-                self._flush()
         elif ready and self._dial is not None:
             self._advance(self._dial)
         now = time.monotonic()

@@ -2,6 +2,7 @@
 
 import json
 import os
+import select
 import signal
 import socket
 import subprocess
@@ -217,6 +218,27 @@ def test_only_a_session_that_is_not_forgotten_keeps_its_messages(mosquitto, link
     assert not fresh.session_present
     assert fresh.poll(0.1) == []
     fresh.close()
+
+
+@pytest.mark.mosquitto
+@pytest.mark.parametrize("how", ["poll", "turn and send", "turn"])
+def test_what_nobody_has_acted_upon_comes_again_after_a_crash(mosquitto, link, how):
+    a, b = MqttLink(mosquitto.url, "a", subscriptions=["to/a"]), link(mosquitto.url, "b")
+    a.connect(PATIENCE)
+    b.publish("to/a", b"1")
+    until(lambda _: not b._backlog, b)
+    select.select([a.sock], [], [], PATIENCE)
+    taken = a.poll(0) if how == "poll" else a.turn(True)
+    assert [m.payload for m in taken] == [b"1"]
+    if how == "turn and send":
+        a.send([("from/a", b"2", False)])
+    a.sock.close()  # as a crash would
+
+    again = link(mosquitto.url, "a", "to/a")
+    assert again.session_present
+    b.publish("to/a", b"last")
+    received = until(lambda r: any(m.payload == b"last" for m in r), again, b)
+    assert [m.payload for m in received] == ([b"1"] if how == "turn" else []) + [b"last"]
 
 
 @pytest.mark.mosquitto

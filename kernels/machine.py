@@ -14,6 +14,9 @@ class Malformed(Exception):
     """A message a machine refuses before it touches its state: of a foreign sender, type or dimension."""
 
 
+ALL = ""  #: a destination: every neighbour, one broadcast
+
+
 class Send(NamedTuple):
     """One message: to whom, its sequence number on that edge, and its body (a tagged struct of the paper's file)."""
 

@@ -1,0 +1,186 @@
+"""The neighbours pattern: synchronous rounds on a graph, without a centre.
+
+Message t of a node is one vector, the same for all its neighbours. A node that has message t of every neighbour makes
+its step t and sends message t + 1. So two neighbours are never more than one message apart: who is ahead waits for who
+is behind, and its message is kept until then; who is behind may still lack the message before the last, so both are
+repeated until the neighbours' own messages prove that they were received. Loss, repetition, reordering and restarts
+change nothing; the sum over neighbours runs in the order of their names.
+
+The coordinator says when to begin, hears now and then how far everybody is, and sees no vector. A paper supplies
+`first` and `step`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from msgspec import Struct
+
+from hushgrid.kernels.jit import Vector
+from hushgrid.kernels.machine import ALL, NOTHING, Malformed, Send, Step
+
+
+class Share(Struct, tag="neighbours.share", frozen=True):
+    """To all neighbours: message `seq`."""
+
+    vector: np.ndarray
+
+
+class Begin(Struct, tag="neighbours.begin", frozen=True):
+    """Coordinator to a member: all have joined."""
+
+
+class Reached(Struct, tag="neighbours.reached", frozen=True):
+    """To the coordinator: message `seq` is sent; `done`: it was the last, and every step is made."""
+
+    done: bool = False
+
+
+@dataclass(kw_only=True)
+class NeighbourState:
+    """A paper adds its own vectors."""
+
+    t: int = 0  #: number of the message sent last; 0: none
+    last: np.ndarray = field(default_factory=lambda: np.zeros(0))  #: message t
+    before: np.ndarray = field(default_factory=lambda: np.zeros(0))  #: message t - 1
+    arrived: dict[str, np.ndarray] = field(default_factory=dict)  #: message t of the neighbours that are as far
+    ahead: dict[str, np.ndarray] = field(default_factory=dict)  #: message t + 1 of those that are ahead
+    done: str | None = None
+
+
+class Neighbour(ABC):
+    """A node of the graph. `messages`: how many it sends in all; the step after the last one ends its run."""
+
+    state: Any
+
+    def __init__(
+        self, name: str, neighbours: Iterable[str], messages: int, size: int,
+        *, centre: str = "coordinator", report: int = 1,
+    ) -> None:  # fmt: skip
+        """`size`: entries of a message. The coordinator is told of every `report`-th message."""
+        self.name, self.neighbours, self.messages, self.size = name, sorted(neighbours), messages, size
+        self.centre, self.report = centre, report
+
+    @abstractmethod
+    def first(self) -> Vector:
+        """Message 1. Changes nothing."""
+
+    @abstractmethod
+    def step(self, t: int, own: Vector, others: dict[str, Vector]) -> Vector:
+        """Step t: from message t of this node and of each neighbour, in the order of their names, to message t + 1.
+
+        All of it or (on an error) nothing. What it returns after the last message is not sent.
+        """
+
+    # --- the machine ---
+
+    @property
+    def started(self) -> bool:
+        return bool(self.state.t)
+
+    def start(self) -> Step:
+        s = self.state
+        if s.t:
+            return NOTHING
+        s.last = self.first()
+        s.t, s.arrived, s.ahead = 1, s.ahead, {}
+        return self._advance(Send(ALL, 1, Share(s.last)))
+
+    def receive(self, sender: str, seq: int, body: Any) -> Step:
+        s = self.state
+        if sender == self.centre and isinstance(body, Begin):
+            return self.start() if not s.t else Step((self._reached(),))
+        if sender not in self.neighbours or not isinstance(body, Share) or body.vector.shape != (self.size,):
+            raise Malformed(f"{type(body).__name__} from {sender}, expected a neighbour's vector of {self.size}")
+        if not 1 <= seq <= min(s.t + 1, self.messages):
+            raise Malformed(f"message {seq} of {sender}, expected one of 1..{min(s.t + 1, self.messages)}")
+        if seq == s.t - 1 or (s.done and seq == s.t):
+            return self.tick()  # it may lack ours: who has it, has sent the next
+        kept = s.ahead if seq == s.t + 1 else s.arrived if seq == s.t else None
+        if kept is None or sender in kept:
+            return NOTHING
+        kept[sender] = body.vector
+        if seq != s.t or len(s.arrived) < len(self.neighbours):
+            return Step(taken=True)
+        return self._advance()
+
+    def tick(self) -> Step:
+        """The last message, and the one before it where somebody may lack it; the coordinator is told how far this is."""
+        s = self.state
+        if not s.t:
+            return NOTHING
+        late = [Send(ALL, s.t - 1, Share(s.before))] if s.t > 1 and len(s.arrived) < len(self.neighbours) else []
+        return Step((*late, Send(ALL, s.t, Share(s.last)), self._reached()), s.done)
+
+    # --- inside ---
+
+    def _advance(self, *first: Send) -> Step:
+        """Every step that can be made now: two at most, since no neighbour is further ahead."""
+        s, out = self.state, [*first]
+        while s.done is None and len(s.arrived) == len(self.neighbours):
+            new = self.step(s.t, s.last, {name: s.arrived[name] for name in self.neighbours})
+            if s.t == self.messages:
+                s.done = "rounds"
+                break
+            s.t, s.before, s.last, s.arrived, s.ahead = s.t + 1, s.last, new, s.ahead, {}
+            out.append(Send(ALL, s.t, Share(new)))
+        if s.done or s.t % self.report == 0:
+            out.append(self._reached())
+        return Step(tuple(out), s.done, taken=True)
+
+    def _reached(self) -> Send:
+        return Send(self.centre, self.state.t, Reached(self.state.done is not None))
+
+
+@dataclass
+class CensusState:
+    t: int = 0  #: 1 once started
+    reached: dict[str, int] = field(default_factory=dict)  #: member: number of its last message heard of
+    over: list[str] = field(default_factory=list)  #: members that have made every step
+    done: str | None = None
+
+
+class Census:
+    """The coordinator's side: it begins the rounds, and knows when all are over."""
+
+    def __init__(self, members: Iterable[str]) -> None:
+        self.members = sorted(members)
+        self.state = CensusState()
+
+    @property
+    def started(self) -> bool:
+        return bool(self.state.t)
+
+    def start(self) -> Step:
+        self.state.t = 1
+        return self.tick()
+
+    def receive(self, sender: str, seq: int, body: Any) -> Step:
+        if sender not in self.members or not isinstance(body, Reached):
+            raise Malformed(f"{type(body).__name__} from {sender}, expected a member's report")
+        s = self.state
+        if s.done is not None or seq < s.reached.get(sender, 0) or sender in s.over:
+            return NOTHING
+        s.reached[sender] = seq
+        if body.done:
+            s.over = sorted([*s.over, sender])
+        if len(s.over) == len(self.members):
+            s.done = "rounds"
+        return Step(done=s.done, taken=True)
+
+    def tick(self) -> Step:
+        """Begin, to those that have not been heard of."""
+        s = self.state
+        if s.done is not None:
+            return Step(done=s.done)
+        return Step(tuple(Send(m, 0, Begin()) for m in self.members if m not in s.reached))
+
+    def missing(self) -> list[str]:
+        """Who is furthest behind, of those that are not over: for them the others wait."""
+        s = self.state
+        left = {m: s.reached.get(m, 0) for m in self.members if m not in s.over}
+        return [m for m, t in left.items() if t == min(left.values())]

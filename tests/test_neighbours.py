@@ -1,0 +1,189 @@
+"""Synchronous rounds without a centre: whatever the network does, everybody makes every step once, with the same bits."""
+
+import copy
+from dataclasses import dataclass, field
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hushgrid.kernels.graphs import Network as Graph
+from hushgrid.kernels.machine import ALL, Malformed, Step
+from hushgrid.kernels.neighbours import Begin, Census, Neighbour, NeighbourState, Reached, Share
+from hushgrid.node import wire
+
+
+@dataclass(kw_only=True)
+class MeanState(NeighbourState):
+    x: np.ndarray = field(default_factory=lambda: np.zeros(1))
+
+
+class Mean(Neighbour):
+    """x+ = the mean of a node's and its neighbours' x; it counts its steps and checks that nobody is out of step."""
+
+    def __init__(self, name, neighbours, messages, start):
+        super().__init__(name, neighbours, messages, 1)
+        self.state = MeanState(x=np.array([start]))
+        self.steps = []
+
+    def first(self):
+        return self.state.x
+
+    def step(self, t, own, others):
+        assert list(others) == sorted(self.neighbours)
+        self.steps.append(t)
+        self.state.x = (own + sum(others.values())) / (1 + len(others))
+        return self.state.x
+
+
+def fleet(graph, messages):
+    names = [f"n{i}" for i in range(graph.n)]
+    nodes = {
+        name: Mean(name, [names[j] for j in near], messages, float(i) ** 1.5)
+        for i, (name, near) in enumerate(zip(names, graph.neighbours, strict=True))
+    }
+    return {**nodes, "coordinator": Census(names)}
+
+
+class Air:
+    """What was sent may be delivered at any time, repeatedly, or never; states survive as committed."""
+
+    def __init__(self, machines):
+        self.machines, self.air, self.done = machines, {}, {}
+        self.stored = {name: copy.deepcopy(m.state) for name, m in machines.items()}
+        self.after("coordinator", machines["coordinator"].start)
+
+    def after(self, name, call):
+        step: Step = call()
+        if (step.taken and step.send) or step.done or name == "coordinator":
+            self.stored[name] = copy.deepcopy(self.machines[name].state)
+        for dst, seq, body in step.send:
+            near = self.machines[name].neighbours if dst == ALL else [dst]
+            for to in near:
+                key = (name, to, type(body).__name__, seq)
+                if isinstance(body, Share) and key in self.air:
+                    assert wire.encode(self.air[key]) == wire.encode(body), "a repetition repeats the same bytes"
+                self.air[key] = body
+        self.done[name] = step.done or self.done.get(name)
+
+    def deliver(self, key):
+        src, dst, _, seq = key
+        body = self.air[key]
+        self.after(dst, lambda: self.machines[dst].receive(src, seq, body))
+
+    def restart(self, name):
+        self.machines[name].state = copy.deepcopy(self.stored[name])
+
+    def finish(self):
+        """From here on the network behaves."""
+        for _ in range(10_000):
+            if self.done.get("coordinator"):
+                return
+            self.air = {}
+            for name in self.machines:
+                self.after(name, self.machines[name].tick)
+            for key in list(self.air):
+                self.deliver(key)
+        raise AssertionError("they wait for each other for ever")
+
+    def bits(self):
+        return {name: wire.encode(m.state.x) for name, m in self.machines.items() if name != "coordinator"}
+
+
+GRAPHS = {
+    "ring": Graph(kind="ring", nodes=6), "path": Graph(kind="path", nodes=4), "star": Graph(kind="star", nodes=5),
+    "complete": Graph(kind="complete", nodes=4), "two": Graph(kind="path", nodes=2),
+}  # fmt: skip
+
+
+@settings(deadline=None, max_examples=200)
+@given(
+    st.sampled_from(sorted(GRAPHS)),
+    st.integers(1, 9),
+    st.lists(st.tuples(st.sampled_from("ddddtrx"), st.integers(0, 10**6)), max_size=250),
+)
+def test_loss_repetition_reordering_and_restarts_leave_the_same_bits(kind, messages, events):
+    graph = GRAPHS[kind].build()
+    quiet = Air(fleet(graph, messages))
+    quiet.finish()
+    air = Air(fleet(graph, messages))
+    names = list(air.machines)
+    for what, i in events:
+        name = names[i % len(names)]
+        if what == "t":
+            air.after(name, air.machines[name].tick)
+        elif what == "r":
+            air.restart(name)
+        elif air.air:
+            key = list(air.air)[i % len(air.air)]
+            if what == "d":
+                air.deliver(key)
+            else:
+                del air.air[key]
+        t = [m.state.t for m in air.machines.values() if isinstance(m, Mean)]
+        assert all(abs(t[i] - t[j]) <= 1 for i, j in graph.edges), "two neighbours are more than one message apart"
+    air.finish()
+    assert air.bits() == quiet.bits()
+    assert air.done["coordinator"] == "rounds"
+    for m in quiet.machines.values():
+        assert isinstance(m, Census) or m.steps == list(range(1, messages + 1))
+
+
+def test_the_steps_are_those_of_the_matrix():
+    graph = GRAPHS["ring"].build()
+    air = Air(fleet(graph, 5))
+    x = np.array([m.state.x[0] for m in air.machines.values() if isinstance(m, Mean)])
+    W = np.zeros((6, 6))
+    for i, near in enumerate(graph.neighbours):
+        W[i, [i, *near]] = 1 / (1 + len(near))
+    air.finish()
+    found = [m.state.x[0] for m in air.machines.values() if isinstance(m, Mean)]
+    np.testing.assert_allclose(found, np.linalg.matrix_power(W, 5) @ x, rtol=1e-14)
+
+
+def test_who_is_behind_is_given_the_message_it_lacks():
+    nodes = fleet(GRAPHS["two"].build(), 3)
+    a, b = nodes["n0"], nodes["n1"]
+    a.start()
+    b.start()
+    step = a.receive("n1", 1, Share(b.state.last))
+    assert [(s.dst, s.seq) for s in step.send if isinstance(s.body, Share)] == [(ALL, 2)]
+    assert [s.seq for s in b.tick().send if isinstance(s.body, Share)] == [1]  # it has not had message 1 of n0
+    again = a.receive("n1", 1, Share(b.state.last))
+    assert [s.seq for s in again.send if isinstance(s.body, Share)] == [1, 2]
+    assert not again.taken
+
+
+@pytest.mark.parametrize(
+    ("sender", "seq", "body"),
+    [
+        ("n2", 1, Share(np.zeros(1))),
+        ("coordinator", 1, Share(np.zeros(1))),
+        ("n1", 1, Share(np.zeros(2))),
+        ("n1", 3, Share(np.zeros(1))),
+        ("n1", 0, Share(np.zeros(1))),
+        ("n1", 1, Begin()),
+        ("n1", 1, Reached()),
+        ("n1", 1, None),
+    ],
+    ids=repr,
+)
+def test_what_a_node_may_not_be_sent_is_refused_before_it_touches_its_state(sender, seq, body):
+    a = fleet(GRAPHS["two"].build(), 5)["n0"]
+    a.start()
+    before = wire.encode(a.state)
+    with pytest.raises(Malformed):
+        a.receive(sender, seq, body)
+    assert wire.encode(a.state) == before
+
+
+def test_the_coordinator_knows_for_whom_the_others_wait():
+    census = Census(["n0", "n1", "n2"])
+    census.start()
+    for name, t, done in (("n0", 3, False), ("n1", 2, False), ("n2", 4, True)):
+        census.receive(name, t, Reached(done))
+    assert census.missing() == ["n1"]
+    assert census.receive("n1", 1, Reached()).taken is False  # an old report
+    with pytest.raises(Malformed):
+        census.receive("n9", 1, Reached())

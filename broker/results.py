@@ -59,6 +59,7 @@ class Finished:
     wall_s: float
     ledgers_kept: bool
     per_node: dict[str, dict[str, Any]]
+    centre: bytes | None  #: the coordinator's last state, as its ledger has it
     transcript: list[dict[str, Any]] | None
 
 
@@ -68,7 +69,8 @@ def summarise(f: Finished, **found: Any) -> dict[str, Any]:
     figures = ("objective", "optimality_gap", "relative_error", "consensus_residual", "max_violation")
     return {
         "name": plan.name, "algorithm": plan.algorithm.name, "variant": plan.algorithm.variant, "transport": f.transport,
-        "broker": f.broker, "nodes": len(plan.nodes), "rounds_done": found["rounds_done"],
+        "broker": f.broker, "nodes": len(plan.nodes), "lost": found.get("lost"),
+        "rounds_done": found["rounds_done"],
         "stopped_because": f.stopped_because, **{key: found.get(key) for key in figures},
         "messages": found["messages"], "bytes": found["bytes"], "wall_s": round(f.wall_s, 3),
         "privacy": _privacy(f, found["capped"]), "versions": versions(),

@@ -15,6 +15,7 @@ import numpy as np
 from hushgrid.broker.prepare import Observer, Setup
 from hushgrid.broker.results import Finished, Result, summarise
 from hushgrid.broker.traces import WalkTrace, walk_rows, walk_start
+from hushgrid.broker.watcher import lost
 from hushgrid.kernels import recal
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.losses import Loss
@@ -86,7 +87,7 @@ class RowSetup(Setup):
         n, d, nodes = len(plan.nodes), shown.size, plan.nodes
         of_token, of_node = RECAL if isinstance(plan.algorithm, recal.Params) else ADMM
         width = d * (len(of_token) + len(of_node))
-        rows = walk_rows(f.trace, width)
+        rows, undone = walk_rows(f.trace, width)
         T = len(rows)
         active = rows[:, 0].astype(np.int64) - 1
         tokens, own = np.split(rows[:, 3:].reshape(T, -1, d), [len(of_token)], axis=1)
@@ -105,6 +106,8 @@ class RowSetup(Setup):
                 found = _against_the_optimum(losses, r, tokens[-1, 0], objectives[-1])
         visits = np.zeros((len(ends), n), dtype=np.int64)
         np.add.at(visits, (np.arange(T) // n, active), 1)
+        for k, i in undone:
+            visits[min(k, T - 1) // n, i] += 1  # what a step that was undone has spent stays spent
         visits = np.cumsum(visits, axis=0)
         answers = np.minimum(visits, t.answers) if t else visits
         history: dict[str, list[float | int | None]] = {
@@ -120,7 +123,8 @@ class RowSetup(Setup):
         capped = [name for i, name in enumerate(nodes) if t and len(ends) and visits[-1, i] > t.answers]
         summary = summarise(
             f, rounds_done=T, objective=objectives[-1] if T else None, consensus_residual=residual[-1] if T else None,
-            messages=int(np.sum(rows[:, 1] > 0)), bytes=int(np.sum(rows[:, 1])), capped=capped, **found,
+            messages=int(np.sum(rows[:, 1] > 0)), bytes=int(np.sum(rows[:, 1])), capped=capped,
+            lost=lost(f.centre) if f.centre else [], **found,
         )  # fmt: skip
         solution = {"x": tokens[-1, 0] if T else np.zeros(d)} | {f"x_{name}": final[i] for i, name in enumerate(nodes)}
         trajectory = None

@@ -85,11 +85,11 @@ def run(
         else:
             name, heard = _mqtt(setup, kept, place, shown, interrupted, broker, silent_s)
         wall_s = time.perf_counter() - began
-        reason, travelled, per_node = _read(setup, kept)
+        reason, travelled, per_node, centre = _read(setup, kept)
         result = setup.collect(
             Finished(
                 setup, place, reason, travelled, transport, name, wall_s, state is not None, per_node,
-                heard.lines if heard else None,
+                centre, heard.lines if heard else None,
             )
         )  # fmt: skip
         if target is not None:
@@ -265,8 +265,10 @@ def _mqtt(
         return running.name, heard
 
 
-def _read(setup: Setup, state: Path) -> tuple[str, list[tuple[int, float, int, int]], dict[str, dict[str, Any]]]:
-    """Why the run ended and what travelled, from the coordinator's ledger; what each node has spent, from its own."""
+def _read(
+    setup: Setup, state: Path
+) -> tuple[str, list[tuple[int, float, int, int]], dict[str, dict[str, Any]], bytes | None]:
+    """Why the run ended, what travelled and the last state, from the coordinator's ledger; each node's account, from its own."""
     with closing(_ledger(state, COORDINATOR)) as ledger:
         last = ledger.last_run()
         if last is None or last.status != "done":
@@ -277,7 +279,7 @@ def _read(setup: Setup, state: Path) -> tuple[str, list[tuple[int, float, int, i
     for name in setup.plan.nodes:
         with closing(_ledger(state, name)) as ledger:
             per_node[name] = _account(setup, ledger, last.id)
-    return farewell.reason if isinstance(farewell, wire.Finish) else "", travelled, per_node
+    return farewell.reason if isinstance(farewell, wire.Finish) else "", travelled, per_node, last.state
 
 
 def _account(setup: Setup, ledger: Ledger, run: bytes) -> dict[str, Any]:

@@ -23,6 +23,8 @@ def text(result: Result, scenario: Scenario) -> str:
         rows.append(("objective", figure(r["objective"]) + gap))
     elif r["privacy"]["upheld"] is True:
         rows.append(("objective", "withheld: it would be computed from raw data"))
+    if r["lost"]:
+        rows.append(("lost", f"{', '.join(r['lost'])}: the walk went on around, what they had added stays"))
     rows += [
         ("messages", f"{r['messages']:,} ({size(r['bytes'])})"),
         ("wall time", f"{r['wall_s']:.2f} s"),

@@ -70,27 +70,27 @@ class CoordinatorTrace(Trace):
 
 
 class WalkTrace:
-    """A baton's steps, a row each, in one file of float64 that all its nodes write: who was active (1 + its number), the
+    """A baton's steps, a row each, in one file of float64 per epoch that all its nodes write: who was active (1 + its
 
-    token's bytes, the noise (that cell only where it may be revealed), the token after the step, the node's own two vectors.
-    Beside it `<node>.start` has each node's own two before its first step.
+    number), the token's bytes, the noise (that cell only where it may be revealed), the token after the step, the node's own
+    two vectors. A step is made once in its epoch, so that no row is another's. Beside them `<node>.start` has each node's own
+    two before its first step.
     """
 
     def __init__(self, directory: Path, node: str, reveal: bool) -> None:
         self._directory, self.node, self.reveal = directory, node, reveal
-        self._handle = os.open(_path(directory, "walk"), os.O_RDWR | os.O_CREAT, 0o600)
-        self._begun = False
+        self._last = (-1, -1)  #: (epoch, activation) of the row written last
 
     def __call__(self, driver: Driver, fresh: bool) -> None:
         machine = driver.machine
         assert isinstance(machine, Baton)
         s = machine.state
-        if not self._begun and not s.before_t:
+        if not s.before_t:
             own = s.before[:2] if s.t else [getattr(s, key) for key in machine.own[:2]]
             np.concatenate(own).tofile(self._directory / f"{self.node}.start")
-            self._begun = True
         token = s.out.vectors if s.out else s.final
-        if not s.t or not token:
+        step = s.epoch, s.t - 1
+        if not s.t or not token or step == self._last:
             return
         size = len(driver.tick()[0][1]) if s.out else 0
         row = np.concatenate(
@@ -98,24 +98,39 @@ class WalkTrace:
         )
         if self.reveal and fresh and driver.gate is not None:
             row[2], driver.gate.drawn_l1 = driver.gate.drawn_l1, 0.0
-        data, at = np.ascontiguousarray(row, "<f8").tobytes(), 8 * row.size * (s.t - 1)
-        if fresh:
-            os.pwrite(self._handle, data, at)
-        else:  # the noise of a step that was taken down before is not known any more
-            os.pwrite(self._handle, data[:16], at)
-            os.pwrite(self._handle, data[24:], at + 24)
+        data, at = np.ascontiguousarray(row, "<f8").tobytes(), 8 * row.size * step[1]
+        handle = os.open(_path(self._directory, f"walk-{s.epoch}"), os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            if fresh or not os.pread(handle, 8, at).strip(b"\0"):
+                os.pwrite(handle, data, at)
+            else:  # the noise of a step that was taken down before is not known any more
+                os.pwrite(handle, data[:16], at)
+                os.pwrite(handle, data[24:], at + 24)
+        finally:
+            os.close(handle)
+        self._last = step
 
     def close(self) -> None:
-        os.close(self._handle)
+        """Nothing is held open."""
 
 
-def walk_rows(directory: Path, width: int) -> np.ndarray:
-    """(activations, 3 + width), from the first on, up to a row that was never written."""
-    path = _path(directory, "walk")
-    rows = np.fromfile(path, "<f8") if path.exists() else np.zeros(0)
-    rows = rows[: rows.size // (3 + width) * (3 + width)].reshape(-1, 3 + width)
+def walk_rows(directory: Path, width: int) -> tuple[np.ndarray, np.ndarray]:
+    """(activations, 3 + width) of the steps that stand, from the first on, up to one that was never written; and, of the
+
+    superseded ones, (activation, node). A later epoch goes on from its first activation, whatever came there before.
+    """
+    rows, undone = np.zeros((0, 3 + width)), []
+    files = sorted(directory.glob("walk-*.trace"), key=lambda path: int(path.stem[5:]))
+    for path in files:
+        new = np.fromfile(path, "<f8")
+        new = new[: new.size // (3 + width) * (3 + width)].reshape(-1, 3 + width)
+        if not (made := np.flatnonzero(new[:, 0])).size:
+            continue
+        first = int(made[0])
+        undone += [(k, int(row[0]) - 1) for k, row in enumerate(rows[first:], first) if row[0]]
+        rows = np.concatenate([rows[:first], new[first:]])
     missing = np.flatnonzero(rows[:, 0] == 0)
-    return rows[: missing[0]] if missing.size else rows
+    return rows[: missing[0]] if missing.size else rows, np.array(undone, dtype=np.int64).reshape(-1, 2)
 
 
 def walk_start(directory: Path, node: str, size: int) -> np.ndarray:

@@ -13,11 +13,18 @@ from typing import Any
 from hushgrid.broker.coordinator import Coordinator
 from hushgrid.kernels.errors import Stopped
 from hushgrid.kernels.routes import name
-from hushgrid.kernels.watch import Watch
+from hushgrid.kernels.watch import Watch, WatchState
+from hushgrid.node import wire
+from hushgrid.node.driver import Stored
 from hushgrid.node.ledger import Ledger
 from hushgrid.node.plan import DataPlan, RunPlan
 from hushgrid.node.rows import route_of
 from hushgrid.node.wire import SMALL, Publication
+
+
+def lost(stored: bytes) -> list[str]:
+    """The nodes that a walk ended without, from the coordinator's state in its ledger."""
+    return list(wire.decode_state(WatchState, wire.decode_state(Stored, stored).machine).notice.without)
 
 
 class Watcher(Coordinator):

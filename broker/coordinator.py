@@ -221,8 +221,10 @@ class Coordinator(Endpoint):
         self.absent.pop(member, None)
         self._heard[member] = self._now
         self._remember(member, presence.mark)
-        if self.phase == "running" or (self.phase == "joining" and presence.run == self.run):
+        if self.phase == "running":
             return self._again(member)
+        if self.phase == "joining" and presence.run == self.run:  # its birth says so: the plan is stored
+            return self._on_join(member)
         if self.phase == "joining" and presence.session != self.sessions[member]:
             self.phase = "gathering"  # it has not stored this plan; a run's id holds its session, so a new run
             self._soon()

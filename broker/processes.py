@@ -1,19 +1,20 @@
-"""The fleet of `hushgrid run --transport mqtt`: each node its own process, watched over as systemd would.
+"""The fleet of `hushgrid run --transport mqtt`: processes of one node or of many, watched over as systemd would.
 
-A child killed by a signal is started again from its store; one that ends by itself has ended the run. The children are
-in sessions of their own, so that Ctrl-C reaches only the parent, which ends them in order.
+A process killed by a signal is started again, with all its nodes, from their stores; one that ends by itself has ended
+the run. They are in sessions of their own, so that Ctrl-C reaches only the parent, which ends them in order.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import IO, Literal
 
@@ -29,16 +30,17 @@ from hushgrid.node.ledger import Ledger
 from hushgrid.node.member import Member, Simulated
 from hushgrid.node.mqtt import MqttLink
 from hushgrid.node.plan import RunPlan, ZonesPlan, decode_plan
-from hushgrid.node.serve import Signals, link_for, serve
+from hushgrid.node.serve import Signals, link_for, serve, serve_all
 from hushgrid.node.wire import COORDINATOR, Topics
 
 END_S = 5.0  #: for a child to end when it is asked to, and for a broker to answer then
+FEW = 16  #: nodes that have a process each, where the scenario does not say
 SETTLE_S = 0.3  #: for a broker to notice that a killed child is gone, and to publish its last will
 RESTARTS = 10_000  #: a child that keeps being killed is somebody's test, or a machine out of memory
 
 
 class Child(Struct, frozen=True, kw_only=True):
-    """What a child process is told by its parent, in a file: nothing of it can come over the wire."""
+    """What a process is told of one of its nodes by its parent, in a file: nothing of it can come over the wire."""
 
     role: Literal["node", "coordinator"]
     name: str
@@ -71,7 +73,7 @@ class Outcome(Struct, frozen=True):
 
 
 class Fleet:
-    """The children of one run. `spawn` all of them, then `watch` until the coordinator has ended."""
+    """The processes of one run. `add` all of them, then `watch` until the coordinator has ended."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -79,11 +81,12 @@ class Fleet:
         self.children: dict[str, subprocess.Popen[bytes]] = {}
         self.restarts = 0
 
-    def add(self, child: Child) -> None:
-        file = self.directory / f"{child.name}.json"
-        file.write_bytes(msgspec.json.encode(child))
-        self.commands[child.name] = [sys.executable, "-m", "hushgrid.broker.processes", str(file)]
-        self._start(child.name)
+    def add(self, name: str, *children: Child) -> None:
+        """One process, for all of these."""
+        file = self.directory / f"{name}.json"
+        file.write_bytes(msgspec.json.encode(children))
+        self.commands[name] = [sys.executable, "-m", "hushgrid.broker.processes", str(file)]
+        self._start(name)
 
     def _start(self, name: str) -> None:
         errors: IO[bytes] = open(self.directory / f"{name}.log", "ab")  # noqa: SIM115 (the child's, closed below)
@@ -145,7 +148,14 @@ class Fleet:
                 child.stdin.close()
 
 
-def sweep(url: str, topics: Topics, nodes: list[str]) -> None:
+def deal(nodes: Sequence[Child], processes: int | None) -> dict[str, list[Child]]:
+    """The nodes of each process, by its name, which is that of a node alone. `processes`: absent, FEW decides."""
+    count = min(processes or (len(nodes) if len(nodes) <= FEW else os.cpu_count() or 1), len(nodes))
+    hands = [list(nodes[k::count]) for k in range(count)]
+    return {hand[0].name if len(hand) == 1 else f"{hand[0].name}-and-{len(hand) - 1}": hand for hand in hands}
+
+
+def sweep(url: str, topics: Topics, nodes: Sequence[str]) -> None:
     """Clear what a killed child has left on a broker that is not ours: its last will, retained."""
     link = MqttLink(url, f"sweep-{topics.fleet}", subscriptions=[topics.state(n) for n in nodes], persistent=False)
     with suppress(Stopped):
@@ -159,10 +169,10 @@ def sweep(url: str, topics: Topics, nodes: list[str]) -> None:
 
 
 def main(argv: list[str]) -> int:
-    """A child: a simulated node, or the coordinator, until its parent ends it."""
-    child = msgspec.json.decode(Path(argv[0]).read_bytes(), type=Child)
+    """A process of simulated nodes, or of the coordinator, until its parent ends it."""
+    children = msgspec.json.decode(Path(argv[0]).read_bytes(), type=list[Child])
     try:
-        return _coordinator(child) if child.role == "coordinator" else _node(child)
+        return _coordinator(children[0]) if children[0].role == "coordinator" else _nodes(children)
     except HushgridError as error:
         print(error, file=sys.stderr)
         return error.exit_code
@@ -197,20 +207,30 @@ def _own(child: Child) -> tuple[Device, Observer]:
     return zone, MemberTrace(place, zone.model, child.reveal)
 
 
-def _node(child: Child) -> int:
+def _nodes(children: list[Child]) -> int:
     signals = Signals()
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # a node has four files open
+    with ExitStack() as stack:
+        seats = [stack.enter_context(_seat(child)) for child in children]
+        seats[0][1].connect(10.0)  # tells whether the broker takes us; the others come while they are served
+        serve_all(seats, lambda: False, lambda: bool(signals) or orphaned())
+    return 0
+
+
+@contextmanager
+def _seat(child: Child) -> Iterator[tuple[Member, MqttLink]]:
+    """A node on its ledger, and its connection."""
     device, observe = _own(child)
     ledger = Ledger(Path(child.state) / f"{child.name}.ledger", child.name)
     member = Member(child.fleet, device, ledger, child.budget, simulated=Simulated(child.seed), observe=observe)
-    member.log = lambda text: print(text, flush=True)
+    member.log = lambda text: print(f"{child.name}: {text}", flush=True)
     link = link_for(member, child.broker, passing_id=child.client_id)
     try:
-        link.connect(10.0)
-        serve(member, link, lambda: False, lambda: bool(signals) or orphaned())
+        yield member, link
     finally:
         link.close(clear=member.retained, forget=True)
         ledger.close()
-    return 0
 
 
 def _centre_trace(child: Child, plan: RunPlan) -> Observer | None:

@@ -25,7 +25,7 @@ from hushgrid.broker.brokers import OwnBroker, check_choice, start
 from hushgrid.broker.coordinator import Coordinator
 from hushgrid.broker.memory import MemoryBroker
 from hushgrid.broker.prepare import Setup, coordinator, prepare
-from hushgrid.broker.processes import Child, Fleet, Outcome, sweep
+from hushgrid.broker.processes import Child, Fleet, Outcome, deal, sweep
 from hushgrid.broker.progress import Progress
 from hushgrid.broker.results import Finished, Result
 from hushgrid.broker.traces import Eavesdropper, Spy
@@ -218,7 +218,7 @@ def _mqtt(
     broker: str,
     silent_s: float,
 ) -> tuple[str, Eavesdropper | None]:
-    """The fleet as processes: coordinator and nodes, each its own, through a real broker."""
+    """The fleet as processes: the coordinator its own, nodes theirs or some together, through a real broker."""
     scenario, suffix = setup.scenario, secrets.token_hex(3)
     fleet = f"{scenario.fleet}-{suffix}"
     heard = Eavesdropper(fleet) if scenario.run.record == "transcript" else None
@@ -234,14 +234,18 @@ def _mqtt(
                 state=str(state), trace=str(place), outcome=str(outcome), plan=encode_plan(setup.plan).decode(),
                 silent_s=silent_s, **setup.child(COORDINATOR, place),
             )  # fmt: skip
-            for name in setup.plan.nodes:
-                node = msgspec.structs.replace(
+            nodes = [
+                msgspec.structs.replace(
                     common, role="node", name=name, client_id=f"{name}-{suffix}", seed=scenario.seed, budget=setup.budget,
                     reveal=setup.reveal, **setup.child(name, place),
-                )  # fmt: skip
-                children.add(node)
-            children.add(common)
-            shown.phase(f"{scenario.name}: {len(setup.plan.nodes)} node processes and a coordinator")
+                )
+                for name in setup.plan.nodes
+            ]  # fmt: skip
+            hands = deal(nodes, scenario.run.processes)
+            for process, hand in hands.items():
+                children.add(process, *hand)
+            children.add(COORDINATOR, common)
+            shown.phase(f"{scenario.name}: {len(nodes)} nodes in {len(hands)} processes, and a coordinator")
 
             def beat() -> None:
                 with suppress(OSError, ValueError):
@@ -261,7 +265,7 @@ def _mqtt(
             if spy:
                 spy.close()
             if children.killed and not isinstance(running, OwnBroker):
-                sweep(running.url, Topics(fleet), list(children.children))
+                sweep(running.url, Topics(fleet), [*setup.plan.nodes, COORDINATOR])
         return running.name, heard
 
 

@@ -84,6 +84,7 @@ class Run(Section, frozen=True, kw_only=True):
     stop: Stop | None = None
     faults: Faults | None = None
     truth: bool = False
+    processes: Count | None = None  #: of all nodes together (mqtt); one each up to 16 nodes, else one a core
 
 
 class Scenario(Section, frozen=True, kw_only=True):

@@ -273,7 +273,7 @@ def test_a_coordinator_killed_after_its_farewell_begins_no_other_run(tmp_path, e
         role="coordinator", name=COORDINATOR, client_id="again", fleet="world", broker=embedded.url, case="case5",
         state=str(tmp_path), trace=str(tmp_path), outcome=str(outcome), plan=encode_plan(setup(2).plan).decode(),
     )  # fmt: skip
-    (tmp_path / "child.json").write_bytes(msgspec.json.encode(child))
+    (tmp_path / "child.json").write_bytes(msgspec.json.encode([child]))
     command = [sys.executable, "-m", "hushgrid.broker.processes", tmp_path / "child.json"]
     with subprocess.Popen(command, stdin=subprocess.PIPE) as again:
         code = again.wait(30)

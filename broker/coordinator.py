@@ -10,6 +10,7 @@ import os
 import time
 from abc import abstractmethod
 from collections.abc import Callable
+from functools import cached_property
 from importlib.metadata import version
 from typing import Any, Literal
 
@@ -106,7 +107,7 @@ class Coordinator(Endpoint):
 
     # --- what a transport asks ---
 
-    @property
+    @cached_property
     def subscriptions(self) -> tuple[str, ...]:
         t = self.topics
         return tuple(x for m in self.members for x in (t.state(m), t.edge(m, COORDINATOR)))

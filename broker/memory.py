@@ -40,29 +40,43 @@ class MemoryBroker:
         self.retained: dict[str, bytes] = {}
         self.queue: list[Delivery] = []
         self.crashes = 0
+        self.now = 0.0  #: virtual seconds
         self.subscribers: dict[str, list[str]] = {}
-        for e in self.endpoints.values():
-            for topic in e.subscriptions:
-                self.subscribers.setdefault(topic, []).append(e.name)
+        self.topics: dict[str, tuple[str, ...]] = {}  #: what each endpoint hears
+        for name in self.endpoints:
+            self._follow(name)
 
     def run(self, until: Callable[[], bool], interrupted: Callable[[], bool] = lambda: False) -> None:
         """Deliver until `until()`; when nothing is on its way, time passes. Stopped where nothing ever comes."""
-        now = 0.0
         for name in list(self.endpoints):
-            self.endpoints[name].on_tick(now)
+            self.endpoints[name].on_tick(self.now)
             self._connect(name)
         while not until() and not interrupted():
             if self.queue:
                 self._deliver(self._next())
                 continue
-            now += TICK_S
-            if now > LIMIT_S:
-                raise Stopped(f"nothing happened for {LIMIT_S:g} virtual seconds, expected the run to end")
-            for e in list(self.endpoints.values()):
-                self.publish(e.on_tick(now))
-                e.idle()
+            self.tick()
+
+    def tick(self) -> None:
+        """Time passes."""
+        self.now += TICK_S
+        if self.now > LIMIT_S:
+            raise Stopped(f"nothing happened for {LIMIT_S:g} virtual seconds, expected the run to end")
+        for e in list(self.endpoints.values()):
+            self.publish(e.on_tick(self.now))
+            e.idle()
+
+    def _follow(self, name: str) -> None:
+        """What an endpoint hears may grow when it joins a run."""
+        topics, before = self.endpoints[name].subscriptions, self.topics.get(name, ())
+        if topics is not before:
+            self.topics[name] = topics
+            for topic in topics:
+                if topic not in before:
+                    self.subscribers.setdefault(topic, []).append(name)
 
     def _connect(self, name: str) -> None:
+        self._follow(name)
         e = self.endpoints[name]
         for topic in e.subscriptions:
             if topic in self.retained:
@@ -103,7 +117,9 @@ class MemoryBroker:
             self.publish([Publication(topic, payload, True)])
             self._connect(delivery.dst)
             return
-        self.publish(e.on_message(delivery.topic, delivery.payload))
+        out = e.on_message(delivery.topic, delivery.payload)
+        self._follow(delivery.dst)
+        self.publish(out)
         e.idle()
 
     def _happens(self, probability: float) -> bool:

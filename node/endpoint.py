@@ -25,7 +25,7 @@ class Endpoint(ABC):
     @property
     @abstractmethod
     def subscriptions(self) -> tuple[str, ...]:
-        """The topics it hears."""
+        """The topics it hears: the same object for as long as they are the same."""
 
     @property
     def will(self) -> tuple[str, bytes]:

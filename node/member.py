@@ -13,7 +13,8 @@ from typing import Any
 
 from hushgrid.kernels.accounting import total_epsilon
 from hushgrid.kernels.errors import HushgridError, InputError, Refused, Stopped
-from hushgrid.kernels.machine import Malformed
+from hushgrid.kernels.machine import ALL, Malformed
+from hushgrid.kernels.neighbours import Neighbour
 from hushgrid.node import wire
 from hushgrid.node.allowance import Allowance
 from hushgrid.node.assemble import Device
@@ -65,6 +66,9 @@ class Member(Endpoint):
         self.outcome: Callable[[Any], None] = lambda _: None  #: given the machine's state when a run is done
         self._ended = False
         self._limit = wire.SMALL
+        t = self.topics
+        edges = t.edge("+" if device.neighbours else COORDINATOR, self.name)
+        self._subscriptions: tuple[str, ...] = (t.all(COORDINATOR), edges, t.state(COORDINATOR))
         stored = ledger.open_run()
         if stored is not None:
             self._resume(stored)
@@ -73,9 +77,7 @@ class Member(Endpoint):
 
     @property
     def subscriptions(self) -> tuple[str, ...]:
-        t = self.topics
-        edges = t.edge("+" if self.device.neighbours else COORDINATOR, self.name)
-        return (t.all(COORDINATOR), edges, t.state(COORDINATOR))
+        return self._subscriptions
 
     @property
     def finished(self) -> bool:
@@ -89,16 +91,17 @@ class Member(Endpoint):
     def on_message(self, topic: str, payload: bytes) -> list[Publication]:
         try:
             kind, src, dst = self.topics.parse(topic)
-            near = kind == "edge" and self.device.neighbours and src != self.name
+            near = kind != "state" and self.device.neighbours and src != self.name
             if (src != COORDINATOR and not near) or (kind == "edge" and dst != self.name):
                 raise Malformed("not of this device's edges")
             if kind == "state":
                 return self._on_progress(wire.decode_presence(payload)) if payload else []
-            envelope = wire.decode_envelope(payload, PLAN_LIMIT if kind == "all" else self._limit)
+            planning = kind == "all" and src == COORDINATOR
+            envelope = wire.decode_envelope(payload, PLAN_LIMIT if planning else self._limit)
         except Malformed as error:
             return self._drop(f"malformed: {error}")
         body = envelope.body
-        if kind == "all":
+        if planning:
             return self._on_plan(envelope, body) if isinstance(body, Plan) else self._drop("not a plan")
         if isinstance(body, Plan | Join | Refuse | Finished) or (src != COORDINATOR and isinstance(body, Finish)):
             return self._drop("not for a device")
@@ -228,6 +231,9 @@ class Member(Endpoint):
         noise = Entropy() if seed is None else Seeded(seed, self.name)
         machine, gate = self.device.machine(plan, run, self.ledger, noise, allowance)
         self._limit = max(self.device.limit(plan), wire.SMALL)
+        if isinstance(machine, Neighbour):  # it hears its neighbours' broadcasts too
+            shared = tuple(self.topics.all(node) for node in machine.neighbours)
+            self._subscriptions = (*self._subscriptions[:3], *shared)
         driver = Driver(self.name, run, machine, gate, self.ledger)
         driver.observe = self._committed
         return driver, allowance
@@ -276,4 +282,5 @@ class Member(Endpoint):
         return [self._edge(self.last[1])] if self.last and self.driver else []
 
     def _edge(self, payload: bytes, dst: str = COORDINATOR) -> Publication:
-        return Publication(self.topics.edge(self.name, dst), payload)
+        topics = self.topics
+        return Publication(topics.all(self.name) if dst == ALL else topics.edge(self.name, dst), payload)

@@ -89,9 +89,8 @@ class MqttLink:
         self._address = parse_url(url)
         self._id = client_id
         self._will = will
-        self._subscriptions = tuple(subscriptions)
-        self._exact = frozenset(t for t in subscriptions if "+" not in t and "#" not in t)
-        self._wild = tuple(t for t in subscriptions if t not in self._exact)
+        self._hear(subscriptions)
+        self._asked: dict[int, tuple[str, ...]] = {}  # subscriptions without an answer yet, by message id
         self._username = os.environ.get("HUSHGRID_MQTT_USER") if username is None else username
         self._password = os.environ.get("HUSHGRID_MQTT_PASSWORD") if password is None else password
         self._ssl = tls_context(self._address, tls)
@@ -200,6 +199,15 @@ class MqttLink:
                 or time.monotonic() >= deadline
             ):
                 return self._take()
+
+    def follow(self, subscriptions: Sequence[str]) -> None:
+        """Hears these topics from now on; what is new is asked for at once where there is a connection."""
+        new = tuple(topic for topic in subscriptions if topic not in self._subscriptions)
+        if new or len(subscriptions) != len(self._subscriptions):
+            self._hear(subscriptions)
+        if new and self.connected:
+            self._ask(self._client, new)
+            self._flush()
 
     def turn(self, ready: bool) -> list[Message]:
         """Does what is due, and what `sock` was waited for when it is `ready`; never waits.
@@ -381,18 +389,28 @@ class MqttLink:
         self._receive_maximum = getattr(properties, "ReceiveMaximum", 65535)
         self._packet_limit = getattr(properties, "MaximumPacketSize", None)
         self._stage = _Stage.JOINING
-        if not self._subscriptions:
-            self._rise()
-        elif self._protocol == paho.MQTTv5:
-            client.subscribe([(topic, SubscribeOptions(qos=1)) for topic in self._subscriptions])
+        self._asked.clear()
+        if self._subscriptions:
+            self._ask(client, self._subscriptions)
         else:
-            client.subscribe([(topic, 1) for topic in self._subscriptions])
+            self._rise()
+
+    def _hear(self, subscriptions: Sequence[str]) -> None:
+        self._subscriptions = tuple(subscriptions)
+        self._exact = frozenset(t for t in subscriptions if "+" not in t and "#" not in t)
+        self._wild = tuple(t for t in subscriptions if t not in self._exact)
+
+    def _ask(self, client: Any, topics: tuple[str, ...]) -> None:
+        five = self._protocol == paho.MQTTv5
+        _, mid = client.subscribe([(topic, SubscribeOptions(qos=1) if five else 1) for topic in topics])
+        self._asked[mid] = topics
 
     def _on_subscribe(self, client: Any, _: Any, mid: int, reasons: Any, properties: Any) -> None:
-        for topic, reason in zip(self._subscriptions, reasons, strict=False):
+        for topic, reason in zip(self._asked.pop(mid, ()), reasons, strict=False):
             if reason.is_failure:
                 self._refuse(topic, str(reason))
-        self._rise()
+        if self._stage is _Stage.JOINING:
+            self._rise()
 
     def _rise(self) -> None:
         self._stage = _Stage.UP

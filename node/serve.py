@@ -106,6 +106,7 @@ class _Seat:
     def __init__(self, endpoint: Endpoint, link: MqttLink, no: int) -> None:
         self.endpoint, self.link, self.no = endpoint, link, no
         self.lives = -1  # `connects` when the endpoint last heard of it
+        self.topics = endpoint.subscriptions
         self.away = False
         self.refused = 0
         self.tick = self.due = 0.0
@@ -129,6 +130,9 @@ class _Seat:
                 endpoint.log("the broker is back")
         for message in messages:
             link.send(endpoint.on_message(message.topic, message.payload))
+        if endpoint.subscriptions is not self.topics:
+            self.topics = endpoint.subscriptions
+            link.follow(self.topics)
 
     def rest(self) -> None:
         """What may wait until nobody else does."""

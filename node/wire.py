@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 from msgspec import Meta, Struct
 
-from hushgrid.kernels import baton, ladmm
+from hushgrid.kernels import baton, ladmm, neighbours
 from hushgrid.kernels.machine import Malformed
 
 COORDINATOR = "coordinator"
@@ -104,9 +104,9 @@ class Finished(Struct, tag="finished", frozen=True):
 
 
 Control = Plan | Join | Refuse | Finish | Finished
-Receipt = baton.Ack | baton.Answer  #: how things stand with its sender now: a later one may say more
-Custody = Receipt | baton.Held | baton.Notice
-Iterate = ladmm.W | ladmm.Z | baton.Token  #: the algorithms' own messages: what a run counts
+Receipt = baton.Ack | baton.Answer | neighbours.Reached  #: how things stand with its sender now: a later one may say more
+Custody = Receipt | baton.Held | baton.Notice | neighbours.Begin
+Iterate = ladmm.W | ladmm.Z | baton.Token | neighbours.Share  #: the algorithms' own messages: what a run counts
 Body = Control | Custody | Iterate
 Presence = Birth | Death | Progress
 

@@ -15,15 +15,14 @@ ROOT = "hushgrid/1/many/edge"
 class Relay(Endpoint):
     """Passes on to `to` what it hears, one higher, until it is as high as `last`. `told` is what its log says."""
 
+    subscriptions = ()
+
     def __init__(self, name, to, ledger, last=0):
         self.told = []
         super().__init__(name, "many", ledger, self.told.append)
         self.to, self.last = to, last
+        self.subscriptions = (f"{ROOT}/+/{name}",)
         self.heard, self.births, self.ticks, self.idled = [], 0, 0, 0
-
-    @property
-    def subscriptions(self):
-        return (f"{ROOT}/+/{self.name}",)
 
     @property
     def finished(self):

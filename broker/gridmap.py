@@ -1,4 +1,4 @@
-"""The network drawn as one SVG: zones coloured, tie lines emphasised, generators marked. A pure function of its input.
+"""The network drawn as one SVG: zones coloured, tie lines and a walk emphasised, generators marked. A pure function.
 
 Layout: stress majorisation (Gansner, Koren, North, "Graph drawing by stress majorization", 2004) from a classical
 scaling start: the same network gives the same picture. Tie lines count as longer than other lines: zones stand apart.
@@ -24,6 +24,7 @@ TIE_LENGTHS = (2.2, 1.7, 3.0)  # in units of one ordinary line; the picture with
 TRIED = 350  # nodes; above, only the first length is tried
 LEGIBLE = 5.2  # the smallest radius of a bus whose number can be read, on paper or magnified
 MAX_DRAWN = 1000  # nodes; the layout needs a few dense matrices of this order
+MAX_EDGES = 3000  # more are a grey disk
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,7 @@ class Network:
     """What is drawn. `groups` maps a zone to its nodes, in the order of the colours (empty: one colour).
 
     generators, loads: nodes that carry the mark. Which buses have loads is private: leave it empty in a private run.
+    walk: the edges that a baton uses, where they are not all.
     """
 
     nodes: tuple[str, ...]
@@ -38,6 +40,7 @@ class Network:
     groups: Mapping[str, Sequence[str]] = field(default_factory=dict)
     generators: frozenset[str] = frozenset()
     loads: frozenset[str] = frozenset()
+    walk: frozenset[frozenset[str]] = frozenset()
 
     def ties(self) -> tuple[tuple[str, str], ...]:
         """The edges between two zones, each pair of nodes once, in the order given."""
@@ -146,10 +149,9 @@ def svg(network: Network, label: str) -> str:
     ties = set(network.ties())
     ends = np.array([(index[a], index[b]) for a, b in pairs], dtype=np.int64).reshape(-1, 2)
     tie = np.array([p in ties for p in pairs], dtype=bool)
-    candidates = [
-        layout(distances(n, ends, np.where(tie, length, 1.0))) for length in TIE_LENGTHS[: None if n <= TRIED else 1]
-    ]
-    position = min(candidates, key=lambda place: crossings(place, ends))
+    lengths = TIE_LENGTHS if ties and n <= TRIED else TIE_LENGTHS[:1]
+    candidates = [layout(distances(n, ends, np.where(tie, length, 1.0))) for length in lengths]
+    position = min(candidates, key=lambda place: crossings(place, ends)) if len(candidates) > 1 else candidates[0]
 
     # Text and marks shrink with the number of buses; the height follows the layout's own shape, within a page.
     radius = bus_radius(n)
@@ -157,7 +159,7 @@ def svg(network: Network, label: str) -> str:
     low, high = position.min(0), position.max(0)
     span = np.maximum(high - low, 1e-9)
     height = float(np.clip((WIDTH - 2 * margin) * span[1] / span[0], 0.34 * WIDTH, 0.72 * WIDTH)) + 2 * margin
-    scale = np.minimum((np.array([WIDTH, height]) - 2 * margin) / span, 150.0 if n < 8 else np.inf)
+    scale = np.minimum((np.array([WIDTH, height]) - 2 * margin) / span, 150.0 if n < 12 else np.inf)
     # Up to a third of stretch along one axis fills the page without distorting the picture noticeably.
     scale = np.minimum(scale, scale.min() * 1.35)
     used = span * scale + 2 * margin
@@ -187,6 +189,8 @@ def svg(network: Network, label: str) -> str:
         f'</g><g stroke="{INK}" stroke-width="{thick:.1f}" stroke-dasharray="{3 * thick:.1f} {1.3 * thick:.1f}">'
     )
     out += [line(a, b) for a, b in pairs if (a, b) in ties]
+    out.append(f'</g><g stroke="{INK}" stroke-width="{thick:.1f}">')
+    out += [line(a, b) for a, b in pairs if frozenset((a, b)) in network.walk]
     out.append("</g>")
 
     around: dict[str, list[float]] = {node: [] for node in nodes}

@@ -54,7 +54,7 @@ STYLE: dict[str, Any] = {
 
 
 def _whole(axes: Axes) -> None:
-    """Rounds are whole numbers."""
+    """Rounds and activations are whole numbers."""
     from matplotlib.ticker import MaxNLocator
 
     axes.xaxis.set_major_locator(MaxNLocator(nbins="auto", steps=[1, 2, 5, 10], integer=True, min_n_ticks=1))

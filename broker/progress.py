@@ -10,7 +10,7 @@ from typing import Any, TextIO
 class Progress:
     """Progress of one run. Where rich is absent a terminal gets plain lines too.
 
-    Shows only what a private run may show: the round, the consensus residual, the time.
+    Shows only what a private run may show: the round or activation, the consensus residual, the time.
     """
 
     def __init__(self, quiet: bool = False, stream: TextIO | None = None) -> None:
@@ -32,11 +32,11 @@ class Progress:
         self._bar.console.print(text, markup=False, highlight=False)
 
     def round(self, t: int, total: int, residual: float | None) -> None:
-        """Round t of total is done."""
+        """Round, or activation, t of total is done."""
         if self._bar is None:
             return
         if self._task is None:
-            self._task = self._bar.add_task("round", total=total, said="")
+            self._task = self._bar.add_task("done", total=total, said="")
         self._bar.update(
             self._task, completed=t, total=total, said="" if residual is None else f"  residual {residual:.3g}"
         )

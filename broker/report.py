@@ -8,15 +8,14 @@ case without its loads, and the raw-data figures are left out on reading (`rundi
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from html import escape
-from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hushgrid.broker import gridmap, plots
+from hushgrid.broker import gridmap, plots, row_page
 from hushgrid.broker.page import document, facts, figure, paragraphs, section, table
 from hushgrid.broker.rundir import Run, natural, read
 from hushgrid.broker.setpoints import setpoints
@@ -30,16 +29,10 @@ ALGORITHMS = {
     "ladmm": "linearised ADMM with local updates",
     "recal": "RECAL",
     "iadmm": "incremental ADMM",
-    "wadmm": "walkman ADMM",
-    "dpp2": "DPP2",
-    "admm": "decentralised ADMM",
-    "radmm": "recycled ADMM",
-    "mradmm": "modified recycled ADMM",
-    "extra": "EXTRA",
-    "nids": "NIDS",
-    "dgd": "decentralised gradient descent",
+    "wadmm": "Walkman (W-ADMM)",
 }
 WITHHELD = "withheld: it would be computed from raw data"
+LONG = 4000  #: characters of a scenario that is folded away: a walk or a network that is written out
 
 
 def build(run_dir: Path) -> Path:
@@ -66,9 +59,9 @@ def render(run: Run) -> str:
         f'<p class="verdict">{escape(verdict(run))}</p></header>',
         _banner(said),
         section("Key figures", _key_figures(run)),
-        section("The network" if not case else "The grid", _drawing(run, case, absent)),
-        section("Round by round", _charts(run, said)),
-        section("Set-points", setpoints(run, case)) if _zones(run) else section("Solution", _solution(run)),
+        section("The grid", _grid(run, case, absent)) if run.zones else section("The network", row_page.drawing(run)),
+        section("Round by round" if run.zones else "Along the walk", _charts(run, said)),
+        section("Set-points", setpoints(run, case)) if run.zones else section("Solution", row_page.solution(run)),
         section("Privacy in full", _privacy(said)),
         section("What is not protected", facts(said.limits, wide=True)),
         section("How this run was made", _provenance(run)),
@@ -76,13 +69,9 @@ def render(run: Run) -> str:
     return document(f"{name} – hushgrid report", "\n".join(body))
 
 
-def _zones(run: Run) -> bool:
-    return (run.scenario.get("problem") or {}).get("kind") == "zones"
-
-
 def _case(run: Run) -> tuple[Case | None, str]:
     """The run's power-system case, or None and why. Loads are dropped where the run is private."""
-    if not _zones(run):
+    if not run.zones:
         return None, ""
     from hushgrid.grid_cases import load
 
@@ -97,7 +86,7 @@ def _case(run: Run) -> tuple[Case | None, str]:
 def verdict(run: Run) -> str:
     """The run in one sentence."""
     result = run.result
-    names, zones = run.nodes(), _zones(run)
+    names, zones = run.nodes(), run.zones
     what = f"set-points for {run.scenario['problem'].get('case')}" if zones else "one common solution"
     who = f"{len(names) or number(result.get('nodes'))} {'zones' if zones else 'nodes'}"
     algorithm = ALGORITHMS.get(str(result.get("algorithm")), str(result.get("algorithm")))
@@ -105,7 +94,8 @@ def verdict(run: Run) -> str:
     agreed = f"consensus residual {number(result.get('consensus_residual'))}{unit}"
     if result.get("max_violation") is not None:
         agreed += f", no limit violated by more than {number(result['max_violation'])} p.u."
-    text = f"{who} computed {what} together in {number(result.get('rounds_done'))} rounds of {algorithm} ({agreed})"
+    done = f"{number(result.get('rounds_done'))} {'rounds' if zones else 'activations'}"
+    text = f"{who} computed {what} together in {done} of {algorithm} ({agreed})"
     claim = {"upheld": "the privacy claim is upheld.", "not upheld": "the privacy claim is not upheld."}
     return text + "; " + claim.get(standing(result), "the run is not private.")
 
@@ -131,28 +121,39 @@ def _bytes(value: Any) -> str:
 
 
 def _key_figures(run: Run) -> str:
-    result, zones = run.result, _zones(run)
+    result, zones = run.result, run.zones
     planned = (run.scenario.get("algorithm") or {}).get("rounds")
     rounds = number(result.get("rounds_done")) + (f" of {number(planned)}" if planned is not None else "")
     unit = " p.u." if zones else ""
     private = standing(result) == "upheld"
-    shown: list[tuple[str, str]] = [
-        ("Rounds", rounds),
+    shown: list[tuple[str, str]] = []
+    if zones:
+        shown.append(("Rounds", rounds))
+    else:
+        blocks = f"{number(len(run.history['round']))} blocks of {number(len(run.nodes()))}"
+        shown += [("Activations", f"{rounds} ({blocks})"), ("Walk", row_page.walk_words(result.get("walk")) or MISSING)]
+    shown += [
         ("Stopped because", number(result.get("stopped_because"))),
         ("Consensus residual", number(result.get("consensus_residual")) + unit),
     ]
     if result.get("max_violation") is not None:
         shown.append(("Largest violation of a limit", number(result["max_violation"]) + " p.u."))
     shown.append(("Objective", WITHHELD if private else number(result.get("objective"), 5)))
-    for key, label in (("optimality_gap", "Gap to the optimum"), ("relative_error", "Relative error")):
+    for key, label in (("optimality_gap", "Gap to the optimum"), ("relative_error", "Relative error of x")):
         if not private and result.get(key) is not None:
             shown.append((label, number(result[key])))
+    for label, who in (
+        ("Cap reached, then frozen", (result.get("privacy") or {}).get("capped")),
+        ("Lost for good", result.get("lost")),
+    ):
+        if who and not zones:
+            shown.append((label, ", ".join(map(str, who))))
     nodes = result.get("nodes")
     count = len(nodes) if isinstance(nodes, Mapping | list | tuple) else nodes
     wall = result.get("wall_s")
     shown += [
-        ("Messages", number(result.get("messages"))),
-        ("Bytes", _bytes(result.get("bytes"))),
+        ("Messages" if zones else "Messages (tokens handed over)", number(result.get("messages"))),
+        ("Bytes" if zones else "Bytes of these tokens", _bytes(result.get("bytes"))),
         ("Wall time", f"{number(wall)} s" if wall is not None else MISSING),
         ("Zones" if zones else "Nodes", number(count if count is not None else len(run.nodes()))),
         ("Transport", number(result.get("transport"))),
@@ -161,43 +162,18 @@ def _key_figures(run: Run) -> str:
     return facts(shown)
 
 
-def network(run: Run, case: Case | None) -> gridmap.Network | None:
-    """What the drawing shows; None where the scenario does not say."""
-    if case is not None:
-        buses = tuple(str(b) for b in case.buses.numbers)
-        ends = zip(case.lines.from_bus, case.lines.to_bus, strict=True)
-        loaded = case.buses.numbers[(case.buses.p_d != 0) | (case.buses.q_d != 0)]  # none where the run is private
-        return gridmap.Network(
-            nodes=buses,
-            edges=tuple((str(a), str(b)) for a, b in ends),
-            groups=_groups(run, case),
-            generators=frozenset(str(b) for b in case.generators.bus),
-            loads=frozenset(str(b) for b in loaded),
-        )
-    plan: Mapping[str, Any] = run.scenario.get("network") or {}
-    names = run.nodes()
-    n = len(names)
-    index = range(n)
-    pairs: Iterable[Sequence[int]]
-    match plan.get("kind"):
-        case _ if "edges" in plan:
-            pairs = plan["edges"]
-        case "path":
-            pairs = pairwise(index)
-        case "ring":
-            pairs = [*pairwise(index), (n - 1, 0)]
-        case "star":
-            pairs = [(0, i) for i in index[1:]]
-        case "complete":
-            pairs = [(i, j) for i in index for j in index[i + 1 :]]
-        case _:
-            return None
-    try:
-        edges = tuple((names[a], names[b]) for a, b in pairs)
-    except (TypeError, ValueError, IndexError):
-        path = run.path / "scenario.yaml"
-        raise InputError(f"{path}: network.edges: found {plan['edges']!r}, expected pairs of nodes below {n}") from None
-    return gridmap.Network(nodes=names, edges=edges) if n else None
+def network(run: Run, case: Case) -> gridmap.Network:
+    """What the drawing of a grid shows."""
+    buses = tuple(str(b) for b in case.buses.numbers)
+    ends = zip(case.lines.from_bus, case.lines.to_bus, strict=True)
+    loaded = case.buses.numbers[(case.buses.p_d != 0) | (case.buses.q_d != 0)]  # none where the run is private
+    return gridmap.Network(
+        nodes=buses,
+        edges=tuple((str(a), str(b)) for a, b in ends),
+        groups=_groups(run, case),
+        generators=frozenset(str(b) for b in case.generators.bus),
+        loads=frozenset(str(b) for b in loaded),
+    )
 
 
 def _groups(run: Run, case: Case) -> dict[str, list[str]]:
@@ -211,14 +187,12 @@ def _groups(run: Run, case: Case) -> dict[str, list[str]]:
     return {str(name): [str(bus) for bus in members] for name, members in (zones or {}).items()}
 
 
-def _drawing(run: Run, case: Case | None, absent: str) -> str:
-    shown = network(run, case)
-    if shown is None:
-        return paragraphs([absent or "The network is not drawn: the resolved scenario does not list its edges."])
-    if len(shown.nodes) > gridmap.MAX_DRAWN:
-        return paragraphs([f"The network is not drawn: it has {number(len(shown.nodes))} nodes."])
+def _grid(run: Run, case: Case | None, absent: str) -> str:
     if case is None:
-        return figure("Network", gridmap.svg(shown, "The network of nodes"), "Who talks to whom. Lengths mean nothing.")
+        return paragraphs([absent])
+    shown = network(run, case)
+    if len(shown.nodes) > gridmap.MAX_DRAWN:
+        return paragraphs([f"The grid is not drawn: it has {number(len(shown.nodes))} buses."])
     ties = [f"{a}–{b}" for a, b in shown.ties()]
     which = f": {', '.join(ties)}" if 0 < len(ties) <= 24 else ""
     keys = [
@@ -241,16 +215,19 @@ def _drawing(run: Run, case: Case | None, absent: str) -> str:
 
 
 def _charts(run: Run, said: Statement) -> str:
-    history, zones = run.history, _zones(run)
-    rounds = history["round"]
+    history, zones = run.history, run.zones
+    rounds, unit, xlabel, per = history["round"], " (p.u.)", "round", "round"
     if not len(rounds):
-        return paragraphs(["No round was completed, so there is nothing to draw."])
-    unit = " (p.u.)" if zones else ""
+        return paragraphs([f"No {'round' if zones else 'activation'} was completed, so there is nothing to draw."])
+    if not zones:  # a row is a block of n activations, the last one perhaps shorter
+        n, done = len(run.nodes()), run.result.get("rounds_done")
+        rounds = np.minimum(rounds * n, done if isinstance(done, int) else np.inf)
+        unit, xlabel, per = "", "activations", f"{n} activations"
     known = {name for name, values in history.items() if bool(np.isfinite(values).any())}
     out: list[str] = []
 
     def add(title: str, caption: str, series: Mapping[str, Any], **how: Any) -> None:
-        drawn = plots.lines(f"c{len(out)}", title, rounds, series, **how)
+        drawn = plots.lines(f"c{len(out)}", title, rounds, series, xlabel=xlabel, **how)
         out.append(figure(title, drawn, caption))
 
     if "consensus_residual" in known:
@@ -259,7 +236,10 @@ def _charts(run: Run, said: Statement) -> str:
         add("Consensus residual", caption, series, ylabel="residual" + unit, log=True)
     if "objective" in known:
         caption = "Computed from the raw data for study; such a run is not private or its claim is not upheld."
-        add("Objective", caption, {"objective": history["objective"]}, ylabel="objective", log=True)
+        title, values, gap = "Objective", history["objective"], run.result.get("optimality_gap")
+        if not zones and isinstance(gap, float):
+            title, values = "Objective above the optimum", values - (values[-1] - gap)
+        add(title, caption, {title.lower(): values}, ylabel=title.lower(), log=True)
     if "max_violation" in known:
         caption = "The largest violation of a public limit by the released values, logarithmic; zeros are not drawn."
         add("Largest violation of a limit", caption, {"violation": history["max_violation"]}, ylabel="p.u.", log=True)
@@ -271,7 +251,7 @@ def _charts(run: Run, said: Statement) -> str:
             if drawn
             else "Expected sum of the absolute noise values. What was really drawn is not part of this report."
         )
-        add(f"Noise per round, {how}", caption, {how: history[column]}, ylabel="L1 norm" + unit, from_zero=True)
+        add(f"Noise per {per}, {how}", caption, {how: history[column]}, ylabel="L1 norm" + unit, from_zero=True)
     spent = {
         name.removeprefix("epsilon_"): history[name]
         for name in sorted(known, key=natural)
@@ -291,13 +271,19 @@ def _charts(run: Run, said: Statement) -> str:
         if said.standing != "upheld":
             caption = "ε counted so far by each node. In this run it is not a protection."
         add("Privacy spent", caption, spent, ylabel="ε, cumulative", levels=lines, from_zero=True)
-    for column, title, label in (("messages", "Messages per round", "messages"), ("bytes", "Traffic per round", "kB")):
+    traffic = (("messages", "Messages per round", "messages"), ("bytes", "Traffic per round", "kB"))
+    for column, title, label in traffic if zones else ():  # of a walk, one token an activation
         if column in known:
             values = history[column] / (1000.0 if column == "bytes" else 1.0)
             chart = plots.bars(f"c{len(out)}", title, rounds, values, ylabel=label)
             out.append(figure(title, chart, "Counted over all edges of the network."))
-    note = f'<p class="note">The objective is {WITHHELD}.</p>' if said.standing == "upheld" else ""
-    return f'<div class="charts">{"".join(out)}</div>' + note
+    notes = [f"The objective is {WITHHELD}."] if said.standing == "upheld" else []
+    if not zones:
+        notes.append(
+            "An activation is one node's step; it ends with the token handed to a neighbour, the one message that counts "
+            "here. Receipts, repeats and what the coordinator is told of the walk carry no iterate and are not counted."
+        )
+    return f'<div class="charts">{"".join(out)}</div>' + "".join(f'<p class="note">{note}</p>' for note in notes)
 
 
 def _privacy(said: Statement) -> str:
@@ -318,15 +304,7 @@ def _provenance(run: Run) -> str:
     pairs = versions.items() if isinstance(versions, Mapping) else [("versions", versions)]
     shown = [("Algorithm", f"{run.result.get('algorithm')}, variant {run.result.get('variant')}")]
     shown += [(str(key), str(value)) for key, value in pairs]
-    return facts(shown) + f"<h3>Scenario, resolved</h3><pre>{escape(run.scenario_text.strip())}</pre>"
-
-
-def _solution(run: Run) -> str:
-    """A data problem's solution in figures."""
-    rows = []
-    for key, values in run.solution.items():
-        if (key in ("x", "w") or key[:2] in ("x_", "z_")) and np.issubdtype(values.dtype, np.number):
-            flat = values.ravel()
-            first = ", ".join(number(float(v)) for v in flat[:6]) + (", …" if flat.size > 6 else "")
-            rows.append((key, str(flat.size), number(float(np.linalg.norm(flat))), first))
-    return table(("Vector", "Length", "Euclidean norm", "First entries"), rows, "The vectors in solution.npz.")
+    text = f"<pre>{escape(run.scenario_text.strip())}</pre>"
+    if len(run.scenario_text) > LONG:
+        text = f"<details><summary>Show all of it</summary>{text}</details>"
+    return facts(shown) + f"<h3>Scenario, resolved</h3>{text}"

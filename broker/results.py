@@ -69,7 +69,7 @@ def summarise(f: Finished, **found: Any) -> dict[str, Any]:
     figures = ("objective", "optimality_gap", "relative_error", "consensus_residual", "max_violation")
     return {
         "name": plan.name, "algorithm": plan.algorithm.name, "variant": plan.algorithm.variant, "transport": f.transport,
-        "broker": f.broker, "nodes": len(plan.nodes), "lost": found.get("lost"),
+        "broker": f.broker, "nodes": len(plan.nodes), "lost": found.get("lost"), "walk": found.get("walk"),
         "rounds_done": found["rounds_done"],
         "stopped_because": f.stopped_because, **{key: found.get(key) for key in figures},
         "messages": found["messages"], "bytes": found["bytes"], "wall_s": round(f.wall_s, 3),

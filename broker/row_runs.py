@@ -124,7 +124,7 @@ class RowSetup(Setup):
         summary = summarise(
             f, rounds_done=T, objective=objectives[-1] if T else None, consensus_residual=residual[-1] if T else None,
             messages=int(np.sum(rows[:, 1] > 0)), bytes=int(np.sum(rows[:, 1])), capped=capped,
-            lost=lost(f.centre) if f.centre else [], **found,
+            lost=lost(f.centre) if f.centre else [], walk={"kind": shown.route_is, "cycle": shown.route or None}, **found,
         )  # fmt: skip
         solution = {"x": tokens[-1, 0] if T else np.zeros(d)} | {f"x_{name}": final[i] for i, name in enumerate(nodes)}
         trajectory = None

@@ -49,6 +49,11 @@ class Run:
     solution: Mapping[str, NDArray[Any]]
     setpoints: tuple[Setpoint, ...]
 
+    @property
+    def zones(self) -> bool:
+        """Whether it is a run over the zones of a case; else over nodes with rows of data, by a baton."""
+        return (self.scenario.get("problem") or {}).get("kind") == "zones"
+
     def nodes(self) -> tuple[str, ...]:
         """The nodes' names: those with a solution, else those with a ledger column."""
         saved = [key[2:] for key in self.solution if key[:2] in ("z_", "x_")]

@@ -80,13 +80,42 @@ def adjacency_words(adjacency: Any, zones: bool, mechanism: str, base_mva: float
                 else ""
             )
             return f"one active or reactive load moves by at most {number(beta)} p.u.{power}"
-        norm = "sum of absolute values" if mechanism == "laplace" else "Euclidean norm"
-        return f"one node's gradient moves by at most {number(beta)} ({norm})"
-    if isinstance(adjacency, Mapping) and "replace-one-record" in adjacency:
-        how = adjacency["replace-one-record"] or {}
-        clip = f"; each record's gradient is clipped to length {number(how['clip'])}" if "clip" in how else ""
-        return f"one record of one node is replaced by any other (the number of records is public{clip})"
+        norm = _norm(mechanism)
+        return f"one node's data change so that its gradient moves by at most {number(beta)} ({norm}) at every point"
+    if (clip := _clip(adjacency)) is not None:
+        clipped = f"each record's gradient is clipped to {number(clip)}, {_norm(mechanism)}"
+        return f"one record of one node is replaced by any other (the number of records is public; {clipped})"
     return MISSING if adjacency is None else str(adjacency)
+
+
+def _norm(mechanism: str) -> str:
+    return "sum of absolute values" if mechanism == "laplace" else "Euclidean norm"
+
+
+def _clip(adjacency: Any) -> Any:
+    """c, where one record is replaced; else None."""
+    how = adjacency.get("replace-one-record") if isinstance(adjacency, Mapping) else None
+    return part(how, "clip")
+
+
+#: The largest |slope| of a loss: a record's gradient is at most as long, times row_bound.
+SLOPE = {"logistic": 1.0, "softmax": math.sqrt(2)}
+
+
+def clipping(problem: Mapping[str, Any], clip: float, mechanism: str) -> str:
+    """What clipping does to what is computed."""
+    kind, R = str(problem.get("kind")), problem.get("row_bound")
+    if mechanism == "gaussian" and kind in SLOPE and isinstance(R, int | float) and SLOPE[kind] * R <= clip:
+        return "No record's gradient can be longer than the clipping bound: clipping changes nothing here."
+    if kind == "softmax":
+        return (
+            "Clipped softmax gradients are the gradients of no function: where clipping shortens any, what the nodes tend "
+            "to, noise apart, is a point where the clipped gradients balance, not the minimiser of any loss."
+        )
+    return (
+        "Clipped gradients of this loss are those of a Huberised loss, which is convex too: what the nodes tend to, noise "
+        "apart, is that loss's optimum. Errors in this report are against the optimum of the loss itself."
+    )
 
 
 ACCOUNTANTS = {
@@ -128,10 +157,10 @@ def statement(result: Mapping[str, Any], scenario: Mapping[str, Any], base_mva: 
         standing=how,
         headline=headline,
         reasons=reasons,
-        meaning=_meaning(how, variant, plan, zones, hidden, epsilon, delta, privacy.get("answers")),
+        meaning=_meaning(how, variant, scenario, zones, hidden, epsilon, delta, privacy.get("answers")),
         terms=_terms(how, privacy, plan, hidden, total if epsilon is not None else MISSING, mechanism),
         **_nodes(privacy, plan),
-        limits=_limits(how, zones, privacy.get("ledgers")),
+        limits=_limits(how, zones, plan.get("adjacency"), privacy.get("ledgers")),
     )
 
 
@@ -152,8 +181,16 @@ def _why(scenario: Mapping[str, Any], variant: str) -> str:
 
 
 def _meaning(
-    how: str, variant: str, plan: Mapping[str, Any], zones: bool, hidden: str, epsilon: Any, delta: Any, answers: Any
+    how: str,
+    variant: str,
+    scenario: Mapping[str, Any],
+    zones: bool,
+    hidden: str,
+    epsilon: Any,
+    delta: Any,
+    answers: Any,
 ) -> tuple[str, ...]:
+    plan: Mapping[str, Any] = scenario.get("privacy") or {}
     if how == "not private" and variant == "none":
         return ("The run shows what the algorithm does without protection. It says nothing about other runs.",)
     said = []
@@ -172,6 +209,8 @@ def _meaning(
                 "A larger change is hidden less: k times the change, or k loads at once, counts as k times ε"
                 + (" (and more than k times δ)." if delta else ".")
             )
+    elif how == "not upheld" and epsilon is None:
+        said.append("The published method claims no ε: it obscures its messages, and what it hides is not measured.")
     elif how == "not upheld":
         said.append("The figures below are what the published method claims, for comparison. They are no promise.")
     else:
@@ -179,6 +218,8 @@ def _meaning(
             "The figures below are those of the same plan with noise nobody can repeat. They do not hold for this run."
         )
     said.append(_noise(plan, zones, variant, answers))
+    if variant == "guarded" and (clip := _clip(plan.get("adjacency"))) is not None:
+        said.append(clipping(scenario["problem"], clip, str(plan.get("mechanism"))))
     return tuple(said)
 
 
@@ -192,7 +233,11 @@ def _noise(plan: Mapping[str, Any], zones: bool, variant: str, answers: Any) -> 
         }
         return where.get(str(mode), "Noise was added where and as large as the published method says.")
     if not zones:
-        return f"Each answer of a node carries fresh noise; the total counts the answers, {count}."
+        return (
+            f"Each answer is a gradient of a node's data with fresh noise, drawn before anything else sees it; what the "
+            f"token carries and every node holds is computed from such answers. The total counts them, {count}. Beyond "
+            f"its last answer a node passes the token on unchanged."
+        )
     if mode == "input":
         return (
             "Each load was perturbed once; every message is computed from that noisy copy, so more rounds cost nothing."
@@ -243,6 +288,8 @@ def _nodes(privacy: Mapping[str, Any], plan: Mapping[str, Any]) -> dict[str, Any
         claimed, spent, left = (
             entry.get(key) if isinstance(entry, Mapping) else None for key in ("claimed", "spent", "left")
         )
+        if claimed is None:
+            continue
         figures = (part(claimed, "epsilon"), part(claimed, "delta"), part(spent, "epsilon"), budget, left)
         rows.append((str(node), *(number(x, 6) for x in figures)))
     return {
@@ -251,7 +298,7 @@ def _nodes(privacy: Mapping[str, Any], plan: Mapping[str, Any]) -> dict[str, Any
     }
 
 
-def _limits(how: str, zones: bool, ledgers: Any) -> tuple[tuple[str, str], ...]:
+def _limits(how: str, zones: bool, adjacency: Any, ledgers: Any) -> tuple[tuple[str, str], ...]:
     if how != "upheld":
         return (("Everything", "This run is for study. Its data must be treated as open to whoever has seen the run."),)
     limits = []
@@ -271,15 +318,23 @@ def _limits(how: str, zones: bool, ledgers: Any) -> tuple[tuple[str, str], ...]:
         limits += [
             (
                 "Public by design",
-                "the graph, the algorithm's settings, the number of records, and the solution that was found.",
+                "the network, the algorithm's settings, the bounds, how many records each node has, and the solution.",
             ),
+            ("The walk", "who holds the token, since when, and how often a node has answered are public."),
             (
                 "Several records at once",
                 "one person behind several records, or at several nodes, is group privacy: k count as k times ε.",
+            )
+            if _clip(adjacency) is not None
+            else (
+                "What the change is",
+                "the promise is about gradients. Replacing a record is such a change only where the loss and the bounds "
+                "say so (logistic: where twice the row bound over the number of records is no more; least squares: never).",
             ),
         ]
+    shows = "a zone's rough total" if zones else "what the common model says about everyone alike"
     limits += [
-        ("What the group shows", "conclusions that do not depend on one such change, such as a zone's rough total."),
+        ("What the group shows", f"conclusions that do not depend on one such change, such as {shows}."),
         ("Taking part", "that a node takes part, when, with how many messages of which size."),
         (
             "A lying coordinator or neighbour",

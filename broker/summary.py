@@ -6,27 +6,43 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from hushgrid.broker.results import Result
+from hushgrid.broker.row_page import walk_words
 from hushgrid.node.config import Scenario
+from hushgrid.node.problem import ZonesProblem
 
 
 def text(result: Result, scenario: Scenario) -> str:
     """A run in a dozen lines."""
-    r = result.summary
+    r, zones = result.summary, isinstance(scenario.problem, ZonesProblem)
     through = "in one process" if r["transport"] == "memory" else f"over MQTT, {r['broker']}"
-    rows = [
-        ("rounds", f"{r['rounds_done']} of {scenario.algorithm.rounds}, stopped because: {r['stopped_because']}"),
-        ("consensus residual", figure(r["consensus_residual"], "p.u.")),
-        ("largest violation", figure(r["max_violation"], "p.u.")),
-    ]
+    done, because = f"{r['rounds_done']} of {scenario.algorithm.rounds}", f"stopped because: {r['stopped_because']}"
+    residual = r["consensus_residual"]
+    if zones:
+        rows = [
+            ("rounds", f"{done}, {because}"),
+            ("consensus residual", figure(residual, "p.u.")),
+            ("largest violation", figure(r["max_violation"], "p.u.")),
+        ]
+    else:
+        blocks = f"{len(result.history['round'])} blocks of {r['nodes']}"
+        rows = [
+            ("activations", f"{done} ({blocks}), {because}"),
+            ("walk", walk_words(r["walk"])),
+            ("consensus residual", figure(residual)),
+        ]
     if r["objective"] is not None:
         gap = "" if r["optimality_gap"] is None else f" ({r['optimality_gap']:.4g} above the optimum)"
         rows.append(("objective", figure(r["objective"]) + gap))
     elif r["privacy"]["upheld"] is True:
         rows.append(("objective", "withheld: it would be computed from raw data"))
+    if r["relative_error"] is not None:
+        rows.append(("relative error", figure(r["relative_error"])))
     if r["lost"]:
         rows.append(("lost", f"{', '.join(r['lost'])}: the walk went on around, what they had added stays"))
+    if not zones and r["privacy"]["capped"]:
+        rows.append(("cap reached", ", ".join(r["privacy"]["capped"])))
     rows += [
-        ("messages", f"{r['messages']:,} ({size(r['bytes'])})"),
+        ("messages" if zones else "tokens handed over", f"{r['messages']:,} ({size(r['bytes'])})"),
         ("wall time", f"{r['wall_s']:.2f} s"),
         ("privacy", privacy(r)),
     ]
@@ -39,12 +55,13 @@ def privacy(r: dict[str, Any]) -> str:
     """The claim in one sentence."""
     p = r["privacy"]
     if p["claimed"] is None:
-        return "not private: variant none gives exact answers"
+        published = "not upheld: the published method claims no epsilon"
+        return published if p["upheld"] is False else "not private: variant none gives exact answers"
     claimed, spent = bound(p["claimed"]), bound(p["spent"])
     kind, change = next(iter(p["adjacency"].items()))
-    change = change["clip"] if isinstance(change, dict) else change
+    change = f"(clip {change['clip']:g})" if isinstance(change, dict) else f"{change:g}"
     stand = {True: "upheld", False: "not upheld (a published variant)"}.get(p["upheld"], "not private (seed or truth)")
-    sentence = f"{stand}: claimed {claimed} per node over the run, spent {spent}; adjacency {kind} {change:g}"
+    sentence = f"{stand}: claimed {claimed} per node over the run, spent {spent}; adjacency {kind} {change}"
     return sentence + ("; budget counted for this run only" if p["ledgers"] == "run" else "")
 
 

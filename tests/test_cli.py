@@ -267,6 +267,8 @@ RESULT = [
     "transport",
     "broker",
     "nodes",
+    "lost",
+    "walk",
     "rounds_done",
     "stopped_because",
     "objective",

@@ -293,23 +293,6 @@ def test_expected_noise_is_called_expected_and_drawn_noise_drawn(tmp_path: Path)
     assert "Noise per round, as drawn" in page(write_run(tmp_path / "seeded", upheld="not private", seed=1)).text
 
 
-def test_a_data_problem_shows_its_network_and_vectors(tmp_path: Path) -> None:
-    write_run(tmp_path)
-    nodes = {f"x_n{i}": np.full(5, 0.5) for i in range(4)}
-    np.savez(tmp_path / "solution.npz", x=np.full(5, 0.5), **nodes)
-    scenario = yaml.safe_load((tmp_path / "scenario.yaml").read_text())
-    scenario |= {"problem": {"kind": "logistic"}, "network": {"kind": "ring", "nodes": 4}}
-    (tmp_path / "scenario.yaml").write_text(yaml.safe_dump(scenario))
-    history = (tmp_path / "history.csv").read_text()
-    (tmp_path / "history.csv").write_text(history.replace("max_violation", "not_of_data_problems"))
-    rewrite(tmp_path, privacy__adjacency={"replace-one-record": {"clip": 1.0}}, max_violation=None)
-    shown = page(tmp_path)
-    assert "4 nodes computed one common solution" in shown.text
-    assert "one record of one node is replaced by any other" in shown.text
-    assert [t for t in shown.all("class") if t == "map"] == ["map"]
-    assert "p.u." not in shown.text
-
-
 # What must not be shown ---------------------------------------------------------------------------------------------
 
 

@@ -264,7 +264,7 @@ def study(settings: Sequence[tuple[int, float]] = SETTINGS, games: int = 200, ta
     )
     heard_of = [Task(kind, settings[0][0], settings[0][1], m) for kind in PAPER for m in LEAKING]
     leaks = dict(zip(heard_of, on_two(leak, heard_of, lambda t: f"{t.kind}: {t.method} overheard"), strict=True))
-    columns = ("problem", "N", "eta", "method", "(21) at the end", "|x_i - x*| at the start", "at the end",
+    columns = ("problem", "N", "eta", "method", "(21) at the end", "distance at the start", "distance at the end",
                *(f"vectors to {level:g}" for level in LEVELS))  # fmt: skip
     rows = [
         (t.kind, t.N, f"{t.eta:g}", t.method, c.accuracy[-1], c.distance[0], c.distance[-1], *(needed(c, x) for x in LEVELS))
@@ -293,7 +293,7 @@ def study(settings: Sequence[tuple[int, float]] = SETTINGS, games: int = 200, ta
         for kind in PAPER for what, label in (("accuracy", "accuracy (21)"), ("distance", "mean |x_i − x*|"))
     ]  # fmt: skip
     title = "Figures 3 and 5 of the PI-ADMM paper again, in (21) and in the distance itself"
-    write("incremental", COMMAND, time.perf_counter() - began, tables, chart(title, COMMAND, panels), target)
+    write("incremental-figures", COMMAND, time.perf_counter() - began, tables, chart(title, COMMAND, panels), target)
     pictures = [
         Panel(f"{kind}, N = {settings[0][0]}", "vectors sent", "relative error of a gradient", {
             k.method: (k.sent, k.error) for t, k in leaks.items() if t.kind == kind

@@ -18,7 +18,7 @@ from hushgrid.broker.plots import DASHES, STYLE
 from hushgrid.kernels.baton import Baton
 from hushgrid.kernels.errors import Refused
 from hushgrid.kernels.graphs import Graph
-from hushgrid.kernels.jit import Vector
+from hushgrid.kernels.jit import MODE, Vector
 from hushgrid.kernels.losses import Loss
 from hushgrid.kernels.minimizer import Minimizer
 from hushgrid.kernels.noise import counter_generator
@@ -118,7 +118,7 @@ def shown(value: str | float) -> str:
 
 def write(name: str, command: str, wall_s: float, tables: Sequence[Table], chart: str, target: Path) -> None:
     """name.md (all tables), one CSV a table, name.svg; each says how it came to be."""
-    about = [f"{command}, {wall_s:.0f} s on two processes", *footer().splitlines()]
+    about = [f"{command}, kernels {MODE}, {wall_s:.0f} s on two processes", *footer().splitlines()]
     target.mkdir(parents=True, exist_ok=True)
     text = [f"<!-- {a} -->" for a in about]
     for number, table in enumerate(tables, 1):
@@ -138,19 +138,18 @@ def write(name: str, command: str, wall_s: float, tables: Sequence[Table], chart
 
 
 class Panel(NamedTuple):
-    """One picture of a chart. `curves`: name -> (x, y), its colour by its place in `order`."""
+    """One picture of a chart: curves by name, each (x, y)."""
 
     title: str
     xlabel: str
     ylabel: str
     curves: dict[str, tuple[Vector, Vector]]
     xlog: bool = False
-    marks: bool = False  #: points, joined
-    levels: dict[str, float] = {}  # noqa: RUF012  #: horizontal lines
+    marks: bool = False  #: few points, joined, and the ticks
 
 
 def chart(title: str, command: str, panels: Sequence[Sequence[Panel]]) -> str:
-    """Rows of panels, y logarithmic, one legend below for all; an SVG."""
+    """Rows of panels, y logarithmic and common to a row, one legend below for all; an SVG."""
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
@@ -160,30 +159,32 @@ def chart(title: str, command: str, panels: Sequence[Sequence[Panel]]) -> str:
         wide, high = max(len(row) for row in panels), len(panels)
         figure = Figure(figsize=(3.5 * wide, 2.6 * high + 0.9), layout="constrained")
         figure.suptitle(title)
-        axes = figure.subplots(high, wide, squeeze=False, sharey="row")
-        named: dict[str, Any] = {}
-        for ax, panel in zip(axes.flat, (p for row in panels for p in row), strict=True):
-            for name, (x, y) in panel.curves.items():
-                k = order.index(name)
-                look = {"marker": "o", "ms": 3.0} if panel.marks else {}
-                named[name] = ax.plot(
-                    x, y, color=PALETTE[k % len(PALETTE)], ls=DASHES[k % len(DASHES)], lw=1.2, **look
-                )[0]
-            for k, (name, level) in enumerate(panel.levels.items()):
-                named[name] = ax.axhline(level, color="#8793a0", lw=1.0, ls=DASHES[1 + k % 3])
-            ax.set_title(panel.title)
-            ax.set_xlabel(panel.xlabel)
-            ax.set_ylabel(panel.ylabel)
-            ax.set_yscale("log")
-            if panel.xlog:
-                ax.set_xscale("log")
-            if panel.marks:  # few points: they are the ticks
-                places = sorted({float(v) for x, _ in panel.curves.values() for v in x})
-                ax.set_xticks(places, [f"{v:g}" for v in places])
-                ax.minorticks_off()
-        figure.legend(
-            named.values(), named.keys(), loc="outside lower center", ncols=min(len(named), 6), handlelength=3
-        )
+        drawn: dict[str, Any] = {}
+        for across, row in zip(figure.subplots(high, wide, squeeze=False, sharey="row"), panels, strict=True):
+            across[0].set_ylabel(row[0].ylabel)
+            for ax in across[len(row) :]:
+                ax.remove()
+            for ax, panel in zip(across, row, strict=False):
+                _draw(ax, panel, order, drawn)
+        columns = 2 * wide if max(map(len, drawn)) < 20 else wide
+        figure.legend(drawn.values(), drawn.keys(), loc="outside lower center", ncols=columns, handlelength=3)
         out = io.StringIO()
         figure.savefig(out, format="svg", metadata={"Date": None, "Creator": command})
     return out.getvalue()
+
+
+def _draw(ax: Any, panel: Panel, order: list[str], drawn: dict[str, Any]) -> None:
+    """The panel's curves, each in the colour and dashes of its place in `order`; noted in `drawn` for the legend."""
+    look = {"marker": "o", "ms": 3.0} if panel.marks else {}
+    for name, (x, y) in panel.curves.items():
+        k = order.index(name)
+        drawn[name] = ax.plot(x, y, color=PALETTE[k % len(PALETTE)], ls=DASHES[k % len(DASHES)], lw=1.2, **look)[0]
+    ax.set_title(panel.title)
+    ax.set_xlabel(panel.xlabel)
+    ax.set_yscale("log")
+    if panel.xlog:
+        ax.set_xscale("log")
+    if panel.marks:
+        places = sorted({float(v) for x, _ in panel.curves.values() for v in x})
+        ax.set_xticks(places, [f"{v:g}" for v in places])
+        ax.minorticks_off()

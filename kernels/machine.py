@@ -31,6 +31,7 @@ class Step(NamedTuple):
     send: tuple[Send, ...] = ()
     done: str | None = None  #: why the run is over for this machine, or None while it goes on
     taken: bool = False  #: the message was new and is now part of the state; False: a repetition, or not its turn
+    more: bool = False  #: another step can be made at once, by `proceed`: each is committed by itself
 
 
 NOTHING = Step()
@@ -56,4 +57,12 @@ class Machine(Protocol):
 
     def tick(self) -> Step:
         """Some time has passed: the messages whose receipt is not proven yet, the same bytes again."""
+        ...
+
+
+class Proceeding(Machine, Protocol):
+    """A machine that may say `more`."""
+
+    def proceed(self) -> Step:
+        """The next step, which needs nothing more from anybody."""
         ...

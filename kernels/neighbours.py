@@ -88,7 +88,7 @@ class Neighbour(ABC):
             return NOTHING
         s.last = self.first()
         s.t, s.arrived, s.ahead = 1, s.ahead, {}
-        return self._advance(Send(ALL, 1, Share(s.last)))
+        return Step((Send(ALL, 1, Share(s.last)), self._reached()), taken=True, more=self._ready)
 
     def receive(self, sender: str, seq: int, body: Any) -> Step:
         s = self.state
@@ -104,9 +104,7 @@ class Neighbour(ABC):
         if kept is None or sender in kept:
             return NOTHING
         kept[sender] = body.vector
-        if seq != s.t or len(s.arrived) < len(self.neighbours):
-            return Step(taken=True)
-        return self._advance()
+        return self.proceed() if self._ready else Step(taken=True)
 
     def tick(self) -> Step:
         """The last message, and the one before it where somebody may lack it; the coordinator is told how far this is."""
@@ -114,23 +112,25 @@ class Neighbour(ABC):
         if not s.t:
             return NOTHING
         late = [Send(ALL, s.t - 1, Share(s.before))] if s.t > 1 and len(s.arrived) < len(self.neighbours) else []
-        return Step((*late, Send(ALL, s.t, Share(s.last)), self._reached()), s.done)
+        return Step((*late, Send(ALL, s.t, Share(s.last)), self._reached()), s.done, more=self._ready)
+
+    def proceed(self) -> Step:
+        """Step t, where every neighbour's message t has arrived."""
+        s = self.state
+        new = self.step(s.t, s.last, {name: s.arrived[name] for name in self.neighbours})
+        if s.t == self.messages:
+            s.done = "rounds"
+            return Step((self._reached(),), s.done, taken=True)
+        s.t, s.before, s.last, s.arrived, s.ahead = s.t + 1, s.last, new, s.ahead, {}
+        told = (self._reached(),) if s.t % self.report == 0 else ()
+        return Step((Send(ALL, s.t, Share(new)), *told), taken=True, more=self._ready)
 
     # --- inside ---
 
-    def _advance(self, *first: Send) -> Step:
-        """Every step that can be made now: two at most, since no neighbour is further ahead."""
-        s, out = self.state, [*first]
-        while s.done is None and len(s.arrived) == len(self.neighbours):
-            new = self.step(s.t, s.last, {name: s.arrived[name] for name in self.neighbours})
-            if s.t == self.messages:
-                s.done = "rounds"
-                break
-            s.t, s.before, s.last, s.arrived, s.ahead = s.t + 1, s.last, new, s.ahead, {}
-            out.append(Send(ALL, s.t, Share(new)))
-        if s.done or s.t % self.report == 0:
-            out.append(self._reached())
-        return Step(tuple(out), s.done, taken=True)
+    @property
+    def _ready(self) -> bool:
+        s = self.state
+        return bool(s.t) and s.done is None and len(s.arrived) == len(self.neighbours)
 
     def _reached(self) -> Send:
         return Send(self.centre, self.state.t, Reached(self.state.done is not None))

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 from msgspec import Struct
 
 from hushgrid.kernels.errors import HushgridError
-from hushgrid.kernels.machine import Machine, Malformed, Step
+from hushgrid.kernels.machine import Machine, Malformed, Proceeding, Step
 from hushgrid.node import wire
 from hushgrid.node.gate import Gate, GateState
 from hushgrid.node.ledger import Ledger
@@ -62,7 +62,7 @@ class Driver:
 
     def start(self) -> list[tuple[str, bytes]]:
         """The machine's first step; after a restart its unproven messages again."""
-        return self.tick() if self.started else self._finish(self.machine.start())
+        return self.tick() if self.started else self._all(self.machine.start())
 
     def receive(self, sender: str, envelope: Envelope, size: int) -> list[tuple[str, bytes]]:
         """One decoded message of this run, `size` bytes. Malformed where this edge may not carry it now."""
@@ -86,7 +86,7 @@ class Driver:
         self.seen[key] = (envelope.epoch, envelope.seq, digest)
         if isinstance(body, wire.Iterate):
             self.taken = (self.taken[0] + 1, self.taken[1] + size)
-        return self._finish(step)
+        return self._all(step)
 
     def act(self, step: Step) -> list[tuple[str, bytes]]:
         """What the machine was asked for beside messages and time (a suspicion): committed as a message's step is."""
@@ -94,9 +94,21 @@ class Driver:
 
     def tick(self) -> list[tuple[str, bytes]]:
         """The messages whose receipt is not proven yet: the same bytes again."""
-        return self._encode(self.machine.tick())
+        step = self.machine.tick()
+        return self._encode(step) + (self._all(self._proceed()) if step.more else [])
 
     # --- inside ---
+
+    def _all(self, step: Step) -> list[tuple[str, bytes]]:
+        """A step and those that can be made at once behind it, each with its own commit."""
+        out = self._finish(step)
+        while step.more:
+            step = self._proceed()
+            out += self._finish(step)
+        return out
+
+    def _proceed(self) -> Step:
+        return cast(Proceeding, self.machine).proceed()
 
     def _finish(self, step: Step) -> list[tuple[str, bytes]]:
         """Commit what the step did, then hand out what it sends; nothing to commit where it only listened."""

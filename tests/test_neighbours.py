@@ -56,6 +56,12 @@ class Air:
 
     def after(self, name, call):
         step: Step = call()
+        if step.more:
+            self.one(name, step)
+            return self.after(name, self.machines[name].proceed)
+        self.one(name, step)
+
+    def one(self, name, step):
         if (step.taken and step.send) or step.done or name == "coordinator":
             self.stored[name] = copy.deepcopy(self.machines[name].state)
         for dst, seq, body in step.send:

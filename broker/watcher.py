@@ -33,8 +33,9 @@ class Watcher(Coordinator):
     def __init__(self, fleet: str, plan: RunPlan, ledger: Ledger, **options: Any) -> None:
         assert isinstance(plan.problem, DataPlan)
         self.problem = plan.problem
-        self._news: tuple[object, ...] = ()  #: what was last known of the token
+        self._news: tuple[object, ...] = ()  #: what was last heard of the token
         self._since = 0.0  #: when
+        self._stood = 0.0  #: when the token last moved
         self._away: dict[str, float] = {}  #: member: since when it is known to be gone
         super().__init__(fleet, plan, ledger, **options)
 
@@ -67,21 +68,23 @@ class Watcher(Coordinator):
 
     def overdue(self, waiting: list[str]) -> list[Publication]:
         watch, s, now = self.watch, self.watch.state, self._now
-        news = (s.held, s.by, s.to, s.no, s.suspect, len(s.answers) if s.suspect else 0)
+        token = s.held, s.by, s.to
+        news = token, s.no, len(s.answers) if s.suspect else 0
         if news != self._news:
+            self._stood = now if news[:1] != self._news[:1] else self._stood
             self._news, self._since = news, now
         self._away = {m: self._away.get(m, now) for m in self.members if m in self.absent}
         lost = {m for m, since in self._away.items() if now - since > self.silent_s}
-        still = now - self._since
+        still = now - self._since > self.silent_s
         try:
+            if now - self._stood > self.silent_s + self.wait_s:
+                raise Stopped(self._stands())
             if s.suspect:
-                if still > self.wait_s and (missing := watch.missing()):
-                    raise Stopped(self._waits(s.suspect, missing))
-                return []
-            if still > self.silent_s:
-                who = next((m for m in (s.to, s.by) if m in self.absent), s.to or s.by)
-                self.log(f"the token stands still since {still:.0f} s: {who} is feared lost in activation {s.held[1]}")
-                return self._act(watch.suspect(who))
+                other = s.by if s.suspect == s.to else s.to
+                # the one suspected is there: it is the other end of the hop that says nothing
+                return self._suspect(other) if still and s.suspect in s.answers and other in watch.missing() else []
+            if still:
+                return self._suspect(next((m for m in (s.to, s.by) if m in self.absent), s.to or s.by))
             before = set(s.notice.without)
             without = lost | {m for m in before if m in self.absent or m not in s.answers}
             if without != before and not {s.by, s.to} & (lost - before):
@@ -93,10 +96,19 @@ class Watcher(Coordinator):
 
     # --- inside ---
 
+    def _suspect(self, who: str) -> list[Publication]:
+        hop = self.watch.state.held[1]
+        self.log(f"token {hop} stands still since {self._now - self._stood:.0f} s: {who} is feared lost")
+        return self._act(self.watch.suspect(who))
+
     def _act(self, step: Any) -> list[Publication]:
         assert self.driver is not None
         return self._publish(self.driver.act(step))
 
-    def _waits(self, suspect: str, missing: list[str]) -> str:
-        since = time.strftime("%H:%M:%S", time.localtime(self.wall() - (self._now - self._since)))
-        return f"{suspect} is feared lost with the token, and {', '.join(missing)} silent since {since}, expected an answer"
+    def _stands(self) -> str:
+        """Who has the token, since when, and who says nothing."""
+        s = self.watch.state
+        since = time.strftime("%H:%M:%S", time.localtime(self.wall() - (self._now - self._stood)))
+        silent = self.watch.missing() or [m for m in self.members if m not in s.answers]
+        found = f"{', '.join(silent)} silent" if silent else "nobody silent"
+        return f"token {s.held[1]} stands still between {s.by or s.to} and {s.to} since {since}, {found}, expected an answer"

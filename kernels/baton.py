@@ -61,7 +61,7 @@ class Token(Struct, tag="baton.token", frozen=True):
 
 
 class Ack(Struct, tag="baton.ack", frozen=True):
-    """Token `seq` of this epoch is taken; `passed`: token `seq` + 1 too, or the walk is over."""
+    """Token `seq` of this epoch is taken; `passed`: token `seq` + 1 too."""
 
     epoch: int
     passed: bool
@@ -198,7 +198,7 @@ class Baton(ABC):
         s, epoch = self.state, len(token.fences)
         if hop < (s.before_t if self._undone(token.fences) else s.t):  # taken here before
             new = self._learn(token.fences)
-            passed = hop < s.t - 1 or s.taken or s.done is not None
+            passed = hop < s.t - 1 or s.taken
             return Step((Send(sender, hop, Ack(epoch, passed)),), taken=new)
         if not 0 <= hop < self.rounds:
             raise Malformed(f"token {hop}, expected one of 0..{self.rounds - 1}")
@@ -223,7 +223,7 @@ class Baton(ABC):
         s.out, s.to, s.done, s.final = Token(token.fences, leg, calm, vectors), to, None, ()
         if not to or (self.patience and calm >= self.patience):
             s.done, s.final, s.out, s.to = "tolerance" if to else "rounds", vectors, None, ""
-        return self._with(self._fresh(), *([Send(sender, hop, Ack(s.epoch, s.done is not None))] if sender else ()))
+        return self._with(self._fresh(), *([Send(sender, hop, Ack(s.epoch, passed=False))] if sender else ()))
 
     def _ack(self, sender: str, hop: int, body: Ack) -> Step:
         """Token `hop` is taken: who gave the one before may forget its copy, and where it is passed on, so may this node.

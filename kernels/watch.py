@@ -30,7 +30,7 @@ class WatchState:
     suspect: str = ""  #: of the announcement under way; "": none
     hop: int = 0  #: the activation it is feared to have been lost in
     answers: dict[str, Answer] = field(default_factory=dict)  #: to the last notice
-    avoided: tuple[str, ...] = ()  #: the nodes no token of this epoch has been sent to
+    avoided: tuple[str, ...] = ()  #: the nodes no token of this epoch has been sent to since `held`
     done: str | None = None
 
 
@@ -62,6 +62,8 @@ class Watch:
             if (body.epoch, seq) < s.held or (s.held == (body.epoch, seq) and s.by):
                 return NOTHING
             s.held, s.by, s.to, s.done = (body.epoch, seq), sender, body.to, body.done
+            if sender in s.answers and s.answers[sender].t < seq:  # it knew, and from it every holder after it
+                s.avoided = s.notice.without
             return Step(done=s.done, taken=True)
         if seq != s.no or sender in s.answers:
             return NOTHING

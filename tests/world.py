@@ -35,23 +35,28 @@ def setup(rounds=4, mode="objective", local_updates=1):
 class World:
     """z1, z2 and a coordinator; seeded, so that two worlds can be compared bit for bit."""
 
+    broker = MemoryBroker
+
     def __init__(self, directory, setup, *, seed=7, budget=None):
         self.directory, self.setup, self.seed, self.budget = directory, setup, seed, budget
         self.ledgers, self.logs = {}, {}
         self.final = None  #: after `close`: what `results` said
-        self.hub = MemoryBroker([self.build(n) for n in (*setup.plan.nodes, COORDINATOR)], self.build)
+        self.hub = self.broker([self.build(n) for n in (*setup.plan.nodes, COORDINATOR)], self.build)
 
     def build(self, name):
         if name in self.ledgers:
             self.ledgers[name].close()
         ledger = self.ledgers[name] = Ledger(self.directory / f"{name}.ledger", name)
-        if name == COORDINATOR:
-            end = Rounds("world", self.setup.plan, self.setup.case, ledger, silent_s=1e9, wait_s=1e9)
-        else:
-            simulated = None if self.seed is None else Simulated(self.seed)
-            end = Member("world", self.setup.device(name), ledger, self.budget, simulated=simulated)
+        end = self.coordinator(ledger) if name == COORDINATOR else self.member(name, ledger)
         end.log = self.logs.setdefault(name, []).append
         return end
+
+    def coordinator(self, ledger):
+        return Rounds("world", self.setup.plan, self.setup.case, ledger, silent_s=1e9, wait_s=1e9)
+
+    def member(self, name, ledger, observe=None):
+        simulated = None if self.seed is None else Simulated(self.seed)
+        return Member("world", self.setup.device(name), ledger, self.budget, simulated=simulated, observe=observe)
 
     def __getitem__(self, name):
         return self.hub.endpoints[name]

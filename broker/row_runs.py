@@ -82,6 +82,7 @@ class RowSetup(Setup):
         """Every node's f_i: raw data."""
         return [self.device(name).loss(self.shown) for name in self.plan.nodes]
 
+    @np.errstate(over="ignore", invalid="ignore")  # of a walk that has gone far out
     def collect(self, f: Finished) -> Result:
         plan, shown, t = self.plan, self.shown, self.terms
         n, d, nodes = len(plan.nodes), shown.size, plan.nodes
@@ -99,7 +100,7 @@ class RowSetup(Setup):
         if self.reveal:  # a block's objective costs what the gradients of its n activations did
             losses, r = self.losses, shown.regularizer
             objectives = [
-                float(sum(loss.value(tokens[k - 1, 0]) for loss in losses) + n * r.value(tokens[k - 1, 0]))
+                _finite(sum(loss.value(tokens[k - 1, 0]) for loss in losses) + n * r.value(tokens[k - 1, 0]))
                 for k in ends
             ]
             if T:
@@ -152,15 +153,20 @@ class RowSetup(Setup):
 
 def _consensus(
     start: np.ndarray, active: np.ndarray, own: np.ndarray, ends: Sequence[int]
-) -> tuple[np.ndarray, list[float]]:
+) -> tuple[np.ndarray, list[float | None]]:
     """Every node's x_i (n, d) at the end, and sqrt(sum_i |x_i - mean x|^2) at the end of each block."""
-    x, done, residual = start.copy(), 0, []
+    x, done = start.copy(), 0
+    residual: list[float | None] = []
     for k in ends:
         for step in range(done, k):
             x[active[step]] = own[step]
         done = k
-        residual.append(float(np.sqrt(np.sum((x - x.mean(axis=0)) ** 2))))
+        residual.append(_finite(np.sqrt(np.sum((x - x.mean(axis=0)) ** 2))))
     return x, residual
+
+
+def _finite(value: float) -> float | None:
+    return float(value) if np.isfinite(value) else None
 
 
 def _by_block(values: np.ndarray, ends: Sequence[int], kind: type = float) -> list[float | int | None]:
@@ -183,6 +189,6 @@ def _against_the_optimum(
         return {}
     length = float(np.linalg.norm(best.x))
     return {
-        "optimality_gap": objective - best.value,
-        "relative_error": float(np.linalg.norm(x - best.x)) / length if best.unique and length else None,
+        "optimality_gap": _finite(objective - best.value),
+        "relative_error": _finite(float(np.linalg.norm(x - best.x)) / length) if best.unique and length else None,
     }

@@ -231,6 +231,8 @@ def check_privacy(p: Privacy | None, algorithm: Algorithm, file: str) -> None:
     accountant = p.accountant or allowed[0]
     if accountant not in allowed:
         raise wrong("privacy.accountant", accountant, f"{' or '.join(allowed)} (mechanism {p.mechanism})")
+    if variant == "published" and name == "recal" and not gaussian:
+        raise wrong("privacy.mechanism", p.mechanism, "gaussian (published: DP-RECAL)")
     delta = p.delta or (p.per_answer.delta if p.per_answer else None)
     if delta is None and (gaussian or accountant == "pure-optimal"):
         raise wrong(

@@ -156,8 +156,9 @@ def public(scenario: Scenario, file: str = "scenario") -> tuple[list[Shard] | No
             shards = _loaded(problem, n)
             q, rows = shards[0].A.shape[1], [len(s.b) for s in shards]
         C = _classes(problem, shards)
-        losses = [Loss(problem.objective, s.A, s.b, C, problem.row_bound) for s in shards or ()]
         R = problem.row_bound
+        losses = [Loss(problem.objective, s.A, s.b, C, R) for s in shards or ()]
+        L = [loss.L for loss in losses] or [problem.objective.lipschitz(R or 0.0)] * n
         route: list[int] = []
         kind: Literal["random", "given", "hamiltonian", "closed-walk"] = "random"
         if not isinstance(algorithm.walk, str):
@@ -167,14 +168,25 @@ def public(scenario: Scenario, file: str = "scenario") -> tuple[list[Shard] | No
             found = cyclic_route(graph)
             route, kind = list(found.nodes), found.kind
         if isinstance(algorithm, recal.Params):
-            algorithm.alpha_i(n - 1, 1.0)
+            _check_alpha(algorithm, L)
     except InputError as error:
         raise InputError(f"{file}: {error}") from None
     return shards, DataPlan(
         objective=problem.objective, l1=problem.regularizer.l1, l2=problem.regularizer.l2, box=problem.box, row_bound=R,
-        features=q, classes=C, rows=rows, L=[loss.L for loss in losses] or [problem.objective.lipschitz(R or 0.0)] * n,
-        edges=list(graph.edges), route=route, route_is=kind, walk_seed=scenario.seed,
+        features=q, classes=C, rows=rows, L=L, edges=list(graph.edges), route=route, route_is=kind,
+        walk_seed=scenario.seed,
     )  # fmt: skip
+
+
+def _check_alpha(algorithm: recal.Params, L: Sequence[float]) -> None:
+    """alpha_i in (0, 2/(L_i + 1)); where nothing is private, L_i may be known better than by its bound."""
+    if isinstance(algorithm.alpha, tuple) and len(algorithm.alpha) != len(L):
+        raise InputError(
+            f"algorithm.alpha: found {len(algorithm.alpha)} numbers, expected one for each of {len(L)} nodes"
+        )
+    for i, L_i in enumerate(L):
+        if (alpha := algorithm.alpha_i(i, L_i)) >= (bound := 2 / (L_i + 1)) and algorithm.variant != "none":
+            raise InputError(f"algorithm.alpha: found {alpha:g} for n{i}, expected less than 2/(L_i + 1) = {bound:g}")
 
 
 def _loaded(problem: DataProblem, n: int) -> list[Shard]:

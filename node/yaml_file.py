@@ -69,6 +69,8 @@ def convert(raw: Any, type_: type[T], file: str, prefix: str = "") -> T:
         return msgspec.convert(raw, type_, strict=True)
     except msgspec.ValidationError as error:
         raise InputError(f"{file}: {_explain(str(error), raw, prefix, type_)}") from None
+    except InputError as error:  # of a struct whose keys contradict each other
+        raise InputError(f"{file}: {error}") from None
 
 
 def _explain(message: str, raw: Any, prefix: str, type_: Any) -> str:
@@ -86,7 +88,7 @@ def _explain(message: str, raw: Any, prefix: str, type_: Any) -> str:
         return f"{path + '.' if path else ''}{match[1]}: missing, expected a value"
     if match := re.fullmatch("Object contains unknown field `(.+)`", text):
         keys = []
-        for section in _sections(_type_at(type_, steps)):
+        for section in _sections(_type_at(type_, steps), found):
             tag = section.__struct_config__.tag_field
             keys += [tag] * (tag is not None) + [f.encode_name for f in msgspec.structs.fields(section)]
         known = f", expected one of {', '.join(keys)}" if keys else ""
@@ -97,9 +99,12 @@ def _explain(message: str, raw: Any, prefix: str, type_: Any) -> str:
     return f"{path or 'file'}: found {_short(found)}, expected {expected}"
 
 
-def _sections(type_: Any) -> list[Any]:
-    """The structs a type may be: itself, or those of `Section | None`."""
-    return [t for t in (type_, *get_args(type_)) if hasattr(t, "__struct_fields__")]
+def _sections(type_: Any, found: Any = None) -> list[Any]:
+    """The structs a type may be: itself, or those of `Section | None`; of tagged ones that which `found` names."""
+    sections = [t for t in (type_, *get_args(type_)) if hasattr(t, "__struct_fields__")]
+    configs = [(t, t.__struct_config__) for t in sections]
+    named = [t for t, c in configs if c.tag is not None and isinstance(found, dict) and found.get(c.tag_field) == c.tag]
+    return named or sections
 
 
 def _type_at(type_: Any, steps: list[tuple[str, str, str]]) -> Any:

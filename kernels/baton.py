@@ -28,6 +28,7 @@ from typing import Any, ClassVar
 import numpy as np
 from msgspec import Struct
 
+from hushgrid.kernels.errors import Stopped
 from hushgrid.kernels.jit import Vector
 from hushgrid.kernels.machine import NOTHING, Malformed, Send, Step
 
@@ -214,8 +215,11 @@ class Baton(ABC):
         to = self.route(self.name, hop + 1, leg) if hop + 1 < self.rounds else ""
         vectors = token.vectors
         if self.cap is None or s.asked < self.cap:  # READINGS, caps: beyond it the token goes on unchanged
-            vectors = self.activate(vectors)
+            with np.errstate(over="ignore", invalid="ignore"):
+                vectors = self.activate(vectors)
             s.asked += 1
+            if not all(np.all(np.isfinite(v)) for v in (*vectors, *(getattr(s, key) for key in self.own))):
+                raise Stopped(f"{self.name}: activation {hop}: found no finite numbers, expected a walk that converges")
         moved = max(float(np.max(np.abs(a - b), initial=0.0)) for a, b in zip(vectors, token.vectors, strict=True))
         calm = token.calm + 1 if moved <= self.tolerance else 0
         s.before, s.before_t, s.before_epoch = own, s.t, s.epoch

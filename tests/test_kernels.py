@@ -20,7 +20,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from hushgrid.kernels import iadmm, jit, losses, prox, recal, stacked
+from hushgrid.kernels import dpp2, iadmm, jit, losses, mixing, prox, recal, stacked
+from hushgrid.kernels.graphs import Network
 from hushgrid.kernels.losses import Loss, Objective
 
 ROOT = Path(__file__).parents[1]
@@ -98,6 +99,48 @@ def iadmm_twin(fs, exact):
             record[k] = z, new
 
     return run
+
+
+def mix_twin(start, near, weight, v, out):
+    for i in range(len(v)):
+        out[i] = sum(weight[e] * (v[i] - v[near[e]]) for e in range(start[i], start[i + 1]))
+
+
+def dpp2_twin(fs, graph):
+    """Algorithm 1 with the matrix P, the gate's noise on the gradient."""
+
+    def run(f, edges, x, q, d, alpha, beta, rho, eta, noise, w, e, record):
+        P = np.eye(graph.n) - graph.metropolis()
+        for k in range(eta.size):
+            y = x + (1 - eta[k]) * d + w[k]
+            g = np.array([derivative(fs[i], x[i]) for i in range(graph.n)]) + noise[k]
+            z = g + eta[k] * q + rho * P @ y + e[k]
+            x[:] = x + w[k] - alpha * (z - e[k]) + beta * P @ z
+            d[:], q[:] = eta[k] * d + y, eta[k] * q + rho * P @ y
+            record[k] = x, q
+
+    return run
+
+
+def rounds_rows():
+    """Four nodes of unlike numbers of rows on a path: in Gram form, logistic and nonconvex."""
+    graph, draw, K, q = Network(kind="path", nodes=4).build(), np.random.default_rng(3), 3, 2
+    edges = mixing.Edges.of(graph)
+    v, out, noise, w, e = draw.normal(size=(4, q)), np.zeros((4, q)), *draw.normal(size=(3, K, 4, q))
+    yield Row(mixing.mix, mix_twin, (*edges, v, out), (*edges, v, out[:2]))
+    yield Row(
+        dpp2.merged, lambda g, q, Py, eta, rho: [g + eta * q + rho * Py, eta * q + rho * Py],
+        (v, *draw.normal(size=(2, 4, q)), 0.3, 2.0), (v, v[:3], v, 0.3, 2.0),
+    )  # fmt: skip
+    for kind in ("least-squares", "logistic"):
+        o = Objective(kind=kind, l2=0.3, nonconvex=losses.Nonconvex(lam=0.1, omega=2.0))
+        fs = [Loss(o, draw.normal(size=(m, q)), np.sign(draw.normal(size=m))) for m in (3, 4, 5, 6)]
+        state, record = draw.normal(size=(3, 4, q)), np.zeros((K, 2, 4, q))
+        numbers = 0.1, 0.05, 2.0, draw.uniform(0.1, 0.9, K)
+        yield Row(
+            dpp2.whole_run, dpp2_twin(fs, graph), (stacked.stack(fs), edges, *state, *numbers, noise, w, e, record),
+            (stacked.stack(fs), edges, *state, *numbers, noise[1:], w, e, record),
+        )  # fmt: skip
 
 
 def agents_rows():
@@ -218,6 +261,7 @@ TABLE = [
         (x, t, b, SHORT, T[0], 2.5, 8.0),
     ),
     *agents_rows(),
+    *rounds_rows(),
 ]
 
 

@@ -1,0 +1,56 @@
+"""W. Shi, Q. Ling, G. Wu, W. Yin, EXTRA: an exact first-order algorithm for decentralized consensus optimization (2015);
+and by the same authors A proximal gradient algorithm for decentralized composite optimization (2015): PG-EXTRA.
+
+Problem:   min_x  sum_i f_i(x) + n r(x),   f_i private to node i, r public. One message a round, x_i. With W~ = (I + W)/2:
+
+    x^{1/2}   = W x^0 - alpha f'(x^0)
+    x^{k+3/2} = W x^{k+1} + x^{k+1/2} - W~ x^k - alpha (f'(x^{k+1}) - f'(x^k)),   x^{k+1} = prox_{alpha r}(x^{k+1/2})
+
+which is EXTRA where r = 0. Stable for alpha < 2 lambda_min(W~)/L; with Metropolis weights lambda_min(W~) >= 1/(1 + d_max).
+
+Here its sum over k, in which every gradient stands once, so that the gate's noise does too:
+x^{k+1/2} = W x^k - alpha f'(x^k) - q^k,   q^{k+1} = q^k + (I - W) x^k/2,   q^0 = 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from hushgrid.kernels.jit import Vector
+from hushgrid.kernels.mixing import FirstOrder, Mixing, Oracle
+from hushgrid.kernels.neighbours import NeighbourState
+from hushgrid.kernels.prox import Regularizer
+
+
+class Params(FirstOrder, tag_field="name", tag="extra", frozen=True, kw_only=True):
+    name: ClassVar[str] = "extra"
+
+
+@dataclass(kw_only=True)
+class NodeState(NeighbourState):
+    x: np.ndarray  #: (d,) x_i
+    q: np.ndarray  #: (d,) q_i, whose sum over the nodes is 0
+
+
+class Node(Mixing):
+    """Message k + 1 is x^k."""
+
+    state: NodeState
+
+    def __init__(
+        self, params: Params, gate: Oracle, regularizer: Regularizer, weights: Mapping[str, float], size: int, name: str,
+        **pattern: Any,
+    ) -> None:  # fmt: skip
+        super().__init__(gate, params.variant, weights, params.rounds, size, name, **pattern)
+        self.alpha, self.regularizer = params.step_size, regularizer
+        self.state = NodeState(x=np.zeros(size), q=np.zeros(size))
+
+    def step(self, t: int, own: Vector, others: dict[str, Vector]) -> Vector:
+        s, Px = self.state, self.P(own, others)
+        half = own - Px - self.alpha * self.gradient(own) - s.q
+        s.x, s.q = self.regularizer.prox(half, self.alpha), s.q + Px / 2
+        return s.x

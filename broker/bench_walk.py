@@ -6,20 +6,15 @@ Each mode of the kernels is a process of its own.
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 import time
 from collections.abc import Callable
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import numpy as np
 
-from hushgrid.broker.measure import Row, Table, against, row, timed
+from hushgrid.broker.measure import Row, Table, against, in_each_mode, print_rows, row, timed
 from hushgrid.kernels import iadmm, jit, recal
-from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.graphs import Network, random_walk
 from hushgrid.kernels.losses import Kind, Loss, Objective
 from hushgrid.kernels.noise import counter_generator
@@ -33,15 +28,7 @@ AGENTS, ACTIVATIONS = 8, 2400  #: the RECAL paper's Table IV: PLF = 300 on a rin
 
 def walk() -> Table:
     """Both modes, numba where it is installed. InputError where the file named by HUSHGRID_IJCNN1 is not one."""
-    rows: list[Row] = []
-    for mode in ("numba", "numpy") if find_spec("numba") else ("numpy",):
-        ended = subprocess.run(
-            [sys.executable, "-m", "hushgrid.broker.bench_walk"], env=os.environ | {"HUSHGRID_KERNELS": mode},
-            stdin=subprocess.DEVNULL, capture_output=True, check=False,
-        )  # fmt: skip
-        if ended.returncode:
-            raise InputError(f"bench walk: {ended.stderr.decode(errors='replace').strip().splitlines()[-1]}")
-        rows += msgspec.json.decode(ended.stdout, type=list[Row])
+    rows = in_each_mode("hushgrid.broker.bench_walk")
     where = "" if os.environ.get(IJCNN1) else f"; ijcnn1 is not there: {IJCNN1} may name its file"
     return Table(name="walk", about=f"activations in one process, no network, no gate{where}", rows=rows)
 
@@ -132,7 +119,4 @@ def ijcnn1(path: Path, activations: int, repeats: int) -> list[Row]:
 
 
 if __name__ == "__main__":
-    try:
-        sys.stdout.buffer.write(msgspec.json.encode(measured()))
-    except InputError as error:
-        sys.exit(str(error))
+    print_rows(measured)

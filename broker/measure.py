@@ -5,8 +5,11 @@ from __future__ import annotations
 import gc
 import os
 import platform
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +18,7 @@ import numpy as np
 from msgspec import Struct
 
 from hushgrid.broker.results import versions
+from hushgrid.kernels.errors import InputError
 
 #: The zones of the figures: the published split is not available, and this one is used wherever figures are compared.
 ZONES: dict[str, list[list[int]]] = {
@@ -76,6 +80,32 @@ def timed(call: Callable[[], object], repeats: int) -> list[float]:
     finally:
         gc.enable()
     return taken
+
+
+def in_each_mode(module: str) -> list[Row]:
+    """What `python -m module` prints, rows as JSON, in a process for each mode of the kernels: numba where it is installed.
+
+    InputError with the last line of its complaint.
+    """
+    rows: list[Row] = []
+    for mode in ("numba", "numpy") if find_spec("numba") else ("numpy",):
+        ended = subprocess.run(
+            [sys.executable, "-m", module], env=os.environ | {"HUSHGRID_KERNELS": mode},
+            stdin=subprocess.DEVNULL, capture_output=True, check=False,
+        )  # fmt: skip
+        if ended.returncode:
+            said = ended.stderr.decode(errors="replace").strip().splitlines()[-1]
+            raise InputError(f"bench {module.rpartition('_')[2]}: {said}")
+        rows += msgspec.json.decode(ended.stdout, type=list[Row])
+    return rows
+
+
+def print_rows(measured: Callable[[], list[Row]]) -> None:
+    """The other end of `in_each_mode`."""
+    try:
+        sys.stdout.buffer.write(msgspec.json.encode(measured()))
+    except InputError as error:
+        sys.exit(str(error))
 
 
 def machine() -> dict[str, Any]:

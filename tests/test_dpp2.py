@@ -9,11 +9,13 @@ import numpy as np
 import pytest
 from rounds import Data, classification, messages, name, run, states, weights
 
-from hushgrid.kernels import dpp2
+from hushgrid.broker import bench_rounds
+from hushgrid.kernels import dpp2, jit
 from hushgrid.kernels.dpp2 import Params
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.graphs import Graph, Network
 from hushgrid.kernels.losses import CURVATURE, Loss, Nonconvex, Objective
+from hushgrid.kernels.mixing import Edges
 
 V = np.load(Path(__file__).parent / "vectors" / "dpp2.npz")
 K, N, D = V["w"].shape
@@ -186,6 +188,17 @@ def test_whole_runs_are_those_of_the_machines(variant):
     for t, _ in messages(fleet):
         if t % 2 == 0:
             assert near(found[t // 2 - 1], [states(fleet, "x"), states(fleet, "q")])
+
+
+def test_the_benchmark_times_the_same_arithmetic_beside_a_bare_loop():
+    pytest.importorskip("numba")
+    fs, graph = classification(bench_rounds.OBJECTIVE, 5, 9, bench_rounds.D, 6), Network(kind="ring", nodes=5).build()
+    whole = dpp2.Nodes(bench_rounds.PARAMS, fs, graph, max(map(smoothness, fs)))
+    whole.run(20)
+    assert near(bench_rounds._bare(fs, Edges.of(graph), 20)(), whole.x)
+    rows = bench_rounds.measured(n=12, rows=40, rounds=3, repeats=2)
+    assert jit.MODE in rows[0].what
+    assert all(row.unit == "ms" and row.value > 0 for row in rows)
 
 
 # --- where it diverges ---

@@ -7,6 +7,7 @@ filled only where the run is not private; of an upheld run nothing here reads a 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +55,10 @@ class RowSetup(Setup):
         self.shards = shards
         super().__init__(*make_plan(scenario, shown, file))
         self.shown = shown
+        try:
+            self.expected_l1 = self._expected_l1()  # which needs every node's grid
+        except InputError as error:
+            raise InputError(f"{file}: privacy: {error}") from None
         network = scenario.network
         assert network is not None
         self.about = f"{shown.objective.kind}, {len(shards)} nodes on a network of kind {network.kind}"
@@ -136,19 +141,24 @@ class RowSetup(Setup):
             trajectory |= {key: own[:, k] for k, key in enumerate(of_node)}
         return Result(summary, history, solution, [], trajectory, f.transcript)
 
-    def _expected(self, answers: np.ndarray) -> list[float | int | None]:
-        """Expected sum of |noise| of each block, of what is public."""
+    def _expected_l1(self) -> np.ndarray | None:
+        """Expected sum of |noise| of one answer of each node, of what is public; None where it is none of the gate's."""
         t, shown = self.terms, self.shown
         if t is None or t.published:
-            return [None] * len(answers)
-        each = []
-        for name, m in zip(self.plan.nodes, shown.rows, strict=True):
-            public_part = Loss(
-                shown.objective, np.zeros((m, shown.features)), np.ones(m), shown.classes, shown.row_bound
-            )
-            each.append(expected_l1(name, public_part, t))
+            return None
+
+        @cache
+        def of(m: int) -> float:
+            A, b = np.zeros((m, shown.features)), np.ones(m)
+            return expected_l1(self.plan.name, Loss(shown.objective, A, b, shown.classes, shown.row_bound), t)
+
+        return np.array([of(m) for m in shown.rows])
+
+    def _expected(self, answers: np.ndarray) -> list[float | int | None]:
+        """Expected sum of |noise| of each block."""
+        each = self.expected_l1
         fresh = np.diff(answers, axis=0, prepend=0)
-        return [float(row @ np.array(each)) for row in fresh]
+        return [None if each is None else float(row @ each) for row in fresh]
 
 
 def _consensus(

@@ -49,6 +49,11 @@ class Params(Struct, tag_field="name", tag="dpp2", forbid_unknown_fields=True, f
     u_w: Positive | None = None  #: published: on y
     u_e: Positive | None = None  #: published: on z
 
+    @property
+    def answers(self) -> int:
+        """Gradients each node asks its gate for over the whole run."""
+        return self.rounds
+
     def __post_init__(self) -> None:
         check_published(self.variant, eta=self.eta, decay=self.decay, u_w=self.u_w, u_e=self.u_e)
         if isinstance(self.eta, tuple) and len(self.eta) < self.rounds:
@@ -156,7 +161,7 @@ def claimed_epsilon(params: Params, delta: float, M: float, size: int) -> float:
     p = _contracting(params, M)
     thetas = (p.theta(k) for k in range(1, p.rounds))
     c = sqrt(size) * p.alpha * delta / (1 - p.alpha * M)
-    return c * sum(1 / (p.alpha * theta_e) + 1 / theta_w for theta_w, theta_e in thetas)
+    return c * sum(_over(1 / p.alpha, theta_e) + _over(1, theta_w) for theta_w, theta_e in thetas)
 
 
 def epsilon(params: Params, delta: float, M: float, size: int) -> float:
@@ -168,9 +173,13 @@ def epsilon(params: Params, delta: float, M: float, size: int) -> float:
     for k in range(p.rounds):
         change = delta + M * gap  # |Delta g^k| = |Delta e^k|
         theta_w, theta_e = p.theta(k)
-        total += gap / theta_w + change / theta_e
+        total += _over(gap, theta_w) + _over(change, theta_e)
         gap = p.alpha * change
     return sqrt(size) * total
+
+
+def _over(change: float, theta: float) -> float:
+    return change / theta if theta else inf  # r^k has underflown: there is no noise
 
 
 def _contracting(params: Params, M: float) -> Params:

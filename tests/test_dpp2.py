@@ -1,7 +1,7 @@
 """DPP2: the paper's vectors, its limit, where it diverges, and what it tells (Findings 4.1 to 4.3)."""
 
 from dataclasses import replace
-from math import exp, log10
+from math import inf, log10
 from pathlib import Path
 
 import msgspec
@@ -389,4 +389,16 @@ def test_the_papers_own_experiment_costs_5e24():
     c, exponent = V["eps_K500_r.9"]
     assert abs(log10(found) - exponent) <= 1e-9
     assert abs(found - c * (0.9**-500 - 1) / 0.1) <= 1e-9 * found
-    assert exp(1) < 5e24 < found < 6e24
+    assert 5e24 < found < 6e24
+    assert dpp2.claimed_epsilon(msgspec.structs.replace(p, decay=0.1), 1.0, 5.03, 10) == inf  # .1^500 is none
+
+
+def test_who_is_given_the_final_x_takes_the_last_noise_off_the_last_gradient():
+    """Finding 4.4: by (18) x^K less what was sent in the last round is alpha e^{K-1}."""
+    fleet = published(FUNCTIONS, STORED, 0.5, x0=V["x0"], w=V["w"], e=V["e"])
+    heard = heard_from(fleet)
+    *_, (noisy_x, noisy_g) = eavesdrop(heard, [0.5] * K, NUMBERS["rho"], V["P"])
+    G = NUMBERS["alpha"] * np.eye(N) - NUMBERS["beta"] * V["P"]
+    e = (states(fleet, "x") - (noisy_x - G @ heard[-1][1])) / NUMBERS["alpha"]
+    assert np.max(np.abs(e - V["e"][-1])) <= 1e-9
+    assert np.max(np.abs(noisy_g - e - V["T_g"][-1])) <= 1e-9

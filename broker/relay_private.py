@@ -47,12 +47,12 @@ STEPS = (
     1.0,
     1.9,
 )  #: alpha_i in units of 1/(L_i + 1): the grid, but for the published (1); of I-ADMM 1/rho in units of 1/L
-CLIPS = (0.25, 1.0)  #: c: the grid
+CLIPS = (0.25, 1.0, 4.0)  #: c: the grid
 SEEDS = 3
 PLAIN = Regularizer()
 #: The paper's r, and what is left of it without its l1 term.
 PENALTIES = {"the paper's r": Regularizer(l1=0.5, l2=1.0), "ridge": Regularizer(l2=1.0)}
-MADE_UP, SENSORS = "made up, least-squares", "Adult, logistic, |a| = 1"
+MADE_UP, SENSORS = "made up, least-squares", "Adult, logistic, unit rows"
 ALPHA = "α(L+1)"
 
 
@@ -307,7 +307,7 @@ def overheard(p: Problem, way: str, epsilon: float) -> Vector:
     walk, n, d = ring_walk(0)[:300], len(p.losses), p.star.size
     noise = published_noise(p, epsilon, 1.0, 0)
     most = max(np.bincount(walk).tolist())
-    t = terms(epsilon, DELTA, most, CLIPS[-1])
+    t = terms(epsilon, DELTA, most, 1.0)
     gates = [
         RowsGate(f"n{i}", f, t, Seeded(0, f"n{i}"), Willing()) if way == "guarded"
         else Noisy(f, iter(noise[[k for k, at in enumerate(walk) if at == i]]))

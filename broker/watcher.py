@@ -17,8 +17,8 @@ from hushgrid.kernels.watch import Watch, WatchState
 from hushgrid.node import wire
 from hushgrid.node.driver import Stored
 from hushgrid.node.ledger import Ledger
+from hushgrid.node.machines import route_of
 from hushgrid.node.plan import DataPlan, RunPlan
-from hushgrid.node.rows import route_of
 from hushgrid.node.wire import SMALL, Publication
 
 
@@ -109,6 +109,6 @@ class Watcher(Coordinator):
         """Who has the token, since when, and who says nothing."""
         s = self.watch.state
         since = time.strftime("%H:%M:%S", time.localtime(self.wall() - (self._now - self._stood)))
-        silent = self.watch.missing() or [m for m in self.members if m not in s.answers]
+        silent = [m for m in self.members if m not in s.answers]
         found = f"{', '.join(silent)} silent" if silent else "nobody silent"
         return f"token {s.held[1]} stands still between {s.by or s.to} and {s.to} since {since}, {found}, expected an answer"

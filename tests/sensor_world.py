@@ -36,21 +36,25 @@ class Air(MemoryBroker):
 
     def __init__(self, *args):
         super().__init__(*args)
-        self.away, self.delivered = set(), 0
-        self.moment = lambda delivery: None  #: who is delivered to is cut off "before", "between" or "after" it
+        self.away, self.tokens = set(), 0
+        self.moment = lambda delivery: (
+            None
+        )  #: who is delivered to is cut off "before", "between" ("told") or "after" it
 
     def publish(self, publications):
         super().publish([p for p in publications if p.topic.split("/")[4] not in self.away])
 
     def _deliver(self, delivery):
-        self.delivered += 1
-        if self.delivered % 10 == 0:
-            self.tick()
+        if token_of(delivery) != (-1, -1):
+            self.tokens += 1
+            if self.tokens % 3 == 0:
+                self.tick()
         if delivery.dst in self.away:
             return
         moment = self.moment(delivery)
-        if moment == "between":  # it takes it, and nothing of that is heard
-            self.endpoints[delivery.dst].on_message(delivery.topic, delivery.payload)
+        if moment in ("between", "told"):  # it takes it, and nothing of that is heard, or by the coordinator alone
+            out = self.endpoints[delivery.dst].on_message(delivery.topic, delivery.payload)
+            self.publish([p for p in out if moment == "told" and p.topic.endswith(COORDINATOR)])
         elif moment != "before":
             super()._deliver(delivery)
         if moment:

@@ -282,7 +282,7 @@ FOUR = ("a", "b", "c", "d")
 
 @settings(deadline=None, max_examples=300)
 @drawn(
-    st.lists(st.tuples(st.sampled_from("ddddtrsx"), st.integers(0, 10**6)), min_size=20, max_size=150),
+    st.lists(st.tuples(st.sampled_from("ddddtrsxw"), st.integers(0, 10**6)), min_size=20, max_size=150),
     st.integers(2, 12),
     st.sampled_from((None, *FOUR)),
 )
@@ -298,6 +298,8 @@ def test_whatever_was_suspected_the_walk_of_those_that_are_left_ends_with_every_
             network.restart(FOUR[i % 4])
         elif kind == "s" and suspects and watch.state.notice.announced < 4:
             suspect(network, suspects[i % len(suspects)])
+        elif kind == "w":
+            ask(network, lambda node=FOUR[i % 4], gone=i // 4 % 2: watch.around([node] * gone))
         elif network.air:
             key = list(network.air)[i % len(network.air)]
             if kind == "x":
@@ -306,6 +308,9 @@ def test_whatever_was_suspected_the_walk_of_those_that_are_left_ends_with_every_
                 network.deliver(key)
     alive = set(FOUR) - {dead}
     for _ in range(20):
+        ask(
+            network, lambda: watch.around({dead} & set(watch.state.notice.without))
+        )  # those that are there are walked to
         if network.finish(alive):
             break
         for node in sorted({watch.state.by, watch.state.to} - {""}, key=lambda n: n in alive):
@@ -322,9 +327,13 @@ def test_whatever_was_suspected_the_walk_of_those_that_are_left_ends_with_every_
 
 
 def suspect(network, node):
+    ask(network, lambda: network.nodes["coordinator"].suspect(node))
+
+
+def ask(network, what):
     def call():
         try:
-            return network.nodes["coordinator"].suspect(node)._replace(taken=True)
+            return what()._replace(taken=True)
         except Stopped:
             return rules.NOTHING
 
@@ -346,11 +355,11 @@ def test_a_copy_is_kept_until_the_hop_after_its_own_is_acknowledged():
     net = watched(ABC, complete(ABC), along(ABC), 9)
     a, b, c = (net.nodes[name] for name in ABC)
     (token, _) = a.tick().send
-    to_a, to_c, _ = b.receive("a", 1, token.body).send
+    to_c, _, to_a = b.receive("a", 1, token.body).send
     assert (to_a.dst, to_a.body) == ("a", Ack(0, passed=False))
     assert a.receive("b", 1, to_a.body).send == ()
     assert a.state.out is token.body  # taken, and still kept
-    to_b, _, _ = c.receive("b", 2, to_c.body).send
+    _, _, to_b = c.receive("b", 2, to_c.body).send
     (again,) = b.receive("c", 2, to_b.body).send
     assert (again.dst, again.seq, again.body) == ("a", 1, Ack(0, passed=True))
     a.receive("b", 1, again.body)

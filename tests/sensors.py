@@ -110,3 +110,22 @@ def distance(losses_, regularizer, x, linear=0.0):
     L, mu = (e[-1] + l2, e[0] + l2) if least_squares else (e[-1] / 4 + l2, l2 + n * regularizer.l2)
     d = x - regularizer.prox(x - slope / L, n / L)
     return 2 * L / mu * float(np.linalg.norm(d))
+
+
+def eavesdrop(tokens, p, fs, r):
+    """(agent, y_i, its gradient) of every visit but an agent's last, from the batons and public numbers alone.
+
+    x+ = prox(x - u~ - beta (x - y_i)): where x+ is not 0 the prox can be undone, and y_i is plain. (7c) does the rest.
+    """
+    n, beta = len(fs), p.beta_n(len(fs))
+    x, u, visited = np.zeros(fs[0].size), np.zeros(fs[0].size), {}
+    for i, (x_new, u_new) in tokens:
+        v = x_new * (1 + n * r.l2) + n * r.l1 * np.sign(x_new)
+        y, lam = x + (v - x + u) / beta, 0.0
+        if i in visited:
+            y_then, lam_then, x_then, x_after = visited[i]
+            half = lam_then + beta * (x_then - y_then)
+            yield i, y_then, half - (y - y_then) / p.alpha_i(i, fs[i].L)
+            lam = lam_then + beta * (x_after - y)
+        visited[i] = y, lam, x, x_new
+        x, u = x_new, u_new

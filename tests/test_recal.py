@@ -10,7 +10,7 @@ import pytest
 import walkers
 from hypothesis import given
 from hypothesis import strategies as st
-from sensors import Data, along, distance, losses, names, network, random, walked
+from sensors import Data, along, distance, eavesdrop, losses, names, network, random, walked
 from walkers import Network, complete
 
 from hushgrid.kernels import recal
@@ -190,25 +190,6 @@ def test_reading_A_keeps_all_the_noise_in_its_limit_and_reading_B_none_of_what_h
 
 
 # --- Finding 1.1: what the baton tells ---
-
-
-def eavesdrop(tokens, p, fs, r):
-    """(agent, y_i, its gradient) of every visit but an agent's last, from the batons and public numbers alone.
-
-    x+ = prox(x - u~ - beta (x - y_i)): where x+ is not 0 the prox can be undone, and y_i is plain. (7c) does the rest.
-    """
-    n, beta = len(fs), p.beta_n(len(fs))
-    x, u, visited = np.zeros(fs[0].size), np.zeros(fs[0].size), {}
-    for i, (x_new, u_new) in tokens:
-        v = x_new * (1 + n * r.l2) + n * r.l1 * np.sign(x_new)
-        y, lam = x + (v - x + u) / beta, 0.0
-        if i in visited:
-            y_then, lam_then, x_then, x_after = visited[i]
-            half = lam_then + beta * (x_then - y_then)
-            yield i, y_then, half - (y - y_then) / p.alpha_i(i, fs[i].L)
-            lam = lam_then + beta * (x_after - y)
-        visited[i] = y, lam, x, x_new
-        x, u = x_new, u_new
 
 
 def overheard(variant, r, noise_sd, reading="B", seed=3):

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from hushgrid.kernels import dpp2, iadmm, jit, losses, mixing, prox, recal, stacked
+from hushgrid.kernels import dpladmm, dpp2, iadmm, jit, losses, mixing, prox, radmm, recal, stacked
 from hushgrid.kernels.graphs import Network
 from hushgrid.kernels.losses import Loss, Objective
 
@@ -187,6 +187,36 @@ def agents_rows():
     yield Row(stacked.check, lambda *a: None, (walk, y, noise, record), (walk - 1, y, noise, record))
 
 
+def admm_rows():
+    """A node with three neighbours, and one without."""
+    draw = np.random.default_rng(3)
+    f, lam, v, s = draw.normal(size=(4, M))
+    for V in (3, 0):
+        eta, F = draw.uniform(0.2, 2.0, V), draw.normal(size=(V, M))
+        yield Row(
+            radmm.linear,
+            lambda f, lam, eta, F: [2 * lam[k] - sum(eta[j] * (f[k] + F[j][k]) for j in range(len(F))) for k in range(M)],
+            (f, lam, eta, F), (f, SHORT, np.ones(2), np.ones((2, M))),
+        )  # fmt: skip
+        yield Row(
+            radmm.disagreement,
+            lambda f, eta, F: [sum(eta[j] * (f[k] - F[j][k]) for j in range(len(F))) for k in range(M)],
+            (f, eta, F), (SHORT, np.ones(2), np.ones((2, M))),
+        )  # fmt: skip
+    yield Row(
+        radmm.recycled,
+        lambda f, lam, v, s, eta, gamma: [
+            f[k] - (2 * lam[k] + s[k] - v[k] - 2 * eta * f[k]) / (2 * eta + gamma) for k in range(M)
+        ],
+        (f, lam, v, s, 1.5, 0.5), (f, SHORT, v, s, 1.5, 0.5),
+    )  # fmt: skip
+    yield Row(
+        dpladmm.linearised,
+        lambda f, g, v, quadratic, s: [(f[k] / s - g[k] - v[k]) / (quadratic + 1 / s) for k in range(M)],
+        (f, lam, v, 1.5, 0.3), (f, SHORT, v, 1.5, 0.3),
+    )  # fmt: skip
+
+
 TABLE = [
     Row(prox.soft, lambda v, t: [math.copysign(max(abs(a) - t, 0), a) for a in v], (x, 0.4), (x, SHORT)),
     Row(prox.shrink, lambda v, t: [a / (1 + t) for a in v], (x, 0.4), (x, SHORT)),
@@ -260,6 +290,7 @@ TABLE = [
         (x, t, b, *T[:2, :M], 2.5, 8.0),
         (x, t, b, SHORT, T[0], 2.5, 8.0),
     ),
+    *admm_rows(),
     *agents_rows(),
     *rounds_rows(),
 ]

@@ -1,0 +1,186 @@
+"""X. Zhang, M. M. Khalili, M. Liu, Recycled ADMM: improving the privacy and accuracy of distributed algorithms, (8)-(19),
+Algorithms 1-3: conventional ADMM, R-ADMM and MR-ADMM (neighbours, synchronous rounds).
+
+Problem (1):   min_f  sum_i O(f, D_i),   D_i private to node i.
+Node i keeps (f_i, lambda_i); its message t, of round t, is f_i(t), and f_i(0) = lambda_i(0) = 0 are public. An even round of
+R-ADMM and MR-ADMM recycles the odd one's answer: it uses no data and costs nothing, but its message is sent.
+
+Departures from the paper (numbers of the project's readings, section 5):
+ - Penalties are those of edges, eta_ij = (eta_i + eta_j)/2, in the primal, the dual and the even step. The paper's own
+   eta_i (`penalties: node`, the default when published) tend to argmin sum_i O_i/eta_i, a wrong point (Finding 5.1).
+ - The even step recycles the KKT right-hand side -(v + 2 sum_j eta_ij f_i), a function of what was released, in every
+   variant; with an inexact solve the stored gradient tells the data set (Finding 5.2).
+ - `guarded`: the odd step is the gate's private minimiser, at the sharper price of kernels.perturbation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Literal
+
+import numpy as np
+from msgspec import Meta, Struct
+
+from hushgrid.kernels import routes
+from hushgrid.kernels.errors import InputError
+from hushgrid.kernels.iadmm import Oracle
+from hushgrid.kernels.jit import Matrix, Vector, kernel
+from hushgrid.kernels.ladmm import Count, Positive
+from hushgrid.kernels.neighbours import Neighbour, NeighbourState
+
+LARGEST = 1e100  #: of a penalty that grows
+
+
+class Growth(Struct, forbid_unknown_fields=True, frozen=True):
+    """eta_i(k) = start growth^k at the k-th answer, k = 1, 2, ..., and at most 1e100; one number, or one a node."""
+
+    start: Positive | tuple[Positive, ...]
+    growth: Annotated[float, Meta(ge=1, le=1e3)] | tuple[Annotated[float, Meta(ge=1, le=1e3)], ...]
+
+
+Eta = Positive | tuple[Positive, ...] | Growth
+
+
+class Params(Struct, tag_field="name", tag="mradmm", forbid_unknown_fields=True, frozen=True, kw_only=True):
+    """The scenario's `algorithm` section, in the paper's symbols: MR-ADMM. InputError where two keys contradict."""
+
+    name: ClassVar[str] = "mradmm"
+    recycles: ClassVar[bool] = True  #: every even round
+    variant: Literal["guarded", "published", "none"] = "guarded"
+    rounds: Count  #: odd and even ones
+    eta: Eta
+    gamma: Annotated[float, Meta(ge=0, le=LARGEST)] = 0.0
+    penalties: Literal["edge", "node"] | None = None  #: edge; published: node, as the paper has them
+
+    def __post_init__(self) -> None:
+        if self.gamma and not self.recycles:
+            raise InputError(f"algorithm.gamma: found {self.gamma:g}, expected none ({self.name} has no even step)")
+
+    @property
+    def answers(self) -> int:
+        """Of each node's gate over the whole run."""
+        return (self.rounds + 1) // 2 if self.recycles else self.rounds
+
+    def answer_of(self, t: int) -> int:
+        """Number of the answer that message t rests on."""
+        return (t + 1) // 2 if self.recycles else t
+
+    @property
+    def of_edges(self) -> bool:
+        return (self.penalties or ("node" if self.variant == "published" else "edge")) == "edge"
+
+    def eta_i(self, i: int, k: int) -> float:
+        """eta_i of node i at its answer k. InputError where a list is too short."""
+        if not isinstance(self.eta, Growth):
+            return at(self.eta, i, "eta")
+        growth = at(self.eta.growth, i, "eta.growth")
+        return float(min(at(self.eta.start, i, "eta.start") * np.exp(min(k * np.log(growth), 500.0)), LARGEST))
+
+
+class Recycled(Params, tag_field="name", tag="radmm", forbid_unknown_fields=True, frozen=True, kw_only=True):
+    """R-ADMM: MR-ADMM's keys; in the paper eta is one number."""
+
+    name: ClassVar[str] = "radmm"
+
+
+class Conventional(Params, tag_field="name", tag="admm", forbid_unknown_fields=True, frozen=True, kw_only=True):
+    """ADMM (8)-(9): an answer each round. Guarded it is Zhang and Zhu's dual variable perturbation at an honest price."""
+
+    name: ClassVar[str] = "admm"
+    recycles: ClassVar[bool] = False
+
+
+def at(value: float | tuple[float, ...], i: int, key: str) -> float:
+    """One number for all, or node i's of one a node."""
+    if not isinstance(value, tuple):
+        return value
+    if i >= len(value):
+        raise InputError(f"algorithm.{key}: found {len(value)} numbers, expected one for each node")
+    return value[i]
+
+
+# --- f, lam, v, d-vectors; eta (V,) of the edges; F (V, d) what the neighbours sent, sums in the order of their names ---
+
+
+@kernel
+def linear(f: Vector, lam: Vector, eta: Vector, F: Matrix) -> Vector:
+    """v of (8), (12), (14): the sum there is <v, f> + sum_j eta_j |f|^2 and a constant, v = 2 lam - sum_j eta_j (f + f_j)."""
+    v = 2.0 * lam
+    for j in range(F.shape[0]):
+        v = v - eta[j] * (f + F[j])
+    return v
+
+
+@kernel
+def disagreement(f: Vector, eta: Vector, F: Matrix) -> Vector:
+    """sum_j eta_j (f - f_j): the dual step is half of it, (9), (13), (15)."""
+    s = np.zeros_like(f)
+    for j in range(F.shape[0]):
+        s = s + eta[j] * (f - F[j])
+    return s
+
+
+@kernel
+def recycled(f: Vector, lam: Vector, v: Vector, s: Vector, eta: float, gamma: float) -> Vector:
+    """(10), (16), (19): f - (g + 2 lam + s)/(2 eta + gamma), g = -(v + 2 eta f) by KKT, eta = sum_j eta_j, s as above."""
+    return f - (-(v + 2.0 * eta * f) + 2.0 * lam + s) / (2.0 * eta + gamma)
+
+
+@dataclass(kw_only=True)
+class AgentState(NeighbourState):
+    lam: np.ndarray  #: (d,) lambda_i
+    v: np.ndarray  #: (d,) the linear term of the last question: with the answer f, the public KKT right-hand side
+
+
+class Agent(Neighbour):
+    """Node `name` = n<i>. `size` = d. InputError where eta is a list too short."""
+
+    state: AgentState
+
+    def __init__(
+        self, params: Params, gate: Oracle, size: int, name: str, neighbours: Iterable[str], **rounds: Any
+    ) -> None:
+        super().__init__(name, neighbours, params.rounds, size, **rounds)
+        self.params, self.gate = params, gate
+        self.state = AgentState(lam=np.zeros(size), v=np.zeros(size))
+        self.eta(1)
+
+    def eta(self, k: int) -> Vector:
+        """eta_ij(k) of the edges to the neighbours, or eta_i(k) on each of them; public. Shape (V,)."""
+        p = self.params
+        own = p.eta_i(routes.index(self.name), k)
+        others = [p.eta_i(routes.index(j), k) if p.of_edges else own for j in self.neighbours]
+        return (own + np.array(others)) / 2.0
+
+    def dual_step(self, k: int) -> Vector:
+        """What multiplies the disagreement on each edge in the dual step. Shape (V,)."""
+        return self.eta(k)
+
+    def first(self) -> Vector:
+        return self.answer(self.state.v, 1, np.zeros(self.size))
+
+    def step(self, t: int, own: Vector, others: dict[str, Vector]) -> Vector:
+        s, p = self.state, self.params
+        F = np.array([*others.values()]).reshape(-1, self.size)
+        k = p.answer_of(t)
+        lam, v, new = s.lam, s.v, own
+        if p.answer_of(t - 1) < k:  # message t is an answer
+            lam = lam + 0.5 * disagreement(own, self.dual_step(k), F)
+        if t < self.messages and p.answer_of(t + 1) == k:
+            eta = self.eta(k)
+            new = recycled(own, lam, v, disagreement(own, eta, F), float(np.sum(eta)), p.gamma)
+        elif t < self.messages:
+            v = linear(own, lam, self.eta(k + 1), F)
+            new = self.answer(v, k + 1, own)
+        s.lam, s.v = lam, v
+        return new
+
+    def answer(self, v: Vector, k: int, f: Vector) -> Vector:
+        """(8), (12), (14), (18): f_i of answer k, asked with the linear term v at the last f_i."""
+        ask = self.gate.exact_minimizer if self.params.variant == "none" else self.gate.minimizer
+        return ask(v, self.quadratic(k))
+
+    def quadratic(self, k: int) -> float:
+        """2 sum_j eta_ij(k): what the penalties add to the curvature of answer k."""
+        return 2.0 * float(np.sum(self.eta(k)))

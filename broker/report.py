@@ -60,7 +60,7 @@ def render(run: Run) -> str:
         _banner(said),
         section("Key figures", _key_figures(run)),
         section("The grid", _grid(run, case, absent)) if run.zones else section("The network", row_page.drawing(run)),
-        section("Round by round" if run.zones else "Along the walk", _charts(run, said)),
+        section("Along the walk" if run.walks else "Round by round", _charts(run, said)),
         section("Set-points", setpoints(run, case)) if run.zones else section("Solution", row_page.solution(run)),
         section("Privacy in full", _privacy(said)),
         section("What is not protected", facts(said.limits, wide=True)),
@@ -94,7 +94,7 @@ def verdict(run: Run) -> str:
     agreed = f"consensus residual {number(result.get('consensus_residual'))}{unit}"
     if result.get("max_violation") is not None:
         agreed += f", no limit violated by more than {number(result['max_violation'])} p.u."
-    done = f"{number(result.get('rounds_done'))} {'rounds' if zones else 'activations'}"
+    done = f"{number(result.get('rounds_done'))} {'activations' if run.walks else 'rounds'}"
     text = f"{who} computed {what} together in {done} of {algorithm} ({agreed})"
     claim = {"upheld": "the privacy claim is upheld.", "not upheld": "the privacy claim is not upheld."}
     return text + "; " + claim.get(standing(result), "the run is not private.")
@@ -121,17 +121,17 @@ def _bytes(value: Any) -> str:
 
 
 def _key_figures(run: Run) -> str:
-    result, zones = run.result, run.zones
+    result, zones, walks = run.result, run.zones, run.walks
     planned = (run.scenario.get("algorithm") or {}).get("rounds")
     rounds = number(result.get("rounds_done")) + (f" of {number(planned)}" if planned is not None else "")
     unit = " p.u." if zones else ""
     private = standing(result) == "upheld"
     shown: list[tuple[str, str]] = []
-    if zones:
-        shown.append(("Rounds", rounds))
-    else:
+    if walks:
         blocks = f"{number(len(run.history['round']))} blocks of {number(len(run.nodes()))}"
-        shown += [("Activations", f"{rounds} ({blocks})"), ("Walk", row_page.walk_words(result.get("walk")) or MISSING)]
+        shown += [("Activations", f"{rounds} ({blocks})"), ("Walk", row_page.walk_words(result["walk"]))]
+    else:
+        shown.append(("Rounds", rounds))
     shown += [
         ("Stopped because", number(result.get("stopped_because"))),
         ("Consensus residual", number(result.get("consensus_residual")) + unit),
@@ -146,14 +146,14 @@ def _key_figures(run: Run) -> str:
         ("Cap reached, then frozen", (result.get("privacy") or {}).get("capped")),
         ("Lost for good", result.get("lost")),
     ):
-        if who and not zones:
+        if who and walks:
             shown.append((label, ", ".join(map(str, who))))
     nodes = result.get("nodes")
     count = len(nodes) if isinstance(nodes, Mapping | list | tuple) else nodes
     wall = result.get("wall_s")
     shown += [
-        ("Messages" if zones else "Messages (tokens handed over)", number(result.get("messages"))),
-        ("Bytes" if zones else "Bytes of these tokens", _bytes(result.get("bytes"))),
+        ("Messages (tokens handed over)" if walks else "Messages", number(result.get("messages"))),
+        ("Bytes of these tokens" if walks else "Bytes", _bytes(result.get("bytes"))),
         ("Wall time", f"{number(wall)} s" if wall is not None else MISSING),
         ("Zones" if zones else "Nodes", number(count if count is not None else len(run.nodes()))),
         ("Transport", number(result.get("transport"))),
@@ -215,14 +215,14 @@ def _grid(run: Run, case: Case | None, absent: str) -> str:
 
 
 def _charts(run: Run, said: Statement) -> str:
-    history, zones = run.history, run.zones
-    rounds, unit, xlabel, per = history["round"], " (p.u.)", "round", "round"
+    history, zones, walks = run.history, run.zones, run.walks
+    rounds, unit, xlabel, per = history["round"], " (p.u.)" if zones else "", "round", "round"
     if not len(rounds):
-        return paragraphs([f"No {'round' if zones else 'activation'} was completed, so there is nothing to draw."])
-    if not zones:  # a row is a block of n activations, the last one perhaps shorter
+        return paragraphs([f"No {'activation' if walks else 'round'} was completed, so there is nothing to draw."])
+    if walks:  # a row is a block of n activations, the last one perhaps shorter
         n, done = len(run.nodes()), run.result.get("rounds_done")
         rounds = np.minimum(rounds * n, done if isinstance(done, int) else np.inf)
-        unit, xlabel, per = "", "activations", f"{n} activations"
+        xlabel, per = "activations", f"{n} activations"
     known = {name for name, values in history.items() if bool(np.isfinite(values).any())}
     out: list[str] = []
 
@@ -272,13 +272,13 @@ def _charts(run: Run, said: Statement) -> str:
             caption = "ε counted so far by each node. In this run it is not a protection."
         add("Privacy spent", caption, spent, ylabel="ε, cumulative", levels=lines, from_zero=True)
     traffic = (("messages", "Messages per round", "messages"), ("bytes", "Traffic per round", "kB"))
-    for column, title, label in traffic if zones else ():  # of a walk, one token an activation
+    for column, title, label in () if walks else traffic:  # of a walk, one token an activation
         if column in known:
             values = history[column] / (1000.0 if column == "bytes" else 1.0)
             chart = plots.bars(f"c{len(out)}", title, rounds, values, ylabel=label)
             out.append(figure(title, chart, "Counted over all edges of the network."))
     notes = [f"The objective is {WITHHELD}."] if said.standing == "upheld" else []
-    if not zones:
+    if walks:
         notes.append(
             "An activation is one node's step; it ends with the token handed to a neighbour, the one message that counts "
             "here. Receipts, repeats and what the coordinator is told of the walk carry no iterate and are not counted."

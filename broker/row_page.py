@@ -53,7 +53,7 @@ def drawing(run: Run) -> str:
     if n > gridmap.MAX_DRAWN or m > gridmap.MAX_EDGES:
         return paragraphs([f"The network is not drawn: it has {number(n)} nodes and {number(m)} edges."])
     caption = (
-        f"{number(n)} nodes, {number(m)} edges: the token goes along an edge, from a node to its neighbour. "
+        f"{number(n)} nodes, {number(m)} edges: messages go along an edge, from a node to its neighbour. "
         f"{'The edges of the walk are dark. ' if shown.walk else ''}Lengths mean nothing."
     )
     return figure("Who talks to whom", gridmap.svg(shown, "The network of nodes"), caption)
@@ -78,7 +78,7 @@ def solution(run: Run) -> str:
         for k in entries
     ]
     which = "Every entry" if len(entries) == x.size else f"The {LARGEST} largest of {number(x.size)} entries"
-    told = f"{which} of x, which the token carried at the end, and the range of the nodes' own copies."
+    told = f"{which} of x, the common solution, and the range of the nodes' own copies."
     out = facts(shown) + table(("Entry", "x", "Least copy", "Largest copy"), rows, told)
     names = list(own)
     nodes = _first(far)

@@ -51,8 +51,13 @@ class Run:
 
     @property
     def zones(self) -> bool:
-        """Whether it is a run over the zones of a case; else over nodes with rows of data, by a baton."""
+        """Whether it is a run over the zones of a case; else over nodes with rows of data."""
         return (self.scenario.get("problem") or {}).get("kind") == "zones"
+
+    @property
+    def walks(self) -> bool:
+        """Whether a baton walked: a row of the history is then a block of activations, else a round."""
+        return self.result.get("walk") is not None
 
     def nodes(self) -> tuple[str, ...]:
         """The nodes' names: those with a solution, else those with a ledger column."""

@@ -234,9 +234,8 @@ def _noise(plan: Mapping[str, Any], zones: bool, variant: str, answers: Any) -> 
         return where.get(str(mode), "Noise was added where and as large as the published method says.")
     if not zones:
         return (
-            f"Each answer is a gradient of a node's data with fresh noise, drawn before anything else sees it; what the "
-            f"token carries and every node holds is computed from such answers. The total counts them, {count}. Beyond "
-            f"its last answer a node passes the token on unchanged."
+            f"Each answer is a gradient of a node's data with fresh noise, added before anything else sees it; all that "
+            f"travels and all that nodes arrive at is computed from such answers. The total counts them, {count}."
         )
     if mode == "input":
         return (
@@ -320,7 +319,7 @@ def _limits(how: str, zones: bool, adjacency: Any, ledgers: Any) -> tuple[tuple[
                 "Public by design",
                 "the network, the algorithm's settings, the bounds, how many records each node has, and the solution.",
             ),
-            ("The walk", "who holds the token, since when, and how often a node has answered are public."),
+            ("Who answers when", "the walk, who holds its token, and how often a node has answered are public."),
             (
                 "Several records at once",
                 "one person behind several records, or at several nodes, is group privacy: k count as k times ε.",

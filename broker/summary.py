@@ -16,20 +16,15 @@ def text(result: Result, scenario: Scenario) -> str:
     r, zones = result.summary, isinstance(scenario.problem, ZonesProblem)
     through = "in one process" if r["transport"] == "memory" else f"over MQTT, {r['broker']}"
     done, because = f"{r['rounds_done']} of {scenario.algorithm.rounds}", f"stopped because: {r['stopped_because']}"
-    residual = r["consensus_residual"]
-    if zones:
-        rows = [
-            ("rounds", f"{done}, {because}"),
-            ("consensus residual", figure(residual, "p.u.")),
-            ("largest violation", figure(r["max_violation"], "p.u.")),
-        ]
+    unit = "p.u." if zones else ""
+    if r["walk"] is None:
+        rows = [("rounds", f"{done}, {because}")]
     else:
         blocks = f"{len(result.history['round'])} blocks of {r['nodes']}"
-        rows = [
-            ("activations", f"{done} ({blocks}), {because}"),
-            ("walk", walk_words(r["walk"])),
-            ("consensus residual", figure(residual)),
-        ]
+        rows = [("activations", f"{done} ({blocks}), {because}"), ("walk", walk_words(r["walk"]))]
+    rows.append(("consensus residual", figure(r["consensus_residual"], unit)))
+    if zones:
+        rows.append(("largest violation", figure(r["max_violation"], unit)))
     if r["objective"] is not None:
         gap = "" if r["optimality_gap"] is None else f" ({r['optimality_gap']:.4g} above the optimum)"
         rows.append(("objective", figure(r["objective"]) + gap))
@@ -39,10 +34,10 @@ def text(result: Result, scenario: Scenario) -> str:
         rows.append(("relative error", figure(r["relative_error"])))
     if r["lost"]:
         rows.append(("lost", f"{', '.join(r['lost'])}: the walk went on around, what they had added stays"))
-    if not zones and r["privacy"]["capped"]:
+    if r["walk"] is not None and r["privacy"]["capped"]:
         rows.append(("cap reached", ", ".join(r["privacy"]["capped"])))
     rows += [
-        ("messages" if zones else "tokens handed over", f"{r['messages']:,} ({size(r['bytes'])})"),
+        ("messages" if r["walk"] is None else "tokens handed over", f"{r['messages']:,} ({size(r['bytes'])})"),
         ("wall time", f"{r['wall_s']:.2f} s"),
         ("privacy", privacy(r)),
     ]

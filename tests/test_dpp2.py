@@ -192,7 +192,7 @@ def test_whole_runs_are_those_of_the_machines(variant):
 
 def test_the_benchmark_times_the_same_arithmetic_beside_a_bare_loop():
     pytest.importorskip("numba")
-    fs, graph = classification(bench_rounds.OBJECTIVE, 5, 9, bench_rounds.D, 6), Network(kind="ring", nodes=5).build()
+    fs, graph = classification(bench_rounds.OBJECTIVE, 5, 8, bench_rounds.D, 6), Network(kind="ring", nodes=5).build()
     whole = dpp2.Nodes(bench_rounds.PARAMS, fs, graph, max(map(smoothness, fs)))
     whole.run(20)
     assert near(bench_rounds._bare(fs, Edges.of(graph), 20)(), whole.x)

@@ -29,11 +29,21 @@ from hushgrid.node.zones import server
 
 def main(name: str | None, as_json: bool = False) -> int:
     """Run one benchmark, or all but the studies, and print tables, or JSON. InputError for a name that is none."""
-    from hushgrid.broker import bench_fleet, bench_hop, bench_rounds, bench_walk, figures, incremental, relay, studies
+    from hushgrid.broker import (
+        bench_daemon,
+        bench_fleet,
+        bench_hop,
+        bench_rounds,
+        bench_walk,
+        figures,
+        incremental,
+        relay,
+        studies,
+    )
 
     quick: dict[str, Callable[[], Table]] = {
         "step": step, "noise": noise, "round": bench_fleet.rounds, "hop": bench_hop.hop, "case118": bench_fleet.case118,
-        "nodes": bench_fleet.nodes, "daemon": bench_fleet.daemon, "walk": bench_walk.walk, "dpp2": bench_rounds.dpp2,
+        "nodes": bench_fleet.nodes, "daemon": bench_daemon.daemon, "walk": bench_walk.walk, "dpp2": bench_rounds.dpp2,
         "accuracy": studies.accuracy,
     }  # fmt: skip
     long: dict[str, Callable[[], None]] = {

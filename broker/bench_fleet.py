@@ -1,15 +1,12 @@
-"""Benchmarks of whole processes: an empty round, a run of case118, a daemon at rest."""
+"""Benchmarks of whole processes: an empty round, a run of case118, hundreds of nodes."""
 
 from __future__ import annotations
 
 import multiprocessing
 import os
-import re
 import secrets
 import socket
 import sqlite3
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -89,7 +86,7 @@ def rounds(rounds: int = 400, nodes: int = 4) -> Table:
                 rival = row(f"bare paho, {running.name}", "ms", _bare_rounds(running.url, size, rounds, nodes))
                 ours = row(f"hushgrid, {running.name}", "ms", taken, rival=rival)
                 rows += [against(ours, TARGET_MS[broker]), rival]
-        rows.append(row("one bare SQLite commit (WAL, synchronous FULL)", "ms", _commits(Path(scratch), rounds)))
+        rows.append(row("one bare SQLite commit (WAL, synchronous FULL)", "ms", commits(Path(scratch), rounds)))
     about = f"an empty round of {nodes} node processes: one gate answer, ledger commit and message each, and the coordinator's"
     return Table(name="round", about=about, rows=rows)
 
@@ -104,7 +101,7 @@ def _hushgrid_rounds(url: str, place: Path, rounds: int, nodes: int) -> tuple[in
 
     members = [(_member, (url, fleet, name, list(buses), str(place))) for name, buses in setup.zones.items()]
     ledger = Ledger(place / "coordinator.ledger", COORDINATOR)
-    with _processes(members, farewell_s=2.0):
+    with processes(members, farewell_s=2.0):
         centre = Rounds(fleet, setup.plan, setup.case, ledger, silent_s=PATIENCE_S, observe=observe)
         link = link_for(centre, url, None)
         try:
@@ -143,9 +140,9 @@ def _bare_rounds(url: str, size: int, rounds: int, nodes: int) -> list[float]:
         nonlocal answers
         answers += 1
 
-    client = _paho(url, f"{prefix}-centre", f"{prefix}/up/#", count)
+    client = bare_client(url, f"{prefix}-centre", f"{prefix}/up/#", count)
     taken = []
-    with _processes([(_echo, (url, prefix, k, size)) for k in range(nodes)]):
+    with processes([(_echo, (url, prefix, k, size)) for k in range(nodes)]):
         deadline = time.monotonic() + PATIENCE_S
         while answers < nodes:  # each says once that it is there
             client.loop(0.1)
@@ -170,13 +167,13 @@ def _echo(url: str, prefix: str, k: int, size: int) -> None:
     def answer(client: Any, data: Any, message: Any) -> None:
         client.publish(f"{prefix}/up/{k}", payload, qos=1)
 
-    client = _paho(url, f"{prefix}-{k}", f"{prefix}/down/{k}", answer)
+    client = bare_client(url, f"{prefix}-{k}", f"{prefix}/down/{k}", answer)
     client.publish(f"{prefix}/up/{k}", payload, qos=1)
     while os.getppid() != 1:
         client.loop(1.0)
 
 
-def _paho(url: str, name: str, topic: str, on_message: Callable[[Any, Any, Any], None]) -> Any:
+def bare_client(url: str, name: str, topic: str, on_message: Callable[[Any, Any, Any], None]) -> Any:
     """A subscribed paho client on a broker of ours."""
     client = paho.Client(paho.CallbackAPIVersion.VERSION2, client_id=name, protocol=paho.MQTTv311)
     subscribed: list[bool] = []
@@ -194,7 +191,7 @@ def _paho(url: str, name: str, topic: str, on_message: Callable[[Any, Any, Any],
 
 
 @contextmanager
-def _processes(each: list[tuple[Callable[..., None], tuple[Any, ...]]], farewell_s: float = 0.0) -> Iterator[None]:
+def processes(each: list[tuple[Callable[..., None], tuple[Any, ...]]], farewell_s: float = 0.0) -> Iterator[None]:
     """Fresh processes, ended at the end if they have not by themselves within `farewell_s`."""
     context = multiprocessing.get_context("spawn")
     running = [context.Process(target=target, args=args, daemon=True) for target, args in each]
@@ -210,11 +207,13 @@ def _processes(each: list[tuple[Callable[..., None], tuple[Any, ...]]], farewell
             process.join()
 
 
-def _commits(place: Path, count: int) -> list[float]:
+def commits(place: Path, count: int) -> list[float]:
     """Milliseconds of one transaction that updates a row of a state's size, as durable as the ledger's."""
     db = sqlite3.connect(place / "bare.db", isolation_level=None)
+    db.execute("PRAGMA locking_mode = EXCLUSIVE")
     db.execute("PRAGMA journal_mode = WAL")
     db.execute("PRAGMA synchronous = FULL")
+    db.execute("PRAGMA wal_autocheckpoint = 100")
     db.execute("CREATE TABLE t (id INTEGER PRIMARY KEY, state BLOB)")
     state = os.urandom(2000)
 
@@ -265,61 +264,30 @@ def case118(rounds: int = 100, local_updates: int = 5, case: str = "case118") ->
     return Table(name="case118", about=about, rows=rows)
 
 
-# --- a daemon at rest ---
+# --- hundreds of nodes ---
 
 
-def daemon(starts: int = 5) -> Table:
-    """Seconds until a real zone daemon is ready, its memory, and what it has loaded."""
-    case, name, buses = load("case14"), "z1", ZONES["case14"][0]
-    model_of(name, "case14", tuple(buses))  # the cache is warm, as after enrolment
-    d = loads(case, tuple(buses)) * case.base_mva
-    with (
-        tempfile.TemporaryDirectory(prefix="hushgrid-bench-") as scratch,
-        start(brokers_here()[0], Path(scratch) / "broker") as running,
-    ):
-        place = Path(scratch)
-        table = [f"{b},{float(d[k])!r},{float(d[k + len(buses)])!r}" for k, b in enumerate(buses)]
-        (place / "loads.csv").write_text("\n".join(["bus,p_mw,q_mvar", *table]) + "\n")
-        (place / "node.yaml").write_text(
-            f"node: {name}\nfleet: bench\nbroker: {running.url}\nstate: {place / 'state'}\n"
-            f"data: {{case: case14, zone: {buses}, loads: loads.csv}}\n"
-            "budget: {epsilon: 10.0, adjacency: {bounded-change: 0.01}}\n"
-        )
-        found = [_daemon_once(place, []) for _ in range(starts)]
-        modules = _daemon_once(place, ["-X", "importtime"])[2]
-    heavy = [m for m in ("cvxpy", "numba", "matplotlib", "rich", "networkx", "amqtt") if m in modules]
-    rows = [
-        against(row("time to ready", "s", [f[0] for f in found]), 1.0),
-        against(row("resident memory", "MB", [f[1] for f in found]), 75.0),
-        Row(what="modules loaded", unit="", value=len(modules)),
-        against(Row(what=f"of these heavy: {', '.join(heavy) or 'none'}", unit="", value=len(heavy)), 0),
-    ]
-    return Table(name="daemon", about=f"hushgrid node on case14 {name}, {running.name}, model cache warm", rows=rows)
-
-
-def _daemon_once(place: Path, flags: list[str]) -> tuple[float, float, set[str]]:
-    """One daemon from start to ready (as it tells systemd) to SIGTERM: seconds, MB, imported modules (-X importtime)."""
-    address = place / "notify"
-    address.unlink(missing_ok=True)
-    errors = place / "daemon.log"
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as told, errors.open("wb") as log:
-        told.bind(str(address))
-        told.settimeout(PATIENCE_S)
-        began = time.perf_counter()
-        child = subprocess.Popen(
-            [sys.executable, *flags, "-m", "hushgrid.broker.cli", "node", str(place / "node.yaml")],
-            env=os.environ | {"NOTIFY_SOCKET": str(address)}, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-        )  # fmt: skip
-        try:
-            told.recv(64)
-            ready = time.perf_counter() - began
-            time.sleep(0.3)
-            status = Path(f"/proc/{child.pid}/status").read_text()
-            resident = int(re.findall(r"VmRSS:\s+(\d+) kB", status)[0]) / 1024
-        except TimeoutError:
-            raise Stopped(f"bench daemon: not ready after {PATIENCE_S:g} s: {errors.read_text()[-200:]}") from None
-        finally:
-            child.terminate()
-            child.wait(PATIENCE_S)
-    imported = re.findall(r"^import time:.*\|\s+([\w.]+)$", errors.read_text(), re.MULTILINE)
-    return ready, resident, set(imported)
+def nodes(count: int = 200, activations: int = 2000) -> Table:
+    """Seconds of a whole private run of I-ADMM around a ring of `count` nodes, a process a core, one connection each."""
+    broker = brokers_here()[0]
+    raw = {
+        "hushgrid": 1, "name": "bench-nodes", "network": {"kind": "ring", "nodes": count},
+        "problem": {
+            "kind": "logistic", "row_bound": 1.0, "l2": 0.1,
+            "data": {"synthetic": {"rows": 20, "features": 10}, "normalize": "unit-rows"},
+        },
+        "algorithm": {"name": "iadmm", "rho": 1.0, "rounds": activations},
+        "privacy": {"adjacency": {"replace-one-record": {"clip": 1.0}}, "epsilon": 50.0},
+        "run": {"processes": os.cpu_count() or 1},
+    }  # fmt: skip
+    watch = _Stopwatch()
+    began = time.perf_counter()
+    result = run(raw, transport="mqtt", broker=broker, progress=watch)
+    whole = time.perf_counter() - began
+    (first, early), (last, late) = watch.at[0], watch.at[-1]
+    rows = [Row(what="whole call: processes, joining, activations, results", unit="s", value=whole)]
+    if last > first:
+        each = 1e3 * (late - early) / ((last - first) * count)
+        rows.append(Row(what=f"an activation (of rounds {first} to {last})", unit="ms", value=each))
+    about = f"{result.rounds_done} activations of {count} nodes in {os.cpu_count()} processes, ledgers kept, {result.broker}"
+    return Table(name="nodes", about=about, rows=rows)

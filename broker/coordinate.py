@@ -168,8 +168,9 @@ def _utc(moment: time.struct_time) -> str:
 
 def _summary(coordinator: Coordinator) -> str:
     history = coordinator.ledger.history(coordinator.run)
-    rounds, residual, messages, _ = history[-1] if history else (0, float("nan"), 0, 0)
-    return f"{rounds} rounds, residual {residual:.3g}, {messages} messages"
+    rounds, residual, messages, _ = history[-1] if history else (0, None, 0, 0)
+    # The coordinator of a baton sees no iterate.
+    return f"{rounds} rounds" + ("" if residual is None else f", residual {residual:.3g}, {messages} messages")
 
 
 class _Rounds:

@@ -227,7 +227,8 @@ class Baton(ABC):
         s.out, s.to, s.done, s.final = Token(token.fences, leg, calm, vectors), to, None, ()
         if not to or (self.patience and calm >= self.patience):
             s.done, s.final, s.out, s.to = "tolerance" if to else "rounds", vectors, None, ""
-        return self._with(self._fresh(), *([Send(sender, hop, Ack(s.epoch, passed=False))] if sender else ()))
+        step, receipt = self._fresh(), (Send(sender, hop, Ack(s.epoch, passed=False)),) if sender else ()
+        return Step((*step.send, *receipt), step.done, taken=True)  # the token first: somebody waits for it
 
     def _ack(self, sender: str, hop: int, body: Ack) -> Step:
         """Token `hop` is taken: who gave the one before may forget its copy, and where it is passed on, so may this node.
@@ -291,7 +292,3 @@ class Baton(ABC):
         if longer := len(fences) > len(s.known):
             s.known = fences
         return longer
-
-    @staticmethod
-    def _with(step: Step, *first: Send) -> Step:
-        return Step((*first, *step.send), step.done, taken=True)

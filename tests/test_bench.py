@@ -4,12 +4,13 @@ import json
 import math
 import multiprocessing
 import os
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from hushgrid.broker import bench, bench_fleet, figures, measure, studies
+from hushgrid.broker import bench, bench_daemon, bench_fleet, bench_hop, figures, measure, studies
 from hushgrid.broker.measure import Row, Table, against, row
 from hushgrid.kernels.errors import InputError
 from hushgrid.node.ledger import Ledger
@@ -107,12 +108,40 @@ def test_a_run_through_a_broker_is_measured_inside_and_as_a_whole():
     assert whole.what.startswith("whole call")
 
 
-def test_a_daemon_at_rest_has_loaded_nothing_heavy():
-    table = bench_fleet.daemon(starts=1)
+@pytest.mark.long
+def test_daemons_at_rest_have_loaded_nothing_heavy():
+    table = bench_daemon.daemon(starts=1)
     _well_formed(table)
-    assert [r.target for r in table.rows] == ["<= 1 s", "<= 75 MB", None, "<= 0"]
-    assert table.rows[2].value > 100  # the list of modules was read
-    assert table.rows[3].value == 0
+    names = ["case14 z1", "rows, numpy", *(["rows, numba"] if find_spec("numba") else [])]
+    of = {name: [r for r in table.rows if r.what.startswith(f"{name}:")] for name in names}
+    assert sum(len(rows) for rows in of.values()) == len(table.rows)
+    for name, most in zip(names, (75, 50, 170), strict=False):
+        bars = [f"<= {most} MB"] * (1 if name == "case14 z1" else 2)
+        assert [r.target for r in of[name]] == ["<= 1 s", *bars, None, "<= 0"]
+        *_, modules, heavy = of[name]
+        assert modules.value > 100  # the list was read
+        assert heavy.value == 0, heavy.what
+
+
+def test_hundreds_of_nodes_are_measured_in_a_process_a_core():
+    table = bench_fleet.nodes(count=20, activations=200)
+    _well_formed(table)
+    assert table.about.startswith("200 activations of 20 nodes")
+    assert table.rows[0].what.startswith("whole call")
+
+
+@pytest.mark.long
+@pytest.mark.mosquitto
+def test_a_hop_is_measured_on_both_brokers_against_a_bare_message_and_a_bare_commit(mosquitto):
+    table = bench_hop.hop(hops=bench_hop.WARM + 5, nodes=3)
+    _well_formed(table)
+    first = [n.split(",")[0] for n in _names(table)]
+    assert first == [*["hop", "the same hop"] * 2, "half a bare paho ping-pong"] * 2 + ["one bare SQLite commit (WAL"]
+    assert [r.samples for r in table.rows if r.target] == [4] * 4
+    assert {r.target for r in table.rows} == {"<= 1 ms", None}
+    assert table.rows[0].rival == table.rows[4].what
+    assert table.rows[1].rival == table.rows[-1].what
+    assert multiprocessing.active_children() == []
 
 
 def test_accuracy_is_measured_beside_what_is_expected():

@@ -1,0 +1,151 @@
+"""`hushgrid bench hop`: a baton from one activation's commit to the next one's, beside the bare message and commit."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hushgrid.broker.bench_fleet import PATIENCE_S, bare_client, brokers_here, commits, processes
+from hushgrid.broker.brokers import start
+from hushgrid.broker.measure import Row, Table, against, row
+from hushgrid.broker.row_runs import RowSetup
+from hushgrid.broker.watcher import Watcher
+from hushgrid.kernels.errors import Stopped
+from hushgrid.node.config import Scenario, scenario_from
+from hushgrid.node.driver import Driver
+from hushgrid.node.ledger import Ledger
+from hushgrid.node.member import Member, Simulated
+from hushgrid.node.serve import link_for, serve
+from hushgrid.node.wire import COORDINATOR
+
+TARGET_MS = 1.0
+WARM = 100  #: first hops, not counted
+
+
+def walk(hops: int, nodes: int, guarded: bool) -> Scenario:
+    """RECAL around a ring, 15 features: a token of about 400 bytes. Guarded, each hop spends and adds exact noise."""
+    privacy = {"epsilon": 50.0, "adjacency": {"replace-one-record": {"clip": 1.0}}}
+    return scenario_from(
+        {
+            "hushgrid": 1, "name": "bench-hop", "network": {"kind": "ring", "nodes": nodes},
+            "problem": {
+                "kind": "logistic", "row_bound": 1.0, "l2": 0.1,
+                "data": {"synthetic": {"rows": 20, "features": 15}, "normalize": "unit-rows"},
+            },
+            "algorithm": {
+                "name": "recal", "walk": "hamiltonian", "rounds": hops, "variant": "guarded" if guarded else "none",
+            },
+        }
+        | ({"privacy": privacy} if guarded else {})
+    )  # fmt: skip
+
+
+def hop(hops: int = 2000, nodes: int = 4) -> Table:
+    """Milliseconds a hop between member processes, each hop's state (guarded: and spend) in the ledger before it is sent."""
+    rows: list[Row] = []
+    with tempfile.TemporaryDirectory(prefix="hushgrid-bench-") as scratch:
+        commit = row("one bare SQLite commit (WAL, synchronous FULL)", "ms", commits(Path(scratch), hops))
+        for broker in brokers_here():
+            with start(broker, Path(scratch, broker)) as running:
+                found = []
+                for guarded in (True, False):
+                    size, taken = _hops(running.url, Path(scratch, f"{broker}-{guarded}"), walk(hops, nodes, guarded))
+                    found.append((guarded, taken))
+                rival = row(f"half a bare paho ping-pong, {running.name}", "ms", _ping_pong(running.url, size, hops))
+            for guarded, taken in found:
+                what = f"hop, {'guarded' if guarded else 'variant none'}, {running.name}"
+                rows.append(against(row(what, "ms", taken, rival=rival), TARGET_MS))
+                rows.append(row(f"the same hop, {running.name}", "ms", taken, rival=commit))
+            rows.append(rival)
+        about = f"RECAL, {nodes} member processes on a ring, a token of {size} bytes, ledgers on {file_system(scratch)}"
+    return Table(name="hop", about=about, rows=[*rows, commit])
+
+
+def _hops(url: str, place: Path, scenario: Scenario) -> tuple[int, list[float]]:
+    """Bytes of a token, and the milliseconds between the commits of successive activations."""
+    fleet, setup = f"bench-{secrets.token_hex(3)}", RowSetup(scenario)
+    ledger = Ledger(place / "coordinator.ledger", COORDINATOR)
+    members = [(_member, (url, fleet, name, scenario, str(place))) for name in setup.plan.nodes]
+    with processes(members, farewell_s=5.0):
+        centre = Watcher(fleet, setup.plan, ledger, silent_s=PATIENCE_S)
+        link = link_for(centre, url, None)
+        try:
+            link.connect(PATIENCE_S)
+            serve(centre, link, lambda: centre.finished)
+        finally:
+            link.close(clear=centre.retained, forget=True)
+            ledger.close()
+    if centre.error:
+        raise centre.error
+    found = [np.fromfile(place / f"{name}.hops").reshape(-1, 3) for name in setup.plan.nodes]
+    size = sum(of_node[-1, 2] for of_node in found) / (scenario.algorithm.rounds - 1)
+    hop, at, _ = np.concatenate(found).T
+    return round(size), list(1e3 * np.diff(at[np.argsort(hop)])[WARM:])
+
+
+def _member(url: str, fleet: str, name: str, scenario: Scenario, place: str) -> None:
+    """A member, and when it made which activation, with the bytes of its tokens so far.
+
+    The clock is the machine's own, one for all processes.
+    """
+    hops: dict[int, tuple[float, int]] = {}
+
+    def observe(driver: Driver, fresh: bool) -> None:
+        hops.setdefault(driver.machine.state.t, (time.perf_counter(), driver.sent[1]))
+
+    ledger = Ledger(Path(place) / f"{name}.ledger", name)
+    member = Member(fleet, RowSetup(scenario).device(name), ledger, None, simulated=Simulated(), observe=observe)
+    link = link_for(member, url, None)
+    link.connect(PATIENCE_S)
+    serve(member, link, lambda: member.finished or os.getppid() == 1)
+    np.array([(t, *seen) for t, seen in hops.items() if t]).tofile(Path(place) / f"{name}.hops")
+    link.close(clear=member.retained, forget=True)
+    ledger.close()
+
+
+def _ping_pong(url: str, size: int, count: int) -> list[float]:
+    """Half the milliseconds of a round trip of `size` bytes and back, QoS 1, TCP_NODELAY, to a process that echoes."""
+    prefix = f"bare-{secrets.token_hex(3)}"
+    back: list[Any] = []
+    client = bare_client(url, f"{prefix}-ping", f"{prefix}/pong", lambda c, data, message: back.append(message))
+    payload, taken = os.urandom(size), []
+    with processes([(_echo, (url, prefix))]):
+        deadline = time.monotonic() + PATIENCE_S
+        while not back:  # it says once that it is there
+            client.loop(0.1)
+            if time.monotonic() > deadline:
+                raise Stopped(f"bench hop: no echo after {PATIENCE_S:g} s")
+        for _ in range(count):
+            back.clear()
+            began = time.perf_counter()
+            client.publish(f"{prefix}/ping", payload, qos=1)
+            while not back:
+                client.loop(1.0)
+            taken.append(0.5e3 * (time.perf_counter() - began))
+        client.disconnect()
+    return taken[WARM:]
+
+
+def _echo(url: str, prefix: str) -> None:
+    client = bare_client(
+        url, f"{prefix}-pong", f"{prefix}/ping", lambda c, data, message: c.publish(f"{prefix}/pong", message.payload, qos=1)
+    )  # fmt: skip
+    client.publish(f"{prefix}/pong", b"", qos=1)
+    while os.getppid() != 1:
+        client.loop(1.0)
+
+
+def file_system(path: str) -> str:
+    """The kind of file system a path is on, as the kernel calls it."""
+    try:
+        mounts = [line.split()[1:3] for line in Path("/proc/mounts").read_text().splitlines()]
+    except OSError:
+        return "an unknown file system"
+    real = Path(path).resolve()
+    return max((m for m in mounts if real.is_relative_to(m[0])), key=lambda m: len(m[0]))[1]

@@ -10,12 +10,15 @@ import numpy as np
 import pytest
 import sensor_runs
 from sensor_world import Walk, assert_conserved, assert_one_baton, setup, state_of, token_of
+from test_hostile import OTHER, envelope, not_envelopes
 
 from hushgrid.broker.simulation import run
+from hushgrid.kernels.baton import Ack, Answer, Held, Leg, Notice, Token
 from hushgrid.kernels.errors import Stopped
 from hushgrid.kernels.graphs import random_walk
+from hushgrid.node import wire
 from hushgrid.node.ledger import Ledger
-from hushgrid.node.wire import COORDINATOR, Publication
+from hushgrid.node.wire import COORDINATOR, Finish, Finished, Join, Plan, Publication, Refuse
 
 FAULTS = {"loss": 0.2, "duplicate": 0.2, "reorder": 0.3, "crash": 0.05, "seed": 3}
 TREE = {"network": {"kind": "edges", "edges": [[0, 1], [1, 2], [1, 3]]}}
@@ -281,3 +284,122 @@ def test_a_holder_lost_together_with_the_node_before_it_stops_the_run_and_both_a
         str(walk.centre.error),
     )
     walk.close()
+
+
+# --- what does not belong ---
+
+
+def to_node(walk):
+    """(name, topic, payload, kind it is dropped as; None where it is only ignored) for n1, fit for its present state."""
+    n1, t = walk["n1"], walk["n1"].topics
+    s = n1.driver.machine.state if n1.driver else None
+    run, size = n1.driver.run if n1.driver else OTHER, walk.setup.shown.size
+    next_ = s.t + 1 if s else 0
+    vectors = (np.ones(size), np.ones(size))
+    token = Token(s.known if s else (), Leg(), 0, vectors)
+    for src in ("n0", COORDINATOR):
+        for name, payload in not_envelopes(n1._limit):
+            yield f"{name} from {src}", t.edge(src, "n1"), payload, "malformed"
+        yield f"a foreign run from {src}", t.edge(src, "n1"), envelope(OTHER, next_, token), "a foreign run"
+        for body in (Join(), Refuse("no"), Finished(), Plan(b"", b"", {}, {})):
+            yield f"{type(body).__name__} from {src}", t.edge(src, "n1"), envelope(run, 0, body), "not for a device"
+    yield "another's edge", t.edge("n0", "n2"), envelope(run, next_, token), "malformed"
+    yield "its own edge", t.edge("n1", "n1"), envelope(run, next_, token), "malformed"
+    yield "a neighbour's farewell", t.edge("n0", "n1"), envelope(run, 0, Finish("done", "")), "not for a device"
+    yield "the coordinator's farewell of another run", t.edge(COORDINATOR, "n1"), envelope(OTHER, 0, Finish("done", "")), "a foreign run"  # fmt: skip
+    if s is None:
+        return
+    epoch = token.epoch
+    for name, src, seq, body in (
+        ("a token of a stranger", "n3", next_, token),
+        ("a token of the coordinator", COORDINATOR, next_, token),
+        ("a token too short", "n0", next_, Token(s.known, Leg(), 0, (np.ones(size), np.ones(size - 1)))),
+        ("a token of three vectors", "n0", next_, Token(s.known, Leg(), 0, (*vectors, np.ones(size)))),
+        ("a token beyond the end", "n0", 10**6, token),
+        ("a neighbour's notice", "n0", s.heard + 1, Notice(announced=epoch)),
+        ("a neighbour's report", "n0", next_, Held(epoch, "n1")),
+        ("the coordinator's receipt", COORDINATOR, s.t, Ack(epoch, True)),
+    ):
+        yield name, t.edge(src, "n1"), envelope(run, seq, body, epoch=epoch), "not of this edge"
+    for off in (-1, 1):
+        if epoch + off >= 0:
+            yield f"epoch {off}", t.edge("n0", "n1"), envelope(run, next_, token, epoch=epoch + off), "foreign epoch"
+    yield "a receipt of another hop", t.edge("n0", "n1"), envelope(run, s.t + 2, Ack(epoch, True), epoch=epoch), None
+    yield "a receipt of another epoch", t.edge("n0", "n1"), envelope(run, s.t, Ack(epoch + 1, True), epoch=epoch + 1), None  # fmt: skip
+    yield "an old notice", t.edge(COORDINATOR, "n1"), envelope(run, s.heard - 1, Notice()), None if s.heard else "malformed"  # fmt: skip
+    if s.heard:
+        wrong = Notice(announced=s.announced, without=("n2",))
+        yield "a second notice", t.edge(COORDINATOR, "n1"), envelope(run, s.heard, wrong, epoch=s.announced), "second body"  # fmt: skip
+    if s.t and s.source and s.epoch == epoch:
+        yield "a second token", t.edge(s.source, "n1"), envelope(run, s.t - 1, token, epoch=epoch), "second body"
+
+
+def to_centre(walk):
+    """The same for the coordinator, from n1."""
+    centre, t = walk.centre, walk.centre.topics
+    edge, running = t.edge("n1", COORDINATOR), centre.phase == "running"
+    token = Token((), Leg(), 0, (np.ones(3), np.ones(3)))
+    for name, payload in not_envelopes(wire.SMALL):
+        yield name, edge, payload, "malformed"
+    yield "a stranger's report", t.edge("n9", COORDINATOR), envelope(centre.run or OTHER, 1, Held(0, "n1")), "malformed"
+    for body in (Held(0, "n2"), Answer(0, False), Finished(), Join()):
+        yield f"a foreign {type(body).__name__}", edge, envelope(OTHER, 1, body), "a foreign run"
+    if not running:
+        return
+    s, run = centre.watch.state, centre.run
+    for body in (token, Notice(), Ack(0, True)):
+        yield f"{type(body).__name__}", edge, envelope(run, 1, body), "not of this edge"
+    yield "a foreign epoch", edge, envelope(run, s.held[1] + 1, Held(0, "n2"), epoch=1), "foreign epoch"
+    yield "an answer to no notice", edge, envelope(run, s.no + 1, Answer(10**6, True, "n2"), mark=None), None
+    if s.held[1]:
+        yield (
+            "an old report",
+            edge,
+            envelope(run, s.held[1] - 1, Held(s.held[0], "n3"), epoch=s.held[0], mark=None),
+            None,
+        )
+    yield "a farewell", edge, envelope(run, 0, Finished()), "a farewell before the end"
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory):
+    walk, _ = reissued(tmp_path_factory.mktemp("undisturbed"))
+    return walk.final
+
+
+def reissued(directory, before_each=lambda walk: None):
+    """A walk of the ring with a holder cut off, and back after the token was issued again."""
+    walk = Walk(directory, setup({"algorithm.rounds": 40}, seed=11))
+    victim = cut_off(walk, "between")
+
+    def again(walk):
+        before_each(walk)
+        if victim and BACK["after it"](walk.watch):
+            walk.hub.back(victim[0])
+
+    walk.run(again)
+    assert walk.watch.notice.fences
+    walk.close()
+    return walk, victim
+
+
+@pytest.mark.parametrize(("target", "hostile"), [("n1", to_node), (COORDINATOR, to_centre)])
+def test_at_every_moment_of_a_walk_nothing_foreign_changes_a_byte(tmp_path, undisturbed, target, hostile):
+    tried = set()
+
+    def attack(walk):
+        for name, topic, payload, kind in hostile(walk):
+            end = walk[target]
+            before, dropped = walk.state(target), end.dropped.copy()
+            assert end.on_message(topic, payload) == [], name
+            assert walk.state(target) == before, name
+            assert end.dropped - dropped == ({kind: 1} if kind else {}), name
+            tried.add(name)
+
+    walk, _ = reissued(tmp_path, attack)
+    wanted = {
+        "n1": {"a second token", "a second notice", "epoch -1", "a token of a stranger", "nan from n0"},
+        COORDINATOR: {"an old report", "an answer to no notice", "a foreign epoch", "nan", "a farewell"},
+    }
+    assert wanted[target] <= tried
+    assert walk.final == undisturbed

@@ -1,0 +1,178 @@
+"""A walk under fire: kill -9 of anything, messages again and out of order, the broker gone and back. The bits stay.
+
+And over a real broker a node that stops for a while, or for good, is walked around.
+"""
+
+import os
+import random
+import signal
+import time
+from collections import Counter, deque
+from contextlib import closing
+from pathlib import Path
+
+import fleet
+import numpy as np
+import pytest
+import sensor_runs
+from sensor_world import assert_conserved, assert_one_baton, setup, state_of
+
+from hushgrid.broker.simulation import run
+from hushgrid.node.ledger import Ledger
+from hushgrid.node.mqtt import MqttLink
+
+RING = {"network": {"kind": "ring", "nodes": 8}}
+ALGORITHMS = {"recal": {"name": "recal"}, "iadmm": {"name": "iadmm", "rho": 1.0}}
+
+
+def scenario(algorithm, rounds, over=RING, **more):
+    raw = over | {"algorithm": ALGORITHMS[algorithm] | {"rounds": rounds}, "run.record": "trajectory"}
+    return sensor_runs.scenario(raw, **more)
+
+
+class Replayer:
+    """Somebody on the broker who repeats what was said on the edges: the last message, or old ones in any order."""
+
+    def __init__(self, url, dice):
+        self.dice, self.heard = dice, deque(maxlen=500)
+        self.link = MqttLink(url, "replayer", subscriptions=["hushgrid/1/+/edge/#"], persistent=False)
+        self.link.connect(10.0)
+        self.close = self.link.close
+
+    def listen(self, seconds):
+        until = time.monotonic() + seconds
+        self.heard.extend(self.link.poll(0.0))
+        while (left := until - time.monotonic()) > 0:
+            self.heard.extend(self.link.poll(left))
+
+    def walking(self):
+        self.listen(0.01)
+        return any("coordinator" not in message.topic for message in self.heard)
+
+    def again(self, kind):
+        """Whether there was one to repeat."""
+        self.listen(0.0)  # it connects again where the broker was away
+        if not self.link.connected:
+            return False
+        message = self.heard[-1] if kind == "duplicate" else self.dice.choice(self.heard)
+        self.link.publish(message.topic, message.payload)
+        return True
+
+
+def storm(background, broker, events, dice, pause, weights):
+    """So many random events, and what they were: a process killed, the broker killed and started again, a message of an
+
+    edge delivered once more, or an old one after newer ones.
+    """
+    done, replayer = Counter(), Replayer(broker.url, dice)
+    background.when(replayer.walking)
+    while done.total() < events and background.going:
+        replayer.listen(dice.uniform(0.0, pause))
+        kind = dice.choices(list(weights), list(weights.values()))[0]
+        if kind == "kill":
+            alive = list(background.children().values())
+            if not alive:
+                continue
+            dice.choice(alive).kill()
+        elif kind == "restart":
+            broker.restart()
+        else:
+            background.when(lambda kind=kind: replayer.again(kind), 60)
+        done[kind] += 1
+    replayer.close()
+    return done
+
+
+def last_states(directory, prepared):
+    found = {}
+    for name in prepared.plan.nodes:
+        with closing(Ledger(directory / f"{name}.ledger", name)) as ledger:
+            found[name] = state_of(ledger, prepared)
+    return found
+
+
+def under_fire(tmp_path, broker, algorithm, rounds, events, pause, weights, seed):
+    raw = scenario(algorithm, rounds, seed=11)
+    background = fleet.Background(raw, transport="mqtt", broker=broker.url, state=tmp_path / "state", silent_s=600.0)
+    done = storm(background, broker, events, random.Random(seed), pause, weights)
+    print(dict(done), "of", events)
+    assert done.total() == events
+    result, quiet = background.wait(600), run(raw)
+    fleet.assert_same_bits(quiet, result)
+    prepared = setup(RING | {"algorithm": ALGORITHMS[algorithm] | {"rounds": rounds}}, seed=11)
+    states = last_states(tmp_path / "state", prepared)
+    assert assert_one_baton(states).t == rounds
+    assert all(s.known == () for s in states.values())  # nothing was issued again
+    assert_conserved(result, prepared.plan.algorithm, states)
+    for i, name in enumerate(prepared.plan.nodes):
+        visits = int(np.sum(result.trajectory["active"] == i))
+        answers = min(visits, prepared.terms.answers)
+        assert fleet.spends(tmp_path / "state" / f"{name}.ledger") == [(k, k) for k in range(1, answers + 1)]
+    assert [p for p in background.processes() if p.pid != broker.pid] == []
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_a_walk_under_fire_keeps_its_bits(tmp_path, any_broker, algorithm):
+    weights = {"kill": 3, "restart": 1, "duplicate": 8, "reorder": 8}
+    under_fire(tmp_path, any_broker, algorithm, 600, 20, 0.1, weights, seed=1)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_five_hundred_blows_to_a_walk_change_no_bit(tmp_path, any_broker, algorithm):
+    """Two algorithms: a thousand on each broker."""
+    weights = {"kill": 20, "restart": 4, "duplicate": 38, "reorder": 38}
+    under_fire(tmp_path, any_broker, algorithm, 20_000, 500, 0.1, weights, seed=2)
+
+
+# --- over a real broker: a node that stops ---
+
+FIVE = {"network": {"kind": "complete", "nodes": 5}}
+
+
+def stopped(algorithm, rounds, broker, state):
+    """A run whose coordinator soon suspects, and its nodes by name once it walks."""
+    raw = scenario(algorithm, rounds, FIVE, seed=11)
+    background = fleet.Background(raw, transport="mqtt", broker=broker.url, state=state, silent_s=1.0)
+    with closing(Replayer(broker.url, None)) as listener:
+        background.when(listener.walking)
+    return background
+
+
+def said(background, words):
+    """Whether the coordinator has said this."""
+    place = background.child("coordinator").cmdline()[-1].replace(".json", ".log")
+    return words in Path(place).read_text()
+
+
+def assert_custody(result, state, algorithm, rounds):
+    prepared = setup(FIVE | {"algorithm": ALGORITHMS[algorithm] | {"rounds": rounds}}, seed=11)
+    states = last_states(state, prepared)
+    assert assert_one_baton(states).t == result.rounds_done == rounds
+    assert_conserved(result, prepared.plan.algorithm, states)
+    return states
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_a_node_that_stops_and_goes_on_is_walked_around_and_to_again(tmp_path, any_broker, algorithm):
+    background = stopped(algorithm, 3000, any_broker, tmp_path / "state")
+    victim = background.child("n2")
+    os.kill(victim.pid, signal.SIGSTOP)
+    background.when(lambda: said(background, "n2 is feared lost"))
+    time.sleep(1.0)
+    os.kill(victim.pid, signal.SIGCONT)
+    result = background.wait(120)
+    assert_custody(result, tmp_path / "state", algorithm, 3000)
+    assert result.lost == []
+    assert 2 in result.trajectory["active"][-50:]
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_a_node_that_stops_for_good_is_walked_around_and_named(tmp_path, any_broker, algorithm):
+    background = stopped(algorithm, 2000, any_broker, tmp_path / "state")
+    os.kill(background.child("n3").pid, signal.SIGSTOP)
+    result = background.wait(120)
+    states = assert_custody(result, tmp_path / "state", algorithm, 2000)
+    assert result.lost == ["n3"]
+    assert max(len(s.known) for s in states.values()) >= 1
+    assert 3 not in result.trajectory["active"][-50:]

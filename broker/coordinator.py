@@ -12,7 +12,7 @@ from abc import abstractmethod
 from collections.abc import Callable
 from functools import cached_property
 from importlib.metadata import version
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from hushgrid.kernels.errors import HushgridError, InputError, Stopped, failure
 from hushgrid.kernels.machine import Machine, Malformed
@@ -47,6 +47,8 @@ class Coordinator(Endpoint):
 
     A pattern of exchange (`broker/rounds.py`, `broker/watcher.py`) says which machine runs, and what silence means.
     """
+
+    unit: ClassVar[str] = "rounds"  #: of `algorithm.rounds`
 
     def __init__(
         self, fleet: str, plan: RunPlan, ledger: Ledger, *, wait_s: float = 60.0, silent_s: float = 10.0,
@@ -282,7 +284,7 @@ class Coordinator(Endpoint):
         self.driver = self._driver()
         self._soon()
         self._heard = dict.fromkeys(self.members, self._now)
-        self.log(f"run {self.run.hex()[:8]}: {self.plan.algorithm.rounds} rounds begin")
+        self.log(f"run {self.run.hex()[:8]}: {self.plan.algorithm.rounds} {self.unit} begin")
         return self._publish(self.driver.start())
 
     # --- the rounds ---
@@ -293,11 +295,15 @@ class Coordinator(Endpoint):
         driver.observe = self._committed
         return driver
 
+    def shown(self, state: Any) -> tuple[int, float | None] | None:
+        """How much is done, in `unit`, and the residual: for the display of progress."""
+        return self.complete(state)
+
     def _committed(self, driver: Driver) -> None:
         if self.observe:
             self.observe(driver, True)
         if self.progress:
-            done = self.complete(driver.machine.state)
+            done = self.shown(driver.machine.state)
             if done:
                 self.progress(done[0], self.plan.algorithm.rounds, done[1])
 

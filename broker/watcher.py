@@ -30,6 +30,8 @@ def lost(stored: bytes) -> list[str]:
 class Watcher(Coordinator):
     """A walk of RECAL, I-ADMM or W-ADMM over the nodes of a network."""
 
+    unit = "activations"
+
     def __init__(self, fleet: str, plan: RunPlan, ledger: Ledger, **options: Any) -> None:
         assert isinstance(plan.problem, DataPlan)
         self.problem = plan.problem
@@ -62,6 +64,9 @@ class Watcher(Coordinator):
     def complete(self, state: Any) -> tuple[int, float | None] | None:
         blocks = state.held[1] // len(self.members)
         return (blocks, None) if blocks else None
+
+    def shown(self, state: Any) -> tuple[int, float | None] | None:
+        return (state.held[1], None) if state.held[1] else None
 
     def owing(self) -> list[str]:
         return [send.dst for send in self.watch.tick().send]

@@ -11,6 +11,7 @@ from sensor_runs import GAUSSIAN, NOT_PRIVATE, iadmm, scenario
 from test_report import Page
 
 from hushgrid.broker import gridmap, report, summary
+from hushgrid.broker.progress import Progress
 from hushgrid.broker.row_page import walk_words
 from hushgrid.broker.simulation import run
 from hushgrid.broker.statement import adjacency_words, clipping
@@ -174,3 +175,11 @@ def test_what_clipping_does_is_said_by_loss(kind, clip, mechanism, said):
 def test_a_bounded_change_of_a_gradient_is_said_with_its_norm(mechanism, norm):
     words = adjacency_words({"bounded-change": 0.5}, False, mechanism, None)
     assert words == f"one node's data change so that its gradient moves by at most 0.5 ({norm}) at every point"
+
+
+def test_progress_counts_activations(monkeypatch):
+    seen = []
+    monkeypatch.setattr(Progress, "round", lambda self, t, total, residual: seen.append((t, total, residual)))
+    run(scenario(), progress=Progress(quiet=True))
+    assert seen[-1] == (20, 20, None)
+    assert seen == sorted(seen)

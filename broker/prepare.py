@@ -14,7 +14,7 @@ from hushgrid.node.driver import Driver
 from hushgrid.node.gate import PAPER_SAMPLER, Entropy, Seeded
 from hushgrid.node.ledger import Ledger
 from hushgrid.node.plan import RunPlan, ZonesPlan
-from hushgrid.node.problem import ZonesProblem
+from hushgrid.node.problem import Walking, ZonesProblem
 
 
 class Observer(Protocol):
@@ -87,9 +87,13 @@ def prepare(scenario: Scenario, file: str = "scenario") -> Setup:
         from hushgrid.broker.zone_runs import ZoneSetup
 
         return ZoneSetup(scenario, file)
-    from hushgrid.broker.row_runs import RowSetup
+    if isinstance(scenario.algorithm, Walking):
+        from hushgrid.broker.row_runs import RowSetup
 
-    return RowSetup(scenario, file)
+        return RowSetup(scenario, file)
+    from hushgrid.broker.round_runs import RoundSetup
+
+    return RoundSetup(scenario, file)
 
 
 def coordinator(fleet: str, plan: RunPlan, case: str, ledger: Ledger, **options: Any) -> Coordinator:
@@ -99,6 +103,10 @@ def coordinator(fleet: str, plan: RunPlan, case: str, ledger: Ledger, **options:
         from hushgrid.grid_cases import load
 
         return Rounds(fleet, plan, load(case).without_loads(), ledger, **options)
-    from hushgrid.broker.watcher import Watcher
+    if isinstance(plan.algorithm, Walking):
+        from hushgrid.broker.watcher import Watcher
 
-    return Watcher(fleet, plan, ledger, **options)
+        return Watcher(fleet, plan, ledger, **options)
+    from hushgrid.broker.peers import Peers
+
+    return Peers(fleet, plan, ledger, **options)

@@ -52,6 +52,7 @@ class Child(Struct, frozen=True, kw_only=True):
     solver: str = "clarabel"
     rows: str = ""  #: of data problems: a NumPy archive
     classes: int | None = None
+    own: tuple[str, ...] = ()  #: of algorithms among neighbours: the vectors of a node that are taken down
     plan: str = ""
     seed: int | None = None
     budget: Budget | None = None
@@ -191,12 +192,15 @@ def _own(child: Child) -> tuple[Device, Observer]:
     """A simulated node's data, and what is taken down of it. What its kind of problem needs is imported with it."""
     place = Path(child.trace)
     if child.rows:
-        from hushgrid.broker.traces import WalkTrace
+        from hushgrid.broker.traces import RoundTrace, WalkTrace
         from hushgrid.node.data import read_npz
         from hushgrid.node.rows import Rows
 
         rows = read_npz(Path(child.rows), "least-squares")  # its labels are checked with the plan
-        return Rows(child.name, rows, child.classes), WalkTrace(place, child.name, child.reveal)
+        device = Rows(child.name, rows, child.classes)
+        if child.own:
+            return device, RoundTrace(place, child.name, child.own, child.reveal)
+        return device, WalkTrace(place, child.name, child.reveal)
     from hushgrid.broker.traces import MemberTrace
     from hushgrid.grid_cases import load
     from hushgrid.grid_cases.case import loads

@@ -35,7 +35,7 @@ RECAL = ("x", "u"), ("y", "lam")
 ADMM = ("z",), ("x", "y")
 
 
-class _Nothing:
+class Nothing:
     """The coordinator of a baton sees no iterate: nothing is taken down of it."""
 
     def __call__(self, driver: Driver, fresh: bool) -> None: ...
@@ -75,7 +75,7 @@ class RowSetup(Setup):
         return {"rows": str(path), "classes": self.shown.classes}
 
     def trace(self, name: str, place: Path) -> Observer:
-        return _Nothing() if name == COORDINATOR else WalkTrace(place, name, self.reveal)
+        return Nothing() if name == COORDINATOR else WalkTrace(place, name, self.reveal)
 
     def written_out(self, resolved: dict[str, Any]) -> dict[str, Any]:
         shown = self.shown
@@ -105,11 +105,11 @@ class RowSetup(Setup):
         if self.reveal:  # a block's objective costs what the gradients of its n activations did
             losses, r = self.losses, shown.regularizer
             objectives = [
-                _finite(sum(loss.value(tokens[k - 1, 0]) for loss in losses) + n * r.value(tokens[k - 1, 0]))
+                finite(sum(loss.value(tokens[k - 1, 0]) for loss in losses) + n * r.value(tokens[k - 1, 0]))
                 for k in ends
             ]
             if T:
-                found = _against_the_optimum(losses, r, tokens[-1, 0], objectives[-1])
+                found = against_the_optimum(losses, r, tokens[-1, 0], objectives[-1])
         visits = np.zeros((len(ends), n), dtype=np.int64)
         np.add.at(visits, (np.arange(T) // n, active), 1)
         for k, i in undone:
@@ -120,7 +120,7 @@ class RowSetup(Setup):
             "round": list(range(1, len(ends) + 1)), "objective": list(objectives),
             "consensus_residual": list(residual), "max_violation": [None] * len(ends),
             "noise_l1": _by_block(rows[:, 2], ends) if self.reveal and t else [None] * len(ends),
-            "noise_l1_expected": self._expected(answers), "messages": _by_block((rows[:, 1] > 0).astype(float), ends, int),
+            "noise_l1_expected": self.expected(answers), "messages": _by_block((rows[:, 1] > 0).astype(float), ends, int),
             "bytes": _by_block(rows[:, 1], ends, int),
         }  # fmt: skip
         if t is not None:
@@ -154,7 +154,7 @@ class RowSetup(Setup):
 
         return np.array([of(m) for m in shown.rows])
 
-    def _expected(self, answers: np.ndarray) -> list[float | int | None]:
+    def expected(self, answers: np.ndarray) -> list[float | int | None]:
         """Expected sum of |noise| of each block."""
         each = self.expected_l1
         fresh = np.diff(answers, axis=0, prepend=0)
@@ -171,11 +171,11 @@ def _consensus(
         for step in range(done, k):
             x[active[step]] = own[step]
         done = k
-        residual.append(_finite(np.sqrt(np.sum((x - x.mean(axis=0)) ** 2))))
+        residual.append(finite(np.sqrt(np.sum((x - x.mean(axis=0)) ** 2))))
     return x, residual
 
 
-def _finite(value: float) -> float | None:
+def finite(value: float) -> float | None:
     return float(value) if np.isfinite(value) else None
 
 
@@ -185,7 +185,7 @@ def _by_block(values: np.ndarray, ends: Sequence[int], kind: type = float) -> li
     return [kind(total) if np.isfinite(total := float(np.sum(part))) else None for part in parts]
 
 
-def _against_the_optimum(
+def against_the_optimum(
     losses: list[Loss], r: Regularizer, x: np.ndarray, objective: float | None
 ) -> dict[str, float | None]:
     """What is not known to be an optimum, or to be the only one, is not compared with."""
@@ -199,6 +199,6 @@ def _against_the_optimum(
         return {}
     length = float(np.linalg.norm(best.x))
     return {
-        "optimality_gap": _finite(objective - best.value),
-        "relative_error": _finite(float(np.linalg.norm(x - best.x)) / length) if best.unique and length else None,
+        "optimality_gap": finite(objective - best.value),
+        "relative_error": finite(float(np.linalg.norm(x - best.x)) / length) if best.unique and length else None,
     }

@@ -15,6 +15,7 @@ import numpy as np
 
 from hushgrid.kernels.baton import Baton
 from hushgrid.kernels.ladmm import Vector
+from hushgrid.kernels.neighbours import Neighbour
 from hushgrid.kernels.routes import index
 from hushgrid.node.driver import Driver
 from hushgrid.node.mqtt import MqttLink
@@ -112,6 +113,47 @@ class WalkTrace:
 
     def close(self) -> None:
         """Nothing is held open."""
+
+
+class RoundTrace:
+    """A node's steps of synchronous rounds, a row each in a file of float64: its messages and bytes so far, the noise of the
+
+    step (that cell only where it may be revealed), its own vectors after it and the message that followed.
+    """
+
+    def __init__(self, directory: Path, node: str, own: tuple[str, ...], reveal: bool) -> None:
+        self.own, self.reveal = own, reveal
+        self._handle = os.open(_path(directory, node), os.O_RDWR | os.O_CREAT, 0o600)
+
+    def __call__(self, driver: Driver, fresh: bool) -> None:
+        machine = driver.machine
+        assert isinstance(machine, Neighbour)
+        s, t = machine.state, machine.steps
+        if not t:
+            return
+        row = np.concatenate([[*driver.sent, nan], *(getattr(s, key) for key in self.own), s.last])
+        if self.reveal and fresh and driver.gate is not None:
+            row[2], driver.gate.drawn_l1 = driver.gate.drawn_l1, 0.0
+        data, at = np.ascontiguousarray(row, "<f8").tobytes(), 8 * row.size * (t - 1)
+        os.pwrite(self._handle, data[:16], at)
+        os.pwrite(self._handle, data[24:], at + 24)
+        if fresh:  # the noise of a step that was taken down before is not known any more
+            os.pwrite(self._handle, data[16:24], at + 16)
+
+    def close(self) -> None:
+        os.close(self._handle)
+
+
+def round_rows(directory: Path, node: str, width: int) -> np.ndarray:
+    """(steps, 3 + width) of a node, from the first on, up to a row that was never written."""
+    return _written(_path(directory, node), 3 + width)
+
+
+def _written(path: Path, width: int) -> np.ndarray:
+    rows = np.fromfile(path, "<f8") if path.exists() else np.zeros(0)
+    rows = rows[: rows.size // width * width].reshape(-1, width)
+    missing = np.flatnonzero(rows[:, 0] == 0)
+    return rows[: missing[0]] if missing.size else rows
 
 
 def walk_rows(directory: Path, width: int) -> tuple[np.ndarray, np.ndarray]:

@@ -37,6 +37,11 @@ class Params(Struct, tag_field="name", tag="diadsp", forbid_unknown_fields=True,
     u_x: Positive | None = None
     u_y: Positive | None = None
 
+    @property
+    def answers(self) -> int:
+        """Gradients each node asks its gate for over the whole run."""
+        return self.rounds - 1
+
     def __post_init__(self) -> None:
         check_published(self.variant, decay=self.decay, u_x=self.u_x, u_y=self.u_y)
 

@@ -33,6 +33,11 @@ class FirstOrder(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
     step_size: Positive  #: alpha
     weights: Literal["metropolis"] = "metropolis"  #: W
 
+    @property
+    def answers(self) -> int:
+        """Gradients each node asks its gate for over the whole run."""
+        return self.rounds
+
 
 def check_published(variant: Variant, **keys: object) -> None:
     """InputError unless the keys of the paper's noise are all there where it is published, and none elsewhere."""

@@ -79,6 +79,12 @@ class Neighbour(ABC):
     # --- the machine ---
 
     @property
+    def steps(self) -> int:
+        """Steps made."""
+        s = self.state
+        return int(s.t if s.done else max(s.t - 1, 0))
+
+    @property
     def started(self) -> bool:
         return bool(self.state.t)
 

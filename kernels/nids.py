@@ -31,6 +31,11 @@ from hushgrid.kernels.prox import Regularizer
 class Params(FirstOrder, tag_field="name", tag="nids", frozen=True, kw_only=True):
     name: ClassVar[str] = "nids"
 
+    @property
+    def answers(self) -> int:
+        """Message 1 is public, and takes none."""
+        return self.rounds - 1
+
 
 @dataclass(kw_only=True)
 class NodeState(NeighbourState):

@@ -41,6 +41,11 @@ class Params(Struct, tag_field="name", tag="ppdc", forbid_unknown_fields=True, f
     u_x: Positive | None = None
     u_v: Positive | None = None
 
+    @property
+    def answers(self) -> int:
+        """Gradients each node asks its gate for over the whole run."""
+        return self.rounds
+
     def __post_init__(self) -> None:
         check_published(self.variant, decay=self.decay, u_x=self.u_x, u_v=self.u_v)
 

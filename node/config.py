@@ -14,7 +14,7 @@ from msgspec import Meta, field
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.graphs import Network
 from hushgrid.kernels.ladmm import Count, Positive
-from hushgrid.node.problem import ALGORITHMS, KINDS, Algorithm, DataProblem, Problem, Section, Solver, check_fit
+from hushgrid.node.problem import ALGORITHMS, KINDS, SCALED, Algorithm, DataProblem, Problem, Section, Solver, check_fit
 from hushgrid.node.yaml_file import convert, lay, read_yaml, set_path
 
 Probability = Annotated[float, Meta(ge=0, le=1)]
@@ -201,7 +201,7 @@ def check_privacy(p: Privacy | None, algorithm: Algorithm, file: str) -> None:
     """InputError unless the privacy section says one thing, and the variant can keep it. Plans are checked by it too."""
     variant, name = algorithm.variant, algorithm.name
     data = name != "ladmm"  # of a data problem
-    claims = variant != "none" and not (variant == "published" and name in ("iadmm", "wadmm"))
+    claims = variant != "none" and not (variant == "published" and name in SCALED)
 
     def wrong(key: str, found: str, expected: str) -> InputError:
         return InputError(f"{file}: {key}: found {found}, expected {expected}")
@@ -211,7 +211,9 @@ def check_privacy(p: Privacy | None, algorithm: Algorithm, file: str) -> None:
             raise wrong("privacy", "nothing", f"a privacy section (variant {variant}), or algorithm.variant: none")
         return
     if not claims:
-        why = "algorithm.variant: none" if variant == "none" else f"published {name} claims no epsilon"
+        why = (
+            "algorithm.variant: none" if variant == "none" else f"published {name} takes its paper's noise, no epsilon"
+        )
         raise wrong("privacy", "a privacy section", f"none ({why})")
     change, replace = p.adjacency.bounded_change, p.adjacency.replace_one_record
     if change is not None and replace is not None:

@@ -76,6 +76,7 @@ class Seeded:
 @dataclass
 class GateState:
     answers: int = 0  #: answers of this run
+    drawn: int = 0  #: a paper's noises of a scale of its own (published)
     total: np.ndarray = field(default_factory=lambda: np.zeros(0))  #: sum of the noisy copies of d (mode objective)
     kept: np.ndarray = field(default_factory=lambda: np.zeros(0))  #: the one noisy d (mode input)
 

@@ -6,26 +6,31 @@ the plan is a measured or a private quantity.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from math import inf
 from typing import Literal
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from hushgrid.kernels import accounting, ladmm
 from hushgrid.kernels.errors import InputError
-from hushgrid.kernels.graphs import Graph
+from hushgrid.kernels.graphs import Graph, check_walk
 from hushgrid.kernels.losses import Objective
 from hushgrid.kernels.prox import Regularizer
 from hushgrid.kernels.routes import name, visits
 from hushgrid.node.config import Privacy, Scenario, Stop, check_privacy
-from hushgrid.node.problem import Algorithm
+from hushgrid.node.problem import Algorithm, Walking
 
 #: Why a published privacy claim does not hold, by the readings of the paper.
 FINDINGS = {
     "objective": "ladmm 6.1: the gradient moves by 2 beta a_i, not 2 beta; the noise is scaled to an L1 (L2) sensitivity "
     "up to 5 (2.24) times too small in case14, 13 (3.6) in case118, and is drawn in floating point",
     "recal": "recal 1.1: the token carries y_i one visit late without noise; an eavesdropper gets every gradient from it",
+    "dpp2": "dpp2 4.1-4.5: eta hides nothing from the nodes, the sum of Theorem 3 lacks its first term, the final x has no noise",
+    "diadsp": "diadsp: reconstructed; its noise decays and is drawn in floating point, no epsilon is counted",
+    "ppdc": "ppdc: reconstructed; its noise decays and is drawn in floating point, no epsilon is counted",
     "iadmm": "iadmm 3.1: the token's differences tell x_i - y_i/rho; gradients follow from them. Obfuscation, no epsilon",
     "output": "ladmm 6.1: the sensitivity beta of the projected step is not derived, and the noise is drawn in floating point",
 }
@@ -62,7 +67,7 @@ class DataPlan(Struct, tag_field="kind", tag="data", frozen=True, forbid_unknown
     L: list[float]  #: L_i: of the row bound, or (variant none, where nothing is private) of the largest row
     edges: list[tuple[int, int]]
     route: list[int]  #: the closed walk to repeat, from node 0; empty for a random and for a given walk
-    route_is: Literal["random", "given", "hamiltonian", "closed-walk"]
+    route_is: Literal["random", "given", "hamiltonian", "closed-walk", "rounds"]
     walk_seed: int | None  #: of a seeded run; else a random walk is a function of the run's id
     digest: str = ""  #: rows have no public part but what stands here
 
@@ -89,8 +94,28 @@ class DataPlan(Struct, tag_field="kind", tag="data", frozen=True, forbid_unknown
 
     def visits(self, algorithm: Algorithm) -> int:
         """Activations that a node is to answer: of the node that has most, by the cap's rule for a random walk."""
-        given = () if isinstance(algorithm, ladmm.Params) or isinstance(algorithm.walk, str) else algorithm.walk
+        if not isinstance(algorithm, Walking):
+            return 0
+        given = () if isinstance(algorithm.walk, str) else algorithm.walk
         return visits(len(self.rows), given or self.route, algorithm.rounds)
+
+    def check(self, algorithm: Algorithm) -> None:
+        """InputError unless its parts belong together: a device computes with them, whoever wrote them."""
+        n, graph, route = len(self.rows), self.graph, self.route
+        shape = (len(self.L), min(self.rows) > 0, self.features > 0, self.classes > 0, min(self.L, default=0.0) >= 0)
+        if shape != (n, True, True, True, True) or (self.classes > 1) != (self.objective.kind == "softmax"):
+            raise InputError("plan: found numbers of rows, features, classes or L that do not fit, expected a problem")
+        _ = self.regularizer
+        if not isinstance(algorithm, Walking):
+            return
+        if not isinstance(algorithm.walk, str):
+            check_walk(graph, algorithm.walk, algorithm.rounds)
+        elif (algorithm.walk == "hamiltonian") != bool(route) or (route and set(route) != set(range(n))):
+            raise InputError(
+                f"plan: route: found {len(route)} nodes, expected a closed walk (algorithm.walk: hamiltonian)"
+            )
+        elif route:
+            check_walk(graph, (*route, route[0]), len(route), "plan: route")
 
 
 class RunPlan(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -125,6 +150,11 @@ def decode_plan(blob: bytes) -> RunPlan:
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
         raise InputError(f"plan: {str(error)[:200]}, expected a plan of format 1") from None
     check_privacy(plan.privacy, plan.algorithm, "plan")
+    problem, name = plan.problem, plan.algorithm.name
+    if isinstance(problem, DataPlan) == isinstance(plan.algorithm, ladmm.Params):
+        raise InputError(f"plan: algorithm.name: found {name}, expected one for a problem of kind {problem.kind}")
+    if isinstance(problem, DataPlan):
+        problem.check(plan.algorithm)
     return plan
 
 
@@ -179,8 +209,12 @@ def terms(privacy: Privacy | None, algorithm: Algorithm, visits: int = 0) -> Ter
         rounds = rounds if p.mode == "input" else min(rounds, answers // E)
         if rounds < 1:
             raise InputError(f"privacy.answers: found {p.answers}, expected at least local_updates = {E}, one round")
-    else:  # of a random walk nobody knows before how often it visits a node; beyond the cap the token goes on unchanged
+    elif isinstance(algorithm, Walking):
+        # Of a random walk nobody knows before how often it visits a node; beyond the cap the token goes on unchanged.
         answers = min(p.answers or visits, rounds if algorithm.walk == "random" else visits)
+    else:  # synchronous rounds end with the one in which the cap is reached
+        answers = max(min(p.answers or algorithm.answers, algorithm.answers), 1)
+        rounds = bisect_right(range(1, rounds + 1), answers, key=lambda k: replace(algorithm, rounds=k).answers)
     accountant = p.accountant or ("zcdp" if p.mechanism == "gaussian" else "pure-basic")
     delta = p.delta or (p.per_answer.delta if p.per_answer else None) or 0.0
     if p.per_answer:
@@ -215,5 +249,5 @@ def findings(plan: RunPlan) -> list[str]:
     if plan.algorithm.variant != "published":
         return []
     if isinstance(plan.problem, DataPlan):
-        return [FINDINGS["recal" if plan.algorithm.name == "recal" else "iadmm"]]
+        return [FINDINGS["iadmm" if plan.algorithm.name == "wadmm" else plan.algorithm.name]]
     return [FINDINGS["output" if plan.privacy and plan.privacy.mode.startswith("output") else "objective"]]

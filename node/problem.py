@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from math import inf
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, get_args
 
 from msgspec import Meta, Struct
 
-from hushgrid.kernels import iadmm, ladmm, recal, wadmm
+from hushgrid.kernels import dgd, diadsp, dpp2, extra, iadmm, ladmm, nids, ppdc, recal, wadmm
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.ladmm import Positive
 from hushgrid.kernels.losses import Kind, Nonconvex, Objective
@@ -17,9 +17,18 @@ from hushgrid.node.data import Data
 Solver = Literal["clarabel", "ecos", "ipopt"]
 Number = Annotated[float, Meta(ge=0, le=1e150)]
 
-Algorithm = ladmm.Params | recal.Params | iadmm.Params | wadmm.Params
-WALKS = (recal.Params, iadmm.Params, wadmm.Params)  #: a baton walks; the others are rounds around a coordinator
-ALGORITHMS: dict[str, type[Struct]] = {p.name: p for p in (ladmm.Params, *WALKS)}
+Walking = recal.Params | iadmm.Params | wadmm.Params  #: a baton walks
+Mixing = dpp2.Params | extra.Params | nids.Params | dgd.Params | diadsp.Params | ppdc.Params  #: rounds among neighbours
+Algorithm = ladmm.Params | Walking | Mixing  #: ladmm: rounds around a coordinator
+ALGORITHMS: dict[str, type[Struct]] = {p.name: p for p in get_args(Algorithm)}
+UNREGULARIZED = (
+    iadmm.Params,
+    dpp2.Params,
+    diadsp.Params,
+    ppdc.Params,
+)  #: they minimise sum_i f_i(x), without r and box
+#: Published variants whose papers state no epsilon beforehand: they take noise scales, and no privacy section.
+SCALED = ("iadmm", "wadmm", "dpp2", "diadsp", "ppdc")
 
 
 class Section(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
@@ -82,14 +91,19 @@ KINDS = ("zones", "least-squares", "logistic", "softmax")
 
 def algorithms_for(kind: str) -> tuple[str, ...]:
     """The algorithms that solve problems of this kind: zones, or data (any other)."""
-    return tuple(name for name, p in ALGORITHMS.items() if (p not in WALKS) == (kind == "zones"))
+    return tuple(name for name in ALGORITHMS if (name == "ladmm") == (kind == "zones"))
+
+
+def messages(algorithm: Algorithm) -> int:
+    """Messages of a round among neighbours."""
+    return 2 if isinstance(algorithm, dpp2.Params) else 1
 
 
 def check_fit(problem: Problem, algorithm: Algorithm, file: str) -> None:
     """InputError unless the algorithm solves this kind of problem."""
     zones = isinstance(problem, ZonesProblem)
     kind = "zones" if isinstance(problem, ZonesProblem) else problem.kind
-    if zones == isinstance(algorithm, WALKS):
+    if zones != isinstance(algorithm, ladmm.Params):
         known = " or ".join(algorithms_for(kind))
         raise InputError(f"{file}: algorithm.name: found {algorithm.name}, expected {known} (problem.kind: {kind})")
     if isinstance(problem, ZonesProblem):
@@ -103,15 +117,15 @@ def check_fit(problem: Problem, algorithm: Algorithm, file: str) -> None:
         raise InputError(f"{file}: problem.row_bound: missing, expected R >= |a|_2 of every row (variant: guarded)")
     if guarded and isinstance(problem, Softmax) and problem.classes is None:
         raise InputError(f"{file}: problem.classes: missing, expected the number of classes (variant: guarded)")
-    if isinstance(algorithm, iadmm.Params):
+    if isinstance(algorithm, UNREGULARIZED):
         r = problem.regularizer
         if r.l1 or r.l2 or problem.box:
             raise InputError(
                 f"{file}: problem.{'box' if problem.box else 'regularizer'}: found a value, expected none "
                 f"({algorithm.name} minimises sum_i f_i(x); l2 of the problem is a part of f_i)"
             )
-        if guarded and algorithm.exact:
-            raise InputError(
-                f"{file}: algorithm.update: found exact, expected first-order (variant: guarded; an exact update needs "
-                "objective perturbation at the gate)"
-            )
+    if isinstance(algorithm, iadmm.Params) and guarded and algorithm.exact:
+        raise InputError(
+            f"{file}: algorithm.update: found exact, expected first-order (variant: guarded; an exact update needs "
+            "objective perturbation at the gate)"
+        )

@@ -3,30 +3,28 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 from msgspec.structs import replace
 
-from hushgrid.kernels import iadmm, recal, routes
-from hushgrid.kernels.baton import Baton, Route
+from hushgrid.kernels import dpp2, recal, routes
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.graphs import check_walk, cyclic_route
 from hushgrid.kernels.losses import Loss
-from hushgrid.kernels.noise import counter_generator
+from hushgrid.kernels.machine import Machine
 from hushgrid.node.allowance import Allowance
 from hushgrid.node.config import Scenario
 from hushgrid.node.data import Shard, classes, load
 from hushgrid.node.gate import Entropy, Gate, Seeded
 from hushgrid.node.ledger import Ledger
+from hushgrid.node.machines import machine_of
 from hushgrid.node.plan import DataPlan, RunPlan
-from hushgrid.node.problem import DataProblem, Softmax
+from hushgrid.node.problem import DataProblem, Softmax, Walking
 from hushgrid.node.rows_gate import RowsGate
 from hushgrid.node.wire import SMALL
-
-REPORT = 8  #: the coordinator is told of every so many hops: what it may take for standing still is much longer
 
 
 class Rows:
@@ -84,7 +82,7 @@ class Rows:
 
     def machine(
         self, plan: RunPlan, run: bytes, ledger: Ledger, noise: Entropy | Seeded, allowance: Allowance
-    ) -> tuple[Baton, Gate]:
+    ) -> tuple[Machine, Gate]:
         """Its machine and its gate in a run that it has checked."""
         p, t, i = plan.problem, plan.terms, routes.index(self.name)
         assert isinstance(p, DataPlan)
@@ -92,22 +90,11 @@ class Rows:
             step = plan.algorithm.alpha_i(i, p.L[i]) * plan.algorithm.beta_n(len(p.rows))
             t = replace(t, step=step, decay=plan.algorithm.decay or 1.0)
         gate = RowsGate(self.name, self.loss(p), t, noise, allowance)
-        n, near = len(p.rows), [routes.name(j) for j in p.graph.neighbours[i]]
-        walk: dict[str, Any] = {"cap": t.answers if t else None, "report": min(n, REPORT)}
-        if plan.stop:
-            walk |= {"tolerance": plan.stop.tolerance, "patience": plan.stop.patience * n}
-        route = route_of(plan, run)
-        if isinstance(plan.algorithm, recal.Params):
-            return recal.Agent(
-                plan.algorithm, gate, p.regularizer, i, n, p.L[i], p.size, self.name, near, route, **walk
-            ), gate
-        assert isinstance(plan.algorithm, iadmm.Params)
-        draws = draws_of(self.name, noise)
-        return iadmm.Agent(plan.algorithm, gate, n, p.size, self.name, near, route, draws=draws, **walk), gate
+        return machine_of(plan, run, i, gate, noise), gate
 
 
 def keep_model(state: Any, path: Path) -> None:
-    """What a walk has left on this device, replaced whole: its own vectors and the token as it last passed."""
+    """What a walk has left on this device, replaced whole: its own vectors; the token too, where it ended here."""
     token = state.final or (state.out.vectors if state.out else ())
     own = {key: value for key, value in vars(state).items() if isinstance(value, np.ndarray)}
     temporary = path.with_suffix(".new.npz")
@@ -115,31 +102,10 @@ def keep_model(state: Any, path: Path) -> None:
     os.replace(temporary, path)
 
 
-def draws_of(node: str, noise: Entropy | Seeded) -> Callable[[int], iadmm.Draws]:
-    """A node's own random numbers that are no noise of its gate: its start, and what PI-ADMM draws."""
-    if isinstance(noise, Seeded):
-        seed = noise.seed
-        return lambda k: counter_generator(seed, f"{node} draws", k)
-    return lambda k: np.random.default_rng()
-
-
-def route_of(plan: RunPlan, run: bytes) -> Route:
-    """The walk, which is public: every node and the coordinator compute the same."""
-    p, algorithm = plan.problem, plan.algorithm
-    assert isinstance(p, DataPlan)
-    assert isinstance(algorithm, recal.Params | iadmm.Params)
-    if not isinstance(algorithm.walk, str):
-        return routes.given(algorithm.walk)
-    if algorithm.walk == "hamiltonian":
-        return routes.cyclic(p.graph, p.route)
-    return routes.random(p.graph, int.from_bytes(run[:8], "little") if p.walk_seed is None else p.walk_seed)
-
-
 def public(scenario: Scenario, file: str = "scenario") -> tuple[list[Shard] | None, DataPlan]:
     """Every node's rows (None where they are on the devices), and what of the problem is public. InputError."""
     problem, network, algorithm = scenario.problem, scenario.network, scenario.algorithm
     assert isinstance(problem, DataProblem)
-    assert isinstance(algorithm, recal.Params | iadmm.Params)
     assert network is not None
     try:
         graph = network.build()
@@ -160,8 +126,10 @@ def public(scenario: Scenario, file: str = "scenario") -> tuple[list[Shard] | No
         losses = [Loss(problem.objective, s.A, s.b, C, R) for s in shards or ()]
         L = [loss.L for loss in losses] or [problem.objective.lipschitz(R or 0.0)] * n
         route: list[int] = []
-        kind: Literal["random", "given", "hamiltonian", "closed-walk"] = "random"
-        if not isinstance(algorithm.walk, str):
+        kind: Literal["random", "given", "hamiltonian", "closed-walk", "rounds"] = "random"
+        if not isinstance(algorithm, Walking):
+            kind = "rounds"
+        elif not isinstance(algorithm.walk, str):
             check_walk(graph, algorithm.walk, algorithm.rounds)
             kind = "given"
         elif algorithm.walk == "hamiltonian":
@@ -169,6 +137,10 @@ def public(scenario: Scenario, file: str = "scenario") -> tuple[list[Shard] | No
             route, kind = list(found.nodes), found.kind
         if isinstance(algorithm, recal.Params):
             _check_alpha(algorithm, L)
+        if isinstance(algorithm, dpp2.Params):
+            algorithm.check_stable(max(map(len, graph.neighbours)), max(L))
+        if kind == "rounds" and scenario.run.stop:
+            raise InputError("run.stop: found a section, expected none (synchronous rounds without a centre)")
     except InputError as error:
         raise InputError(f"{file}: {error}") from None
     return shards, DataPlan(

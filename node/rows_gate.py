@@ -10,12 +10,17 @@ of the same m rows, all |a_j|_2 <= row_bound, are made alike where they differ b
    a promise about the gradient: one record replaced is such a change only where the loss says so (logistic in L2:
    2 scale row_bound/m <= beta; least squares: never). Nothing is clipped.
 
+A private minimiser (replace-one-record, where nothing is clipped: c >= row_bound) is kernels.perturbation's. Its noise
+depends on the question's quadratic, so it is drawn when asked, not ahead.
+
 Published is DP-RECAL (L. Wang et al., Algorithm 1): the gradient is exact and the noise, which decays, stands on what is
 sent. Its claim is not upheld, every answer costs infinity: an eavesdropper has y_i, and by it the gradient (Finding 1.1).
 """
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cached_property
 from math import exp, inf, log, pi, sqrt
@@ -23,11 +28,13 @@ from typing import Literal
 
 import numpy as np
 
+from hushgrid.kernels import perturbation
 from hushgrid.kernels.errors import InputError, Refused
 from hushgrid.kernels.ladmm import Vector
 from hushgrid.kernels.losses import CURVATURE, Loss, U
 from hushgrid.kernels.minimizer import Minimizer
-from hushgrid.kernels.noise import EXACT, Lattice
+from hushgrid.kernels.noise import EXACT, Lattice, counter_generator, simulated
+from hushgrid.kernels.perturbation import Perturbation
 from hushgrid.node.gate import PAPER_SAMPLER, Authority, Entropy, Gate, Seeded
 from hushgrid.node.plan import Terms
 from hushgrid.node.records import Spend
@@ -152,16 +159,43 @@ class RowsGate(Gate):
             raise Refused(f"{self.node}: an exact gradient was asked for in a private run")
         return self.loss.gradient(x)
 
-    def perturb(self, x: Vector) -> Vector:
-        """x plus the noise DP-RECAL gives its current answer, the last exact gradient, which has paid for it."""
+    def perturb(self, x: Vector, scale: float | None = None) -> Vector:
+        """x plus a paper's noise, in simulation; the exact gradients have paid for it.
+
+        Laplace noise of that scale; without one, the noise DP-RECAL gives its current answer.
+        """
+        if scale is not None:
+            if self.terms is not None:
+                raise Refused(f"{self.node}: the paper's noise was asked for in a private run")
+            self.state.drawn += 1
+            of = self.noise
+            if isinstance(of, Seeded):
+                generator = counter_generator(of.seed, f"{self.node} published", self.state.drawn)
+            else:
+                generator = np.random.default_rng()
+            xi = simulated("laplace", scale, x.size, generator) if scale else np.zeros(x.size)
+            self.drawn_l1 += float(np.sum(np.abs(xi)))
+            return x + xi
         t = self._terms()
         if not t.published:
             raise Refused(f"{self.node}: the paper's noise was asked for in a guarded run")
         return x + self._paper_noise(paper_sd(self.loss, t, self.state.answers), x.size)
 
     def minimizer(self, linear: Vector, quadratic: float) -> Vector:
-        """argmin_x f(x) + <linear, x> + quadratic/2 |x|^2 by objective perturbation: not given."""
-        raise Refused(f"{self.node}: a private minimiser was asked for (update: exact), expected update: first-order")
+        """argmin_x f(x) + <linear, x> + quadratic/2 |x|^2 by objective perturbation: one answer. Logistic, laplace."""
+        t = self._minimizable()
+        if t.mechanism != "laplace":
+            raise InputError(
+                f"{self.node}: privacy.mechanism: found {t.mechanism}, expected laplace (private minimiser)"
+            )
+        return self._perturbed(
+            lambda: perturbation.objective(self.loss, t.per_answer, linear, quadratic), linear, quadratic
+        )
+
+    def output_minimizer(self, linear: Vector, quadratic: float) -> Vector:
+        """The same by output perturbation: its noise is added to the minimiser. Logistic or softmax, any mechanism."""
+        t, of = self._minimizable(), perturbation.output
+        return self._perturbed(lambda: of(self.loss, t.mechanism, t.per_answer, linear, quadratic), linear, quadratic)
 
     def exact_minimizer(self, linear: Vector, quadratic: float) -> Vector:
         """argmin_x f(x) + <linear, x> + quadratic/2 |x|^2, without noise: an answer of infinite cost."""
@@ -175,6 +209,44 @@ class RowsGate(Gate):
     @cached_property
     def _minimizer(self) -> Minimizer:
         return Minimizer(self.loss)
+
+    def _minimizable(self) -> Terms:
+        t = self._terms()
+        self._noise_lattice()
+        if not t.clip >= self.loss.R:
+            raise InputError(
+                f"{self.node}: privacy.adjacency: found {t.adjacency}, expected replace-one-record with a clip of at least "
+                f"row_bound = {self.loss.R:g} (private minimiser: nothing is clipped)"
+            )
+        return t
+
+    def _perturbed(self, calibrate: Callable[[], Perturbation], linear: Vector, quadratic: float) -> Vector:
+        """A minimiser certified to tau, on the grid, plus noise: one answer. What is said of a failure is public."""
+        t, of, loss = self._terms(), self.noise, self.loss
+        try:
+            p = calibrate()
+        except InputError as error:
+            raise InputError(f"{self.node}: {error}") from None
+        k = self.state.answers + 1
+        scale = 1 / p.alpha if p.alpha else p.lattice.scale
+        self._spend(
+            Spend(k, t.mechanism, t.per_answer, p.change if p.alpha else p.lattice.sensitivity, scale, p.lattice.g,
+                  t.adjacency, of.sampler)
+        )  # fmt: skip
+        entropy = os.urandom
+        if isinstance(of, Seeded):
+            entropy = counter_generator(of.seed, f"{self.node} minimizer", k).bytes
+        eps, rounded = perturbation.spherical(loss.size, p.alpha, entropy) if p.alpha else (np.zeros(loss.size), 0.0)
+        n = p.lattice.sample(loss.size, entropy)
+        self.drawn_l1 += float(np.sum(np.abs(eps if p.alpha else n * p.lattice.g)))
+        v = linear + eps
+        tolerance = p.tau - rounded - U * float(np.linalg.norm(v))
+        try:
+            return p.lattice.release(self._minimizer(v, quadratic, tolerance=tolerance).x, n)
+        except (Refused, InputError):  # it tells of the data
+            raise Refused(
+                f"{self.node}: no minimiser was certified to {p.tau:.3g}, expected one; none is released"
+            ) from None
 
     def _covered(self, x: Vector, t: Terms) -> None:
         error, room = rounding(self.loss, x, order_of(t)), ROUNDING / 2 * t.beta

@@ -104,7 +104,9 @@ class Finished(Struct, tag="finished", frozen=True):
 
 
 Control = Plan | Join | Refuse | Finish | Finished
-Receipt = baton.Ack | baton.Answer | neighbours.Reached  #: how things stand with its sender now: a later one may say more
+Receipt = (
+    baton.Ack | baton.Answer | neighbours.Reached
+)  #: how things stand with its sender now: a later one may say more
 Custody = Receipt | baton.Held | baton.Notice | neighbours.Begin
 Iterate = ladmm.W | ladmm.Z | baton.Token | neighbours.Share  #: the algorithms' own messages: what a run counts
 Body = Control | Custody | Iterate

@@ -346,7 +346,6 @@ PUBLISHED = terms("gaussian", published=True, step=0.1)
         (GUARDED, "exact_gradient", "an exact gradient was asked for in a private run"),
         (GUARDED, "perturb", "the paper's noise was asked for in a guarded run"),
         (GUARDED, "exact_minimizer", "an exact minimiser was asked for in a private run"),
-        (GUARDED, "minimizer", r"a private minimiser was asked for \(update: exact\), expected update: first-order"),
         (PUBLISHED, "gradient", "a guarded answer was asked for in a published run"),
         (PUBLISHED, "exact_minimizer", "an exact minimiser was asked for in a private run"),
     ],

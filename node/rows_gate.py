@@ -33,7 +33,7 @@ from hushgrid.kernels.errors import InputError, Refused
 from hushgrid.kernels.ladmm import Vector
 from hushgrid.kernels.losses import CURVATURE, Loss, U
 from hushgrid.kernels.minimizer import Minimizer
-from hushgrid.kernels.noise import EXACT, Lattice, counter_generator
+from hushgrid.kernels.noise import EXACT, Lattice, counter_generator, simulated
 from hushgrid.kernels.perturbation import Perturbation
 from hushgrid.node.gate import PAPER_SAMPLER, Authority, Entropy, Gate, Seeded
 from hushgrid.node.plan import Terms

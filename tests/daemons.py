@@ -57,12 +57,12 @@ class Daemon:
 
 
 class Fleet:
-    """deploy/ copied into `directory`; only the address of the broker and the directories are changed."""
+    """An example of deploy/ copied into `directory`; only the address of the broker and the directories are changed."""
 
-    def __init__(self, directory: Path, url: str, stack: ExitStack) -> None:
+    def __init__(self, directory: Path, url: str, stack: ExitStack, example: Path = DEPLOY) -> None:
         self.directory, self.url, self.stack, self.count = directory, url, stack, 0
         self.program: Sequence[str] = HUSHGRID
-        shutil.copytree(DEPLOY, directory)
+        shutil.copytree(example, directory)
         for file in (directory / "coordinator.yaml", *(directory / "nodes").glob("*.yaml")):
             text = re.sub("^broker: .*$", f"broker: {url}", file.read_text(), flags=re.M)
             text = re.sub("^tls: .*\n", "", text, flags=re.M) if url.startswith("mqtt:") else text

@@ -2,6 +2,7 @@
 
 import ast
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -106,3 +107,59 @@ def test_a_process_does_not_load_what_it_does_not_need(program, absent):
     code = f"{program}; import sys, json; print(json.dumps(sorted({{m.split('.')[0] for m in sys.modules}})))"
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
     assert set(json.loads(ended.stdout)) & set(absent) == set()
+
+
+SENSOR = """
+import sys, json
+import numpy as np
+from pathlib import Path
+from hushgrid.node.allowance import Allowance
+from hushgrid.node.assemble import make_plan
+from hushgrid.node.config import Allow, load_device, scenario_from
+from hushgrid.node.daemon import device_of
+from hushgrid.node.driver import Driver
+from hushgrid.node.gate import Entropy
+from hushgrid.node.ledger import Ledger
+from hushgrid.node.rows import public
+
+place = Path(sys.argv[1])
+np.savez(place / "rows.npz", A=np.eye(6, 4), b=np.array([1.0, -1.0] * 3))
+(place / "node.yaml").write_text(
+    "{node: n0, fleet: f, broker: 'mqtt://h', state: state, data: rows.npz,"
+    " budget: {epsilon: 9.0, adjacency: {replace-one-record: {clip: 1.0}}}}"
+)
+device, outcome = device_of(load_device(place / "node.yaml"), "node.yaml")
+scenario = scenario_from(
+    {
+        "hushgrid": 1, "name": "s", "network": {"kind": "path", "nodes": 2}, "algorithm": {"name": "recal", "rounds": 4},
+        "problem": {"kind": "logistic", "data": {"devices": {"features": 4, "rows": 6}}, "row_bound": 1.0},
+        "privacy": {"epsilon": 5.0, "adjacency": {"replace-one-record": {"clip": 1.0}}},
+    }
+)
+_, plan = make_plan(scenario, public(scenario)[1])
+device.check(plan)
+ledger, run = Ledger(place / "n0.ledger", "n0"), bytes(16)
+ledger.join(run, b"")
+noise = Entropy()
+allowance = Allowance("n0", ledger, run, plan, plan.terms, None, Allow(), simulated=False)
+driver = Driver("n0", run, *device.machine(plan, run, ledger, noise, allowance), ledger)
+assert driver.start() and len(ledger.spends(run)) == 1
+ledger.close()
+print(json.dumps(sorted(sys.modules)))
+"""
+
+
+@pytest.mark.parametrize("kernels", ["numpy", "numba"])
+def test_a_sensor_that_takes_a_step_loads_nothing_of_zones_and_numba_only_where_it_is_asked_for(kernels, tmp_path):
+    if kernels == "numba":
+        pytest.importorskip("numba")
+    ended = subprocess.run(
+        [sys.executable, "-c", SENSOR, str(tmp_path)], env=os.environ | {"HUSHGRID_KERNELS": kernels},
+        capture_output=True, text=True, check=True, timeout=120,
+    )  # fmt: skip
+    loaded = set(json.loads(ended.stdout))
+    forbidden = {*LAPTOP, "scipy", "clarabel", "hushgrid.grid_cases", "hushgrid.broker"}
+    if kernels == "numba":
+        forbidden -= {"numba", "scipy"}  # numba takes BLAS from scipy
+    assert loaded & forbidden == set()
+    assert kernels in loaded

@@ -11,7 +11,7 @@ import time
 from typing import Any
 
 from hushgrid.broker.coordinator import Coordinator
-from hushgrid.kernels.errors import Stopped
+from hushgrid.kernels.errors import HushgridError, Stopped
 from hushgrid.kernels.routes import name
 from hushgrid.kernels.watch import Watch, WatchState
 from hushgrid.node import wire
@@ -100,6 +100,12 @@ class Watcher(Coordinator):
         return []
 
     # --- inside ---
+
+    def _finish(self, error: HushgridError | None) -> list[Publication]:
+        out = super()._finish(error)
+        if self.driver:  # the farewell of who is lost is not waited for
+            self.absent = dict.fromkeys(self.watch.state.notice.without, "") | self.absent
+        return out
 
     def _suspect(self, who: str) -> list[Publication]:
         hop = self.watch.state.held[1]

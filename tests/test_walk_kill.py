@@ -122,7 +122,7 @@ def test_a_walk_under_fire_keeps_its_bits(tmp_path, any_broker, algorithm):
 def test_five_hundred_blows_to_a_walk_change_no_bit(tmp_path, any_broker, algorithm):
     """Two algorithms: a thousand on each broker."""
     weights = {"kill": 20, "restart": 4, "duplicate": 38, "reorder": 38}
-    under_fire(tmp_path, any_broker, algorithm, 20_000, 500, 0.1, weights, seed=2)
+    under_fire(tmp_path, any_broker, algorithm, 12_000, 500, 0.1, weights, seed=2)
 
 
 # --- over a real broker: a node that stops ---
@@ -155,24 +155,24 @@ def assert_custody(result, state, algorithm, rounds):
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_a_node_that_stops_and_goes_on_is_walked_around_and_to_again(tmp_path, any_broker, algorithm):
-    background = stopped(algorithm, 3000, any_broker, tmp_path / "state")
+    background = stopped(algorithm, 1200, any_broker, tmp_path / "state")
     victim = background.child("n2")
     os.kill(victim.pid, signal.SIGSTOP)
     background.when(lambda: said(background, "n2 is feared lost"))
     time.sleep(1.0)
     os.kill(victim.pid, signal.SIGCONT)
     result = background.wait(120)
-    assert_custody(result, tmp_path / "state", algorithm, 3000)
+    assert_custody(result, tmp_path / "state", algorithm, 1200)
     assert result.lost == []
     assert 2 in result.trajectory["active"][-50:]
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_a_node_that_stops_for_good_is_walked_around_and_named(tmp_path, any_broker, algorithm):
-    background = stopped(algorithm, 2000, any_broker, tmp_path / "state")
+    background = stopped(algorithm, 1200, any_broker, tmp_path / "state")
     os.kill(background.child("n3").pid, signal.SIGSTOP)
     result = background.wait(120)
-    states = assert_custody(result, tmp_path / "state", algorithm, 2000)
+    states = assert_custody(result, tmp_path / "state", algorithm, 1200)
     assert result.lost == ["n3"]
     assert max(len(s.known) for s in states.values()) >= 1
     assert 3 not in result.trajectory["active"][-50:]

@@ -15,11 +15,11 @@ from hushgrid.broker.prepare import Observer
 from hushgrid.broker.results import Finished, Result, summarise
 from hushgrid.broker.row_runs import Nothing, RowSetup, against_the_optimum, finite
 from hushgrid.broker.traces import RoundTrace, round_rows
-from hushgrid.node.problem import messages
+from hushgrid.node.problem import Penalized, answered, messages
 from hushgrid.node.wire import COORDINATOR
 
-#: A node's vectors by algorithm, the first of them its x_i.
-OWN = {"dpp2": ("x", "q")}
+#: A node's own vectors by algorithm; x_i is the first of them, or (ADMM's f_i) the message of the round.
+OWN = {"dpp2": ("x", "q"), **dict.fromkeys(("admm", "radmm", "mradmm", "dpadmm", "dpladmm", "madmm"), ("lam",))}
 
 
 class RoundSetup(RowSetup):
@@ -44,7 +44,10 @@ class RoundSetup(RowSetup):
         T = min(len(r) for r in rows) // per  # complete rounds
         steps = np.array([r[: T * per] for r in rows]).reshape(n, T, per, -1)
         own = steps[:, :, -1, 3 : 3 + d * len(self.own)].reshape(n, T, len(self.own), d).transpose(1, 2, 0, 3)
-        x = np.concatenate([np.zeros((1, n, d)), own[:, 0]])  # (T + 1, n, d)
+        start = np.zeros((1, n, d))
+        said = steps[:, :, :, -message:].transpose(1, 2, 0, 3)  # (T, per, n, message)
+        admm = isinstance(plan.algorithm, Penalized)
+        x = np.concatenate([start, said[:, 0] if admm else own[:, 0]])  # (T + 1, n, d)
         mean = x.mean(axis=1)
         residual = [finite(np.sqrt(np.sum((x[k] - mean[k]) ** 2))) for k in range(1, T + 1)]
         objectives: list[float | None] = [None] * T
@@ -56,12 +59,14 @@ class RoundSetup(RowSetup):
                 found = against_the_optimum(losses, r, mean[-1], objectives[-1])
         sent, size = np.diff(steps[:, :, -1, :2].sum(axis=0), axis=0, prepend=0).T
         noise = steps[..., 2].sum(axis=(0, 2))
-        answers = np.minimum(np.arange(1, T + 1), t.answers) if t else np.zeros(T, dtype=np.int64)
+        answers = np.array(
+            [min(answered(plan.algorithm, k), t.answers) if t else 0 for k in range(1, T + 1)], dtype=np.int64
+        )
         history: dict[str, list[float | int | None]] = {
             "round": list(range(1, T + 1)), "objective": list(objectives), "consensus_residual": list(residual),
             "max_violation": [None] * T,
             "noise_l1": [finite(v) for v in noise] if self.reveal and plan.algorithm.variant != "none" else [None] * T,
-            "noise_l1_expected": self.expected(np.repeat(answers[:, None], n, axis=1)),
+            "noise_l1_expected": self.expected(np.repeat(answers[:, None], n, axis=1)) if not admm else [None] * T,
             "messages": [int(v) for v in sent], "bytes": [int(v) for v in size],
         }  # fmt: skip
         if t is not None:
@@ -74,6 +79,8 @@ class RoundSetup(RowSetup):
         solution = {"x": mean[-1]} | {f"x_{name}": x[-1, i] for i, name in enumerate(nodes)}
         trajectory = None
         if self.scenario.run.record == "trajectory":
-            start = np.zeros((1, n, d))
-            trajectory = {key: np.concatenate([start, own[:, k]]) for k, key in enumerate(self.own)}
+            trajectory = {"f": x} if admm else {}
+            trajectory |= {key: np.concatenate([start, own[:, k]]) for k, key in enumerate(self.own)}
+            if plan.algorithm.name == "dpp2" and plan.algorithm.variant == "published":
+                trajectory |= {"y": said[:, 0], "z": said[:, 1]}
         return Result(summary, history, solution, [], trajectory, f.transcript)

@@ -118,7 +118,7 @@ class WalkTrace:
 class RoundTrace:
     """A node's steps of synchronous rounds, a row each in a file of float64: its messages and bytes so far, the noise of the
 
-    step (that cell only where it may be revealed), its own vectors after it and the message that followed.
+    step (that cell only where it may be revealed), its own vectors after it and the message that it was made with.
     """
 
     def __init__(self, directory: Path, node: str, own: tuple[str, ...], reveal: bool) -> None:
@@ -131,7 +131,9 @@ class RoundTrace:
         s, t = machine.state, machine.steps
         if not t:
             return
-        row = np.concatenate([[*driver.sent, nan], *(getattr(s, key) for key in self.own), s.last])
+        row = np.concatenate(
+            [[*driver.sent, nan], *(getattr(s, key) for key in self.own), s.last if s.done else s.before]
+        )
         if self.reveal and fresh and driver.gate is not None:
             row[2], driver.gate.drawn_l1 = driver.gate.drawn_l1, 0.0
         data, at = np.ascontiguousarray(row, "<f8").tobytes(), 8 * row.size * (t - 1)

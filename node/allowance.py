@@ -57,7 +57,7 @@ class Allowance:
                 f"{self.node}: its ledger is behind its mark: spend {self.ledger.no}, the mark says {told.no}; "
                 f"its owner runs 'hushgrid ledger accept {self.ledger.path}'"
             )
-        if not self.simulated and (t is None or t.published):
+        if not self.simulated and self.plan.algorithm.variant != "guarded":
             raise Refused(f"{self.node}: variant {self.plan.algorithm.variant} runs in simulation only (hushgrid run)")
         if self.allow.algorithms is not None and name not in self.allow.algorithms:
             raise Refused(

@@ -8,14 +8,28 @@ from typing import Any
 import numpy as np
 from msgspec.structs import replace
 
-from hushgrid.kernels import dgd, diadsp, dpp2, extra, iadmm, nids, ppdc, recal, routes
+from hushgrid.kernels import (
+    dgd,
+    diadsp,
+    dpadmm,
+    dpladmm,
+    dpp2,
+    extra,
+    iadmm,
+    madmm,
+    nids,
+    ppdc,
+    radmm,
+    recal,
+    routes,
+)  # fmt: skip
 from hushgrid.kernels.baton import Baton, Route
 from hushgrid.kernels.mixing import metropolis
 from hushgrid.kernels.neighbours import Neighbour
 from hushgrid.kernels.noise import counter_generator
 from hushgrid.node.gate import Entropy, Seeded
 from hushgrid.node.plan import DataPlan, RunPlan
-from hushgrid.node.problem import Walking
+from hushgrid.node.problem import Mixing, Walking
 from hushgrid.node.rows_gate import RowsGate
 
 REPORT = 8  #: the coordinator is told of every so many messages: what it may take for standing still is much longer
@@ -23,7 +37,9 @@ REPORT = 8  #: the coordinator is told of every so many messages: what it may ta
 
 def machine_of(plan: RunPlan, run: bytes, i: int, gate: RowsGate, noise: Entropy | Seeded) -> Baton | Neighbour:
     """Node i's machine in a run that it has checked."""
-    return _walking(plan, run, i, gate, noise) if isinstance(plan.algorithm, Walking) else _mixing(plan, i, gate)
+    if isinstance(plan.algorithm, Walking):
+        return _walking(plan, run, i, gate, noise)
+    return _mixing(plan, i, gate) if isinstance(plan.algorithm, Mixing) else _penalized(plan, i, gate)
 
 
 def _walking(plan: RunPlan, run: bytes, i: int, gate: RowsGate, noise: Entropy | Seeded) -> Baton:
@@ -60,6 +76,19 @@ def _mixing(plan: RunPlan, i: int, gate: RowsGate) -> Neighbour:
         return nids.Node(params, gate, p.regularizer, weights, size, node, report=REPORT)
     assert isinstance(params, dgd.Params)
     return dgd.Node(params, gate, p.regularizer, weights, size, node, report=REPORT)
+
+
+def _penalized(plan: RunPlan, i: int, gate: RowsGate) -> Neighbour:
+    p, t, params = plan.problem, plan.terms, plan.algorithm
+    assert isinstance(p, DataPlan)
+    assert isinstance(params, radmm.Params)
+    if t is not None:
+        params = replace(params, rounds=t.rounds)
+    near = [routes.name(j) for j in p.graph.neighbours[i]]
+    kinds: dict[type[radmm.Params], type[radmm.Node]] = {
+        dpadmm.Params: dpadmm.Node, dpladmm.Params: dpladmm.Node, madmm.Params: madmm.Node
+    }  # fmt: skip
+    return kinds.get(type(params), radmm.Node)(params, gate, p.size, routes.name(i), near, report=REPORT)
 
 
 def draws_of(node: str, noise: Entropy | Seeded) -> Callable[[int], iadmm.Draws]:

@@ -12,7 +12,6 @@ from typing import Literal
 
 import msgspec
 from msgspec import Struct
-from msgspec.structs import replace
 
 from hushgrid.kernels import accounting, ladmm
 from hushgrid.kernels.errors import InputError
@@ -21,7 +20,7 @@ from hushgrid.kernels.losses import Objective
 from hushgrid.kernels.prox import Regularizer
 from hushgrid.kernels.routes import name, visits
 from hushgrid.node.config import Privacy, Scenario, Stop, check_privacy
-from hushgrid.node.problem import Algorithm, Walking
+from hushgrid.node.problem import Algorithm, Penalized, Walking, answered
 
 #: Why a published privacy claim does not hold, by the readings of the paper.
 FINDINGS = {
@@ -29,6 +28,7 @@ FINDINGS = {
     "up to 5 (2.24) times too small in case14, 13 (3.6) in case118, and is drawn in floating point",
     "recal": "recal 1.1: the token carries y_i one visit late without noise; an eavesdropper gets every gradient from it",
     "dpp2": "dpp2 4.1-4.5: eta hides nothing from the nodes, the sum of Theorem 3 lacks its first term, the final x has no noise",
+    "mradmm": "mradmm 5.1: the paper's penalties of nodes lead to a wrong point (argmin sum O_i/eta_i), whatever is spent",
     "diadsp": "diadsp: reconstructed; its noise decays and is drawn in floating point, no epsilon is counted",
     "ppdc": "ppdc: reconstructed; its noise decays and is drawn in floating point, no epsilon is counted",
     "iadmm": "iadmm 3.1: the token's differences tell x_i - y_i/rho; gradients follow from them. Obfuscation, no epsilon",
@@ -166,7 +166,7 @@ class Terms(Struct, frozen=True):
     beta: float  #: bounded change, p.u.
     mode: Literal["objective", "input", "output", "output-projected"]
     at: Literal["data", "gradient"]
-    published: bool
+    published: bool  #: the noise stands where the paper puts it, not at the gate
     accountant: str
     answers: int  #: the cap
     per_answer: float  #: epsilon (laplace) or mu (gaussian) of one answer
@@ -214,7 +214,7 @@ def terms(privacy: Privacy | None, algorithm: Algorithm, visits: int = 0) -> Ter
         answers = min(p.answers or visits, rounds if algorithm.walk == "random" else visits)
     else:  # synchronous rounds end with the one in which the cap is reached
         answers = max(min(p.answers or algorithm.answers, algorithm.answers), 1)
-        rounds = bisect_right(range(1, rounds + 1), answers, key=lambda k: replace(algorithm, rounds=k).answers)
+        rounds = bisect_right(range(1, rounds + 1), answers, key=lambda k: answered(algorithm, k))
     accountant = p.accountant or ("zcdp" if p.mechanism == "gaussian" else "pure-basic")
     delta = p.delta or (p.per_answer.delta if p.per_answer else None) or 0.0
     if p.per_answer:
@@ -228,7 +228,7 @@ def terms(privacy: Privacy | None, algorithm: Algorithm, visits: int = 0) -> Ter
     paper_epsilon = p.per_answer.epsilon if p.per_answer else (p.epsilon or inf) / answers
     t = Terms(
         mechanism=p.mechanism, adjacency=str(p.adjacency), beta=p.adjacency.bounded_change or 0.0, mode=p.mode, at=p.at,
-        published=algorithm.variant == "published", accountant=accountant, answers=answers, per_answer=per_answer,
+        published=algorithm.variant == "published" and algorithm.name in ("ladmm", "recal"), accountant=accountant, answers=answers, per_answer=per_answer,
         paper_epsilon=paper_epsilon, paper_delta=p.per_answer.delta if p.per_answer else p.delta, delta=delta, epsilon=0.0,
         rounds=rounds, capped=rounds < algorithm.rounds,
         clip=p.adjacency.replace_one_record.clip if p.adjacency.replace_one_record else 0.0,
@@ -249,5 +249,6 @@ def findings(plan: RunPlan) -> list[str]:
     if plan.algorithm.variant != "published":
         return []
     if isinstance(plan.problem, DataPlan):
-        return [FINDINGS["iadmm" if plan.algorithm.name == "wadmm" else plan.algorithm.name]]
+        name = "mradmm" if isinstance(plan.algorithm, Penalized) else plan.algorithm.name
+        return [FINDINGS["iadmm" if name == "wadmm" else name]]
     return [FINDINGS["output" if plan.privacy and plan.privacy.mode.startswith("output") else "objective"]]

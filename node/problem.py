@@ -6,8 +6,24 @@ from math import inf
 from typing import Annotated, ClassVar, Literal, get_args
 
 from msgspec import Meta, Struct
+from msgspec.structs import replace
 
-from hushgrid.kernels import dgd, diadsp, dpp2, extra, iadmm, ladmm, nids, ppdc, recal, wadmm
+from hushgrid.kernels import (
+    dgd,
+    diadsp,
+    dpadmm,
+    dpladmm,
+    dpp2,
+    extra,
+    iadmm,
+    ladmm,
+    madmm,
+    nids,
+    ppdc,
+    radmm,
+    recal,
+    wadmm,
+)  # fmt: skip
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.ladmm import Positive
 from hushgrid.kernels.losses import Kind, Nonconvex, Objective
@@ -18,15 +34,13 @@ Solver = Literal["clarabel", "ecos", "ipopt"]
 Number = Annotated[float, Meta(ge=0, le=1e150)]
 
 Walking = recal.Params | iadmm.Params | wadmm.Params  #: a baton walks
-Mixing = dpp2.Params | extra.Params | nids.Params | dgd.Params | diadsp.Params | ppdc.Params  #: rounds among neighbours
-Algorithm = ladmm.Params | Walking | Mixing  #: ladmm: rounds around a coordinator
+#: Rounds among neighbours: gradients that are mixed, and ADMM's.
+Mixing = dpp2.Params | extra.Params | nids.Params | dgd.Params | diadsp.Params | ppdc.Params
+Penalized = radmm.Conventional | radmm.Recycled | radmm.Params | dpadmm.Params | dpladmm.Params | madmm.Params
+Algorithm = ladmm.Params | Walking | Mixing | Penalized  #: ladmm: rounds around a coordinator
 ALGORITHMS: dict[str, type[Struct]] = {p.name: p for p in get_args(Algorithm)}
-UNREGULARIZED = (
-    iadmm.Params,
-    dpp2.Params,
-    diadsp.Params,
-    ppdc.Params,
-)  #: they minimise sum_i f_i(x), without r and box
+#: They minimise sum_i f_i(x), without r and box.
+UNREGULARIZED = (iadmm.Params, dpp2.Params, diadsp.Params, ppdc.Params, radmm.Params)
 #: Published variants whose papers state no epsilon beforehand: they take noise scales, and no privacy section.
 SCALED = ("iadmm", "wadmm", "dpp2", "diadsp", "ppdc")
 
@@ -92,6 +106,12 @@ KINDS = ("zones", "least-squares", "logistic", "softmax")
 def algorithms_for(kind: str) -> tuple[str, ...]:
     """The algorithms that solve problems of this kind: zones, or data (any other)."""
     return tuple(name for name in ALGORITHMS if (name == "ladmm") == (kind == "zones"))
+
+
+def answered(algorithm: Algorithm, rounds: int) -> int:
+    """Gate answers of each node in the first `rounds` rounds among neighbours."""
+    assert not isinstance(algorithm, Walking)
+    return replace(algorithm, rounds=rounds).answers
 
 
 def messages(algorithm: Algorithm) -> int:

@@ -85,10 +85,10 @@ def _penalized(plan: RunPlan, i: int, gate: RowsGate) -> Neighbour:
     if t is not None:
         params = replace(params, rounds=t.rounds)
     near = [routes.name(j) for j in p.graph.neighbours[i]]
-    kinds: dict[type[radmm.Params], type[radmm.Node]] = {
-        dpadmm.Params: dpadmm.Node, dpladmm.Params: dpladmm.Node, madmm.Params: madmm.Node
+    kinds: dict[type[radmm.Params], type[radmm.Agent]] = {
+        dpadmm.Params: dpadmm.Agent, dpladmm.Params: dpladmm.Agent, madmm.Params: madmm.Agent
     }  # fmt: skip
-    return kinds.get(type(params), radmm.Node)(params, gate, p.size, routes.name(i), near, report=REPORT)
+    return kinds.get(type(params), radmm.Agent)(params, gate, p.size, routes.name(i), near, report=REPORT)
 
 
 def draws_of(node: str, noise: Entropy | Seeded) -> Callable[[int], iadmm.Draws]:

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sensors import along, names, walked
 from test_rows_gate import commit, device, gate, terms
 
-from hushgrid.kernels import accounting, perturbation
+from hushgrid.kernels import accounting, iadmm, perturbation
 from hushgrid.kernels.errors import InputError, Refused
 from hushgrid.kernels.losses import Loss, Nonconvex, Objective
 from hushgrid.kernels.minimizer import Minimizer
@@ -334,3 +335,19 @@ def test_output_perturbation_of_least_squares_is_refused():
     line = r"^n0: private minimiser: found least-squares, expected logistic or softmax \(\|L'\| must be bounded\)$"
     with pytest.raises(InputError, match=line):
         gate(problem(kind="least-squares"), of()).output_minimizer(np.zeros(3), 1.0)
+
+
+# --- who may ask ---
+
+
+def test_i_admm_s_exact_update_is_answered_by_it_once_a_visit():
+    """PI-ADMM's (4a), guarded: x_i is what was released, and mu = rho + l2."""
+    t = of(answers=2)
+    gates = [gate(problem(20, 3, i, l2=0.1), t, Seeded(1, f"n{i}")) for i in range(4)]
+    params = iadmm.Params(rounds=8, rho=2.0, update="exact")
+    walk = [0, 1, 2, 3] * 2
+    agents = [iadmm.Agent(params, g, 4, 3, f"n{i}", names(range(4)), along(walk)) for i, g in enumerate(gates)]
+    assert [hop.i for hop in walked(agents)] == walk
+    assert [len(g.spends) for g in gates] == [2] * 4
+    for agent, g in zip(agents, gates, strict=True):
+        assert np.array_equal(np.rint(agent.state.x / g.spends[-1].grid) * g.spends[-1].grid, agent.state.x)

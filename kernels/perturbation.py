@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from math import log, log1p, sqrt
+from math import exp, lgamma, log, log1p, pi, sqrt
 
 import numpy as np
 
@@ -52,6 +52,12 @@ class Perturbation:
     tau: float  #: the residual that must be certified, the rounding of eps included
     lattice: Lattice  #: of xi
     alpha: float = 0.0  #: of eps; 0: none (output perturbation)
+
+    def expected_l1(self, d: int) -> float:
+        """Expected sum of |noise|: of eps, E|M|_2 d sqrt(2/pi)/alpha with E|M|_2 = sqrt 2 Gamma(d/2 + 1)/Gamma((d + 1)/2)."""
+        if not self.alpha:
+            return d * self.lattice.expected_l1
+        return 2 * d * exp(lgamma(d / 2 + 1) - lgamma((d + 1) / 2)) / (sqrt(pi) * self.alpha)
 
 
 def objective(loss: Loss, epsilon: float, linear: Vector, quadratic: float) -> Perturbation:

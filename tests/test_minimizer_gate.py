@@ -212,6 +212,19 @@ def test_every_noise_that_its_bits_stand_for_lies_within_the_rounding_counted(se
     assert rounded <= 1e-11 * np.linalg.norm(eps)
 
 
+@pytest.mark.parametrize("question", ["minimizer", "output_minimizer"])
+def test_the_expected_noise_is_the_mean_of_the_drawn(question):
+    N, d, loss = 400, 5, problem(20, 5)
+    kind = [] if question == "minimizer" else ["laplace"]
+    p = getattr(perturbation, "output" if kind else "objective")(loss, *kind, 0.5, np.zeros(d), 1.0)
+    one = gate(loss, of(answers=N), Seeded(2, "n0"))
+    for _ in range(N):
+        getattr(one, question)(np.zeros(d), 1.0)
+        one.committed()
+    # |eps|_2 is Gamma(d) with sd/mean 1/sqrt d, and |eps|_1 <= sqrt d |eps|_2; Laplace's |n| likewise: six sd of the mean.
+    assert one.drawn_l1 / N == pytest.approx(p.expected_l1(d), rel=6 / math.sqrt(N))
+
+
 def test_the_tail_left_out_is_a_delta_nobody_can_see():
     assert perturbation.tail(105, 10**7) == 213 * 1e7 * 2.0**-128 < 1e-29
 

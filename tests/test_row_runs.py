@@ -12,11 +12,13 @@ import yaml
 from fleet import assert_same_bits, envelopes, spends
 from sensor_runs import GAUSSIAN, NOT_PRIVATE, iadmm, scenario
 
+from hushgrid.broker.optimum import optimum
 from hushgrid.broker.row_runs import RowSetup
 from hushgrid.broker.simulation import run
+from hushgrid.kernels import recal
 from hushgrid.kernels.baton import Token
 from hushgrid.kernels.errors import Refused, Stopped
-from hushgrid.kernels.graphs import Network
+from hushgrid.kernels.graphs import Network, random_walk
 from hushgrid.node.config import scenario_from
 from hushgrid.node.rows_gate import ROUNDING, rounding
 
@@ -53,17 +55,32 @@ RING = {"network": {"kind": "ring", "nodes": 4}}
 GEOMETRIC = {"network": {"kind": "geometric", "nodes": 5, "radius": 0.6, "seed": 3}}
 
 
+# Convergence is linear: each agent's step contracts, but its multiplier learns by beta = 1/(2(n + 1)) a visit only.
+# 1e-12 takes 200 to 360 visits of each agent on these problems, 800 to 1800 activations.
+
+
+def undisturbed(problem, network):
+    over = NOT_PRIVATE | PROBLEMS[problem] | network
+    rounds = 400 * over["network"]["nodes"]
+    return scenario(over, seed=1, **{"algorithm.rounds": rounds, "problem.data.synthetic.rows": 40})
+
+
 @pytest.mark.parametrize("network", [RING, GEOMETRIC], ids=["ring", "geometric"])
 @pytest.mark.parametrize("problem", PROBLEMS)
 def test_RECAL_without_noise_reaches_the_central_optimum_to_1e_12(problem, network):
-    # Convergence is linear: each agent's step contracts, but its multiplier learns by beta = 1/(2(n + 1)) a visit only.
-    # 1e-12 takes 200 to 360 visits of each agent on these problems, 800 to 1800 activations.
-    over = NOT_PRIVATE | PROBLEMS[problem] | network
-    n = over["network"]["nodes"]
-    found = run(scenario(over, seed=1, **{"algorithm.rounds": 400 * n, "problem.data.synthetic.rows": 40}))
-    assert found.rounds_done == 400 * n
-    assert found.relative_error <= 1e-12
-    assert np.linalg.norm(found.solution["x"]) > 0.1
+    """All agents in a few arrays; test_whole_run has them equal to the machines."""
+    s = setup(undisturbed(problem, network))
+    losses, r, p = s.losses, s.shown.regularizer, s.plan.algorithm
+    agents = recal.Agents(p, losses, r)
+    agents.walk(random_walk(s.shown.graph, 0, p.rounds, seed=1))
+    best = optimum(losses, r)
+    assert np.linalg.norm(agents.x - best.x) <= 1e-12 * np.linalg.norm(best.x)
+    assert np.linalg.norm(best.x) > 0.1
+
+
+@pytest.mark.parametrize(("problem", "network"), [("elastic net", RING), ("logistic", GEOMETRIC)], ids=str)
+def test_a_run_reaches_it_and_says_so(problem, network):
+    assert run(undisturbed(problem, network)).relative_error <= 1e-12
 
 
 @pytest.mark.parametrize("name", ["iadmm", "wadmm"])

@@ -80,7 +80,7 @@ def _sensor(place: Path, url: str, starts: int, mode: str) -> list[Row]:
     environment, what, most = {"HUSHGRID_KERNELS": mode}, f"rows, {mode}", BARS_MB[mode]
     forbidden = [
         m for m in (*HEAVY, *OF_ZONES) if mode == "numpy" or m not in ("numba", "scipy")
-    ]  # numba takes scipy's BLAS
+    ]  # numba itself looks which scipy there is
     rows = _at_rest(what, place, "n0", starts, most, forbidden, environment)
     found = [_after_a_run(place, environment) for _ in range(1 + starts)]  # the first compiles
     return [*rows[:2], against(row(f"{what}: resident after a run", "MB", found[1:]), most), *rows[2:]]

@@ -160,6 +160,6 @@ def test_a_sensor_that_takes_a_step_loads_nothing_of_zones_and_numba_only_where_
     loaded = set(json.loads(ended.stdout))
     forbidden = {*LAPTOP, "scipy", "clarabel", "hushgrid.grid_cases", "hushgrid.broker"}
     if kernels == "numba":
-        forbidden -= {"numba", "scipy"}  # numba takes BLAS from scipy
+        forbidden -= {"numba", "scipy"}  # numba itself looks which scipy there is
     assert loaded & forbidden == set()
     assert kernels in loaded

@@ -48,6 +48,10 @@ def make_plan(scenario: Scenario, problem: ZonesPlan | DataPlan, file: str = "sc
     try:
         scenario = resolved(scenario, plan(scenario).terms)
         made = plan(scenario)
+        if isinstance(problem, DataPlan):
+            from hushgrid.node.machines import check_minimizers
+
+            check_minimizers(made)
     except InputError as error:
         raise InputError(f"{file}: {error}") from None
     if (size := len(encode_plan(made))) > PLAN_LIMIT // 2:

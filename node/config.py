@@ -14,7 +14,18 @@ from msgspec import Meta, field
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.graphs import Network
 from hushgrid.kernels.ladmm import Count, Positive
-from hushgrid.node.problem import ALGORITHMS, KINDS, SCALED, Algorithm, DataProblem, Problem, Section, Solver, check_fit
+from hushgrid.node.problem import (
+    ALGORITHMS,
+    KINDS,
+    SCALED,
+    Algorithm,
+    DataProblem,
+    Problem,
+    Section,
+    Solver,
+    check_fit,
+    check_minimizer,
+)
 from hushgrid.node.yaml_file import convert, lay, read_yaml, set_path
 
 Probability = Annotated[float, Meta(ge=0, le=1)]
@@ -185,6 +196,9 @@ def scenario_from(raw: dict[str, Any], file: str = "scenario", base: Path = Path
     problem = scenario.problem
     check_fit(problem, scenario.algorithm, file)
     check_privacy(scenario.privacy, scenario.algorithm, file)
+    if (p := scenario.privacy) is not None:
+        replaced = p.adjacency.replace_one_record
+        check_minimizer(problem, scenario.algorithm, p.mechanism, replaced.clip if replaced else None, file)
     if isinstance(problem, DataProblem):
         if scenario.network is None:
             raise InputError(f"{file}: network: missing, expected a section (problem.kind: {problem.kind})")

@@ -18,18 +18,20 @@ from hushgrid.kernels import (
     iadmm,
     madmm,
     nids,
+    perturbation,
     ppdc,
     radmm,
     recal,
     routes,
-)  # fmt: skip
+)
 from hushgrid.kernels.baton import Baton, Route
+from hushgrid.kernels.losses import Loss
 from hushgrid.kernels.mixing import metropolis
 from hushgrid.kernels.neighbours import Neighbour
 from hushgrid.kernels.noise import counter_generator
 from hushgrid.node.gate import Entropy, Seeded
 from hushgrid.node.plan import DataPlan, RunPlan
-from hushgrid.node.problem import Mixing, Walking
+from hushgrid.node.problem import Mixing, Walking, minimizes
 from hushgrid.node.rows_gate import RowsGate
 
 REPORT = 8  #: the coordinator is told of every so many messages: what it may take for standing still is much longer
@@ -40,6 +42,25 @@ def machine_of(plan: RunPlan, run: bytes, i: int, gate: RowsGate, noise: Entropy
     if isinstance(plan.algorithm, Walking):
         return _walking(plan, run, i, gate, noise)
     return _mixing(plan, i, gate) if isinstance(plan.algorithm, Mixing) else _penalized(plan, i, gate)
+
+
+def check_minimizers(plan: RunPlan) -> None:
+    """InputError where a gate could not answer what is asked at these terms: decided before the run, from what is public."""
+    p, t, params = plan.problem, plan.terms, plan.algorithm
+    if t is None or not isinstance(p, DataPlan) or not minimizes(params):
+        return
+    for i, m in enumerate(p.rows):
+        loss = Loss(p.objective, np.zeros((m, p.features)), np.ones(m), p.classes, p.row_bound)
+        if isinstance(params, iadmm.Params):
+            quadratic = params.rho
+        else:
+            assert isinstance(params, radmm.Params)
+            own = params.eta_i(i, 1)
+            quadratic = sum(own + (params.eta_i(j, 1) if params.of_edges else own) for j in p.graph.neighbours[i])
+        if isinstance(params, dpadmm.Params) and params.perturb == "primal":
+            perturbation.output(loss, t.mechanism, t.per_answer, np.zeros(p.size), quadratic)
+        else:
+            perturbation.objective(loss, t.per_answer, np.zeros(p.size), quadratic)
 
 
 def _walking(plan: RunPlan, run: bytes, i: int, gate: RowsGate, noise: Entropy | Seeded) -> Baton:

@@ -144,8 +144,30 @@ def check_fit(problem: Problem, algorithm: Algorithm, file: str) -> None:
                 f"{file}: problem.{'box' if problem.box else 'regularizer'}: found a value, expected none "
                 f"({algorithm.name} minimises sum_i f_i(x); l2 of the problem is a part of f_i)"
             )
-    if isinstance(algorithm, iadmm.Params) and guarded and algorithm.exact:
-        raise InputError(
-            f"{file}: algorithm.update: found exact, expected first-order (variant: guarded; an exact update needs "
-            "objective perturbation at the gate)"
-        )
+
+
+def minimizes(algorithm: Algorithm) -> bool:
+    """Whether its nodes ask their gates for private minimisers, not for gradients."""
+    if algorithm.variant == "none" or isinstance(algorithm, dpladmm.Params):
+        return False
+    exact = isinstance(algorithm, iadmm.Params) and algorithm.exact and algorithm.variant == "guarded"
+    return exact or isinstance(algorithm, radmm.Params)
+
+
+def check_minimizer(problem: Problem, algorithm: Algorithm, mechanism: str, clip: float | None, file: str) -> None:
+    """InputError unless a gate can give what is asked: objective perturbation is for logistic regression, |a| <= 1."""
+    if isinstance(problem, ZonesProblem) or not minimizes(algorithm):
+        return
+    output = isinstance(algorithm, dpadmm.Params) and algorithm.perturb == "primal"
+    R = problem.row_bound or inf
+    for key, wrong, found, expected in (
+        ("problem.kind", problem.kind not in ("logistic", "softmax" if output else ""), problem.kind, "logistic"),
+        ("problem.nonconvex", problem.nonconvex is not None, "a term", "none"),
+        ("problem.row_bound", R > 1, f"{R:g}", "at most 1"),
+        ("privacy.adjacency", clip is None or clip < R, f"clip {clip}", f"replace-one-record, clip at least {R:g}"),
+        ("privacy.mechanism", mechanism != "laplace" and not output, mechanism, "laplace"),
+    ):
+        if wrong:
+            raise InputError(
+                f"{file}: {key}: found {found}, expected {expected} ({algorithm.name}: private minimisers)"
+            )

@@ -25,7 +25,6 @@ bits that begin with 128 zeros, and |M|, |N| as rare, are left to `tail`: a delt
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from math import exp, lgamma, log, log1p, pi, sqrt
 
@@ -98,7 +97,7 @@ def output(loss: Loss, kind: Kind, per_answer: float, linear: Vector, quadratic:
     return Perturbation(change, mu, tau, lattice)
 
 
-def spherical(d: int, alpha: float, entropy: Entropy = os.urandom) -> tuple[Vector, float]:
+def spherical(d: int, alpha: float, entropy: Entropy) -> tuple[Vector, float]:
     """eps (d,) of density proportional to exp(-alpha |eps|_2), and a bound of its rounding in L2."""
     M, N = np.linalg.norm(_normals(d + 1, entropy)), _normals(d, entropy)
     return M * N / alpha, _rounded(float(M), float(np.linalg.norm(N)), d) / alpha

@@ -1,6 +1,7 @@
 """The gate's private minimiser: the price and its two lemmas, noise in floating point, the certificate, refusals in one line."""
 
 import math
+import os
 from fractions import Fraction
 
 import mpmath
@@ -178,7 +179,7 @@ def test_what_is_not_certified_is_not_released_and_its_residual_not_told(monkeyp
 def test_the_spherical_noise_has_the_law_priced():
     """alpha |eps| is Gamma(d); of three coordinates each is uniform on the sphere, whatever |eps| is (Dvoretzky-Kiefer-Wolfowitz)."""
     n, d, alpha = 4000, 3, 2.5
-    eps = np.array([perturbation.spherical(d, alpha)[0] for _ in range(n)])
+    eps = np.array([perturbation.spherical(d, alpha, os.urandom)[0] for _ in range(n)])
     norm = np.linalg.norm(eps, axis=1)
     order = np.argsort(norm)
     x = alpha * norm[order]

@@ -287,7 +287,7 @@ def nodes(count: int = 200, activations: int = 2000) -> Table:
     (first, early), (last, late) = watch.at[0], watch.at[-1]
     rows = [Row(what="whole call: processes, joining, activations, results", unit="s", value=whole)]
     if last > first:
-        each = 1e3 * (late - early) / ((last - first) * count)
-        rows.append(Row(what=f"an activation (of rounds {first} to {last})", unit="ms", value=each))
+        each = 1e3 * (late - early) / (last - first)
+        rows.append(Row(what=f"an activation (from {first} to {last})", unit="ms", value=each))
     about = f"{result.rounds_done} activations of {count} nodes in {os.cpu_count()} processes, ledgers kept, {result.broker}"
     return Table(name="nodes", about=about, rows=rows)

@@ -25,6 +25,7 @@ from hushgrid.node.wire import COORDINATOR
 
 SILENT_S, WAIT_S = 3.0, 20.0  # virtual seconds
 U = 2.0**-53
+AMID = {"between": None, "told": True, "untold": False}
 
 
 def setup(*args, **over):
@@ -37,9 +38,7 @@ class Air(MemoryBroker):
     def __init__(self, *args):
         super().__init__(*args)
         self.away, self.tokens = set(), 0
-        self.moment = lambda delivery: (
-            None
-        )  #: who is delivered to is cut off "before", "between" ("told") or "after" it
+        self.moment = lambda delivery: None  #: who is delivered to is cut off "before", amid or "after" it
 
     def publish(self, publications):
         super().publish([p for p in publications if p.topic.split("/")[4] not in self.away])
@@ -52,9 +51,9 @@ class Air(MemoryBroker):
         if delivery.dst in self.away:
             return
         moment = self.moment(delivery)
-        if moment in ("between", "told"):  # it takes it, and nothing of that is heard, or by the coordinator alone
+        if moment in AMID:  # it takes it, and of that nothing is heard, or only by the coordinator, or by all others
             out = self.endpoints[delivery.dst].on_message(delivery.topic, delivery.payload)
-            self.publish([p for p in out if moment == "told" and p.topic.endswith(COORDINATOR)])
+            self.publish([p for p in out if AMID[moment] == p.topic.endswith(COORDINATOR)])
         elif moment != "before":
             super()._deliver(delivery)
         if moment:

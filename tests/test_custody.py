@@ -202,6 +202,16 @@ def test_a_holder_whose_report_is_all_that_was_heard_is_found_behind_the_node_it
     walk.close()
 
 
+def test_a_walks_end_that_only_the_node_before_it_has_heard_of_is_made_again(tmp_path):
+    walk = Walk(tmp_path, setup(LONG["recal"], seed=11))
+    victim = cut_off(walk, "untold", hop=59)
+    walk.run()
+    assert walk.centre.error is None
+    assert walk.collect().lost == victim
+    assert assert_one_baton(walk.states()).t == 60
+    walk.close()
+
+
 def test_a_node_that_dies_beside_the_walk_is_walked_around_and_a_holder_may_die_after_it(tmp_path):
     many = {"network": {"kind": "complete", "nodes": 24}, "algorithm.walk": "hamiltonian", "algorithm.rounds": 80}
     walk = Walk(tmp_path, setup(many, seed=11))

@@ -58,6 +58,7 @@ class Coordinator(Endpoint):
         self.plan = plan
         self.wait_s, self.silent_s = wait_s, silent_s
         self.observe, self.progress = observe, progress
+        self._shown: tuple[int, float | None] | None = None  #: what progress has last shown
         self.members = plan.nodes
         self.blob = encode_plan(plan)
         self.terms = plan.terms
@@ -154,6 +155,7 @@ class Coordinator(Endpoint):
                 return self._drop(str(error))
             except Stopped as error:  # those that are left cannot go on
                 return self._finish(error)
+            self._show(self.driver)
         self._heard[src] = self._now
         self.absent.pop(src, None)
         self._remember(src, envelope.mark)
@@ -299,13 +301,15 @@ class Coordinator(Endpoint):
         """How much is done, in `unit`, and the residual: for the display of progress."""
         return self.complete(state)
 
+    def _show(self, driver: Driver) -> None:
+        done = self.shown(driver.machine.state) if self.progress else None
+        if self.progress and done and done != self._shown:
+            self._shown = done
+            self.progress(done[0], self.plan.algorithm.rounds, done[1])
+
     def _committed(self, driver: Driver) -> None:
         if self.observe:
             self.observe(driver, True)
-        if self.progress:
-            done = self.shown(driver.machine.state)
-            if done:
-                self.progress(done[0], self.plan.algorithm.rounds, done[1])
 
     def _publish(self, out: list[tuple[str, bytes]]) -> list[Publication]:
         driver = self.driver

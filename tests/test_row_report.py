@@ -182,4 +182,5 @@ def test_progress_counts_activations(monkeypatch):
     monkeypatch.setattr(Progress, "round", lambda self, t, total, residual: seen.append((t, total, residual)))
     run(scenario(), progress=Progress(quiet=True))
     assert seen[-1] == (20, 20, None)
+    assert len(set(seen)) > 2  # while it walks, not at the end alone
     assert seen == sorted(seen)

@@ -2,9 +2,10 @@
 
 Message t of a node is one vector, the same for all its neighbours. A node that has message t of every neighbour makes
 its step t and sends message t + 1. So two neighbours are never more than one message apart: who is ahead waits for who
-is behind, and its message is kept until then; who is behind may still lack the message before the last, so both are
-repeated until the neighbours' own messages prove that they were received. Loss, repetition, reordering and restarts
-change nothing; the sum over neighbours runs in the order of their names.
+is behind, and its message is kept until then. Who still lacks a message after a while asks the neighbour it is of, which
+keeps its last two and sends that neighbour the one it lacks: an answer is to one, and asks for none, so that those who
+wait for a third cannot keep each other busy. Loss, repetition, reordering and restarts change nothing; the sum over
+neighbours runs in the order of their names.
 
 The coordinator says when to begin, hears now and then how far everybody is, and sees no vector. A paper supplies
 `first` and `step`.
@@ -28,6 +29,10 @@ class Share(Struct, tag="neighbours.share", frozen=True):
     """To all neighbours: message `seq`."""
 
     vector: np.ndarray
+
+
+class Lack(Struct, tag="neighbours.lack", frozen=True):
+    """To a neighbour: its message `seq` has not arrived here."""
 
 
 class Begin(Struct, tag="neighbours.begin", frozen=True):
@@ -100,12 +105,12 @@ class Neighbour(ABC):
         s = self.state
         if sender == self.centre and isinstance(body, Begin):
             return self.start() if not s.t else Step((self._reached(),))
+        if sender in self.neighbours and isinstance(body, Lack):
+            return self._answer(sender, seq)
         if sender not in self.neighbours or not isinstance(body, Share) or body.vector.shape != (self.size,):
             raise Malformed(f"{type(body).__name__} from {sender}, expected a neighbour's vector of {self.size}")
         if not 1 <= seq <= min(s.t + 1, self.messages):
             raise Malformed(f"message {seq} of {sender}, expected one of 1..{min(s.t + 1, self.messages)}")
-        if seq == s.t - 1 or (s.done and seq == s.t):
-            return self.tick()  # it may lack ours: who has it, has sent the next
         kept = s.ahead if seq == s.t + 1 else s.arrived if seq == s.t else None
         if kept is None or sender in kept:
             return NOTHING
@@ -113,12 +118,12 @@ class Neighbour(ABC):
         return self.proceed() if self._ready else Step(taken=True)
 
     def tick(self) -> Step:
-        """The last message, and the one before it where somebody may lack it; the coordinator is told how far this is."""
+        """The last message again; what is lacked is asked for; the coordinator is told how far this is."""
         s = self.state
         if not s.t:
             return NOTHING
-        late = [Send(ALL, s.t - 1, Share(s.before))] if s.t > 1 and len(s.arrived) < len(self.neighbours) else []
-        return Step((*late, Send(ALL, s.t, Share(s.last)), self._reached()), s.done, more=self._ready)
+        lacks = [Send(name, s.t, Lack()) for name in self.neighbours if name not in s.arrived]
+        return Step((Send(ALL, s.t, Share(s.last)), *lacks, self._reached()), s.done, more=self._ready)
 
     def proceed(self) -> Step:
         """Step t, where every neighbour's message t has arrived."""
@@ -132,6 +137,12 @@ class Neighbour(ABC):
         return Step((Send(ALL, s.t, Share(new)), *told), taken=True, more=self._ready)
 
     # --- inside ---
+
+    def _answer(self, sender: str, seq: int) -> Step:
+        """To who lacks message `seq` alone; it is the last one or the one before, or not made yet."""
+        s = self.state
+        kept = {s.t - 1: s.before, s.t: s.last} if s.t else {}
+        return Step((Send(sender, seq, Share(kept[seq])),)) if seq in kept and seq else NOTHING
 
     @property
     def _ready(self) -> bool:

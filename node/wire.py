@@ -107,7 +107,7 @@ Control = Plan | Join | Refuse | Finish | Finished
 Receipt = (
     baton.Ack | baton.Answer | neighbours.Reached
 )  #: how things stand with its sender now: a later one may say more
-Custody = Receipt | baton.Held | baton.Notice | neighbours.Begin
+Custody = Receipt | baton.Held | baton.Notice | neighbours.Begin | neighbours.Lack
 Iterate = ladmm.W | ladmm.Z | baton.Token | neighbours.Share  #: the algorithms' own messages: what a run counts
 Body = Control | Custody | Iterate
 Presence = Birth | Death | Progress

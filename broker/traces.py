@@ -116,9 +116,10 @@ class WalkTrace:
 
 
 class RoundTrace:
-    """A node's steps of synchronous rounds, a row each in a file of float64: its messages and bytes so far, the noise of the
+    """A node's steps of synchronous rounds, a row each in a file of float64, and before them one of its start: its messages
 
-    step (that cell only where it may be revealed), its own vectors after it and the message that it was made with.
+    and bytes so far, the noise of the step (that cell only where it may be revealed, nan where a crash has lost it), its own
+    vectors after the step and the message that it was made with.
     """
 
     def __init__(self, directory: Path, node: str, own: tuple[str, ...], reveal: bool) -> None:
@@ -129,25 +130,23 @@ class RoundTrace:
         machine = driver.machine
         assert isinstance(machine, Neighbour)
         s, t = machine.state, machine.steps
-        if not t:
+        if not machine.started:
             return
-        row = np.concatenate(
-            [[*driver.sent, nan], *(getattr(s, key) for key in self.own), s.last if s.done else s.before]
-        )
+        used = s.last if s.done else s.before if t else np.zeros(machine.size)
+        row = np.concatenate([[*driver.sent, nan], *(getattr(s, key) for key in self.own), used])
+        at = 8 * row.size * t
+        if not fresh and os.pread(self._handle, 8, at).strip(b"\0"):
+            return  # it was taken down before the crash, and with its noise
         if self.reveal and fresh and driver.gate is not None:
             row[2], driver.gate.drawn_l1 = driver.gate.drawn_l1, 0.0
-        data, at = np.ascontiguousarray(row, "<f8").tobytes(), 8 * row.size * (t - 1)
-        os.pwrite(self._handle, data[:16], at)
-        os.pwrite(self._handle, data[24:], at + 24)
-        if fresh:  # the noise of a step that was taken down before is not known any more
-            os.pwrite(self._handle, data[16:24], at + 16)
+        os.pwrite(self._handle, np.ascontiguousarray(row, "<f8").tobytes(), at)
 
     def close(self) -> None:
         os.close(self._handle)
 
 
 def round_rows(directory: Path, node: str, width: int) -> np.ndarray:
-    """(steps, 3 + width) of a node, from the first on, up to a row that was never written."""
+    """(1 + steps, 3 + width) of a node, from its start on, up to a row that was never written."""
     return _written(_path(directory, node), 3 + width)
 
 

@@ -342,8 +342,9 @@ def to_node(walk):
     if s.heard:
         wrong = Notice(announced=s.announced, without=("n2",))
         yield "a second notice", t.edge(COORDINATOR, "n1"), envelope(run, s.heard, wrong, epoch=s.announced), "second body"  # fmt: skip
-    if s.t and s.source and s.epoch == epoch:
-        yield "a second token", t.edge(s.source, "n1"), envelope(run, s.t - 1, token, epoch=epoch), "second body"
+    for src in ("n0", "n2"):
+        if n1.driver.seen.get(f"{src} Token", ())[:2] == (epoch, s.t - 1):
+            yield "a second token", t.edge(src, "n1"), envelope(run, s.t - 1, token, epoch=epoch), "second body"
 
 
 def to_centre(walk):
@@ -375,12 +376,11 @@ def to_centre(walk):
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory):
-    walk, _ = reissued(tmp_path_factory.mktemp("undisturbed"))
-    return walk.final
+    return reissued(tmp_path_factory.mktemp("undisturbed"))
 
 
 def reissued(directory, before_each=lambda walk: None):
-    """A walk of the ring with a holder cut off, and back after the token was issued again."""
+    """What a walk of the ring leaves, a holder cut off and back after the token was issued again; and what it spends."""
     walk = Walk(directory, setup({"algorithm.rounds": 40}, seed=11))
     victim = cut_off(walk, "between")
 
@@ -391,8 +391,9 @@ def reissued(directory, before_each=lambda walk: None):
 
     walk.run(again)
     assert walk.watch.notice.fences
+    result, spent = walk.collect(), {name: spends for name, (_, _, spends) in walk.results().items()}
     walk.close()
-    return walk, victim
+    return result, spent
 
 
 @pytest.mark.parametrize(("target", "hostile"), [("n1", to_node), (COORDINATOR, to_centre)])
@@ -408,10 +409,11 @@ def test_at_every_moment_of_a_walk_nothing_foreign_changes_a_byte(tmp_path, undi
             assert end.dropped - dropped == ({kind: 1} if kind else {}), name
             tried.add(name)
 
-    walk, _ = reissued(tmp_path, attack)
+    result, spent = reissued(tmp_path, attack)
     wanted = {
         "n1": {"a second token", "a second notice", "epoch -1", "a token of a stranger", "nan from n0"},
         COORDINATOR: {"an old report", "an answer to no notice", "a foreign epoch", "nan", "a farewell"},
     }
     assert wanted[target] <= tried
-    assert walk.final == undisturbed
+    fleet.assert_same_bits(undisturbed[0], result)
+    assert spent == undisturbed[1]

@@ -35,8 +35,10 @@ def main(name: str | None, as_json: bool = False) -> int:
         bench_hop,
         bench_rounds,
         bench_walk,
+        dpp2_study,
         figures,
         incremental,
+        league,
         relay,
         studies,
     )
@@ -47,7 +49,8 @@ def main(name: str | None, as_json: bool = False) -> int:
         "accuracy": studies.accuracy,
     }  # fmt: skip
     long: dict[str, Callable[[], None]] = {
-        "relay": relay.relay, "incremental": incremental.study, "figures": figures.figures,
+        "relay": relay.relay, "incremental": incremental.study, "figures": figures.figures, "league": league.league,
+        "dpp2-figures": dpp2_study.figures,
     }  # fmt: skip
     if name in long:
         long[name]()

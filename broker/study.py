@@ -146,6 +146,7 @@ class Panel(NamedTuple):
     curves: dict[str, tuple[Vector, Vector]]
     xlog: bool = False
     marks: bool = False  #: few points, joined, and the ticks
+    ranges: dict[str, tuple[Vector, Vector]] = {}  # noqa: RUF012  #: shaded around a curve: (lowest, highest)
 
 
 def chart(title: str, command: str, panels: Sequence[Sequence[Panel]]) -> str:
@@ -179,6 +180,8 @@ def _draw(ax: Any, panel: Panel, order: list[str], drawn: dict[str, Any]) -> Non
     for name, (x, y) in panel.curves.items():
         k = order.index(name)
         drawn[name] = ax.plot(x, y, color=PALETTE[k % len(PALETTE)], ls=DASHES[k % len(DASHES)], lw=1.2, **look)[0]
+        if name in panel.ranges:
+            ax.fill_between(x, *panel.ranges[name], color=PALETTE[k % len(PALETTE)], alpha=0.15, lw=0)
     ax.set_title(panel.title)
     ax.set_xlabel(panel.xlabel)
     ax.set_yscale("log")

@@ -94,11 +94,11 @@ def _dpp2(task: Task, fs: Sequence[Loss], graph: Graph) -> Line:
         )
     nodes = dpp2.Nodes(p, fs, graph)
     x = nodes.run(task.rounds, w=w, e=e, record=True)[:, 0]
-    k = np.arange(EVERY - 1, task.rounds, EVERY)
+    k = range(EVERY - 1, task.rounds, EVERY)
     g = _gradients(fs, x[-1])
     added = (1.0 - p.eta_k(task.rounds)) * float(np.max(np.abs(nodes.d)))
     optimality = np.array([dpp2.stationarity(x[i], _gradients(fs, x[i])) for i in k])
-    return Line(task, k + 1.0, optimality, float(np.sum(g.mean(axis=0) ** 2)), added, x[-1])
+    return Line(task, np.array(k, np.float64) + 1, optimality, float(np.sum(g.mean(axis=0) ** 2)), added, x[-1])
 
 
 class Publishing(Exact):

@@ -45,6 +45,7 @@ LIMIT = 500  #: rounds (N activations each) after which a run without privacy is
 SEEDS = (0, 1, 2)
 TUNED_ON = (1000, 1001)
 RUN = bytes(16)
+WALKING = ("recal", "iadmm", "wadmm")
 
 Asks = Literal["gradient", "minimiser", "output"]
 #: Mechanism and accountant of the least cost among those the gate has for what is asked.
@@ -107,7 +108,7 @@ PUBLISHED: dict[str, dict[str, Any]] = {
     "DiaDSP": _DECAY | {"name": "diadsp", "alpha": 0.3, "u_x": 0.1, "u_y": 0.1},
     "PPDC": _DECAY | {"name": "ppdc", "eta": 1.0, "gamma": 0.8, "omega": 0.3, "u_x": 0.1, "u_v": 0.1},
 }
-PUBLISHED_ROUNDS = 80
+PUBLISHED_ANSWERS = 80
 
 
 class Task(NamedTuple):
@@ -131,7 +132,6 @@ class Line(NamedTuple):
 
 def scenario(algorithm: dict[str, Any], rounds: int, seed: int, privacy: dict[str, Any] | None) -> dict[str, Any]:
     """The league's problem, as in a scenario file. f_i has the scale 16: RECAL's step is 1 in whatever units."""
-    walks = algorithm["name"] in ("recal", "iadmm", "wadmm")
     found = {
         "hushgrid": 1, "name": "league", "seed": seed,
         "problem": {
@@ -139,7 +139,7 @@ def scenario(algorithm: dict[str, Any], rounds: int, seed: int, privacy: dict[st
             "data": {"synthetic": {"rows": ROWS, "features": FEATURES, "seed": 7}, "normalize": "unit-rows"},
         },
         "network": {"kind": "geometric", "nodes": N, "radius": 0.5, "seed": 11},
-        "algorithm": algorithm | {"rounds": rounds * N if walks else rounds},
+        "algorithm": algorithm | {"rounds": rounds},
     }  # fmt: skip
     if privacy:
         found["privacy"] = privacy | {"delta": DELTA, "adjacency": {"replace-one-record": {"clip": 1.0}}}
@@ -147,7 +147,9 @@ def scenario(algorithm: dict[str, Any], rounds: int, seed: int, privacy: dict[st
 
 
 def rounds_of(algorithm: dict[str, Any], answers: int) -> int:
-    """Rounds, of N activations each where a baton walks, in which each node answers so often (W-ADMM: on average)."""
+    """Rounds (activations, where a baton walks) in which each node answers so often (W-ADMM: on average)."""
+    if algorithm["name"] in WALKING:
+        return N * answers
     if algorithm["name"] in ("radmm", "mradmm"):
         return 2 * answers
     return answers + (algorithm["name"] in ("nids", "diadsp"))
@@ -230,15 +232,15 @@ def tuned(race: Race, task: Task) -> tuple[dict[str, Any], int, dict[str, Any]]:
 
 def fastest(race: Race, method: str) -> tuple[dict[str, Any], int, bool]:
     """Without privacy: the parameters that need the fewest rounds to ACCURACY, or (none does) end nearest; and rounds."""
-    m, limit, reached = METHODS[method], LIMIT, False
+    m, reached = METHODS[method], False
+    limit = LIMIT * (N if m.algorithm["name"] in WALKING else 1)
     best: tuple[float, Any] = (inf, None)
     for parameters in m.grid:
         algorithm = m.algorithm | parameters | {"variant": "none"}
         raw = scenario(algorithm, limit, SEEDS[0], None)
-        unit = raw["algorithm"]["rounds"] // limit  # activations a round
         errors = race.errors(raw, ACCURACY)
         if errors[-1] <= ACCURACY:
-            limit, reached = -(-len(errors) // unit), True
+            limit, reached = len(errors), True
             best = 0.0, (algorithm, limit)
         elif best[1] is None or errors[-1] < best[0]:
             best = float(errors[-1]), (algorithm, limit)
@@ -257,7 +259,8 @@ def measure(task: Task) -> Line:
     """One line: what is tuned, and then runs of it."""
     race, privacy, reached = Race(), None, True
     if isnan(task.epsilon):
-        algorithm, rounds = PUBLISHED[task.method], PUBLISHED_ROUNDS
+        algorithm = PUBLISHED[task.method]
+        rounds = rounds_of(algorithm, PUBLISHED_ANSWERS)
         if algorithm["name"] == "recal":
             privacy = {"mechanism": "gaussian", "epsilon": EPSILONS[-1]}
     elif task.epsilon == inf:

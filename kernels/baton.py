@@ -2,7 +2,9 @@
 
 Activation k happens at node i_k: it takes token k (the vectors before it), steps its own state, and hands token k + 1 to
 i_{k+1}. It keeps that copy until token k + 2 is known to be taken, so that a lost holder is always preceded by a node
-that can issue its token again. Every message is repeated, the same bytes, until an answer proves its receipt.
+that can issue its token again. Every message is repeated, the same bytes, until an answer proves its receipt. Whoever
+repeats a token is told how far it has come; in a walk that moves nobody asks, and a hop is one message: a node's next
+token replaces its last one.
 
 Fencing. A token belongs to an epoch. `fences[e - 1]` is the first hop issued in epoch e, so that an epoch is the length
 of its token's fences, and a step (e, k) is *superseded* where a later epoch began at a hop <= k: its node restores
@@ -140,15 +142,16 @@ class Baton(ABC):
     def __init__(
         self, name: str, neighbours: Iterable[str], route: Route, rounds: int, start: tuple[Vector, ...],
         *, centre: str = "coordinator", cap: int | None = None, tolerance: float = 0.0, patience: int = 0,
-        report: int = 1,
+        report: int = 1, receipts: bool = False,
     ) -> None:  # fmt: skip
         """`start` is token 0; `cap` the answers allowed; the walk stops when `patience` hops moved <= `tolerance`.
 
-        The coordinator is told of every `report`-th token as it is sent, and of all that wait.
+        The coordinator is told of every `report`-th token as it is sent, and of all that wait. `receipts`: they are sent
+        unasked, which spares repetitions where a node waits long for its next token.
         """
         self.name, self.neighbours, self.route, self.rounds, self.first = name, set(neighbours), route, rounds, start
         self.centre, self.cap, self.tolerance, self.patience = centre, cap, tolerance, patience
-        self.report = report
+        self.report, self.receipts = report, receipts
 
     @abstractmethod
     def activate(self, vectors: tuple[Vector, ...]) -> tuple[Vector, ...]:
@@ -227,13 +230,14 @@ class Baton(ABC):
         s.out, s.to, s.done, s.final = Token(token.fences, leg, calm, vectors), to, None, ()
         if not to or (self.patience and calm >= self.patience):
             s.done, s.final, s.out, s.to = "tolerance" if to else "rounds", vectors, None, ""
-        step, receipt = self._fresh(), (Send(sender, hop, Ack(s.epoch, passed=False)),) if sender else ()
+        step = self._fresh()
+        receipt = (Send(sender, hop, Ack(s.epoch, passed=False)),) if sender and self.receipts else ()
         return Step((*step.send, *receipt), step.done, taken=True)  # the token first: somebody waits for it
 
     def _ack(self, sender: str, hop: int, body: Ack) -> Step:
         """Token `hop` is taken: who gave the one before may forget its copy, and where it is passed on, so may this node.
 
-        Needs no commit: a node that forgets the receipt asks again, and is told again.
+        Both are told when they ask, by a repetition, if not before. A node that forgets a receipt, uncommitted, asks again.
         """
         s = self.state
         if s.out is None or sender != s.to or hop != s.t or body.epoch != len(s.out.fences):
@@ -243,7 +247,8 @@ class Baton(ABC):
         first, s.taken = not s.taken, True
         if body.passed:
             s.out = None
-        return Step((Send(s.source, hop - 1, Ack(s.epoch, True)),)) if first and s.source else NOTHING
+        tell = first and s.source and self.receipts
+        return Step((Send(s.source, hop - 1, Ack(s.epoch, True)),)) if tell else NOTHING
 
     # --- the coordinator ---
 

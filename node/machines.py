@@ -34,6 +34,7 @@ from hushgrid.node.plan import DataPlan, RunPlan
 from hushgrid.node.problem import Mixing, Walking, minimizes
 from hushgrid.node.rows_gate import RowsGate
 
+QUICK = 16  #: nodes of a walk whose token is back before anybody would ask for it
 REPORT = 8  #: the coordinator is told of every so many messages: what it may take for standing still is much longer
 
 
@@ -67,7 +68,7 @@ def _walking(plan: RunPlan, run: bytes, i: int, gate: RowsGate, noise: Entropy |
     p, t, params = plan.problem, plan.terms, plan.algorithm
     assert isinstance(p, DataPlan)
     n, node, near = len(p.rows), routes.name(i), [routes.name(j) for j in p.graph.neighbours[i]]
-    walk: dict[str, Any] = {"cap": t.answers if t else None, "report": min(n, REPORT)}
+    walk: dict[str, Any] = {"cap": t.answers if t else None, "report": min(n, REPORT), "receipts": n > QUICK}
     if plan.stop:
         walk |= {"tolerance": plan.stop.tolerance, "patience": plan.stop.patience * n}
     route = route_of(plan, run)

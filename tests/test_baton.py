@@ -355,16 +355,32 @@ def test_a_copy_is_kept_until_the_hop_after_its_own_is_acknowledged():
     net = watched(ABC, complete(ABC), along(ABC), 9)
     a, b, c = (net.nodes[name] for name in ABC)
     (token, _) = a.tick().send
-    to_c, _, to_a = b.receive("a", 1, token.body).send
-    assert (to_a.dst, to_a.body) == ("a", Ack(0, passed=False))
-    assert a.receive("b", 1, to_a.body).send == ()
+
+    def asked(asking, holder, body, hop):
+        """What `holder` answers to a repetition of its token; told to who asked."""
+        (receipt,) = holder.receive(asking.name, hop, body).send
+        assert receipt.dst == asking.name
+        asking.receive(holder.name, hop, receipt.body)
+        return receipt.body
+
+    to_c, _ = b.receive("a", 1, token.body).send  # the token alone is handed on, and a report
+    assert asked(a, b, token.body, 1) == Ack(0, passed=False)
     assert a.state.out is token.body  # taken, and still kept
-    _, _, to_b = c.receive("b", 2, to_c.body).send
-    (again,) = b.receive("c", 2, to_b.body).send
-    assert (again.dst, again.seq, again.body) == ("a", 1, Ack(0, passed=True))
-    a.receive("b", 1, again.body)
+    c.receive("b", 2, to_c.body)
+    assert asked(b, c, to_c.body, 2) == Ack(0, passed=False)
+    assert asked(a, b, token.body, 1) == Ack(0, passed=True)
     assert a.state.out is None
     assert b.state.out is not None
+
+
+def test_in_a_walk_that_moves_a_hop_is_one_message_and_a_nodes_next_token_replaces_its_last():
+    nodes = counters(ABC, complete(ABC), along(ABC), 30, report=1000)
+    at, step = "a", nodes["a"].start()
+    for hop in range(1, 21):
+        (token,) = step.send
+        assert (token.seq, type(token.body)) == (hop, Token)
+        assert nodes[at].state.out is token.body
+        step, at = nodes[token.dst].receive(at, hop, token.body), token.dst
 
 
 def test_a_holder_that_was_cut_off_comes_back_restores_its_step_and_is_walked_through_again():

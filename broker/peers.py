@@ -37,9 +37,11 @@ class Peers(Coordinator):
         return SMALL
 
     def complete(self, state: Any) -> tuple[int, float | None] | None:
-        sent = min((state.reached.get(m, 0) for m in self.members), default=0)
         algorithm = self.plan.algorithm
-        rounds = algorithm.rounds if state.done else max(sent - 1, 0) // messages(algorithm)
+        sent = min((state.reached.get(m, 0) for m in self.members), default=0)
+        rounds = max(sent - 1, 0) // messages(algorithm)
+        if state.done:
+            rounds = self.terms.rounds if self.terms else algorithm.rounds
         return (rounds, None) if rounds else None
 
     def owing(self) -> list[str]:

@@ -168,7 +168,7 @@ def played(setup: RowSetup) -> Iterator[Vector]:
     machines: list[Any] = []
     for i, node in enumerate(plan.nodes):
         noise = Seeded(seed or 0, node)
-        gate = RowsGate(node, setup.device(node).loss(plan.problem), plan.terms, noise, Willing())
+        gate = RowsGate(node, setup.device(node).loss(plan.problem), setup.terms, noise, Willing())
         machines.append(machine_of(plan, RUN, i, gate, noise))
     if isinstance(plan.algorithm, Walking):
         route, walk = route_of(plan, RUN), [""]

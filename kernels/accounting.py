@@ -138,6 +138,7 @@ def spent_epsilon(accountant: str, totals: Totals, delta: float) -> float:
     return _zcdp_epsilon(totals.rho, delta) if accountant == "zcdp" else _gdp_epsilon(totals.mu, delta)
 
 
+@lru_cache(maxsize=256)  # every node of a simulated run asks the same, several times
 def calibrate(accountant: str, epsilon: float, delta: float, answers: int) -> float:
     """The largest per-answer epsilon (Laplace) or mu (Gaussian) of which `answers` answers cost at most `epsilon`.
 

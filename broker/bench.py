@@ -39,6 +39,7 @@ def main(name: str | None, as_json: bool = False) -> int:
         figures,
         incremental,
         league,
+        recycled,
         relay,
         studies,
     )
@@ -50,7 +51,7 @@ def main(name: str | None, as_json: bool = False) -> int:
     }  # fmt: skip
     long: dict[str, Callable[[], None]] = {
         "relay": relay.relay, "incremental": incremental.study, "figures": figures.figures, "league": league.league,
-        "dpp2-figures": dpp2_study.figures,
+        "dpp2-figures": dpp2_study.figures, "recycled": recycled.study,
     }  # fmt: skip
     if name in long:
         long[name]()

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from hushgrid.broker import recycled as study
+from hushgrid.broker import recycled_runs as of
 from hushgrid.broker.optimum import optimum
 from hushgrid.broker.relay_private import Willing
 from hushgrid.broker.study import Exact, Table
@@ -28,12 +28,12 @@ DESCENT = 10  #: steps of an inexact solve
 
 def figure_two(rhos: tuple[float, ...] = RHOS, rounds: int = 50) -> Table:
     """L, and the share of the test rows that ADMM's mean classifies wrong, over rho."""
-    method, rows = study.METHODS["ADMM"], []
+    method, rows = of.METHODS["ADMM"], []
     for rho in rhos:
-        fs = study.losses(5, rho)
+        fs = of.losses(5, rho)
         keys = method.keys | {"rounds": rounds, "variant": "none"}
-        *_, f = study.messages(study.fleet(method, keys, [Exact(g) for g in fs], study.neighbours(5), fs[0].size))
-        rows.append((f"{rho:g}", study.wrong(f.mean(axis=0)), study.wrong(optimum(fs, Regularizer()).x)))
+        *_, f = of.messages(of.fleet(method, keys, [Exact(g) for g in fs], of.neighbours(5), fs[0].size))
+        rows.append((f"{rho:g}", of.wrong(f.mean(axis=0)), of.wrong(optimum(fs, Regularizer()).x)))
     return Table(
         "Figure 2: the share classified wrong over rho", ("rho", f"ADMM, {rounds} iterations", "optimum"), rows
     )
@@ -41,16 +41,16 @@ def figure_two(rhos: tuple[float, ...] = RHOS, rounds: int = 50) -> Table:
 
 def wrong_limit(rounds: int = 400, rho: float = STRONG) -> Table:
     """Finding 5.1, fixed eta_i, all unlike, of nodes and of edges: how far the nodes end up from either limit."""
-    fs = study.losses(5, rho)
+    fs = of.losses(5, rho)
     o, rows = fs[0].objective, []
     right = optimum(fs, Regularizer()).x
     scaled = [msgspec.structs.replace(o, scale=o.scale / e, l2=o.l2 / e) for e in UNLIKE]
     other = optimum([Loss(s, f.A, f.b) for s, f in zip(scaled, fs, strict=True)], Regularizer()).x
     for penalties in ("node", "edge"):
-        keys = {"eta": UNLIKE, "gamma": study.GAMMA, "penalties": penalties,
+        keys = {"eta": UNLIKE, "gamma": of.GAMMA, "penalties": penalties,
                 "rounds": rounds, "variant": "none"}  # fmt: skip
-        nodes = study.fleet(study.METHODS["MR-ADMM"], keys, [Exact(f) for f in fs], study.neighbours(5), fs[0].size)
-        *_, f = study.messages(nodes)
+        nodes = of.fleet(of.METHODS["MR-ADMM"], keys, [Exact(f) for f in fs], of.neighbours(5), fs[0].size)
+        *_, f = of.messages(nodes)
         rows.append(
             (
                 penalties,
@@ -75,9 +75,9 @@ def told(games: int = 200, q: float = 4.0, epsilon: float = 2.0) -> Table:
 
     They differ in one record. Either gives an eps; the one whose solve by that eps comes nearer to f_i(1) is named.
     """
-    A, b = study.adult()[0]
-    base, zero, won = study.losses(5)[0], np.zeros(A.shape[1]), [0, 0, 0]
-    t = study.terms("laplace", epsilon, 1)
+    A, b = of.adult()[0]
+    base, zero, won = of.losses(5)[0], np.zeros(A.shape[1]), [0, 0, 0]
+    t = of.terms("laplace", epsilon, 1)
     alpha = epsilon * base.rows / (2 * base.objective.scale)  # about the gate's
     for game in range(games):
         draw = counter_generator(0, "recycled game", game)

@@ -59,8 +59,9 @@ class Endpoint(ABC):
         """Nothing waits: time for what must not delay an answer."""
 
     def _soon(self) -> None:
-        """What is said now is said again after the first wait, unless it is answered."""
-        self._retry, self._due = RETRY_S[0], 0.0
+        """What is said now is said again within the first wait, unless it is answered. What is due is never put off."""
+        if self._retry > RETRY_S[0]:
+            self._retry, self._due = RETRY_S[0], 0.0
 
     def _due_at(self, now: float) -> bool:
         """Whether what is not proven is to be sent again now; less and less often."""

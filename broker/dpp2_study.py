@@ -32,6 +32,7 @@ N, ROWS, D, RADIUS = 50, 200, 10, 0.3
 ROUNDS = 501  #: k = 0..K, K = 500
 M = 5.03  #: the paper's, of its own random rows
 CHANGE = 1.0  #: delta of Theorem 3: how far two gradients may be apart; a number that the paper leaves open
+LONGER = 16  #: times K, to which one run goes on
 EVERY = 5  #: rounds between two points of a curve
 DECAYS = (0.0, 0.5, 0.9, 0.95, 0.97, 0.98, 0.99)  #: Figure 1, u = 1; 0: no noise
 SCALES = (0.0, 0.1, 0.3, 0.6, 1.0, 3.0, 5.0)  #: Figure 2, r = .95
@@ -41,7 +42,7 @@ METHODS = ("DPP2", "DiaDSP", "PPDC")
 
 
 class Task(NamedTuple):
-    figure: str  #: 1, 2, eta or 3
+    figure: str  #: 1, 2, eta, long or 3
     method: str
     r: float
     u: float
@@ -165,6 +166,7 @@ def tables(lines: Sequence[Line]) -> list[Table]:
         (str(li.task.eta), li.optimality[-1], float(np.max(np.abs(li.x - merged[0].x))), li.said, *claims(li.task))
         for li in merged
     ]
+    gone_on = [(int(k), li.optimality[int(k) // EVERY - 1]) for li in of("long") for k in li.k if _doubled(k, lines[0])]
     third = [(li.task.r, li.task.method, li.gradient, li.optimality[-1], *_rivals_claim(li.task)) for li in of("3")]
     task = lines[0].task
     graph = problem(task.n)[1]
@@ -175,9 +177,15 @@ def tables(lines: Sequence[Line]) -> list[Table]:
     return [
         Table(f"Figures 1 and 2: (31), random η, K = {K}", ("figure", "r", "u", f"(31) at k = {K // 5}", "(31) at K", *claimed), first),
         Table("η: r = .9, u = 1", ("η", "(31) at K", "|x - x of the first|", "|y - x|, largest", *claimed), eta),
+        Table("r = .9, u = 1, for longer", ("round", "(31)"), gone_on),
         Table("Figure 3: |f'(x)/N|² at K", ("r", "method", "|f'(x)/N|²", "(31)", *claimed), third),
         Table("(24)-(27) at the paper's parameters", ("condition", "found", "below", "holds"), found),
     ]  # fmt: skip
+
+
+def _doubled(k: float, line: Line) -> bool:
+    """Whether k is a run's last point, or that times a power of 2."""
+    return bool(np.log2(k / line.k[-1]) % 1 == 0 and k >= line.k[-1])
 
 
 def _rivals_claim(task: Task) -> tuple[float, float]:
@@ -206,6 +214,7 @@ def figures(n: int = N, rounds: int = ROUNDS, rivalry: Sequence[float] = RIVALRY
     tasks = [Task("1", "DPP2", r, 1.0, "random", n, rounds) for r in DECAYS]
     tasks += [Task("2", "DPP2", 0.95, u, "random", n, rounds) for u in SCALES]
     tasks += [Task("eta", "DPP2", 0.9, 1.0, eta, n, rounds) for eta in ETAS]
+    tasks += [Task("long", "DPP2", 0.9, 1.0, 0.5, n, LONGER * rounds)]
     tasks += [Task("3", method, r, 1.0, "random", n, rounds) for r, method in product(rivalry, METHODS)]
     lines = on_two(measure, tasks, lambda t: f"{t.figure}: {t.method}, r = {t.r:g}, u = {t.u:g}, eta = {t.eta}")
     write("dpp2-figures", COMMAND, time.perf_counter() - began, tables(lines), picture(lines), target)

@@ -162,6 +162,9 @@ def test_the_papers_setting_claims_5e24_and_its_proof_no_less():
 def test_the_figures_are_written(in_turn, tmp_path, capsys):
     dpp2_study.figures(n=6, rounds=20, rivalry=(0.5,), target=tmp_path)
     text = (tmp_path / "dpp2-figures.md").read_text()
-    assert text.count("## ") == 4
+    assert text.count("## ") == 5
     assert "| 0.5 | PPDC |" in text
+    assert [row.split(",")[0] for row in (tmp_path / "dpp2-figures-3.csv").read_text().splitlines()[-5:]] == [
+        "20", "40", "80", "160", "320",
+    ]  # fmt: skip
     capsys.readouterr()

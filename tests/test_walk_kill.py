@@ -35,7 +35,9 @@ class Replayer:
 
     def __init__(self, url, dice):
         self.dice, self.heard = dice, deque(maxlen=500)
-        self.link = MqttLink(url, "replayer", subscriptions=["hushgrid/1/+/edge/#"], persistent=False)
+        self.link = MqttLink(
+            url, "replayer", subscriptions=["hushgrid/1/+/edge/#", "hushgrid/1/+/all/+"], persistent=False
+        )
         self.link.connect(10.0)
         self.close = self.link.close
 

@@ -1,0 +1,74 @@
+"""Rounds among neighbours under fire: kill -9 of anything, messages again and out of order, the broker gone and back.
+
+The bits stay. And who stays away ends the run: named, in one line, in bounded time.
+"""
+
+import base64
+import os
+import random
+import signal
+
+import fleet
+import pytest
+from test_round_runs import scenario
+from test_walk_kill import Replayer, storm
+
+from hushgrid.broker.simulation import run
+from hushgrid.kernels.errors import Stopped
+from hushgrid.kernels.neighbours import Share
+from hushgrid.node import wire
+
+NODES = [f"n{i}" for i in range(4)]
+
+
+def assert_one_body_each(transcript, messages):
+    """What every node said as its message t is one vector, whoever was told and however often."""
+    said = {}
+    for line in transcript:
+        if "/state/" not in line["topic"] and line["src"] != "coordinator":
+            envelope = wire.decode_envelope(base64.b64decode(line["bytes"]), 1 << 20)
+            if isinstance(envelope.body, Share):
+                said.setdefault((line["src"], envelope.seq), set()).add(wire.encode(envelope.body))
+    assert {len(bodies) for bodies in said.values()} == {1}
+    assert {seq for _, seq in said} <= set(range(1, messages + 1))
+    assert len(said) > messages  # the eavesdropper was away with the broker
+
+
+def under_fire(tmp_path, broker, name, rounds, blows):
+    raw, state = scenario(name, rounds, {"run.record": "transcript"}, seed=11), tmp_path / "state"
+    background = fleet.Background(raw, transport="mqtt", broker=broker.url, state=state, silent_s=600.0)
+    storm(background, broker, blows, random.Random(1), pause=0.1)
+    result, quiet = background.wait(600), run(raw)
+    fleet.assert_same_bits(quiet, result)
+    assert result.history["messages"] == quiet.history["messages"]
+    answers = quiet.privacy["answers"]
+    for node in NODES:
+        assert fleet.spends(state / f"{node}.ledger") == [(k, k) for k in range(1, answers + 1)]
+    assert_one_body_each(result.transcript, rounds * (2 if name == "dpp2" else 1))
+    assert [p for p in background.processes() if p.pid != broker.pid] == []
+
+
+@pytest.mark.parametrize(("name", "rounds"), [("dpp2", 150), ("mradmm", 300)])
+def test_rounds_under_fire_keep_their_bits(tmp_path, any_broker, name, rounds):
+    under_fire(tmp_path, any_broker, name, rounds, {"kill": 4, "restart": 1, "duplicate": 6, "reorder": 6})
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("name", "rounds"), [("dpp2", 3000), ("mradmm", 6000)])
+def test_a_hundred_blows_to_rounds_change_no_bit(tmp_path, any_broker, name, rounds):
+    """Two algorithms: two hundred on each broker."""
+    under_fire(tmp_path, any_broker, name, rounds, {"kill": 25, "restart": 5, "duplicate": 35, "reorder": 35})
+
+
+def test_a_node_that_stays_away_is_named(tmp_path, any_broker):
+    raw = scenario("nids", 100_000, {"privacy": None, "algorithm.variant": "none"})
+    background = fleet.Background(raw, transport="mqtt", broker=any_broker.url, silent_s=2.0)
+    listener = Replayer(any_broker.url, random.Random(1))
+    background.when(listener.walking)
+    listener.close()
+    os.kill(background.child("n2").pid, signal.SIGSTOP)
+    with pytest.raises(Stopped, match=r"^n2 silent since \d\d:\d\d:\d\d \(\d+ s\)$") as stopped:
+        background.wait(60)
+    assert stopped.value.exit_code == 4
+    assert background.processes() == [] or [p.pid for p in background.processes()] == [any_broker.pid]
+    assert fleet.retained(any_broker.url) == {}

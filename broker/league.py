@@ -23,7 +23,7 @@ from hushgrid.broker.relay_private import Willing
 from hushgrid.broker.results import Result
 from hushgrid.broker.row_runs import RowSetup
 from hushgrid.broker.simulation import run
-from hushgrid.broker.study import TARGET, Panel, Table, chart, handed, on_two, write
+from hushgrid.broker.study import TARGET, Panel, Table, chart, handed, on_two, shown, write
 from hushgrid.kernels.baton import Leg
 from hushgrid.kernels.errors import InputError, Refused
 from hushgrid.kernels.jit import Vector
@@ -42,8 +42,8 @@ DELTA = 1e-5
 EPSILONS = (1.0, 10.0)  #: of the whole run, a node
 ACCURACY = 1e-6  #: relative error, without privacy
 LIMIT = 500  #: rounds (N activations each) after which a run without privacy is given up
-SEEDS = (0, 1, 2)
-TUNED_ON = (1000, 1001)
+SEEDS = (0, 1, 2, 3, 4)
+TUNED_ON = (1000, 1001, 1002, 1003)
 RUN = bytes(16)
 WALKING = ("recal", "iadmm", "wadmm")
 
@@ -123,6 +123,7 @@ class Line(NamedTuple):
     task: Task
     chosen: str
     figures: dict[str, float]  #: medians over seeds
+    errors: tuple[float, float]  #: the least and the largest relative error of a seed
     reached: bool  #: ACCURACY within LIMIT
     curve: tuple[Vector, Vector]  #: messages sent, relative error, of the first seed
 
@@ -250,7 +251,7 @@ def fastest(race: Race, method: str) -> tuple[dict[str, Any], int, bool]:
 # --- the league ---
 
 COLUMNS = (
-    "method", "asks for", "mechanism", "ε", "parameters", "relative error", "objective gap", "consensus residual", "rounds or activations",
+    "method", "asks for", "mechanism", "ε", "parameters", "relative error", "least to largest", "objective gap", "consensus residual", "rounds or activations",
     "answers", "messages", "bytes", "wall s",
 )  # fmt: skip
 
@@ -271,11 +272,12 @@ def measure(task: Task) -> Line:
     results = [run(raw) for raw in raws]
     each = [_figures(r) for r in results]
     figures = {key: float(np.median([f[key] for f in each])) for key in each[0]}
+    errors = min(f["error"] for f in each), max(f["error"] for f in each)
     if isnan(task.epsilon):  # what is published is not played
-        return Line(task, _said(algorithm, {}), figures, reached, (np.zeros(0), np.zeros(0)))
-    errors = race.errors(raws[0])
-    curve = np.arange(1, len(errors) + 1) / len(errors) * figures["messages"], errors
-    return Line(task, _said(algorithm, METHODS[task.method].algorithm), figures, reached, curve)
+        return Line(task, _said(algorithm, {}), figures, errors, reached, (np.zeros(0), np.zeros(0)))
+    way = race.errors(raws[0])
+    curve = np.arange(1, len(way) + 1) / len(way) * figures["messages"], way
+    return Line(task, _said(algorithm, METHODS[task.method].algorithm), figures, errors, reached, curve)
 
 
 def _figures(r: Result) -> dict[str, float]:
@@ -312,10 +314,11 @@ def row(line: Line) -> list[str | float]:
         asks, mechanism = "gradient", "the paper's"
     elif method and line.task.epsilon < inf:
         mechanism = PRIVACY[asks]["mechanism"]
+    spread = " to ".join(shown(v) for v in line.errors) if line.errors[0] < line.errors[1] else ""
     rounds: str | float = int(f["rounds"]) if line.reached else f"> {int(f['rounds'])}"
     answers = int(f["answers"]) if isfinite(f["answers"]) else f["answers"]
     return [
-        line.task.method, asks, mechanism, f["epsilon"], line.chosen, f["error"], f["gap"], f["residual"], rounds, answers,
+        line.task.method, asks, mechanism, f["epsilon"], line.chosen, f["error"], spread, f["gap"], f["residual"], rounds, answers,
         int(f["messages"]), int(f["bytes"]), f["wall"],
     ]  # fmt: skip
 

@@ -33,6 +33,7 @@ def main(name: str | None, as_json: bool = False) -> int:
         bench_daemon,
         bench_fleet,
         bench_hop,
+        bench_ring,
         bench_rounds,
         bench_walk,
         dpp2_study,
@@ -45,9 +46,9 @@ def main(name: str | None, as_json: bool = False) -> int:
     )
 
     quick: dict[str, Callable[[], Table]] = {
-        "step": step, "noise": noise, "round": bench_fleet.rounds, "hop": bench_hop.hop, "case118": bench_fleet.case118,
-        "nodes": bench_fleet.nodes, "daemon": bench_daemon.daemon, "walk": bench_walk.walk, "dpp2": bench_rounds.dpp2,
-        "accuracy": studies.accuracy,
+        "step": step, "noise": noise, "round": bench_fleet.rounds, "hop": bench_hop.hop, "ring": bench_ring.ring,
+        "case118": bench_fleet.case118, "nodes": bench_fleet.nodes, "daemon": bench_daemon.daemon,
+        "walk": bench_walk.walk, "dpp2": bench_rounds.dpp2, "accuracy": studies.accuracy,
     }  # fmt: skip
     long: dict[str, Callable[[], None]] = {
         "relay": relay.relay, "incremental": incremental.study, "figures": figures.figures, "league": league.league,

@@ -173,7 +173,9 @@ def _echo(url: str, prefix: str, k: int, size: int) -> None:
         client.loop(1.0)
 
 
-def bare_client(url: str, name: str, topic: str, on_message: Callable[[Any, Any, Any], None]) -> Any:
+def bare_client(
+    url: str, name: str, topic: str | list[tuple[str, int]], on_message: Callable[[Any, Any, Any], None]
+) -> Any:
     """A subscribed paho client on a broker of ours."""
     client = paho.Client(paho.CallbackAPIVersion.VERSION2, client_id=name, protocol=paho.MQTTv311)
     subscribed: list[bool] = []

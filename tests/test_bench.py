@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hushgrid.broker import bench, bench_daemon, bench_fleet, bench_hop, figures, measure, studies
+from hushgrid.broker import bench, bench_daemon, bench_fleet, bench_hop, bench_ring, figures, measure, studies
 from hushgrid.broker.measure import Row, Table, against, row
 from hushgrid.kernels.errors import InputError
 from hushgrid.node.ledger import Ledger
@@ -141,6 +141,20 @@ def test_a_hop_is_measured_on_both_brokers_against_a_bare_message_and_a_bare_com
     assert {r.target for r in table.rows} == {"<= 1 ms", None}
     assert table.rows[0].rival == table.rows[4].what
     assert table.rows[1].rival == table.rows[-1].what
+    assert multiprocessing.active_children() == []
+
+
+@pytest.mark.long
+@pytest.mark.mosquitto
+def test_a_round_on_a_ring_is_measured_on_both_brokers_against_the_bare_exchange(mosquitto):
+    table = bench_ring.ring(rounds=bench_ring.WARM + 5, nodes=5, hands=2)
+    _well_formed(table)
+    first = [n.split(",")[0] for n in _names(table)]
+    each = ["round", "round", "bare paho"]
+    assert first == [*each * 2, "messages a round", "bytes a round", "bytes a round", "one bare SQLite commit (WAL"]
+    assert [r.rival for r in table.rows[:6]] == [*[table.rows[2].what] * 2, None, *[table.rows[5].what] * 2, None]
+    assert [r.samples for r in table.rows[:6]] == [4] * 6
+    assert (table.rows[6].value, table.rows[6].ratio) == (5.0, 1.0)  # one message of each node
     assert multiprocessing.active_children() == []
 
 

@@ -146,7 +146,7 @@ def keep(coordinator: Coordinator, directory: Path, began: time.struct_time) -> 
         "name": coordinator.plan.name, "run": coordinator.run.hex(), "algorithm": coordinator.plan.algorithm.name,
         "members": coordinator.members, "outcome": "stopped" if error else "done",
         "stopped_because": str(error) if error else coordinator.reason, "exit_code": error.exit_code if error else 0,
-        "rounds_done": rounds, "consensus_residual": residual, "messages": messages, "bytes": size,
+        "lost": coordinator.lost, "rounds_done": rounds, "consensus_residual": residual, "messages": messages, "bytes": size,
         "began": _utc(began), "ended": _utc(time.gmtime()),
         "history": [dict(zip(("round", "consensus_residual", "messages", "bytes"), row, strict=True)) for row in history],
     }  # fmt: skip

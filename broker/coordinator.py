@@ -100,6 +100,11 @@ class Coordinator(Endpoint):
     def complete(self, state: Any) -> tuple[int, float | None] | None:
         """(last complete round, its consensus residual) of the machine's state."""
 
+    @property
+    def lost(self) -> list[str]:
+        """Members that the run went on without."""
+        return []
+
     @abstractmethod
     def owing(self) -> list[str]:
         """Members something is expected of while the rounds go on."""

@@ -68,6 +68,10 @@ class Watcher(Coordinator):
     def shown(self, state: Any) -> tuple[int, float | None] | None:
         return (state.held[1], None) if state.held[1] else None
 
+    @property
+    def lost(self) -> list[str]:
+        return list(self.watch.state.notice.without) if self.driver else []
+
     def owing(self) -> list[str]:
         return [send.dst for send in self.watch.tick().send]
 

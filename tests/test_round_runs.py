@@ -10,8 +10,11 @@ import pytest
 import sensor_runs
 from sensor_runs import NOT_PRIVATE
 from test_private_rows import left_with, other_rows
+from world import World
 
 from hushgrid.broker.cli import main
+from hushgrid.broker.memory import MemoryBroker
+from hushgrid.broker.peers import Peers
 from hushgrid.broker.prepare import prepare
 from hushgrid.broker.report import build
 from hushgrid.broker.simulation import run
@@ -79,6 +82,68 @@ def test_faults_change_no_bit_of_any_algorithm(quiet, name):
 def test_through_a_broker_the_bits_are_those_of_memory(quiet, name, any_broker):
     raw = scenario(name, over=TRAJECTORY, seed=3)
     fleet.assert_same_bits(quiet[name], run(raw, transport="mqtt", broker=any_broker.url))
+
+
+# --- a crash between a step's commit and its row ---
+
+
+class Killed(BaseException):
+    """A node's process has ended here."""
+
+
+class Air(MemoryBroker):
+    def _deliver(self, delivery):
+        try:
+            super()._deliver(delivery)
+        except Killed:
+            self.endpoints[delivery.dst] = self.rebuild(delivery.dst)
+            self._connect(delivery.dst)
+
+
+class Rounds(World):
+    """Nodes that are killed once each, when a step is committed and not taken down: at these (node, step)."""
+
+    broker = Air
+
+    def __init__(self, directory, setup, killed=()):
+        self.place, self.killed = directory / "trace", set(killed)
+        self.place.mkdir(parents=True)
+        self.traces = {name: setup.trace(name, self.place) for name in setup.plan.nodes}
+        super().__init__(directory, setup)
+
+    def coordinator(self, ledger):
+        return Peers("world", self.setup.plan, ledger, silent_s=1e9, wait_s=1e9)
+
+    def member(self, name, ledger):
+        def observe(driver, fresh):
+            step = name, driver.machine.steps
+            if fresh and step in self.killed:
+                self.killed.remove(step)
+                raise Killed
+            self.traces[name](driver, fresh)
+
+        return super().member(name, ledger, observe)
+
+    def left(self):
+        """Every node's rows: (noise, the rest)."""
+        self.run()
+        assert not self.killed
+        for trace in self.traces.values():
+            trace.close()
+        self.close()
+        found = [np.fromfile(self.place / f"{name}.trace").reshape(-1, 3 + 6 + 3) for name in self.setup.plan.nodes]
+        return np.array(found)[:, :, 2], np.delete(found, 2, axis=2)
+
+
+def test_a_step_that_was_committed_and_not_taken_down_is_taken_down_after_the_restart(tmp_path):
+    setup = prepare(scenario_from(scenario("dpp2", seed=7)))
+    killed = [("n0", 0), ("n1", 5), ("n2", 13), ("n3", 2 * ROUNDS)]
+    noise, rest = Rounds(tmp_path / "quiet", setup).left()
+    noise_then, rest_then = Rounds(tmp_path / "killed", setup, killed).left()
+    assert rest.tobytes() == rest_then.tobytes()
+    lost = np.isnan(noise_then)
+    assert [tuple(at) for at in np.argwhere(lost)] == [(int(name[1]), t) for name, t in killed]  # not known, not 0
+    assert (noise_then[~lost] == noise[~lost]).all()
 
 
 # --- what a run leaves ---

@@ -26,11 +26,12 @@ if TYPE_CHECKING:
     from hushgrid.grid_cases.case import Case
 
 ALGORITHMS = {
-    "ladmm": "linearised ADMM with local updates",
-    "recal": "RECAL",
-    "iadmm": "incremental ADMM",
-    "wadmm": "Walkman (W-ADMM)",
-}
+    "ladmm": "linearised ADMM with local updates", "recal": "RECAL", "iadmm": "incremental ADMM", "wadmm": "walkman ADMM",
+    "dpp2": "DPP2", "admm": "ADMM", "radmm": "recycled ADMM", "mradmm": "modified recycled ADMM", "extra": "EXTRA",
+    "nids": "NIDS", "dgd": "decentralised gradient descent", "dpadmm": "DP-ADMM (variable perturbation)",
+    "dpladmm": "linearised DP-ADMM", "madmm": "penalty-perturbed M-ADMM", "diadsp": "DiaDSP, reconstructed",
+    "ppdc": "PPDC, reconstructed",
+}  # fmt: skip
 WITHHELD = "withheld: it would be computed from raw data"
 LONG = 4000  #: characters of a scenario that is folded away: a walk or a network that is written out
 

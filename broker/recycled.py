@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from hushgrid.broker import recycled_limits as limits
-from hushgrid.broker.recycled_runs import METHODS, ROUNDS, RUNS, Found, Setting, measure
+from hushgrid.broker.recycled_runs import METHODS, ROUNDS, RUNS, Found, Setting, lowest, measure
 from hushgrid.broker.study import TARGET, Panel, Table, chart, on_two, write
 from hushgrid.kernels.radmm import Growth
 
@@ -68,14 +68,15 @@ def label(s: Setting) -> str:
 
 
 def panel(title: str, found: Sequence[Found]) -> Panel:
-    """L over iterations, the mean of all runs and their range."""
+    """L above that of the optimum over iterations, the mean of all runs and their range."""
     curves, ranges = {}, {}
     for f in found:
         if not np.isnan(f.loss).any():
             t = np.arange(1.0, f.loss.shape[1] + 1)
-            curves[label(f.setting)] = (t, f.loss.mean(axis=0))
-            ranges[label(f.setting)] = (f.loss.min(axis=0), f.loss.max(axis=0))
-    return Panel(title, "iteration", "average loss L(t)", curves, ranges=ranges)
+            above = f.loss - lowest(f.setting.N)
+            curves[label(f.setting)] = (t, above.mean(axis=0))
+            ranges[label(f.setting)] = (above.min(axis=0), above.max(axis=0))
+    return Panel(title, "iteration", "L(t) − L(x*)", curves, ranges=ranges)
 
 
 def pictures(found: Sequence[Found], rounds: int, epsilons: Sequence[float]) -> tuple[str, str]:

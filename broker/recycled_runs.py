@@ -21,6 +21,7 @@ from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.graphs import Network
 from hushgrid.kernels.jit import Matrix, Vector
 from hushgrid.kernels.losses import CURVATURE, Loss, Objective, logistic_value
+from hushgrid.kernels.minimizer import Minimizer
 from hushgrid.kernels.noise import counter_generator
 from hushgrid.kernels.radmm import Conventional, Growth, Params, Recycled
 from hushgrid.kernels.routes import name
@@ -117,6 +118,14 @@ def neighbours(N: int) -> list[list[int]]:
 def value(fs: Sequence[Loss], x: Matrix) -> float:
     """L: the mean over nodes of node i's mean loss at x_i, without the regulariser."""
     return float(np.mean([logistic_value(f.A @ xi, f.b) for f, xi in zip(fs, x, strict=True)]))
+
+
+@cache
+def lowest(N: int) -> float:
+    """L(x*), x* the optimum of all N nodes: what every method without noise tends to."""
+    fs = losses(N)
+    whole = Loss(fs[0].objective, *(np.concatenate(parts) for parts in ([f.A for f in fs], [f.b for f in fs])))
+    return value([whole], Minimizer(whole)(np.zeros(whole.size), 0.0).x[None])
 
 
 def wrong(x: Vector) -> float:

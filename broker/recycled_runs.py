@@ -124,7 +124,7 @@ def value(fs: Sequence[Loss], x: Matrix) -> float:
 def lowest(N: int) -> float:
     """L(x*), x* the optimum of all N nodes: what every method without noise tends to."""
     fs = losses(N)
-    whole = Loss(fs[0].objective, *(np.concatenate(parts) for parts in ([f.A for f in fs], [f.b for f in fs])))
+    whole = Loss(fs[0].objective, np.concatenate([f.A for f in fs]), np.concatenate([f.b for f in fs]))
     return value([whole], Minimizer(whole)(np.zeros(whole.size), 0.0).x[None])
 
 

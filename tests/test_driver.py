@@ -55,7 +55,13 @@ def take(driver, t, **over):
 
 
 def memory(driver):
-    return wire.encode(driver.machine.state), wire.encode(driver.gate.state), dict(driver.seen), driver.sent, driver.taken
+    return (
+        wire.encode(driver.machine.state),
+        wire.encode(driver.gate.state),
+        dict(driver.seen),
+        driver.sent,
+        driver.taken,
+    )
 
 
 def test_spends_state_and_answer_are_committed_before_the_message_is_handed_out(tmp_path):

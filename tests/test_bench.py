@@ -171,7 +171,7 @@ def test_accuracy_is_measured_beside_what_is_expected():
 
 
 def test_a_benchmark_that_does_not_exist_is_refused_in_one_line():
-    with pytest.raises(InputError, match=r"^bench: found 'speed', expected one of step, noise, .*figures$"):
+    with pytest.raises(InputError, match=r"^bench: found 'speed', expected one of step, noise, .*recycled$"):
         bench.main("speed")
 
 

@@ -365,12 +365,10 @@ def to_centre(walk):
     yield "a foreign epoch", edge, envelope(run, s.held[1] + 1, Held(0, "n2"), epoch=1), "foreign epoch"
     yield "an answer to no notice", edge, envelope(run, s.no + 1, Answer(10**6, True, "n2"), mark=None), None
     if s.held[1]:
-        yield (
-            "an old report",
-            edge,
-            envelope(run, s.held[1] - 1, Held(s.held[0], "n3"), epoch=s.held[0], mark=None),
-            None,
-        )
+        epoch, hop = s.held[0], s.held[1] - 1
+        known = centre.driver.seen.get("n1 Held", (0, -1))[:2] == (epoch, hop)  # n1's own is the last of its reports
+        old = envelope(run, hop, Held(epoch, "n3"), epoch=epoch, mark=None)
+        yield "an old report", edge, old, "second body" if known else None
     yield "a farewell", edge, envelope(run, 0, Finished()), "a farewell before the end"
 
 

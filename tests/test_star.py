@@ -83,7 +83,7 @@ def test_a_member_does_nothing_about_an_old_or_a_future_round(seq):
     a = fleet(params(), noise=NOISE)["n0"]
     a.receive("coordinator", 1, W(np.zeros(2)))
     before = wire.encode(a.state)
-    assert a.receive("coordinator", seq, W(np.ones(2))) == ((), None, False)
+    assert a.receive("coordinator", seq, W(np.ones(2))) == NOTHING
     assert wire.encode(a.state) == before
 
 
@@ -113,8 +113,8 @@ def test_the_stop_rule_is_decided_before_the_next_w_is_sent():
     assert centre.state.done == "tolerance"
     assert centre.state.t == 3
     assert [a.state.t for a in agents.values()] == [3, 3, 3]
-    assert centre.tick() == ((), "tolerance", False)  # nothing is sent any more
-    assert centre.receive("n0", 3, Z(np.zeros(2))) == ((), None, False)
+    assert centre.tick() == Step(done="tolerance")  # nothing is sent any more
+    assert centre.receive("n0", 3, Z(np.zeros(2))) == NOTHING
 
 
 def test_only_rounds_in_a_row_count_for_the_patience():

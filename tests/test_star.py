@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from toy import POSITION, converse, fleet, params, server
 
 from hushgrid.kernels.ladmm import W, Z
+from hushgrid.kernels.machine import NOTHING, Step
 from hushgrid.node import wire
 
 NOISE = np.random.default_rng(3).laplace(size=(40, 3))

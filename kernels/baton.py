@@ -25,6 +25,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from math import isfinite
 from typing import Any, ClassVar
 
 import numpy as np
@@ -220,11 +221,11 @@ class Baton(ABC):
         if self.cap is None or s.asked < self.cap:  # READINGS, caps: beyond it the token goes on unchanged
             with np.errstate(over="ignore", invalid="ignore"):
                 vectors = self.activate(vectors)
+                total = sum(float(v.sum()) for v in (*vectors, *(getattr(s, key) for key in self.own)))
             s.asked += 1
-            if not all(np.all(np.isfinite(v)) for v in (*vectors, *(getattr(s, key) for key in self.own))):
+            if not isfinite(total):
                 raise Stopped(f"{self.name}: activation {hop}: found no finite numbers, expected a walk that converges")
-        moved = max(float(np.max(np.abs(a - b), initial=0.0)) for a, b in zip(vectors, token.vectors, strict=True))
-        calm = token.calm + 1 if moved <= self.tolerance else 0
+        calm = token.calm + 1 if self.patience and self._moved(vectors, token.vectors) <= self.tolerance else 0
         s.before, s.before_t, s.before_epoch = own, s.t, s.epoch
         s.t, s.epoch, s.source, s.taken = hop + 1, len(token.fences), sender, False
         s.out, s.to, s.done, s.final = Token(token.fences, leg, calm, vectors), to, None, ()
@@ -281,6 +282,10 @@ class Baton(ABC):
         return True
 
     # --- inside ---
+
+    @staticmethod
+    def _moved(after: tuple[Vector, ...], before: tuple[Vector, ...]) -> float:
+        return max(float(np.max(np.abs(a - b), initial=0.0)) for a, b in zip(after, before, strict=True))
 
     def _undone(self, fences: tuple[int, ...]) -> bool:
         s = self.state

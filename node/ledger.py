@@ -228,7 +228,8 @@ class Ledger:
                 "WHERE id = ?",
                 (state, status, last, run),
             )
-            self.db.executemany("INSERT OR IGNORE INTO answer VALUES (?, ?)", answers)
+            if answers := list(answers):
+                self.db.executemany("INSERT OR IGNORE INTO answer VALUES (?, ?)", answers)
             if history:
                 self.db.execute("INSERT OR REPLACE INTO history VALUES (?,?,?,?,?)", (run, *history))
         self.no += len(rows)

@@ -6,6 +6,7 @@ import os
 import secrets
 import tempfile
 import time
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -46,24 +47,28 @@ def walk(hops: int, nodes: int, guarded: bool) -> Scenario:
     )  # fmt: skip
 
 
-def hop(hops: int = 2000, nodes: int = 4) -> Table:
-    """Milliseconds a hop between member processes, each hop's state (guarded: and spend) in the ledger before it is sent."""
+def hop(hops: int = 2000, rings: tuple[int, ...] = (2, 4)) -> Table:
+    """Milliseconds a hop between member processes, each hop's state (guarded: and spend) in the ledger before it is sent.
+
+    Between two of them, as many as the ping-pong has; and around a ring of more, which share this machine's processors.
+    """
     rows: list[Row] = []
     with tempfile.TemporaryDirectory(prefix="hushgrid-bench-") as scratch:
         commit = row("one bare SQLite commit (WAL, synchronous FULL)", "ms", commits(Path(scratch), hops))
         for broker in brokers_here():
             with start(broker, Path(scratch, broker)) as running:
                 found = []
-                for guarded in (True, False):
-                    size, taken = _hops(running.url, Path(scratch, f"{broker}-{guarded}"), walk(hops, nodes, guarded))
-                    found.append((guarded, taken))
+                for nodes, guarded in product(rings, (True, False)):
+                    place = Path(scratch, f"{broker}-{nodes}-{guarded}")
+                    size, taken = _hops(running.url, place, walk(hops, nodes, guarded))
+                    found.append((nodes, guarded, taken))
                 rival = row(f"half a bare paho ping-pong, {running.name}", "ms", _ping_pong(running.url, size, hops))
-            for guarded, taken in found:
-                what = f"hop, {'guarded' if guarded else 'variant none'}, {running.name}"
+            for nodes, guarded, taken in found:
+                what = f"hop, {nodes} nodes, {'guarded' if guarded else 'variant none'}, {running.name}"
                 rows.append(against(row(what, "ms", taken, rival=rival), TARGET_MS))
                 rows.append(row(f"the same hop, {running.name}", "ms", taken, rival=commit))
             rows.append(rival)
-        about = f"RECAL, {nodes} member processes on a ring, a token of {size} bytes, ledgers on {file_system(scratch)}"
+        about = f"RECAL around a ring of member processes, a token of {size} bytes, ledgers on {file_system(scratch)}"
     return Table(name="hop", about=about, rows=[*rows, commit])
 
 

@@ -133,7 +133,7 @@ def test_hundreds_of_nodes_are_measured_in_a_process_a_core():
 @pytest.mark.long
 @pytest.mark.mosquitto
 def test_a_hop_is_measured_on_both_brokers_against_a_bare_message_and_a_bare_commit(mosquitto):
-    table = bench_hop.hop(hops=bench_hop.WARM + 5, nodes=3)
+    table = bench_hop.hop(hops=bench_hop.WARM + 5, rings=(3,))
     _well_formed(table)
     first = [n.split(",")[0] for n in _names(table)]
     assert first == [*["hop", "the same hop"] * 2, "half a bare paho ping-pong"] * 2 + ["one bare SQLite commit (WAL"]

@@ -26,22 +26,26 @@ from hushgrid.node.serve import link_for, serve
 from hushgrid.node.wire import COORDINATOR
 
 TARGET_MS = 1.0
+FEATURES = 15
 WARM = 100  #: first hops, not counted
 
 
 def walk(hops: int, nodes: int, guarded: bool) -> Scenario:
-    """RECAL around a ring, 15 features: a token of about 400 bytes. Guarded, each hop spends and adds exact noise."""
+    """RECAL around a ring: a token of about 400 bytes."""
+    return small(nodes, guarded, name="recal", walk="hamiltonian", rounds=hops)
+
+
+def small(nodes: int, guarded: bool, **algorithm: Any) -> Scenario:
+    """A ring with little to compute, of FEATURES unknowns. Guarded, each answer spends and adds exact noise."""
     privacy = {"epsilon": 50.0, "adjacency": {"replace-one-record": {"clip": 1.0}}}
     return scenario_from(
         {
-            "hushgrid": 1, "name": "bench-hop", "network": {"kind": "ring", "nodes": nodes},
+            "hushgrid": 1, "name": "bench", "network": {"kind": "ring", "nodes": nodes},
             "problem": {
                 "kind": "logistic", "row_bound": 1.0, "l2": 0.1,
-                "data": {"synthetic": {"rows": 20, "features": 15}, "normalize": "unit-rows"},
+                "data": {"synthetic": {"rows": 20, "features": FEATURES}, "normalize": "unit-rows"},
             },
-            "algorithm": {
-                "name": "recal", "walk": "hamiltonian", "rounds": hops, "variant": "guarded" if guarded else "none",
-            },
+            "algorithm": algorithm | {"variant": "guarded" if guarded else "none"},
         }
         | ({"privacy": privacy} if guarded else {})
     )  # fmt: skip

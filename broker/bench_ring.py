@@ -14,39 +14,25 @@ from typing import Any
 import numpy as np
 
 from hushgrid.broker.bench_fleet import PATIENCE_S, bare_client, brokers_here, commits, processes
-from hushgrid.broker.bench_hop import file_system
+from hushgrid.broker.bench_hop import FEATURES, file_system, small
 from hushgrid.broker.brokers import start
 from hushgrid.broker.measure import Row, Table, row
 from hushgrid.broker.peers import Peers
 from hushgrid.broker.prepare import Setup, prepare
 from hushgrid.kernels.errors import Stopped
-from hushgrid.node.config import Scenario, scenario_from
+from hushgrid.node.config import Scenario
 from hushgrid.node.driver import Driver
 from hushgrid.node.ledger import Ledger
 from hushgrid.node.member import Member, Simulated
 from hushgrid.node.serve import link_for, serve, serve_all
 from hushgrid.node.wire import COORDINATOR
 
-FEATURES = 15
 WARM = 20  #: first rounds, not counted
 
 
 def scenario(rounds: int, nodes: int, guarded: bool) -> Scenario:
-    """DGD, the lightest of them: one message a round and node. Guarded, each spends and adds exact noise."""
-    privacy = {"epsilon": 50.0, "adjacency": {"replace-one-record": {"clip": 1.0}}}
-    return scenario_from(
-        {
-            "hushgrid": 1, "name": "bench-ring", "network": {"kind": "ring", "nodes": nodes},
-            "problem": {
-                "kind": "logistic", "row_bound": 1.0, "l2": 0.1,
-                "data": {"synthetic": {"rows": 20, "features": FEATURES}, "normalize": "unit-rows"},
-            },
-            "algorithm": {
-                "name": "dgd", "step_size": 1.0, "rounds": rounds, "variant": "guarded" if guarded else "none"
-            },
-        }
-        | ({"privacy": privacy} if guarded else {})
-    )  # fmt: skip
+    """DGD, the lightest of them: one message a round and node."""
+    return small(nodes, guarded, name="dgd", step_size=1.0, rounds=rounds)
 
 
 def ring(rounds: int = 300, nodes: int = 16, hands: int = 4) -> Table:

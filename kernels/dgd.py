@@ -8,16 +8,14 @@ It ends at a distance of the optimum that follows alpha: nothing but a smaller a
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from hushgrid.kernels.jit import Vector
-from hushgrid.kernels.mixing import FirstOrder, Mixing, Oracle
+from hushgrid.kernels.mixing import FirstOrder, Proximal
 from hushgrid.kernels.neighbours import NeighbourState
-from hushgrid.kernels.prox import Regularizer
 
 
 class Params(FirstOrder, tag_field="name", tag="dgd", frozen=True, kw_only=True):
@@ -29,18 +27,13 @@ class NodeState(NeighbourState):
     x: np.ndarray  #: (d,) x_i
 
 
-class Node(Mixing):
+class Node(Proximal):
     """Message k + 1 is x^k."""
 
     state: NodeState
 
-    def __init__(
-        self, params: Params, gate: Oracle, regularizer: Regularizer, weights: Mapping[str, float], size: int, name: str,
-        **pattern: Any,
-    ) -> None:  # fmt: skip
-        super().__init__(gate, params.variant, weights, params.rounds, size, name, **pattern)
-        self.alpha, self.regularizer = params.step_size, regularizer
-        self.state = NodeState(x=np.zeros(size))
+    def begin(self) -> NodeState:
+        return NodeState(x=np.zeros(self.size))
 
     def step(self, t: int, own: Vector, others: dict[str, Vector]) -> Vector:
         v = own - self.P(own, others) - self.alpha * self.gradient(own)

@@ -14,16 +14,14 @@ x^{k+1/2} = W x^k - alpha f'(x^k) - q^k,   q^{k+1} = q^k + (I - W) x^k/2,   q^0 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from hushgrid.kernels.jit import Vector
-from hushgrid.kernels.mixing import FirstOrder, Mixing, Oracle
+from hushgrid.kernels.mixing import FirstOrder, Proximal
 from hushgrid.kernels.neighbours import NeighbourState
-from hushgrid.kernels.prox import Regularizer
 
 
 class Params(FirstOrder, tag_field="name", tag="extra", frozen=True, kw_only=True):
@@ -36,18 +34,13 @@ class NodeState(NeighbourState):
     q: np.ndarray  #: (d,) q_i, whose sum over the nodes is 0
 
 
-class Node(Mixing):
+class Node(Proximal):
     """Message k + 1 is x^k."""
 
     state: NodeState
 
-    def __init__(
-        self, params: Params, gate: Oracle, regularizer: Regularizer, weights: Mapping[str, float], size: int, name: str,
-        **pattern: Any,
-    ) -> None:  # fmt: skip
-        super().__init__(gate, params.variant, weights, params.rounds, size, name, **pattern)
-        self.alpha, self.regularizer = params.step_size, regularizer
-        self.state = NodeState(x=np.zeros(size), q=np.zeros(size))
+    def begin(self) -> NodeState:
+        return NodeState(x=np.zeros(self.size), q=np.zeros(self.size))
 
     def step(self, t: int, own: Vector, others: dict[str, Vector]) -> Vector:
         s, Px = self.state, self.P(own, others)

@@ -8,6 +8,7 @@ Message 1 is each method's public start, zeros; a run of K rounds ends with a st
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, NamedTuple, Protocol
 
@@ -18,7 +19,8 @@ from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.graphs import Graph
 from hushgrid.kernels.jit import Matrix, Vector, kernel_or
 from hushgrid.kernels.ladmm import Count, Positive
-from hushgrid.kernels.neighbours import Neighbour
+from hushgrid.kernels.neighbours import Neighbour, NeighbourState
+from hushgrid.kernels.prox import Regularizer
 from hushgrid.kernels.stacked import Index
 
 Variant = Literal["guarded", "published", "none"]
@@ -100,6 +102,22 @@ class Mixing(Neighbour):
     def perturb(self, x: Vector, scale: float) -> Vector:
         """x as it is sent: with the paper's noise where published. Shape (d,)."""
         return self.gate.perturb(x, scale) if self.variant == "published" else x
+
+
+class Proximal(Mixing):
+    """A node of EXTRA, NIDS or DGD: steps of `step_size`, and the proximal step of r. A paper supplies its first state."""
+
+    def __init__(
+        self, params: FirstOrder, gate: Oracle, regularizer: Regularizer, weights: Mapping[str, float], size: int, name: str,
+        **pattern: Any,
+    ) -> None:  # fmt: skip
+        super().__init__(gate, params.variant, weights, params.rounds, size, name, **pattern)
+        self.alpha, self.regularizer = params.step_size, regularizer
+        self.state = self.begin()
+
+    @abstractmethod
+    def begin(self) -> NeighbourState:
+        """The public state before the first round."""
 
 
 # --- for studies: all nodes in a few arrays ---

@@ -16,16 +16,14 @@ public start: v^1, which a gradient is in, is message 2.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from hushgrid.kernels.jit import Vector
-from hushgrid.kernels.mixing import FirstOrder, Mixing, Oracle
+from hushgrid.kernels.mixing import FirstOrder, Proximal
 from hushgrid.kernels.neighbours import NeighbourState
-from hushgrid.kernels.prox import Regularizer
 
 
 class Params(FirstOrder, tag_field="name", tag="nids", frozen=True, kw_only=True):
@@ -44,19 +42,13 @@ class NodeState(NeighbourState):
     q: np.ndarray  #: (d,) q_i, whose sum over the nodes is 0
 
 
-class Node(Mixing):
+class Node(Proximal):
     """Message 1 is 0, message k + 1 is v^k: K rounds take K - 1 gradients."""
 
     state: NodeState
 
-    def __init__(
-        self, params: Params, gate: Oracle, regularizer: Regularizer, weights: Mapping[str, float], size: int, name: str,
-        **pattern: Any,
-    ) -> None:  # fmt: skip
-        super().__init__(gate, params.variant, weights, params.rounds, size, name, **pattern)
-        self.alpha, self.regularizer = params.step_size, regularizer
-        zero = np.zeros(size)
-        self.state = NodeState(x=zero, z=zero, q=zero)
+    def begin(self) -> NodeState:
+        return NodeState(x=np.zeros(self.size), z=np.zeros(self.size), q=np.zeros(self.size))
 
     def step(self, t: int, own: Vector, others: dict[str, Vector]) -> Vector:
         s, half = self.state, self.P(own, others) / 2

@@ -21,13 +21,16 @@ from hushgrid.broker.study import TARGET, Panel, Table, chart, on_two, write
 from hushgrid.kernels.radmm import Growth
 
 COMMAND = "hushgrid bench recycled"
-EPSILONS = (4.0, 16.0, 64.0)  #: honest totals
+EPSILONS = {
+    5: (1.0, 4.0, 16.0),
+    20: (4.0, 16.0, 64.0),
+}  #: honest totals by N: the same alpha, for alpha is epsilon B/2C
 SHORTER = (15, 4)  #: rounds, beside ROUNDS; ADMM in 15 has as many answers as R-ADMM in 30
 Q2 = (0.01, 0.005, 0.003, 0.015, 0.01)  #: Figure 1(b): q1 = 1 + k q2
 ETA_HAT = (1.0, 1.03, 1.02, 0.8, 1.01)
 
 
-def asked(runs: int = RUNS, rounds: int = ROUNDS, epsilons: Sequence[float] = EPSILONS) -> list[Setting]:
+def asked(runs: int = RUNS, rounds: int = ROUNDS) -> list[Setting]:
     """Every setting of Figures 1, 3, 4 and 5."""
     long = 2 * rounds
     plain = [Setting("1a", "ADMM", {"eta": 0.5}, N=N, rounds=long) for N in (5, 20)]
@@ -38,18 +41,17 @@ def asked(runs: int = RUNS, rounds: int = ROUNDS, epsilons: Sequence[float] = EP
         unlike = Growth(ETA_HAT, tuple(1 + k * q for q in Q2))
         plain += [Setting("1b", "MR-ADMM", {"eta": unlike, "penalties": p}, rounds=long) for p in ("node", "edge")]
     plain += [Setting("1c", "MR-ADMM", {"eta": Growth(1.0, q)}, rounds=long) for q in (1.0, 1.01, 1.03, 1.05)]
-    plain.append(Setting("3", "ADMM", rounds=rounds))  # the green curve of every other figure
+    plain += [Setting("3", "ADMM", {}, N=N, rounds=rounds) for N in EPSILONS]  # the green curve of every other figure
     noisy = []
-    for e in epsilons[1:]:
-        noisy += [
-            Setting("3", "MR-ADMM", {"eta": Growth(1.0, 1.01), "gamma": g}, e, 5, rounds, runs)
-            for g in (0.1, 0.5, 1.0, 2.0)
-        ]
-        noisy += [
-            Setting("4", "MR-ADMM", {"eta": Growth(1.0, q)}, e, 5, rounds, runs) for q in (1.01, 1.02, 1.03, 1.04, 1.05)
-        ]
-    for e in epsilons:
-        noisy += [Setting("5", m, {}, e, 5, T, runs) for T in (rounds, *SHORTER) for m in METHODS]
+    for N, epsilons in EPSILONS.items():
+        like = {"N": N, "rounds": rounds, "runs": runs}
+        for e in epsilons[1:]:
+            etas = [(g, Growth(1.0, 1.01)) for g in (0.1, 0.5, 1.0, 2.0)]
+            noisy += [Setting("3", "MR-ADMM", {"eta": eta, "gamma": g}, e, **like) for g, eta in etas]
+            growths = (1.01, 1.02, 1.03, 1.04, 1.05)
+            noisy += [Setting("4", "MR-ADMM", {"eta": Growth(1.0, q)}, e, **like) for q in growths]
+        for e in epsilons:
+            noisy += [Setting("5", m, {}, e, **like | {"rounds": T}) for T in (rounds, *SHORTER) for m in METHODS]
     return plain + noisy
 
 
@@ -79,8 +81,8 @@ def panel(title: str, found: Sequence[Found]) -> Panel:
     return Panel(title, "iteration", "L(t) − L(x*)", curves, ranges=ranges)
 
 
-def pictures(found: Sequence[Found], rounds: int, epsilons: Sequence[float]) -> tuple[str, str]:
-    """Figure 1; Figures 3 to 5."""
+def pictures(found: Sequence[Found], rounds: int) -> list[str]:
+    """Figure 1; Figures 3 to 5 of 5 nodes, and of 20."""
 
     def of(figure: str, **like: Any) -> list[Found]:
         return [
@@ -89,13 +91,15 @@ def pictures(found: Sequence[Found], rounds: int, epsilons: Sequence[float]) -> 
 
     one = [[panel(f"1(a), N = {N}", of("1a", N=N)) for N in (5, 20)],
            [panel("1(b), N = 5", of("1b")), panel("1(c), N = 5", of("1c"))]]  # fmt: skip
-    green = of("3", epsilon=inf)
-    private = [[panel(f"{n}, ε = {e:g}", green + of(n, epsilon=e)) for e in epsilons[1:]] for n in ("3", "4")]
-    private.append([panel(f"5, ε = {e:g}", green + of("5", epsilon=e, rounds=rounds)) for e in epsilons])
-    return (
-        chart("Figure 1 of the Recycled ADMM paper again: no noise", COMMAND, one),
-        chart("Figures 3 to 5 of the Recycled ADMM paper again, at honest totals", COMMAND, private),
-    )
+    charts = [chart("Figure 1 of the Recycled ADMM paper again: no noise", COMMAND, one)]
+    for N, epsilons in EPSILONS.items():
+        green = of("3", epsilon=inf, N=N)
+        panels = [[panel(f"{n}, ε = {e:g}", green + of(n, epsilon=e, N=N)) for e in epsilons[1:]] for n in ("3", "4")]
+        panels.append([panel(f"5, ε = {e:g}", green + of("5", epsilon=e, N=N, rounds=rounds)) for e in epsilons])
+        charts.append(
+            chart(f"Figures 3 to 5 of the Recycled ADMM paper again, N = {N}, at honest totals", COMMAND, panels)
+        )
+    return charts
 
 
 def tables(found: Sequence[Found]) -> list[Table]:
@@ -107,26 +111,29 @@ def tables(found: Sequence[Found]) -> list[Table]:
             plain.append((s.figure, s.N, label(s), f.answers, *ends, error))
         else:
             chosen = f"step {f.step:g}/L" if f.step == f.step else ""
-            row = (s.figure, s.method, label(s) if s.figure != "5" else chosen, s.rounds, f.answers, s.epsilon)
+            row = (s.figure, s.N, s.method, label(s) if s.figure != "5" else chosen, s.rounds, f.answers, s.epsilon)
             noisy.append((*row, f.stated, *f.alpha, loss, spread, error, errors))
     return [
         Table("Figure 1: without noise", ("figure", "N", "curve", "answers", "L(1)", "L, last odd round", "L, last even round", "wrong"), plain),
         Table(
             "Figures 3 to 5: honest totals, mean and range over runs; no figure where the gate refuses",
-            ("figure", "method", "curve", "rounds", "answers", "epsilon", "stated", "alpha, first", "last", "L", "range", "wrong", "range"),
+            ("figure", "N", "method", "curve", "rounds", "answers", "epsilon", "stated", "alpha, first", "last", "L", "range", "wrong", "range"),
             noisy,
         ),
     ]  # fmt: skip
 
 
-def study(runs: int = RUNS, rounds: int = ROUNDS, epsilons: Sequence[float] = EPSILONS, target: Path = TARGET) -> None:
+def study(runs: int = RUNS, rounds: int = ROUNDS, target: Path = TARGET) -> None:
     """All figures and both findings, to files."""
     began = time.perf_counter()
-    settings = asked(runs, rounds, epsilons)
+    settings = asked(runs, rounds)
     found = on_two(
-        measure, settings, lambda s: f"figure {s.figure}: {s.method} {s.keys} ε = {s.epsilon:g}, {s.rounds} rounds"
+        measure,
+        settings,
+        lambda s: f"figure {s.figure}: N = {s.N}, {s.method} {s.keys} ε = {s.epsilon:g}, {s.rounds} rounds",
     )
     more = [limits.figure_two(), limits.wrong_limit(), limits.told()]
-    plain, private = pictures(found, rounds, epsilons)
+    plain, private, of_20 = pictures(found, rounds)
     write("recycled-figures", COMMAND, time.perf_counter() - began, [*tables(found), *more], private, target)
+    (target / "recycled-figures-of-20.svg").write_text(of_20)
     (target / "recycled-plain.svg").write_text(plain)

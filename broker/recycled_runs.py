@@ -1,8 +1,8 @@
 """What `hushgrid bench recycled` runs: the paper's problem on Adult, and the methods of its figures, in this process.
 
 X. Zhang, M. M. Khalili, M. Liu, Recycled ADMM, Section VIII. C = 1750, rho = .22, rows of norm 1, O(f, D_i) =
-C/B sum_n log(1 + exp(-y_n f.x_n)) + rho/(2N) |f|^2; L(t) is the mean over nodes of node i's loss at its own f_i(t). B = 2000
-rows a node, the paper's at N = 20, at N = 5 too: a node's rows then fit a processor's cache.
+C/B sum_n log(1 + exp(-y_n f.x_n)) + rho/(2N) |f|^2; L(t) is the mean over nodes of node i's loss at its own f_i(t). The
+40,000 rows are divided evenly: B = 8,000 of each of 5 nodes, 2,000 of each of 20.
 """
 
 from __future__ import annotations
@@ -31,8 +31,7 @@ from hushgrid.node.plan import Terms
 from hushgrid.node.rows_gate import RowsGate
 
 C, RHO, GAMMA, GROWTH = 1750.0, 0.22, 0.5, 1.04
-B = 2000  #: rows of a node
-TRAINED = 40_000  #: rows of Adult that nodes may have; the others test
+TRAINED = 40_000  #: rows of Adult that the nodes have; the others test
 ROUNDS, RUNS = 30, 10
 DELTA = 1e-5  #: of the Gaussian mechanism, which only one rival uses
 STEPS = (1.0, 4.0, 16.0, 64.0)  #: of linearised ADMM, in units of 1/L, L = C/4: the grid
@@ -98,8 +97,9 @@ def adult() -> tuple[Shard, Shard]:
 
 
 def losses(N: int, rho: float = RHO) -> list[Loss]:
-    """O(., D_i), B rows each."""
+    """O(., D_i), B = TRAINED/N rows each."""
     A, b = adult()[0]
+    B = TRAINED // N
     objective = Objective(kind="logistic", scale=C, l2=rho / N)
     return [Loss(objective, A[i * B :][:B], b[i * B :][:B], row_bound=1.0) for i in range(N)]
 

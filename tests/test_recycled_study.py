@@ -20,10 +20,11 @@ QUIET = {"variant": "none", "rounds": 4}
 def test_nodes_learn_from_rows_of_norm_one_that_no_other_node_and_no_test_has():
     learn, test = recycled_runs.adult()
     assert len(learn.b) + len(test.b) == 48_842
-    fs = recycled_runs.losses(20)
-    assert np.array_equal(np.concatenate([f.b for f in fs]), learn.b)
-    assert all(f.rows == recycled_runs.B and f.objective.l2 == 0.22 / 20 for f in fs)
-    assert max(np.max(f.row_norms(2)) for f in fs) <= 1 + 1e-15
+    for N in recycled.EPSILONS:
+        fs = recycled_runs.losses(N)
+        assert np.array_equal(np.concatenate([f.b for f in fs]), learn.b)
+        assert all(f.rows == 40_000 / N and f.objective.l2 == 0.22 / N for f in fs)
+        assert max(np.max(f.row_norms(2)) for f in fs) <= 1 + 1e-15
 
 
 def test_messages_are_those_of_any_rounds_in_process():
@@ -59,7 +60,7 @@ def test_32_asks_more_for_the_same_noise_and_a_price_of_one_iteration_less():
     assert dual.stated == pytest.approx(8.0 / 4)
     o = recycled_runs.losses(5)[0].objective
     for method, etas in (("R-ADMM", (1.0, 1.0)), ("MR-ADMM", (1.04, 1.04**2))):
-        x = 1750 / 4 / 2000 / (o.l2 + 2 * np.outer([len(js) for js in recycled_runs.neighbours(5)], etas))
+        x = 1750 / 4 / 8000 / (o.l2 + 2 * np.outer([len(js) for js in recycled_runs.neighbours(5)], etas))
         expected = np.max(np.sum(4.0 * (1 - perturbation.SHARE) - np.log1p(x) + 2.8 * x, axis=1))
         said = recycled_runs.run(Setting("5", method, {}, 8.0, rounds=4), 0).stated
         assert said == pytest.approx(expected, rel=1e-9)
@@ -113,11 +114,12 @@ def test_tables_and_charts_hold_the_mean_and_the_range_over_runs():
     assert np.allclose(shown.curves["R-ADMM"][1], [0.7 - low, 0.4 - low])
     assert np.allclose(shown.ranges["R-ADMM"], np.array([[0.7, 0.3], [0.7, 0.5]]) - low)
     first = plain._replace(setting=Setting("1a", "ADMM", {}, inf, rounds=2))
-    assert all("</svg>" in svg for svg in recycled.pictures([first, plain, noisy], 2, recycled.EPSILONS))
+    of_20 = [f._replace(setting=f.setting._replace(N=20)) for f in (plain, noisy)]
+    assert all("</svg>" in svg for svg in recycled.pictures([first, plain, noisy, *of_20], 2))
 
 
 def test_figures_ask_for_every_method_at_every_total_and_for_fewer_rounds():
     five = [s for s in recycled.asked(runs=3, rounds=6) if s.figure == "5"]
-    assert {(s.method, s.epsilon, s.rounds) for s in five} == {
-        (m, e, T) for m in METHODS for e in recycled.EPSILONS for T in (6, *recycled.SHORTER)
+    assert {(s.method, s.N, s.epsilon, s.rounds) for s in five} == {
+        (m, N, e, T) for m in METHODS for N, es in recycled.EPSILONS.items() for e in es for T in (6, *recycled.SHORTER)
     }

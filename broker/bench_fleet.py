@@ -10,7 +10,7 @@ import sqlite3
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ import numpy as np
 import paho.mqtt.client as paho
 
 from hushgrid.broker.brokers import find_mosquitto, start
+from hushgrid.broker.coordinator import Coordinator
 from hushgrid.broker.measure import ZONES, Row, Table, against, row, timed
 from hushgrid.broker.progress import Progress
 from hushgrid.broker.rounds import Rounds
@@ -100,20 +101,11 @@ def _hushgrid_rounds(url: str, place: Path, rounds: int, nodes: int) -> tuple[in
         at[driver.machine.state.t] = time.perf_counter()
 
     members = [(_member, (url, fleet, name, list(buses), str(place))) for name, buses in setup.zones.items()]
-    ledger = Ledger(place / "coordinator.ledger", COORDINATOR)
-    with processes(members, farewell_s=2.0):
+    with closing(Ledger(place / "coordinator.ledger", COORDINATOR)) as ledger:
         centre = Rounds(fleet, setup.plan, setup.case, ledger, silent_s=PATIENCE_S, observe=observe)
-        link = link_for(centre, url, None)
-        try:
-            link.connect(PATIENCE_S)
-            serve(centre, link, lambda: centre.finished)
-        finally:
-            link.close(clear=centre.retained, forget=True)
-    history = ledger.history(centre.run)
-    ledger.close()
-    if centre.error:
-        raise centre.error
-    _, _, messages, size = history[-1]
+        with processes(members, farewell_s=2.0):
+            coordinate(centre, url)
+        _, _, messages, size = ledger.history(centre.run)[-1]
     times = [at[t] for t in sorted(at)]
     return round(size / messages), [1e3 * s for s in np.diff(times)[10:]]  # the first ones warm up
 
@@ -121,14 +113,28 @@ def _hushgrid_rounds(url: str, place: Path, rounds: int, nodes: int) -> tuple[in
 def _member(url: str, fleet: str, name: str, buses: list[int], place: str) -> None:
     case = load("case14")
     zone = Zone(name, case, model_of(name, "case14", tuple(buses)), loads(case, tuple(buses)))
-    ledger = Ledger(Path(place) / f"{name}.ledger", name)
-    member = IdleMember(fleet, zone, ledger, None, simulated=Simulated())
+    with closing(Ledger(Path(place) / f"{name}.ledger", name)) as ledger:
+        attend(IdleMember(fleet, zone, ledger, None, simulated=Simulated()), url)
+
+
+def coordinate(centre: Coordinator, url: str) -> None:
+    """Its whole run; its error, where it has one."""
+    link = link_for(centre, url, None)
+    try:
+        link.connect(PATIENCE_S)
+        serve(centre, link, lambda: centre.finished)
+    finally:
+        link.close(clear=centre.retained, forget=True)
+    if centre.error:
+        raise centre.error
+
+
+def attend(member: Member, url: str) -> None:
+    """It takes part until the run has ended, or whoever started its process is gone."""
     link = link_for(member, url, None)
     link.connect(PATIENCE_S)
     serve(member, link, lambda: member.finished or os.getppid() == 1)
-    time.sleep(0.1)
     link.close(clear=member.retained, forget=True)
-    ledger.close()
 
 
 def _bare_rounds(url: str, size: int, rounds: int, nodes: int) -> list[float]:

@@ -6,13 +6,14 @@ import os
 import secrets
 import tempfile
 import time
+from contextlib import closing
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from hushgrid.broker.bench_fleet import PATIENCE_S, bare_client, brokers_here, commits, processes
+from hushgrid.broker.bench_fleet import PATIENCE_S, attend, bare_client, brokers_here, commits, coordinate, processes
 from hushgrid.broker.brokers import start
 from hushgrid.broker.measure import Row, Table, against, row
 from hushgrid.broker.row_runs import RowSetup
@@ -22,7 +23,6 @@ from hushgrid.node.config import Scenario, scenario_from
 from hushgrid.node.driver import Driver
 from hushgrid.node.ledger import Ledger
 from hushgrid.node.member import Member, Simulated
-from hushgrid.node.serve import link_for, serve
 from hushgrid.node.wire import COORDINATOR
 
 TARGET_MS = 1.0
@@ -79,19 +79,9 @@ def hop(hops: int = 2000, rings: tuple[int, ...] = (2, 4)) -> Table:
 def _hops(url: str, place: Path, scenario: Scenario) -> tuple[int, list[float]]:
     """Bytes of a token, and the milliseconds between the commits of successive activations."""
     fleet, setup = f"bench-{secrets.token_hex(3)}", RowSetup(scenario)
-    ledger = Ledger(place / "coordinator.ledger", COORDINATOR)
     members = [(_member, (url, fleet, name, scenario, str(place))) for name in setup.plan.nodes]
-    with processes(members, farewell_s=5.0):
-        centre = Watcher(fleet, setup.plan, ledger, silent_s=PATIENCE_S)
-        link = link_for(centre, url, None)
-        try:
-            link.connect(PATIENCE_S)
-            serve(centre, link, lambda: centre.finished)
-        finally:
-            link.close(clear=centre.retained, forget=True)
-            ledger.close()
-    if centre.error:
-        raise centre.error
+    with closing(Ledger(place / "coordinator.ledger", COORDINATOR)) as ledger, processes(members, farewell_s=5.0):
+        coordinate(Watcher(fleet, setup.plan, ledger, silent_s=PATIENCE_S), url)
     found = [np.fromfile(place / f"{name}.hops").reshape(-1, 3) for name in setup.plan.nodes]
     size = sum(of_node[-1, 2] for of_node in found) / (scenario.algorithm.rounds - 1)
     hop, at, _ = np.concatenate(found).T
@@ -108,14 +98,10 @@ def _member(url: str, fleet: str, name: str, scenario: Scenario, place: str) -> 
     def observe(driver: Driver, fresh: bool) -> None:
         hops.setdefault(driver.machine.state.t, (time.perf_counter(), driver.sent[1]))
 
-    ledger = Ledger(Path(place) / f"{name}.ledger", name)
-    member = Member(fleet, RowSetup(scenario).device(name), ledger, None, simulated=Simulated(), observe=observe)
-    link = link_for(member, url, None)
-    link.connect(PATIENCE_S)
-    serve(member, link, lambda: member.finished or os.getppid() == 1)
+    device = RowSetup(scenario).device(name)
+    with closing(Ledger(Path(place) / f"{name}.ledger", name)) as ledger:
+        attend(Member(fleet, device, ledger, None, simulated=Simulated(), observe=observe), url)
     np.array([(t, *seen) for t, seen in hops.items() if t]).tofile(Path(place) / f"{name}.hops")
-    link.close(clear=member.retained, forget=True)
-    ledger.close()
 
 
 def _ping_pong(url: str, size: int, count: int) -> list[float]:

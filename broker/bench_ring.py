@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from hushgrid.broker.bench_fleet import PATIENCE_S, bare_client, brokers_here, commits, processes
+from hushgrid.broker.bench_fleet import PATIENCE_S, bare_client, brokers_here, commits, coordinate, processes
 from hushgrid.broker.bench_hop import FEATURES, file_system, small
 from hushgrid.broker.brokers import start
 from hushgrid.broker.measure import Row, Table, row
@@ -24,7 +24,7 @@ from hushgrid.node.config import Scenario
 from hushgrid.node.driver import Driver
 from hushgrid.node.ledger import Ledger
 from hushgrid.node.member import Member, Simulated
-from hushgrid.node.serve import link_for, serve, serve_all
+from hushgrid.node.serve import link_for, serve_all
 from hushgrid.node.wire import COORDINATOR
 
 WARM = 20  #: first rounds, not counted
@@ -71,19 +71,9 @@ def _rounds(url: str, place: Path, of: Scenario, hands: int) -> tuple[float, flo
     """Messages and bytes of a round, and the milliseconds from one round's last commit to the next one's."""
     fleet, setup = f"bench-{secrets.token_hex(3)}", prepare(of)
     nodes, rounds = setup.plan.nodes, of.algorithm.rounds
-    ledger = Ledger(place / "coordinator.ledger", COORDINATOR)
     members = [(_members, (url, fleet, nodes[k::hands], of, str(place))) for k in range(hands)]
-    with processes(members, farewell_s=5.0):
-        centre = Peers(fleet, setup.plan, ledger, silent_s=PATIENCE_S)
-        link = link_for(centre, url, None)
-        try:
-            link.connect(PATIENCE_S)
-            serve(centre, link, lambda: centre.finished)
-        finally:
-            link.close(clear=centre.retained, forget=True)
-            ledger.close()
-    if centre.error:
-        raise centre.error
+    with closing(Ledger(place / "coordinator.ledger", COORDINATOR)) as ledger, processes(members, farewell_s=5.0):
+        coordinate(Peers(fleet, setup.plan, ledger, silent_s=PATIENCE_S), url)
     found = np.array([np.fromfile(place / f"{name}.steps").reshape(rounds, 3) for name in nodes])
     messages, size = found[:, -1, 1:].sum(axis=0) / rounds
     return float(messages), float(size), _between(found[:, :, 0])

@@ -113,7 +113,7 @@ LINES = [
     (b"", ": found no rows, expected LIBSVM text"),
     (bz2.compress(LIBSVM)[:-4], ": Compressed file ended before the end-of-stream marker was reached, "
                                 "expected a whole packed file"),
-    (gzip.compress(LIBSVM)[:-9], ": Compressed file ended before the end-of-stream marker was reached, "
+    (gzip.compress(LIBSVM, mtime=0)[:-9], ": Compressed file ended before the end-of-stream marker was reached, "
                                  "expected a whole packed file"),
     (b"BZhello", ": Invalid data stream, expected a readable file"),
 ]  # fmt: skip

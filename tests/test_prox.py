@@ -4,7 +4,7 @@ from math import inf
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from hushgrid.kernels.errors import InputError
@@ -18,6 +18,8 @@ weights = st.floats(0, 100)
     v=st.lists(numbers, min_size=1, max_size=6).map(np.array),
     t=st.floats(0, 100), l1=weights, l2=weights, box=st.one_of(st.just(inf), st.floats(1e-3, 1e3)),
 )  # fmt: skip
+@example(v=np.array([2.0**-1023]), t=8.0, l1=0.0, l2=2.0, box=inf)
+@example(v=np.array([1.11253693e-308]), t=6.0, l1=0.0, l2=2.0, box=inf)
 def test_the_prox_is_where_zero_is_a_subgradient(v, t, l1, l2, box):
     x = Regularizer(l1=l1, l2=l2, box=box).prox(v, t)
     assert np.all(np.abs(x) <= box)
@@ -26,8 +28,9 @@ def test_the_prox_is_where_zero_is_a_subgradient(v, t, l1, l2, box):
     high = np.where(x < 0, -t * l1, t * l1)
     low = np.where(x == -box, -inf, low)  # the box's normal cone
     high = np.where(x == box, inf, high)
-    # x carries the roundings of v - t l1 and of one division: 4 units in the last place of v, times 1 + t l2 in `smooth`
-    rounding = 4 * 2.0**-52 * (np.abs(v) + t * l1 + (1 + t * l2) * np.abs(x))
+    # x carries the roundings of v - t l1 and of one division: 4 units in the last place of v, times 1 + t l2 in `smooth`;
+    # of subnormal numbers half the smallest one each, times the same
+    rounding = 4 * 2.0**-52 * (np.abs(v) + t * l1 + (1 + t * l2) * np.abs(x)) + 4 * 2.0**-1074 * (1 + t * l2)
     assert np.all(smooth + low <= rounding)
     assert np.all(smooth + high >= -rounding)
 

@@ -71,7 +71,7 @@ def test_five_hundred_blows_to_rounds_change_no_bit(tmp_path, any_broker, name, 
 
 
 def test_a_node_that_stops_for_a_while_is_waited_for(tmp_path, any_broker):
-    raw = scenario("nids", 2000, {"run.record": "trajectory"}, seed=11)
+    raw = scenario("nids", 800, {"run.record": "trajectory"}, seed=11)
     background = fleet.Background(raw, transport="mqtt", broker=any_broker.url, state=tmp_path / "state", silent_s=30.0)
     with closing(Replayer(any_broker.url, None)) as listener:
         background.when(listener.walking)

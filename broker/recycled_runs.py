@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from hushgrid.broker.optimum import optimum
 from hushgrid.broker.relay_private import ADULT, ADULT_TEST, Willing
 from hushgrid.broker.study import Exact
 from hushgrid.kernels import accounting, dpadmm, dpladmm, madmm, radmm
@@ -21,8 +22,8 @@ from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.graphs import Network
 from hushgrid.kernels.jit import Matrix, Vector
 from hushgrid.kernels.losses import CURVATURE, Loss, Objective, logistic_value
-from hushgrid.kernels.minimizer import Minimizer
 from hushgrid.kernels.noise import counter_generator
+from hushgrid.kernels.prox import Regularizer
 from hushgrid.kernels.radmm import Conventional, Growth, Params, Recycled
 from hushgrid.kernels.routes import name
 from hushgrid.node.data import Shard, read_libsvm, unit_rows
@@ -124,8 +125,7 @@ def value(fs: Sequence[Loss], x: Matrix) -> float:
 def lowest(N: int) -> float:
     """L(x*), x* the optimum of all N nodes: what every method without noise tends to."""
     fs = losses(N)
-    whole = Loss(fs[0].objective, np.concatenate([f.A for f in fs]), np.concatenate([f.b for f in fs]))
-    return value([whole], Minimizer(whole)(np.zeros(whole.size), 0.0).x[None])
+    return value(fs, np.tile(optimum(fs, Regularizer()).x, (N, 1)))
 
 
 def wrong(x: Vector) -> float:

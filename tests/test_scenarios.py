@@ -17,9 +17,9 @@ SCENARIOS = Path(__file__).parent.parent / "scenarios"
 ABSENT = SCENARIOS / "ijcnn1.yaml"  # its data are not shipped
 FILES = sorted(set(SCENARIOS.rglob("*.yaml")) - {ABSENT})
 PRIVATE_ROWS = ("adult-ring", "nonconvex", "softmax-box")
-#: Rounds among neighbours: what their comments say is classified right, the lowest and highest of five runs, of which rows.
+#: Rounds among neighbours: what their comments say is classified right, the lowest and highest of some runs, of which rows.
 PRIVATE_ROUNDS = {
-    "adult-neighbours": (0.837, 0.839, "tst"), "adult-minimisers": (0.828, 0.835, "tst"), "nonconvex-neighbours": (0.834, 0.837, "trn"),
+    "adult-neighbours": (0.836, 0.839, "tst"), "adult-minimisers": (0.819, 0.835, "tst"), "nonconvex-neighbours": (0.834, 0.837, "trn"),
 }  # fmt: skip
 ZONED = [file for file in FILES if hasattr(load_scenario(file).problem, "zones")]
 EXPECTED = {setting[:4]: setting[4] for setting in PLAIN}
@@ -30,7 +30,7 @@ def test_every_scenario_runs(file):
     result = run(file, set={"algorithm.rounds": 3})
     assert result.rounds_done == 3
     assert result.stopped_because == "rounds"
-    assert 0 < result.consensus_residual < 30
+    assert 0 < result.consensus_residual < (30 if file.stem == "adult-minimisers" else 10)  # each by its own noise
     assert (result.walk is None) is (file in ZONED or file.stem in PRIVATE_ROUNDS)
     assert result.max_violation < 5e-8 if file in ZONED else result.max_violation is None
 
@@ -72,15 +72,16 @@ def test_a_private_walk_is_upheld_and_shows_no_raw_figure(name):
 
 @pytest.mark.parametrize("name", PRIVATE_ROUNDS)
 def test_private_rounds_are_upheld_and_classify_what_their_comment_says(name):
-    """Within the spread of five runs, at most 0.7 %, that much allowed on either side."""
+    """The noise of the classified run is seeded: it is the same every time, and within the spread of the runs."""
     low, high, rows = PRIVATE_ROUNDS[name]
     test = read_libsvm(SCENARIOS / "data" / f"adult.{rows}.bz2", "logistic", features=123, first_index=0)
     result = run(SCENARIOS / f"{name}.yaml")
     assert result.privacy["upheld"] is True
     assert result.privacy["spent"] == pytest.approx(result.privacy["claimed"])
     assert (result.objective, result.optimality_gap, result.relative_error) == (None, None, None)
-    right = float(np.mean(np.where(test.A @ result.solution["x"] >= 0, 1.0, -1.0) == test.b))
-    assert low - 0.007 < right < high + 0.007
+    x = run(SCENARIOS / f"{name}.yaml", seed=0).solution["x"]
+    right = float(np.mean(np.where(test.A @ x >= 0, 1.0, -1.0) == test.b))
+    assert low - 0.0005 < right < high + 0.0005
 
 
 def test_the_lasso_scenario_finds_every_zero_of_the_optimum_and_comes_close():

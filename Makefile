@@ -3,21 +3,39 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 
-.PHONY: demo test test-long lint clean
+.PHONY: demo test test-system test-long lint docs reference notebook clean
 
 demo: $(VENV)/.laptop
 	$(BIN)/hushgrid run scenarios/case14.yaml --transport mqtt --broker embedded
 
+# Whatever starts no process and no broker.
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest -m "not long"
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not long and not system"
 
+# Fleets of real daemons on real brokers: run, attacked, killed, without their broker.
+test-system: $(VENV)/.dev
+	$(BIN)/python -m pytest -n 2 --dist loadgroup -m "system and not long" tests/system
+
+# The storms, and every example of every property: all but the shorter system tests.
 test-long: $(VENV)/.dev
-	$(BIN)/python -m pytest -m long
+	HUSHGRID_EXAMPLES=thorough $(BIN)/python -m pytest -n 2 -m "long or not system"
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+# The documentation as a site in site/, readable without a network. A warning or a link that leads nowhere is an error.
+docs: $(VENV)/.docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict --config-file .ci/mkdocs.yml
+
+# docs/reference/, from the program's own declarations.
+reference: $(VENV)/.dev
+	$(BIN)/python docs/generate.py
+
+# docs/notebook.ipynb, executed again.
+notebook: $(VENV)/.dev
+	$(BIN)/jupyter execute --inplace docs/notebook.ipynb
 
 # An environment with the package and one of its extras, made again when pyproject.toml changes.
 $(VENV)/.%: pyproject.toml | $(VENV)/bin/python
@@ -28,4 +46,4 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist site *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

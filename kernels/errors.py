@@ -1,4 +1,4 @@
-"""The three ways a command ends badly through no defect of ours. Each prints as one line."""
+"""The ways a command ends badly through no defect of ours. Each prints as one line."""
 
 
 class HushgridError(Exception):
@@ -8,7 +8,7 @@ class HushgridError(Exception):
     kind = "stopped"
 
     def __str__(self) -> str:
-        return " ".join(super().__str__().split())
+        return printable(" ".join(super().__str__().split()))
 
 
 class InputError(HushgridError):
@@ -31,6 +31,24 @@ class Stopped(HushgridError):
     exit_code = 4
 
 
+class Suspended(Stopped):
+    """Stopped because somebody fell silent, or because it was told to end: the run can be gone on with."""
+
+    kind = "suspended"
+
+
+class Failed(Stopped):
+    """A device's step failed, or its iterates left their bounds: the same plan, begun again, would cost again."""
+
+    kind = "failed"
+
+
+def printable(text: str, limit: int | None = None) -> str:
+    """Text from elsewhere as one line: what a terminal or a log would take as a command is a "?", its end is cut off."""
+    line = "".join(c if c.isprintable() else "?" for c in text)
+    return line if limit is None or len(line) <= limit else line[: limit - 3] + "..."
+
+
 def failure(kind: str, reason: str) -> HushgridError:
     """The failure another process has told of; a kind it does not know has stopped it."""
-    return next((e for e in (InputError, Refused) if e.kind == kind), Stopped)(reason)
+    return next((e for e in (InputError, Refused, Suspended, Failed) if e.kind == kind), Stopped)(reason)

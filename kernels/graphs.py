@@ -1,4 +1,4 @@
-"""The networks of data problems, and the routes a baton takes over them. Nodes are 0..n-1; everything is public.
+"""The networks of data problems, and the routes a token takes over them. Nodes are 0..n-1; everything is public.
 
 A graph is connected, simple and undirected, its neighbours sorted; the random kinds are functions of their seed. The
 cyclic route is a Hamiltonian cycle where one is found, else a closed walk through every node: a cycle need not exist,
@@ -21,8 +21,8 @@ import numpy as np
 from msgspec import Meta, Struct
 
 from hushgrid.kernels.errors import InputError
-from hushgrid.kernels.jit import Matrix
-from hushgrid.kernels.noise import Entropy, counter_generator
+from hushgrid.kernels.randomness import Entropy, counter_generator
+from hushgrid.kernels.types import Matrix
 
 Edge = tuple[int, int]
 RESTARTS = 50  #: of the search for a Hamiltonian cycle; each makes at most ROTATIONS n steps
@@ -49,9 +49,8 @@ class Graph:
         graph = cls(tuple(tuple(sorted(nodes)) for nodes in near))
         parts = graph.components()
         if len(parts) > 1:
-            raise InputError(
-                f"network: found {len(parts)} parts, {min(parts, key=len)} one of them, expected a connected graph"
-            )
+            one = str(min(parts, key=len))[:80]
+            raise InputError(f"network: found {len(parts)} parts, {one} one of them, expected a connected graph")
         return graph
 
     @property
@@ -103,14 +102,13 @@ KEYS: dict[Kind, tuple[str, ...]] = {
 class Network(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
     """The scenario's `network` section."""
 
-    kind: Kind
-    nodes: Annotated[int, Meta(ge=2, le=10_000)] | None = None  #: may be absent where the edges say it
-    edges: list[tuple[Node, Node]] | None = None
-    radius: Annotated[float, Meta(gt=0)] | None = (
-        None  #: geometric: points of the unit square no further apart are joined
-    )
+    kind: Kind  #: the shape
+    nodes: Annotated[int, Meta(ge=2, le=10_000)] | None = None  #: n [the largest node of the edges and one]
+    edges: list[tuple[Node, Node]] | None = None  #: edges: pairs of nodes, from 0
+    #: geometric: points of the unit square no further apart are joined
+    radius: Annotated[float, Meta(gt=0)] | None = None
     density: Annotated[float, Meta(gt=0, le=1)] | None = None  #: erdos-renyi: the share of the n(n-1)/2 pairs, exactly
-    seed: Annotated[int, Meta(ge=0)] | None = None
+    seed: Annotated[int, Meta(ge=0)] | None = None  #: geometric, erdos-renyi: of the draw
 
     def build(self) -> Graph:
         """The graph; InputError where a key is missing or without meaning, or the graph is not connected."""
@@ -285,10 +283,11 @@ def check_walk(graph: Graph, walk: Sequence[int], activations: int, key: str = "
     """InputError unless a given walk names the active node of each activation, every hop along an edge."""
     if len(walk) < activations:
         raise InputError(f"{key}: found {len(walk)} nodes, expected one for each of {activations} activations")
+    near = [frozenset(nodes) for nodes in graph.neighbours]  # a hub may have thousands, a walk millions of hops
     for k, i in enumerate(walk):
         if not 0 <= i < graph.n:
             raise InputError(f"{key}[{k}]: found node {i}, expected one of 0..{graph.n - 1}")
-        if k and i not in graph.neighbours[walk[k - 1]]:
+        if k and i not in near[walk[k - 1]]:
             raise InputError(f"{key}[{k}]: found a hop from {walk[k - 1]} to {i}, expected one along an edge")
 
 

@@ -4,7 +4,7 @@ Not asked for, numba is never imported: a small device keeps its memory, and whe
 changes no bits. A kernel is therefore written to be right and fast in both: whole-array numpy that numba accepts too.
 
 numba keeps compiled code beside a stamp of the kernel's own file and never looks at the files of its callees. The cache
-directory is hence named by a digest of every file of this folder: an edit to any of them starts an empty one. It lies
+directory is hence named by a digest of every file below this folder: an edit to any of them starts an empty one. It lies
 in $CACHE_DIRECTORY (systemd's), else the user's cache; where neither can be written, each process compiles anew.
 """
 
@@ -17,13 +17,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
-import numpy as np
-from numpy.typing import NDArray
-
 from hushgrid.kernels.errors import InputError
 
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
@@ -48,11 +43,11 @@ def kernel_or(plain: Function) -> Callable[[Function], Function]:
 
 
 def source_digest() -> str:
-    """What the cache directory is named by: SHA-256 of the names and contents of this folder's source files."""
-    digest = hashlib.sha256()
-    for path in sorted(Path(__file__).parent.glob("*.py")):
+    """What the cache directory is named by: SHA-256 of the paths and contents of all source files below this folder."""
+    digest, folder = hashlib.sha256(), Path(__file__).parent
+    for path in sorted(folder.rglob("*.py")):
         content = path.read_bytes()
-        digest.update(f"{path.name}:{len(content)}:".encode() + content)
+        digest.update(f"{path.relative_to(folder).as_posix()}:{len(content)}:".encode() + content)
     return digest.hexdigest()[:16]
 
 

@@ -1,4 +1,4 @@
-"""One algorithm = one pure state machine per role: the contract at the centre of the house.
+"""One algorithm = one pure state machine per role: what an algorithm promises whoever runs it.
 
 The same machine object runs in the simulator, in the daemon and in the tests, and never knows which. Data and
 randomness come in through the gate it is given; it reads no clock, no socket and no global random state. Its whole
@@ -7,7 +7,14 @@ memory is `state`, one dataclass of arrays and scalars, which the driver saves a
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
+
+from hushgrid.kernels.types import Vector
+
+#: No entry of an iterate is larger: what is, or is not finite, has diverged, and is neither sent nor taken. Public, and
+#: so far out that sums and products of such numbers with any plan's stay finite.
+LARGEST = 2.0**40
 
 
 class Malformed(Exception):
@@ -47,6 +54,11 @@ class Machine(Protocol):
         """Whether the run is known to have begun: what was said before needs no repetition."""
         ...
 
+    @property
+    def complete(self) -> bool:
+        """Whether this role has done all that the run can ask of it, so that a coordinator may call the run done."""
+        ...
+
     def start(self) -> Step:
         """The first step; called once, when every member has joined."""
         ...
@@ -57,6 +69,19 @@ class Machine(Protocol):
 
     def tick(self) -> Step:
         """Some time has passed: the messages whose receipt is not proven yet, the same bytes again."""
+        ...
+
+
+class Keeping(Machine, Protocol):
+    """A machine of a device: it declares what the device keeps of a run that is done, and whose broadcasts it hears."""
+
+    @property
+    def hears(self) -> Sequence[str]:
+        """Nodes whose broadcasts it needs."""
+        ...
+
+    def outcome(self) -> dict[str, Vector]:
+        """Vectors by name, a function of the state alone."""
         ...
 
 

@@ -7,18 +7,19 @@ is malformed raises `Malformed` and nothing else, whatever the bytes.
 from __future__ import annotations
 
 import hashlib
-from typing import Annotated, Any, NamedTuple, TypeVar
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
 from msgspec import Meta, Struct
 
-from hushgrid.kernels import baton, ladmm, neighbours
-from hushgrid.kernels.machine import Malformed
+from hushgrid.kernels.machine import LARGEST, Malformed
+from hushgrid.kernels.patterns import neighbours, star, token
 
 COORDINATOR = "coordinator"
 ROOT = "hushgrid/1"
 PLAN_LIMIT = 4 << 20  #: bytes; a plan names every zone's buses
+BARRED = 8  #: topics that a birth names at most
 SMALL = 4096  #: bytes of an envelope beside its vectors
 
 
@@ -55,6 +56,7 @@ class Birth(Struct, tag="birth", frozen=True):
     run: bytes
     mark: Mark
     capabilities: Capabilities
+    barred: Annotated[tuple[str, ...], Meta(max_length=BARRED)] = ()  #: topics that its broker keeps from it
 
 
 class Death(Struct, tag="death", frozen=True):
@@ -68,7 +70,7 @@ class Progress(Struct, tag="run", frozen=True):
 
     run: bytes
     round: int
-    state: str  #: running | done | stopped; gathering, not retained: who is there says so again
+    state: Literal["running", "done", "stopped", "gathering"]  #: gathering, not retained: who is there says so again
 
 
 class Plan(Struct, tag="plan", frozen=True):
@@ -88,15 +90,15 @@ class Refuse(Struct, tag="refuse", frozen=True):
     """A device will not (or not further) take part. Figures of its ledger, never of its data."""
 
     reason: str
-    kind: str = "refused"  #: of kernels/errors.py: refused | input | stopped
+    kind: str = "refused"  #: of kernels/errors.py: refused | input | failed | stopped
 
 
 class Finish(Struct, tag="finish", frozen=True):
     """Coordinator to a member: the run is over, and how."""
 
-    state: str  #: done | stopped
+    state: Literal["done", "stopped"]
     reason: str
-    kind: str = ""  #: of a stopped run: refused | input | stopped
+    kind: str = ""  #: of a stopped run: refused | input | failed | stopped | suspended: it can be gone on with
 
 
 class Finished(Struct, tag="finished", frozen=True):
@@ -105,10 +107,10 @@ class Finished(Struct, tag="finished", frozen=True):
 
 Control = Plan | Join | Refuse | Finish | Finished
 Receipt = (
-    baton.Ack | baton.Answer | neighbours.Reached
+    token.Ack | token.Answer | neighbours.Reached
 )  #: how things stand with its sender now: a later one may say more
-Custody = Receipt | baton.Held | baton.Notice | neighbours.Begin | neighbours.Lack
-Iterate = ladmm.W | ladmm.Z | baton.Token | neighbours.Share  #: the algorithms' own messages: what a run counts
+Custody = Receipt | token.Held | token.Notice | neighbours.Begin | neighbours.Lack
+Iterate = star.W | star.Z | token.Token | neighbours.Iterate  #: the algorithms' own messages: what a run counts
 Body = Control | Custody | Iterate
 Presence = Birth | Death | Progress
 
@@ -145,12 +147,15 @@ class Topics(NamedTuple):
     fleet: str
 
     def edge(self, src: str, dst: str) -> str:
+        """What one says to one other: the algorithm's messages, receipts, joining and refusing."""
         return f"{ROOT}/{self.fleet}/edge/{src}/{dst}"
 
     def all(self, src: str) -> str:
+        """What one says to all that hear it: a plan, the beginning of rounds, a message to all neighbours."""
         return f"{ROOT}/{self.fleet}/all/{src}"
 
     def state(self, node: str) -> str:
+        """Retained: that the node is alive, in which session and run; its last will says that it is not."""
         return f"{ROOT}/{self.fleet}/state/{node}"
 
     def parse(self, topic: str) -> tuple[str, str, str]:
@@ -173,20 +178,29 @@ def _enc(value: Any) -> Any:
     raise NotImplementedError(type(value))
 
 
-def _dec(type_: Any, value: Any) -> Any:
+def _vector(type_: Any, value: Any) -> Any:
     if type_ is np.ndarray:
         if not isinstance(value, bytes) or len(value) % 8:
             raise ValueError("a vector is float64 bytes")
-        vector = np.frombuffer(value, dtype="<f8").astype(np.float64)  # a writable copy in native order
-        if not np.isfinite(vector).all():
-            raise ValueError("a vector has an entry that is not finite")
-        return vector
+        return np.frombuffer(value, dtype="<f8").astype(np.float64)  # a writable copy in native order
     raise NotImplementedError(type_)
+
+
+def bounded(vector: np.ndarray) -> bool:
+    """Whether every entry is finite and at most LARGEST: what may be sent, and is taken."""
+    return bool(np.all(np.abs(vector) <= LARGEST))  # false for nan too
+
+
+def _told(type_: Any, value: Any) -> Any:
+    vector = _vector(type_, value)
+    if not bounded(vector):
+        raise ValueError(f"a vector has an entry that is not finite, or beyond {LARGEST:.3g}")
+    return vector
 
 
 T = TypeVar("T")
 _encoder = msgspec.msgpack.Encoder(enc_hook=_enc)
-_envelope = msgspec.msgpack.Decoder(Envelope, dec_hook=_dec)
+_envelope = msgspec.msgpack.Decoder(Envelope, dec_hook=_told)
 _presence = msgspec.msgpack.Decoder(Presence)
 
 
@@ -218,4 +232,4 @@ def _guarded(decoder: Any, payload: bytes, limit: int) -> Any:
 
 def decode_state(type_: type[T], blob: bytes) -> T:
     """A dataclass saved by `encode`, its arrays as vectors."""
-    return msgspec.msgpack.decode(blob, type=type_, dec_hook=_dec)
+    return msgspec.msgpack.decode(blob, type=type_, dec_hook=_vector)

@@ -1,24 +1,75 @@
-"""Brokers for every test that needs one: the real ones, each started for its test and ended with it."""
+"""What every test has: files in memory, examples of a number that is chosen, no process unless it is a system test, and
+brokers: the real ones, each started for its test and ended with it."""
 
 import os
-from collections.abc import Iterator
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
-from hushgrid.broker import brokers
+from hushgrid.broker.report import plots
+from hushgrid.broker.servers import choose as brokers
+from hushgrid.broker.servers.mosquitto import find_mosquitto
+from hushgrid.broker.servers.process import OwnBroker, RunningBroker
+from hushgrid.cli.main import main
+from tests.support import examples
+from tests.support.charts import sketch
+from tests.support.command_line import Said
+
+DRAWN = plots._svg
+SYSTEM = Path(__file__).parent / "system"
+#: A disk syncs every commit of a ledger, which takes most of a test's time and shows nothing that memory does not.
+MEMORY, ROOM = Path("/dev/shm"), 2 << 30
+
+if "TMPDIR" not in os.environ and os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > ROOM:
+    os.environ["TMPDIR"] = tempfile.tempdir = str(MEMORY)
 
 # No test is timed: a slow or busy machine is no defect.
-settings.register_profile("hushgrid", deadline=None)
+settings.register_profile("hushgrid", examples.of(100))
 settings.load_profile("hushgrid")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.path.is_relative_to(SYSTEM):
+            item.add_marker(pytest.mark.system)
+
+
+@pytest.fixture(autouse=True)
+def _no_process(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A test that starts a process, or a broker, stands below tests/system."""
+    if not request.node.path.is_relative_to(SYSTEM):
+
+        def refused(*_: object, **__: object) -> None:
+            raise AssertionError("this test starts a process: it belongs below tests/system")
+
+        monkeypatch.setattr(subprocess.Popen, "__init__", refused)
+        monkeypatch.setattr(os, "fork", refused)
+
+
 def _need_mosquitto() -> None:
-    if brokers.find_mosquitto() is None:
+    if find_mosquitto() is None:
         if os.environ.get("HUSHGRID_REQUIRE_MOSQUITTO"):
             pytest.fail("mosquitto is required here (HUSHGRID_REQUIRE_MOSQUITTO) and not installed")
         pytest.skip("mosquitto is not installed (PATH, /usr/sbin, /usr/local/sbin)")
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _sketched() -> Iterator[None]:
+    """Reports of this process hold sketches of their charts."""
+    with pytest.MonkeyPatch.context() as held:
+        held.setattr(plots, "_svg", sketch)
+        yield
+
+
+@pytest.fixture
+def charts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reports with their charts, for a test of how they look."""
+    monkeypatch.setattr(plots, "_svg", DRAWN)
 
 
 @pytest.fixture(autouse=True)
@@ -29,19 +80,32 @@ def _no_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
+def hushgrid(capfd: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Said]:
+    """hushgrid(*arguments), in this process and an empty directory of its own."""
+    monkeypatch.chdir(tmp_path)
+
+    def call(*arguments: object) -> Said:
+        capfd.readouterr()
+        code = main([str(a) for a in arguments])
+        return Said(code, *capfd.readouterr())
+
+    return call
+
+
+@pytest.fixture
 def mosquitto_program() -> Path:
     """mosquitto itself, for a test that configures it in its own way."""
     _need_mosquitto()
-    found = brokers.find_mosquitto()
+    found = find_mosquitto()
     assert found is not None
     return found
 
 
 @pytest.fixture
-def start_mosquitto(tmp_path: Path) -> Iterator[brokers.OwnBroker]:
+def start_mosquitto(tmp_path: Path) -> Iterator[OwnBroker]:
     """start_mosquitto(acl=..., password=..., tls=..., config=...): a mosquitto, ended with the test."""
     _need_mosquitto()
-    started: list[brokers.RunningBroker] = []
+    started: list[RunningBroker] = []
 
     def start(**options):
         directory = tmp_path / f"mosquitto{len(started)}"
@@ -54,17 +118,17 @@ def start_mosquitto(tmp_path: Path) -> Iterator[brokers.OwnBroker]:
 
 
 @pytest.fixture
-def mosquitto(start_mosquitto) -> brokers.OwnBroker:
+def mosquitto(start_mosquitto) -> OwnBroker:
     return start_mosquitto()
 
 
 @pytest.fixture
-def embedded(tmp_path: Path) -> Iterator[brokers.OwnBroker]:
+def embedded(tmp_path: Path) -> Iterator[OwnBroker]:
     with brokers.start("embedded", tmp_path / "embedded") as broker:
         yield broker
 
 
 @pytest.fixture(params=["embedded", pytest.param("mosquitto", marks=pytest.mark.mosquitto)])
-def any_broker(request: pytest.FixtureRequest) -> brokers.OwnBroker:
+def any_broker(request: pytest.FixtureRequest) -> OwnBroker:
     """The test runs on each broker."""
     return request.getfixturevalue(request.param)

@@ -1,0 +1,1 @@
+../../cli/top/__init__.py

@@ -1,0 +1,349 @@
+"""The coordinator: gathers the members' births, publishes the plan, runs the rounds, and says when it is over.
+
+A node without a gate: same ledger file, same transaction, same restart. Pure of sockets and clocks: a transport calls
+`connected`, `on_message` and `on_tick`, and publishes what they return. What happens before the rounds: `gathering.py`.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any, Literal
+
+from hushgrid.broker.coordinator import past_runs
+from hushgrid.broker.coordinator.gathering import Gathering
+from hushgrid.kernels.errors import HushgridError, Stopped, Suspended, failure, printable
+from hushgrid.kernels.machine import Machine, Malformed
+from hushgrid.node import wire
+from hushgrid.node.privacy.ledger import Ledger
+from hushgrid.node.problems.plan import RunPlan
+from hushgrid.node.runtime.driver import Driver
+from hushgrid.node.runtime.endpoint import LINE, REJOIN_S
+from hushgrid.node.wire import COORDINATOR, Envelope, Finish, Finished, Join, Plan, Progress, Publication, Refuse
+
+GRACE_S = 10.0  #: how long it waits for the members' farewell
+
+
+class Coordinator(Gathering):
+    """One run over one fleet. `error` is what stopped it, once that is decided; of a run that is done, `reason` is why.
+
+    A pattern of exchange (`star.py`, `token.py`, `neighbours.py`) says which machine runs, and what silence means.
+    """
+
+    def __init__(
+        self,
+        fleet: str,
+        plan: RunPlan,
+        ledger: Ledger,
+        *,
+        wait_s: float = 60.0,
+        silent_s: float = 10.0,
+        resumes: bool = False,
+        observe: Callable[[Driver, bool], None] | None = None,
+        progress: Callable[[int, int, float | None], None] | None = None,
+    ) -> None:
+        """`resumes`: a run of this plan that was stopped by silence is gone on with, in the place of a new one."""
+        super().__init__(fleet, plan, ledger)
+        self.wait_s, self.silent_s = wait_s, silent_s
+        self.observe, self.progress = observe, progress
+        self._shown: tuple[int, float | None] | None = None  #: what progress has last shown
+        self.parted: set[str] = set()
+        self.driver: Driver | None = None
+        self.reason = ""
+        self.error: HushgridError | None = None
+        self._fresh = 0.0  #: nobody is blamed for what was before this
+        self._news_at = 0.0  #: when anything came last, or was asked for
+        self._met = False  #: the broker has been there
+        self._ends: float | None = None
+        self._resumed: int | None = None  #: how much was done when it was gone on with
+        self._resume()
+        if not self.run and resumes:
+            self._stopped = past_runs.resumable(self.ledger, self.blob)
+
+    # --- what a pattern says ---
+
+    @abstractmethod
+    def machine(self) -> Machine:
+        """The coordinator's machine of this plan, at its start."""
+
+    @property
+    @abstractmethod
+    def limit(self) -> int:
+        """Bytes of the largest message a member may send."""
+
+    @abstractmethod
+    def complete(self, state: Any) -> tuple[int, float | None] | None:
+        """(last complete round, its consensus residual) of the machine's state."""
+
+    @property
+    def lost(self) -> list[str]:
+        """Members that the run went on without."""
+        return []
+
+    @abstractmethod
+    def owing(self) -> list[str]:
+        """Members something is expected of while the rounds go on."""
+
+    @abstractmethod
+    def overdue(self, waiting: list[str]) -> list[Publication]:
+        """Time has passed in the rounds, and these still owe something: what is done about silence."""
+
+    # --- what a transport asks ---
+
+    @cached_property
+    def subscriptions(self) -> tuple[str, ...]:
+        t = self.topics
+        return tuple(x for m in self.members for x in (t.state(m), t.edge(m, COORDINATOR)))
+
+    @property
+    def finished(self) -> bool:
+        return self.phase == "over"
+
+    def connected(self) -> list[Publication]:
+        if self._met or self.driver:  # the members may have lost the broker too: they need time to be back
+            self._fresh = self._now + REJOIN_S
+        self._met = True
+        self._soon()
+        return [*self._state(), *self._again()]
+
+    def on_message(self, topic: str, payload: bytes) -> list[Publication]:
+        """One delivery. What does not belong here is counted and dropped."""
+        self._news_at = self._now
+        try:
+            kind, src, dst = self.topics.parse(topic)
+            if src not in self.members or (kind == "edge" and dst != COORDINATOR):
+                raise Malformed("not of this run's edges")
+            if kind == "state":
+                return self._on_presence(src, wire.decode_presence(payload)) if payload else []
+            envelope = wire.decode_envelope(payload, max(self.limit, wire.SMALL))
+        except Malformed as error:
+            return self._drop(f"malformed: {error}")
+        if envelope.run != self.run or not self.run:
+            return self._drop("a foreign run")
+        body, out = envelope.body, []
+        if isinstance(body, Plan | Finish):
+            return self._drop("not for the coordinator")
+        if isinstance(body, Finished) and not self.ending:
+            return self._drop("a farewell before the end")
+        step = not isinstance(body, Join | Refuse | Finished)
+        if step:
+            if self.driver is None or self.phase != "running":
+                return self._drop("before or after the rounds")
+            try:
+                out = self.driver.receive(src, envelope, len(payload))
+            except Malformed as error:
+                return self._drop(str(error))
+            except Stopped as error:  # those that are left cannot go on
+                return self._finish(error)
+            self._show(self.driver)
+        self._heard[src] = self._now
+        self.absent.pop(src, None)
+        self._remember(src, envelope.mark)
+        match body:
+            case Join():
+                return self._on_join(src)
+            case Refuse(reason, kind):
+                if self._stopped:
+                    return self._give_over(f"{src} refuses: {printable(reason, LINE)}")
+                return self._finish(failure(kind, printable(reason, LINE)))
+            case Finished():
+                return self._on_finished(src)
+        return self._publish(out)
+
+    def on_tick(self, now: float) -> list[Publication]:
+        """Time passes: who is missing is noticed, what is not proven is sent again."""
+        self._now = now
+        if self._began is None:
+            self._began = now
+        waiting = self._waiting()
+        self._heard = {m: max(self._heard.get(m, now), self._fresh) for m in waiting}
+        if self.phase == "gathering":
+            if not waiting and now >= self._next:
+                return self._announce()  # here, not at each birth: members that keep restarting get one plan, not many
+            if waiting and now - max(self._began, self._fresh) > self.wait_s:
+                return self._finish(
+                    Stopped(f"{', '.join(waiting)} not there after {self.wait_s:g} s, expected a birth")
+                )
+        elif self.phase == "finishing":
+            self._ends = now + GRACE_S if self._ends is None else self._ends
+            if not waiting or now > self._ends:
+                self.phase = "over"
+                return []
+        elif (
+            self._stopped
+            and now - max(self._asked, self._fresh) > self.silent_s
+            and (here := [m for m in waiting if m not in self.absent])
+        ):  # they are there, and do not answer to this run
+            return self._give_over(f"{', '.join(here)} does not know it any more")
+        elif out := self.overdue(waiting) if self.phase == "running" else self.give_up(waiting):
+            return out
+        out = [*self._again(), *self._call()] if self._due_at(now) else []
+        return out or self._probe()
+
+    def _probe(self) -> list[Publication]:
+        """Nothing has come for a while: the broker is asked whether it is there. It acknowledges what it has already,
+
+        or the clock stands. Else its absence would be the silence of members to whom there is nothing to say.
+        """
+        if self.phase != "running" or self._now - self._news_at < self.silent_s / 4:
+            return []
+        self._news_at = self._now
+        return self._state()
+
+    def give_up(self, waiting: list[str]) -> list[Publication]:
+        """End the run where one of these has been silent for too long."""
+        silent = [m for m in waiting if self._now - self._heard[m] > self.silent_s]
+        if not silent:
+            return []
+        said = "; ".join(self._silence(m) for m in silent)
+        # Who is there and silent again where it fell silent before has nothing to go on from.
+        stuck = self._resumed == self._at() is not None and any(m not in self.absent for m in silent)
+        out = self._finish(Stopped(said) if stuck else Suspended(said))
+        self.absent.update((m, "") for m in silent if m not in self.absent)  # nor is their farewell waited for
+        return out
+
+    def idle(self) -> None:
+        """Nothing is drawn ahead: the coordinator has no gate."""
+
+    def stop(self, reason: str) -> list[Publication]:
+        """End the run now, cleanly: every member is told."""
+        return self._finish(Suspended(reason))
+
+    # --- the rounds ---
+
+    def _begin(self) -> list[Publication]:
+        self.ledger.remember_peers(self.marks)
+        self._before = dict(self.marks)
+        if self._stopped:
+            self.ledger.reopen(self.run)
+        self.phase = "running"
+        self._announced, self._next = 0, 0.0
+        self.driver = self._driver()
+        self._soon()
+        self._heard = dict.fromkeys(self.members, self._now)
+        if self._stopped:
+            self._resumed = self._at()
+            at = f"{self.plan.algorithm.unit[:-1]} {self._resumed}"
+            self.log(f"resumes run {self.run.hex()[:8]} at {at}: what was paid for is kept")
+        else:
+            self.log(f"run {self.run.hex()[:8]}: {self.plan.algorithm.rounds} {self.plan.algorithm.unit} begin")
+        self._stopped = None
+        return self._publish(self.driver.start())
+
+    def _at(self) -> int | None:
+        """How much of the run is done, in the algorithm's unit."""
+        done = self.shown(self.driver.machine.state) if self.driver else None
+        return None if not self.driver else done[0] if done else 0
+
+    def _driver(self) -> Driver:
+        driver = Driver(COORDINATOR, self.run, self.machine(), None, self.ledger)
+        driver.round_of = self.complete
+        driver.observe = self._committed
+        return driver
+
+    def shown(self, state: Any) -> tuple[int, float | None] | None:
+        """How much is done, in the algorithm's unit, and the residual: for the display of progress."""
+        return self.complete(state)
+
+    def _show(self, driver: Driver) -> None:
+        done = self.shown(driver.machine.state) if self.progress else None
+        if self.progress and done and done != self._shown:
+            self._shown = done
+            self.progress(done[0], self.plan.algorithm.rounds, done[1])
+
+    def _committed(self, driver: Driver) -> None:
+        if self.observe:
+            self.observe(driver, True)
+
+    def _publish(self, out: list[tuple[str, bytes]]) -> list[Publication]:
+        driver = self.driver
+        if out and driver and driver.started:
+            self._soon()
+        publications = [Publication(self.topics.edge(COORDINATOR, dst), payload) for dst, payload in out]
+        if driver and driver.done and self.phase == "running":
+            self.reason = driver.done
+            publications += self._finish(None)
+        return publications
+
+    # --- the end ---
+
+    def _finish(self, error: HushgridError | None) -> list[Publication]:
+        if self.ending:
+            return []
+        self.error = error
+        self.phase = "finishing" if self.run else "over"
+        self._soon()
+        if self.run:
+            self.ledger.remember_peers(self.marks)
+            self.ledger.commit(self.run, last=wire.encode(self._farewell()))
+        return [*self._again(), *self._state()]  # who is there learns why; the retained state is for who comes late
+
+    def _farewell(self) -> Envelope:
+        error = self.error
+        body = Finish("stopped", str(error), error.kind) if error else Finish("done", self.reason)
+        return Envelope(self.run, 0, 0, None, body)
+
+    def _on_finished(self, member: str) -> list[Publication]:
+        self.parted.add(member)
+        if not self._waiting():
+            self.phase = "over"
+        return []
+
+    def conclude(self) -> None:
+        """Close the run in the ledger, once its host has taken down how it ended: until then a restart goes on with it,
+
+        says farewell again, and never begins another.
+        """
+        if self.run:
+            self.ledger.commit(self.run, status="stopped" if self.error else "done")
+
+    # --- inside ---
+
+    def _resume(self) -> None:
+        """The process ended in a run of this very plan: go on exactly where the ledger says."""
+        stored = self.ledger.open_run()
+        if stored is None or not past_runs.is_of(stored, self.blob):
+            return
+        self._take(stored)
+        self.phase = "joining"
+        if stored.state is not None:
+            self.phase = "running"
+            self.driver = self._driver()
+            self._committed(self.driver)
+            self.reason = self.driver.done or ""
+        if farewell := past_runs.farewell_in(stored):
+            self._finish(failure(farewell.kind, farewell.reason) if farewell.state == "stopped" else None)
+        elif self.reason:
+            self._finish(None)
+
+    def _waiting(self) -> list[str]:
+        """Members something is expected of now."""
+        if self.phase == "gathering":
+            return [m for m in self.members if m not in self.births]
+        if self.phase == "joining":
+            return [m for m in self.members if m not in self.joined]
+        if self.phase == "finishing":
+            return [m for m in self.members if m not in self.parted and m not in self.absent]
+        return self.owing() if self.driver else []
+
+    def _again(self, only: str | None = None) -> list[Publication]:
+        """What is not proven to have arrived."""
+        if self.phase == "joining":
+            return [self._plan()]
+        if self.phase == "running" and self.driver:
+            out = [(dst, payload) for dst, payload in self.driver.tick() if only in (None, dst)]
+            return [Publication(self.topics.edge(COORDINATOR, dst), payload) for dst, payload in out]
+        if self.phase == "finishing":
+            payload = wire.encode(self._farewell())
+            return [Publication(self.topics.edge(COORDINATOR, m), payload) for m in self._waiting()]
+        return []
+
+    def _state(self) -> list[Publication]:
+        if not self.run:
+            return []
+        ended: Literal["done", "stopped"] = "stopped" if self.error else "done"
+        state = "running" if self.phase in ("joining", "running") else ended
+        done = self.complete(self.driver.machine.state) if self.driver else None
+        t = done[0] if done else 0
+        return [Publication(self.topics.state(COORDINATOR), wire.encode(Progress(self.run, t, state)), True)]

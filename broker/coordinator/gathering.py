@@ -1,0 +1,251 @@
+"""A coordinator's first half: who is there, who has joined the run, and how far each member's ledger has come."""
+
+from __future__ import annotations
+
+import os
+import time
+from abc import abstractmethod
+from collections.abc import Callable
+from importlib.metadata import version
+from typing import Literal
+
+from hushgrid.kernels.errors import HushgridError, InputError, Stopped, printable
+from hushgrid.kernels.machine import Malformed
+from hushgrid.node import wire
+from hushgrid.node.privacy.ledger import Ledger
+from hushgrid.node.privacy.ledger_rows import StoredRun, relation
+from hushgrid.node.privacy.marks import highest
+from hushgrid.node.problems.plan import RunPlan, encode_plan
+from hushgrid.node.runtime.endpoint import LINE, Endpoint
+from hushgrid.node.wire import COORDINATOR, Birth, Death, Envelope, Finish, Mark, Plan, Progress, Publication
+
+ANNOUNCED = 3  #: plans announced at once for members that start again before they have joined; the next ones wait,
+ANNOUNCE_S = (1.0, 30.0)  #: twice as long each time: a member that comes and goes writes no ledger full
+
+Phase = Literal["gathering", "joining", "running", "finishing", "over"]
+
+
+class Gathering(Endpoint):
+    """The members of one run: their births, their joining, the marks of their ledgers, and who is absent."""
+
+    def __init__(self, fleet: str, plan: RunPlan, ledger: Ledger) -> None:
+        super().__init__(COORDINATOR, fleet, ledger)
+        self.plan = plan
+        self.members = plan.nodes
+        self.blob = encode_plan(plan)
+        self.terms = plan.terms
+        self.phase: Phase = "gathering"
+        self.births: dict[str, Birth] = {}
+        self.absent: dict[str, str] = {}  #: member: wall time of its last will
+        self.joined: set[str] = set()
+        self.sessions: dict[str, int] = {}
+        self.nonce = b""
+        self.run = b""
+        self.marks: dict[str, Mark] = ledger.peers()
+        self.wall: Callable[[], float] = time.time
+        self._before: dict[str, Mark] = {}  #: the marks when this process began the rounds
+        self._heard: dict[str, float] = {}  #: member that is waited for: when it was last heard, or asked
+        self._now = 0.0
+        self._barred: set[tuple[str, str]] = set()  #: (member, topic) that its broker keeps from it, and that were said
+        self._began: float | None = None
+        self._stopped: StoredRun | None = None  #: the run to be gone on with, until all have joined it again
+        self._asked = 0.0  #: when they were asked to join
+        self._announced = 0  #: plans since the last run that began
+        self._next = 0.0  #: when the next may be
+
+    # --- what the rounds and their end say ---
+
+    @abstractmethod
+    def dimension(self, member: str) -> int:
+        """Entries of the problem that a member says it has."""
+
+    @property
+    def ending(self) -> bool:
+        """How the run ends is decided, and in the ledger; the members may not know it yet."""
+        return self.phase in ("finishing", "over")
+
+    @abstractmethod
+    def _begin(self) -> list[Publication]:
+        """All have joined: the rounds begin, or go on."""
+
+    @abstractmethod
+    def _finish(self, error: HushgridError | None) -> list[Publication]:
+        """The run is over."""
+
+    @abstractmethod
+    def _farewell(self) -> Envelope:
+        """How it has ended, for a member."""
+
+    @abstractmethod
+    def _again(self, only: str | None = None) -> list[Publication]:
+        """What is not proven to have arrived; `only`: at this member."""
+
+    @abstractmethod
+    def _state(self) -> list[Publication]:
+        """How far the run is, for whoever comes late."""
+
+    # --- births ---
+
+    def _on_presence(self, member: str, presence: wire.Presence) -> list[Publication]:
+        if isinstance(presence, Death):
+            born = self.births.get(member)
+            if born is None or born.session == presence.session:
+                self.absent[member] = time.strftime("%H:%M:%S", time.localtime(self.wall()))
+                self.births.pop(member, None)
+            return []
+        if not isinstance(presence, Birth):
+            return self._drop("not a birth")
+        born = self.births.get(member)
+        if born and born.mark.ledger == presence.mark.ledger and presence.session < born.session:
+            return self._drop("a birth of an earlier session")
+        self.births[member] = presence
+        self._note(member, presence.barred)
+        self.absent.pop(member, None)
+        self._heard[member] = self._now
+        self._remember(member, presence.mark)
+        out = self._farewell_of(member, presence.run)
+        if self.phase == "running":
+            return out + self._again(member)
+        if self.phase == "joining" and presence.run == self.run:  # its birth says so: the plan is stored
+            return self._on_join(member)
+        if self.phase == "joining" and not self._stopped and presence.session != self.sessions[member]:
+            self.phase = "gathering"  # it has not stored this plan; a run's id holds its session, so a new run
+            self._soon()
+        return out
+
+    def _farewell_of(self, member: str, run: bytes) -> list[Publication]:
+        """The end of an earlier run, to a member that was away when it was done: it has its outcome still to write.
+
+        What the broker retains says so too, unless the broker has lost it.
+        """
+        stored = self.ledger.run(run) if run and run != self.run else None
+        if stored is None or stored.status != "done" or stored.last is None:
+            return []
+        return [Publication(self.topics.edge(COORDINATOR, member), stored.last)]
+
+    def _note(self, member: str, barred: tuple[str, ...]) -> None:
+        """What the broker keeps from a member, said once each."""
+        for topic in barred:
+            if (member, topic) in self._barred:
+                continue
+            try:
+                _, src, dst = self.topics.parse(topic)
+            except Malformed:
+                continue
+            if not {src, dst} <= {*self.members, COORDINATOR, ""}:
+                continue
+            self._barred.add((member, topic))
+            what = "cannot publish" if src == member else f"lacks messages of {src}"
+            self.log(f"{member} {what}: does the access list allow {topic}?")
+
+    # --- the plan, and who joins it ---
+
+    def _announce(self) -> list[Publication]:
+        try:
+            for member in self.members:
+                self._check(member, self.births[member].capabilities)
+        except HushgridError as error:
+            return self._finish(error)
+        if self._stopped:  # the same plan to the byte, with the sessions of then: they are part of the run's id
+            self._take(self._stopped)
+        else:
+            before, self.sessions = self.run, {m: self.births[m].session for m in self.members}
+            self.nonce = os.urandom(16)
+            self.run = wire.run_id(self.blob, self.nonce, self.sessions)
+            self.ledger.drop(before)
+            self.ledger.join(self.run, wire.encode(Plan(self.blob, self.nonce, self.sessions, {})))
+            self._announced += 1
+            first, longest = ANNOUNCE_S
+            late = self._announced - ANNOUNCED
+            self._next = self._now + (min(first * 2.0 ** min(late, 10), longest) if late >= 0 else 0.0)
+        self.joined = {m for m, birth in self.births.items() if birth.run == self.run}  # it has never left it
+        self.phase = "joining"
+        self._soon()
+        self._heard, self._asked = dict.fromkeys(self.members, self._now), self._now
+        again = " again" if self._stopped else ""
+        who = ", ".join(self.members) if self._announced <= 1 else "all, a member having started again,"
+        self.log(f"run {self.run.hex()[:8]}: {who} asked to join{again}")
+        if len(self.joined) == len(self.members):
+            return [*self._state(), *self._begin()]
+        return [*self._state(), self._plan()]
+
+    def _check(self, member: str, c: wire.Capabilities) -> None:
+        """Refuse a bad mix, naming who and what."""
+        plan, t, own = self.plan, self.terms, version("hushgrid")
+        wanted: list[tuple[str, str, bool, str]] = [
+            ("problem", c.problem, c.problem == plan.problem.kind, plan.problem.kind),
+            ("case digest", c.digest[:12], c.digest == plan.problem.digest, plan.problem.digest[:12]),
+            ("version", c.version, c.version.split(".")[:2] == own.split(".")[:2], f"{own}, in its first two numbers"),
+            (
+                "dimension",
+                str(c.dimension),
+                c.dimension == self.dimension(member),
+                f"{self.dimension(member)} entries",
+            ),
+            ("algorithms", ", ".join(c.algorithms), plan.algorithm.name in c.algorithms, plan.algorithm.name),
+        ]
+        if t is not None:
+            wanted.append(("mechanisms", ", ".join(c.mechanisms), t.mechanism in c.mechanisms, t.mechanism))
+            alike = c.adjacency == "" or relation(c.adjacency) == relation(t.adjacency)  # its budget converts the unit
+            wanted.append(("adjacency", c.adjacency, alike, t.adjacency))
+        for what, found, right, expected in wanted:
+            if not right:
+                raise InputError(f"{member}: {what}: found {printable(found, LINE)}, expected {expected}")
+
+    def _on_join(self, member: str) -> list[Publication]:
+        if self.ending:  # it has been called once too often
+            return [Publication(self.topics.edge(COORDINATOR, member), wire.encode(self._farewell()))]
+        self.joined.add(member)
+        if self.phase != "joining" or len(self.joined) < len(self.members):
+            return []
+        return self._begin()
+
+    def _give_over(self, why: str) -> list[Publication]:
+        """The stopped run is given up for good: a new one begins in its place."""
+        self.log(f"run {self.run.hex()[:8]} is given up, what was paid for it is lost: {why}; a new run begins")
+        last = Envelope(self.run, 0, 0, None, Finish("stopped", why, Stopped.kind))
+        self.ledger.commit(self.run, last=wire.encode(last))
+        self._stopped, self.run, self.phase, self._began = None, b"", "gathering", self._now
+        self._soon()
+        return []
+
+    def _take(self, stored: StoredRun) -> None:
+        announced = wire.decode_state(Plan, stored.plan)
+        self.run, self.nonce, self.sessions = stored.id, announced.nonce, announced.members
+
+    def _call(self) -> list[Publication]:
+        """A birth may have been lost, the last one of a member that has not joined: who is there says so again."""
+        if self.phase not in ("gathering", "joining"):
+            return []
+        return [Publication(self.topics.state(COORDINATOR), wire.encode(Progress(b"", 0, "gathering")))]
+
+    def _plan(self) -> Publication:
+        body = Plan(self.blob, self.nonce, self.sessions, self.marks)
+        return Publication(self.topics.all(COORDINATOR), wire.encode(Envelope(self.run, 0, 0, None, body)))
+
+    # --- marks, and silence ---
+
+    def _remember(self, member: str, mark: Mark | None) -> None:
+        """The highest mark ever seen of a member: what it is told when it joins."""
+        if mark is None:
+            return
+        known = self.marks.get(member)
+        if known is None or known.no == 0 or mark.ledger == known.ledger:
+            same = known if known and known.ledger == mark.ledger else None
+            self.marks[member] = highest(same, mark)
+        elif mark.ledger != known.ledger and self.phase in ("running", "finishing"):
+            self.marks[member] = mark  # it was told, its owner has accepted, and it has joined
+
+    @property
+    def paid(self) -> str:
+        """What the members' marks say that they have paid for since the rounds began here; "" if nothing."""
+        ends = {m: self.marks[m] for m, mark in self._before.items() if self.marks[m].ledger == mark.ledger}
+        paid = {m: mark.no - self._before[m].no for m, mark in ends.items() if mark.no > self._before[m].no}
+        return "; paid for: " + ", ".join(f"{m} {answers} answers" for m, answers in paid.items()) if paid else ""
+
+    def _silence(self, member: str) -> str:
+        since = self.absent.get(member)
+        if since:
+            return f"{member} is gone since {since}"
+        at = self.wall() - (self._now - self._heard[member])
+        return f"{member} silent since {time.strftime('%H:%M:%S', time.localtime(at))} ({self._now - self._heard[member]:.0f} s)"

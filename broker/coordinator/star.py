@@ -1,0 +1,46 @@
+"""The coordinator of a star: it averages, and waits for every member in every round."""
+
+from __future__ import annotations
+
+from math import inf
+from typing import Any, cast
+
+from hushgrid.broker.coordinator.base import Coordinator
+from hushgrid.kernels.algorithms.base import Star
+from hushgrid.kernels.patterns.star import StarCentre
+from hushgrid.node.privacy.ledger import Ledger
+from hushgrid.node.problems.plan import RunPlan
+from hushgrid.node.wire import SMALL, Publication
+
+
+class StarCoordinator(Coordinator):
+    """A run of rounds around this coordinator, which averages."""
+
+    def __init__(self, fleet: str, plan: RunPlan, source: str, ledger: Ledger, **options: Any) -> None:
+        self.centre = plan.kind.centre(plan, source)
+        self.shares = {m: k.size for m, k in self.centre.position.items()}
+        super().__init__(fleet, plan, ledger, **options)
+
+    def machine(self) -> StarCentre:
+        return cast(Star, self.plan.running).server(self.centre)
+
+    def dimension(self, member: str) -> int:
+        return int(self.shares[member])
+
+    @property
+    def limit(self) -> int:
+        return SMALL + 8 * max(self.shares.values(), default=0)
+
+    def complete(self, state: Any) -> tuple[int, float | None] | None:
+        t = state.t if state.done else state.t - 1
+        return (t, state.residual if state.residual < inf else None) if t > 0 else None
+
+    def owing(self) -> list[str]:
+        assert self.driver is not None
+        return [send.dst for send in self.driver.machine.tick().send]
+
+    def overdue(self, waiting: list[str]) -> list[Publication]:
+        return self.give_up(waiting)
+
+
+COORDINATOR = StarCoordinator

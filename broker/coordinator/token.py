@@ -1,0 +1,121 @@
+"""The coordinator of a walking token: it sees where the token is and since when, and issues it again where it is lost.
+
+No iterate passes through it. It judges by presence and by leases: a token that has stood still for `silent_s` is feared
+lost, by `kernels/patterns/token_monitor.py`'s rules, which are safe whatever is feared; a node away for so long is walked around, and
+walked to again when it is back.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any, cast
+
+from hushgrid.broker.coordinator.base import Coordinator
+from hushgrid.kernels.errors import HushgridError, Stopped, Suspended
+from hushgrid.kernels.patterns.routes import name
+from hushgrid.kernels.patterns.token_monitor import TokenMonitor
+from hushgrid.node.privacy.ledger import Ledger
+from hushgrid.node.problems.plan import RunPlan
+from hushgrid.node.wire import SMALL, Publication
+
+
+class TokenCoordinator(Coordinator):
+    """A walk of a token over the nodes of a network."""
+
+    def __init__(self, fleet: str, plan: RunPlan, source: str, ledger: Ledger, **options: Any) -> None:
+        self.problem = plan.problem
+        self._news: tuple[object, ...] = ()  #: what was last heard of the token
+        self._since = 0.0  #: when
+        self._stood = 0.0  #: when the token last moved
+        self._away: dict[str, float] = {}  #: member: since when it is known to be gone
+        super().__init__(fleet, plan, ledger, **options)
+
+    @property
+    def monitor(self) -> TokenMonitor:
+        assert self.driver is not None
+        return cast(TokenMonitor, self.driver.machine)
+
+    # --- the pattern ---
+
+    def machine(self) -> TokenMonitor:
+        graph = self.problem.graph
+        neighbours = {name(i): [name(j) for j in js] for i, js in enumerate(graph.neighbours)}
+        return TokenMonitor(neighbours, self.problem.way(self.plan.algorithm, self.run), self.plan.algorithm.rounds)
+
+    def dimension(self, member: str) -> int:
+        entries: int = self.problem.dimension
+        return entries
+
+    @property
+    def limit(self) -> int:
+        return SMALL
+
+    def complete(self, state: Any) -> tuple[int, float | None] | None:
+        blocks = state.held[1] // len(self.members)
+        return (blocks, None) if blocks else None
+
+    def shown(self, state: Any) -> tuple[int, float | None] | None:
+        return (state.held[1], None) if state.held[1] else None
+
+    @property
+    def lost(self) -> list[str]:
+        return list(self.monitor.state.notice.without) if self.driver else []
+
+    def owing(self) -> list[str]:
+        return [send.dst for send in self.monitor.tick().send]
+
+    def overdue(self, waiting: list[str]) -> list[Publication]:
+        monitor, s, now = self.monitor, self.monitor.state, self._now
+        token = s.held, s.by, s.to
+        news = token, s.no, len(s.answers) if s.suspect else 0
+        if news != self._news:
+            self._stood = now if news[:1] != self._news[:1] else self._stood
+            self._news, self._since = news, now
+        self._away = {m: self._away.get(m, now) for m in self.members if m in self.absent}
+        lost = {m for m, since in self._away.items() if now - max(since, self._fresh) > self.silent_s}
+        still = now - max(self._since, self._fresh) > self.silent_s
+        try:
+            if now - max(self._stood, self._fresh) > self.silent_s + self.wait_s:
+                raise Suspended(self._stands())
+            if s.suspect:
+                other = s.by if s.suspect == s.to else s.to
+                # the one suspected is there: it is the other end of the hop that says nothing
+                return self._suspect(other) if still and s.suspect in s.answers and other in monitor.missing() else []
+            if still:
+                return self._suspect(next((m for m in (s.to, s.by) if m in self.absent), s.to or s.by))
+            before = set(s.notice.without)
+            without = lost | {m for m in before if m in self.absent or m not in s.answers}
+            if without != before and not {s.by, s.to} & (lost - before):
+                self.log(f"the walk goes around {', '.join(sorted(without)) or 'nobody'}")
+                return self._act(monitor.around(without))
+        except Stopped as error:
+            return self._finish(error)
+        return []
+
+    # --- inside ---
+
+    def _finish(self, error: HushgridError | None) -> list[Publication]:
+        out = super()._finish(error)
+        if self.driver:  # the farewell of who is lost is not waited for
+            self.absent = dict.fromkeys(self.monitor.state.notice.without, "") | self.absent
+        return out
+
+    def _suspect(self, who: str) -> list[Publication]:
+        hop = self.monitor.state.held[1]
+        self.log(f"token {hop} stands still since {self._now - self._stood:.0f} s: {who} is feared lost")
+        return self._act(self.monitor.suspect(who))
+
+    def _act(self, step: Any) -> list[Publication]:
+        assert self.driver is not None
+        return self._publish(self.driver.act(step))
+
+    def _stands(self) -> str:
+        """Who has the token, since when, and who says nothing."""
+        s = self.monitor.state
+        since = time.strftime("%H:%M:%S", time.localtime(self.wall() - (self._now - self._stood)))
+        silent = [m for m in self.members if m not in s.answers]
+        found = f"{', '.join(silent)} silent" if silent else "nobody silent"
+        return f"token {s.held[1]} stands still between {s.by or s.to} and {s.to} since {since}, {found}, expected an answer"
+
+
+COORDINATOR = TokenCoordinator

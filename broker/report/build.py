@@ -1,0 +1,269 @@
+"""`report.html` of a run: one self-contained page for a reader who was not there, made from the run directory's files.
+
+The page needs no script, loads nothing (its own content policy forbids it) and prints. The same run directory gives the
+same bytes. A run whose privacy claim is upheld is shown by gate answers and public data only: the drawing takes the
+case without its loads, and the raw-data figures are left out on reading (`rundir.RAW`).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hushgrid.broker.report import gridmap, quality
+from hushgrid.broker.report import network as row_page
+from hushgrid.broker.report.charts import WITHHELD, charts
+from hushgrid.broker.report.page import document, facts, figure, paragraphs, section, table
+from hushgrid.broker.report.run_directory import Run, read
+from hushgrid.broker.report.setpoints import setpoints
+from hushgrid.broker.report.statement import MISSING, Statement, number, standing, statement
+from hushgrid.kernels.errors import InputError
+
+if TYPE_CHECKING:
+    from hushgrid.grid_cases.case import Case
+
+LONG = 4000  #: characters of a scenario that is folded away: a walk or a network that is written out
+
+
+def build(run_dir: Path) -> Path:
+    """Writes `run_dir`/report.html (replacing it whole) and returns its path.
+
+    Raises InputError where the directory is missing or incomplete, a file is not what `hushgrid run` writes, or the
+    drawing library is not installed.
+    """
+    run = read(Path(run_dir))
+    path = run.path / "report.html"
+    part = path.with_suffix(".html.part")
+    part.write_text(render(run), encoding="utf-8")
+    os.replace(part, path)
+    return path
+
+
+def render(run: Run) -> str:
+    """The page. Depends on `run` and, for zones, on the power-system case its scenario names; on no clock."""
+    case, absent = _case(run)
+    said = statement(run, case.base_mva if case else None)
+    name = str(run.result.get("name") or run.path.name)
+    body = [
+        f'<header><p class="kind">hushgrid · report of a run</p><h1>{escape(name)}</h1>'
+        f'<p class="verdict">{escape(verdict(run))}</p></header>',
+        _banner(said) + _quality(run),
+        section("Key figures", _key_figures(run)),
+        section("The grid", _grid(run, case, absent)) if run.zones else section("The network", row_page.drawing(run)),
+        section("Along the walk" if run.walks else "Round by round", charts(run, said)),
+        section("Set-points", setpoints(run, case)) if run.zones else section("Solution", row_page.solution(run)),
+        section("Privacy in full", _privacy(said)),
+        section("What is not protected", facts(said.limits, wide=True)),
+        section("How this run was made", _provenance(run)),
+    ]
+    return document(f"{name} – hushgrid report", "\n".join(body))
+
+
+def _case(run: Run) -> tuple[Case | None, str]:
+    """The run's power-system case, or None and why. Loads are dropped where the run is private."""
+    if not run.zones:
+        return None, ""
+    from hushgrid.grid_cases import load
+
+    name = str(run.scenario["problem"].get("case"))
+    try:
+        case = load(name)
+    except InputError as error:
+        return None, f"The grid is not drawn: {error}."
+    return (case.without_loads() if standing(run.result) == "upheld" else case), ""
+
+
+def verdict(run: Run) -> str:
+    """The run in one sentence."""
+    result = run.result
+    names, zones = run.nodes(), run.zones
+    what = f"set-points for {run.scenario['problem'].get('case')}" if zones else "one common solution"
+    how = {"star": "around a coordinator", "token": "handing on a token", "neighbours": "among neighbours"}[run.pattern]
+    who = f"{len(names) or number(result.get('nodes'))} {'zones' if zones else 'nodes'}"
+    unit = " p.u." if zones else ""
+    agreed = f"consensus residual {number(result.get('consensus_residual'))}{unit}"
+    if result.get("max_violation") is not None:
+        agreed += f", no limit violated by more than {number(result['max_violation'])} p.u."
+    done = f"{number(result.get('rounds_done'))} {run.algorithm.unit}"
+    text = f"{who} worked on {what} in {done} of {run.algorithm.title}, {how} ({agreed})"
+    claim = {"upheld": "the privacy claim is upheld.", "not upheld": "no privacy claim is upheld."}
+    return text + "; " + claim.get(standing(result), "the run is not private.")
+
+
+def _banner(said: Statement) -> str:
+    word = {"upheld": "Upheld", "not upheld": "Not upheld", "not private": "Not private"}[said.standing]
+    more = "".join(f"<p>Privacy claim not upheld: {escape(reason)}</p>" for reason in said.reasons)
+    kind = said.standing.replace(" ", "-")
+    return (
+        f'<section class="banner {kind}" aria-label="Privacy"><p class="word">{word}</p>'
+        f'<div><p class="headline">{escape(said.headline)}</p>{more}</div></section>'
+    )
+
+
+def _quality(run: Run) -> str:
+    """The verdict on the answer, which is none on privacy and never in its colours; "" of a run that has none."""
+    found = run.result.get("quality")
+    if not isinstance(found, Mapping) or not (why := quality.sentence(found, run.zones)):
+        return ""
+    word = quality.WORD[found["verdict"]]
+    served = run.result.get("served_mw")
+    more = f"<p>{escape(power_words(run))}</p>" if isinstance(served, int | float) else ""
+    return (
+        f'<section class="banner {escape(found["verdict"])}" aria-label="Quality of the answer"><p class="word">'
+        f'{word[0].upper()}{word[1:]}</p><div><p class="headline">The answer: {escape(why)}.</p>{more}</div></section>'
+    )
+
+
+def power_words(run: Run) -> str:
+    """What is generated and served, in a sentence."""
+    told = {
+        key: f"{number(run.result.get(f'{key}_mw'))} MW"
+        for key in ("generation", "load", "served", "unserved", "spilled")
+    }
+    which = "the gate's noisy loads" if run.noisy_loads else "the loads"
+    return (
+        f"{told['generation']} are generated for a load of {told['load']}: {told['served']} are served, {told['unserved']} are "
+        f"not, {told['spilled']} are generated and used by nobody ({which})."
+    )
+
+
+def _bytes(value: Any) -> str:
+    if not isinstance(value, int | float):
+        return MISSING
+    for unit in ("B", "kB", "MB"):
+        if abs(value) < 1000:
+            return f"{number(value)} {unit}"
+        value /= 1000
+    return f"{number(value)} GB"
+
+
+def _key_figures(run: Run) -> str:
+    result, zones, walks = run.result, run.zones, run.walks
+    planned = (run.scenario.get("algorithm") or {}).get("rounds")
+    rounds = number(result.get("rounds_done")) + (f" of {number(planned)}" if planned is not None else "")
+    unit = " p.u." if zones else ""
+    private = standing(result) == "upheld"
+    shown: list[tuple[str, str]] = []
+    if walks:
+        blocks = f"{number(len(run.history['round']))} blocks of {number(len(run.nodes()))}"
+        shown += [("Activations", f"{rounds} ({blocks})"), ("Walk", row_page.walk_words(result["walk"]))]
+    else:
+        shown.append(("Rounds", rounds))
+    shown += [
+        ("Stopped because", _stopped(result.get("stopped_because"), walks)),
+        ("Consensus residual", number(result.get("consensus_residual")) + unit),
+    ]
+    if result.get("max_violation") is not None:
+        shown.append(("Largest violation of a limit", number(result["max_violation"]) + " p.u."))
+    withheld = private and not (zones and run.noisy_loads)
+    at = ", at the gate's noisy loads" if private and not withheld else ""
+    shown.append((f"Objective{at}", WITHHELD if withheld else number(result.get("objective"), 5)))
+    for key, label in (("optimality_gap", f"Gap to the optimum{at}"), ("relative_error", "Relative error of x")):
+        if result.get(key) is not None:
+            shown.append((label, number(result[key])))
+    for key, label in (("generation_mw", "Generated"), ("load_mw", "Load"), ("served_mw", "Load served")):
+        if result.get(key) is not None:
+            shown.append((label, f"{number(result[key], 4)} MW"))
+    for label, who in (
+        ("Cap reached, then frozen", (result.get("privacy") or {}).get("capped")),
+        ("Lost for good", result.get("lost")),
+    ):
+        if who and walks:
+            shown.append((label, ", ".join(map(str, who))))
+    nodes = result.get("nodes")
+    count = len(nodes) if isinstance(nodes, Mapping | list | tuple) else nodes
+    wall = result.get("wall_s")
+    shown += [
+        ("Messages (tokens handed over)" if walks else "Messages", number(result.get("messages"))),
+        ("Bytes of these tokens" if walks else "Bytes", _bytes(result.get("bytes"))),
+        ("Wall time", f"{number(wall)} s" if wall is not None else MISSING),
+        ("Zones" if zones else "Nodes", number(count if count is not None else len(run.nodes()))),
+        ("Transport", number(result.get("transport"))),
+        ("Broker", "none" if result.get("broker") is None else str(result["broker"])),
+    ]
+    return facts(shown)
+
+
+def _stopped(because: Any, walks: bool) -> str:
+    """result.json's word for it, in the pattern's own unit."""
+    return f"all {'activations' if walks else 'rounds'} were made" if because == "rounds" else number(because)
+
+
+def network(run: Run, case: Case) -> gridmap.Network:
+    """What the drawing of a grid shows."""
+    buses = tuple(str(b) for b in case.buses.numbers)
+    ends = zip(case.lines.from_bus, case.lines.to_bus, strict=True)
+    loaded = case.buses.numbers[(case.buses.p_d != 0) | (case.buses.q_d != 0)]  # none where the run is private
+    return gridmap.Network(
+        nodes=buses,
+        edges=tuple((str(a), str(b)) for a, b in ends),
+        groups=_groups(run, case),
+        generators=frozenset(str(b) for b in case.generators.bus),
+        loads=frozenset(str(b) for b in loaded),
+    )
+
+
+def _groups(run: Run, case: Case) -> dict[str, list[str]]:
+    zones = run.scenario["problem"].get("zones")
+    if isinstance(zones, int):
+        from hushgrid.grid_cases.partition import partition
+
+        zones = partition(case, zones)
+    elif isinstance(zones, list):
+        zones = {f"z{i}": members for i, members in enumerate(zones, 1)}
+    return {str(name): [str(bus) for bus in members] for name, members in (zones or {}).items()}
+
+
+def _grid(run: Run, case: Case | None, absent: str) -> str:
+    if case is None:
+        return paragraphs([absent])
+    shown = network(run, case)
+    if len(shown.nodes) > gridmap.MAX_DRAWN:
+        return paragraphs([f"The grid is not drawn: it has {number(len(shown.nodes))} buses."])
+    ties = [f"{a}–{b}" for a, b in shown.ties()]
+    which = f": {', '.join(ties)}" if 0 < len(ties) <= 24 else ""
+    keys = [
+        f'<span><i style="background:{gridmap.PALETTE[i % len(gridmap.PALETTE)]}"></i>{escape(zone)} '
+        f"({len(members)} buses)</span>"
+        for i, (zone, members) in enumerate(shown.groups.items())
+    ]
+    loads = (
+        "Arrow heads mark buses with a load in the case file; sizes are not shown."
+        if shown.loads
+        else "Which buses carry a load is private and not shown."
+    )
+    mark = "G" if gridmap.bus_radius(len(shown.nodes)) >= gridmap.LEGIBLE else "A small white circle"
+    caption = (
+        f"{len(shown.nodes)} buses, {len(set(map(frozenset, shown.edges)))} connections, {len(ties)} tie lines "
+        f"(dashed{which}). {mark} marks a bus with a generator. {loads} The layout follows connections, not geography."
+    )
+    label = f"The grid of {case.name} with {len(shown.groups)} zones"
+    return figure("Zones and tie lines", f'<p class="keys">{"".join(keys)}</p>' + gridmap.svg(shown, label), caption)
+
+
+def _privacy(said: Statement) -> str:
+    out = paragraphs(said.meaning)
+    if said.terms:
+        out += facts(said.terms, wide=True)
+    if said.table:
+        out += table(
+            said.columns,
+            said.table,
+            "Per node, over the whole run. A dash: not set, or cannot be given as a difference.",
+        )
+    return out
+
+
+def _provenance(run: Run) -> str:
+    versions = run.result.get("versions") or {}
+    pairs = versions.items() if isinstance(versions, Mapping) else [("versions", versions)]
+    shown = [("Algorithm", f"{run.result.get('algorithm')}, variant {run.result.get('variant')}")]
+    shown += [("Data", str(note)) for note in run.result.get("notes") or ()]
+    shown += [(str(key), str(value)) for key, value in pairs]
+    text = f"<pre>{escape(run.scenario_text.strip())}</pre>"
+    if len(run.scenario_text) > LONG:
+        text = f"<details><summary>Show all of it</summary>{text}</details>"
+    return facts(shown) + f"<h3>Scenario, resolved</h3>{text}"

@@ -1,0 +1,125 @@
+"""The charts of a report: what the history of a run shows, round by round."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from hushgrid.broker.report import plots
+from hushgrid.broker.report.page import figure, paragraphs
+from hushgrid.broker.report.run_directory import Run, natural
+from hushgrid.broker.report.statement import Statement
+
+WITHHELD = "withheld: it would be computed from raw data"
+
+
+class _Charts:
+    """The figures of one run, in their order."""
+
+    def __init__(self, run: Run, said: Statement) -> None:
+        self.run, self.said, self.history = run, said, run.history
+        self.known = {name for name, values in run.history.items() if bool(np.isfinite(values).any())}
+        self.rounds, self.xlabel, self.per = run.history["round"], "round", "round"
+        if run.walks:  # a row is a block of n activations, the last one perhaps shorter
+            n, done = len(run.nodes()), run.result.get("rounds_done")
+            self.rounds = np.minimum(self.rounds * n, done if isinstance(done, int) else np.inf)
+            self.xlabel, self.per = "activations", f"{n} activations"
+        self.unit = " (p.u.)" if run.zones else ""
+        self.out: list[str] = []
+
+    def add(self, title: str, caption: str, series: Mapping[str, Any], **how: Any) -> None:
+        drawn = plots.lines(f"c{len(self.out)}", title, self.rounds, series, xlabel=self.xlabel, **how)
+        self.out.append(figure(title, drawn, caption))
+
+    def residual(self) -> None:
+        if "consensus_residual" in self.known:
+            caption = "How far the nodes' own copies are from the common value, logarithmic scale."
+            series = {"residual": self.history["consensus_residual"]}
+            self.add("Consensus residual", caption, series, ylabel="residual" + self.unit, log=True)
+
+    def objective(self) -> None:
+        if "objective" in self.known:
+            caption = "Computed from the raw data for study; such a run is not private or its claim is not upheld."
+            title, values, gap = "Objective", self.history["objective"], self.run.result.get("optimality_gap")
+            if not self.run.zones and isinstance(gap, float):
+                title, values = "Objective above the optimum", values - (values[-1] - gap)
+            self.add(title, caption, {title.lower(): values}, ylabel=title.lower(), log=True)
+
+    def violation(self) -> None:
+        if "max_violation" in self.known:
+            caption = (
+                "The largest violation of a public limit by the released values, logarithmic; zeros are not drawn."
+            )
+            series = {"violation": self.history["max_violation"]}
+            self.add("Largest violation of a limit", caption, series, ylabel="p.u.", log=True)
+
+    def noise(self) -> None:
+        if "noise_l1" in self.known:
+            column, how, caption = "noise_l1", "as drawn", "Sum of the absolute noise values, as drawn in this run."
+        elif "noise_l1_expected" in self.known:
+            column, how = "noise_l1_expected", "expected"
+            caption = "Expected sum of the absolute noise values. What was really drawn is not part of this report."
+        else:
+            return
+        series = {how: self.history[column]}
+        self.add(f"Noise per {self.per}, {how}", caption, series, ylabel="L1 norm" + self.unit, from_zero=True)
+
+    def privacy(self) -> None:
+        spent = {
+            name.removeprefix("epsilon_"): self.history[name]
+            for name in sorted(self.known, key=natural)
+            if name.startswith("epsilon_")
+        }
+        if not spent:
+            return
+        privacy = self.run.result.get("privacy") or {}
+        claimed = privacy.get("claimed")
+        levels = {"claimed total": claimed.get("epsilon")} if isinstance(claimed, Mapping) else {}
+        budget = ((self.run.scenario.get("privacy") or {}).get("budget") or {}).get("epsilon")
+        if budget is not None and budget != levels.get("claimed total"):
+            levels["budget"] = budget
+        lines = {key: float(level) for key, level in levels.items() if isinstance(level, int | float)}
+        caption = (
+            "ε spent so far by each node, all answers together. The claim is the total, which is fixed beforehand."
+        )
+        if self.said.standing != "upheld":
+            caption = "ε counted so far by each node. In this run it is not a protection."
+        self.add("Privacy spent", caption, spent, ylabel="ε, cumulative", levels=lines, from_zero=True)
+
+    def traffic(self) -> None:
+        if self.run.walks:  # one token an activation
+            return
+        for column, title, label in (
+            ("messages", "Messages per round", "messages"),
+            ("bytes", "Traffic per round", "kB"),
+        ):
+            if column in self.known:
+                values = self.history[column] / (1000.0 if column == "bytes" else 1.0)
+                chart = plots.bars(f"c{len(self.out)}", title, self.rounds, values, ylabel=label)
+                self.out.append(figure(title, chart, "Counted over all edges of the network."))
+
+    def notes(self) -> list[str]:
+        upheld = self.said.standing == "upheld"
+        notes = [f"The objective is {WITHHELD}."] if upheld else []
+        if self.run.zones and self.run.noisy_loads and upheld:
+            notes = ["The objective is told at the end alone, at the gate's noisy loads."]
+        if self.run.walks:
+            notes.append(
+                "An activation is one node's step; it ends with the token handed to a neighbour, the one message that "
+                "counts here. Receipts, repeats and what the coordinator is told of the walk carry no iterate and are not "
+                "counted."
+            )
+        return notes
+
+
+def charts(run: Run, said: Statement) -> str:
+    """The charts as HTML, with what is to be said of them."""
+    if not len(run.history["round"]):
+        return paragraphs([f"No {'activation' if run.walks else 'round'} was completed, so there is nothing to draw."])
+    drawn = _Charts(run, said)
+    for draw in (drawn.residual, drawn.objective, drawn.violation, drawn.noise, drawn.privacy, drawn.traffic):
+        draw()
+    notes = "".join(f'<p class="note">{note}</p>' for note in drawn.notes())
+    return f'<div class="charts">{"".join(drawn.out)}</div>{notes}'

@@ -1,0 +1,110 @@
+"""The parts of a report that only a data problem has: the walk in words, the network it went over, the solution."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from hushgrid.broker.report import gridmap
+from hushgrid.broker.report.page import facts, figure, paragraphs, table
+from hushgrid.broker.report.run_directory import Run
+from hushgrid.broker.report.statement import number
+from hushgrid.kernels.errors import InputError
+
+SHORT = 32  #: entries of x, and nodes, that a table lists all
+LARGEST = 12  #: of longer ones
+LONGEST = 60  #: characters of a column's name
+
+
+def walk_words(walk: Any) -> str:
+    """result.json's `walk` as words, such as "Hamiltonian cycle of 8 nodes"; "" where there is none."""
+    kind, cycle = (walk.get("kind"), walk.get("cycle")) if isinstance(walk, Mapping) else (None, None)
+    return {
+        "random": "random, to any neighbour alike",
+        "given": "as given in the scenario",
+        "hamiltonian": f"Hamiltonian cycle of {len(cycle or ())} nodes",
+        "closed-walk": f"closed walk of {len(cycle or ())} steps (no Hamiltonian cycle was found)",
+    }.get(str(kind), "")
+
+
+def network(run: Run) -> gridmap.Network | None:
+    """Nodes and edges of the resolved scenario, and the cycle a walk repeats; None where no edges are listed."""
+    names, pairs = run.nodes(), (run.scenario.get("network") or {}).get("edges")
+    cycle = (run.result.get("walk") or {}).get("cycle") or ()
+    if not names or pairs is None:
+        return None
+    try:
+        edges = tuple((names[a], names[b]) for a, b in pairs)
+        walk = frozenset(frozenset((names[a], names[b])) for a, b in pairwise([*cycle, *cycle[:1]]))
+    except (TypeError, ValueError, IndexError):
+        path, n = run.path / "scenario.yaml", len(names)
+        raise InputError(f"{path}: network.edges: found {pairs!r:.60}, expected pairs of nodes below {n}") from None
+    return gridmap.Network(nodes=names, edges=edges, walk=walk if len(walk) < len(edges) else frozenset())
+
+
+def drawing(run: Run) -> str:
+    """The network as a figure."""
+    shown = network(run)
+    if shown is None:
+        return paragraphs(["The network is not drawn: the resolved scenario does not list its edges."])
+    n, m = len(shown.nodes), len(shown.edges)
+    if n > gridmap.MAX_DRAWN or m > gridmap.MAX_EDGES:
+        return paragraphs([f"The network is not drawn: it has {number(n)} nodes and {number(m)} edges."])
+    caption = (
+        f"{number(n)} nodes, {number(m)} edges: messages go along an edge, from a node to its neighbour. "
+        f"{'The edges of the walk are dark. ' if shown.walk else ''}Lengths mean nothing."
+    )
+    return figure("Who talks to whom", gridmap.svg(shown, "The network of nodes"), caption)
+
+
+def solution(run: Run) -> str:
+    """x entry by entry, or its largest entries; then how near each node's own copy is to it."""
+    x = _numbers(run.solution.get("x", np.zeros(0)))
+    own = {name: _numbers(run.solution[f"x_{name}"]) for name in run.nodes() if f"x_{name}" in run.solution}
+    if not x.size or not own or any(v.shape != x.shape for v in own.values()):
+        return paragraphs(["solution.npz holds no x with a copy of each node."])
+    copies = np.array(list(own.values()))
+    far = np.linalg.norm(copies - x, axis=1)
+    zeros = int(np.sum(x == 0))
+    shown = [("Length of x", number(x.size)), ("Euclidean norm of x", number(float(np.linalg.norm(x)), 4))]
+    if zeros:
+        shown.append(("Entries that are zero", number(zeros)))
+    shown.append(("Largest distance of a node's copy", number(float(far.max()))))
+    entries = _first(np.abs(x))
+    rows = [
+        (_label(run, k, x.size), *(number(float(v), 4) for v in (x[k], copies[:, k].min(), copies[:, k].max())))
+        for k in entries
+    ]
+    which = "Every entry" if len(entries) == x.size else f"The {LARGEST} largest of {number(x.size)} entries"
+    answer = "what the token carried at the end" if run.walks else "the mean of all copies"
+    told = f"{which} of x, {answer}, and the range of the nodes' own copies."
+    out = facts(shown) + table(("Entry", "x", "Least copy", "Largest copy"), rows, told)
+    names = list(own)
+    nodes = _first(far)
+    rows = [(names[i], number(float(np.linalg.norm(copies[i])), 4), number(float(far[i]))) for i in nodes]
+    which = "Every node" if len(nodes) == len(names) else f"The {LARGEST} farthest of {number(len(names))} nodes"
+    told = f"{which}: the Euclidean norm of its own copy x_i, and its distance from x. solution.npz has all of them."
+    return out + table(("Node", "|x_i|", "|x_i − x|"), rows, told)
+
+
+def _numbers(values: np.ndarray) -> np.ndarray:
+    return values.ravel() if np.issubdtype(values.dtype, np.floating) else np.zeros(0)
+
+
+def _first(size: np.ndarray) -> Sequence[int]:
+    """All indices in order, or those of the largest."""
+    return range(size.size) if size.size <= SHORT else np.argsort(-size, kind="stable")[:LARGEST].tolist()
+
+
+def _label(run: Run, k: int, size: int) -> str:
+    """Entry k of x: by the names of the columns if the data have them, else by its number."""
+    names = run.solution.get("keys_x", np.zeros(0))
+    if names.shape == (size,):
+        return str(names[k])[:LONGEST]
+    classes = (run.scenario.get("problem") or {}).get("classes")
+    if not isinstance(classes, int) or classes < 1 or size % classes:
+        return str(k)
+    return f"class {k // (size // classes)}, feature {k % (size // classes)}"

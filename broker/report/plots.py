@@ -1,0 +1,170 @@
+"""The report's charts: one restrained style, drawn by matplotlib as SVG elements that stand in the page as they are.
+
+Every function returns an <svg> string; the same figures give the same bytes. matplotlib is imported when one is drawn.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Callable, Mapping, Sequence
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hushgrid.broker.report.gridmap import INK, PALETTE
+from hushgrid.kernels.errors import InputError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+Array = NDArray[np.float64]
+
+GRID = "#d8dee4"
+DASHES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1.5, 1.5)), (0, (6, 2, 1.5, 2)))
+SIZE = (4.7, 2.75)  # inches; half the page's width
+STYLE: dict[str, Any] = {
+    "svg.fonttype": "none",  # text stays text: it can be read aloud, searched and copied
+    "font.family": "sans-serif",
+    "font.size": 8.5,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.edgecolor": "#8793a0",
+    "axes.labelcolor": INK,
+    "axes.linewidth": 0.7,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": GRID,
+    "grid.linewidth": 0.6,
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "xtick.major.width": 0.6,
+    "ytick.major.width": 0.6,
+    "text.color": INK,
+    "lines.linewidth": 1.6,
+    "legend.frameon": False,
+    "legend.fontsize": 8,
+    "axes.formatter.useoffset": False,
+    "axes.unicode_minus": True,
+    "path.simplify": True,
+}
+
+
+def _whole(axes: Axes) -> None:
+    """Rounds and activations are whole numbers."""
+    from matplotlib.ticker import MaxNLocator
+
+    axes.xaxis.set_major_locator(MaxNLocator(nbins="auto", steps=[1, 2, 5, 10], integer=True, min_n_ticks=1))
+
+
+def _svg(figure: Figure, name: str, label: str) -> str:
+    """The figure as an <svg> element: no date, ids unique to `name`, no style rule that reaches beyond it."""
+    text = io.StringIO()
+    undated = dict.fromkeys(("Date", "Creator", "Format", "Type"))
+    figure.savefig(text, format="svg", transparent=True, metadata=undated)
+    body = text.getvalue()
+    body = body[body.index("<svg") :]
+    body = re.sub(r"<metadata>.*?</metadata>", "", body, flags=re.S)
+    body = re.sub(r"<style[^>]*>.*?</style>", "", body, flags=re.S)
+    body = re.sub(r"<!--.*?-->", "", body, flags=re.S)
+    body = re.sub(r'\bid="([^"]+)"', rf'id="{name}-\1"', body)
+    body = re.sub(r'href="#([^"]+)"', rf'href="#{name}-\1"', body)
+    body = re.sub(r"url\(#([^)]+)\)", rf"url(#{name}-\1)", body)
+    body = re.sub(r"\n\s*", "\n", body).strip()
+    return body.replace("<svg", f'<svg class="chart" role="img" aria-label="{escape(label)}"', 1)
+
+
+def _drawn(name: str, label: str, draw: Callable[[Axes], None]) -> str:
+    try:
+        import matplotlib
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise InputError("report: found no matplotlib, expected it installed: pip install 'hushgrid[laptop]'") from None
+    style: Any = {**STYLE, "svg.hashsalt": name}
+    with matplotlib.rc_context(style):
+        figure = Figure(figsize=SIZE, layout="constrained")
+        draw(figure.add_subplot())
+        return _svg(figure, name, label)
+
+
+def grouped(series: Mapping[str, Array]) -> dict[str, Array]:
+    """Curves that coincide drawn as one, under all their names."""
+    groups: list[tuple[list[str], Array]] = []
+    for name, values in series.items():
+        for names, known in groups:
+            if np.array_equal(known, values, equal_nan=True):
+                names.append(name)
+                break
+        else:
+            groups.append(([name], values))
+    return {_names(names): values for names, values in groups}
+
+
+def _names(names: Sequence[str]) -> str:
+    if len(names) <= 4:
+        return ", ".join(names)
+    return f"{names[0]}, {names[1]}, … {names[-1]} ({len(names)} nodes)"
+
+
+def lines(
+    name: str,
+    label: str,
+    rounds: Array,
+    series: Mapping[str, Array],
+    *,
+    xlabel: str = "round",
+    ylabel: str,
+    log: bool = False,
+    levels: Mapping[str, float] | None = None,
+    from_zero: bool = False,
+) -> str:
+    """Curves over rounds; `levels` are horizontal lines with their name. Values that are not finite leave a gap.
+
+    log: a logarithmic axis where a positive value exists to stand on it; zeros are then not drawn.
+    """
+
+    def draw(axes: Axes) -> None:
+        curves = grouped(series)
+        positive = any(bool(np.any(v[np.isfinite(v)] > 0)) for v in curves.values())
+        crowded = len(curves) > len(PALETTE)
+        for i, (key, values) in enumerate(curves.items()):
+            shown = np.where(np.isfinite(values) & ((values > 0) | (not (log and positive))), values, np.nan)
+            colour = "#8793a0" if crowded else PALETTE[i % len(PALETTE)]
+            title = f"each of {len(curves)} nodes" if crowded and i == 0 else None if crowded else key
+            few = int(np.isfinite(shown).sum()) <= 2  # a curve of one point is not visible as a line
+            axes.plot(
+                rounds, shown, color=colour, linestyle=DASHES[i % len(DASHES)], label=title, marker="o" if few else None
+            )
+        for i, (text, level) in enumerate((levels or {}).items()):
+            if np.isfinite(level):
+                axes.axhline(level, color=INK, linewidth=1.1, linestyle=DASHES[1 + i % 3], label=text)
+        if log and positive:
+            axes.set_yscale("log")
+        elif from_zero:
+            axes.set_ylim(bottom=0.0)
+            axes.set_ylim(top=max(axes.get_ylim()[1], 1e-12) * 1.06)
+        axes.set_xlabel(xlabel)
+        axes.set_ylabel(ylabel)
+        _whole(axes)
+        if len(curves) + len(levels or {}) > 1:
+            axes.legend(loc="best", handlelength=2.4)
+
+    return _drawn(name, label, draw)
+
+
+def bars(name: str, label: str, rounds: Array, values: Array, *, xlabel: str = "round", ylabel: str) -> str:
+    """Counts per round as a filled step: zero is always in sight."""
+
+    def draw(axes: Axes) -> None:
+        shown = np.where(np.isfinite(values), values, 0.0)
+        axes.fill_between(rounds, shown, step="mid", color=PALETTE[0], alpha=0.3, linewidth=0)
+        axes.step(rounds, shown, where="mid", color=PALETTE[0], linewidth=1.2)
+        axes.set_ylim(0.0, max(float(shown.max(initial=0.0)) * 1.12, 1.0))
+        axes.set_xlabel(xlabel)
+        axes.set_ylabel(ylabel)
+        _whole(axes)
+
+    return _drawn(name, label, draw)

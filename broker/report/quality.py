@@ -1,0 +1,218 @@
+"""Whether a run's answer is one: `quality` of result.json, the verdict beside the one on privacy.
+
+Everything here is a function of the plan and of what was released: of an upheld run it reads no row, no load and no
+noise as drawn. Four verdicts, the first that applies:
+
+ - diverged: the answer is not finite, or larger than any answer of the problem can be (`largest_answer`), or the nodes
+   lie farther apart than that and than the noise explains.
+ - agreed: the residual is at most 0.05 of the answer's size, or `run.stop` was met.
+ - noise-limited: the residual is at most what the answers' noise explains (`Noise`).
+ - not-converged.
+
+**The largest answer.** Let x be what n nodes tend to without noise, mu = l2 + r's l2, and s_j the slope of record j's loss
+at its margins t_j. Then 0 = <n^-1 sum_i f_i'(x) + r'(x), x>, in which the nonconvex term and the box's normal count
+nonnegative and the slopes, for every record at least, -<s_j, t_j> <= l(0) - l(t_j) <= l(0) = ln C by convexity (C = 2 for
+logistic), clipped or not, since clipping multiplies s_j by a number from 0 to 1. So with c the scale
+
+    mu |x|^2 + l1 |x|_1 <= c ln C:   |x| <= sqrt(c ln C / mu),   |x| <= c ln C / l1,   |x| <= sqrt(d) box.
+
+Of least squares l(0) has no bound where labels have none; where each gradient is clipped to c', mu |x| <= c c'. Sums
+weighted by public numbers, to which penalties of nodes lead, obey the same.
+
+**What noise explains.** Answer k of node i carries noise xi of known law, and enters the node's own copy through a step
+tau_k that is public (a gradient's step; of a minimiser under objective perturbation 1/mu, mu the curvature of its very
+question; of one under output perturbation 1). If nothing of it were ever averaged away, the copies would lie
+
+    N = sqrt(sum_i sum_k tau_k^2 E|xi_ik|^2)
+
+apart (root mean square, all nodes together); a stable method mixes and contracts, so that N is generous. Up to 2 N is
+called noise (over d n >= 4 coordinates a Gaussian norm passes twice its root mean square with a chance below 0.003). In
+mode input the loads are perturbed once and then stand still: noise explains no disagreement, N = 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from math import isfinite, log, sqrt
+from typing import Any, cast
+
+import numpy as np
+
+from hushgrid.broker.report.result import Quality
+from hushgrid.grid_cases.zone.model import ZoneModel
+from hushgrid.kernels.algorithms.base import Star
+from hushgrid.kernels.privacy import perturbation
+from hushgrid.kernels.privacy.noise import Lattice
+from hushgrid.kernels.privacy.perturbation import Perturbation
+from hushgrid.kernels.problems.losses import Loss, Objective
+from hushgrid.node.privacy.terms import Terms
+from hushgrid.node.problems.plan import RunPlan
+from hushgrid.node.problems.power_flow import gate as zone_gate
+from hushgrid.node.problems.records.section import DataPlan
+
+AGREED = 0.05  #: of the answer's size
+SPREAD = 2.0  #: root mean squares that are still called noise
+
+
+def judged(
+    residual: float | None, size: float, copies: int, noise: float, largest: float, ratio: float | None, met: bool
+) -> Quality:
+    """The verdict. `residual`: None where no round was made. `copies`: n; `largest`: inf where no bound is known."""
+    whole = sqrt(copies) * size
+    verdict = "not-converged"
+    if residual is not None:
+        apart = residual > max(sqrt(copies) * largest, SPREAD * noise)
+        if not isfinite(residual) or not isfinite(size) or size > largest or apart:
+            verdict = "diverged"
+        elif met or residual <= AGREED * whole:
+            verdict = "agreed"
+        elif residual <= SPREAD * noise:
+            verdict = "noise-limited"
+
+    def of_size(value: float | None) -> float | None:
+        return _finite(value / whole) if value is not None and whole > 0 else None
+
+    return Quality(
+        verdict=verdict,
+        residual_relative=0.0 if residual == 0 else of_size(residual),
+        step_ratio=ratio,
+        noise_relative=of_size(SPREAD * noise),
+        size=_finite(size),
+        largest=_finite(largest),
+    )
+
+
+WORD = {"agreed": "agreed", "noise-limited": "noise-limited", "not-converged": "not converged", "diverged": "diverged"}
+
+
+def sentence(quality: Mapping[str, Any], zones: bool) -> str:
+    """The verdict's reason, from result.json's `quality`; "" where that is not one."""
+    verdict, apart, noise = quality.get("verdict"), quality.get("residual_relative"), quality.get("noise_relative")
+    size, largest = quality.get("size"), quality.get("largest")
+    if verdict not in WORD:
+        return ""
+    who = "zones differ by {} of the size of what they share" if zones else "nodes differ by {} of the answer's size"
+    differ = who.format(percent(apart)) if apart is not None else ""
+    if verdict == "agreed":
+        said = (
+            differ
+            if apart is not None and apart <= AGREED
+            else f"{differ}{', ' * bool(differ)}the stopping rule was met"
+        )
+    elif verdict == "noise-limited":
+        said = f"{differ or 'the answer is zero'}, no more than the answers' noise explains"
+        said += f" (up to {percent(noise)})" if noise is not None else ""
+    elif verdict == "not-converged":
+        explained = (
+            f", more than the answers' noise explains ({percent(noise)})" if noise else ", which no noise explains"
+        )
+        said = differ + explained if differ else "nothing was computed, or the answer is zero and its copies are not"
+    elif size is None or apart is None:
+        said = "the answer is not finite"
+    elif largest is not None and size > largest:
+        said = f"the answer's size is {size:.3g}, and no answer of this problem is larger than {largest:.3g}"
+    else:
+        said = f"{differ}, more than any answer of this problem or the noise explains"
+    ratio = quality.get("step_ratio")
+    return said + (f"; the step is {ratio:.2g} times its public bound" if ratio is not None else "")
+
+
+def percent(value: float) -> str:
+    """A share for reading, two digits."""
+    if value == 0 or 1e-4 <= value < 100:
+        return f"{100 * value:.2g} %" if value < 0.0995 else f"{100 * value:.0f} %"
+    return "less than 0.01 %" if value < 1e-4 else "over 10,000 %"
+
+
+def _finite(value: float) -> float | None:
+    return float(value) if isfinite(value) else None
+
+
+def largest_answer(problem: DataPlan, clip: float = 0.0) -> float:
+    """B of the module's text: |x| of no answer is larger; inf where no bound is known. `clip`: of records' gradients, or 0."""
+    o, r = problem.objective, problem.regularizer
+    mu, found = o.l2 + r.l2, [sqrt(problem.size) * r.box]
+    if o.kind != "least-squares":
+        most = o.scale * log(max(problem.classes, 2))
+        found += [sqrt(most / mu)] if mu else []
+        found += [most / r.l1] if r.l1 else []
+    elif clip and mu:
+        found.append(o.scale * clip / mu)
+    return min(found) * (1 + 1e-9)  # an answer on its bound is held there but for rounding
+
+
+# --- what noise explains ---
+
+
+def mean_square(lattice: Lattice) -> float:
+    """E|xi|^2 of one coordinate: at most 2 t^2 g^2 (Laplace), t^2 g^2 + g^2/12 (the rounded Gaussian)."""
+    return 2 * lattice.scale**2 if lattice.kind == "laplace" else lattice.scale**2 + lattice.g**2 / 12
+
+
+def spread_of_minimizers(plan: RunPlan, answers: Sequence[int]) -> float:
+    """N of a data problem whose gates answer with private minimisers, node i having given answers[i] of them."""
+    size = plan.problem.size
+    each = (asked(plan, i, k) for i, count in enumerate(answers) for k in range(1, count + 1))
+    return sqrt(sum(_of_minimizer(size, *answer) for answer in each))
+
+
+def _of_minimizer(d: int, answer: Perturbation, mu: float) -> float:
+    """tau^2 E|xi|^2 of one answer: |eps| of density exp(-alpha |eps|) is Gamma(d, 1/alpha)."""
+    own = d * mean_square(answer.lattice)
+    return own + (d * (d + 1) / answer.alpha**2 / mu**2 if answer.alpha else 0.0)
+
+
+def asked(plan: RunPlan, i: int, k: int) -> tuple[Perturbation, float]:
+    """Node i's private minimiser k, of what is public of its question, and the curvature mu of that question."""
+    problem: DataPlan = plan.problem
+    t, algorithm = plan.terms, plan.algorithm
+    assert t is not None
+    assert problem.row_bound is not None
+    quadratic = algorithm.curvature(i, k, problem.graph.neighbours[i])
+    of = (problem.objective, problem.rows[i], problem.features, problem.classes, problem.row_bound)
+    return _calibrated(of, t.mechanism, t.per_answer, quadratic, algorithm.by_output), quadratic + problem.objective.l2
+
+
+@lru_cache(maxsize=4096)
+def _calibrated(
+    of: tuple[Objective, int, int, int, float], mechanism: Any, per_answer: float, quadratic: float, output: bool
+) -> Perturbation:
+    objective, m, features, classes, row_bound = of
+    loss = Loss(objective, np.zeros((m, features)), np.ones(m), classes, row_bound)
+    zero = np.zeros(loss.size)
+    if output:
+        return perturbation.output(loss, mechanism, per_answer, zero, quadratic)
+    return perturbation.objective(loss, per_answer, zero, quadratic)
+
+
+def public_loss(problem: DataPlan, m: int) -> Loss:
+    """A loss of m rows that has nothing but what is public: what noise needs."""
+    return Loss(problem.objective, np.zeros((m, problem.features)), np.ones(m), problem.classes, problem.row_bound)
+
+
+def spread_of_zones(plan: RunPlan, terms: Terms | None, zones: Sequence[tuple[ZoneModel, Any]], L: float) -> float:
+    """N of zones, `zones` being each one's model and public loss, at the plan's full number of answers.
+
+    Mode objective: answer k is 2 A'(A z + d + the mean of k noises), so that noise j is in all answers from j on:
+    N^2 = sum_p 4 |A_p|_F^2 s^2 sum_j (sum_{k >= j} tau_k/k)^2 over the columns that are shared; `at: gradient`: each
+    answer has its own. tau = 1/(1/eta + rho).
+    """
+    algorithm = cast(Star, plan.algorithm)
+    if terms is None or terms.published or terms.mode == "input":
+        return 0.0
+    rounds = range(1, terms.rounds + 1)
+    tau = np.repeat([algorithm.gain(t, L, terms.paper_epsilon) for t in rounds], algorithm.per_round)
+    if terms.at == "gradient":
+        weight = float(np.sum(tau**2))
+    else:
+        later = np.cumsum((tau / np.arange(1, tau.size + 1))[::-1])[::-1]
+        weight = float(np.sum(later**2))
+    total = 0.0
+    for model, loss in zones:
+        lattice = zone_gate.lattice_of(model.name, loss, terms)
+        assert lattice is not None
+        shared = model.A.toarray()[:, model.shared]
+        own = model.shared.size if terms.at == "gradient" else 4 * float(np.sum(shared**2))
+        total += own * mean_square(lattice) * weight
+    return sqrt(total)

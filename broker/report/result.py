@@ -1,0 +1,285 @@
+"""What a run leaves, typed: result.json in sections, and `Result`, the run in Python with its arrays."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+import numpy as np
+
+from hushgrid.broker.report import run_directory as rundir
+from hushgrid.kernels.errors import InputError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from pandas import DataFrame
+
+#: The columns of history.csv. A row is a round, or a block of n activations of a run with a token.
+HISTORY = {
+    "round": "the round, or the block of n activations, from 1",
+    "objective": "the objective after the round; empty in a private run",
+    "consensus_residual": "how far apart the nodes' iterates are, as in result.json",
+    "max_violation": "zones: the largest violation of a limit, p.u.",
+    "noise_l1": "sum over the nodes of |noise|_1 of the round's answers as drawn; empty in a private run",
+    "noise_l1_expected": "the expectation of that sum, a public number",
+    "messages": "messages of the round that carried an iterate",
+    "bytes": "their payloads, bytes",
+    "epsilon_<node>": "the node's epsilon of this run up to and with the round",
+}
+COUNTS = ("round", "messages", "bytes")  #: columns of whole numbers
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Section(Mapping[str, Any]):
+    """A section of result.json: its keys are attributes, and it is the mapping that stands in the file."""
+
+    def __getitem__(self, key: str) -> Any:
+        if key not in self.__dataclass_fields__:
+            raise KeyError(key)
+        return getattr(self, key)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.__dataclass_fields__)
+
+    def __len__(self) -> int:
+        return len(self.__dataclass_fields__)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Bound(Section):
+    """A bound on the privacy loss."""
+
+    epsilon: float | None  #: null: no epsilon bounds it
+    delta: float  #: 0 under pure accounting
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Account(Section):
+    """One node's account; null throughout if the run claims no privacy."""
+
+    claimed: Bound | None  #: the run's promise to this node
+    spent: Bound | None  #: what its answers in this run cost
+    answers: int | None = None  #: how many noisy answers its gate gave in this run
+    ledger: Bound | None  #: what its ledger has spent over all runs
+    left: float | None  #: epsilon left of its budget; null without a budget
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Privacy(Section):
+    """What the run claims, what it spent, and whether the claim holds."""
+
+    claimed: Bound | None  #: total of each node over the run; null if the run claims no privacy
+    spent: Bound | None  #: of the node that spent most
+    adjacency: dict[str, Any] | None  #: the neighbouring relation, as in the scenario
+    mechanism: str | None  #: laplace or gaussian
+    accountant: str | None  #: pure-basic, pure-optimal, zcdp or gdp
+    sampler: str | None  #: how the noise was drawn
+    answers: int | None  #: the most noisy answers that a node may give in the run
+    capped: list[str] | None  #: nodes that had given all of them before the run ended
+    per_node: dict[str, Account]  #: each node's account
+    upheld: (
+        bool | Literal["not private"]
+    )  #: whether the claim holds; "not private": variant none, a seed, or `run.truth`
+    findings: list[str]  #: why a published variant's claim does not hold
+    ledgers: Literal["kept", "run"]  #: kept: they count over runs (--state); run: of this run only
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Quality(Section):
+    """Whether the answer is one, from released values alone.
+
+    Sizes and residuals are in the problem's own unit: sqrt(n) |x| of data, |z| over shared entries of zones.
+    """
+
+    verdict: str  #: agreed, noise-limited, not-converged or diverged
+    residual_relative: float | None  #: consensus residual over the answer's size
+    step_ratio: float | None  #: the step over its public bound
+    noise_relative: float | None  #: how much of the size the answers' noise explains
+    size: float | None  #: |x|, or |z| of zones
+    largest: float | None  #: no answer of the problem is larger; null if no bound is known
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Walk(Section):
+    """How the token went."""
+
+    kind: str  #: random, given, hamiltonian or closed-walk
+    cycle: list[int] | None  #: the nodes of the cycle, in order, if the walk repeats one
+
+
+@dataclass(kw_only=True)
+class Summary:
+    """result.json. What does not apply to a run, or what a private run does not reveal, is null (None)."""
+
+    name: str  #: the scenario's name
+    algorithm: str  #: its `algorithm.name`
+    variant: str  #: guarded, published or none
+    transport: str  #: memory or mqtt
+    broker: str  #: which broker carried the messages
+    nodes: int  #: how many took part
+    lost: list[str] | None = None  #: token: nodes lost for good, around which the walk went on
+    walk: Walk | None = None  #: token: how it went
+    rounds_done: int  #: rounds, or activations of a run with a token
+    stopped_because: str  #: rounds (all were done), or tolerance (`run.stop` was met)
+    quality: Quality  #: the verdict on the answer
+    objective: float | None = (
+        None  #: at the answer; null in a private run, but for zones in mode input, at the noisy loads
+    )
+    optimality_gap: float | None = None  #: objective minus the optimum; null as the objective is
+    relative_error: float | None = None  #: |x - x*| / |x*|, data problems; null in a private run
+    consensus_residual: float | None = None  #: sqrt(sum_i |x_i - mean x|^2); zones: sqrt(sum_p |w_p - z_p|^2), p.u.
+    max_violation: float | None = None  #: zones: the largest violation of a limit, p.u.
+    generation_mw: float | None = None  #: zones: MW generated; of the noisy loads in a private run of mode input
+    load_mw: float | None = None  #: zones: the loads it is for, MW
+    served_mw: float | None = None  #: zones: what of the loads is served, MW
+    unserved_mw: float | None = None  #: zones: what is not, MW
+    spilled_mw: float | None = None  #: zones: power that nobody takes, MW
+    messages: int  #: messages that carried an iterate
+    bytes: int  #: their payloads, bytes
+    wall_s: float  #: seconds from the start to the answer
+    privacy: Privacy  #: claimed, spent, and whether the claim is upheld
+    notes: list[str]  #: what was changed in the data on reading them
+    versions: dict[str, str]  #: what computed this run
+
+
+class Result(Summary):
+    """A finished run: the fields of result.json as attributes, and the arrays of the other files.
+
+    summary: result.json as a mapping. history: the columns of history.csv, None for an empty cell. solution: the arrays
+    of solution.npz. setpoints: the rows of setpoints.csv (node, quantity, element, value, unit). trajectory, transcript:
+    None unless `run.record` asks for them. path: the run directory, if there is one.
+    """
+
+    def __init__(
+        self,
+        summary: Mapping[str, Any],
+        history: dict[str, list[float | int | None]],
+        solution: dict[str, np.ndarray],
+        setpoints: list[tuple[str, str, str, float, str]],
+        trajectory: dict[str, np.ndarray] | None = None,
+        transcript: list[dict[str, Any]] | None = None,
+        path: Path | None = None,
+    ) -> None:
+        """Raises msgspec.ValidationError if `summary` is not what result.json holds."""
+        self.summary: dict[str, Any] = json.loads(json.dumps(summary))
+        super().__init__(**vars(msgspec.convert(self.summary, Summary)))
+        self.history, self.solution, self.setpoints = history, solution, setpoints
+        self.trajectory, self.transcript, self.path = trajectory, transcript, path
+
+    @classmethod
+    def load(cls, run_dir: str | Path) -> Result:
+        """The run in a run directory. Raises InputError, one line, if it is incomplete or a file is not one of a run.
+
+        What a private run does not reveal is None, whatever its files hold.
+        """
+        run = rundir.read(Path(run_dir))
+        written = rundir.mapping(run.path / "result.json", json.loads)
+        empty = np.full(len(run.history["round"]), np.nan)
+        history = {name: _cells(run.history.get(name, empty), name) for name in run.columns}
+        points = [(p.node, p.quantity, p.element, p.value, p.unit) for p in run.setpoints]
+        kept = run.path / "trajectory.npz"
+        try:
+            return cls(
+                {key: run.result.get(key) for key in written},
+                history,
+                dict(run.solution),
+                points,
+                rundir.arrays(kept) if kept.is_file() else None,
+                rundir.transcript(run.path / "transcript.jsonl"),
+                run.path,
+            )
+        except msgspec.ValidationError as error:
+            raise InputError(
+                f"{run.path / 'result.json'}: {error}, expected a file as `hushgrid run` writes it"
+            ) from None
+
+    @property
+    def epsilon(self) -> dict[str, float | None]:
+        """What each node has spent in this run; None if nothing is claimed, or no epsilon bounds it."""
+        return {name: of.spent.epsilon if of.spent else None for name, of in self.privacy.per_node.items()}
+
+    def frame(self) -> DataFrame:
+        """The history as a DataFrame, a column each, NaN for an empty cell. Raises InputError without pandas."""
+        try:
+            from pandas import DataFrame
+        except ImportError:
+            raise InputError("frame: found no pandas, expected it installed: pip install pandas") from None
+        return DataFrame(
+            {name: np.array(cells, int if name in COUNTS else float) for name, cells in self.history.items()}
+        )
+
+    def plot(self, *columns: str, axes: Axes | None = None) -> Axes:
+        """Columns of the history [consensus_residual] over the rounds, drawn into `axes` or into a new figure.
+
+        The scale is logarithmic if every value is positive. Raises InputError for a column that is not there or is
+        empty (a private run's objective is), and without matplotlib.
+        """
+        shown = columns or ("consensus_residual",)
+        for name in shown:
+            if name not in self.history:
+                raise InputError(f"plot: found no column {name!r}, expected one of {', '.join(self.history)}")
+            if all(value is None for value in self.history[name]):
+                why = (
+                    " (a private run does not reveal it)" if self.privacy.upheld is True and name in rundir.RAW else ""
+                )
+                raise InputError(f"plot: {name}: found no value{why}, expected a column with values")
+        try:
+            from matplotlib import pyplot
+        except ImportError:
+            raise InputError(
+                "plot: found no matplotlib, expected it installed: pip install 'hushgrid[laptop]'"
+            ) from None
+        if axes is None:
+            axes = pyplot.figure(figsize=(6.0, 3.4), layout="constrained").add_subplot()
+        values = {name: np.array(self.history[name], float) for name in shown}
+        for name, curve in values.items():
+            axes.plot(np.array(self.history["round"]), curve, label=name.replace("_", " "))
+        if all(np.all(curve[np.isfinite(curve)] > 0) for curve in values.values()):
+            axes.set_yscale("log")
+        axes.set_xlabel("round" if self.walk is None else f"block of {self.nodes} activations")
+        axes.set_title(f"{self.name}: {self.algorithm}")
+        axes.legend()
+        return axes
+
+    def _repr_html_(self) -> str:
+        """A small table for notebooks: nothing that is not in result.json."""
+        private = self.privacy.upheld is True
+        stand = "upheld" if private else "not upheld" if self.privacy.upheld is False else "not private"
+        withheld = "withheld: it would be computed from raw data" if private else None
+        rows = {
+            "algorithm": f"{self.algorithm} ({self.variant}), {self.nodes} nodes, {self.transport}",
+            "rounds"
+            if self.walk is None
+            else "activations": f"{self.rounds_done}, stopped because: {self.stopped_because}",
+            "quality": self.quality.verdict,
+            "consensus residual": _figure(self.consensus_residual),
+            "objective": _figure(self.objective) or withheld,
+            "relative error": _figure(self.relative_error),
+            "privacy": stand + (f", claimed {_bound(self.privacy.claimed)}" if self.privacy.claimed else ""),
+            "spent": _bound(self.privacy.spent) if self.privacy.spent else None,
+            "messages": f"{self.messages:,}",
+        }
+        cells = "".join(f"<tr><th>{escape(k)}</th><td>{escape(v)}</td></tr>" for k, v in rows.items() if v)
+        return f"<table><caption>{escape(self.name)}</caption>{cells}</table>"
+
+    def __repr__(self) -> str:
+        return f"Result({self.name}: {self.algorithm}, {self.rounds_done} rounds, {self.quality.verdict})"
+
+
+def _cells(column: rundir.Array, name: str) -> list[float | int | None]:
+    """A column of history.csv as it was before it was written."""
+    return [None if np.isnan(v) else int(v) if name in COUNTS else v for v in column.tolist()]
+
+
+def _figure(value: float | None) -> str | None:
+    return None if value is None else f"{value:.4g}"
+
+
+def _bound(bound: Bound) -> str:
+    epsilon = "unbounded" if bound.epsilon is None else f"{bound.epsilon:.6g}"
+    return f"epsilon {epsilon}" + (f", delta {bound.delta:g}" if bound.delta else "")

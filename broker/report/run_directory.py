@@ -1,0 +1,216 @@
+"""A run directory read back: the files a report is made of, checked; one line says what is missing or wrong."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import yaml
+from numpy.typing import NDArray
+
+from hushgrid.kernels.algorithms import registry
+from hushgrid.kernels.algorithms.base import Algorithm, Pattern
+from hushgrid.kernels.errors import InputError
+from hushgrid.node.problems.registry import TAGS
+
+Array = NDArray[np.float64]
+FILES = ("result.json", "history.csv", "solution.npz", "setpoints.csv", "scenario.yaml")
+COLUMNS = ("round", "consensus_residual", "messages", "bytes")  # without these a history says nothing
+POWER = ("generation_mw", "load_mw", "served_mw", "unserved_mw", "spilled_mw")
+# Computed from raw data or from the noise itself. Never read from a run whose privacy claim is upheld, but for what stands
+# in result.json at the noisy loads of mode input, a gate's answer.
+RAW = ("objective", "optimality_gap", "relative_error", "noise_l1", *POWER)
+OF_ANSWERS = ("objective", "optimality_gap", *POWER)
+
+
+@dataclass(frozen=True)
+class Setpoint:
+    """One row of setpoints.csv. unit: MW, MVAr or p.u."""
+
+    node: str
+    quantity: str
+    element: str
+    value: float
+    unit: str
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a run left. columns: all of history.csv. history: column -> (rounds,), NaN where empty. solution: as saved.
+
+    Of a run whose privacy claim is upheld, `result` and `history` come without what is computed from raw data (RAW).
+    """
+
+    path: Path
+    result: Mapping[str, Any]
+    scenario: Mapping[str, Any]
+    scenario_text: str
+    algorithm: Algorithm
+    columns: tuple[str, ...]
+    history: Mapping[str, Array]
+    solution: Mapping[str, NDArray[Any]]
+    setpoints: tuple[Setpoint, ...]
+
+    @property
+    def zones(self) -> bool:
+        """Whether it is a run over the zones of a case; else over nodes with rows of data."""
+        kind = TAGS.get(str((self.scenario.get("problem") or {}).get("kind")))
+        return kind is not None and not kind.records
+
+    @property
+    def pattern(self) -> Pattern:
+        """Who spoke when."""
+        return self.algorithm.pattern
+
+    @property
+    def walks(self) -> bool:
+        """Whether a token went round: a row of the history is then a block of activations, else a round."""
+        return self.algorithm.walks is not None
+
+    @property
+    def noisy_loads(self) -> bool:
+        """Whether what is told of loads is told of the gate's own, mode input."""
+        return (self.scenario.get("privacy") or {}).get("mode") == "input"
+
+    def nodes(self) -> tuple[str, ...]:
+        """The nodes' names: those with a solution, else those with a ledger column."""
+        saved = [key[2:] for key in self.solution if key[:2] in ("z_", "x_")]
+        spent = [key.removeprefix("epsilon_") for key in self.history if key.startswith("epsilon_")]
+        return tuple(saved or spent)
+
+
+def read(run_dir: Path) -> Run:
+    """The run in `run_dir`. Raises InputError, one line: the file, what was found, what was expected."""
+    if not run_dir.is_dir():
+        raise InputError(f"{run_dir}: found no such directory, expected a run directory")
+    missing = [name for name in FILES if not (run_dir / name).is_file()]
+    if missing:
+        raise InputError(f"{run_dir}: found no {', '.join(missing)}, expected a complete run directory")
+    result = mapping(run_dir / "result.json", json.loads)
+    scenario = mapping(run_dir / "scenario.yaml", yaml.safe_load)
+    privacy = result.get("privacy")
+    if privacy is not None and not isinstance(privacy, Mapping):
+        raise InputError(f"{run_dir / 'result.json'}: privacy: found {privacy!r}, expected a mapping or null")
+    for key in ("problem", "privacy", "algorithm", "run", "network"):
+        if scenario.get(key) is not None and not isinstance(scenario[key], Mapping):
+            raise InputError(f"{run_dir / 'scenario.yaml'}: {key}: found {scenario[key]!r}, expected a mapping")
+    history = _history(run_dir / "history.csv")
+    columns = tuple(history)
+    if (privacy or {}).get("upheld") is True:
+        shown = OF_ANSWERS if (scenario.get("privacy") or {}).get("mode") == "input" else ()
+        result = {key: value for key, value in result.items() if key not in RAW or key in shown}
+        history = {key: value for key, value in history.items() if key not in RAW}
+    return Run(
+        path=run_dir,
+        result=result,
+        scenario=scenario,
+        algorithm=_algorithm(run_dir / "scenario.yaml", scenario.get("algorithm")),
+        scenario_text=(run_dir / "scenario.yaml").read_text(encoding="utf-8"),
+        columns=columns,
+        history=history,
+        solution=_solution(run_dir / "solution.npz"),
+        setpoints=_setpoints(run_dir / "setpoints.csv"),
+    )
+
+
+def _algorithm(path: Path, section: Any) -> Algorithm:
+    try:
+        found: Algorithm = msgspec.convert(section, registry.AnyAlgorithm)
+    except (msgspec.ValidationError, InputError) as error:
+        raise InputError(f"{path}: algorithm: {error}, expected a section as `hushgrid run` writes it") from None
+    return found
+
+
+def mapping(path: Path, parse: Callable[[str], Any]) -> Mapping[str, Any]:
+    """A file that holds one mapping. Raises InputError, one line."""
+    try:
+        found = parse(path.read_text(encoding="utf-8"))
+    except (ValueError, yaml.YAMLError, RecursionError) as error:
+        raise InputError(f"{path}: found {error}, expected a file as `hushgrid run` writes it") from None
+    if not isinstance(found, Mapping):
+        raise InputError(f"{path}: found a {type(found).__name__}, expected a mapping")
+    return found
+
+
+def _rows(path: Path, needed: tuple[str, ...]) -> list[tuple[int, dict[str, str]]]:
+    """The rows of a CSV file with their line numbers."""
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            reader = csv.DictReader(file, strict=True, restkey="")
+            header = reader.fieldnames or []
+            absent = [name for name in needed if name not in header]
+            if absent:
+                raise InputError(f"{path}:1: found no column {', '.join(absent)}, expected {', '.join(needed)}")
+            rows = [(reader.line_num, row) for row in reader]
+    except (csv.Error, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: found {error}, expected comma-separated UTF-8 text") from None
+    for line, row in rows:
+        if "" in row or None in row.values():
+            raise InputError(f"{path}:{line}: found a row of another length, expected {len(header)} cells")
+    return rows
+
+
+def _number(text: str, path: Path, line: int, column: str) -> float:
+    if not text.strip():
+        return math.nan
+    try:
+        return float(text)
+    except ValueError:
+        raise InputError(f"{path}:{line}: {column}: found {text!r}, expected a number or nothing") from None
+
+
+def _history(path: Path) -> dict[str, Array]:
+    rows = _rows(path, COLUMNS)
+    names = list(rows[0][1]) if rows else list(COLUMNS)
+    return {name: np.array([_number(row[name], path, line, name) for line, row in rows]) for name in names}
+
+
+def _setpoints(path: Path) -> tuple[Setpoint, ...]:
+    needed = ("node", "quantity", "element", "value", "unit")
+    return tuple(
+        Setpoint(row["node"], row["quantity"], row["element"], _number(row["value"], path, line, "value"), row["unit"])
+        for line, row in _rows(path, needed)
+    )
+
+
+def arrays(path: Path) -> dict[str, NDArray[Any]]:
+    """The arrays of a .npz file by name. Raises InputError, one line."""
+    try:
+        with np.load(path, allow_pickle=False) as saved:
+            return {name: saved[name] for name in saved.files}
+    except Exception as error:  # zipfile, zlib, numpy and struct each raise their own kind
+        raise InputError(f"{path}: found {error}, expected arrays as numpy.savez writes them") from None
+
+
+def transcript(path: Path) -> list[dict[str, Any]] | None:
+    """The lines of transcript.jsonl, None if there is no such file. Raises InputError, one line."""
+    if not path.is_file():
+        return None
+    try:
+        found: list[dict[str, Any]] = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path}: found {error}, expected a JSON object a line") from None
+    return found
+
+
+def _solution(path: Path) -> dict[str, NDArray[Any]]:
+    found = arrays(path)
+    for name in found:
+        if name.startswith("keys_") and name != "keys_w":
+            values = found.get("z_" + name.removeprefix("keys_"))
+            if values is not None and values.shape != found[name].shape:
+                raise InputError(f"{path}: {name}: found shape {found[name].shape}, expected {values.shape}")
+    return found
+
+
+def natural(name: str) -> tuple[str, int, str]:
+    """A key to sort names by: z2 before z10."""
+    digits = name[len(name.rstrip("0123456789")) :]
+    return name[: len(name) - len(digits)], int(digits or 0), name

@@ -1,0 +1,395 @@
+"""What a run's report says about privacy, in plain words. Pure functions of result.json and scenario.yaml.
+
+What is said follows from what the algorithm asks of its gate, its pattern and its variant.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from hushgrid.broker.report.run_directory import Run
+from hushgrid.kernels.algorithms.base import Algorithm
+
+MISSING = "–"
+_SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+_SPACE = "\u202f"  # narrow, does not break
+
+
+def number(value: Any, digits: int = 3) -> str:
+    """A number for reading: thousands apart, powers of ten written out; a dash where there is none."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return MISSING if value is None else str(value)
+    if math.isnan(value):
+        return MISSING
+    if math.isinf(value):
+        return "∞" if value > 0 else "−∞"
+    if isinstance(value, int):
+        return f"{value:,}".replace(",", _SPACE).replace("-", "−")
+    if value == 0 or 1e-3 <= abs(value) < 1e5:
+        places = 0 if value == 0 else max(0, digits - 1 - math.floor(math.log10(abs(value))))
+        text = f"{value:,.{places}f}"
+        if "." in text:
+            text = text.rstrip("0").rstrip(".")
+        return text.replace(",", _SPACE).replace("-", "−")
+    mantissa, exponent = f"{value:.{digits - 1}e}".split("e")
+    if "." in mantissa:
+        mantissa = mantissa.rstrip("0").rstrip(".")
+    return f"{mantissa} × 10{str(int(exponent)).translate(_SUPERSCRIPT)}".replace("-", "−")
+
+
+def fixed(value: float, places: int = 2) -> str:
+    """A number of a column, to be compared with those above and below."""
+    return f"{value:,.{places}f}".replace(",", _SPACE).replace("-", "−") if math.isfinite(value) else number(value)
+
+
+@dataclass(frozen=True)
+class Statement:
+    """The privacy part of a report.
+
+    standing: "upheld", "not upheld" or "not private". headline: one sentence. reasons: why it is not upheld or private.
+    meaning: paragraphs for a lay reader. terms: name and value pairs. table: rows under `columns`, one a node.
+    limits: what is not protected, as title and explanation.
+    """
+
+    standing: str
+    headline: str
+    reasons: tuple[str, ...]
+    meaning: tuple[str, ...]
+    terms: tuple[tuple[str, str], ...]
+    columns: tuple[str, ...]
+    table: tuple[tuple[str, ...], ...]
+    limits: tuple[tuple[str, str], ...]
+
+
+def standing(result: Mapping[str, Any]) -> str:
+    """ "upheld" only where result.json says `upheld: true`; whatever cannot be read as a claim claims nothing."""
+    upheld = (result.get("privacy") or {}).get("upheld")
+    return "upheld" if upheld is True else "not upheld" if upheld is False else "not private"
+
+
+def part(value: Any, name: str) -> Any:
+    """epsilon or delta of what is written as {epsilon, delta}; None where it is not."""
+    return value.get(name) if isinstance(value, Mapping) else None
+
+
+def adjacency_words(
+    adjacency: Any, zones: bool, mechanism: str, base_mva: float | None, records: str = "clipped"
+) -> str:
+    """The change that is hidden, such as "one active or reactive load moves by at most 0.01 p.u. (1 MW or 1 MVAr)".
+
+    `records`: what bounds each record's gradient: it is "clipped", "bounded" by loss and rows, or "trusted" to be short.
+    """
+    if isinstance(adjacency, Mapping) and "bounded-change" in adjacency:
+        beta = adjacency["bounded-change"]
+        if zones:
+            power = (
+                f" ({number(beta * base_mva)} MW or {number(beta * base_mva)} MVAr)"
+                if base_mva and isinstance(beta, int | float)
+                else ""
+            )
+            return f"one active or reactive load moves by at most {number(beta)} p.u.{power}"
+        norm = _norm(mechanism)
+        return f"one node's data change so that its gradient moves by at most {number(beta)} ({norm}) at every point"
+    if (clip := _clip(adjacency)) is not None:
+        how = {
+            "clipped": f"each record's gradient is clipped to {number(clip)}, {_norm(mechanism)}",
+            "bounded": "the loss and the row bound limit what one record can do; nothing is clipped",
+            "trusted": f"the method takes it for granted that no record's gradient is longer than {number(clip)}",
+        }[records]
+        return f"one record of one node is replaced by any other (the number of records is public; {how})"
+    return MISSING if adjacency is None else str(adjacency)
+
+
+def _norm(mechanism: str) -> str:
+    return "sum of absolute values" if mechanism == "laplace" else "Euclidean norm"
+
+
+def _clip(adjacency: Any) -> Any:
+    """c, where one record is replaced; else None."""
+    how = adjacency.get("replace-one-record") if isinstance(adjacency, Mapping) else None
+    return part(how, "clip")
+
+
+#: The largest |slope| of a loss: a record's gradient is at most as long, times row_bound.
+SLOPE = {"logistic": 1.0, "softmax": math.sqrt(2)}
+
+
+def clipping(problem: Mapping[str, Any], clip: float, mechanism: str) -> str:
+    """What clipping does to what is computed."""
+    kind, R = str(problem.get("kind")), problem.get("row_bound")
+    if mechanism == "gaussian" and kind in SLOPE and isinstance(R, int | float) and SLOPE[kind] * R <= clip:
+        return "No record's gradient can be longer than the clipping bound: clipping changes nothing here."
+    if kind == "softmax":
+        return (
+            "Clipped softmax gradients are the gradients of no function: where clipping shortens any, what the nodes tend "
+            "to, noise apart, is set by where the clipped gradients balance, not by the optimum of any loss."
+        )
+    return (
+        "Clipped gradients of this loss are those of a Huberised loss, which is convex too: where clipping shortens any, "
+        "it is that loss the nodes work on. An error against the optimum, where one is shown, is against the loss itself."
+    )
+
+
+ACCOUNTANTS = {
+    "pure-basic": "pure-basic: the ε of all answers added up",
+    "pure-optimal": "pure-optimal: optimal composition of a fixed number of pure answers",
+    "zcdp": "zcdp: zero-concentrated differential privacy, converted to (ε, δ) at the end",
+    "gdp": "gdp: Gaussian differential privacy, converted to (ε, δ) at the end",
+}
+
+
+def statement(run: Run, base_mva: float | None) -> Statement:
+    """The statement that is true of this run. base_mva: MVA of one p.u., None where it is not known."""
+    result, scenario, algorithm, zones = run.result, run.scenario, run.algorithm, run.zones
+    privacy: Mapping[str, Any] = result.get("privacy") or {}
+    plan: Mapping[str, Any] = scenario.get("privacy") or {}
+    how = standing(result)
+    mechanism = str(privacy.get("mechanism") or plan.get("mechanism") or "")
+    claimed = privacy.get("claimed")
+    epsilon, delta = part(claimed, "epsilon"), part(claimed, "delta")
+    records = "bounded" if algorithm.minimizes else "clipped" if algorithm.gated else "trusted"
+    hidden = adjacency_words(privacy.get("adjacency") or plan.get("adjacency"), zones, mechanism, base_mva, records)
+    total = f"ε = {number(epsilon)}" + (f", δ = {number(delta)}" if delta else "")
+    whose = "each zone's loads" if zones else "each node's data"
+
+    reasons = tuple(str(f) for f in _listed(privacy.get("findings")))
+    if how == "upheld":
+        headline = f"Privacy claim upheld: {whose} are protected with a total of {total} per node over this whole run."
+    elif how == "not upheld":
+        first = (
+            reasons[0]
+            if reasons
+            else "noise stands where the published method puts it, which does not give what it claims"
+        )
+        headline = f"{_not_upheld(algorithm)}: {first}"
+        reasons = reasons[1:]
+    else:
+        headline = f"Not private: {_why(scenario, algorithm.variant)}"
+    return Statement(
+        standing=how,
+        headline=headline,
+        reasons=reasons,
+        meaning=_meaning(how, run, hidden, epsilon, delta, privacy.get("answers")),
+        terms=_terms(how, run, hidden, total if epsilon is not None else MISSING, mechanism),
+        **_nodes(privacy, plan),
+        limits=_limits(how, run),
+    )
+
+
+def _not_upheld(algorithm: Algorithm) -> str:
+    return "No privacy claim is made" if algorithm.gated else "Privacy claim not upheld"
+
+
+def _listed(value: Any) -> list[Any]:
+    return list(value) if isinstance(value, list | tuple) else [] if value is None else [value]
+
+
+def _why(scenario: Mapping[str, Any], variant: str) -> str:
+    if variant == "none":
+        return "this is the plain optimiser; no noise was added and its messages can be traced back to the data."
+    if scenario.get("seed") is not None:
+        return (
+            "the noise was drawn from a seed, so that the run can be repeated; whoever knows the seed can take it off."
+        )
+    if (scenario.get("run") or {}).get("truth"):
+        return "figures computed from the raw data were recorded beside the released ones (run.truth)."
+    return "the run is marked as a simulation."
+
+
+def _meaning(how: str, run: Run, hidden: str, epsilon: Any, delta: Any, answers: Any) -> tuple[str, ...]:
+    algorithm, plan = run.algorithm, run.scenario.get("privacy") or {}
+    if how == "not private" and algorithm.variant == "none":
+        return ("The run shows what the algorithm does without protection. It says nothing about other runs.",)
+    said = []
+    if how == "upheld" and isinstance(epsilon, int | float):
+        odds = (
+            f"{number(math.exp(epsilon))} (e to the power ε)" if epsilon <= 20 else f"e to the power {number(epsilon)}"
+        )
+        apart = f", apart from a probability of δ = {number(delta)}" if delta else ""
+        said.append(
+            f"Suppose someone reads each message of this run, all final values and the code, and knows all other data, "
+            f"and suppose {hidden}. Then nothing they can see becomes more or less likely by more than "
+            f"a factor of {odds}{apart}."
+        )
+        if run.zones:
+            said.append(
+                "A larger change is hidden less: k times the change, or k loads at once, counts as k times ε"
+                + (" (and more than k times δ)." if delta else ".")
+            )
+    elif how == "not upheld" and epsilon is None:
+        said.append("The published method claims no ε: it obscures its messages, and what it hides is not measured.")
+    elif how == "not upheld" and not algorithm.gated:
+        said.append("The figures below are what the published method claims, for comparison. They are no promise.")
+    elif how == "not upheld":
+        said.append(
+            "The figures below are the price of the gate's answers with noise nobody can repeat. The run is for study "
+            "and promises nothing; as `guarded` the same answers carry a promise."
+        )
+    else:
+        said.append(
+            "The figures below are those of the same plan with noise nobody can repeat. They do not hold for this run."
+        )
+    said.append(_noise(run, answers))
+    asked = algorithm.asks(str(plan.get("mode", "objective")))
+    if algorithm.gated and asked == "gradient" and (clip := _clip(plan.get("adjacency"))) is not None:
+        said.append(clipping(run.scenario["problem"], clip, str(plan.get("mechanism"))))
+    return tuple(said)
+
+
+def _noise(run: Run, answers: Any) -> str:
+    algorithm, plan = run.algorithm, run.scenario.get("privacy") or {}
+    mode = str(plan.get("mode", "objective"))
+    count = f"at most {number(answers)} per node" if isinstance(answers, int) and answers != 1 else "all of them"
+    if not algorithm.gated:
+        return algorithm.published_noise(mode)
+    if run.zones:
+        if mode == "input":
+            return "Each load was perturbed once; every message is computed from that noisy copy, so more rounds cost nothing."
+        if plan.get("at") == "gradient":
+            return f"Each answer is a gradient with fresh noise; the total counts the answers, {count}."
+        return (
+            f"Each answer drew a fresh noisy copy of the loads and was computed from the mean of all copies so far. Whoever "
+            f"listens can average them too: the total counts the answers, {count}."
+        )
+    if not algorithm.minimizes:
+        what = "Each answer is a gradient of a node's data with fresh noise"
+    elif algorithm.by_output:
+        what = (
+            "Each answer is a private minimiser: the point where a node's own function plus a public quadratic is least, "
+            "with fresh noise (output perturbation)"
+        )
+    else:
+        what = (
+            "Each answer is a private minimiser: the point where a node's own function plus a public quadratic and a fresh "
+            "random linear term is least (objective perturbation), with a little more noise for what the solver leaves open"
+        )
+    said = (
+        f"{what}, added before anything else sees it; all that travels and all that nodes arrive at is computed from such "
+        f"answers. The total counts them, {count}."
+    )
+    return f"{said} {algorithm.words}".rstrip()
+
+
+def _terms(how: str, run: Run, hidden: str, total: str, mechanism: str) -> tuple[tuple[str, str], ...]:
+    privacy, plan = run.result.get("privacy") or {}, run.scenario.get("privacy") or {}
+    gate = run.algorithm.gated
+    qualified = {
+        "upheld": "",
+        "not upheld": " (of the gate's answers; no promise)" if gate else " (claimed, not upheld)",
+        "not private": " (of the plan; not of this run)",
+    }[how]
+    noise = {"laplace": "Laplace noise", "gaussian": "Gaussian noise"}.get(mechanism, mechanism or MISSING)
+    by_objective = run.algorithm.minimizes and not run.algorithm.by_output
+    if gate and by_objective:
+        noise = (
+            "objective perturbation: a random linear term of spherical law, and a little Laplace noise on the answer"
+        )
+    accountant = privacy.get("accountant") or plan.get("accountant")
+    terms = [
+        ("Total per node, whole run", total + qualified if total != MISSING else "none claimed"),
+        ("What is hidden (adjacency)", hidden),
+        ("Mechanism", noise),
+        ("Accountant", ACCOUNTANTS.get(str(accountant), MISSING if accountant is None else str(accountant))),
+        ("Noise drawn by (sampler)", number(privacy.get("sampler"))),
+        ("Answers per node, at most", number(privacy.get("answers"))),
+        ("Cap reached", ", ".join(map(str, _listed(privacy.get("capped")))) or "no"),
+    ]
+    ledgers = privacy.get("ledgers")
+    if ledgers == "run":
+        text = (
+            "budget counted for this run only: the ledgers began empty; another run on the same data adds to this one"
+        )
+        terms.append(("Ledgers", text))
+    elif ledgers == "kept":
+        text = "kept over runs: a node refuses what would pass its budget, whichever run asks (`hushgrid ledger show`)"
+        terms.append(("Ledgers", text))
+    return tuple(terms) if privacy.get("claimed") is not None or how == "upheld" else ()
+
+
+def _nodes(privacy: Mapping[str, Any], plan: Mapping[str, Any]) -> dict[str, Any]:
+    """One row a node: claimed, spent, budget and what its ledger leaves of it."""
+    budget = part(plan.get("budget"), "epsilon")
+    rows = []
+    for node, entry in (privacy.get("per_node") or {}).items():
+        claimed, spent, left = (
+            entry.get(key) if isinstance(entry, Mapping) else None for key in ("claimed", "spent", "left")
+        )
+        if claimed is None:
+            continue
+        figures = (part(claimed, "epsilon"), part(claimed, "delta"), part(spent, "epsilon"), budget, left)
+        rows.append((str(node), *(number(x, 6) for x in figures)))
+    return {
+        "columns": ("Node", "ε claimed", "δ claimed", "ε spent", "ε budget", "ε left"),
+        "table": tuple(rows),
+    }
+
+
+def _limits(how: str, run: Run) -> tuple[tuple[str, str], ...]:
+    zones, adjacency = run.zones, (run.scenario.get("privacy") or {}).get("adjacency")
+    ledgers = (run.result.get("privacy") or {}).get("ledgers")
+    if how != "upheld":
+        return (("Everything", "This run is for study. Its data must be treated as open to whoever has seen the run."),)
+    limits = []
+    if zones:
+        limits += [
+            (
+                "Public by design",
+                "the network, its limits and costs, the zones, the plan, and all released set-points and flows.",
+            ),
+            (
+                "Several loads at once",
+                "a whole bus (its active and reactive load) or several loads changing at once is group privacy: "
+                "k changes count as k times ε.",
+            ),
+        ]
+    else:
+        limits += [
+            (
+                "Public by design",
+                "the network, the algorithm's settings, the bounds, how many records each node has, and the solution.",
+            ),
+            (
+                "Who answers when",
+                "the walk, who holds its token, and how often a node has answered are public."
+                if run.walks
+                else "the rounds, and in which of them every node answers, are public.",
+            ),
+            (
+                "Several records at once",
+                "one person behind several records, or at several nodes, is group privacy: k count as k times ε.",
+            )
+            if _clip(adjacency) is not None
+            else (
+                "What the change is",
+                "the promise is about gradients. Replacing a record is such a change only where the loss and the bounds "
+                "say so (logistic: where scale times twice the row bound over the number of records is no more; least squares: "
+                "never).",
+            ),
+        ]
+    shows = "a zone's rough total" if zones else "what the common model says about everyone alike"
+    limits += [
+        ("What the group shows", f"conclusions that do not depend on one such change, such as {shows}."),
+        ("Taking part", "that a node takes part, when, with how many messages of which size."),
+        (
+            "A lying coordinator or another zone" if zones else "A lying coordinator or neighbour",
+            "can spoil the answer or stop the run. It cannot make a device spend beyond its budget or answer without "
+            "noise: the device's own ledger and gate decide.",
+        ),
+        (
+            "A device that was broken into",
+            "whoever controls a device reads its own data. The other nodes' protection stands.",
+        ),
+        (
+            "A device put back to an old copy",
+            "is noticed by the mark kept elsewhere or by its peers; with neither left it is not, and what it had "
+            "spent can be spent again.",
+        ),
+    ]
+    if ledgers == "run":
+        limits.append(
+            ("Other runs", "the total is this run's alone; each further run on the same data adds its own ε.")
+        )
+    return tuple(limits)

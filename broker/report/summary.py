@@ -1,0 +1,114 @@
+"""What `hushgrid run` says on stdout when it is done; plain text in aligned columns for the other commands too."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from hushgrid.broker.report import quality
+from hushgrid.broker.report.network import walk_words
+from hushgrid.broker.report.result import Result
+from hushgrid.node.config.scenario import Scenario
+
+
+def text(result: Result, scenario: Scenario) -> str:
+    """A run in a dozen lines."""
+    r, zones = result.summary, not scenario.kind.records
+    through = "in one process" if r["transport"] == "memory" else f"over MQTT, {r['broker']}"
+    done, because = f"{r['rounds_done']} of {scenario.algorithm.rounds}", f"stopped because: {r['stopped_because']}"
+    unit = "p.u." if zones else ""
+    rows = []
+    if r.get("served_mw") is not None:
+        told = {key: f"{r[f'{key}_mw']:,.1f}" for key in ("generation", "load", "served", "unserved", "spilled")}
+        noisy = scenario.privacy is not None and scenario.privacy.mode == "input"
+        rows.append(
+            (
+                "power",
+                f"{told['generation']} MW generated for a load of {told['load']} MW: {told['served']} served, "
+                f"{told['unserved']} not served, {told['spilled']} spilled{' (the noisy loads)' if noisy else ''}",
+            )
+        )
+    judged = r["quality"]
+    rows.append(("quality", f"{quality.WORD[judged['verdict']]}: {quality.sentence(judged, zones)}"))
+    if r["walk"] is None:
+        rows.append(("rounds", f"{done}, {because}"))
+    else:
+        blocks = f"{len(result.history['round'])} blocks of {r['nodes']}"
+        rows += [("activations", f"{done} ({blocks}), {because}"), ("walk", walk_words(r["walk"]))]
+    rows.append(("consensus residual", figure(r["consensus_residual"], unit)))
+    if zones:
+        rows.append(("largest violation", figure(r["max_violation"], unit)))
+    if r["objective"] is not None:
+        gap = "" if r["optimality_gap"] is None else f" ({r['optimality_gap']:.4g} above the optimum)"
+        at = " at the noisy loads" if r["privacy"]["upheld"] is True else ""
+        rows.append(("objective", figure(r["objective"]) + gap + at))
+    elif r["privacy"]["upheld"] is True:
+        rows.append(("objective", "withheld: it would be computed from raw data"))
+    if r["relative_error"] is not None:
+        rows.append(("relative error", figure(r["relative_error"])))
+    if r["lost"]:
+        rows.append(("lost", f"{', '.join(r['lost'])}: the walk went on around, what they had added stays"))
+    if r["walk"] is not None and r["privacy"]["capped"]:
+        rows.append(("cap reached", ", ".join(r["privacy"]["capped"])))
+    rows += [
+        ("messages" if r["walk"] is None else "tokens handed over", f"{r['messages']:,} ({size(r['bytes'])})"),
+        ("wall time", f"{r['wall_s']:.2f} s"),
+        ("privacy", privacy(r)),
+    ]
+    if result.path is not None:
+        rows.append(("report", str(result.path / "report.html")))
+    return f"{r['name']}: {r['algorithm']}, {r['nodes']} nodes {through}\n{columns(rows, indent=2)}"
+
+
+def privacy(r: dict[str, Any]) -> str:
+    """The claim in one sentence."""
+    p = r["privacy"]
+    if p["claimed"] is None:
+        published = "not upheld: the published method claims no epsilon"
+        return published if p["upheld"] is False else "not private: variant none gives exact answers"
+    claimed, spent = bound(p["claimed"]), bound(p["spent"])
+    kind, change = next(iter(p["adjacency"].items()))
+    change = f"(clip {change['clip']:g})" if isinstance(change, dict) else f"{change:g}"
+    stand = {True: "upheld", False: "not upheld (published is for study)"}.get(
+        p["upheld"], "not private (seed or truth)"
+    )
+    sentence = f"{stand}: claimed {claimed} per node over the run, spent {spent}; adjacency {kind} {change}"
+    return sentence + ("; budget counted for this run only" if p["ledgers"] == "run" else "")
+
+
+def bound(value: dict[str, Any]) -> str:
+    """epsilon and delta of a result, epsilon None being unbounded."""
+    epsilon = "unbounded epsilon" if value["epsilon"] is None else f"epsilon {value['epsilon']:.6g}"
+    return epsilon + (f", delta {value['delta']:g}" if value.get("delta") else "")
+
+
+def figure(value: float | None, unit: str = "") -> str:
+    return "-" if value is None else f"{value:.4g} {unit}".rstrip()
+
+
+def size(count: float) -> str:
+    """Bytes for reading."""
+    for unit in ("B", "kB", "MB"):
+        if count < 1000:
+            return f"{count:.3g} {unit}"
+        count /= 1000
+    return f"{count:.3g} GB"
+
+
+def columns(rows: Iterable[Sequence[object]], header: Sequence[str] = (), indent: int = 0) -> str:
+    """Rows under a header, each column as wide as its widest cell; numbers right, the rest left."""
+    table = [[str(cell) for cell in row] for row in ([header] if header else []) + list(rows)]
+    if not table:
+        return ""
+    body = table[1:] if header else table
+    widths = [max(len(cell) for cell in column) for column in zip(*table, strict=True)]
+    right = [bool(body) and all(_numeric(cell) for cell in column) for column in zip(*body, strict=True)]
+    right = right or [False] * len(widths)
+    lines = [
+        "  ".join(c.rjust(w) if r else c.ljust(w) for c, w, r in zip(row, widths, right, strict=True)) for row in table
+    ]
+    return "\n".join(" " * indent + line.rstrip() for line in lines)
+
+
+def _numeric(cell: str) -> bool:
+    return cell == "-" or cell.lstrip("-").replace(",", "").replace(".", "", 1).replace("e-", "", 1).isdigit()

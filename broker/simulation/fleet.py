@@ -1,0 +1,394 @@
+"""`hushgrid run`: a whole fleet on one machine, over the memory transport or as processes over MQTT.
+
+Every node started here is simulated: it takes its loads from the case, and may take a seed, a published variant, no
+privacy, or `truth`. The members, the coordinator, the driver and the ledgers are the ones that devices run.
+"""
+
+from __future__ import annotations
+
+import secrets
+import shutil
+import tempfile
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, closing, contextmanager, nullcontext, suppress
+from math import inf
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+from numpy.typing import ArrayLike
+
+from hushgrid.broker.coordinator.base import Coordinator
+from hushgrid.broker.coordinator.create import coordinator
+from hushgrid.broker.report.result import Result
+from hushgrid.broker.servers.choose import check_choice, start
+from hushgrid.broker.servers.process import OwnBroker
+from hushgrid.broker.simulation import results
+from hushgrid.broker.simulation.eavesdropper import Eavesdropper, Spy
+from hushgrid.broker.simulation.given import scenario_given
+from hushgrid.broker.simulation.interrupts import Interrupted, Interrupts
+from hushgrid.broker.simulation.memory import MemoryBroker
+from hushgrid.broker.simulation.problems.base import Finished, Setup
+from hushgrid.broker.simulation.processes import END_S, HURRY_S, Child, Fleet, Outcome, deal, sweep
+from hushgrid.broker.simulation.progress import Progress
+from hushgrid.broker.simulation.setup import prepare
+from hushgrid.kernels.algorithms.registry import PLUGGED
+from hushgrid.kernels.errors import InputError, Stopped
+from hushgrid.kernels.privacy.accounting import total_epsilon
+from hushgrid.node import wire
+from hushgrid.node.config.scenario import Scenario
+from hushgrid.node.privacy.ledger import Ledger
+from hushgrid.node.problems.plan import encode_plan, step_warning
+from hushgrid.node.runtime.endpoint import Endpoint
+from hushgrid.node.runtime.member import Member, Simulated
+from hushgrid.node.wire import COORDINATOR, Topics
+
+if TYPE_CHECKING:
+    from networkx import Graph
+
+OUTCOME = "outcome.json"  #: in the run's own place: how the coordinator ended
+
+__all__ = ["Result", "run"]
+
+
+def run(
+    scenario: Scenario | Mapping[str, Any] | str | Path,
+    transport: str = "memory",
+    out: str | Path | None = None,
+    state: str | Path | None = None,
+    seed: int | None = None,
+    set: Mapping[str, Any] | None = None,
+    *,
+    data: Iterable[tuple[ArrayLike, ArrayLike]] | None = None,
+    graph: Graph | None = None,
+    broker: str = "auto",
+    progress: Progress | None = None,
+    silent_s: float = 30.0,
+    file: str = "",
+    interrupts: Interrupts | None = None,
+) -> Result:
+    """Run a scenario and return its Result; with `out`, also leave a run directory there.
+
+    scenario: a path, a mapping as in the YAML file, or a checked Scenario. set: dotted key paths to values laid over
+    it. data: the nodes' rows, a pair (A_i, b_i) of arrays for each, shapes (m_i, q) and (m_i,), in place of a source in
+    `problem.data`. graph: an undirected networkx graph of nodes 0..n-1, in place of `network`. state: a directory whose
+    ledgers count over runs. file: the name of a checked Scenario in errors. interrupts: the caller's, if it handles the
+    signals itself. Raises InputError, Refused or Stopped, each one line, and KeyboardInterrupt if the run is asked to end
+    while no messages are exchanged.
+    """
+    checked, arrays = scenario_given(scenario, seed, set, data, graph)
+    file = file or (str(scenario) if isinstance(scenario, str | Path) else "scenario")
+    target = Path(out) if out is not None else None
+    _check(checked, file, transport, broker, target, state)
+    shown = progress or Progress(quiet=True)
+    setup = prepare(checked, file, arrays)
+    shown.phase(f"{checked.name}: {setup.about}")
+    if warning := step_warning(setup.plan):
+        shown.phase(f"warning: {warning}")
+    began = time.perf_counter()
+    with nullcontext(interrupts) if interrupts else Interrupts() as asked, _scratch(asked) as place:
+        kept = Kept(place / "state", False) if state is None else Kept(Path(state), True)
+        _open(kept, setup)
+        with asked.held():
+            try:
+                if transport == "memory":
+                    name, heard = _memory(setup, kept, place, shown, asked)
+                else:
+                    name, heard = _mqtt(setup, kept, place, shown, asked, broker, silent_s)
+            except Stopped as error:
+                raise type(error)(f"{error}{_paid(setup, kept)}") from None
+        asked.check()
+        wall_s = time.perf_counter() - began
+        reason, travelled, per_node, centre = _read(setup, kept)
+        over = Finished(
+            trace=place,
+            travelled=travelled,
+            centre=centre,
+            stopped_because=reason,
+            transport=transport,
+            broker=name,
+            wall_s=wall_s,
+            ledgers_kept=state is not None,
+            per_node=per_node,
+            transcript=heard.lines if heard else None,
+        )
+        result = setup.collect(over)
+        if target is not None:
+            shown.phase(f"writing {target}")
+            _write(result, setup, kept, place, target)
+    return result
+
+
+def _check(
+    scenario: Scenario, file: str, transport: str, broker: str, target: Path | None, state: str | Path | None
+) -> None:
+    """Raises InputError unless the transport is one, takes this scenario, and what is written can be."""
+    if transport not in ("memory", "mqtt"):
+        raise InputError(f"transport: found {transport!r}, expected memory or mqtt")
+    if transport == "mqtt" and scenario.run.faults is not None:
+        raise InputError(
+            f"{file}: run.faults: found with transport mqtt, expected memory (faults are injected there only)"
+        )
+    if transport == "mqtt":
+        check_choice(broker)
+    if target is not None:
+        results.check_out(target)
+    if state is not None:
+        results.check_place(Path(state), "--state")
+
+
+def _open(kept: Kept, setup: Setup) -> None:
+    """Ledgers that outlive the run take up where they were: at no run, and with the data of now."""
+    if not kept.durable:
+        return
+    for node in (*setup.plan.nodes, COORDINATOR):
+        with closing(kept.ledger(node)) as ledger:
+            ledger.abandon()  # what an earlier run left unfinished is not gone on with
+            if node != COORDINATOR:
+                ledger.saw_data(setup.stamp)
+
+
+def _write(result: Result, setup: Setup, kept: Kept, place: Path, target: Path) -> None:
+    """The run directory, with a copy of every ledger; nothing stays of it if its writing is interrupted."""
+    nodes = [*setup.plan.nodes, COORDINATOR]
+    copies = [place / "ledger" / f"{node}.ledger" for node in nodes]
+    copies[0].parent.mkdir()
+    for node, copy in zip(nodes, copies, strict=True):
+        with closing(kept.ledger(node)) as ledger:
+            ledger.copy_to(copy)
+    try:
+        results.write(result, setup.resolved, copies, target)
+    except Interrupted:
+        shutil.rmtree(target, ignore_errors=True)  # it had not been there before
+        raise
+
+
+@contextmanager
+def _scratch(asked: Interrupts) -> Iterator[Path]:
+    """A directory for the time of a run: a signal that comes while it is made or removed finds all of it, or nothing."""
+    with asked.held():
+        directory = tempfile.TemporaryDirectory(prefix="hushgrid-")
+    try:
+        asked.check()
+        yield Path(directory.name)
+    finally:
+        with asked.held():
+            directory.cleanup()
+
+
+class Kept(NamedTuple):
+    """Where a run's ledgers are. Those that nobody keeps need not survive a power cut."""
+
+    state: Path
+    durable: bool
+
+    def path(self, node: str) -> Path:
+        return self.state / f"{node}.ledger"
+
+    def ledger(self, node: str) -> Ledger:
+        return Ledger(self.path(node), node, durable=self.durable)
+
+
+def _memory(
+    setup: Setup, kept: Kept, place: Path, shown: Progress, asked: Interrupts
+) -> tuple[str, Eavesdropper | None]:
+    """The fleet in this process."""
+    scenario, fleet = setup.scenario, setup.scenario.fleet
+    heard = Eavesdropper(fleet) if scenario.run.record == "transcript" else None
+    with ExitStack() as stack:
+        nodes = [*setup.plan.nodes, COORDINATOR]
+        traces = {n: stack.enter_context(closing(setup.trace(n, place))) for n in nodes}
+        ledgers: dict[str, Ledger] = {}
+
+        @stack.callback
+        def close() -> None:
+            for ledger in ledgers.values():
+                ledger.close()
+
+        def build(name: str) -> Endpoint:
+            if name in ledgers:
+                ledgers[name].close()
+            asked.check()
+            ledger = ledgers[name] = kept.ledger(name)
+            if name == COORDINATOR:
+                return coordinator(
+                    fleet,
+                    setup.plan,
+                    setup.scenario.kind.source(setup.scenario.problem),
+                    ledger,
+                    wait_s=inf,
+                    silent_s=inf,
+                    observe=traces[name],
+                    progress=shown.round,
+                )
+            return Member(
+                fleet,
+                setup.device(name),
+                ledger,
+                setup.budget,
+                simulated=Simulated(scenario.seed),
+                observe=traces[name],
+            )
+
+        hub = MemoryBroker([build(n) for n in nodes], build, scenario.run.faults, heard)
+        shown.phase(f"{scenario.name}: {len(setup.plan.nodes)} nodes in this process")
+
+        def centre() -> Coordinator:
+            found: Any = hub.endpoints[COORDINATOR]
+            centre: Coordinator = found
+            return centre
+
+        hub.run(lambda: centre().finished, asked)
+        if asked() and not centre().finished:
+            hub.publish(centre().stop(f"interrupted by {asked.asked}"))
+            hub.run(lambda: centre().finished)
+        centre().conclude()
+        if error := centre().error:
+            raise error
+    return "memory", heard
+
+
+def _children(
+    setup: Setup, kept: Kept, place: Path, url: str, suffix: str, silent_s: float
+) -> tuple[Child, list[Child]]:
+    """What the coordinator's process and the nodes' are made from."""
+    scenario = setup.scenario
+    common = Child(
+        role="coordinator",
+        name=COORDINATOR,
+        client_id=f"{COORDINATOR}-{suffix}",
+        fleet=f"{scenario.fleet}-{suffix}",
+        broker=url,
+        state=str(kept.state),
+        durable=kept.durable,
+        trace=str(place),
+        outcome=str(place / OUTCOME),
+        plan=encode_plan(setup.plan).decode(),
+        silent_s=silent_s,
+        widths=dict(setup.widths(COORDINATOR)),
+        plugins=tuple(PLUGGED),
+        source=scenario.kind.source(scenario.problem),
+    )
+    nodes = [
+        msgspec.structs.replace(
+            common,
+            role="node",
+            name=name,
+            client_id=f"{name}-{suffix}",
+            seed=scenario.seed,
+            budget=setup.budget,
+            reveal=setup.reveal,
+            data=setup.child(name, place),
+            widths=dict(setup.widths(name)),
+        )
+        for name in setup.plan.nodes
+    ]
+    return common, nodes
+
+
+def _mqtt(
+    setup: Setup,
+    kept: Kept,
+    place: Path,
+    shown: Progress,
+    asked: Interrupts,
+    broker: str,
+    silent_s: float,
+) -> tuple[str, Eavesdropper | None]:
+    """The fleet as processes: the coordinator its own, nodes theirs or some together, through a real broker."""
+    scenario, suffix = setup.scenario, secrets.token_hex(3)
+    fleet = f"{scenario.fleet}-{suffix}"
+    heard = Eavesdropper(fleet) if scenario.run.record == "transcript" else None
+    kept.state.mkdir(parents=True, exist_ok=True)
+    children = Fleet(place)
+    outcome = place / OUTCOME
+    with start(broker, place / "broker", asked=asked) as running:
+        shown.phase(f"broker: {running.name}")
+        spy = Spy(running.url, heard) if heard is not None else None
+        try:
+            common, nodes = _children(setup, kept, place, running.url, suffix, silent_s)
+            hands = deal(nodes, scenario.run.processes)
+            for process, hand in hands.items():
+                asked.check()
+                children.add(process, *hand)
+            children.add(COORDINATOR, common)
+            shown.phase(f"{scenario.name}: {len(nodes)} nodes in {len(hands)} processes, and a coordinator")
+
+            def beat() -> None:
+                with suppress(OSError, ValueError):
+                    told = (place / "outcome.progress").read_bytes()
+                    shown.round(*msgspec.json.decode(told, type=tuple[int, int, float | None]))
+                if spy:
+                    spy.listen()
+
+            code = children.watch(asked, beat)
+            if asked():
+                raise Stopped(f"interrupted by {asked.asked}")
+            if not outcome.exists():
+                raise Stopped(f"the coordinator ended with exit code {code}: {children.last_line(COORDINATOR)}")
+            error = msgspec.json.decode(outcome.read_bytes(), type=Outcome).error()
+            if error:
+                raise error
+        finally:
+            children.end(HURRY_S if asked() else END_S)
+            if spy:
+                spy.close()
+            if children.killed and not isinstance(running, OwnBroker):
+                sweep(running.url, Topics(fleet), [*setup.plan.nodes, COORDINATOR])
+        return running.name, heard
+
+
+def _read(
+    setup: Setup, kept: Kept
+) -> tuple[str, list[tuple[int, float, int, int]], dict[str, dict[str, Any]], bytes | None]:
+    """Why the run ended, what travelled and the last state, from the coordinator's ledger; each node's account, from its own."""
+    with closing(kept.ledger(COORDINATOR)) as ledger:
+        last = ledger.last_run()
+        if last is None or last.status != "done":
+            raise Stopped(f"{setup.plan.name}: the coordinator's ledger has no finished run")
+        farewell = wire.decode_envelope(last.last or b"", wire.SMALL).body
+        travelled = ledger.history(last.id)
+    per_node = {}
+    for name in setup.plan.nodes:
+        with closing(kept.ledger(name)) as ledger:
+            per_node[name] = _account(setup, ledger, last.id)
+    return farewell.reason if isinstance(farewell, wire.Finish) else "", travelled, per_node, last.state
+
+
+def _paid(setup: Setup, kept: Kept) -> str:
+    """What a run that ended badly has cost the node that spent most, for its last line; nothing if it cost nothing."""
+    most = 0.0
+    for name in setup.plan.nodes if setup.terms else ():
+        if kept.path(name).exists():
+            with closing(kept.ledger(name)) as ledger:
+                run = ledger.last_run()
+                spent = _account(setup, ledger, run.id)["spent"]["epsilon"] if run else 0.0
+                most = max(most, inf if spent is None else spent)
+    return f"; spent of a node at most: epsilon {most:.6g}" if most else ""
+
+
+def _account(setup: Setup, ledger: Ledger, run: bytes) -> dict[str, Any]:
+    """One node: claimed, spent in this run, spent in its ledger over all runs, and what is left of its budget."""
+    t = setup.terms
+    if t is None:
+        return {"claimed": None, "spent": None, "ledger": None, "left": None}
+    answered = len(ledger.spends(run))
+    delta = (setup.budget.delta if setup.budget else None) or t.delta
+    total = total_epsilon(ledger.totals(t.adjacency), delta)
+    if total > t.epsilon and len(ledger.spends()) == answered:
+        total = t.epsilon if not t.published else total  # the run's own accountant is the better bound
+    left = max(setup.budget.epsilon - total, 0.0) if setup.budget else None
+    spent = t.cost(answered) if not t.published else total
+    return {
+        "claimed": {"epsilon": t.epsilon, "delta": t.delta},
+        "spent": {"epsilon": _number(spent), "delta": t.delta},
+        "answers": answered,
+        "ledger": {"epsilon": _number(total), "delta": delta},
+        "left": left,
+    }
+
+
+def _number(value: float) -> float | None:
+    """JSON has no infinity: null, which the report reads as unbounded."""
+    return value if value != inf else None

@@ -1,0 +1,129 @@
+"""The memory transport: a broker in this process, deterministic, with injectable faults. Same endpoints as on MQTT.
+
+Faults are drawn per message from one seeded generator: a message is lost, delivered twice, or overtakes others; the
+receiver crashes (before it has read the message, or after it has committed and before it has published) and starts
+again from its store. The answer must not change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+import numpy as np
+
+from hushgrid.kernels.errors import Stopped
+from hushgrid.node.config.scenario import Faults
+from hushgrid.node.runtime.endpoint import Endpoint
+from hushgrid.node.wire import Publication
+
+TICK_S = 1.0  #: virtual seconds that pass when nothing is on its way
+LIMIT_S = 20_000.0  #: virtual seconds after which nothing can come any more
+
+
+class Delivery(NamedTuple):
+    dst: str
+    topic: str
+    payload: bytes
+
+
+class MemoryBroker:
+    """Routes between endpoints by topic. `rebuild(name)` starts a crashed endpoint again from its store."""
+
+    def __init__(
+        self,
+        endpoints: Iterable[Endpoint],
+        rebuild: Callable[[str], Endpoint],
+        faults: Faults | None = None,
+        eavesdrop: Callable[[str, bytes], None] | None = None,
+    ) -> None:
+        self.endpoints = {e.name: e for e in endpoints}
+        self.rebuild, self.faults, self.eavesdrop = rebuild, faults or Faults(), eavesdrop
+        self.random = np.random.Generator(np.random.Philox(key=self.faults.seed))
+        self.retained: dict[str, bytes] = {}
+        self.queue: list[Delivery] = []
+        self.crashes = 0
+        self.now = 0.0  #: virtual seconds
+        self.subscribers: dict[str, list[str]] = {}
+        self.topics: dict[str, tuple[str, ...]] = {}  #: what each endpoint hears
+        for name in self.endpoints:
+            self._follow(name)
+
+    def run(self, until: Callable[[], bool], interrupted: Callable[[], bool] = lambda: False) -> None:
+        """Deliver until `until()`; when nothing is on its way, time passes. Stopped where nothing ever comes."""
+        for name in list(self.endpoints):
+            self.endpoints[name].on_tick(self.now)
+            self._connect(name)
+        while not until() and not interrupted():
+            if self.queue:
+                self._deliver(self._next())
+                continue
+            self.tick()
+
+    def tick(self) -> None:
+        """Time passes."""
+        self.now += TICK_S
+        if self.now > LIMIT_S:
+            raise Stopped(f"nothing happened for {LIMIT_S:g} virtual seconds, expected the run to end")
+        for e in list(self.endpoints.values()):
+            self.publish(e.on_tick(self.now))
+            e.idle()
+
+    def _follow(self, name: str) -> None:
+        """What an endpoint hears may grow when it joins a run."""
+        topics, before = self.endpoints[name].subscriptions, self.topics.get(name, ())
+        if topics is not before:
+            self.topics[name] = topics
+            for topic in topics:
+                if topic not in before:
+                    self.subscribers.setdefault(topic, []).append(name)
+
+    def _connect(self, name: str) -> None:
+        self._follow(name)
+        e = self.endpoints[name]
+        for topic in e.subscriptions:
+            if topic in self.retained:
+                self.queue.append(Delivery(name, topic, self.retained[topic]))
+        self.publish(e.connected())
+
+    def publish(self, publications: list[Publication]) -> None:
+        for topic, payload, retain in publications:
+            if self.eavesdrop:
+                self.eavesdrop(topic, payload)
+            if retain:
+                self.retained[topic] = payload
+                if not payload:
+                    del self.retained[topic]
+            *root, _, dst = topic.split("/")  # `+` stands for a source, nowhere else
+            for name in (*self.subscribers.get(topic, ()), *self.subscribers.get("/".join([*root, "+", dst]), ())):
+                if not self._happens(self.faults.loss):
+                    self.queue.append(Delivery(name, topic, payload))
+                    if self._happens(self.faults.duplicate):
+                        self.queue.append(Delivery(name, topic, payload))
+
+    def _next(self) -> Delivery:
+        first = 0
+        if len(self.queue) > 1 and self._happens(self.faults.reorder):
+            first = int(self.random.integers(len(self.queue)))
+        return self.queue.pop(first)
+
+    def _deliver(self, delivery: Delivery) -> None:
+        e = self.endpoints[delivery.dst]
+        if self._happens(self.faults.crash):
+            self.crashes += 1
+            if self._happens(0.5):
+                e.on_message(delivery.topic, delivery.payload)  # committed, and never published
+            # With the connection goes what was on its way: the resends carry everything, no broker's queue is relied on.
+            self.queue = [d for d in self.queue if d.dst != delivery.dst]
+            topic, payload = e.will
+            self.endpoints[delivery.dst] = self.rebuild(delivery.dst)
+            self.publish([Publication(topic, payload, True)])
+            self._connect(delivery.dst)
+            return
+        out = e.on_message(delivery.topic, delivery.payload)
+        self._follow(delivery.dst)
+        self.publish(out)
+        e.idle()
+
+    def _happens(self, probability: float) -> bool:
+        return probability > 0.0 and bool(self.random.random() < probability)

@@ -1,0 +1,125 @@
+"""Simulated runs over a graph: what every kind of problem of `node/problems/on_graph.py` leaves, and what it is worth."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from math import inf, nan, sqrt
+from typing import Any
+
+import numpy as np
+
+from hushgrid.broker.report import quality
+from hushgrid.broker.report.result import Quality
+from hushgrid.broker.simulation.problems.base import Figures, Finished, Setup
+from hushgrid.broker.simulation.recorders.base import Recorded, Shape, finite
+from hushgrid.kernels.errors import InputError
+from hushgrid.kernels.privacy.noise import Lattice
+from hushgrid.kernels.types import Vector
+from hushgrid.node.config.planning import make_plan
+from hushgrid.node.config.scenario import Scenario
+from hushgrid.node.problems.plan import step_ratio
+
+
+class GraphSetup(Setup):
+    """Only `device`, `child`, `objective` and `against_the_optimum` touch raw data."""
+
+    shown: Any  #: the public part of the problem, an `OnGraph`
+
+    def __init__(self, scenario: Scenario, file: str = "scenario", shown: Any = None) -> None:
+        """`shown`: the public part, if it is known already."""
+        self.shown = scenario.kind.public(scenario, file) if shown is None else shown
+        super().__init__(*make_plan(scenario, self.shown, file))
+        self.shape = Shape(size=self.shown.size)
+        try:
+            self.lattices = self.grids()
+        except InputError as error:
+            raise InputError(f"{file}: privacy: {error}") from None
+        assert scenario.network is not None
+        tag = scenario.problem.__struct_config__.tag
+        self.about = f"{tag}, {len(self.plan.nodes)} nodes on a network of kind {scenario.network.kind}"
+
+    # --- what a kind of problem says ---
+
+    @abstractmethod
+    def grids(self) -> list[Lattice] | None:
+        """The noise of an answer of each node, of what is public; None if it is none of the gate's."""
+
+    @abstractmethod
+    def objective(self, x: Vector) -> float:
+        """sum_i f_i(x) + n r(x). x: (d,)"""
+
+    def against_the_optimum(self, x: Vector, objective: float | None) -> dict[str, float | None]:
+        """`optimality_gap` and `relative_error` of x (d,), if the optimum is known."""
+        return {}
+
+    @property
+    def largest(self) -> float:
+        """|x| of no answer is larger."""
+        return inf
+
+    @property
+    def keys(self) -> dict[str, np.ndarray]:
+        """What names the entries of x in solution.npz."""
+        return {}
+
+    # --- whatever the kind ---
+
+    def cost(self, name: str, answers: int) -> float | None:
+        assert self.terms is not None
+        return None if self.terms.published else self.terms.cost(answers)
+
+    def written_out(self, resolved: dict[str, Any]) -> dict[str, Any]:
+        shown = self.shown
+        resolved["network"] = {"kind": "edges", "nodes": len(shown.L), "edges": [list(e) for e in shown.edges]}
+        return resolved
+
+    def figures(self, seen: Recorded, over: Finished) -> Figures:
+        T = len(seen.residual)
+        objectives: list[float | None] = [None] * T
+        last: dict[str, float | None] = {}
+        if self.reveal:
+            objectives = [finite(self.objective(x)) for x in seen.common]
+            if T:
+                last = self.against_the_optimum(seen.x, objectives[-1])
+        solution = {"x": seen.x} | {f"x_{name}": own[-1] for name, own in seen.own.items()} | self.keys
+        return Figures(
+            objective=objectives,
+            max_violation=[None] * T,
+            expected_noise=self.expected(seen.answers),
+            quality=self.judged(seen, over),
+            solution=solution,
+            at_the_end={"objective": objectives[-1] if T else None} | last,
+        )
+
+    def judged(self, seen: Recorded, over: Finished) -> Quality:
+        """The verdict on the answer."""
+        n, residual, last = len(self.plan.nodes), seen.residual, None
+        if residual:
+            last = nan if residual[-1] is None else residual[-1]
+        counts = seen.answers[-1].tolist() if residual else [0] * n
+        return quality.judged(
+            last,
+            float(np.linalg.norm(seen.x)),
+            n,
+            self.spread(counts),
+            self.largest,
+            step_ratio(self.plan),
+            over.stopped_because == "tolerance",
+        )
+
+    def spread(self, answers: list[int]) -> float:
+        """How far apart the noise explains that the copies lie, node i having given answers[i] gradients."""
+        if self.lattices is None:
+            return 0.0
+        total, p, algorithm = 0.0, self.shown, self.plan.algorithm
+        for i, (count, lattice) in enumerate(zip(answers, self.lattices, strict=True)):
+            carried = algorithm.carried(i, count, p.L[i], p.graph.neighbours[i])
+            total += p.size * quality.mean_square(lattice) * carried
+        return sqrt(total)
+
+    def expected(self, answers: np.ndarray) -> list[float | None]:
+        """Expected sum of |noise| of each row of the history. answers: (T, n), so far."""
+        if self.lattices is None:
+            return [None] * len(answers)
+        each = np.array([lattice.expected_l1 * self.shown.size for lattice in self.lattices])
+        return [float(row @ each) for row in np.diff(answers, axis=0, prepend=0)]

@@ -1,0 +1,203 @@
+"""Simulated runs over the zones of a case: what is prepared, and what they are worth.
+
+In mode input the gate's one answer is the noisy loads themselves: what is generated, served and missed of them is
+post-processing, and shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from math import inf
+from pathlib import Path
+from typing import Any, ClassVar, cast
+
+import msgspec
+import numpy as np
+
+from hushgrid.broker.report import quality
+from hushgrid.broker.simulation.problems.base import Figures, Finished, Setup
+from hushgrid.broker.simulation.recorders.base import Recorded, Shape
+from hushgrid.broker.simulation.recorders.star import noisy_data
+from hushgrid.grid_cases import load
+from hushgrid.grid_cases.case import Case, loads
+from hushgrid.grid_cases.centralised import solve
+from hushgrid.grid_cases.zone.backends import make_step
+from hushgrid.grid_cases.zone.build import zone_models
+from hushgrid.grid_cases.zone.model import ZoneModel, objective, setpoints, violation
+from hushgrid.kernels.algorithms.base import Star
+from hushgrid.kernels.errors import HushgridError, InputError
+from hushgrid.kernels.types import Vector
+from hushgrid.node.config.planning import make_plan
+from hushgrid.node.config.scenario import Scenario
+from hushgrid.node.durable import stamp
+from hushgrid.node.privacy.terms import Terms
+from hushgrid.node.problems.plan import step_ratio
+from hushgrid.node.problems.power_flow.device import Zone, ZoneLoss, layout, model_of, public
+from hushgrid.node.problems.power_flow.gate import expected_l1
+
+
+class ZoneSetup(Setup):
+    """Only `loads`, `device`, `optimum` and what they are used in touch raw data."""
+
+    own_figures: ClassVar[tuple[str, ...]] = ("generation_mw", "load_mw", "served_mw", "unserved_mw", "spilled_mw")
+
+    def __init__(self, scenario: Scenario, file: str = "scenario") -> None:
+        self.problem = scenario.problem
+        try:
+            self.case, self.zones, shown = public(self.problem)
+        except InputError as error:
+            raise InputError(f"{file}: problem.{error}") from None
+        super().__init__(*make_plan(scenario, shown, file))
+        self.models = zone_models(self.case, [list(b) for b in self.zones.values()])
+        self.keys_w, position, _ = layout(self.case, self.zones)
+        self.shape = Shape(
+            size=len(self.keys_w),
+            own={p: m.n for p, m in self.models.items()},
+            shared={p: m.shared for p, m in self.models.items()},
+            position=position,
+        )
+        if self.problem.solver != "clarabel":  # an absent one is refused here, not in a child
+            first = next(iter(self.models.values()))
+            make_step(first, np.ones(first.n), self.problem.solver)
+        path = Path(self.problem.case)
+        self.stamp = stamp(path) if path.is_file() else self.problem.case
+        self.about = f"{self.problem.case} in {len(self.zones)} zones"
+
+    def loads(self, name: str) -> Vector:
+        """A zone's private data, p.u."""
+        return loads(self.case, self.models[name].buses)
+
+    def device(self, name: str) -> Zone:
+        return Zone(name, self.case, self.models[name], self.loads(name), self.problem.solver)
+
+    def child(self, name: str, place: Path) -> dict[str, Any]:
+        return {"case": self.problem.case, "buses": list(self.zones[name]), "solver": self.problem.solver}
+
+    @classmethod
+    def node(cls, name: str, data: dict[str, Any]) -> Zone:
+        case, buses = load(data["case"]), tuple(sorted(data["buses"]))
+        return Zone(name, case, model_of(name, data["case"], buses), loads(case, buses), data["solver"])
+
+    def optimum(self, d: Mapping[str, Vector]) -> float | None:
+        """The central optimum of the load shedding, at these loads of the zones; None where the solver finds none."""
+        try:
+            return float(solve(with_loads(self.case, self.models, d), "shedding").value)
+        except HushgridError:
+            return None
+
+    def shown_loads(self, trace: Path) -> dict[str, Vector] | None:
+        """The loads that what is served may be told of: the gate's own in mode input, else raw ones where they may be shown."""
+        if self.terms is not None and self.terms.mode == "input":
+            given = {p: noisy_data(trace, p) for p in self.plan.nodes}
+            known = {p: d for p, d in given.items() if d is not None}
+            return known if len(known) == len(given) else None
+        return {p: self.loads(p) for p in self.plan.nodes} if self.reveal else None
+
+    @property
+    def expected_l1(self) -> float | None:
+        """Expected sum of |noise| of one answer of every node."""
+        if self.terms is None:
+            return None
+        public_part = {name: ZoneLoss(m, np.zeros(2 * len(m.buses))) for name, m in self.models.items()}
+        return sum(expected_l1(name, loss, self.terms) for name, loss in public_part.items())
+
+    @property
+    def spread(self) -> float:
+        """How far apart the answers' noise explains that the zones lie, p.u."""
+        zones = [(m, ZoneLoss(m, np.zeros(2 * len(m.buses)))) for m in self.models.values()]
+        return quality.spread_of_zones(self.plan, self.terms, zones, self.plan.problem.L)
+
+    def written_out(self, resolved: dict[str, Any]) -> dict[str, Any]:
+        resolved["problem"] |= {"zones": [list(b) for b in self.zones.values()]}
+        return resolved
+
+    def cost(self, name: str, answers: int) -> float | None:
+        assert self.terms is not None
+        true = honest(self.terms, self.models[name])
+        return true.cost(answers) if true else None
+
+    def figures(self, seen: Recorded, over: Finished) -> Figures:
+        T, t, models, nodes, z = seen.rounds_done, self.terms, self.models, self.plan.nodes, seen.own
+        worst = [max(violation(models[p], z[p][k]) for p in nodes) for k in range(T)]
+        objectives: list[float | None] = [None] * T
+        if self.reveal:
+            d = {p: self.loads(p) for p in nodes}
+            objectives = [sum(objective(models[p].A, z[p][k], d[p]) for p in nodes) for k in range(T)]
+        expected: list[float | None] = [None] * T
+        if t is not None and self.expected_l1 is not None:
+            each = self.expected_l1 * (1 if t.mode == "input" else cast(Star, self.plan.algorithm).per_round)
+            expected = [each if k == 0 or t.mode != "input" else 0.0 for k in range(T)]
+        final, gap_to, told = None, None, self.shown_loads(over.trace) if T else None
+        if told is not None:
+            d = {p: self.loads(p) for p in nodes} if self.reveal else told
+            final = sum(objective(models[p].A, z[p][-1], d[p]) for p in nodes)
+            optimum = self.optimum(d)
+            gap_to = final - optimum if optimum is not None else None
+        shared = np.concatenate([z[p][-1, models[p].shared] for p in nodes]) if T else np.zeros(0)
+        judged = quality.judged(
+            seen.residual[-1] if T else None,
+            float(np.linalg.norm(shared)),
+            1,
+            self.spread,
+            inf,
+            step_ratio(self.plan),
+            over.stopped_because == "tolerance",
+        )
+        solution = {"w": seen.x, "keys_w": np.array(self.keys_w)}
+        for p in nodes:
+            solution[f"z_{p}"] = z[p][-1] if T else models[p].start
+            solution[f"keys_{p}"] = np.array(models[p].keys)
+        base = self.case.base_mva
+        served = power(models, {p: z[p][-1] for p in nodes}, told, base) if told is not None else {}
+        return Figures(
+            objective=objectives,
+            max_violation=list(worst),
+            expected_noise=expected,
+            quality=judged,
+            solution=solution,
+            setpoints=[(p, *row) for p in nodes for row in setpoints(models[p], solution[f"z_{p}"], base)],
+            at_the_end={"objective": final, "optimality_gap": gap_to, **served},
+        )
+
+
+def with_loads(case: Case, models: Mapping[str, ZoneModel], d: Mapping[str, Vector]) -> Case:
+    """The case with other loads: d (2 buses,), p.u., of each zone."""
+    p_d, q_d = np.zeros(len(case.buses)), np.zeros(len(case.buses))
+    for name, model in models.items():
+        at = case.index(np.array(model.buses, np.int64))
+        p_d[at], q_d[at] = np.split(d[name], 2)
+    return replace(case, buses=replace(case.buses, p_d=p_d, q_d=q_d))
+
+
+def power(
+    models: Mapping[str, ZoneModel], z: Mapping[str, Vector], d: Mapping[str, Vector], base_mva: float
+) -> dict[str, float]:
+    """What is generated, and what of the loads d is served, MW, over all zones.
+
+    s = A z + d of (D.2b): at a bus its positive part is load that is not served, its negative part power that nobody takes;
+    served is what is left of the loads.
+    """
+    generation = sum(value for p in models for key, value in zip(models[p].keys, z[p], strict=True) if key[:3] == "pg:")
+    s = np.concatenate([(m.A @ z[p] + d[p])[: len(m.buses)] for p, m in models.items()])
+    load = sum(float(np.sum(d[p][: len(m.buses)])) for p, m in models.items())
+    unserved, spilled = float(np.sum(np.maximum(s, 0.0))), float(np.sum(np.maximum(-s, 0.0)))
+    figures = {
+        "generation": generation,
+        "load": load,
+        "served": load - unserved,
+        "unserved": unserved,
+        "spilled": spilled,
+    }
+    return {f"{key}_mw": float(value * base_mva) for key, value in figures.items()}
+
+
+def honest(t: Terms, model: ZoneModel) -> Terms | None:
+    """The terms at what an answer really costs: the paper's noise at 2 beta |a_i|; None where (3.4) has no bound."""
+    if not t.published:
+        return t
+    row = model.row_l1 if t.mechanism == "laplace" else model.row_l2
+    return None if t.mode.startswith("output") else msgspec.structs.replace(t, per_answer=t.per_answer * row)
+
+
+SETUP = ZoneSetup

@@ -1,0 +1,125 @@
+"""Simulated runs over nodes with rows of data: what is prepared, and what they are worth."""
+
+from __future__ import annotations
+
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hushgrid.broker.report import quality
+from hushgrid.broker.simulation.problems.on_graph import GraphSetup
+from hushgrid.broker.simulation.recorders.base import finite
+from hushgrid.kernels.errors import InputError
+from hushgrid.kernels.patterns.routes import index
+from hushgrid.kernels.privacy.noise import Lattice
+from hushgrid.kernels.problems.losses import Loss
+from hushgrid.kernels.problems.prox import Regularizer
+from hushgrid.kernels.types import Vector
+from hushgrid.node.config.scenario import Scenario
+from hushgrid.node.problems.records.data import Arrays
+from hushgrid.node.problems.records.device import Rows, public
+from hushgrid.node.problems.records.files import read_npz
+from hushgrid.node.problems.records.gate import lattice_of
+
+LARGEST = 2000  #: unknowns of a central optimum, which takes their cube
+
+
+class RowSetup(GraphSetup):
+    """Only `device`, `child`, `losses` and what they are used in touch raw data."""
+
+    def __init__(self, scenario: Scenario, file: str = "scenario", arrays: Arrays | None = None) -> None:
+        loaded, shown = public(scenario, file, arrays)
+        if loaded is None:
+            raise InputError(
+                f"{file}: problem.data.devices: found rows that are on devices, expected files, libsvm, csv or synthetic "
+                "(simulated nodes need rows)"
+            )
+        self.shards, self.features, self.notes = loaded
+        super().__init__(scenario, file, shown)
+        self.about = ", ".join([self.about, *self.notes])
+
+    def device(self, name: str) -> Rows:
+        return Rows(name, self.shards[index(name)])
+
+    def child(self, name: str, place: Path) -> dict[str, Any]:
+        path = place / f"{name}.npz"
+        A, b = self.shards[index(name)]
+        np.savez(path, allow_pickle=False, A=A, b=b)
+        return {"rows": str(path)}
+
+    @classmethod
+    def node(cls, name: str, data: dict[str, Any]) -> Rows:
+        return Rows(name, read_npz(Path(data["rows"]), "least-squares"))  # labels were checked with the scenario
+
+    @property
+    def keys(self) -> dict[str, np.ndarray]:
+        """`keys_x` of solution.npz: the name of each entry of x, if the rows' columns have names."""
+        named: list[str] = list(self.features)
+        if named and self.shown.classes > 1:
+            named = [f"class {c}, {name}" for c in range(self.shown.classes) for name in named]
+        return {"keys_x": np.array(named)} if named else {}
+
+    @cached_property
+    def losses(self) -> list[Loss]:
+        """Every node's f_i: raw data."""
+        return [self.device(name).loss(self.shown) for name in self.plan.nodes]
+
+    def objective(self, x: Vector) -> float:
+        return float(sum(loss.value(x) for loss in self.losses) + len(self.shards) * self.shown.regularizer.value(x))
+
+    def against_the_optimum(self, x: Vector, objective: float | None) -> dict[str, float | None]:
+        return against_the_optimum(self.losses, self.shown.regularizer, x, objective)
+
+    @property
+    def largest(self) -> float:
+        return quality.largest_answer(self.shown, self.terms.clip if self.terms else 0.0)
+
+    def grids(self) -> list[Lattice] | None:
+        t, shown = self.terms, self.shown
+        if t is None or t.published or self.plan.algorithm.minimizes:  # the minimisers' noise depends on the question
+            return None
+
+        @cache
+        def of(m: int) -> Lattice | None:
+            return lattice_of(self.plan.name, quality.public_loss(shown, m), t)
+
+        return [lattice for m in shown.rows if (lattice := of(m))]
+
+    def spread(self, answers: list[int]) -> float:
+        if self.lattices is None and self.terms is not None and not self.terms.published:
+            return quality.spread_of_minimizers(self.plan, answers)
+        return super().spread(answers)
+
+    def expected(self, answers: np.ndarray) -> list[float | None]:
+        if self.terms is not None and self.plan.algorithm.minimizes and self.plan.algorithm.walks is None:
+            fresh = np.diff(answers[:, 0], prepend=0)
+            return [self._of_minimizers(int(k)) if new else 0.0 for k, new in zip(answers[:, 0], fresh, strict=True)]
+        return super().expected(answers)
+
+    def _of_minimizers(self, k: int) -> float:
+        """Expected sum of |noise| of all nodes' answers k. What it has of the question is the penalties' curvature."""
+        return sum(quality.asked(self.plan, i, k)[0].expected_l1(self.shown.size) for i in range(len(self.plan.nodes)))
+
+
+def against_the_optimum(
+    losses: list[Loss], r: Regularizer, x: np.ndarray, objective: float | None
+) -> dict[str, float | None]:
+    """What is not known to be an optimum, or to be the only one, is not compared with."""
+    from hushgrid.kernels.problems.centralised import optimum
+
+    try:
+        best = optimum(losses, r) if x.size <= LARGEST else None
+    except InputError:
+        best = None
+    if best is None or not best.convex or objective is None:
+        return {}
+    length = float(np.linalg.norm(best.x))
+    return {
+        "optimality_gap": finite(objective - best.value),
+        "relative_error": finite(float(np.linalg.norm(x - best.x)) / length) if best.unique and length else None,
+    }
+
+
+SETUP = RowSetup

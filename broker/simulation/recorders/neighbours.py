@@ -1,0 +1,124 @@
+"""Synchronous rounds among neighbours, as they are recorded: a row a step of every node."""
+
+from __future__ import annotations
+
+import os
+from math import nan
+from pathlib import Path
+from typing import cast
+
+import numpy as np
+
+from hushgrid.broker.simulation.recorders.base import (
+    Nothing,
+    Observer,
+    Over,
+    Recorded,
+    Shape,
+    Widths,
+    declared,
+    finite,
+    own_of,
+    path_of,
+)
+from hushgrid.kernels.algorithms.base import Rounds
+from hushgrid.kernels.errors import InputError
+from hushgrid.kernels.patterns.neighbours import Neighbour
+from hushgrid.node.problems.plan import RunPlan
+from hushgrid.node.runtime.driver import Driver
+from hushgrid.node.wire import COORDINATOR
+
+MESSAGE = "a message"  #: the row's last vector
+
+
+class RoundTrace:
+    """A node's steps of synchronous rounds, a row each in a file of float64, and before them one of its start: its messages
+
+    and bytes so far, the noise of the step (that cell only where it may be revealed, nan where a crash has lost it), its own
+    vectors after the step and the message that it was made with.
+    """
+
+    def __init__(self, directory: Path, node: str, algorithm: Rounds, widths: Widths, reveal: bool) -> None:
+        self.algorithm, self.widths, self.reveal = algorithm, widths, reveal
+        self.messages = algorithm.rounds * algorithm.messages
+        self._handle = os.open(path_of(directory, node), os.O_RDWR | os.O_CREAT, 0o600)
+
+    def __call__(self, driver: Driver, fresh: bool) -> None:
+        machine = cast(Neighbour, driver.machine)
+        s, t = machine.state, machine.steps
+        if not machine.started:
+            return
+        name, used = self.algorithm.name, s.last if s.done else s.before if t else np.zeros(machine.size)
+        if machine.messages != self.messages:
+            raise InputError(
+                f"algorithm {name}: messages: found {machine.messages} of a node, expected {self.messages}, as declared"
+            )
+        row = np.concatenate(
+            [[*driver.sent, nan], declared(self.widths, name, own_of(s, self.widths) | {MESSAGE: used})]
+        )
+        at = 8 * row.size * t
+        if not fresh and os.pread(self._handle, 8, at).strip(b"\0"):
+            return  # it was taken down before the crash, and with its noise
+        if self.reveal and fresh and driver.gate is not None:
+            row[2], driver.gate.drawn_l1 = driver.gate.drawn_l1, 0.0
+        os.pwrite(self._handle, np.ascontiguousarray(row, "<f8").tobytes(), at)
+
+    def close(self) -> None:
+        os.close(self._handle)
+
+
+def widths(plan: RunPlan, shape: Shape, name: str) -> Widths:
+    algorithm = cast(Rounds, plan.algorithm)
+    own = dict.fromkeys(algorithm.own, shape.size)
+    return {} if name == COORDINATOR else own | {MESSAGE: shape.size * algorithm.vectors}
+
+
+def observer(plan: RunPlan, name: str, place: Path, reveal: bool, widths: Widths) -> Observer:
+    algorithm = cast(Rounds, plan.running)
+    return Nothing() if name == COORDINATOR else RoundTrace(place, name, algorithm, widths, reveal)
+
+
+def recorded(plan: RunPlan, shape: Shape, over: Over, reveal: bool) -> Recorded:
+    t, nodes, d = plan.terms, plan.nodes, shape.size
+    algorithm = cast(Rounds, plan.algorithm)
+    n, per, names, message = len(nodes), algorithm.messages, algorithm.own, d * algorithm.vectors
+    found = [_written(path_of(over.trace, name), 3 + d * len(names) + message) for name in nodes]
+    T = (min(len(r) for r in found) - 1) // per  # complete rounds; row 0 is the start
+    rows = np.array([r[: T * per + 1] for r in found])
+    own = rows[:, ::per, 3 : 3 + d * len(names)].reshape(n, T + 1, len(names), d).transpose(2, 1, 0, 3)
+    said = rows[:, 1:, -message:].reshape(n, T, per, message).transpose(2, 1, 0, 3)  # (per, T, n, message)
+    sent = algorithm.iterate_is_sent
+    x = np.concatenate([np.zeros((1, n, d)), said[0]]) if sent else own[0]  # (T + 1, n, d)
+    mean = x.mean(axis=1)
+    # Row t - 1 is the first that has message t, and the noise of what it says.
+    messages, size = np.diff(rows[:, per - 1 : -1 : per, :2].sum(axis=0), axis=0, prepend=0).T
+    drawn = rows[:, :, 2].sum(axis=0)
+    if algorithm.asks_after:
+        drawn = np.concatenate([[drawn[0] + drawn[1]], drawn[2:], [0.0]])
+    noise = drawn[:-1].reshape(T, per).sum(axis=1)
+    answers = [min(algorithm.answered(k), t.answers) if t else 0 for k in range(1, T + 1)]
+    trajectory = dict(zip(names, own, strict=True))
+    if algorithm.said:
+        trajectory |= {key: x if sent else said[k] for k, key in enumerate(algorithm.said)}
+    return Recorded(
+        rounds_done=T,
+        x=mean[-1],
+        common=mean[1:],
+        own={name: x[-1:, i] for i, name in enumerate(nodes)},
+        residual=[finite(np.sqrt(np.sum((x[k] - mean[k]) ** 2))) for k in range(1, T + 1)],
+        noise=[finite(v) for v in noise] if reveal and algorithm.variant != "none" else [None] * T,
+        answers=np.repeat(np.array(answers, dtype=np.int64)[:, None], n, axis=1),
+        messages=[int(v) for v in messages],
+        bytes=[int(v) for v in size],
+        total_messages=int(messages.sum()),
+        total_bytes=int(size.sum()),
+        capped=nodes if t is not None and t.capped else [],
+        trajectory=trajectory,
+    )
+
+
+def _written(path: Path, width: int) -> np.ndarray:
+    rows = np.fromfile(path, "<f8") if path.exists() else np.zeros(0)
+    rows = rows[: rows.size // width * width].reshape(-1, width)
+    missing = np.flatnonzero(rows[:, 0] == 0)
+    return rows[: missing[0]] if missing.size else rows

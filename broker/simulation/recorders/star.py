@@ -1,0 +1,135 @@
+"""Rounds around a coordinator, as they are recorded: w of each round, and every member's own."""
+
+from __future__ import annotations
+
+from math import nan
+from pathlib import Path
+from typing import cast
+
+import numpy as np
+
+from hushgrid.broker.simulation.recorders.base import (
+    Observer,
+    Over,
+    Recorded,
+    Shape,
+    Trace,
+    Widths,
+    declared,
+    own_of,
+    path_of,
+)
+from hushgrid.kernels.algorithms.base import Star
+from hushgrid.kernels.errors import InputError
+from hushgrid.node.problems.plan import RunPlan
+from hushgrid.node.runtime.driver import Driver
+from hushgrid.node.wire import COORDINATOR
+
+
+class MemberTrace(Trace):
+    """A member's own vectors after the round, and the noise of the round as drawn, that cell only if it may be revealed.
+
+    Beside them `<node>.kept` has the noisy data of mode input, the gate's one answer.
+    """
+
+    def __init__(self, directory: Path, node: str, algorithm: str, widths: Widths, reveal: bool) -> None:
+        super().__init__(directory, node)
+        self.algorithm, self.widths, self.reveal = algorithm, widths, reveal
+        self._kept: Path | None = _kept(directory, node)  #: to be written still
+
+    def __call__(self, driver: Driver, fresh: bool) -> None:
+        s, gate = driver.machine.state, driver.gate
+        row = declared(self.widths, self.algorithm, own_of(s, self.widths))
+        self.write(s.t, row, row.size + 1)
+        if self._kept is not None and gate is not None and gate.state.kept.size:
+            gate.state.kept.tofile(self._kept)
+            self._kept = None
+        if self.reveal and fresh and gate is not None:
+            drawn, gate.drawn_l1 = gate.drawn_l1, 0.0
+            self.write(s.t, np.array([drawn]), row.size + 1, row.size)
+
+
+class CoordinatorTrace(Trace):
+    """w^{t+1}."""
+
+    def __init__(self, directory: Path, algorithm: str, widths: Widths) -> None:
+        super().__init__(directory, COORDINATOR)
+        self.algorithm, self.widths = algorithm, widths
+
+    def __call__(self, driver: Driver, fresh: bool) -> None:
+        s = driver.machine.state
+        row = declared(self.widths, self.algorithm, own_of(s, self.widths))
+        self.write(s.t, row, row.size)
+
+
+def widths(plan: RunPlan, shape: Shape, name: str) -> Widths:
+    if name == COORDINATOR:
+        return {"w": shape.size}
+    own, sizes = plan.algorithm.own, (shape.own[name], shape.shared[name].size)
+    if len(own) != len(sizes):
+        raise InputError(
+            f"algorithm {plan.algorithm.name}: own: found {len(own)} vectors ({', '.join(own)}), expected 2 declared: "
+            "the iterate, and one of what is shared"
+        )
+    return dict(zip(own, sizes, strict=True))
+
+
+def observer(plan: RunPlan, name: str, place: Path, reveal: bool, widths: Widths) -> Observer:
+    algorithm = plan.algorithm.name
+    if name == COORDINATOR:
+        return CoordinatorTrace(place, algorithm, widths)
+    return MemberTrace(place, name, algorithm, widths, reveal)
+
+
+def recorded(plan: RunPlan, shape: Shape, over: Over, reveal: bool) -> Recorded:
+    T = max((r[0] for r in over.travelled), default=0)
+    t, nodes = plan.terms, plan.nodes
+    algorithm = cast(Star, plan.algorithm)
+    w = _rows(over.trace, COORDINATOR, shape.size, T)
+    z, lam, drawn = {}, {}, {}
+    for p in nodes:
+        n, m = shape.own[p], shape.shared[p].size
+        rows = _rows(over.trace, p, n + m + 1, T)
+        z[p], lam[p], drawn[p] = rows[:, :n], rows[:, n:-1], rows[:, -1]
+    gap = sum(np.sum((w[:, shape.position[p]] - z[p][:, shape.shared[p]]) ** 2, axis=1) for p in nodes)
+    residual = np.sqrt(gap)
+    noise: list[float | None] = [None] * T
+    if reveal and t is not None:
+        noise = [float(v) if np.isfinite(v := sum(drawn[p][k] for p in nodes)) else None for k in range(T)]
+    answers = [0 if t is None else 1 if t.mode == "input" else k * algorithm.per_round for k in range(1, T + 1)]
+    so_far = {r[0]: r for r in over.travelled}
+    messages = [so_far.get(k, (k, 0.0, 0, 0))[2] for k in range(T + 1)]
+    size = [so_far.get(k, (k, 0.0, 0, 0))[3] for k in range(T + 1)]
+    return Recorded(
+        rounds_done=T,
+        x=w[-1] if T else np.zeros(shape.size),
+        common=w,
+        own=z,
+        residual=[float(v) for v in residual],
+        noise=noise,
+        answers=np.repeat(np.array(answers, dtype=np.int64)[:, None], len(nodes), axis=1),
+        messages=[messages[k] - messages[k - 1] for k in range(1, T + 1)],
+        bytes=[size[k] - size[k - 1] for k in range(1, T + 1)],
+        total_messages=messages[T],
+        total_bytes=size[T],
+        capped=nodes if t is not None and t.capped else [],
+        trajectory={"w": w} | {f"z_{p}": z[p] for p in nodes} | {f"lam_{p}": lam[p] for p in nodes},
+    )
+
+
+def noisy_data(directory: Path, node: str) -> np.ndarray | None:
+    """The noisy data that a member's gate gave in mode input; None if it gave none."""
+    path = _kept(directory, node)
+    return np.fromfile(path) if path.exists() else None
+
+
+def _kept(directory: Path, node: str) -> Path:
+    return directory / f"{node}.kept"
+
+
+def _rows(directory: Path, node: str, width: int, rounds: int) -> np.ndarray:
+    rows = np.full(rounds * width, nan)
+    path = path_of(directory, node)
+    found = np.fromfile(path, "<f8")[: rounds * width] if path.exists() else rows[:0]
+    rows[: found.size] = found
+    return rows.reshape(rounds, width)

@@ -1,0 +1,223 @@
+"""`hushgrid case`: what is in a power-system case, its partition, and the central solution."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hushgrid.broker.report.summary import columns
+from hushgrid.grid_cases import load
+from hushgrid.grid_cases.case import Case
+from hushgrid.grid_cases.matpower import BUILT_IN
+from hushgrid.grid_cases.partition import Zones, explicit, partition, tie_lines
+from hushgrid.kernels.errors import InputError
+
+if TYPE_CHECKING:
+    from hushgrid.grid_cases.centralised import Solution
+
+HEADER = ("case", "buses", "lines", "generators", "load MW", "load MVAr")
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    does = parser.add_subparsers(metavar="WHAT", dest="what", required=True)
+    for name, text in (
+        ("list", "The cases that come with the program."),
+        ("show", "What is in a case."),
+        ("zones", "A partition of a case into zones, its tie lines, and each zone's model."),
+        ("solve", "The central solution by one solver that sees everything (second-order-cone relaxation)."),
+    ):
+        add = does.add_parser(name, help=text, description=text).add_argument
+        if name == "list":
+            continue
+        add("case", metavar="CASE", help="a built-in case or the path of a MATPOWER .m file")
+        if name == "zones":
+            add("--zones", metavar="N|LISTS", default="3", help="a number, or '[[1, 2], [3, 4]]' [3]")
+            add("--export", metavar="DIR", type=Path, help="write each zone's model there: z1.npz, ...")
+        if name == "solve":
+            add("--objective", default="shedding", choices=("shedding", "cost"), help="[shedding]")
+            add("--ac", action="store_true", help="and the AC power flow at its generation")
+        add("--json", action="store_true")
+
+
+def main(options: argparse.Namespace) -> int:
+    match options.what:
+        case "list":
+            print(listing())
+        case "show":
+            print(show(options.case, options.json))
+        case "zones":
+            print(zones(options.case, options.zones, options.export, options.json))
+        case "solve":
+            print(solve(options.case, options.objective, options.json, options.ac))
+    return 0
+
+
+def listing() -> str:
+    """The cases that come with the program, a row each."""
+    rows = []
+    for name in BUILT_IN:
+        f = facts(load(name))
+        rows.append((name, f["buses"], f["lines"], f["generators"], f"{f['load_mw']:.1f}", f"{f['load_mvar']:.1f}"))
+    return columns(rows, HEADER)
+
+
+def facts(case: Case) -> dict[str, Any]:
+    """Counts, and sums in MW and MVAr."""
+    base, lines = case.base_mva, case.lines
+    p_max = case.generators.p_max.sum() * base
+    return {
+        "case": case.name,
+        "base_mva": base,
+        "buses": len(case.buses),
+        "lines": len(lines),
+        "transformers": int(np.sum((lines.tap != 1) | (lines.shift != 0))),
+        "limited_lines": int(np.sum(lines.rate > 0)),
+        "generators": len(case.generators),
+        "generation_mw": float(p_max) if np.isfinite(p_max) else None,
+        "loaded_buses": int(np.sum((case.buses.p_d != 0) | (case.buses.q_d != 0))),
+        "load_mw": float(case.buses.p_d.sum() * base),
+        "load_mvar": float(case.buses.q_d.sum() * base),
+        "digest": case.public_digest(),
+    }
+
+
+def show(name: str, as_json: bool) -> str:
+    """What is in a case."""
+    f = facts(load(name))
+    if as_json:
+        return json.dumps(f, indent=2)
+    capacity = "unlimited" if f["generation_mw"] is None else f"up to {f['generation_mw']:.1f} MW"
+    rows = [
+        ("base", f"{f['base_mva']:g} MVA"),
+        ("buses", f"{f['buses']}, {f['loaded_buses']} with a load"),
+        ("lines", f"{f['lines']}, {f['transformers']} of them transformers, {f['limited_lines']} with a thermal limit"),
+        ("generators", f"{f['generators']}, {capacity}"),
+        ("load", f"{f['load_mw']:.1f} MW, {f['load_mvar']:.1f} MVAr"),
+        ("digest", f"{f['digest'][:16]} (SHA-256 of all but the loads)"),
+    ]
+    return f"{f['case']}\n{columns(rows, indent=2)}"
+
+
+def zones(name: str, choice: str, export: Path | None, as_json: bool) -> str:
+    """A partition: choice is a number or lists of bus numbers, as in a scenario. export: where the models go."""
+    case = load(name)
+    try:
+        asked = json.loads(choice)
+    except (ValueError, RecursionError):
+        asked = None
+    if isinstance(asked, bool) or not isinstance(asked, int | list):
+        raise InputError(f"--zones: found {choice!r}, expected a number or lists such as [[1, 2], [3, 4]]")
+    found = partition(case, asked) if isinstance(asked, int) else explicit(case, asked)
+    ties = _ties(case, found)
+    written = _export(case, found, export) if export is not None else []
+    if as_json:
+        told = {"case": case.name, "zones": {z: list(b) for z, b in found.items()}, "tie_lines": ties}
+        return json.dumps(told | ({"models": written} if export is not None else {}), indent=2)
+    of = {bus: zone for zone, buses in found.items() for bus in buses}
+    rows = [
+        (z, len(b), sum(of[int(g)] == z for g in case.generators.bus), " ".join(map(str, b))) for z, b in found.items()
+    ]
+    text = f"{case.name}: {len(found)} zones, {len(ties)} tie lines\n"
+    text += columns(rows, ("zone", "buses", "generators", "bus numbers"), indent=2)
+    if ties:
+        text += "\n" + columns(
+            [(t["row"], t["from"], t["to"], f"{t['zones'][0]}-{t['zones'][1]}") for t in ties],
+            ("line", "from", "to", "zones"),
+            indent=2,
+        )
+    return text + "".join(f"\nwrote {path}" for path in written)
+
+
+def _ties(case: Case, found: Zones) -> list[dict[str, Any]]:
+    of = {bus: zone for zone, buses in found.items() for bus in buses}
+    rows, lines = set(tie_lines(case, found).tolist()), case.lines
+    ends = zip(lines.rows.tolist(), lines.from_bus.tolist(), lines.to_bus.tolist(), strict=True)
+    return [{"row": row, "from": a, "to": b, "zones": [of[a], of[b]]} for row, a, b in ends if row in rows]
+
+
+def _export(case: Case, found: Zones, directory: Path) -> list[str]:
+    from hushgrid.grid_cases.zone.build import zone_models
+    from hushgrid.grid_cases.zone.model import save_model
+
+    models = zone_models(case, [list(buses) for buses in found.values()])
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        for zone, model in models.items():
+            save_model(model, directory / f"{zone}.npz")
+    except OSError as error:
+        raise InputError(f"--export: {error.filename or directory}: {error.strerror}, expected a directory") from None
+    return [str(directory / f"{zone}.npz") for zone in models]
+
+
+def solve(name: str, objective: str, as_json: bool, ac: bool = False) -> str:
+    """The central solution. In $/h, or p.u.^2 of load shed; it is of a relaxation, so no dispatch.
+
+    `ac`: what the network would do at this generation, by an AC power flow.
+    """
+    from hushgrid.grid_cases import centralised as central
+
+    case = load(name)
+    s, base, g = central.solve(case, objective), case.base_mva, case.generators
+    told: dict[str, Any] = {
+        "case": case.name,
+        "objective": objective,
+        "value": s.value,
+        "unit": "$/h" if objective == "cost" else "p.u.^2",
+        "status": s.status,
+        "generation_mw": float(s.p_g.sum() * base),
+        "load_mw": float(case.buses.p_d.sum() * base),
+        "largest_mismatch_mw": float(np.abs(s.shed).max() * base),
+        "generators": [
+            {"row": row, "bus": bus, "p_mw": p * base, "q_mvar": q * base}
+            for row, bus, p, q in zip(g.rows.tolist(), g.bus.tolist(), s.p_g.tolist(), s.q_g.tolist(), strict=True)
+        ],
+    }
+    if ac:
+        told["ac"] = _ac_figures(case, s)
+    if as_json:
+        return json.dumps(told, indent=2)
+    rows = [(e["row"], e["bus"], f"{e['p_mw']:.2f}", f"{e['q_mvar']:.2f}") for e in told["generators"]]
+    return (
+        f"{case.name}: {objective} {s.value:.6g} {told['unit']} ({s.status}; second-order-cone relaxation)\n"
+        f"  generation {told['generation_mw']:.2f} MW for {told['load_mw']:.2f} MW of load, "
+        f"largest mismatch at a bus {told['largest_mismatch_mw']:.3g} MW\n"
+        + (_ac_lines(told["ac"]) if ac else "")
+        + columns(rows, ("generator", "bus", "MW", "MVAr"), indent=2)
+    )
+
+
+def _ac_figures(case: Case, solution: Solution) -> dict[str, Any]:
+    """The AC power flow at a central solution; null where Newton's method found none."""
+    from hushgrid.grid_cases.ac_feasibility import ac_check
+
+    check, base = ac_check(case, solution), case.base_mva
+    figures = {
+        "slack_bus": check.slack,
+        "slack_change_mw": check.slack_change * base,
+        "losses_mw": check.losses * base,
+        "relaxed_losses_mw": check.relaxed_losses * base,
+        "voltage_violation_pu": check.voltage_violation,
+        "line_violation_mva": check.thermal_violation * base,
+    }
+    known = {key: value if check.converged else None for key, value in figures.items()}
+    return {"converged": check.converged, "iterations": check.iterations, "mismatch_pu": check.mismatch} | known
+
+
+def _ac_lines(ac: dict[str, Any]) -> str:
+    if not ac["converged"]:
+        return (
+            f"  AC power flow at this generation: none found, a mismatch of {ac['mismatch_pu']:.3g} p.u. is left after "
+            f"{ac['iterations']} iterations\n"
+        )
+    change, over = ac["slack_change_mw"], (ac["voltage_violation_pu"], ac["line_violation_mva"])
+    limits = f"are passed by at most {over[0]:.3g} p.u. and {over[1]:.3g} MVA" if any(over) else "hold"
+    return (
+        f"  AC power flow at this generation: losses {ac['losses_mw']:.2f} MW (relaxation: "
+        f"{ac['relaxed_losses_mw']:.2f} MW), so bus {ac['slack_bus']} gives {abs(change):.2f} MW "
+        f"{'more' if change > 0 else 'less'}\n"
+        f"  limits of voltages and lines {limits} (of generators: not looked at)\n"
+    )

@@ -1,0 +1,94 @@
+"""`hushgrid check FILE`: everything about a file that can be known without a network."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from hushgrid.cli.completion import scenario_or_file
+from hushgrid.kernels.errors import InputError
+from hushgrid.node.config.coordinator import load_coordinator
+from hushgrid.node.config.device import load_device
+from hushgrid.node.config.scenario import load_scenario
+from hushgrid.node.problems.plan import step_ratio
+from hushgrid.node.schema.yaml_file import read_yaml
+from hushgrid.node.transport.connect import parse_url, tls_context
+from hushgrid.scenarios import find
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    file = parser.add_argument(
+        "file", metavar="FILE", type=Path, help="a file, or a scenario that comes with the program"
+    )
+    file.completer = scenario_or_file  # type: ignore[attr-defined]
+
+
+def main(options: argparse.Namespace) -> int:
+    print(f"ok: {check(find(options.file))}")
+    return 0
+
+
+def check(path: Path) -> str:
+    """What a good file is, in one line; of a device, what its owner consents to in the lines below. InputError.
+
+    A scenario, a device or a coordinator, told apart by its keys.
+    """
+    raw = read_yaml(path)
+    if "node" in raw:
+        return _device(path)
+    if "coordinator" in raw or "scenario" in raw or "members" in raw:
+        return _coordinator(path)
+    if {"hushgrid", "problem", "algorithm"} & set(raw):
+        return _scenario(path)
+    found = ", ".join(raw) or "no key"
+    raise InputError(
+        f"{path}: found {found}, expected a scenario (hushgrid, problem, algorithm), a device (node) or a "
+        "coordinator (scenario)"
+    )
+
+
+def _scenario(path: Path) -> str:
+    from hushgrid.node.config.planning import make_plan
+
+    scenario = load_scenario(path)
+    problem = scenario.kind.public(scenario, str(path))
+    _, plan = make_plan(scenario, problem, str(path))
+    t = plan.terms
+    promise = (
+        "no privacy" if t is None else f"{t.mechanism}, epsilon {t.epsilon:g}{_delta(t.delta)} in {t.answers} answers"
+    )
+    ratio = step_ratio(plan)
+    step = "" if ratio is None else f", step {ratio:.2g} times its public bound"
+    algorithm = scenario.algorithm
+    return (
+        f"scenario {scenario.name}: {problem.about}, {algorithm.name} ({algorithm.variant}), "
+        f"{algorithm.rounds} {algorithm.unit}{step}, {promise}"
+    )
+
+
+def _delta(delta: float) -> str:
+    return f", delta {delta:g}" if delta else ""
+
+
+def _device(path: Path) -> str:
+    from hushgrid.cli.consent import consent
+
+    config = load_device(path)
+    tls_context(parse_url(config.broker), config.tls)
+    device = config.kind.device(config, str(path))
+    budget = config.budget
+    what = config.kind.data_words(config.data)
+    first = (
+        f"node {config.node} of fleet {config.fleet} on {config.broker}: {what}, "
+        f"budget epsilon {budget.epsilon:g}{_delta(budget.delta or 0.0)}"
+    )
+    return "\n  ".join([first, *consent(config, device)])
+
+
+def _coordinator(path: Path) -> str:
+    from hushgrid.broker.coordinator.daemon import prepare
+
+    config = load_coordinator(path)
+    tls_context(parse_url(config.broker), config.tls)
+    _, plan = prepare(config, str(path))
+    return f"coordinator of fleet {config.fleet} on {config.broker}: {plan.name}, members {', '.join(plan.nodes)}"

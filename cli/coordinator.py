@@ -1,0 +1,18 @@
+"""`hushgrid coordinator`: the coordinator of a fleet."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("config", metavar="CONFIG", type=Path)
+    parser.add_argument("--once", action="store_true", help="end after one run, with its exit code")
+
+
+def main(options: argparse.Namespace) -> int:
+    from hushgrid.broker.coordinator import daemon as coordinate
+    from hushgrid.node.config.coordinator import load_coordinator
+
+    return coordinate.main(load_coordinator(options.config), str(options.config), options.once)

@@ -1,0 +1,305 @@
+"""`hushgrid ledger`: what a device has spent, on what, and what is left. Reading changes nothing, not even a time."""
+
+from __future__ import annotations
+
+import argparse
+import fcntl
+import json
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from math import inf
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from hushgrid.broker.report.summary import columns
+from hushgrid.kernels.errors import InputError, printable
+from hushgrid.kernels.privacy.accounting import total_epsilon
+from hushgrid.node import wire
+from hushgrid.node.config.device import load_device
+from hushgrid.node.privacy.budget import Allowance
+from hushgrid.node.privacy.ledger import Ledger
+from hushgrid.node.privacy.ledger_rows import relation
+from hushgrid.node.privacy.terms import Terms
+from hushgrid.node.problems.plan import RunPlan, decode_plan
+from hushgrid.node.schema.sections import Adjacency, Allow, Budget
+
+#: Of a run that was refused: its plan is not kept, or cannot be read.
+_NOTHING = {"name": "?", "algorithm": None, "adjacency": None, "answers": 0, "epsilon": 0.0, "delta": 0.0}
+_LOCKED = (0x40000000, 512)  #: SQLite's lock bytes (PENDING_BYTE, RESERVED and SHARED), first and number
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    does = parser.add_subparsers(metavar="WHAT", dest="what", required=True)
+    for name, text in (
+        ("show", "What has been spent, by run and in all; what is left where FILE is the device's configuration."),
+        ("verify", "Whether the ledger is whole and not behind its mark: 0, or 2 with a line for each problem."),
+        ("accept", "As the device's owner, record what a ledger behind its mark has lost as spent."),
+        ("new-data", "As the device's owner, say that its data are new: no answer of the old ones is repeated."),
+    ):
+        add = does.add_parser(name, help=text, description=text).add_argument
+        add("file", metavar="FILE", type=Path, help="a ledger, or the device's configuration")
+        if name == "show":
+            add("--delta", type=float, help="at which epsilon is stated [the runs' own]")
+            add("--json", action="store_true")
+        add("--mark", metavar="FILE", type=Path, help="the mark outside [the configuration's]")
+
+
+def main(options: argparse.Namespace) -> int:
+    match options.what:
+        case "show":
+            print(show(options.file, options.mark, options.delta, options.json))
+        case "verify":
+            print(verify(options.file, options.mark))
+        case "accept":
+            print(accept(options.file, options.mark))
+        case "new-data":
+            print(new_data(options.file, options.mark))
+    return 0
+
+
+class Source(NamedTuple):
+    """A ledger's place, and what its device's configuration adds."""
+
+    path: Path
+    mark: Path | None = None
+    budget: Budget | None = None
+
+
+def source(file: Path, mark: Path | None) -> Source:
+    """`file` is a ledger, or the configuration of the device it belongs to."""
+    if file.suffix in (".yaml", ".yml"):
+        config = load_device(file)
+        kept = Path(config.mark) if config.mark else None
+        return Source(Path(config.state) / f"{config.node}.ledger", mark or kept, config.budget)
+    return Source(file, mark)
+
+
+@contextmanager
+def reading(where: Source) -> Iterator[Ledger]:
+    """A copy of the ledger, opened: opening a database, even to read it, would write beside it. InputError, one line.
+
+    A ledger held by a process is none to be read: what is committed may not be in its files yet.
+    """
+    path = where.path
+    with tempfile.TemporaryDirectory(prefix="hushgrid-ledger-") as scratch:
+        copy, mark = Path(scratch) / "copy.ledger", Path(scratch) / "mark"
+        try:
+            with path.open("rb") as file:
+                if file.read(16) != b"SQLite format 3\0":
+                    raise InputError(f"{path}: found no SQLite file, expected a ledger")
+                try:
+                    fcntl.lockf(file, fcntl.LOCK_SH | fcntl.LOCK_NB, _LOCKED[1], _LOCKED[0])
+                except OSError:
+                    raise InputError(
+                        f"{path}: held by another process, expected one process per ledger (stop the device first)"
+                    ) from None
+                shutil.copyfile(path, copy)
+                log = path.with_name(path.name + "-wal")
+                with suppress(FileNotFoundError):
+                    shutil.copyfile(log, copy.with_name(copy.name + "-wal"))
+        except OSError as error:
+            raise InputError(f"{path}: {error.strerror}, expected a ledger") from None
+        try:
+            if where.mark is not None:
+                with suppress(FileNotFoundError):
+                    shutil.copyfile(where.mark, mark)
+                with closing(Ledger(copy, None, durable=False)) as one:
+                    if not one.marked and not mark.exists():
+                        raise InputError(f"{where.mark}: No such file or directory, expected the mark of {path}")
+            ledger = Ledger(copy, None, mark if where.mark else None, durable=False)
+        except OSError as error:
+            raise InputError(f"{where.mark}: {error.strerror}, expected the mark of {path}") from None
+        except InputError as error:
+            raise InputError(str(error).replace(str(copy), str(path)).replace(str(mark), str(where.mark))) from None
+        try:
+            yield ledger
+        finally:
+            ledger.close()
+
+
+def _behind(ledger: Ledger, where: Source) -> str | None:
+    """What the opened copy says it is behind, in the words of its source."""
+    words = ledger.behind_in_words
+    return words and words.replace(str(ledger.path.with_name("mark")), str(where.mark))
+
+
+def show(file: Path, mark: Path | None, delta: float | None, as_json: bool) -> str:
+    """What has been spent, by run and in all. delta: at which epsilon is stated, else each run's (the budget's) own."""
+    if delta is not None and not 0 <= delta < 1:
+        raise InputError(f"--delta: found {delta}, expected a number in [0, 1)")
+    where = source(file, mark)
+    with reading(where) as ledger:
+        seen = facts(ledger, where, delta)
+    return json.dumps(seen, indent=2) if as_json else _text(seen)
+
+
+def facts(ledger: Ledger, where: Source, delta: float | None = None) -> dict[str, Any]:
+    """All that `show` says."""
+    told, spends = ledger.told(), ledger.spends()
+    runs, last = [], dict[str, tuple[bytes, RunPlan, Terms]]()
+    for run in ledger.runs():
+        plan = _plan(ledger.node, run.plan)
+        row: dict[str, Any] = {"run": run.id.hex(), "status": run.status, "started": run.started}
+        if plan is None:
+            runs.append(row | _NOTHING)
+            continue
+        t = plan.terms
+        answers = sum(s.run == run.id for s in spends)
+        runs.append(
+            row
+            | {
+                "name": printable(plan.name, 64),
+                "algorithm": plan.algorithm.name,
+                "adjacency": t.adjacency if t else None,
+                "answers": answers,
+                "epsilon": _finite(t.cost(answers)) if t else None,
+                "delta": t.delta if t else None,
+            }
+        )
+        if t is not None:
+            last[relation(t.adjacency)] = (run.id, plan, t)
+    totals = []
+    for adjacency in _counted(ledger, where.budget):
+        budget = where.budget if where.budget and str(where.budget.adjacency) == adjacency else None
+        known = last.get(relation(adjacency))
+        at = delta if delta is not None else (budget.delta or 0.0) if budget else known[2].delta if known else 0.0
+        epsilon = total_epsilon(ledger.totals(adjacency), at)
+        if known and (budget is None or delta is None):
+            run_id, of, t = known
+            # At this delta and unit; how much it allows is not asked.
+            unit = Adjacency(bounded_change=_unit(adjacency)) if _unit(adjacency) else None
+            counts = budget or Budget(epsilon=1.0, delta=at or None, adjacency=unit)
+            epsilon = Allowance(ledger.node, ledger, run_id, of.algorithm, t, counts, Allow(), simulated=False).spent
+        own = [s for s in spends if s.adjacency == "" or relation(s.adjacency) == relation(adjacency)]
+        totals.append(
+            {
+                "adjacency": adjacency,
+                "answers": sum(s.kind != "gap" for s in own),
+                "gaps": sum(s.kind == "gap" for s in own),
+                "mechanisms": sorted({s.kind for s in own} - {"gap"}),
+                "epsilon": _finite(epsilon),
+                "delta": at,
+                "budget": budget.epsilon if budget else None,
+                "left": max(budget.epsilon - epsilon, 0.0) if budget else None,
+            }
+        )
+    return {
+        "file": str(where.path),
+        "node": ledger.node,
+        "ledger": ledger.id.hex(),
+        "session": ledger.session,
+        "spends": len(spends),
+        "mark": ledger.no,
+        "behind": told.no if told else None,
+        "refuses": _behind(ledger, where),
+        "data_version": ledger.data_version,
+        "totals": totals,
+        "runs": runs,
+        "peers": {name: peer.no for name, peer in ledger.peers().items()},
+    }
+
+
+def _counted(ledger: Ledger, budget: Budget | None) -> list[str]:
+    """Each relation something was spent under, once: at the budget's unit, else at the largest that was asked for.
+
+    Accepted gaps count under every relation: if there is nothing else, under the budget's, or under one without a name.
+    """
+    found = {relation(a): a for a in sorted(ledger.adjacencies, key=_unit)}
+    if "bounded-change" in found:
+        unit = max(_unit(found["bounded-change"]), ledger.unit)
+        found["bounded-change"] = str(Adjacency(bounded_change=unit))
+    if not found and ledger.no:
+        found[relation(str(budget.adjacency)) if budget else ""] = ""
+    if budget and (name := relation(str(budget.adjacency))) in found:
+        found[name] = str(budget.adjacency)
+    return sorted(found.values())
+
+
+def _unit(adjacency: str) -> float:
+    return float(adjacency.partition(" ")[2]) if relation(adjacency) == "bounded-change" else 0.0
+
+
+def _plan(node: str, blob: bytes) -> RunPlan | None:
+    """The plan of a run; None of one that was refused because it cannot be read."""
+    try:
+        return decode_plan(wire.decode_state(wire.Plan, blob).plan if node == wire.COORDINATOR else blob)
+    except (InputError, msgspec.DecodeError):
+        return None
+
+
+def _finite(value: float) -> float | None:
+    return value if value != inf else None
+
+
+def _text(seen: dict[str, Any]) -> str:
+    refuses = f", {seen['refuses']}: it refuses every run, see 'hushgrid ledger accept'" if seen["refuses"] else ""
+    lines = [
+        f"{seen['file']}: ledger {seen['ledger'][:8]} of {seen['node']}, session {seen['session']}, "
+        f"{seen['spends']} spends, mark {seen['mark']}{refuses}"
+    ]
+    for total in seen["totals"]:
+        budget = "" if total["budget"] is None else f"; budget {total['budget']:g}, left {total['left']:.6g}"
+        under = f"adjacency {total['adjacency']}" if total["adjacency"] else "under every adjacency"
+        spent = [f"{total['answers']} {', '.join(total['mechanisms'])} answers"] if total["answers"] else []
+        spent += [f"{total['gaps']} accepted gaps"] if total["gaps"] else []
+        lines.append(f"{under}: spent {_epsilon(total)} in {' and '.join(spent)}{budget}")
+    if not seen["totals"]:
+        lines.append("nothing spent")
+    if seen["runs"]:
+        rows = [
+            (r["started"], r["run"][:8], r["name"], r["status"], r["answers"], _epsilon(r), r["adjacency"] or "-")
+            for r in seen["runs"]
+        ]
+        lines.append(columns(rows, ("started", "run", "name", "status", "answers", "spent", "adjacency"), indent=2))
+    if seen["peers"]:
+        lines.append("marks of others: " + ", ".join(f"{name} {no}" for name, no in seen["peers"].items()))
+    return "\n".join(lines)
+
+
+def _epsilon(row: dict[str, Any]) -> str:
+    if row["delta"] is None:
+        return "everything (no privacy)"
+    epsilon = "unbounded epsilon" if row["epsilon"] is None else f"epsilon {row['epsilon']:.6g}"
+    return epsilon + (f", delta {row['delta']:g}" if row["delta"] else "")
+
+
+def verify(file: Path, mark: Path | None) -> str:
+    """One line where the ledger is whole; else InputError, after a line on stdout for each problem."""
+    where = source(file, mark)
+    with reading(where) as ledger:
+        wrong = [line.replace(ledger.behind_in_words or "\0", _behind(ledger, where) or "") for line in ledger.verify()]
+        no = ledger.no
+    for problem in wrong:
+        print(problem)
+    if wrong:
+        raise InputError(f"{where.path}: found {len(wrong)} problem{'s' * (len(wrong) > 1)}, expected a whole ledger")
+    return f"ok: {where.path}: {no} spends, whole" + ("" if where.mark is None else f", not behind {where.mark}")
+
+
+def accept(file: Path, mark: Path | None) -> str:
+    """The owner's word: what was lost between the ledger and what others remember of it counts as spent."""
+    where = source(file, mark)
+    with reading(where) as copy:
+        before, behind, torn = copy.no, _behind(copy, where), copy.torn
+    if behind is None:
+        return f"{where.path}: not behind its mark, nothing to accept"
+    with closing(Ledger(where.path, None, where.mark)) as ledger:
+        ledger.accept()
+        gaps, after = [s for s in ledger.spends() if s.no > before], ledger.no
+    if not gaps:
+        lost = "what was lost, nobody knows" if torn else "nothing was lost, the mark is written again"
+        return f"{where.path}: was {behind}; {lost}"
+    value = sum(gap.value for gap in gaps)
+    price = "unbounded epsilon" if value == inf else f"epsilon {value:g}"
+    return f"{where.path}: spends {before + 1} to {after} recorded as lost and spent: {price}, under every adjacency"
+
+
+def new_data(file: Path, mark: Path | None) -> str:
+    """The owner's word that the device's data are new: from here on it answers afresh, and is charged for it."""
+    where = source(file, mark)
+    with closing(Ledger(where.path, None, where.mark)) as ledger:
+        return f"{where.path}: its data are version {ledger.new_data()} now; no earlier answer is repeated"

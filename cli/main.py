@@ -1,0 +1,122 @@
+"""`hushgrid`: the one program. A thin layer: a command reads its arguments and calls the room that does the work.
+
+Each command is a module of this folder with the command's name, `arguments(parser)` and `main(options)`. It is imported
+if its command is the one that runs, so a device pays for its own part only.
+"""
+
+from __future__ import annotations
+
+import argparse
+import errno
+import os
+import sys
+import traceback
+from collections.abc import Collection, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any, NoReturn
+
+from hushgrid.kernels.errors import HushgridError, InputError
+
+#: Every command and what `--help` says of it, the first line in the list of all.
+COMMANDS = {
+    "init": "Write a commented scenario, or a device's file, from your own data.",
+    "run": "Run a scenario with simulated nodes, in one process or as a fleet through a broker.",
+    "check": "Validate a scenario, device or coordinator configuration without a network.",
+    "report": "(Re)build report.html of a run.",
+    "node": "Run one device, until SIGTERM.",
+    "coordinator": (
+        "Coordinate a fleet of devices: the configured scenario runs as soon as all members are there.\n"
+        "Then the coordinator stays and waits; SIGUSR1 begins the next run. A run under way when it is stopped is gone "
+        "on with at the next start. What it saw of each run is kept in <state>/runs/."
+    ),
+    "broker": "Run the embedded MQTT broker on loopback, until SIGTERM.",
+    "ledger": "What a device has spent, on what, and what is left.",
+    "case": "Power-system cases, their partition, the central solution.",
+    "bench": "The benchmarks, as a table or JSON.",
+    "study": "The studies of the papers, to files; without a name, a list of them.",
+}
+EPILOG = """exit codes: 0 done; 2 the input is wrong; 3 refused (privacy budget, owner's consent, ledger behind its mark);
+4 stopped without finishing (a member or the broker is missing, interrupted); 1 a defect of this program.
+environment: HUSHGRID_MQTT_USER and HUSHGRID_MQTT_PASSWORD for the broker; HUSHGRID_DEBUG=1 for the trace of a defect."""
+#: What the machine denies us, no defect: no space, no permission, no descriptors or memory.
+DENIED = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs one command and returns its exit code. Whatever goes wrong is one line on stderr."""
+    try:
+        words = sys.argv[1:] if argv is None else argv
+        if "_ARGCOMPLETE" in os.environ:
+            from hushgrid.cli import completion
+
+            completion.answer(make_parser(os.environ.get("COMP_LINE", "").split()[1:2]))
+        options = make_parser([word for word in words if not word.startswith("-")][:1]).parse_args(words)
+        options.program = argv is None
+        code: int = options.command(options)
+        sys.stdout.flush()
+        return code
+    except SystemExit as ended:  # --help, --version
+        return int(ended.code or 0)
+    except HushgridError as error:
+        return _say(str(error), error.exit_code)
+    except KeyboardInterrupt:
+        return _say("interrupted", 4)
+    except BrokenPipeError:
+        # The reader (head, a pager) has seen enough. What is buffered goes nowhere, so that the interpreter's own
+        # flush at the end does not complain.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except Exception as error:
+        if isinstance(error, OSError) and error.errno in DENIED:
+            return _say(f"{error.filename or 'the system'}: {error.strerror}", 4)
+        if os.environ.get("HUSHGRID_DEBUG"):
+            traceback.print_exc()
+        at = traceback.extract_tb(error.__traceback__)[-1]
+        text = " ".join(f"{type(error).__name__}: {error}".split())
+        return _say(f"defect: {text} ({Path(at.filename).name}:{at.lineno}; HUSHGRID_DEBUG=1 shows the trace)", 1)
+
+
+def _say(text: str, code: int) -> int:
+    print(f"hushgrid: {text}", file=sys.stderr)
+    return code
+
+
+def make_parser(filled: Collection[str]) -> argparse.ArgumentParser:
+    """The parser that knows every command, and the arguments of those in `filled`."""
+    parser = _Parser(
+        prog="hushgrid",
+        description="Devices solve a problem together over MQTT without giving their data away.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action=_Version)
+    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+    for name, text in COMMANDS.items():
+        made = commands.add_parser(name, help=text.split("\n")[0], description=text)
+        if name in filled:
+            command: Any = import_module(f"hushgrid.cli.{name}")
+            command.arguments(made)
+            made.set_defaults(command=command.main)
+    return parser
+
+
+class _Parser(argparse.ArgumentParser):
+    """Says what is wrong in one line."""
+
+    def __init__(self, **how: Any) -> None:
+        super().__init__(allow_abbrev=False, **how)
+
+    def error(self, message: str) -> NoReturn:
+        raise InputError(f"{message} (see '{self.prog} --help')")
+
+
+class _Version(argparse.Action):
+    def __init__(self, option_strings: Sequence[str], dest: str, **_: Any) -> None:
+        super().__init__(option_strings, dest, nargs=0, help="the program's version")
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        import hushgrid
+
+        print(f"hushgrid {hushgrid.__version__}")
+        parser.exit()

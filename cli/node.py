@@ -1,0 +1,17 @@
+"""`hushgrid node`: one device."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("config", metavar="CONFIG", type=Path)
+
+
+def main(options: argparse.Namespace) -> int:
+    from hushgrid.node.config.device import load_device
+    from hushgrid.node.runtime import daemon
+
+    return daemon.main(load_device(options.config), str(options.config))

@@ -1,0 +1,84 @@
+"""`hushgrid run`: a scenario with simulated nodes."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from hushgrid.broker.simulation.interrupts import Interrupts
+from hushgrid.cli.completion import scenario_or_file
+from hushgrid.kernels.errors import InputError, Stopped
+from hushgrid.scenarios import find
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    scenario = add("scenario", metavar="SCENARIO", type=Path, help="a file, or a scenario that comes with the program")
+    scenario.completer = scenario_or_file  # type: ignore[attr-defined]
+    add("--transport", choices=("memory", "mqtt"), default="memory", help="[memory]")
+    add(
+        "--broker",
+        metavar="BROKER",
+        help="with mqtt: auto (mosquitto if found, else embedded) | embedded | mosquitto | mqtt://host:port | "
+        "mqtts://host:port [auto]",
+    )
+    add("--out", metavar="DIR", type=Path, help="the run directory, a new path [runs/<name>-<UTC time>]")
+    add("--state", metavar="DIR", type=Path, help="ledgers that count over runs [of this run only]")
+    add("--seed", type=int, help="the scenario's seed; the run is then not private")
+    add(
+        "--set", metavar="path.to.key=value", action="append", default=[], help="lay a value over the scenario; repeats"
+    )
+    add(
+        "--plugin",
+        metavar="MODULE",
+        action="append",
+        default=[],
+        help="a module from outside whose algorithms may run; repeats",
+    )
+    add("--quiet", action="store_true", help="no progress on stderr")
+    add("--json", action="store_true", help="result.json on stdout and nothing else")
+
+
+def main(options: argparse.Namespace) -> int:
+    with Interrupts(last=options.program) as interrupts:
+        try:
+            return _simulate(options, interrupts)
+        except BaseException:
+            if not interrupts():
+                raise
+            # Whatever it fell into has failed in its own way; what was begun has been cleaned up on the way here.
+            raise Stopped(f"interrupted by {interrupts.asked}") from None
+
+
+def _simulate(o: argparse.Namespace, interrupts: Interrupts) -> int:
+    from hushgrid.broker.report import summary
+    from hushgrid.broker.simulation import fleet as simulation
+    from hushgrid.broker.simulation import results
+    from hushgrid.broker.simulation.progress import Progress
+    from hushgrid.kernels.algorithms.registry import plug
+    from hushgrid.node.config.scenario import load_scenario
+
+    if o.broker not in (None, "auto") and o.transport != "mqtt":
+        raise InputError(f"--broker: found {o.broker} with --transport {o.transport}, expected --transport mqtt")
+    plug(o.plugin, "--plugin")
+    file = find(o.scenario)
+    scenario = load_scenario(file, {"seed": o.seed} if o.seed is not None else None, o.set)
+    out = o.out or results.default_out(scenario.name)
+    with Progress(quiet=o.quiet or o.json) as shown:
+        result = simulation.run(
+            scenario,
+            o.transport,
+            out,
+            o.state,
+            broker=o.broker or "auto",
+            progress=shown,
+            file=str(file),
+            interrupts=interrupts,
+        )
+    with interrupts.held():  # the run is done, whatever comes now
+        if o.json:
+            sys.stdout.write((out / "result.json").read_text(encoding="utf-8"))
+        else:
+            print(summary.text(result, scenario))
+    return 0

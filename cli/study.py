@@ -1,0 +1,19 @@
+"""`hushgrid study`: the studies of the papers."""
+
+from __future__ import annotations
+
+import argparse
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", metavar="NAME", nargs="?")
+
+
+def main(options: argparse.Namespace) -> int:
+    from hushgrid.studies import catalogue
+
+    if options.name is None:
+        print(catalogue.listing())
+    else:
+        catalogue.run(options.name)
+    return 0

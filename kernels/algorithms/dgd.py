@@ -1,0 +1,57 @@
+"""A. Nedic, A. Ozdaglar, Distributed subgradient methods for multi-agent optimization (2009): DGD, with a constant step;
+with the proximal step of J. Zeng, W. Yin, On nonconvex decentralized gradient descent (2018): Prox-DGD.
+
+Problem:   min_x  sum_i f_i(x) + n r(x).  One message a round:   x_i+ = prox_{alpha r}(sum_j W_ij x_j - alpha f_i'(x_i)).
+
+It ends at a distance of the optimum that follows alpha: nothing but a smaller alpha makes it exact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from hushgrid.kernels.algorithms.base import Keys, Race, Variant
+from hushgrid.kernels.algorithms.mixing import FirstOrder, Proximal, weights_of
+from hushgrid.kernels.patterns.neighbours import NeighbourState, Place
+from hushgrid.kernels.types import Vector
+
+
+class Params(FirstOrder, tag_field="name", tag="dgd", frozen=True, kw_only=True):
+    title: ClassVar[str] = "decentralised gradient descent"
+    paper: ClassVar[str] = "A. Nedic, A. Ozdaglar, Distributed subgradient methods for multi-agent optimization (2009)"
+    asks_after: ClassVar[bool] = True
+    examples: ClassVar[Mapping[Variant, Sequence[Keys]]] = {
+        "guarded": [{"step_size": 1.0}],
+        "none": [{"step_size": 1.0}],
+    }
+    races: ClassVar[Sequence[Race]] = [Race(title="DGD", grid=FirstOrder.grid)]
+
+    def step_ratio(self, L: Sequence[float], degree: int) -> float | None:
+        """alpha L/(1 + lambda_min(W)), by lambda_min(W) >= (1 - d_max)/(1 + d_max)."""
+        return self.step_size * max(L) * (1 + degree) / 2
+
+    def agent(self, at: Place) -> Node:
+        return Node(self, at.gate, at.regularizer, weights_of(at), at.size, at.name, report=at.report)
+
+
+@dataclass(kw_only=True)
+class NodeState(NeighbourState):
+    x: np.ndarray  #: (d,) x_i
+
+
+class Node(Proximal):
+    """Message k + 1 is x^k."""
+
+    state: NodeState
+
+    def begin(self) -> NodeState:
+        return NodeState(x=np.zeros(self.size))
+
+    def step(self, t: int, own: Vector, others: dict[str, Vector]) -> Vector:
+        v = own - self.P(own, others) - self.alpha * self.gradient(own)
+        self.state.x = self.regularizer.prox(v, self.alpha)
+        return self.state.x

@@ -1,0 +1,287 @@
+"""M. Ryu, K. Kim, Differentially private distributed convex optimization, Algorithm 3.1 (linearised ADMM, star).
+
+Problem (2.1):   min_w  sum_p f_p(z_p)   s.t.  z_p in W_p,   w = z_p on the entries p shares,
+with f_p private to agent p and W_p public. Each round the server averages (line 5), each agent takes E linearised,
+perturbed steps (3.2), and both sides update the same dual (lines 8 and 22).
+
+Departures from the paper (docs/papers/objpert-ladmm.md):
+ - w averages each entry over its owners, not over all P agents, and only shared entries travel: an agent's private
+   entries keep the 1/(2 eta) proximal term and nothing else (docs/papers/power-flow.md).
+ - The noise stands behind the gate. (3.2) is a noisy gradient followed by a weighted projection onto W_p, so everything
+   after the gate is post-processing. The paper's own scales are the variant `published`.
+ - eta^t = 1/(L + sqrt t) by default: the paper's 1/sqrt t is unstable while sqrt t < max |a|^2
+   (docs/papers/objpert-ladmm.md, 2.4).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from math import inf, sqrt
+from typing import Any, ClassVar, Literal, Protocol
+
+import numpy as np
+from msgspec import Struct
+
+from hushgrid.kernels.algorithms.base import Keys, Source, Star, Variant
+from hushgrid.kernels.machine import Malformed
+from hushgrid.kernels.patterns.star import Centre, Feasible, Index, Place, StarCentre, StarMember, W, Z
+from hushgrid.kernels.ranges import Count, Penalty, Step, Updates
+
+Vector = np.ndarray[Any, np.dtype[np.float64]]
+
+
+class Rho(Struct, forbid_unknown_fields=True, frozen=True):
+    """The schedule (E.1): rho^t = min(1e9, c1 1.2^floor(t / period) + c2 / epsilon), epsilon per answer."""
+
+    c1: Step  #: the first penalty
+    c2: Penalty  #: of the term of epsilon
+    period: Count  #: rounds from one growth by 1.2 to the next
+
+
+class Params(Star, tag_field="name", tag="ladmm", frozen=True, kw_only=True):
+    """The scenario's `algorithm` section, in the paper's symbols."""
+
+    title: ClassVar[str] = "linearised ADMM with local updates"
+    paper: ClassVar[str] = "M. Ryu, K. Kim, Differentially private distributed convex optimization, Algorithm 3.1"
+    claim: ClassVar[str] = "no: the sensitivity is up to 13 times too small (2.3)"
+    published: ClassVar[Source | None] = "paper"
+    examples: ClassVar[Mapping[Variant, Sequence[Keys]]] = {"guarded": [{}], "published": [{}], "none": [{}]}
+
+    rounds: Count  #: T, rounds around the coordinator
+    rho: Step | Rho = 100.0  #: the penalty, a number or the schedule (E.1)
+    #: the proximal step, a number or a rule; L: the public smoothness constant, t: the round
+    eta: Step | Literal["1/(L+sqrt(t))", "1/sqrt(t)"] = "1/(L+sqrt(t))"
+    local_updates: Updates = 1  #: E, steps of a zone between two messages
+
+    @property
+    def per_round(self) -> int:
+        """E gradients."""
+        return self.local_updates
+
+    def rho_t(self, t: int, epsilon: float = inf) -> float:
+        """rho^t of round t >= 1; `epsilon` is the per-answer epsilon of (E.1), infinite without privacy."""
+        if isinstance(self.rho, Rho):
+            growth = min(t // self.rho.period * np.log(1.2), 50.0)  # beyond it the minimum is 1e9 whatever c1 >= 1e-12
+            return float(min(1e9, self.rho.c1 * np.exp(growth) + self.rho.c2 / epsilon))
+        return float(self.rho)
+
+    def eta_t(self, t: int, L: float) -> float:
+        """eta^t of round t >= 1; L is the public smoothness constant, the largest over the agents."""
+        if self.eta == "1/(L+sqrt(t))":
+            return 1.0 / (L + sqrt(t))
+        return 1.0 / sqrt(t) if self.eta == "1/sqrt(t)" else float(self.eta)
+
+    def step_ratio(self, L: Sequence[float], degree: int) -> float | None:
+        """eta L/2, L = max L_p: (3.2) is a gradient step of at most eta. Of the last round, where eta^t falls."""
+        return self.eta_t(self.rounds, max(L)) * max(L) / 2
+
+    def gain(self, t: int, L: float, epsilon: float) -> float:
+        """1/(1/eta + rho): D^-1 of (3.2) on the shared entries."""
+        return 1 / (1 / self.eta_t(t, L) + self.rho_t(t, epsilon))
+
+    def finding(self, mode: str, nodes: int) -> str:
+        if mode.startswith("output"):
+            return (
+                "ladmm 2.3: the sensitivity beta of the projected step is not derived, and the noise is drawn in floating "
+                "point"
+            )
+        return (
+            "ladmm 2.3: the gradient moves by 2 beta a_i, not 2 beta; the noise is scaled to an L1 (L2) sensitivity "
+            "up to 5 (2.24) times too small in case14, 13 (3.6) in case118, and is drawn in floating point"
+        )
+
+    def published_noise(self, mode: str) -> str:
+        return {
+            "output": "Noise was added to each zone's result, as the published method does.",
+            "output-projected": "Noise was added to each zone's result, which was then projected on the zone's limits.",
+        }.get(mode, "Noise was added to each gradient, as large as the published method says.")
+
+    def agent(self, at: Place) -> Agent:
+        first = weights(at.start.size, at.shared, self.rho_t(1, at.epsilon), self.eta_t(1, at.L))
+        after: dict[str, Perturbation] = {"output": "output", "output-projected": "output-projected"}
+        perturbation: Perturbation = "none" if at.mode is None else after.get(at.mode, "gate")
+        return Agent(
+            self,
+            at.gate,
+            at.feasible(first),
+            at.shared,
+            at.start,
+            at.L,
+            perturbation=perturbation,
+            epsilon=at.epsilon,
+            patience=at.patience,
+        )
+
+    def server(self, at: Centre) -> Server:
+        return Server(self, at.position, at.start, epsilon=at.epsilon, tolerance=at.tolerance, patience=at.patience)
+
+
+def average(z: list[Vector], lam: list[Vector], position: list[Index], size: int, rho: float) -> Vector:
+    """Line 5: w^{t+1} = mean over the owners p of each entry of z_p^t - lambda_p^t / rho^t. Sums in the order given."""
+    total, owners = np.zeros(size), np.zeros(size)
+    for z_p, lam_p, k in zip(z, lam, position, strict=True):
+        total[k] += z_p - lam_p / rho
+        owners[k] += 1.0
+    return total / owners
+
+
+def dual(lam: Vector, rho: float, w: Vector, z: Vector) -> Vector:
+    """Lines 8 and 22: lambda_p^{t+1} = lambda_p^t + rho^t (w^{t+1} - z_p^{t+1}). Shapes (m_p,)."""
+    return lam + rho * (w - z)
+
+
+def weights(n: int, shared: Index, rho: float, eta: float) -> Vector:
+    """D of (3.2) as a weighted projection: D_k = 1/eta + rho [k shared]. Shape (n,)."""
+    D = np.full(n, 1.0 / eta)
+    D[shared] += rho
+    return D
+
+
+def target(g: Vector, z: Vector, w: Vector, lam: Vector, shared: Index, rho: float, eta: float, D: Vector) -> Vector:
+    """v of (3.2): argmin over W_p of sum_k D_k/2 (z_k - v_k)^2, v = D^-1 (-g + z/eta + [k shared](rho w + lambda)).
+
+    g = f_p'(z^{t,e}) + xi (n,), z = z^{t,e} (n,), w and lam (m,) on the entries `shared` (m,).
+    """
+    r = z / eta - g
+    r[shared] += rho * w + lam
+    return r / D
+
+
+class Oracle(Protocol):
+    """What an agent may ask of its gate."""
+
+    def gradient(self, x: Vector) -> Vector: ...
+    def exact_gradient(self, x: Vector) -> Vector: ...
+    def perturb(self, x: Vector) -> Vector: ...
+
+
+#: How an agent's step is perturbed: at the gate, not at all, or after the projection by (3.4), the baseline.
+Perturbation = Literal["gate", "none", "output", "output-projected"]
+
+
+@dataclass
+class AgentState:
+    t: int  #: rounds answered
+    z: np.ndarray  #: (n,) z_p^{t,E+1}
+    mean: np.ndarray  #: (n,) z_p^{t+1}, line 20
+    lam: np.ndarray  #: (m,) lambda_p^{t+1}
+
+
+class Agent(StarMember):
+    """Agent p, lines 11-23. `shared` (m,) are the positions in z_p of the entries it shares, `start` is z_p^1 (n,)."""
+
+    def __init__(
+        self,
+        params: Params,
+        gate: Oracle,
+        feasible: Feasible,
+        shared: Index,
+        start: Vector,
+        L: float,
+        *,
+        perturbation: Perturbation = "gate",
+        epsilon: float = inf,
+        centre: str = "coordinator",
+        patience: int = 0,
+    ) -> None:
+        super().__init__(centre, params.rounds, patience)
+        self.params, self.gate, self.feasible = params, gate, feasible
+        self.shared, self.L, self.epsilon = shared, L, epsilon
+        self.perturbation = perturbation
+        self.state = AgentState(0, start.copy(), start.copy(), np.zeros(shared.size))
+
+    def check(self, body: Any) -> None:
+        if not isinstance(body, W) or body.w.shape != self.shared.shape:
+            raise Malformed(f"{type(body).__name__}, expected w of {self.shared.size} entries")
+
+    def update(self, t: int, body: W) -> None:
+        s, p = self.state, self.params
+        rho, eta = p.rho_t(t, self.epsilon), p.eta_t(t, self.L)
+        D = weights(s.z.size, self.shared, rho, eta)
+        z, total = s.z, np.zeros_like(s.z)
+        for _ in range(p.local_updates):  # lines 17-19
+            z = self.local_step(z, body.w, rho, eta, D)
+            total = total + z
+        mean = total / p.local_updates  # line 20
+        lam = dual(s.lam, rho, body.w, mean[self.shared])  # line 22
+        s.z, s.mean, s.lam = z, mean, lam
+
+    def local_step(self, z: Vector, w: Vector, rho: float, eta: float, D: Vector) -> Vector:
+        """(3.2), or for the output-perturbation baseline (3.4)."""
+        g = self.gate.gradient(z) if self.perturbation == "gate" else self.gate.exact_gradient(z)
+        z = self.feasible.project(target(g, z, w, self.state.lam, self.shared, rho, eta, D), D)
+        if self.perturbation in ("output", "output-projected"):
+            z = self.gate.perturb(z)
+            if self.perturbation == "output-projected":
+                z = self.feasible.project(z, D)
+        return z
+
+    def answer_body(self) -> Z:
+        return Z(self.state.mean[self.shared])
+
+    def outcome(self) -> dict[str, Vector]:
+        return {"z": self.state.mean}
+
+
+@dataclass
+class ServerState:
+    t: int  #: round under way
+    w: np.ndarray  #: (N,) w^{t+1}
+    z: dict[str, np.ndarray]  #: z_p^t, (m_p,) each
+    lam: dict[str, np.ndarray]  #: lambda_p^t, (m_p,) each
+    arrived: dict[str, Z] = field(default_factory=dict)
+    calm: int = 0  #: rounds in a row with max |w^{t+1} - w^t| within the tolerance
+    residual: float = inf  #: sqrt(sum_p |w_p - z_p|^2) of the last complete round
+    done: str | None = None
+
+
+class Server(StarCentre):
+    """The server, lines 1-9. `position[p]` (m_p,) places p's shared entries in w (N,); `start[p]` is z_p^1 there."""
+
+    def __init__(
+        self,
+        params: Params,
+        position: dict[str, Index],
+        start: dict[str, Vector],
+        *,
+        epsilon: float = inf,
+        tolerance: float = 0.0,
+        patience: int = 0,
+    ) -> None:
+        super().__init__(list(position), params.rounds)
+        self.params, self.position, self.epsilon = params, position, epsilon
+        self.tolerance, self.patience = tolerance, patience
+        self.size = 1 + max((int(k.max()) for k in position.values() if k.size), default=-1)
+        self.state = ServerState(
+            0, np.zeros(self.size), {p: start[p].copy() for p in self.members}, {p: 0 * start[p] for p in self.members}
+        )
+
+    def check(self, member: str, body: Any) -> None:
+        if not isinstance(body, Z) or body.z.shape != self.position[member].shape:
+            raise Malformed(f"{type(body).__name__}, expected z of {self.position[member].size} entries")
+
+    def begin(self) -> None:
+        self.state.w = self.next_w(self.state.t)
+
+    def next_w(self, t: int) -> Vector:
+        s, m = self.state, self.members
+        rho = self.params.rho_t(t, self.epsilon)
+        return average([s.z[p] for p in m], [s.lam[p] for p in m], [self.position[p] for p in m], self.size, rho)
+
+    def combine(self) -> bool:
+        s, rho = self.state, self.params.rho_t(self.state.t, self.epsilon)
+        gap = 0.0
+        for p in self.members:
+            z, w = s.arrived[p].z, s.w[self.position[p]]
+            s.lam[p], s.z[p] = dual(s.lam[p], rho, w, z), z
+            gap += float(np.sum((w - z) ** 2))
+        s.residual = sqrt(gap)
+        if not self.patience:
+            return False
+        moved = float(np.max(np.abs(self.next_w(s.t + 1) - s.w), initial=0.0))  # decided before the next w is sent
+        s.calm = s.calm + 1 if moved <= self.tolerance else 0
+        return bool(s.calm >= self.patience)
+
+    def round_body(self, member: str) -> W:
+        return W(self.state.w[self.position[member]])

@@ -1,0 +1,139 @@
+"""What the first-order methods of the neighbours pattern share: Metropolis weights, and a node that mixes by them.
+
+W_ij = 1/(1 + max(d_i, d_j)) on edges, the rest of each row on its diagonal: graphs.Graph.metropolis, of which a node
+needs its own row alone. P = I - W, so that (P v)_i = sum_j W_ij (v_i - v_j) and the spectrum of P lies in
+[0, 2 d_max/(1 + d_max)], d_max the largest degree (Gershgorin).
+Message 1 is each method's public start, zeros; a run of K rounds ends with a step, and what follows it is not sent.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Literal, Protocol
+
+import numpy as np
+
+from hushgrid.kernels.algorithms.base import Keys, Rounds, Variant
+from hushgrid.kernels.errors import InputError
+from hushgrid.kernels.graphs import Graph
+from hushgrid.kernels.patterns.neighbours import Neighbour, NeighbourState, Place
+from hushgrid.kernels.problems.prox import Regularizer
+from hushgrid.kernels.ranges import Count, Step
+from hushgrid.kernels.types import Vector
+
+
+class FirstOrder(Rounds, frozen=True, kw_only=True):
+    """The scenario's `algorithm` section of EXTRA, NIDS and DGD."""
+
+    claim: ClassVar[str] = "none is made"
+    examples: ClassVar[Mapping[Variant, Sequence[Keys]]] = {
+        "guarded": [{"step_size": 2.0}],
+        "none": [{"step_size": 2.0}],
+    }
+    grid: ClassVar[Sequence[Keys]] = tuple({"step_size": step} for step in (0.1, 0.3, 1.0, 2.0))
+
+    #: whose noise: guarded (the gate's own), published (the paper's, for study) or none
+    variant: Literal["guarded", "none"] = "guarded"
+    rounds: Count  #: K
+    step_size: Step  #: alpha
+    weights: Literal["metropolis"] = "metropolis"  #: W, of the mixing
+
+    def tau(self, i: int, L: float) -> float:
+        return self.step_size
+
+
+def check_published(variant: Variant, **keys: object) -> None:
+    """InputError unless the keys of the paper's noise are all there where it is published, and none elsewhere."""
+    for key, found in keys.items():
+        if (found is not None) != (variant == "published"):
+            expected = "a value (variant: published)" if found is None else f"none (variant: {variant})"
+            raise InputError(
+                f"algorithm.{key}: {'missing' if found is None else f'found {found}'}, expected {expected}"
+            )
+
+
+def decaying(u: float | None, r: float | None, k: int) -> float:
+    """The scale r^k u of a published noise of round k = 0, 1, ...; elsewhere 0."""
+    return u * r**k if u is not None and r is not None else 0.0
+
+
+class Oracle(Protocol):
+    """What a node may ask of its gate. `perturb`: x plus a paper's noise (published), of scale `scale` per coordinate."""
+
+    def gradient(self, x: Vector) -> Vector: ...
+    def exact_gradient(self, x: Vector) -> Vector: ...
+    def perturb(self, x: Vector, scale: float) -> Vector: ...
+
+
+def metropolis(graph: Graph, i: int) -> list[float]:
+    """W_ij for the neighbours j of node i, in their order."""
+    degree = [len(near) for near in graph.neighbours]
+    return [1.0 / (1 + max(degree[i], degree[j])) for j in graph.neighbours[i]]
+
+
+def weights_of(at: Place) -> dict[str, float]:
+    """W_ij of a node by its neighbours' names."""
+    return dict(zip(at.neighbours, metropolis(at.graph, at.index), strict=True))
+
+
+def bound(degree: int) -> float:
+    """2 d/(1 + d): no eigenvalue of P is larger where no node has more than d neighbours."""
+    return 2.0 * degree / (1.0 + degree)
+
+
+class Mixing(Neighbour):
+    """A node that asks its gate for gradients and mixes. `weights`: W_ij by the neighbours' names."""
+
+    def __init__(
+        self,
+        gate: Oracle,
+        variant: Variant,
+        weights: Mapping[str, float],
+        messages: int,
+        size: int,
+        name: str,
+        **pattern: Any,
+    ) -> None:
+        super().__init__(name, weights, messages, size, **pattern)
+        self.gate, self.variant, self.weights = gate, variant, dict(weights)
+
+    def first(self) -> Vector:
+        return np.zeros(self.size)
+
+    def P(self, own: Vector, others: Mapping[str, Vector]) -> Vector:
+        """(P v)_i of this node, from its own v_i and its neighbours' v_j. Shape (d,)."""
+        total = np.zeros_like(own)
+        for j, v in others.items():
+            total += self.weights[j] * (own - v)
+        return total
+
+    def gradient(self, x: Vector) -> Vector:
+        """The gate's answer at x: noisy where guarded. Shape (d,)."""
+        return self.gate.gradient(x) if self.variant == "guarded" else self.gate.exact_gradient(x)
+
+    def perturb(self, x: Vector, scale: float) -> Vector:
+        """x as it is sent: with the paper's noise where published. Shape (d,)."""
+        return self.gate.perturb(x, scale) if self.variant == "published" else x
+
+
+class Proximal(Mixing):
+    """A node of EXTRA, NIDS or DGD: steps of `step_size`, and the proximal step of r. A paper supplies its first state."""
+
+    def __init__(
+        self,
+        params: FirstOrder,
+        gate: Oracle,
+        regularizer: Regularizer,
+        weights: Mapping[str, float],
+        size: int,
+        name: str,
+        **pattern: Any,
+    ) -> None:
+        super().__init__(gate, params.variant, weights, params.rounds, size, name, **pattern)
+        self.alpha, self.regularizer = params.step_size, regularizer
+        self.state = self.begin()
+
+    @abstractmethod
+    def begin(self) -> NeighbourState:
+        """The public state before the first round."""

@@ -1,0 +1,266 @@
+"""X. Zhang, M. M. Khalili, M. Liu, Recycled ADMM: improving the privacy and accuracy of distributed algorithms, (8)-(19),
+Algorithms 1-3: conventional ADMM, R-ADMM and MR-ADMM (neighbours, synchronous rounds).
+
+Problem (1):   min_f  sum_i O(f, D_i),   D_i private to node i.
+Node i keeps (f_i, lambda_i); its message t, of round t, is f_i(t), and f_i(0) = lambda_i(0) = 0 are public. An even round of
+R-ADMM and MR-ADMM recycles the odd one's answer: it uses no data and costs nothing, but its message is sent.
+
+Departures from the paper (docs/papers/recycled-admm.md):
+ - Penalties are those of edges, eta_ij = (eta_i + eta_j)/2, in the primal, the dual and the even step. The paper's own
+   eta_i (`penalties: node`, the default when published) tend to argmin sum_i O_i/eta_i, a wrong point (Finding 5.1).
+ - The even step recycles the KKT right-hand side -(v + 2 sum_j eta_ij f_i), a function of what was released, in every
+   variant; with an inexact solve the stored gradient tells the data set (Finding 5.2).
+ - `guarded`: the odd step is the gate's private minimiser, at the sharper price of kernels.perturbation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+import numpy as np
+from msgspec import Meta, Struct
+from msgspec.structs import replace
+
+from hushgrid.kernels.algorithms.base import Keys, Race, Rounds, Source, Variant
+from hushgrid.kernels.algorithms.iadmm import Oracle
+from hushgrid.kernels.errors import InputError
+from hushgrid.kernels.jit import kernel
+from hushgrid.kernels.patterns import routes
+from hushgrid.kernels.patterns.neighbours import Neighbour, NeighbourState, Place
+from hushgrid.kernels.ranges import NODES, Count, Penalty, Step
+from hushgrid.kernels.ranges import Growth as Factor
+from hushgrid.kernels.types import Matrix, Vector
+
+LARGEST = 1e9  #: of a penalty that grows
+Steps = Annotated[tuple[Step, ...], Meta(max_length=NODES)]  #: one a node
+
+
+class Growth(Struct, forbid_unknown_fields=True, frozen=True):
+    """eta_i(k) = start growth^k at the k-th answer, k = 1, 2, ..., and at most 1e9; one number, or one a node."""
+
+    start: Step | Steps  #: one number, or one a node
+    growth: Factor | Annotated[tuple[Factor, ...], Meta(max_length=NODES)]  #: one number, or one a node
+
+
+Eta = Step | Steps | Growth
+
+
+#: What the league tunes: a penalty, and one that grows.
+ETAS: Sequence[Keys] = [{"eta": eta} for eta in (0.02, 0.06, 0.2, 0.6)]
+GROWN: Sequence[Keys] = [{"start": start, "growth": growth} for start in (0.02, 0.06, 0.2) for growth in (1.0, 1.05)]
+
+
+class Params(Rounds, tag_field="name", tag="mradmm", frozen=True, kw_only=True):
+    """The scenario's `algorithm` section, in the paper's symbols: MR-ADMM. Raises InputError if two keys contradict."""
+
+    title: ClassVar[str] = "modified recycled ADMM"
+    paper: ClassVar[str] = (
+        "X. Zhang, M. M. Khalili, M. Liu, Recycled ADMM: improving the privacy and accuracy of distributed algorithms"
+    )
+    claim: ClassVar[str] = "at the gate's price; node penalties lead to a wrong point (5.1)"
+    published: ClassVar[Source | None] = "gate"
+    regularized: ClassVar[bool] = False
+    own: ClassVar[tuple[str, ...]] = ("lam",)
+    iterate_is_sent: ClassVar[bool] = True
+    recycles: ClassVar[bool] = True  #: every even round
+    perturbed_dual: ClassVar[bool] = False  #: whether the dual step has a number of its own, the same for all nodes
+    examples: ClassVar[Mapping[Variant, Sequence[Keys]]] = {
+        variant: [{"eta": {"start": 0.5, "growth": 1.001}, "gamma": 0.2}]
+        for variant in ("guarded", "published", "none")
+    }
+    races: ClassVar[Sequence[Race]] = [Race(title="MR-ADMM", keys={"gamma": 0.5}, grid=[{"eta": eta} for eta in GROWN])]
+
+    rounds: Count  #: odd and even ones
+    eta: Eta  #: the penalty of a node, a number, one a node, or a start and its growth
+    gamma: Penalty = 0.0  #: the proximal weight of the even rounds' step
+    #: whose penalties the sums take [edge; published: node, as the paper has them]
+    penalties: Literal["edge", "node"] | None = None
+
+    def __post_init__(self) -> None:
+        if self.gamma and not self.recycles:
+            raise InputError(f"algorithm.gamma: found {self.gamma:g}, expected none ({self.name} has no even step)")
+
+    @property
+    def answers(self) -> int:
+        """Of each node's gate over the whole run."""
+        return (self.rounds + 1) // 2 if self.recycles else self.rounds
+
+    def answer_of(self, t: int) -> int:
+        """Number of the answer that message t rests on."""
+        return (t + 1) // 2 if self.recycles else t
+
+    @property
+    def of_edges(self) -> bool:
+        return (self.penalties or ("node" if self.variant == "published" else "edge")) == "edge"
+
+    def quiet(self) -> Self:
+        return replace(self, variant="none", penalties="edge" if self.of_edges else "node")
+
+    def eta_i(self, i: int, k: int) -> float:
+        """eta_i of node i at its answer k. InputError where a list is too short."""
+        if not isinstance(self.eta, Growth):
+            return at(self.eta, i, "eta")
+        growth = at(self.eta.growth, i, "eta.growth")
+        return float(min(at(self.eta.start, i, "eta.start") * np.exp(min(k * np.log(growth), 500.0)), LARGEST))
+
+    def step_ratio(self, L: Sequence[float], degree: int) -> float | None:
+        """None: minimisers are stable for every penalty; of the even rounds no public bound is known."""
+        return None
+
+    @property
+    def minimizes(self) -> bool:
+        return self.variant != "none"
+
+    def curvature(self, i: int, k: int, neighbours: Sequence[int]) -> float:
+        """2 sum_j eta_ij(k)."""
+        own = self.eta_i(i, k)
+        return sum(own + (self.eta_i(j, k) if self.of_edges else own) for j in neighbours)
+
+    @property
+    def said(self) -> tuple[str, ...]:
+        return ("f",)
+
+    @property
+    def words(self) -> str:
+        again = "In the round after an answer nodes use it again: that message uses no data and costs nothing."
+        return again if self.recycles and self.minimizes else ""
+
+    def finding(self, mode: str, nodes: int) -> str:
+        """The ADMM family asks the gate for private answers when published too: its epsilon is honest, its limit may be
+
+        wrong.
+        """
+        said = f"{self.name}: published is for study and devices refuse it; its noise is the gate's, at its full price"
+        differ = any(len({self.eta_i(i, k) for i in range(nodes)}) > 1 for k in (1, 2))
+        if differ and not self.of_edges and not self.perturbed_dual:
+            said += (
+                ", but penalties that differ by node lead to a wrong point (5.1: argmin sum O_i/eta_i for fixed eta_i)"
+            )
+        return said
+
+    def agent(self, at: Place) -> Agent:
+        return Agent(self, at.gate, at.size, at.name, at.neighbours, report=at.report)
+
+
+class Recycled(Params, tag_field="name", tag="radmm", frozen=True, kw_only=True):
+    """R-ADMM: MR-ADMM's keys; in the paper eta is one number."""
+
+    title: ClassVar[str] = "recycled ADMM"
+    examples: ClassVar[Mapping[Variant, Sequence[Keys]]] = {
+        variant: [{"eta": 0.5, "gamma": 0.2}] for variant in ("guarded", "published", "none")
+    }
+    races: ClassVar[Sequence[Race]] = [
+        Race(title="R-ADMM", grid=[{"eta": eta, "gamma": c} for eta in (0.06, 0.2, 0.6) for c in (0.5, 2.0)])
+    ]
+
+
+class Conventional(Params, tag_field="name", tag="admm", frozen=True, kw_only=True):
+    """ADMM (8)-(9): an answer each round. Guarded it is Zhang and Zhu's dual variable perturbation at an honest price."""
+
+    title: ClassVar[str] = "ADMM"
+    claim: ClassVar[str] = "at the gate's price"
+    recycles: ClassVar[bool] = False
+    examples: ClassVar[Mapping[Variant, Sequence[Keys]]] = {
+        variant: [{"eta": 0.5}] for variant in ("guarded", "published", "none")
+    }
+    races: ClassVar[Sequence[Race]] = [Race(title="ADMM (dual perturbation)", grid=ETAS)]
+
+
+def at(value: float | tuple[float, ...], i: int, key: str) -> float:
+    """One number for all, or node i's of one a node."""
+    if not isinstance(value, tuple):
+        return value
+    if i >= len(value):
+        raise InputError(f"algorithm.{key}: found {len(value)} numbers, expected one for each node")
+    return value[i]
+
+
+# --- f, lam, v, d-vectors; eta (V,) of the edges; F (V, d) what the neighbours sent, sums in the order of their names ---
+
+
+@kernel
+def linear(f: Vector, lam: Vector, eta: Vector, F: Matrix) -> Vector:
+    """v of (8), (12), (14): the sum there is <v, f> + sum_j eta_j |f|^2 and a constant, v = 2 lam - sum_j eta_j (f + f_j)."""
+    v = 2.0 * lam
+    for j in range(F.shape[0]):
+        v = v - eta[j] * (f + F[j])
+    return v
+
+
+@kernel
+def disagreement(f: Vector, eta: Vector, F: Matrix) -> Vector:
+    """sum_j eta_j (f - f_j): the dual step is half of it, (9), (13), (15)."""
+    s = np.zeros_like(f)
+    for j in range(F.shape[0]):
+        s = s + eta[j] * (f - F[j])
+    return s
+
+
+@kernel
+def recycled(f: Vector, lam: Vector, v: Vector, s: Vector, eta: float, gamma: float) -> Vector:
+    """(10), (16), (19): f - (g + 2 lam + s)/(2 eta + gamma), g = -(v + 2 eta f) by KKT, eta = sum_j eta_j, s as above."""
+    return f - (-(v + 2.0 * eta * f) + 2.0 * lam + s) / (2.0 * eta + gamma)
+
+
+@dataclass(kw_only=True)
+class AgentState(NeighbourState):
+    lam: np.ndarray  #: (d,) lambda_i
+    v: np.ndarray  #: (d,) the linear term of the last question: with the answer f, the public KKT right-hand side
+
+
+class Agent(Neighbour):
+    """Node `name` = n<i>. `size` = d. InputError where eta is a list too short."""
+
+    state: AgentState
+
+    def __init__(
+        self, params: Params, gate: Oracle, size: int, name: str, neighbours: Iterable[str], **rounds: Any
+    ) -> None:
+        super().__init__(name, neighbours, params.rounds, size, **rounds)
+        self.params, self.gate = params, gate
+        self.state = AgentState(lam=np.zeros(size), v=np.zeros(size))
+        self.eta(1)
+
+    def eta(self, k: int) -> Vector:
+        """eta_ij(k) of the edges to the neighbours, or eta_i(k) on each of them; public. Shape (V,)."""
+        p = self.params
+        own = p.eta_i(routes.index(self.name), k)
+        others = [p.eta_i(routes.index(j), k) if p.of_edges else own for j in self.neighbours]
+        return (own + np.array(others)) / 2.0
+
+    def dual_step(self, k: int) -> Vector:
+        """What multiplies the disagreement on each edge in the dual step. Shape (V,)."""
+        return self.eta(k)
+
+    def first(self) -> Vector:
+        return self.answer(self.state.v, 1, np.zeros(self.size))
+
+    def outcome(self) -> dict[str, Vector]:
+        return {"x": self.state.last, "lam": self.state.lam}
+
+    def step(self, t: int, own: Vector, others: dict[str, Vector]) -> Vector:
+        s, p = self.state, self.params
+        F = np.array([*others.values()]).reshape(-1, self.size)
+        k = p.answer_of(t)
+        lam, v, new = s.lam, s.v, own
+        if p.answer_of(t - 1) < k:  # message t is an answer
+            lam = lam + 0.5 * disagreement(own, self.dual_step(k), F)
+        if t < self.messages and p.answer_of(t + 1) == k:
+            eta = self.eta(k)
+            new = recycled(own, lam, v, disagreement(own, eta, F), float(np.sum(eta)), p.gamma)
+        elif t < self.messages:
+            v = linear(own, lam, self.eta(k + 1), F)
+            new = self.answer(v, k + 1, own)
+        s.lam, s.v = lam, v
+        return new
+
+    def answer(self, v: Vector, k: int, f: Vector) -> Vector:
+        """(8), (12), (14), (18): f_i of answer k, asked with the linear term v at the last f_i."""
+        ask = self.gate.exact_minimizer if self.params.variant == "none" else self.gate.minimizer
+        return ask(v, self.quadratic(k))
+
+    def quadratic(self, k: int) -> float:
+        """2 sum_j eta_ij(k): what the penalties add to the curvature of answer k."""
+        return 2.0 * float(np.sum(self.eta(k)))

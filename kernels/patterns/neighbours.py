@@ -1,0 +1,247 @@
+"""The neighbours pattern: synchronous rounds on a graph, without a centre.
+
+Message t of a node is one vector, the same for all its neighbours. A node that has message t of every neighbour makes
+its step t and sends message t + 1. So two neighbours are never more than one message apart: who is ahead waits for who
+is behind, and its message is kept until then. Who still lacks a message after a while asks the neighbour it is of, which
+keeps its last two and sends that neighbour the one it lacks: an answer is to one, and asks for none, so that those who
+wait for a third cannot keep each other busy. Loss, repetition, reordering and restarts change nothing; the sum over
+neighbours runs in the order of their names.
+
+The coordinator says when to begin, hears now and then how far everybody is, and sees no vector. A paper supplies
+`first` and `step`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from msgspec import Struct
+
+from hushgrid.kernels.graphs import Graph
+from hushgrid.kernels.machine import ALL, NOTHING, Malformed, Send, Step
+from hushgrid.kernels.problems.prox import Regularizer
+from hushgrid.kernels.types import Vector
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """What a node's machine is made from: its gate, and what is public of its place in the plan."""
+
+    gate: Any
+    name: str
+    neighbours: Sequence[str]  #: in the order of the graph's
+    graph: Graph
+    index: int  #: i, the node's number in the graph
+    size: int  #: d, the length of x
+    L: Sequence[float]  #: of every node
+    regularizer: Regularizer
+    report: int  #: the coordinator is told of every so many messages
+
+    @property
+    def degree(self) -> int:
+        """The largest of a node."""
+        return max(map(len, self.graph.neighbours))
+
+
+class Iterate(Struct, tag="neighbours.share", frozen=True):
+    """To all neighbours: message `seq`."""
+
+    vector: np.ndarray
+
+
+class Lack(Struct, tag="neighbours.lack", frozen=True):
+    """To a neighbour: its message `seq` has not arrived here."""
+
+
+class Begin(Struct, tag="neighbours.begin", frozen=True):
+    """Coordinator to a member: all have joined."""
+
+
+class Reached(Struct, tag="neighbours.reached", frozen=True):
+    """To the coordinator: message `seq` is sent; `done`: it was the last, and every step is made."""
+
+    done: bool = False
+
+
+@dataclass(kw_only=True)
+class NeighbourState:
+    """A paper adds its own vectors."""
+
+    t: int = 0  #: number of the message sent last; 0: none
+    last: np.ndarray = field(default_factory=lambda: np.zeros(0))  #: message t
+    before: np.ndarray = field(default_factory=lambda: np.zeros(0))  #: message t - 1
+    arrived: dict[str, np.ndarray] = field(default_factory=dict)  #: message t of the neighbours that are as far
+    ahead: dict[str, np.ndarray] = field(default_factory=dict)  #: message t + 1 of those that are ahead
+    done: str | None = None
+
+
+class Neighbour(ABC):
+    """A node of the graph. `messages`: how many it sends in all; the step after the last one ends its run."""
+
+    state: Any
+
+    def __init__(
+        self,
+        name: str,
+        neighbours: Iterable[str],
+        messages: int,
+        size: int,
+        *,
+        centre: str = "coordinator",
+        report: int = 1,
+    ) -> None:
+        """`size`: entries of a message. The coordinator is told of every `report`-th message."""
+        self.name, self.neighbours, self.messages, self.size = name, sorted(neighbours), messages, size
+        self.centre, self.report = centre, report
+
+    @abstractmethod
+    def first(self) -> Vector:
+        """Message 1. Changes nothing."""
+
+    @abstractmethod
+    def step(self, t: int, own: Vector, others: dict[str, Vector]) -> Vector:
+        """Step t: from message t of this node and of each neighbour, in the order of their names, to message t + 1.
+
+        All of it or (on an error) nothing. What it returns after the last message is not sent.
+        """
+
+    # --- the machine ---
+
+    @property
+    def steps(self) -> int:
+        """Steps made."""
+        s = self.state
+        return int(s.t if s.done else max(s.t - 1, 0))
+
+    @property
+    def started(self) -> bool:
+        return bool(self.state.t)
+
+    @property
+    def hears(self) -> list[str]:
+        return self.neighbours
+
+    @property
+    def complete(self) -> bool:
+        return self.state.done is not None
+
+    def outcome(self) -> dict[str, Vector]:
+        """What the device keeps: its own iterate x (d,)."""
+        return {"x": self.state.x}
+
+    def start(self) -> Step:
+        s = self.state
+        if s.t:
+            return NOTHING
+        s.last = self.first()
+        s.t, s.arrived, s.ahead = 1, s.ahead, {}
+        return Step((Send(ALL, 1, Iterate(s.last)), self._reached()), taken=True, more=self._ready)
+
+    def receive(self, sender: str, seq: int, body: Any) -> Step:
+        s = self.state
+        if sender == self.centre and isinstance(body, Begin):
+            return self.start() if not s.t else Step((self._reached(),))
+        if sender in self.neighbours and isinstance(body, Lack):
+            return self._answer(sender, seq)
+        if sender not in self.neighbours or not isinstance(body, Iterate) or body.vector.shape != (self.size,):
+            raise Malformed(f"{type(body).__name__} from {sender}, expected a neighbour's vector of {self.size}")
+        if not 1 <= seq <= min(s.t + 1, self.messages):
+            raise Malformed(f"message {seq} of {sender}, expected one of 1..{min(s.t + 1, self.messages)}")
+        kept = s.ahead if seq == s.t + 1 else s.arrived if seq == s.t else None
+        if kept is None or sender in kept:
+            return NOTHING
+        kept[sender] = body.vector
+        return self.proceed() if self._ready else Step(taken=True)
+
+    def tick(self) -> Step:
+        """The last message again; what is lacked is asked for; the coordinator is told how far this is."""
+        s = self.state
+        if not s.t:
+            return NOTHING
+        lacks = [Send(name, s.t, Lack()) for name in self.neighbours if name not in s.arrived]
+        return Step((Send(ALL, s.t, Iterate(s.last)), *lacks, self._reached()), s.done, more=self._ready)
+
+    def proceed(self) -> Step:
+        """Step t, where every neighbour's message t has arrived."""
+        s = self.state
+        new = self.step(s.t, s.last, {name: s.arrived[name] for name in self.neighbours})
+        if s.t == self.messages:
+            s.done = "rounds"
+            return Step((self._reached(),), s.done, taken=True)
+        s.t, s.before, s.last, s.arrived, s.ahead = s.t + 1, s.last, new, s.ahead, {}
+        told = (self._reached(),) if s.t % self.report == 0 else ()
+        return Step((Send(ALL, s.t, Iterate(new)), *told), taken=True, more=self._ready)
+
+    # --- inside ---
+
+    def _answer(self, sender: str, seq: int) -> Step:
+        """To who lacks message `seq` alone; it is the last one or the one before, or not made yet."""
+        s = self.state
+        kept = {s.t - 1: s.before, s.t: s.last} if s.t else {}
+        return Step((Send(sender, seq, Iterate(kept[seq])),)) if seq in kept and seq else NOTHING
+
+    @property
+    def _ready(self) -> bool:
+        s = self.state
+        return bool(s.t) and s.done is None and len(s.arrived) == len(self.neighbours)
+
+    def _reached(self) -> Send:
+        return Send(self.centre, self.state.t, Reached(self.state.done is not None))
+
+
+@dataclass
+class CensusState:
+    t: int = 0  #: 1 once started
+    reached: dict[str, int] = field(default_factory=dict)  #: member: number of its last message heard of
+    over: list[str] = field(default_factory=list)  #: members that have made every step
+    done: str | None = None
+
+
+class Census:
+    """The coordinator's side: it begins the rounds, and knows when all are over."""
+
+    def __init__(self, members: Iterable[str]) -> None:
+        self.members = sorted(members)
+        self.state = CensusState()
+
+    @property
+    def started(self) -> bool:
+        return bool(self.state.t)
+
+    @property
+    def complete(self) -> bool:
+        return self.state.done is not None
+
+    def start(self) -> Step:
+        self.state.t = 1
+        return self.tick()
+
+    def receive(self, sender: str, seq: int, body: Any) -> Step:
+        if sender not in self.members or not isinstance(body, Reached):
+            raise Malformed(f"{type(body).__name__} from {sender}, expected a member's report")
+        s = self.state
+        if s.done is not None or seq < s.reached.get(sender, 0) or sender in s.over:
+            return NOTHING
+        s.reached[sender] = seq
+        if body.done:
+            s.over = sorted([*s.over, sender])
+        if len(s.over) == len(self.members):
+            s.done = "rounds"
+        return Step(done=s.done, taken=True)
+
+    def tick(self) -> Step:
+        """Begin, to those that have not been heard of."""
+        s = self.state
+        if s.done is not None:
+            return Step(done=s.done)
+        return Step(tuple(Send(m, 0, Begin()) for m in self.members if m not in s.reached))
+
+    def missing(self) -> list[str]:
+        """Who is furthest behind, of those that are not over: for them the others wait."""
+        s = self.state
+        left = {m: s.reached.get(m, 0) for m in self.members if m not in s.over}
+        return [m for m, t in left.items() if t == min(left.values())]

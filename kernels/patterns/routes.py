@@ -1,0 +1,76 @@
+"""Walks as a token's routes: who makes activation k, and how the walk goes on around nodes that are lost. All public.
+
+Nodes are n0, n1, ... of a graph. A closed walk is begun anew at each leg, from the node that made the activation before
+it, through every node that is left; a random walk chooses among the neighbours that are left.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from functools import cache
+from math import ceil
+
+from hushgrid.kernels.errors import Suspended
+from hushgrid.kernels.graphs import Graph, closed_walk, next_node, walk_entropy
+from hushgrid.kernels.patterns.token import Leg, Route
+
+
+def name(i: int) -> str:
+    return f"n{i}"
+
+
+def index(node: str) -> int:
+    return int(node[1:])
+
+
+def random(graph: Graph, seed: int) -> Route:
+    """From n0, P_ij = 1/deg(i); hop k is a function of (seed, k), whoever holds the token."""
+
+    def route(node: str, hop: int, leg: Leg) -> str:
+        if not node:
+            return name(0)
+        left = [j for j in graph.neighbours[index(node)] if name(j) not in leg.without]
+        if not left:
+            raise Suspended(f"{node} has no neighbour left, expected one to hand the token to")
+        return name(next_node(left, walk_entropy(seed, hop)))
+
+    return route
+
+
+def cyclic(graph: Graph, nodes: Sequence[int]) -> Route:
+    """Around the closed walk `nodes`, and on a later leg around one through the nodes that are left."""
+
+    @cache
+    def around(without: tuple[str, ...]) -> tuple[int, ...]:
+        return closed_walk(graph, {index(node) for node in without}) if without else tuple(nodes)
+
+    def route(node: str, hop: int, leg: Leg) -> str:
+        walk = around(leg.without)
+        first = walk.index(index(leg.origin)) + 1 if leg.origin else 0
+        return name(walk[(first + hop - leg.since) % len(walk)])
+
+    return route
+
+
+def given(walk: Sequence[int]) -> Route:
+    """Activation k at walk[k]; nobody can be walked around."""
+
+    def route(node: str, hop: int, leg: Leg) -> str:
+        if (to := name(walk[hop])) in leg.without:
+            raise Suspended(f"{to} is lost and the walk is given, expected algorithm.walk: random or hamiltonian")
+        return to
+
+    return route
+
+
+def visits(n: int, walk: Sequence[int], rounds: int) -> int:
+    """Activations of the node that has most, of the first `rounds` along a repeated walk; random (no walk): 1.5 times
+
+    the mean, which is the cap of its nodes (docs/papers/mechanisms.md).
+    """
+    if not walk:
+        return ceil(1.5 * rounds / n)
+    whole, rest = divmod(rounds, len(walk))
+    once, begun = Counter(walk), Counter(walk[:rest])
+    return max(whole * times + begun[i] for i, times in once.items())

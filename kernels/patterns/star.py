@@ -1,0 +1,187 @@
+"""The star pattern: a coordinator sends every member a vector each round, and goes on when all have answered.
+
+Loss, duplication and reordering are handled here, once: a message of the coming round advances, one of the round just
+answered is answered with the same bytes again, anything else is nothing. A paper supplies the two updates.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from msgspec import Struct
+
+from hushgrid.kernels.machine import NOTHING, Malformed, Send, Step
+from hushgrid.kernels.types import Vector
+
+Index = np.ndarray[Any, np.dtype[np.int64]]
+
+
+class Feasible(Protocol):
+    """W_p, public: the weighted projection onto it."""
+
+    def project(self, v: Vector, D: Vector) -> Vector: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """What a member's machine is made from: its gate, and what is public of its place in the plan."""
+
+    gate: Any
+    feasible: Callable[[Vector], Feasible]  #: W_p, given the weights (n,) of the first projection
+    shared: Index  #: (m,) positions in z_p of the entries that p shares
+    start: Vector  #: (n,) z_p^1
+    L: float  #: the largest smoothness constant of a node
+    mode: str | None  #: of the privacy section; None without privacy
+    epsilon: float  #: of one answer, in the paper's sense; infinite without privacy
+    patience: int  #: calm rounds after which the run may end early; 0: it may not
+
+
+@dataclass(frozen=True, kw_only=True)
+class Centre:
+    """What the coordinator's machine is made from: all of it is public."""
+
+    position: dict[str, Index]  #: (m_p,) where p's shared entries stand in w (N,)
+    start: dict[str, Vector]  #: (m_p,) z_p^1 there
+    epsilon: float
+    tolerance: float
+    patience: int
+
+
+class W(Struct, tag="ladmm.w", frozen=True):
+    """Centre to member p, round t: w^{t+1} on the entries p shares."""
+
+    w: np.ndarray
+
+
+class Z(Struct, tag="ladmm.z", frozen=True):
+    """Member p to centre, round t: z_p^{t+1} on the entries p shares."""
+
+    z: np.ndarray
+
+
+class StarMember(ABC):
+    """A member of a star. `state.t` is the last round answered; `answer_body` rebuilds that round's message from it."""
+
+    state: Any
+
+    def __init__(self, centre: str, rounds: int, patience: int = 0) -> None:
+        """`patience`: calm rounds after which the centre may end the run early; 0: it may not."""
+        self.centre, self.rounds, self.patience = centre, rounds, patience
+
+    @property
+    def started(self) -> bool:
+        return bool(self.state.t)
+
+    @property
+    def hears(self) -> tuple[str, ...]:
+        return ()  # the centre speaks to each member
+
+    @property
+    def complete(self) -> bool:
+        return bool(self.state.t >= min(self.rounds, self.patience or self.rounds))
+
+    @abstractmethod
+    def outcome(self) -> dict[str, Vector]:
+        """What the device keeps of a run that is done."""
+
+    @abstractmethod
+    def check(self, body: Any) -> None:
+        """Raise Malformed unless `body` is what the centre may send this member."""
+
+    @abstractmethod
+    def update(self, t: int, body: Any) -> None:
+        """Round t: take the centre's message and advance the state, all of it or (on an error) nothing."""
+
+    @abstractmethod
+    def answer_body(self) -> Any:
+        """The message of round `state.t`, a function of the state alone."""
+
+    def start(self) -> Step:
+        return NOTHING  # the centre speaks first
+
+    def receive(self, sender: str, seq: int, body: Any) -> Step:
+        if sender != self.centre:
+            raise Malformed(f"a message from {sender}, expected from {self.centre}")
+        self.check(body)
+        if seq == self.state.t + 1 and seq <= self.rounds:
+            self.update(seq, body)
+            self.state.t = seq
+            return self.tick()._replace(taken=True)
+        return self.tick() if seq == self.state.t else NOTHING
+
+    def tick(self) -> Step:
+        if self.state.t == 0:
+            return NOTHING
+        return Step((Send(self.centre, self.state.t, self.answer_body()),))
+
+
+class StarCentre(ABC):
+    """The centre of a star. `state.t` is the round under way, `state.arrived` what has come in for it."""
+
+    state: Any
+
+    def __init__(self, members: list[str], rounds: int) -> None:
+        self.members = sorted(members)
+        self.rounds = rounds
+
+    @property
+    def started(self) -> bool:
+        return bool(self.state.t)
+
+    @property
+    def complete(self) -> bool:
+        return self.state.done is not None
+
+    @abstractmethod
+    def check(self, member: str, body: Any) -> None:
+        """Raise Malformed unless `body` is what this member may send."""
+
+    @abstractmethod
+    def begin(self) -> None:
+        """Compute what round `state.t` sends."""
+
+    @abstractmethod
+    def combine(self) -> bool:
+        """All answers of round `state.t` are in `state.arrived`: take them; True stops before the next round."""
+
+    @abstractmethod
+    def round_body(self, member: str) -> Any:
+        """This round's message to a member, a function of the state alone."""
+
+    def start(self) -> Step:
+        self.state.t = 1
+        self.begin()
+        return self.tick()
+
+    def receive(self, sender: str, seq: int, body: Any) -> Step:
+        if sender not in self.members:
+            raise Malformed(f"a message from {sender}, which is no member")
+        self.check(sender, body)
+        s = self.state
+        if s.done is not None or seq != s.t or sender in s.arrived:
+            return NOTHING
+        s.arrived[sender] = body
+        if len(s.arrived) < len(self.members):
+            return Step(taken=True)
+        stop = self.combine()
+        s.arrived = {}
+        if stop or s.t == self.rounds:
+            s.done = "tolerance" if stop else "rounds"
+            return Step(done=s.done, taken=True)
+        s.t += 1
+        self.begin()
+        return self.tick()._replace(taken=True)
+
+    def tick(self) -> Step:
+        s = self.state
+        if s.done is not None:
+            return Step(done=s.done)
+        return Step(tuple(Send(m, s.t, self.round_body(m)) for m in self.members if m not in s.arrived))
+
+    def missing(self) -> list[str]:
+        """Members whose answer to the round under way has not come."""
+        return [m for m in self.members if m not in self.state.arrived]

@@ -1,0 +1,316 @@
+"""Exact noise on an integer grid: what a gate adds to an answer, safe against the floating-point leak.
+
+A release is g (round(v/g) + n), g a power of two, n an integer drawn **exactly** from one of two laws:
+ - Laplace: P(n) proportional to exp(-|n|/t), t an integer (Canonne, Kamath, Steinke, The Discrete Gaussian for
+   Differential Privacy, 2020). Rounding sets each moved coordinate at most one step further apart, so two adjacent
+   values lie at most (Delta + g moved)/g steps apart in L1: pure epsilon = (Delta + g moved)/(g t).
+ - Gaussian: n is the integer nearest to N(0, t^2), t = s/g. round(v/g) + n is then the nearest integer to
+   round(v/g) + N(0, t^2), post-processing of the continuous mechanism of L2 sensitivity Delta + g sqrt(moved): exactly
+   mu-GDP and mu^2/2-zCDP with mu = (Delta + g sqrt(moved))/(g t). (The discrete Gaussian is zCDP but not mu-GDP.)
+
+Sampling. One 64-bit word a coordinate: a sign, and the 63 leading bits m of a uniform real U, which therefore lies in
+[m, m + 1)/2^63. The magnitude k is defined by tail(k + 1) < U <= tail(k), where tail(k) is
+ - Laplace: P(X >= k) = exp(-k/t), X = -t ln U; k = floor(X), a geometric variable, and drawing anew where the sign is
+   minus and k = 0 leaves the two-sided law above (each k > 0 has twice, k = 0 once, its one-sided weight);
+ - Gaussian: P(|N| >= k - 1/2) = erfc((k - 1/2)/(t sqrt 2)), |N| = -t Phi^-1(U/2); k = floor(|N| + 1/2).
+So the law is exact once k is right, and k is *certain* or it is decided exactly. Let h(u) = -ln u or -Phi^-1(u/2), and
+x = t h(u) + c (c = 0 or 1/2) as computed at the middle u of U's interval. Then |x - (t h(U) + c)| is at most the sum of
+ - |h(U) - h(u)|: |dh/d ln u| is 1 (Laplace) or Mills' ratio, at most sqrt(pi/2) < 1.26 (Gaussian), and
+   |ln U - ln u| <= 1/(2m): below 1/m. Where m = 0 that is infinite, and the coordinate is never certain;
+ - the rounding of u, at most 2^-52 relative, times the same 1.26: below 2^-50;
+ - relative errors of log (4 units in the last place at most, 2^-50) and of inv_cdf (Wichura, AS 241, 1988: 1e-16 and
+   the roundings of its dozen operations), then of two more operations: below 2^-47 with room to spare.
+These are MARGIN. Where the interval x +- margin holds no integer, k = floor(x). Elsewhere (about
+t 2^-47 of all coordinates) U is compared with tail(k) in decimal arithmetic, whose exp is correctly rounded, and 64
+more bits of U are drawn for as long as its interval still holds tail(k). The bits in are therefore all that the output
+depends on: the same on every processor, with every library.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hushgrid.kernels.errors import InputError
+from hushgrid.kernels.randomness import Entropy
+from hushgrid.kernels.types import Index, Vector
+
+if TYPE_CHECKING:
+    from decimal import Decimal
+
+Kind = Literal["laplace", "gaussian"]
+
+EXACT = 2**52  #: integers up to here, and their sums, are exact in float64
+LARGEST_T = 2**44  #: 64 t stays below EXACT / 4. Past 2^40 many coordinates are decided the slow way
+MARGIN = (2.0**-50, 2.0**-47)  #: of h(u) absolute, of x relative
+CHUNK = 2**15  #: coordinates drawn at once: 256 kB of words stay in the cache
+FAR = 2**62  #: magnitudes are cut here; `release` refuses the sum all the same
+
+
+@dataclass(frozen=True)
+class Lattice:
+    """One noisy release on an integer grid. Build it by `laplace` or `gaussian`, which keep the promise asked for."""
+
+    kind: Kind
+    g: float  #: grid step, a power of two, in the unit of the value released
+    t: float  #: laplace: the integer scale in grid steps; gaussian: standard deviation s/g
+    sensitivity: float  #: of round(v/g) g: Delta + g moved in L1 (laplace), Delta + g sqrt(moved) in L2 (gaussian)
+
+    def __post_init__(self) -> None:
+        whole = self.kind == "gaussian" or self.t == math.floor(self.t)
+        if math.frexp(self.g)[0] != 0.5 or not whole or not 1 <= self.t <= LARGEST_T:
+            raise ValueError(f"found {self}, expected g a power of two, t from 1 to 2^44, an integer for laplace")
+
+    @classmethod
+    def laplace(cls, epsilon: float, sensitivity: float, moved: int) -> Lattice:
+        """The largest grid that costs little, and the least noise on it, for pure `epsilon`.
+
+        `sensitivity`: L1, of the unrounded value as the machine computes it; `moved`: how many coordinates one record
+        can move. InputError where a number is not positive and finite, or the noise passes 2^44 grid steps.
+        """
+        moved = _checked("epsilon", epsilon, sensitivity, moved)
+        g, total = _grid(epsilon, sensitivity, moved, moved)
+        t = math.ceil(Fraction(total) / Fraction(g) / Fraction(epsilon))
+        return cls("laplace", g, _in_range("epsilon", epsilon, t, moved), total)
+
+    @classmethod
+    def gaussian(cls, mu: float, sensitivity: float, moved: int) -> Lattice:
+        """The same for `mu`-GDP (so rho = mu^2/2 zCDP); `sensitivity` in L2."""
+        moved = _checked("mu", mu, sensitivity, moved)
+        root = math.sqrt(moved)
+        if Fraction(root) ** 2 < moved:
+            root = math.nextafter(root, math.inf)
+        g, total = _grid(mu, sensitivity, moved, root)
+        t = _up(Fraction(total) / Fraction(g) / Fraction(mu))
+        return cls("gaussian", g, _in_range("mu", mu, t, moved), total)
+
+    @cached_property
+    def epsilon(self) -> float:
+        """Pure epsilon of one release (laplace), from the integers, rounded up; never above the one asked for."""
+        return self._ratio("laplace")
+
+    @cached_property
+    def mu(self) -> float:
+        """GDP parameter of one release (gaussian), rounded up; never above the one asked for."""
+        return self._ratio("gaussian")
+
+    @property
+    def scale(self) -> float:
+        """g t, in the unit of the value: Laplace's scale or the Gaussian's standard deviation."""
+        return self.g * self.t
+
+    @property
+    def expected_l1(self) -> float:
+        """E|g n| of one coordinate: g/sinh(1/t) for Laplace; g sqrt(2/pi) (t - 1/(24 t)) + O(t^-3) for the Gaussian."""
+        if self.kind == "laplace":
+            return self.g / math.sinh(1 / self.t)
+        return self.g * math.sqrt(2 / math.pi) * (self.t - 1 / (24 * self.t))
+
+    def sample(self, size: int, entropy: Entropy = os.urandom) -> Index:
+        """`size` independent integers n. `entropy(k)` gives k uniform bytes; eight a coordinate, seldom more."""
+        n = np.empty(size, dtype=np.int64)
+        for start in range(0, size, CHUNK):
+            part = n[start : start + CHUNK]
+            part[:], again = self._draw(part.size, entropy)
+            while again.size:
+                part[again], rejected = self._draw(again.size, entropy)
+                again = again[rejected]
+        return n
+
+    def release(self, v: Vector, n: Index) -> Vector:
+        """g (round(v/g) + n), every step exact. v: float64 values; n: as many integers from `sample`.
+
+        InputError where v is not finite, or v/g or the sum passes 2^52 and could not be represented.
+        """
+        if v.shape != n.shape:
+            raise ValueError(f"shapes differ: v {v.shape}, n {n.shape}")
+        with np.errstate(over="ignore", invalid="ignore"):
+            steps = np.rint(v / self.g)
+            held = np.abs(steps) <= EXACT  # false for nan too
+        if not held.all():
+            raise InputError(_beyond("value", held, self.g))
+        total = steps.astype(np.int64) + n
+        held = np.abs(total) <= EXACT
+        if not held.all():
+            raise InputError(_beyond("noisy value", held, self.g))
+        return total.astype(np.float64) * self.g
+
+    def _ratio(self, kind: Kind) -> float:
+        if self.kind != kind:
+            raise TypeError(f"a {self.kind} lattice: laplace has epsilon, gaussian has mu")
+        return _up(Fraction(self.sensitivity) / Fraction(self.g) / Fraction(self.t))
+
+    def _draw(self, size: int, entropy: Entropy) -> tuple[Index, NDArray[np.intp]]:
+        """One try a coordinate, and the places where it must be repeated."""
+        words = np.frombuffer(entropy(8 * size), dtype="<u8", count=size)
+        m = (words >> np.uint64(1)).view(np.int64).astype(np.float64)  # rounded; decided exactly below where it matters
+        u = (m + 0.5) * 2.0**-63
+        if self.kind == "laplace":
+            x = np.log(u) * -self.t
+        else:
+            from statistics import NormalDist  # a Laplace process need not load it
+
+            x = np.fromiter(map(NormalDist().inv_cdf, (u * 0.5).tolist()), np.float64, size) * -self.t + 0.5
+        with np.errstate(divide="ignore"):
+            margin = self.t * (MARGIN[0] + 1 / m) + x * MARGIN[1]
+        k = np.floor(x)
+        unsure = np.flatnonzero(~((x - margin >= k) & (x + margin < k + 1)))
+        n = k.astype(np.int64)
+        for i in unsure.tolist():
+            uniform = _Uniform(int(words[i]) >> 1, 63, entropy)
+            n[i] = min(_decide(uniform, self._tail, int(n[i])), FAR)
+        negative = (words & np.uint64(1)).astype(bool)
+        again = np.flatnonzero(negative & (n == 0)) if self.kind == "laplace" else np.empty(0, dtype=np.intp)
+        np.negative(n, out=n, where=negative)
+        return n, again
+
+    def _tail(self, k: int, digits: int) -> Decimal:
+        """P(magnitude >= k) within 10^(8 - digits), k > 0."""
+        return (_laplace_tail if self.kind == "laplace" else _gaussian_tail)(k, Fraction(self.t), digits)
+
+
+# --- deciding a coordinate exactly ---
+
+
+class _Uniform:
+    """A uniform real of [0, 1), known to lie in [m, m + 1)/2^bits; more of its bits are drawn when they are needed."""
+
+    def __init__(self, m: int, bits: int, entropy: Entropy) -> None:
+        self.m, self.bits, self.entropy = m, bits, entropy
+
+    def at_most(self, bound: Callable[[int], Decimal]) -> bool:
+        """U <= bound, where bound(digits) is within 10^(8 - digits) of it."""
+        while True:
+            digits = self.bits // 3 + 30  # 2^-bits > 10^-(bits/3): the bound is known far better than U
+            value, error = Fraction(bound(digits)), Fraction(1, 10 ** (digits - 8))
+            if Fraction(self.m + 1, 1 << self.bits) <= value - error:
+                return True
+            if Fraction(self.m, 1 << self.bits) > value + error:
+                return False
+            self.m = self.m << 64 | int.from_bytes(self.entropy(8), "little")
+            self.bits += 64
+
+
+def _decide(uniform: _Uniform, tail: Callable[[int, int], Decimal], guess: int) -> int:
+    """The largest k >= 0 with U <= tail(k), searched from a guess outwards."""
+
+    def reached(k: int) -> bool:
+        return k <= 0 or uniform.at_most(lambda digits: tail(k, digits))
+
+    low, step = guess, 1
+    while not reached(low):
+        low, step = max(low - step, 0), 2 * step
+    step = 1
+    while reached(low + step):
+        low, step = low + step, 2 * step
+    high = low + step
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if reached(middle) else (low, middle)
+    return low
+
+
+def _laplace_tail(k: int, t: Fraction, digits: int) -> Decimal:
+    """exp(-k/t). The quotient's rounding costs k/t 10^-digits relative, and k/t stays far below 10^6."""
+    from decimal import Context
+
+    context = Context(prec=digits)
+    return context.exp(context.divide(-k, int(t)))
+
+
+def _gaussian_tail(k: int, t: Fraction, digits: int) -> Decimal:
+    """erfc(b/sqrt 2), b = (k - 1/2)/t, as 1 - sqrt(2/pi) exp(-b^2/2) sum_j b^(2j+1)/(2j+1)!!
+
+    (Abramowitz and Stegun 26.2.11.) All terms are positive, so nothing cancels in the sum: j terms cost about
+    3j 10^-digits relative, the error of b another 3 b^2 10^-digits, and what is left out once the ratio of the terms is
+    below 1/2 is less than the last of them.
+    """
+    from decimal import Context
+
+    context = Context(prec=digits)
+    b_fraction = Fraction(2 * k - 1, 2) / t
+    b = context.divide(b_fraction.numerator, b_fraction.denominator)
+    b2 = context.multiply(b, b)
+    term = total = b
+    j, negligible = 1, context.power(10, -digits)
+    while term > negligible or 2 * b2 > 2 * j + 1:
+        term = context.divide(context.multiply(term, b2), 2 * j + 1)
+        total = context.add(total, term)
+        j += 1
+    density = context.multiply(_root_two_over_pi(digits), context.exp(context.divide(b2, -2)))
+    return context.subtract(1, context.multiply(density, total))
+
+
+@lru_cache(maxsize=8)
+def _root_two_over_pi(digits: int) -> Decimal:
+    """sqrt(2/pi), pi by Machin's formula in integers with ten guard digits."""
+    from decimal import Context
+
+    one = 10 ** (digits + 10)
+
+    def arccot(x: int) -> int:
+        term, total, k, sign = one // x, 0, 1, 1
+        while term:
+            total += sign * (term // k)
+            term, k, sign = term // (x * x), k + 2, -sign
+        return total
+
+    context = Context(prec=digits + 5)
+    return context.sqrt(context.divide(2 * one, 4 * (4 * arccot(5) - arccot(239))))
+
+
+# --- choosing the grid ---
+
+
+def _checked(name: str, value: float, sensitivity: float, moved: int) -> int:
+    """`moved` as a Python integer; all are positive, in a range where g, g t and v/g neither overflow nor lose bits."""
+    for what, number in ((name, value), ("sensitivity", sensitivity), ("moved coordinates", moved)):
+        if not 1e-90 <= number <= 1e90:
+            raise InputError(f"noise: {what}: found {number}, expected a number from 1e-90 to 1e90")
+    return int(moved)
+
+
+def _grid(value: float, sensitivity: float, moved: int, rounding: float) -> tuple[float, float]:
+    """g, the largest power of two <= min(Delta/moved, scale)/1024 (scale Delta/value), and Delta + g rounding."""
+    limit = Fraction(sensitivity) / max(Fraction(moved), Fraction(value)) / 1024
+    exponent = limit.numerator.bit_length() - limit.denominator.bit_length()
+    if Fraction(2) ** exponent > limit:
+        exponent -= 1
+    g = 2.0**exponent
+    return g, _up(Fraction(sensitivity) + Fraction(g) * Fraction(rounding))
+
+
+def _in_range(name: str, value: float, t: float, moved: int) -> float:
+    if t > LARGEST_T:
+        found = f"{name} {value} an answer, {moved} moved coordinates: {t:.3g} grid steps of noise"
+        raise InputError(f"noise: {found}, expected at most 2^44: a larger {name} or fewer coordinates")
+    return t
+
+
+def _up(x: Fraction) -> float:
+    """The least float >= x."""
+    y = float(x)
+    return y if y >= x else math.nextafter(y, math.inf)
+
+
+def _beyond(what: str, held: NDArray[np.bool_], g: float) -> str:
+    where = int(np.flatnonzero(~held.ravel())[0])
+    return f"noise: {what} of coordinate {where}: not finite or too large, expected at most 2^52 grid steps of {g:g}"
+
+
+# --- simulation ---
+
+
+def simulated(kind: str, scale: float, size: int, generator: np.random.Generator) -> Vector:
+    """Plain numpy noise, as in the papers, for simulation only: its low bits leak. `scale`: Laplace's b, or sigma."""
+    draw: Any = generator.laplace if kind == "laplace" else generator.normal
+    noise: Vector = draw(0.0, scale, size)
+    return noise

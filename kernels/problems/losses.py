@@ -1,0 +1,342 @@
+"""The private functions of data problems, f_i(x) = scale * mean_j loss(x; a_j, b_j) + p(x), with the public part
+p(x) = l2/2 |x|^2 + lambda sum_k omega x_k^2 / (1 + omega x_k^2):
+
+ - least-squares  1/2 (a.x - b)^2              b real
+ - logistic       log(1 + exp(-b a.x))         b in {-1, 1}
+ - softmax        -log softmax_b(X a)          b in 0..C-1, x = X (C, q) row-major
+
+Every loss is l(t; b) of the margins t = a.x (softmax: X a). With its slope s_j = l'(t_j; b_j), a number or C of them,
+a record's gradient is s_j a_j, of norm |s_j| |a_j|: clipping it scales s_j and touches no row.
+
+Public bounds: l'' <= c1 (CURVATURE), hence L_i = scale c1 R^2 + l2 + 2 lambda omega for rows |a_j|_2 <= R; and
+p'' >= l2 - lambda omega/2 (least at omega x_k^2 = 1).
+Source of the numerical bounds: N. Higham, Accuracy and Stability of Numerical Algorithms (2002), chapter 3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from math import isfinite
+from typing import Literal, Protocol
+
+import numpy as np
+from msgspec import Struct
+from msgspec import field as key
+
+from hushgrid.kernels.errors import InputError
+from hushgrid.kernels.jit import kernel
+from hushgrid.kernels.ranges import Magnitude, Weight
+from hushgrid.kernels.types import Matrix, Vector
+
+Kind = Literal["least-squares", "logistic", "softmax"]
+CURVATURE: dict[Kind, float] = {"least-squares": 1.0, "logistic": 0.25, "softmax": 0.5}  #: c1 >= l''
+U = 2.0**-53  #: unit roundoff
+LARGEST = 1e150  #: of a slope; its product with a row norm (at most LARGEST too) is then finite
+
+
+# --- slopes s and mean losses of margins t (m,), labels b (m,); softmax: T (C, m), Y (C, m) of zeros and ones ---
+# Matrix products stay outside of the kernels: compiled, they would need scipy, and another BLAS than numpy's.
+
+
+@kernel
+def least_squares_slope(t: Vector, b: Vector) -> Vector:
+    """t_j - b_j, shape (m,)."""
+    return t - b
+
+
+@kernel
+def logistic_slope(t: Vector, b: Vector) -> Vector:
+    """-b_j/(1 + exp(b_j t_j)), shape (m,); no exponential overflows."""
+    e = np.exp(-np.abs(t))
+    s: Vector = -b * np.maximum(e, b * t < 0) / (1.0 + e)  # e <= 1: 1 where b t < 0
+    return s
+
+
+@kernel
+def softmax_slope(T: Matrix, Y: Matrix) -> Matrix:
+    """softmax(t_j) - e_{b_j}, shape (C, m)."""
+    top = T[0].copy()
+    for c in range(1, T.shape[0]):
+        top = np.maximum(top, T[c])
+    E = np.exp(T - top)
+    S: Matrix = E / np.sum(E, axis=0) - Y
+    return S
+
+
+def least_squares_value(t: Vector, b: Vector) -> float:
+    """mean_j 1/2 (t_j - b_j)^2."""
+    return float(np.mean((t - b) ** 2) / 2)
+
+
+def logistic_value(t: Vector, b: Vector) -> float:
+    """mean_j log(1 + exp(-b_j t_j))."""
+    return float(np.mean(np.log1p(np.exp(-np.abs(t))) + np.maximum(-b * t, 0.0)))
+
+
+def softmax_value(T: Matrix, Y: Matrix) -> float:
+    """mean_j -log softmax_{b_j}(t_j)."""
+    top = np.max(T, axis=0)
+    return float(np.mean(np.log(np.sum(np.exp(T - top), axis=0)) + top - np.sum(Y * T, axis=0)))
+
+
+SLOPE: dict[Kind, Callable[[Matrix, Matrix], Matrix]] = {
+    "least-squares": least_squares_slope,
+    "logistic": logistic_slope,
+    "softmax": softmax_slope,
+}
+VALUE: dict[Kind, Callable[[Matrix, Matrix], float]] = {
+    "least-squares": least_squares_value,
+    "logistic": logistic_value,
+    "softmax": softmax_value,
+}
+
+
+@kernel
+def public_gradient(x: Vector, l2: float, lam: float, omega: float) -> Vector:
+    """p'(x) = l2 x + 2 lambda omega x/(1 + omega x^2)^2. Shape (d,)."""
+    if lam == 0.0:
+        return l2 * x
+    return l2 * x + (2.0 * lam * omega) * (x / (1.0 + omega * x * x) ** 2)
+
+
+@kernel
+def clip_slope(S: Vector, size: Vector, rows: Vector, c: float) -> Vector:
+    """s_j min(1, c/(|s_j| |a_j|)); S (m,) or (C, m), size = |s_j| and rows = |a_j| (m,), c > 0."""
+    return S * (c / np.maximum(size * rows, c))
+
+
+# --- one node's function ---
+
+
+class Nonconvex(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
+    lam: Weight = key(name="lambda")  #: lambda in lambda sum_k omega x_k^2 / (1 + omega x_k^2)
+    omega: Magnitude = 1.0  #: omega of the same
+
+
+class Objective(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
+    """What is public of every f_i."""
+
+    kind: Kind
+    scale: Magnitude = 1.0
+    l2: Weight = 0.0
+    nonconvex: Nonconvex | None = None
+
+    @property
+    def lam(self) -> float:
+        return self.nonconvex.lam if self.nonconvex else 0.0
+
+    @property
+    def omega(self) -> float:
+        return self.nonconvex.omega if self.nonconvex else 1.0
+
+    @property
+    def convexity(self) -> float:
+        """mu: every f_i - mu/2 |x|^2 is convex; l2 - lambda omega/2, perhaps negative."""
+        return self.l2 - self.lam * self.omega / 2
+
+    def lipschitz(self, R: float) -> float:
+        """L_i of f_i' for rows of norm at most R: public where R is."""
+        return self.scale * CURVATURE[self.kind] * R * R + self.l2 + 2 * self.lam * self.omega
+
+
+class Public(Protocol):
+    """What is public of one node's f_i: a Loss tells no more to who asks only this, a Declared has no more."""
+
+    @property
+    def objective(self) -> Objective: ...
+    @property
+    def rows(self) -> int: ...
+    @property
+    def features(self) -> int: ...
+    @property
+    def classes(self) -> int: ...
+    @property
+    def row_bound(self) -> float | None: ...
+    @property
+    def size(self) -> int: ...
+
+
+@dataclass(frozen=True)
+class Declared:
+    """f_i without its data: `rows` m, `features` q, `classes` C of softmax (else 1), `row_bound` R >= |a_j|_2."""
+
+    objective: Objective
+    rows: int
+    features: int
+    classes: int
+    row_bound: float | None
+
+    @property
+    def size(self) -> int:
+        """d, the length of x."""
+        return self.features * self.classes
+
+
+@dataclass(frozen=True, eq=False)
+class Loss:
+    """f_i: the private rows A (m, q) and b (m,), C `classes` for softmax. Points x have shape (d,), d = q or C q.
+
+    `row_bound`: R >= |a_j|_2, public; a row beyond it is an InputError. None: the largest row norm, private.
+    """
+
+    objective: Objective
+    A: Matrix
+    b: Vector
+    classes: int = 1
+    row_bound: float | None = None
+    target: Matrix = field(init=False, repr=False)  #: b, or Y (C, m) for softmax
+
+    def __post_init__(self) -> None:
+        if self.A.ndim != 2 or not self.A.size or self.b.shape != self.A.shape[:1]:
+            raise InputError(
+                f"data: found A {self.A.shape} and b {self.b.shape}, expected (m, q) and (m,), m and q > 0"
+            )
+        keep = {name: np.ascontiguousarray(getattr(self, name), dtype=np.float64) for name in ("A", "b")}
+        for name, array in keep.items():
+            if not np.all(np.abs(array) <= LARGEST):  # false for nan too
+                raise InputError(
+                    f"data: {name}: found a number not finite or beyond {LARGEST:g}, expected smaller ones"
+                )
+            object.__setattr__(self, name, array)
+        object.__setattr__(self, "target", self._target())
+        bound = self.row_bound
+        if bound is not None and not 0 < bound <= LARGEST:
+            raise InputError(f"row_bound: found {bound}, expected a number > 0, at most {LARGEST:g}")
+        if bound is not None and np.any(beyond := self.row_norms(2) > bound * (1 + (self.A.shape[1] + 4) * U)):
+            j = int(np.flatnonzero(beyond)[0])
+            raise InputError(f"row {j + 1}: found norm {self.row_norms(2)[j]:g}, expected at most row_bound {bound:g}")
+
+    def _target(self) -> Matrix:
+        kind, b, C = self.objective.kind, self.b, self.classes
+        if kind == "softmax":
+            if C < 2:
+                raise InputError(f"softmax: found {C} classes, expected at least 2")
+            wrong = ~((b >= 0) & (b < C) & (b == np.floor(b)))
+            expected = f"0..{C - 1} (softmax)"
+        else:
+            wrong = (np.abs(b) != 1.0) & (kind == "logistic")
+            expected = "-1 or 1 (logistic)"
+        if wrong.any():
+            j = int(np.flatnonzero(wrong)[0])
+            raise InputError(f"row {j + 1}: found label {b[j]:g}, expected {expected}")
+        return np.ascontiguousarray(np.arange(C)[:, None] == b, dtype=np.float64) if kind == "softmax" else b
+
+    @property
+    def rows(self) -> int:
+        """m_i, declared public."""
+        return int(self.A.shape[0])
+
+    @property
+    def features(self) -> int:
+        """q."""
+        return int(self.A.shape[1])
+
+    @property
+    def size(self) -> int:
+        """d, the length of x."""
+        return self.features * (self.classes if self.objective.kind == "softmax" else 1)
+
+    @cached_property
+    def R(self) -> float:
+        """The public bound, or failing that the largest row norm."""
+        return self.row_bound if self.row_bound is not None else float(np.max(self.row_norms(2)))
+
+    @property
+    def L(self) -> float:
+        """L_i, public where row_bound is given."""
+        return self.objective.lipschitz(self.R)
+
+    def row_norms(self, order: int) -> Vector:
+        """|a_j| in L1 (order 1) or L2 (order 2), shape (m,)."""
+        l1, l2 = self._norms
+        return l1 if order == 1 else l2
+
+    @cached_property
+    def _norms(self) -> tuple[Vector, Vector]:
+        top = np.maximum(
+            np.max(np.abs(self.A), axis=1), np.finfo(np.float64).tiny
+        )  # squares neither over- nor underflow
+        return np.sum(np.abs(self.A), axis=1), top * np.sqrt(np.sum((self.A / top[:, None]) ** 2, axis=1))
+
+    @cached_property
+    def gram(self) -> tuple[Matrix, Vector] | None:
+        """H = A'A/m and h = A'b/m of a least squares with fewer columns than rows, else None."""
+        if self.objective.kind != "least-squares" or self.A.shape[1] >= self.rows:
+            return None
+        return self.A.T @ self.A / self.rows, self.A.T @ self.b / self.rows
+
+    def value(self, x: Vector) -> float:
+        """f_i(x), from raw data."""
+        o, x = self.objective, self._checked(x)
+        with np.errstate(over="ignore", invalid="ignore"):
+            square = o.omega * x * x
+            public = o.l2 / 2 * (x @ x) + o.lam * np.sum(square / (1 + square))
+            return float(o.scale * VALUE[o.kind](self.margins(x), self.target) + public)
+
+    def margins(self, x: Vector) -> Matrix:
+        """t = A x, shape (m,); softmax T = X A', shape (C, m). Linear in x."""
+        if self.objective.kind == "softmax":
+            return x.reshape(self.classes, -1) @ self.A.T
+        t: Vector = self.A @ x
+        return t
+
+    def mean(self, S: Matrix) -> Vector:
+        """scale * mean_j s_j a_j of slopes (m,) or (C, m). Shape (d,)."""
+        g: Vector = (S @ self.A).ravel() * (self.objective.scale / self.rows)
+        return g
+
+    def slope(self, x: Vector) -> Matrix:
+        """s, shape (m,) or (C, m) for softmax; finite for every finite x, however large."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            S = SLOPE[self.objective.kind](self.margins(x), self.target)
+        if not np.all(np.abs(S) <= LARGEST):
+            S = np.clip(np.where(np.isnan(S), 0.0, S), -LARGEST, LARGEST)
+        return S
+
+    def gradient(self, x: Vector) -> Vector:
+        """f_i'(x), exact but for rounding: no sensitivity is promised (variant none). Shape (d,)."""
+        x = self._checked(x)
+        with np.errstate(over="ignore", invalid="ignore"):
+            if self.gram is None:
+                data = self.data_gradient(x)
+            else:
+                H, h = self.gram
+                data = self.objective.scale * (H @ x - h)
+            return data + self.public_gradient(x)
+
+    def data_gradient(self, x: Vector) -> Vector:
+        """scale * mean_j s_j a_j from the rows themselves. Shape (d,)."""
+        return self.mean(self.slope(self._checked(x)))
+
+    def public_gradient(self, x: Vector) -> Vector:
+        """p'(x), a function of public numbers: to be added after the noise. Shape (d,)."""
+        o = self.objective
+        with np.errstate(over="ignore"):
+            return public_gradient(x, o.l2, o.lam, o.omega)
+
+    def clipped_gradient(self, x: Vector, c: float, order: Literal[1, 2]) -> Vector:
+        """scale * mean_j of the records' gradients, each clipped to norm c in L`order`, without p'. Shape (d,).
+
+        Replacing a record moves what the machine returns by at most `sensitivity(c)` in that norm, whatever finite x is.
+        (A generalised linear loss' clipped gradients are those of a convex, Huberised loss; softmax' are no gradients.)
+        """
+        S = self.slope(self._checked(x))
+        size = np.abs(S) if S.ndim == 1 else np.linalg.norm(S, order, axis=0)
+        # |s_j| |a_j| is known to (q + C + 8) U relative: clip that much lower, and no record passes c.
+        low = c * (1 - (self.A.shape[1] + self.classes + 8) * U)
+        return self.mean(clip_slope(S, size, self.row_norms(order), low))
+
+    def sensitivity(self, c: float) -> float:
+        """Delta of `clipped_gradient` as computed: 2 c scale (1/m + (m + d + 4) 2^-53), for one record replaced.
+
+        A sum of m products, in any order, and its scaling err by at most gamma_{m+2} times sum_j |s_j a_j| <= m c.
+        """
+        delta = 2 * c * self.objective.scale * (1 / self.rows + (self.rows + self.size + 4) * U)
+        return delta * (1 + 8 * U)  # its own roundings
+
+    def _checked(self, x: Vector) -> Vector:
+        if x.shape != (self.size,) or not isfinite(float(np.sum(np.abs(x * 2.0**-60)))):
+            raise InputError(f"x: found shape {x.shape}, expected {self.size} finite numbers")
+        return np.ascontiguousarray(x, dtype=np.float64)

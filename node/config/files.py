@@ -1,0 +1,28 @@
+"""What the files of devices and of coordinators have in common."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from hushgrid.kernels.errors import InputError
+from hushgrid.node.schema.sections import Tls
+
+
+def unwrapped(raw: dict[str, Any], key: str, path: Path) -> dict[str, Any]:
+    """What stands under `node:` or `coordinator:`, which is then the file's only key; else the file itself."""
+    if not isinstance(raw.get(key), dict):
+        return raw
+    for other in raw:
+        if other != key:
+            raise InputError(f"{path}: {other}: found beside {key}, expected {key} alone")
+    section: dict[str, Any] = raw[key]
+    return section
+
+
+def near_tls(tls: Tls | None, path: Path) -> Tls | None:
+    """The section with its paths, which are relative to the file at `path`, made absolute."""
+    if tls is None:
+        return None
+    found = {k: str((path.parent / v).resolve()) for k in ("ca", "cert", "key") if (v := getattr(tls, k))}
+    return Tls(**found)

@@ -1,0 +1,99 @@
+"""Scenario files: what they may say, and what contradicts itself."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
+
+from hushgrid.kernels.algorithms import registry
+from hushgrid.kernels.errors import InputError
+from hushgrid.kernels.graphs import Network
+from hushgrid.kernels.ranges import Count, Seed, Title
+from hushgrid.node.privacy.terms import check_privacy
+from hushgrid.node.problems.kind import Kind
+from hushgrid.node.problems.registry import TAGS, AnyProblem, kind_of
+from hushgrid.node.schema.sections import Privacy, Section, Stop
+from hushgrid.node.schema.yaml_file import convert, lay, read_yaml, set_path
+
+Probability = Annotated[float, Meta(ge=0, le=1)]
+
+
+class Faults(Section, frozen=True, kw_only=True):
+    """Probabilities per message of the memory transport."""
+
+    loss: Probability = 0.0  #: a message is lost
+    duplicate: Probability = 0.0  #: it is delivered twice
+    reorder: Probability = 0.0  #: it overtakes others
+    crash: Probability = 0.0  #: its receiver restarts from its store
+    seed: int = 0  #: of the faults alone
+
+
+class Run(Section, frozen=True, kw_only=True):
+    #: what the run directory keeps beside the result: every iterate, or every message as an eavesdropper has it
+    record: Literal["summary", "trajectory", "transcript"] = "summary"
+    stop: Stop | None = None  #: when to stop before all rounds are done; star and token
+    faults: Faults | None = None  #: injected into the memory transport; the answer does not change
+    truth: bool = False  #: fill in the figures of raw data; the run is then not private
+    processes: Count | None = None  #: of all nodes together (mqtt) [one each up to 16 nodes, else one a core]
+
+
+class Scenario(Section, frozen=True, kw_only=True):
+    """A scenario file, checked; `resolve` has filled what depends on the rest."""
+
+    hushgrid: Literal[1]  #: the version of this format
+    name: Title  #: of the run and its directory
+    #: of noise and walk: the same bits each time, and not private; simulation only [the operating system's entropy]
+    seed: Seed | None = None
+    problem: AnyProblem  #: what is minimised, and whose data are private
+    network: Network | None = None  #: who speaks to whom; data problems (zones bring their own)
+    algorithm: registry.AnyAlgorithm  #: the method, in its paper's symbols
+    privacy: Privacy | None = None  #: what is promised; absent for variant none
+    run: Run = Run()  #: what is recorded, when it stops
+
+    @property
+    def kind(self) -> Kind:
+        """Of its problem."""
+        return kind_of(self.problem)
+
+    @property
+    def stop(self) -> Stop | None:
+        return self.run.stop
+
+    @property
+    def fleet(self) -> str:
+        return re.sub("[^a-z0-9-]", "-", self.name.lower())
+
+
+def load_scenario(
+    path: Path, overrides: Mapping[str, Any] | None = None, assignments: list[str] | None = None
+) -> Scenario:
+    """The scenario in a file, with overrides (dotted path to value) and `--set` assignments laid over it."""
+    raw = read_yaml(path)
+    for key, value in (overrides or {}).items():
+        lay(raw, key, value)
+    for assignment in assignments or []:
+        set_path(raw, assignment)
+    return scenario_from(raw, str(path), path.parent)
+
+
+def scenario_from(raw: dict[str, Any], file: str = "scenario", base: Path = Path()) -> Scenario:
+    """A scenario from its mapping; relative paths in it are relative to `base`."""
+    algorithm = raw.get("algorithm")
+    if isinstance(algorithm, dict) and algorithm.get("name") not in list(registry.ALGORITHMS):
+        known = ", ".join(registry.ALGORITHMS)
+        raise InputError(f"{file}: algorithm.name: found {algorithm.get('name')!r}, expected one of {known}")
+    problem = raw.get("problem")
+    if isinstance(problem, dict) and problem.get("kind") not in list(TAGS):
+        raise InputError(f"{file}: problem.kind: found {problem.get('kind')!r}, expected one of {', '.join(TAGS)}")
+    scenario = convert(raw, Scenario, file)
+    problem, kind = scenario.problem, scenario.kind
+    kind.check(problem, scenario.algorithm, file)
+    check_privacy(scenario.privacy, scenario.algorithm, kind.records, file)
+    if scenario.privacy is not None:
+        kind.check_questions(problem, scenario.algorithm, scenario.privacy, file)
+    return msgspec.structs.replace(scenario, problem=kind.located(problem, scenario.network, base, file))

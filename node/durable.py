@@ -1,0 +1,43 @@
+"""Files that survive a power cut: whole under their name, or the file that was there before."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from pathlib import Path
+
+
+def write_file(path: Path, data: bytes, *, sync: bool = True) -> None:
+    """Replace a file by one with this content; it is on the disk, and so is its name, when this returns. OSError.
+
+    A rename may reach the disk before the content it names, and is itself kept only once its folder is.
+    """
+    new = path.with_name(path.name + ".new")
+    try:
+        with new.open("wb") as file:
+            file.write(data)
+            file.flush()
+            if sync:
+                os.fsync(file.fileno())
+        os.replace(new, path)
+    except OSError:
+        with suppress(OSError):
+            new.unlink()
+        raise
+    if sync:
+        sync_folder(path.parent)
+
+
+def sync_folder(path: Path) -> None:
+    """The names in a folder are on the disk when this returns. OSError."""
+    folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def stamp(path: Path) -> str:
+    """What a file looks like from outside: a file that was replaced has another inode, size or time. OSError."""
+    found = os.stat(path)
+    return f"{found.st_ino} {found.st_size} {found.st_mtime_ns}"

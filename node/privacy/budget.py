@@ -1,0 +1,163 @@
+"""What a device lets a run have: the owner's consent, the budget, and the check before every single answer."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from math import inf
+
+from hushgrid.kernels.algorithms.base import Algorithm
+from hushgrid.kernels.errors import Refused
+from hushgrid.kernels.privacy.accounting import (
+    Event,
+    Gaussian,
+    Laplace,
+    Totals,
+    claimed_epsilon,
+    grouped,
+    total_epsilon,
+)
+from hushgrid.node.privacy.ledger import Ledger
+from hushgrid.node.privacy.ledger_rows import Spend, relation, steps
+from hushgrid.node.privacy.terms import Terms
+from hushgrid.node.schema.sections import Allow, Budget
+
+#: A plan's numbers are decimals rounded to binary (100 answers of 0.05 are a little more than 5), and are compared with
+#: this much room. The price of every answer that is really given is compared without.
+DECIMAL = 1 + 1e-12
+
+
+class Allowance:
+    """One run's allowance on one device. `budget` None: nothing is capped (simulation without a budget).
+
+    Everything is counted at the budget's own unit: what a plan asks at a smaller one costs by group privacy.
+    """
+
+    def __init__(
+        self,
+        node: str,
+        ledger: Ledger,
+        run: bytes,
+        algorithm: Algorithm,
+        terms: Terms | None,
+        budget: Budget | None,
+        allow: Allow,
+        *,
+        simulated: bool,
+    ) -> None:
+        self.node, self.algorithm, self.terms, self.budget, self.allow = node, algorithm, terms, budget, allow
+        self.ledger, self.simulated = ledger, simulated
+        counts = budget.adjacency if budget else None
+        self.adjacency = str(counts or (terms.adjacency if terms else ""))
+        if budget:
+            ledger.count_at(self.adjacency)
+        earlier = Totals()  # what earlier runs have spent: fixed while this one goes on
+        events = ledger.events(self.adjacency, but=run)
+        for event in events:
+            earlier.add(event)
+        self.first = not events
+        self.earlier = total_epsilon(earlier, self.delta)
+        self.answered = len(ledger.spends(run))  #: answers of this run in the ledger
+
+    @property
+    def delta(self) -> float:
+        if self.budget and self.budget.delta:
+            return self.budget.delta
+        return self.terms.delta if self.terms and self.simulated else 0.0
+
+    @property
+    def spent(self) -> float:
+        """Epsilon of everything in the ledger under this adjacency, at the budget's delta."""
+        return self._cost()
+
+    @property
+    def left(self) -> float:
+        return max(self.budget.epsilon - self.spent, 0.0) if self.budget else inf
+
+    def consent(self, answers: int) -> None:
+        """Whether the whole plan, `answers` gate answers at most, is within what the owner allows. Refused otherwise."""
+        t, name = self.terms, self.algorithm.name
+        if why := self.ledger.refusal:
+            raise Refused(f"{self.node}: {why}")
+        if not self.simulated and self.algorithm.variant != "guarded":
+            raise Refused(f"{self.node}: variant {self.algorithm.variant} runs in simulation only (hushgrid run)")
+        if self.allow.algorithms is not None and name not in self.allow.algorithms:
+            raise Refused(
+                f"{self.node}: algorithm {name}, its owner allows {', '.join(self.allow.algorithms) or 'none'}"
+            )
+        if t is None:
+            if self.budget:
+                raise Refused(f"{self.node}: variant none reveals everything, its budget is {self.budget.epsilon:g}")
+            return
+        for whose, adjacency in (("budget", self.budget and self.budget.adjacency), ("allow", self.allow.adjacency)):
+            if adjacency and relation(str(adjacency)) != relation(t.adjacency):
+                raise Refused(f"{self.node}: adjacency {t.adjacency}, its {whose} counts {adjacency}")
+        asked = self._price(t, str(self.allow.adjacency or self.adjacency))
+        if self.allow.per_run and asked > self.allow.per_run.epsilon * DECIMAL:
+            raise Refused(
+                f"{self.node}: asked epsilon {asked:g} for the run, its owner allows {self.allow.per_run.epsilon:g}"
+            )
+        more = max(answers - self.answered, 0)  # none: what is only repeated passes no budget
+        if self.budget and more and self._cost((self._event(t), more)) > self.budget.epsilon * DECIMAL:
+            raise self._refusal(self._price(t, self.adjacency))
+
+    def authorise(self, spends: list[Spend]) -> None:
+        """Whether these spends, not yet committed, may be added now. Refused otherwise."""
+        if self.budget is None:
+            return
+        if any(s.value == inf for s in spends):
+            raise Refused(f"{self.node}: an answer without privacy was asked, its budget is {self.budget.epsilon:g}")
+        if (
+            self._cost(*((grouped(s.event, steps(s.adjacency, self.adjacency)), 1) for s in spends))
+            > self.budget.epsilon
+        ):
+            raise self._refusal(_claim(self.terms, 1, self.adjacency) if self.terms else inf)
+
+    def committed(self, spends: list[Spend]) -> None:
+        """These spends are in the ledger now."""
+        self.answered += len(spends)
+
+    def _event(self, t: Terms) -> Event:
+        return grouped(t.event, steps(t.adjacency, self.adjacency))
+
+    def _price(self, t: Terms, at: str) -> float:
+        """Epsilon of the whole plan by itself, at the unit of an adjacency: its claim, unless that takes a larger delta
+
+        than this device gives.
+        """
+        if t.delta <= self.delta:
+            return _claim(t, t.answers, at)
+        alone = Totals()
+        alone.add(grouped(t.event, steps(t.adjacency, at)), t.answers)
+        return total_epsilon(alone, self.delta)
+
+    def _cost(self, *more: tuple[Event, int]) -> float:
+        """Epsilon of the ledger with these answers more of this run: the smaller of two valid bounds."""
+        t, totals, answers = self.terms, self.ledger.totals(self.adjacency), self.answered
+        for event, times in more:
+            totals.add(event, times)
+            answers += times
+        together = total_epsilon(totals, self.delta)
+        if t is None or t.published or not 0 < answers <= t.answers:
+            return together
+        # The run's own accountant claims the cost of its cap, whatever happens, at the plan's delta; pure epsilon adds
+        # to what was before.
+        claim = t.delta <= self.delta if self.first else t.delta == self.delta == 0
+        return min(together, self.earlier + _claim(t, t.answers, self.adjacency)) if claim else together
+
+    def _refusal(self, asked: float) -> Refused:
+        assert self.budget is not None
+        return Refused(
+            f"{self.node}: spent epsilon {self.spent:g}, asked {asked:g} more, budget {self.budget.epsilon:g} "
+            f"({self.terms.adjacency if self.terms else ''}, delta {self.delta:g})"
+        )
+
+
+@lru_cache(maxsize=256)  # asked for before every answer
+def _claim(t: Terms, answers: int, at: str) -> float:
+    """What answers of a plan cost by its own accountant, at the unit of an adjacency; all of them: what it claims."""
+    k = steps(t.adjacency, at) if relation(t.adjacency) == relation(at) else 1
+    if k == 1:
+        return t.epsilon if answers == t.answers else t.cost(answers)
+    one = grouped(t.event, k)
+    assert isinstance(one, Laplace | Gaussian)
+    return claimed_epsilon(t.accountant, one.epsilon if isinstance(one, Laplace) else one.mu, answers, t.delta)

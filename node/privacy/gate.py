@@ -1,0 +1,154 @@
+"""The privacy gate: all of a node's private data sit behind it, and it alone knows what has been answered.
+
+An algorithm asks, the gate answers with noise and notes one `Spend`; after the gate everything is post-processing. An
+answer is refused before it is drawn where the node's budget, its owner's consent or the plan's cap would be passed;
+once it is drawn it is paid, whatever becomes of it.
+All noise comes from the node's `NoiseSource`. Here is what all gates have in common; what a gate answers depends on its
+data: `zone_gate` the loads of a zone, `rows_gate` rows of records.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from math import inf
+from typing import Protocol
+
+import numpy as np
+
+from hushgrid.kernels.errors import Refused
+from hushgrid.kernels.privacy.noise import Lattice
+from hushgrid.kernels.types import Vector
+from hushgrid.node.privacy.drawn import Drawn, Noise
+from hushgrid.node.privacy.ledger_rows import Spend
+from hushgrid.node.privacy.noise_source import NoiseSource
+from hushgrid.node.privacy.terms import Terms
+
+POOL = 32  #: answers the noise is drawn ahead for
+
+
+class Exhausted(Refused):
+    """A gate refuses before it draws: its cap or its owner's budget would be passed, as public numbers say."""
+
+
+class Authority(Protocol):
+    """Who decides: `authorise` raises Refused where these spends, not yet committed, would pass what is allowed."""
+
+    def authorise(self, spends: list[Spend]) -> None: ...
+    def committed(self, spends: list[Spend]) -> None: ...
+
+
+@dataclass
+class GateState:
+    answers: int = 0  #: answers of this run
+    drawn: int = 0  #: a paper's noises of a scale of its own (published)
+    total: np.ndarray = field(default_factory=lambda: np.zeros(0))  #: sum of the noisy copies of d (mode objective)
+    kept: np.ndarray = field(default_factory=lambda: np.zeros(0))  #: the one noisy d (mode input)
+
+
+class Gate:
+    """One run's gate: `lattice` (None: no noise of ours) and `width`, the coordinates of an answer that carry it.
+
+    `spends` and `repeat` are what the driver commits with the step.
+    """
+
+    def __init__(
+        self,
+        node: str,
+        terms: Terms | None,
+        noise: NoiseSource,
+        authority: Authority,
+        lattice: Lattice | None,
+        width: int,
+    ) -> None:
+        self.node, self.terms, self.noise, self.authority = node, terms, noise, authority
+        self.lattice, self.width = lattice, width
+        self.state = GateState()
+        self.spends: list[Spend] = []
+        self.repeat: list[tuple[bytes, bytes]] = []
+        self.drawn: Drawn | None = None  #: a real device's note of what is drawn; simulated noise needs none
+        self.run = b""
+        self.drawn_l1 = 0.0  #: sum of |noise| since the last reading: for simulation's reports, never sent or stored
+
+    # --- what the driver asks ---
+
+    def knows(self) -> bool:
+        """Whether the run will only repeat an answer already given."""
+        return False
+
+    def refill(self) -> None:
+        """Draw noise for the next answers; called after the last publish."""
+        if self.lattice is not None and (left := self._terms().answers - self.state.answers):
+            self.noise.refill(self.lattice, self.width, min(POOL, left))
+
+    def committed(self) -> None:
+        """What the last step noted is in the ledger."""
+        self.authority.committed(self.spends)
+        self.spends, self.repeat = [], []
+
+    def restore(self, state: GateState) -> None:
+        """The state as it was stored, in a gate that has answered nothing yet."""
+        self.state = state
+
+    # --- inside ---
+
+    def _terms(self) -> Terms:
+        if self.terms is None:
+            raise Refused(f"{self.node}: a noisy answer was asked for in a run without privacy")
+        return self.terms
+
+    def _noise_lattice(self) -> Lattice:
+        if self.lattice is None:
+            raise Refused(f"{self.node}: a guarded answer was asked for in a published run")
+        return self.lattice
+
+    def _spend(self, spend: Spend) -> None:
+        cap = self.terms.answers if self.terms else None
+        if cap is not None and self.state.answers >= cap:
+            raise Exhausted(f"{self.node}: {self.state.answers} answers given, one more asked, the plan's cap is {cap}")
+        try:
+            self.authority.authorise([*self.spends, spend])
+        except Refused as error:
+            raise Exhausted(str(error)) from None
+        self.spends.append(spend)
+        self.state.answers += 1
+
+    def _nonprivate(self) -> None:
+        """One answer without noise: epsilon = infinity, under every adjacency. Raises Refused in a private run."""
+        if self.terms is not None:
+            raise Refused(f"{self.node}: an exact answer was asked for in a private run")
+        self._spend(Spend(self.state.answers + 1, "nonprivate", inf, inf, 0.0, 0.0, "", "none"))
+
+    def _release(self, question: bytes, compute: Callable[[], Vector]) -> Vector:
+        """What `compute` makes of the data, on the grid plus exact noise: one answer, paid before the data are touched.
+
+        `question`: all that the answer depends on beside the data.
+        """
+        t, lattice = self._terms(), self._noise_lattice()
+        spent, k = lattice.epsilon if t.mechanism == "laplace" else lattice.mu, self.state.answers + 1
+        spend = Spend(
+            k, t.mechanism, spent, lattice.sensitivity, lattice.scale, lattice.g, t.adjacency, self.noise.sampler
+        )
+        (n,) = self._draw(spend, question, lambda: (self.noise.take(lattice, self.width, k),))
+        self.drawn_l1 += float(np.sum(np.abs(n))) * lattice.g
+        return lattice.release(compute(), n)
+
+    def _draw(self, spend: Spend, question: bytes, draw: Callable[[], Noise]) -> Noise:
+        """The noise of one answer to `question`, paid; of an answer that a process which died has paid for, that one's."""
+        if self.drawn is None:
+            self._spend(spend)
+            return draw()
+        about = f"{spend!r} of data version {self.drawn.ledger.data_version}"
+        asked = hashlib.sha256(b"".join((self.run, about.encode(), question))).digest()
+        if (kept := self.drawn.kept(asked)) is not None:
+            self.state.answers += 1
+            return kept
+        self._spend(spend)
+        return self.drawn.draw(self.run, spend, asked, draw)
+
+    def _paper_noise(self, scale: float, size: int) -> Vector:
+        """The current answer's noise as a paper has it: Laplace's or the Gaussian's of this scale, in floating point."""
+        xi = self.noise.of_paper(self._terms().mechanism, scale, size, self.state.answers)
+        self.drawn_l1 += float(np.sum(np.abs(xi)))
+        return xi

@@ -1,0 +1,200 @@
+"""A ledger's file: opened as this node's whole ledger or not at all, written in transactions, closed in order.
+
+A disk that is full, read-only or absent may come back: LedgerFailed (exit 4). A file that is not this node's whole ledger
+does not become one by waiting: InputError (exit 2).
+
+What was committed last is in the log beside the main file, until SQLite moves it there. So while a ledger is open its main
+file says so, and no longer once it has been closed: a main file that says it is open, and has no log beside it, is a copy
+that lacks commits (`torn`), or one whose log was removed.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import msgspec
+
+from hushgrid.kernels.errors import HushgridError, InputError, Stopped
+from hushgrid.node.privacy.ledger_schema import FORMAT, create, migrate
+
+
+class LedgerFailed(Stopped):
+    """The disk does not take the ledger: the device stops, having released nothing; its restart goes on from there."""
+
+
+#: SQLite's codes of a machine's faults.
+_FAULTS = {
+    sqlite3.SQLITE_FULL,
+    sqlite3.SQLITE_IOERR,
+    sqlite3.SQLITE_READONLY,
+    sqlite3.SQLITE_CANTOPEN,
+    sqlite3.SQLITE_PERM,
+    sqlite3.SQLITE_NOMEM,
+}
+
+
+class LedgerFile:
+    """An open file; one process holds it."""
+
+    def __init__(self, path: Path, node: str | None, durable: bool) -> None:
+        self.path, self.durable = path, durable
+        self._opened = False  #: only then is a fault one of a step's
+        self._held = False  #: the main file says that it is open
+        try:
+            if not path.exists():
+                if node is None:
+                    raise InputError(f"{path}: No such file or directory, expected a ledger")
+                create(path, node, durable)
+            self._open(node)
+            self._load()
+            self._opened = True
+        except HushgridError:
+            self._give_up()
+            raise
+        except (sqlite3.Error, OSError, TypeError, ValueError, msgspec.MsgspecError) as error:
+            self._give_up()
+            raise _unusable(path, error) from None
+
+    def _load(self) -> None:
+        """Read what is kept in memory."""
+
+    def _open(self, node: str | None) -> None:
+        if not self.path.is_file():
+            raise InputError(f"{self.path}: found no file, expected a ledger")
+        log = self._log.exists()
+        # By `mode=rw` a file that has just gone is not made anew, as an empty ledger.
+        self.db = sqlite3.connect(
+            f"file:{quote(os.fsencode(self.path))}?mode=rw", uri=True, isolation_level=None, timeout=0.5
+        )
+        self.db.execute("PRAGMA locking_mode = EXCLUSIVE")
+        if not self.db.execute("SELECT 1 FROM sqlite_master WHERE name = 'meta'").fetchone():
+            raise InputError(
+                f"{self.path}: found no ledger's tables (cut short, or copied without its -wal), expected a whole ledger"
+            )
+        owner, form, left_open = self._meta("node"), self._meta("format"), self._meta("open") is not None
+        self._held = left_open and log
+        if owner != (node or owner) or form not in range(1, FORMAT + 1):
+            raise InputError(
+                f"{self.path}: found the ledger of {owner!r} (format {form}), "
+                f"expected {node or owner!r} (format {FORMAT} or older)"
+            )
+        self.node = str(owner)
+        mode = self.db.execute("PRAGMA journal_mode = WAL").fetchone()[0]
+        self.db.execute(f"PRAGMA synchronous = {'FULL' if self.durable else 'OFF'}")
+        # A log that grows pays the file system's journal at every commit, one that is reused does not: 0.25 or 0.13 ms
+        # on ext4. So it is reused early, and stays below half a megabyte, or is cut back to that after a large commit.
+        self.db.execute("PRAGMA wal_autocheckpoint = 100")
+        self.db.execute(f"PRAGMA journal_size_limit = {512 << 10}")
+        if self.durable and (mode, *self._ask("PRAGMA synchronous")) != ("wal", (2,)):
+            raise LedgerFailed(
+                f"{self.path}: found journal mode {mode}, expected a disk that can keep a WAL with full sync"
+            )
+        with self._transaction():
+            if form < FORMAT:
+                migrate(self.db)
+            if left_open and not log:
+                self._set(torn=1)
+            self._set(open=1)
+        self._held = True
+        # Synced into the main file before anything else is committed; the log has its name on the disk by then.
+        self.db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+    @property
+    def _log(self) -> Path:
+        return self.path.with_name(self.path.name + "-wal")
+
+    @property
+    def torn(self) -> bool:
+        """Whether it was found without its log, and its owner has not accepted that."""
+        return self._meta("torn") is not None
+
+    def __del__(self) -> None:
+        # Ending without `close` loses nothing (kill -9 does the same); only the file handle must not outlive us.
+        self._give_up()
+
+    def _give_up(self) -> None:
+        """Close the file. SQLite then moves its log into the main file and removes it, if the disk lets it."""
+        with suppress(AttributeError, sqlite3.Error):
+            self._let_go()
+        with suppress(AttributeError, sqlite3.Error):
+            self.db.close()
+        if self._held:  # the main file says so for good, and may have got all of its log, which is gone: an empty one
+            with suppress(OSError):
+                self._log.touch(0o600)
+
+    def _let_go(self) -> None:
+        """The main file no longer says that it is open, once its log is in it."""
+        if self._held:
+            self.db.execute("DELETE FROM meta WHERE key = 'open'")
+            self._held = False
+
+    def close(self) -> None:
+        """Orderly: what is in the log goes into the main file, which is then a whole copy by itself."""
+        with suppress(sqlite3.Error):  # a disk that is full keeps the log, and loses nothing
+            self._let_go()
+            self.db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        self._give_up()
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        with self._failing():
+            try:
+                self.db.execute("BEGIN IMMEDIATE")
+                yield
+                self.db.execute("COMMIT")
+            except BaseException:
+                with suppress(sqlite3.Error):
+                    self.db.execute("ROLLBACK")
+                raise
+
+    @contextmanager
+    def _failing(self) -> Iterator[None]:
+        """What fails once the ledger is open is the disk."""
+        try:
+            yield
+        except sqlite3.Error as error:
+            if not self._opened:
+                raise
+            raise LedgerFailed(f"{self.path}: {error}, expected to write the ledger: nothing was released") from None
+
+    def _ask(self, query: str, values: Sequence[Any] = ()) -> list[Any]:
+        """The rows that answer a query."""
+        with self._failing():
+            return self.db.execute(query, values).fetchall()
+
+    def _meta(self, key: str) -> Any:
+        return next((value for (value,) in self._ask("SELECT value FROM meta WHERE key = ?", (key,))), None)
+
+    def _set(self, **values: Any) -> None:
+        self.db.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", values.items())
+
+    @staticmethod
+    def now() -> str:
+        """UTC, for the rows."""
+        return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+
+    def copy_to(self, path: Path) -> None:
+        """A consistent copy for a run directory: it holds gate answers and public data only."""
+        with self._failing():
+            self.db.execute("VACUUM INTO ?", (str(path),))
+            with closing(sqlite3.connect(path, isolation_level=None)) as copy:  # it has no log, and needs none
+                copy.execute("PRAGMA synchronous = OFF")
+                copy.execute("DELETE FROM meta WHERE key = 'open'")
+
+
+def _unusable(path: Path, error: Exception) -> HushgridError:
+    """Why a ledger cannot be opened: held by another process, a machine's fault, or a file that is none."""
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+        return InputError(f"{path}: held by another process, expected one process per ledger")
+    in_the_way = isinstance(error, NotADirectoryError | IsADirectoryError | FileExistsError)
+    if code in _FAULTS or (isinstance(error, OSError) and not in_the_way):
+        return LedgerFailed(f"{path}: {getattr(error, 'strerror', None) or error}, expected a writable ledger")
+    return InputError(f"{path}: {getattr(error, 'strerror', None) or error}, expected a ledger")

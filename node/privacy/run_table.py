@@ -1,0 +1,137 @@
+"""The runs a device has taken part in, and how its data have changed: rows of its ledger."""
+
+from __future__ import annotations
+
+from hushgrid.node.privacy.ledger_file import LedgerFile
+from hushgrid.node.privacy.ledger_rows import StoredRun
+
+OPEN = "status IN ('joined', 'running')"
+ENDED = ("done", "refused", "stopped")
+#: Any run under way ends.
+STOP = f"UPDATE run SET status = 'stopped' WHERE {OPEN}"
+#: Ended runs without a spend that are remembered, each by its last message.
+KEPT = 200
+
+
+class RunTable(LedgerFile):
+    """The part of a ledger that is about runs."""
+
+    @property
+    def session(self) -> int:
+        """Starts of the device so far."""
+        return int(self._meta("session"))
+
+    def new_session(self) -> int:
+        """One more start of the device, counted for ever; the number is part of every run it joins."""
+        session = self.session + 1
+        with self._transaction():
+            self._set(session=session)
+        return session
+
+    # --- runs ---
+
+    def join(self, run: bytes, plan: bytes, status: str = "joined") -> None:
+        """Store a plan: from here on the run is known. Any other run under way is stopped if this one is joined."""
+        with self._transaction():
+            if status == "joined":
+                self.db.execute(STOP)
+            self.db.execute(
+                "INSERT OR IGNORE INTO run (id, plan, status, started) VALUES (?,?,?,?)",
+                (run, plan, status, self.now()),
+            )
+            self._compact()
+
+    def drop(self, run: bytes) -> None:
+        """Forget a run that has never begun: joined, and without a step."""
+        with self._transaction():
+            self.db.execute("DELETE FROM run WHERE id = ? AND status = 'joined' AND state IS NULL", (run,))
+
+    def abandon(self) -> None:
+        """Whatever run is under way is stopped; what it has spent stays."""
+        with self._transaction():
+            self.db.execute(STOP)
+            self._compact()
+
+    def reopen(self, run: bytes, plan: bytes = b"") -> bool:
+        """A stopped run goes on with what was paid for; any other under way is stopped. False if it was not stopped.
+
+        `plan`: its bytes again, in case the ledger has kept none because nothing was spent.
+        """
+        with self._transaction():
+            if not self.db.execute("SELECT 1 FROM run WHERE id = ? AND status = 'stopped'", (run,)).fetchone():
+                return False
+            self.db.execute(STOP)
+            self.db.execute(
+                "UPDATE run SET status = iif(state IS NULL, 'joined', 'running'), last = NULL, "
+                "plan = iif(length(plan), plan, ?) WHERE id = ?",
+                (plan, run),
+            )
+        return True
+
+    def _compact(self) -> None:
+        """Runs that cost nothing take no room: a coordinator may begin as many as it likes.
+
+        A state is kept while its run is under way or may go on; a plan, if something was spent by it. The latest run keeps
+        both. Of those without a spend the last KEPT are known by name. To answer an older one afresh harms nobody: in an
+        earlier session it can no longer be joined (`Member._on_plan` compares sessions), in this one it never cost
+        anything.
+        """
+        old, free = "rowid < (SELECT max(rowid) FROM run)", f"status IN {ENDED} AND spends = 0"
+        self.db.execute(f"UPDATE run SET plan = x'', state = NULL WHERE {free} AND {old} AND length(plan)")
+        self.db.execute(f"UPDATE run SET state = NULL WHERE status IN ('done', 'refused') AND {old} AND state NOT NULL")
+        cut = f"SELECT rowid FROM run WHERE {free} ORDER BY rowid DESC LIMIT 1 OFFSET {KEPT}"
+        if self.db.execute(f"DELETE FROM run WHERE {free} AND rowid <= ({cut})").rowcount:
+            self.db.execute("DELETE FROM history WHERE run NOT IN (SELECT id FROM run)")
+
+    def run(self, run: bytes) -> StoredRun | None:
+        return next(iter(self.runs("WHERE id = ?", run)), None)
+
+    def open_run(self) -> StoredRun | None:
+        """The run under way when the process ended, if any."""
+        return next(iter(self.runs(f"WHERE {OPEN}")), None)
+
+    def owed(self) -> list[StoredRun]:
+        """Runs that are done, and whose outcome is not on the disk yet."""
+        return self.runs("WHERE status = 'owed' ORDER BY rowid")
+
+    def last_run(self) -> StoredRun | None:
+        """The run joined last."""
+        return next(iter(self.runs("ORDER BY rowid DESC LIMIT 1")), None)
+
+    def runs(self, which: str = "ORDER BY rowid", *values: bytes) -> list[StoredRun]:
+        """Every run known, in the order of joining; or those that a clause of SQL chooses."""
+        rows = self._ask(f"SELECT id, plan, status, state, last, started FROM run {which}", values)
+        return [StoredRun(*row) for row in rows]
+
+    def answer(self, key: bytes) -> bytes | None:
+        """A gate answer that is to be repeated (mode input), by its key."""
+        return next((value for (value,) in self._ask("SELECT value FROM answer WHERE key = ?", (key,))), None)
+
+    def history(self, run: bytes) -> list[tuple[int, float, int, int]]:
+        """(round, consensus residual, messages, bytes) a round."""
+        return self._ask("SELECT round, residual, messages, bytes FROM history WHERE run = ? ORDER BY round", (run,))
+
+    # --- the data ---
+
+    @property
+    def data_version(self) -> int:
+        """Which of its owner's data the device holds: a gate repeats an answer for the same version only."""
+        return int(self._meta("data_version"))
+
+    def new_data(self) -> int:
+        """The owner's word that the data are new. Returns their version."""
+        with self._transaction():
+            self._set(data_version=self.data_version + 1)
+        return self.data_version
+
+    def saw_data(self, stamp: str) -> bool:
+        """What the data's file looks like from outside (inode, size, time). True, and a new version, if it was replaced.
+
+        The first stamp is only remembered: what was answered before it was seen was answered from this file.
+        """
+        before = self._meta("data")
+        if stamp == before:
+            return False
+        with self._transaction():
+            self._set(data=stamp, data_version=self.data_version + (before is not None))
+        return before is not None

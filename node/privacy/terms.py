@@ -1,0 +1,147 @@
+"""What a run asks of each node's gate, and what that costs: the privacy section made exact, and checked."""
+
+from __future__ import annotations
+
+from math import inf
+from typing import Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from hushgrid.kernels.algorithms.base import Algorithm
+from hushgrid.kernels.errors import InputError
+from hushgrid.kernels.privacy import accounting
+from hushgrid.node.schema.sections import Privacy
+
+
+class Terms(Struct, frozen=True):
+    """What a plan asks of each node's gate, resolved: how it answers, how often at most, and what all of it costs."""
+
+    mechanism: Literal["laplace", "gaussian"]
+    adjacency: str
+    beta: float  #: bounded change, p.u.
+    mode: Literal["objective", "input", "output", "output-projected"]
+    at: Literal["data", "gradient"]
+    published: bool  #: the noise stands where the paper puts it, not at the gate
+    accountant: str
+    answers: int  #: the cap
+    per_answer: float  #: epsilon (laplace) or mu (gaussian) of one answer
+    paper_epsilon: float  #: the per-answer epsilon the paper's scales and (E.1) are written in
+    paper_delta: float | None
+    delta: float  #: of the whole run; 0 for pure epsilon
+    epsilon: float  #: claimed for the whole run
+    rounds: int  #: after which the run ends, the first cap being reached
+    capped: bool
+    clip: float = 0.0  #: c, where the adjacency is replace-one-record
+    step: float = 0.0  #: alpha beta, alpha the largest alpha_i: published DP-RECAL's Lemma 5
+    decay: float = 1.0  #: R >= 1, sigma_k^2 = R sigma_{k+1}^2: its noise, answer by answer
+
+    @property
+    def event(self) -> accounting.Event:
+        return (
+            accounting.Laplace(self.per_answer) if self.mechanism == "laplace" else accounting.Gaussian(self.per_answer)
+        )
+
+    def cost(self, answers: int) -> float:
+        """Epsilon of this many answers, at the run's delta, by the run's accountant."""
+        if answers == 0:
+            return 0.0
+        return accounting.claimed_epsilon(self.accountant, self.per_answer, answers, self.delta)
+
+
+def terms(privacy: Privacy | None, algorithm: Algorithm, visits: int = 0) -> Terms | None:
+    """The terms of a plan; None without privacy (variant none). `visits`: activations to answer, if a token walks."""
+    if privacy is None or algorithm.variant == "none":
+        return None
+    p = privacy
+    answers, rounds = algorithm.capped(p.answers, p.mode, visits)
+    accountant = p.accountant or ("zcdp" if p.mechanism == "gaussian" else "pure-basic")
+    delta = p.delta or (p.per_answer.delta if p.per_answer else None) or 0.0
+    if p.per_answer:
+        per_answer = p.per_answer.epsilon
+        if p.mechanism == "gaussian":
+            sigma = accounting.per_answer_paper("gaussian", p.per_answer.epsilon, p.per_answer.delta, 1.0)
+            per_answer = 1.0 / sigma
+    else:
+        assert p.epsilon is not None
+        per_answer = accounting.calibrate(accountant, p.epsilon, delta, answers)
+    paper_epsilon = p.per_answer.epsilon if p.per_answer else (p.epsilon or inf) / answers
+    t = Terms(
+        mechanism=p.mechanism,
+        adjacency=str(p.adjacency),
+        beta=p.adjacency.bounded_change or 0.0,
+        mode=p.mode,
+        at=p.at,
+        published=algorithm.variant == "published" and algorithm.published == "paper",
+        accountant=accountant,
+        answers=answers,
+        per_answer=per_answer,
+        paper_epsilon=paper_epsilon,
+        paper_delta=p.per_answer.delta if p.per_answer else p.delta,
+        delta=delta,
+        epsilon=0.0,
+        rounds=rounds,
+        capped=rounds < algorithm.rounds,
+        clip=p.adjacency.replace_one_record.clip if p.adjacency.replace_one_record else 0.0,
+    )
+    return replace(t, epsilon=p.epsilon if p.epsilon is not None else t.cost(answers))
+
+
+def check_privacy(p: Privacy | None, algorithm: Algorithm, records: bool, file: str) -> None:
+    """Raises InputError unless the privacy section says one thing, and the variant can keep it. Plans are checked too.
+
+    records: whether the private data are records, of which one can be replaced; else they are quantities that change.
+    """
+    variant, name, claims = algorithm.variant, algorithm.name, algorithm.claims
+
+    def wrong(key: str, found: str, expected: str) -> InputError:
+        return InputError(f"{file}: {key}: found {found}, expected {expected}")
+
+    if p is None:
+        if claims:
+            raise wrong("privacy", "nothing", f"a privacy section (variant {variant}), or algorithm.variant: none")
+        return
+    if not claims:
+        why = (
+            "algorithm.variant: none" if variant == "none" else f"published {name} takes its paper's noise, no epsilon"
+        )
+        raise wrong("privacy", "a privacy section", f"none ({why})")
+    change, replaced = p.adjacency.bounded_change, p.adjacency.replace_one_record
+    if change is not None and replaced is not None:
+        raise wrong("privacy.adjacency", "two adjacencies", "one")
+    if change is None and (replaced is None or not records):
+        expected = "replace-one-record or bounded-change" if records else "bounded-change (problem.kind: zones)"
+        raise wrong("privacy.adjacency", str(p.adjacency) or "{}", expected)
+    if records:
+        for key, given, default in (("mode", p.mode, "objective"), ("at", p.at, "data")):
+            if given != default:
+                raise wrong(f"privacy.{key}", given, "none (it is for zones)")
+    if (p.epsilon is None) == (p.per_answer is None):
+        found = "neither epsilon nor per_answer" if p.epsilon is None else "both epsilon and per_answer"
+        raise wrong("privacy.epsilon", found, "one of them")
+    gaussian = p.mechanism == "gaussian"
+    allowed = ("zcdp", "gdp") if gaussian else ("pure-basic", "pure-optimal")
+    accountant = p.accountant or allowed[0]
+    if accountant not in allowed:
+        raise wrong("privacy.accountant", accountant, f"{' or '.join(allowed)} (mechanism {p.mechanism})")
+    if variant == "published" and p.mechanism not in algorithm.published_mechanisms:
+        raise wrong(
+            "privacy.mechanism", p.mechanism, f"{' or '.join(algorithm.published_mechanisms)} (published {name})"
+        )
+    delta = p.delta or (p.per_answer.delta if p.per_answer else None)
+    if delta is None and (gaussian or accountant == "pure-optimal"):
+        raise wrong(
+            "privacy.delta", "nothing", f"a number between 0 and 1 ({'gaussian' if gaussian else 'pure-optimal'})"
+        )
+    if delta is not None and accountant == "pure-basic":
+        raise wrong("privacy.delta", repr(delta), "none (pure-basic), or accountant: pure-optimal")
+    if p.per_answer and p.per_answer.delta is None and gaussian:
+        raise wrong("privacy.per_answer.delta", "nothing", "a number between 0 and 1 (gaussian)")
+    if p.mode.startswith("output") and variant != "published":
+        raise wrong("privacy.mode", p.mode, "objective or input (output perturbation exists as variant: published)")
+    if p.mode == "input" and variant == "published":
+        raise wrong("privacy.mode", p.mode, "objective, output or output-projected (variant: published)")
+    if p.at == "gradient" and p.mode != "objective":
+        raise wrong("privacy.at", "gradient", f"data (mode: {p.mode})")
+    if p.budget and p.budget.adjacency and str(p.budget.adjacency) != str(p.adjacency):
+        raise wrong("privacy.budget.adjacency", str(p.budget.adjacency), f"{p.adjacency}, the run's own")

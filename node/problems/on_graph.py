@@ -1,0 +1,292 @@
+"""What every kind of problem over a graph has in common: nodes n0, n1, ... hold f_i and agree on one x (d,).
+
+A kind that extends these classes adds what its data are and how its gate answers.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple
+
+from msgspec import Meta, Struct
+
+from hushgrid.kernels.algorithms.base import Algorithm, Pattern
+from hushgrid.kernels.errors import InputError
+from hushgrid.kernels.graphs import Graph, Network, check_walk, cyclic_route
+from hushgrid.kernels.machine import Keeping
+from hushgrid.kernels.patterns import neighbours, routes
+from hushgrid.kernels.patterns import token as walks
+from hushgrid.kernels.patterns.token import Route
+from hushgrid.kernels.problems.prox import Regularizer
+from hushgrid.kernels.ranges import EDGES, NODES, Digest, Lipschitz, Node, Seed
+from hushgrid.node.privacy.gate import Gate
+from hushgrid.node.problems.kind import Asked, Device, Kind, Outcome, Owner, Plan
+from hushgrid.node.schema.sections import Adjacency, Privacy
+from hushgrid.node.wire import SMALL
+
+if TYPE_CHECKING:
+    from hushgrid.node.privacy.budget import Allowance
+    from hushgrid.node.privacy.ledger import Ledger
+    from hushgrid.node.privacy.noise_source import NoiseSource
+
+QUICK = 16  #: nodes of a walk whose token is back before anybody would ask for it
+REPORT = 8  #: the coordinator is told of every so many messages: what it may take for standing still is much longer
+RouteIs = Literal["random", "given", "hamiltonian", "closed-walk", "rounds"]
+Constants = Annotated[list[Lipschitz], Meta(max_length=NODES)]
+Edges = Annotated[list[tuple[Node, Node]], Meta(max_length=EDGES)]
+#: The closed walk to repeat, from node 0; empty for a random and for a given walk.
+ClosedWalk = Annotated[list[Node], Meta(max_length=2 * NODES)]
+
+
+class Wiring(NamedTuple):
+    """The public graph of a run, and how a token goes over it."""
+
+    edges: list[tuple[int, int]]
+    route: list[int]
+    route_is: RouteIs
+    walk_seed: int | None
+
+
+def wired(asked: Asked, L: Sequence[float]) -> Wiring:
+    """Of a scenario that has a network. Raises InputError. L: the smoothness constant of each node."""
+    network, algorithm, walk = asked.network, asked.algorithm, asked.algorithm.walks
+    assert network is not None  # `located` has seen to it
+    graph = network.build()
+    if graph.n != len(L):
+        raise InputError(f"network: found {graph.n} nodes, expected {len(L)}, as many as have data")
+    route: list[int] = []
+    route_is: RouteIs = "random"
+    if walk is None:
+        route_is = "rounds"
+    elif not isinstance(walk, str):
+        check_walk(graph, walk, algorithm.rounds)
+        route_is = "given"
+    elif walk == "hamiltonian":
+        found = cyclic_route(graph)
+        route, route_is = list(found.nodes), found.kind
+    algorithm.check(L, max(map(len, graph.neighbours)))
+    if route_is == "rounds" and asked.stop:
+        raise InputError("run.stop: found a section, expected none (synchronous rounds without a centre)")
+    return Wiring(list(graph.edges), route, route_is, asked.seed)
+
+
+class OnGraph(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dict=True):
+    """What is asked of a public part, if it has these fields. A plan's bytes follow their order, so a subclass has them."""
+
+    if TYPE_CHECKING:
+        L: Constants
+        edges: Edges
+        route: ClosedWalk
+        walk_seed: Seed | None
+
+        @property
+        def size(self) -> int:
+            """d, the length of x."""
+
+    @property
+    def dimension(self) -> int:
+        """Entries of the problem that a device says it has."""
+        return self.size
+
+    @property
+    def kind(self) -> str:
+        """Name of the kind: the tag of its public part."""
+        return str(self.__struct_config__.tag)
+
+    @property
+    def nodes(self) -> list[str]:
+        return [routes.name(i) for i in range(len(self.L))]
+
+    @cached_property
+    def graph(self) -> Graph:
+        return Graph.of(len(self.L), self.edges)
+
+    @property
+    def regularizer(self) -> Regularizer:
+        """r(x): none."""
+        return Regularizer()
+
+    @property
+    def degree(self) -> int:
+        """The largest of a node."""
+        return max(map(len, self.graph.neighbours))
+
+    @property
+    def constants(self) -> tuple[Sequence[float], int]:
+        return self.L, self.degree
+
+    @property
+    def held(self) -> bool:
+        """No constraint holds the iterates."""
+        return False
+
+    def visits(self, algorithm: Algorithm) -> int:
+        return algorithm.visits(len(self.L), self.route)
+
+    def way(self, algorithm: Algorithm, run: bytes) -> Route:
+        """The token's walk, which is public: every node and the coordinator compute the same."""
+        walk = algorithm.walks
+        if not isinstance(walk, str):
+            return routes.given(walk or ())
+        if walk == "hamiltonian":
+            return routes.cyclic(self.graph, self.route)
+        return routes.random(
+            self.graph, int.from_bytes(run[:8], "little") if self.walk_seed is None else self.walk_seed
+        )
+
+    def check(self, algorithm: Algorithm) -> None:
+        """Raises InputError unless its parts belong together: a device computes with them, whoever wrote them."""
+        algorithm.check(self.L, self.degree)
+        n, graph, route, walk = len(self.L), self.graph, self.route, algorithm.walks
+        if walk is None:
+            return
+        if not isinstance(walk, str):
+            check_walk(graph, walk, algorithm.rounds)
+        elif (walk == "hamiltonian") != bool(route) or (route and set(route) != set(range(n))):
+            raise InputError(
+                f"plan: route: found {len(route)} nodes, expected a closed walk (algorithm.walk: hamiltonian)"
+            )
+        elif route:
+            check_walk(graph, (*route, route[0]), len(route), "plan: route")
+
+
+class GraphPlan(OnGraph, frozen=True, kw_only=True):
+    """The public part of a problem over a graph, with the fields of `OnGraph`; a kind adds its own."""
+
+    L: Constants  #: L_i
+    edges: Edges
+    route: ClosedWalk
+    route_is: RouteIs
+    walk_seed: Seed | None  #: of a seeded run; else a random walk is a function of the run's id
+    digest: Digest = ""  #: of what no plan says: nothing
+
+
+class GraphNode(ABC):
+    """A node with private data, whose gate answers with gradients of f_i."""
+
+    kind: ClassVar[str]  #: name of its kind
+    neighbours: ClassVar[bool] = True
+    name: str
+
+    @abstractmethod
+    def gate(self, plan: Plan, noise: NoiseSource, allowance: Allowance) -> Gate:
+        """Its gate in a run. Raises InputError if the plan's terms cannot be met, as public numbers say."""
+
+    @property
+    def digest(self) -> str:
+        """Nothing: all that is public of its data stands in the plan."""
+        return ""
+
+    @property
+    def dimension(self) -> int:
+        """Entries of the problem that it says it has."""
+        return 1
+
+    def check(self, plan: Plan) -> None:
+        """Raises InputError unless the plan is of this kind and has this node."""
+        p = plan.problem
+        if p.kind != self.kind or self.name not in p.nodes:
+            raise InputError(
+                f"{self.name}: found a plan of kind {p.kind} for {p.nodes[0]}..{p.nodes[-1]}, expected one for it"
+            )
+
+    def limit(self, plan: Plan) -> int:
+        """Bytes of the largest message of a run on this device's edges: its vectors, and of a token who is lost."""
+        entries: int = plan.algorithm.sent * plan.problem.size
+        return SMALL + 8 * entries + 80 * len(plan.nodes)
+
+    def machine(
+        self, plan: Plan, run: bytes, ledger: Ledger, noise: NoiseSource, allowance: Allowance
+    ) -> tuple[Keeping, Gate]:
+        """Its machine and its gate in a run that it has checked."""
+        gate = self.gate(plan, noise, allowance)
+        made: Keeping = plan.running.agent(place(plan, run, routes.index(self.name), gate, noise))
+        return made, gate
+
+
+def place(plan: Plan, run: bytes, i: int, gate: Gate, noise: NoiseSource) -> Any:
+    """What node i's machine is made from, in the plan's pattern."""
+    of = {"token": _on_walk, "neighbours": _among_neighbours}[plan.algorithm.pattern]
+    return of(plan, run, i, gate, noise)
+
+
+def _on_walk(plan: Plan, run: bytes, i: int, gate: Gate, noise: NoiseSource) -> walks.Place:
+    p, t, node = plan.problem, plan.terms, routes.name(i)
+    n, stop = len(p.nodes), plan.stop
+    return walks.Place(
+        gate=gate,
+        name=node,
+        neighbours=[routes.name(j) for j in p.graph.neighbours[i]],
+        graph=p.graph,
+        index=i,
+        size=p.size,
+        L=p.L,
+        regularizer=p.regularizer,
+        route=p.way(plan.algorithm, run),
+        draws=noise.draws,
+        cap=t.answers if t else None,
+        report=min(n, REPORT),
+        receipts=n > QUICK,
+        tolerance=stop.tolerance if stop else 0.0,
+        patience=stop.patience * n if stop else 0,
+    )
+
+
+def _among_neighbours(plan: Plan, run: bytes, i: int, gate: Gate, noise: NoiseSource) -> neighbours.Place:
+    p = plan.problem
+    return neighbours.Place(
+        gate=gate,
+        name=routes.name(i),
+        neighbours=[routes.name(j) for j in p.graph.neighbours[i]],
+        graph=p.graph,
+        index=i,
+        size=p.size,
+        L=p.L,
+        regularizer=p.regularizer,
+        report=REPORT,
+    )
+
+
+class GraphKind(Kind):
+    """A kind of problem over a graph. What is for real devices alone refuses, until a kind says otherwise."""
+
+    patterns: ClassVar[tuple[Pattern, ...]] = ("token", "neighbours")
+    records: ClassVar[bool] = True
+
+    def located(self, problem: Any, network: Network | None, base: Path, file: str) -> Any:
+        if network is None:
+            tag = problem.__struct_config__.tag
+            raise InputError(f"{file}: network: missing, expected a section (problem.kind: {tag})")
+        return problem
+
+    def check_questions(self, problem: Any, algorithm: Algorithm, privacy: Privacy, file: str) -> None:
+        """Its gate answers with gradients, private for one record."""
+        if algorithm.minimizes or privacy.adjacency.replace_one_record is None:
+            raise InputError(
+                f"{file}: problem.kind: found {self.name} with {algorithm.name} and adjacency {privacy.adjacency}, "
+                "expected an algorithm that asks for gradients, and replace-one-record"
+            )
+
+    def solved(self, algorithm: Algorithm) -> str:
+        return self.name
+
+    def unit(self, algorithm: Algorithm) -> str:
+        return "one record"
+
+    def device(self, owner: Owner, path: str) -> Device:
+        raise InputError(f"{path}: data: found data of kind {self.name}, expected a kind that is not simulated only")
+
+    def outcome(self, device: Any, state: Path) -> Outcome:
+        return lambda found: None
+
+    def data_words(self, data: Any) -> str:
+        return self.name
+
+    def hidden(self, owner: Owner, device: Any, adjacency: Adjacency) -> list[str]:
+        return [f"hidden: {adjacency}"]
+
+    def on_devices(self, problem: Any) -> str | None:
+        return f"problem.kind: found {self.name}, expected a kind that is not simulated only"

@@ -1,0 +1,106 @@
+"""The plan of a run: every public fact the members must agree on, and what it promises about privacy.
+
+The coordinator publishes a plan, a device computes from it, by the same code, what it is asked to reveal; nothing in
+the plan is a measured or a private quantity.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Literal
+
+import msgspec
+from msgspec import Struct
+
+from hushgrid.kernels.algorithms import registry
+from hushgrid.kernels.errors import InputError
+from hushgrid.kernels.ranges import Title
+from hushgrid.node.privacy.terms import Terms, check_privacy, terms
+from hushgrid.node.problems.kind import Kind
+from hushgrid.node.problems.registry import KINDS, AnyPublic
+from hushgrid.node.schema.sections import Privacy, Stop
+
+
+class RunPlan(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dict=True):
+    """What a member stores when it joins; its bytes are part of the run's id."""
+
+    format: Literal[1] = 1
+    name: Title
+    problem: AnyPublic
+    algorithm: registry.AnyAlgorithm
+    privacy: Privacy | None
+    stop: Stop | None
+
+    @property
+    def nodes(self) -> list[str]:
+        nodes: list[str] = self.problem.nodes
+        return nodes
+
+    @cached_property
+    def terms(self) -> Terms | None:
+        """What the plan asks of each node's gate; None without privacy."""
+        return terms(self.privacy, self.algorithm, self.problem.visits(self.algorithm))
+
+    @property
+    def kind(self) -> Kind:
+        """Of its problem."""
+        return KINDS[self.problem.kind]
+
+    @property
+    def running(self) -> registry.AnyAlgorithm:
+        """The algorithm with the rounds that the caps of the privacy section leave."""
+        return self.algorithm.until(self.terms.rounds) if self.terms else self.algorithm
+
+
+def encode_plan(plan: RunPlan) -> bytes:
+    return msgspec.json.encode(plan, order="deterministic")
+
+
+def decode_plan(blob: bytes) -> RunPlan:
+    """The plan in its bytes. Raises InputError if it is not one, or contradicts itself."""
+    try:
+        plan = msgspec.json.decode(blob, type=RunPlan)
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
+        raise InputError(f"plan: {str(error)[:200]}, expected a plan of format 1") from None
+    problem, algorithm, kind = plan.problem, plan.algorithm, plan.kind
+    check_privacy(plan.privacy, algorithm, kind.records, "plan")
+    if algorithm.pattern not in kind.patterns:
+        raise InputError(
+            f"plan: algorithm.name: found {algorithm.name}, expected one for a problem of kind {problem.kind}"
+        )
+    problem.check(algorithm)
+    check_steps(plan)
+    return plan
+
+
+def step_ratio(plan: RunPlan) -> float | None:
+    """The largest step of a node over the public bound below which the algorithm is stable; None if there is no bound."""
+    return plan.algorithm.step_ratio(*plan.problem.constants)
+
+
+def step_warning(plan: RunPlan) -> str | None:
+    """What to say of a guarded run whose step is beyond its bound; None if it is within, or constraints hold the iterates.
+
+    The bound is of the worst data that the public numbers allow: real rows often bear several times of it.
+    """
+    ratio = step_ratio(plan)
+    if ratio is None or ratio <= 1 or plan.algorithm.variant != "guarded" or plan.problem.held:
+        return None
+    return f"the step is {ratio:.3g} times the bound below which {plan.algorithm.name} is known to converge, whatever the data"
+
+
+def check_steps(plan: RunPlan) -> None:
+    """Raises InputError if a guarded run would spend its budget on steps far beyond their bound, unheld."""
+    ratio, far = step_ratio(plan), plan.algorithm.far
+    if plan.algorithm.variant == "guarded" and ratio is not None and ratio > far and not plan.problem.held:
+        raise InputError(
+            f"plan: algorithm: found a step of {ratio:.4g} times its bound of stability, expected at most {far:g} times "
+            f"({plan.algorithm.name}, guarded, without a box)"
+        )
+
+
+def findings(plan: RunPlan) -> list[str]:
+    """Why a published variant makes no promise; nothing for the others."""
+    if plan.algorithm.variant != "published":
+        return []
+    return [plan.algorithm.finding(plan.privacy.mode if plan.privacy else "", len(plan.nodes))]

@@ -1,0 +1,80 @@
+"""Power flow over the zones of a case: what the rest of the program asks of this kind of problem."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any, ClassVar
+
+from msgspec.structs import replace
+
+from hushgrid.kernels.algorithms.base import Algorithm, Pattern
+from hushgrid.kernels.errors import InputError
+from hushgrid.kernels.graphs import Network
+from hushgrid.kernels.patterns.star import Centre
+from hushgrid.node.problems.kind import Asked, Device, Kind, Outcome, Owner, Plan
+from hushgrid.node.problems.power_flow.section import NAME, ZoneData, ZonesPlan, ZonesProblem
+from hushgrid.node.schema.sections import Adjacency, Section
+
+
+class PowerFlow(Kind):
+    name: ClassVar[str] = NAME
+    sections: ClassVar[tuple[type[Section], ...]] = (ZonesProblem,)
+    public_type: ClassVar[type] = ZonesPlan
+    patterns: ClassVar[tuple[Pattern, ...]] = ("star",)
+    records: ClassVar[bool] = False
+
+    def solved(self, algorithm: Algorithm) -> str:
+        return "power flow of zones"
+
+    def unit(self, algorithm: Algorithm) -> str:
+        return "a load, moved by at most beta"
+
+    def located(self, problem: ZonesProblem, network: Network | None, base: Path, file: str) -> ZonesProblem:
+        if network is not None:
+            raise InputError(f"{file}: network: found a section, expected none (zones bring their own graph)")
+        if os.path.isfile(base / problem.case):  # a path wins over a built-in name only if there is such a file
+            return replace(problem, case=str((base / problem.case).resolve()))
+        return problem
+
+    def public(self, asked: Asked, file: str) -> ZonesPlan:
+        from hushgrid.node.problems.power_flow import device
+
+        try:
+            return device.public(asked.problem)[2]
+        except InputError as error:
+            raise InputError(f"{file}: problem.{error}") from None
+
+    def device(self, owner: Owner, path: str) -> Device:
+        from hushgrid.node.problems.power_flow.files import zone_of
+
+        return zone_of(owner.node, owner.data, path)
+
+    def outcome(self, device: Any, state: Path) -> Outcome:
+        from hushgrid.node.problems.power_flow.files import keep_setpoints
+
+        return lambda found: keep_setpoints(device, found["z"], state / f"{device.name}.setpoints.csv")
+
+    def data_words(self, data: ZoneData) -> str:
+        return f"{len(data.zone)} buses of {data.case}"
+
+    def hidden(self, owner: Owner, device: Any, adjacency: Adjacency) -> list[str]:
+        assert adjacency.bounded_change is not None  # the file was checked
+        base, beta = device.case.base_mva, adjacency.bounded_change
+        change = f"{beta * base:g} MW or MVAr ({beta:g} p.u. on a base of {base:g} MVA)"
+        return [f"hidden: any one load, p or q of one bus, changed by at most {change}; k such changes count k times"]
+
+    def on_devices(self, problem: Any) -> str | None:
+        return None
+
+    def source(self, problem: ZonesProblem) -> str:
+        return problem.case
+
+    def centre(self, plan: Plan, source: str) -> Centre:
+        from hushgrid.grid_cases import load
+        from hushgrid.node.problems.power_flow import device
+
+        return device.centre(plan, load(source).without_loads())
+
+
+KIND = PowerFlow()

@@ -1,0 +1,203 @@
+"""Data problems: from a plan and a device's own rows to its machine and gate; and the public part of a scenario."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+from msgspec.structs import replace
+
+from hushgrid.kernels.errors import InputError
+from hushgrid.kernels.patterns import routes
+from hushgrid.kernels.privacy import perturbation
+from hushgrid.kernels.problems.losses import LARGEST, Loss, U
+from hushgrid.kernels.problems.losses import Kind as LossKind
+from hushgrid.kernels.types import Matrix, Vector
+from hushgrid.node.durable import write_file
+from hushgrid.node.privacy.budget import Allowance
+from hushgrid.node.privacy.noise_source import NoiseSource
+from hushgrid.node.problems.kind import Asked, Plan
+from hushgrid.node.problems.on_graph import GraphNode, wired
+from hushgrid.node.problems.records.data import Arrays, Loaded, classes, load
+from hushgrid.node.problems.records.files import Shard, read_npz
+from hushgrid.node.problems.records.gate import RowsGate
+from hushgrid.node.problems.records.section import NAME, DataPlan, DataProblem, DeclaredProblem, Labels
+
+
+def clamped(b: Vector, labels: Labels, kind: LossKind) -> Vector:
+    """Labels (m,) moved into what their owner declares: into low..high; logistic 1 if b > 0, else -1; else the next class."""
+    if labels.classes is None:
+        return np.clip(b, labels.low, labels.high)
+    if kind == "logistic":
+        return np.where(b > 0, 1.0, -1.0)
+    return np.clip(np.round(b), 0.0, labels.classes - 1.0)
+
+
+def shortened(A: Matrix, R: float) -> Matrix:
+    """A (m, q) with every row that is longer than R shortened to it: to refuse one would tell that there is one.
+
+    `Loss` takes what this returns as rows within R. Its room for rounding, (q + 4) U, is used up by a row that is R long;
+    one beyond it is made shorter by the roundings of the quotient and the product too.
+    """
+    norms, room = np.linalg.norm(A, axis=1), (A.shape[1] + 4) * U
+    to = np.where(norms > R * (1 + room), R * (1 - room - 4 * U), R)
+    return A * np.minimum(1.0, to / np.where(norms > 0, norms, to))[:, None]
+
+
+class Rows(GraphNode):
+    """A device with rows of records A (m, q), b (m,).
+
+    `labels`, `problem`: what the owner of a real device declares. Of a simulated node the labels have been checked when
+    they were read, by the program that made the plan too.
+    """
+
+    kind: ClassVar[str] = NAME
+
+    def __init__(
+        self, name: str, shard: Shard, labels: Labels | None = None, problem: DeclaredProblem | None = None
+    ) -> None:
+        self.name, self.shard, self.labels, self.problem = name, shard, labels, problem
+
+    @property
+    def dimension(self) -> int:
+        return int(self.shard.A.shape[1])
+
+    def check(self, plan: Plan) -> None:
+        """InputError unless the plan's public part is this device's own.
+
+        A function of the plan, of m and q, and of what the owner declares: nothing in it reads a row or a label.
+        """
+        p = plan.problem
+        if p.kind != NAME:
+            raise InputError(f"{self.name}: found a plan for {p.kind}, expected one for rows of data")
+        if self.name not in p.nodes:
+            raise InputError(
+                f"{self.name}: found a plan for {p.nodes[0]}..{p.nodes[-1]}, expected its own name among them"
+            )
+        m, q = self.shard.A.shape
+        if (p.rows[routes.index(self.name)], p.features) != (m, q):
+            found = f"{p.rows[routes.index(self.name)]} rows of {p.features}"
+            raise InputError(f"{self.name}: found a plan for {found}, expected its own {m} rows of {q}")
+        o, own = p.objective, self.problem
+        if self.labels is not None and not self.labels.fit(o.kind, p.classes):
+            found = f"{o.kind} of {p.classes} classes" if o.kind == "softmax" else o.kind
+            raise InputError(f"{self.name}: found a plan for {found}, expected one for labels of {self.labels}")
+        if own is not None and (o.kind, o.scale, p.row_bound) != (own.kind, own.scale, own.row_bound):
+            found = f"{o.kind}, scale {o.scale!r}, row_bound {p.row_bound!r}"
+            raise InputError(f"{self.name}: found a plan for {found}, expected its own {own}")
+
+    def loss(self, p: DataPlan) -> Loss:
+        """f_i of a plan that was checked. No row and no label is a reason to refuse it."""
+        A, b = self.shard
+        if p.row_bound is not None:
+            A = shortened(A, p.row_bound)
+        if self.labels is not None:
+            b = clamped(b, self.labels, p.objective.kind)
+        return Loss(p.objective, A, b, p.classes, p.row_bound)
+
+    def gate(self, plan: Plan, noise: NoiseSource, allowance: Allowance) -> RowsGate:
+        p, t, i, algorithm = plan.problem, plan.terms, routes.index(self.name), plan.running
+        check_minimizer(plan, i)
+        if t is not None:
+            step, decay = algorithm.scaled(i, p.L[i], len(p.rows))
+            t = replace(t, step=step, decay=decay)
+        return RowsGate(self.name, self.loss(p), t, noise, allowance)
+
+
+def check_minimizers(plan: Plan) -> None:
+    """Raises InputError if a node's gate could not answer what is asked at these terms, as public numbers say."""
+    for i in range(len(plan.problem.rows)):
+        check_minimizer(plan, i)
+
+
+def check_minimizer(plan: Plan, i: int) -> None:
+    """The same of node i."""
+    p, t, algorithm = plan.problem, plan.terms, plan.algorithm
+    if t is None or not algorithm.minimizes:
+        return
+    quadratic = algorithm.curvature(i, 1, p.graph.neighbours[i])
+    if algorithm.by_output:
+        perturbation.output(p.declared(i), t.mechanism, t.per_answer, np.zeros(p.size), quadratic)
+    else:
+        perturbation.objective(p.declared(i), t.per_answer, np.zeros(p.size), quadratic)
+
+
+def rows_of(node: str, path: Path, labels: Labels | None, problem: DeclaredProblem | None) -> Rows:
+    """A device's own rows, read once. Raises InputError on what no run could take; it is said to the owner alone."""
+    shard = read_npz(path, "least-squares")  # any number is a label: `clamped` moves it
+    if not np.all(np.abs(shard.A) <= LARGEST):
+        raise InputError(f"{path}: A: found a number beyond {LARGEST:g}, expected smaller ones")
+    return Rows(node, shard, labels, problem)
+
+
+def keep_model(outcome: dict[str, Vector], path: Path) -> None:
+    """What a run has left on this device, replaced whole. OSError."""
+    archive = io.BytesIO()
+    np.savez(archive, allow_pickle=False, **outcome)
+    write_file(path, archive.getvalue())
+
+
+def public(asked: Asked, file: str = "scenario", arrays: Arrays | None = None) -> tuple[Loaded | None, DataPlan]:
+    """Every node's rows (None if they are on the devices), and what of the problem is public. Raises InputError.
+
+    arrays: the rows themselves, if they were given in Python.
+    """
+    problem, network = asked.problem, asked.network
+    assert network is not None  # `Records.located` has seen to it
+    try:
+        n = network.build().n
+        loaded = None
+        if (declared := problem.data.devices) is not None:
+            q, m = declared.features, declared.rows
+            rows = [m] * n if isinstance(m, int) else list(m)
+            if len(rows) != n:
+                raise InputError(
+                    f"problem.data.devices.rows: found {len(rows)} numbers, expected one for each of {n} nodes"
+                )
+        else:
+            loaded = _loaded(problem, n, arrays)
+            q, rows = loaded.shards[0].A.shape[1], [len(s.b) for s in loaded.shards]
+        shards = loaded.shards if loaded else []
+        C = _classes(problem, shards)
+        R = problem.row_bound
+        losses = [Loss(problem.objective, s.A, s.b, C, R) for s in shards]
+        L = [loss.L for loss in losses] or [problem.objective.lipschitz(R or 0.0)] * n
+        wiring = wired(asked, L)
+    except InputError as error:
+        raise InputError(f"{file}: {error}") from None
+    return loaded, DataPlan(
+        objective=problem.objective,
+        l1=problem.regularizer.l1,
+        l2=problem.regularizer.l2,
+        box=problem.box,
+        row_bound=R,
+        features=q,
+        classes=C,
+        rows=rows,
+        L=L,
+        **wiring._asdict(),
+    )
+
+
+def _loaded(problem: DataProblem, n: int, arrays: Arrays | None) -> Loaded:
+    try:
+        loaded = load(problem.data, Path(), problem.kind, n, arrays)
+    except InputError as error:
+        raise InputError(f"problem.{error}" if str(error).startswith("data") else str(error)) from None
+    C = _classes(problem, loaded.shards)
+    for i, s in enumerate(loaded.shards):
+        try:
+            Loss(problem.objective, s.A, s.b, row_bound=problem.row_bound, classes=C)
+        except InputError as error:
+            raise InputError(f"problem.data: node n{i}: {error}") from None
+    return loaded
+
+
+def _classes(problem: DataProblem, shards: Sequence[Shard]) -> int:
+    declared = problem.declared_classes
+    if declared is None and not shards:
+        raise InputError("problem.classes: missing, expected the number of classes (softmax)")
+    return declared or max(2, classes(shards))

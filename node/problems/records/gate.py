@@ -1,0 +1,245 @@
+"""The gate of a data problem: f_i(x) = scale * mean_j loss(x; a_j, b_j) + p(x), the rows (a_j, b_j) private, p public
+(docs/gate.md).
+
+Guarded, an answer is the data's gradient on the grid plus exact noise; p'(x) is added behind the noise. Two data sets
+of the same m rows, all |a_j|_2 <= row_bound, are made alike where they differ by
+
+ - replace-one-record (clip c): one record. Each record's gradient is clipped to norm c, in L1 for Laplace and L2 for
+   Gaussian noise; the sensitivity, rounding included, is `Loss.sensitivity(c)`.
+ - bounded-change (beta): whatever moves the data's gradient by at most beta, in the same norm, at every point x. It is
+   a promise about the gradient: one record replaced is such a change only where the loss says so (logistic in L2:
+   2 scale row_bound/m <= beta; least squares: never). Nothing is clipped.
+
+A private minimiser (replace-one-record, where nothing is clipped: c >= row_bound) is kernels.perturbation's. Its noise
+depends on the question's quadratic, so it is drawn when asked, not ahead.
+
+Published is DP-RECAL (L. Wang et al., Algorithm 1): the gradient is exact and the noise, which decays, stands on what is
+sent. Its claim is not upheld, every answer costs infinity: an eavesdropper has y_i, and by it the gradient (Finding 1.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cached_property
+from math import exp, inf, log, pi, sqrt
+from typing import Literal
+
+import numpy as np
+
+from hushgrid.kernels.errors import InputError, Refused
+from hushgrid.kernels.privacy import perturbation
+from hushgrid.kernels.privacy.noise import EXACT, Lattice
+from hushgrid.kernels.privacy.perturbation import Perturbation
+from hushgrid.kernels.problems.losses import CURVATURE, Loss, U
+from hushgrid.kernels.problems.minimizer import Minimizer
+from hushgrid.kernels.types import Vector
+from hushgrid.node.privacy.gate import Authority, Gate
+from hushgrid.node.privacy.ledger_rows import Spend
+from hushgrid.node.privacy.noise_source import PAPER_SAMPLER, NoiseSource
+from hushgrid.node.privacy.terms import Terms
+
+#: Labels of least squares are cut here under bounded-change, whose rounding depends on them: to refuse one would tell.
+LABEL_BOUND = 1e4
+ROUNDING = 2.0**-10  #: of beta: room for the rounding of two gradients; it costs as little as the grid does
+LARGEST_DECAY = 1000.0  #: of ln R^answers: the first of the decaying noises is then a number
+
+
+def order_of(t: Terms) -> Literal[1, 2]:
+    """The norm in which sensitivities are measured."""
+    return 1 if t.mechanism == "laplace" else 2
+
+
+def lattice_of(node: str, loss: Loss, t: Terms | None) -> Lattice | None:
+    """The grid and noise of a node's answers, from public numbers alone; None where no noise of ours is added.
+
+    InputError without a row_bound, or where no grid holds the noise.
+    """
+    if t is None or t.published:
+        return None
+    if loss.row_bound is None:
+        raise InputError(f"{node}: row_bound: found none, expected R >= |a|_2 of every row (variant: guarded)")
+    sensitivity = loss.sensitivity(t.clip) if t.clip else t.beta * (1 + ROUNDING)
+    fit = Lattice.laplace if t.mechanism == "laplace" else Lattice.gaussian
+    return fit(t.per_answer, sensitivity, loss.size)
+
+
+def rounding(loss: Loss, x: Vector, order: Literal[1, 2]) -> float:
+    """A public bound of |computed - true data gradient| in L`order` at x, for rows within row_bound = R, |b| <= B.
+
+    With s >= |s_j|: R|x| + B (least squares), 1, sqrt 2 (softmax); in units of U = 2^-53, to first order (N. Higham, chapter
+    3): a margin errs by (q + 4) R |x| and its slope by c1 times that; a slope by (C + 16)(s + 1) and 2 B in its own
+    evaluation; the mean of m products and its scaling by (m + 20) s. All of it times scale R; the factor 1 + 2^-10
+    holds what is of second order as long as m, q, d < 2^40.
+    """
+    o, (m, q), R = loss.objective, loss.A.shape, loss.R
+    length = R * float(np.linalg.norm(x))
+    B = LABEL_BOUND if o.kind == "least-squares" else 0.0
+    s = {"least-squares": length + B, "logistic": 1.0, "softmax": sqrt(2)}[o.kind]
+    units = CURVATURE[o.kind] * (q + 4) * length + (loss.classes + 16) * (s + 1) + 2 * B + (m + 20) * s
+    return float((1 + 2.0**-10) * U * o.scale * R * units * (sqrt(loss.size) if order == 1 else 1.0))
+
+
+def paper_sd(loss: Loss, t: Terms, answer: int) -> float:
+    """sigma_k of DP-RECAL's k-th answer, sigma_k^2 = R sigma_{k+1}^2, the first chosen so that Theorem 4 claims
+    Terms.epsilon at Terms.delta after Terms.answers = xi of them:
+
+      rho + 2 sqrt(rho ln(1/delta)) = epsilon,   rho = sum_k rho_k,   rho_k = Delta^2/(2 sigma_k^2) = R^(k-1) rho_1,
+
+    Delta = 4 alpha beta c as printed (Lemma 5; 2 alpha beta c would do), Terms.step = alpha beta, Terms.decay = R. The paper's
+    2c, how far a gradient moves, is 2 clip scale here, or the bounded change.
+    """
+    change = 2 * t.clip * loss.objective.scale if t.clip else t.beta
+    Delta = 2 * t.step * change
+    known = log(1 / t.delta)
+    rho = (t.epsilon / (sqrt(known + t.epsilon) + sqrt(known))) ** 2
+    xi, decay = t.answers, log(t.decay)
+    total = xi if decay == 0 else np.expm1(-xi * decay) / np.expm1(-decay)  # sum of R^-j, j < xi: rho/rho_xi
+    return float(Delta * sqrt(total / (2 * rho)) * exp((xi - answer) * decay / 2))
+
+
+def expected_l1(node: str, loss: Loss, t: Terms, answer: int = 1) -> float:
+    """Expected sum of |noise| of one answer; of `loss` only what is public. Only the published noise changes with it."""
+    own = lattice_of(node, loss, t)
+    each = own.expected_l1 if own is not None else paper_sd(loss, t, answer) * sqrt(2 / pi)
+    return each * loss.size
+
+
+class RowsGate(Gate):
+    """One run's gate of a node's rows. An algorithm sees of it the protocol kernels.ladmm.Oracle or kernels.iadmm.Oracle.
+
+    InputError, Refused where the terms cannot be met; decided, and said, from public numbers alone.
+    """
+
+    def __init__(self, node: str, loss: Loss, terms: Terms | None, noise: NoiseSource, authority: Authority) -> None:
+        super().__init__(node, terms, noise, authority, lattice_of(node, loss, terms), loss.size)
+        self.loss = loss
+        if terms is None:
+            return
+        if terms.published:
+            if terms.mechanism != "gaussian":
+                raise InputError(f"{node}: privacy.mechanism: found {terms.mechanism}, expected gaussian (DP-RECAL)")
+            if not terms.step > 0:  # its noise would be none
+                raise InputError(f"{node}: step: found alpha beta = {terms.step:g}, expected a number > 0 (DP-RECAL)")
+            if not 0 <= terms.answers * log(terms.decay) <= LARGEST_DECAY:
+                raise InputError(
+                    f"{node}: decay: found R = {terms.decay:g} over {terms.answers} answers, "
+                    f"expected R >= 1 and R^answers <= e^{LARGEST_DECAY:g}"
+                )
+        elif not terms.clip:
+            if loss.objective.kind == "least-squares":
+                self.loss = replace(loss, b=np.clip(loss.b, -LABEL_BOUND, LABEL_BOUND))
+            self._covered(np.zeros(loss.size), terms)
+
+    # --- what an algorithm may ask ---
+
+    def gradient(self, x: Vector) -> Vector:
+        """f'(x) plus noise: one answer. Refused where |x| is so large that bounded-change does not cover the rounding."""
+        t, lattice, loss = self._terms(), self._noise_lattice(), self.loss
+        largest = EXACT / 2 * lattice.g  # far above c scale and any data's gradient: what the grid cannot hold is cut,
+
+        def data() -> Vector:  # which moves nothing apart
+            g = loss.clipped_gradient(x, t.clip, order_of(t)) if t.clip else loss.data_gradient(x)
+            return np.clip(g, -largest, largest)
+
+        if not t.clip:
+            self._covered(x, t)
+        return self._release(x.tobytes(), data) + loss.public_gradient(x)
+
+    def exact_gradient(self, x: Vector) -> Vector:
+        """f'(x) without noise: an answer of infinite cost, in simulation only."""
+        t = self.terms
+        if t is None:
+            self._nonprivate()
+        elif t.published:
+            k = self.state.answers + 1
+            sd = paper_sd(self.loss, t, k)
+            self._spend(Spend(k, "nonprivate", inf, inf, sd, 0.0, t.adjacency, PAPER_SAMPLER))
+        else:
+            raise Refused(f"{self.node}: an exact gradient was asked for in a private run")
+        return self.loss.gradient(x)
+
+    def perturb(self, x: Vector, scale: float | None = None) -> Vector:
+        """x plus a paper's noise, in simulation; the exact gradients have paid for it.
+
+        Laplace noise of that scale; without one, the noise DP-RECAL gives its current answer.
+        """
+        if scale is not None:
+            if self.terms is not None:
+                raise Refused(f"{self.node}: the paper's noise was asked for in a private run")
+            self.state.drawn += 1
+            xi = self.noise.of_message(scale, x.size, self.state.drawn)
+            self.drawn_l1 += float(np.sum(np.abs(xi)))
+            return x + xi
+        t = self._terms()
+        if not t.published:
+            raise Refused(f"{self.node}: the paper's noise was asked for in a guarded run")
+        return x + self._paper_noise(paper_sd(self.loss, t, self.state.answers), x.size)
+
+    def minimizer(self, linear: Vector, quadratic: float) -> Vector:
+        """argmin_x f(x) + <linear, x> + quadratic/2 |x|^2 by objective perturbation: one answer. Logistic, laplace."""
+        t = self._minimizable()
+        if t.mechanism != "laplace":
+            raise InputError(
+                f"{self.node}: privacy.mechanism: found {t.mechanism}, expected laplace (private minimiser)"
+            )
+        return self._perturbed(
+            lambda: perturbation.objective(self.loss, t.per_answer, linear, quadratic), linear, quadratic
+        )
+
+    def output_minimizer(self, linear: Vector, quadratic: float) -> Vector:
+        """The same by output perturbation: its noise is added to the minimiser. Logistic or softmax, any mechanism."""
+        t, of = self._minimizable(), perturbation.output
+        return self._perturbed(lambda: of(self.loss, t.mechanism, t.per_answer, linear, quadratic), linear, quadratic)
+
+    def exact_minimizer(self, linear: Vector, quadratic: float) -> Vector:
+        """argmin_x f(x) + <linear, x> + quadratic/2 |x|^2, without noise: an answer of infinite cost."""
+        self._nonprivate()
+        return self._minimizer(linear, quadratic).x
+
+    # --- inside ---
+
+    @cached_property
+    def _minimizer(self) -> Minimizer:
+        return Minimizer(self.loss)
+
+    def _minimizable(self) -> Terms:
+        t = self._terms()
+        self._noise_lattice()
+        if not t.clip >= self.loss.R:
+            raise InputError(
+                f"{self.node}: privacy.adjacency: found {t.adjacency}, expected replace-one-record with a clip of at least "
+                f"row_bound = {self.loss.R:g} (private minimiser: nothing is clipped)"
+            )
+        return t
+
+    def _perturbed(self, calibrate: Callable[[], Perturbation], linear: Vector, quadratic: float) -> Vector:
+        """A minimiser certified to tau, on the grid, plus noise: one answer. What is said of a failure is public."""
+        t, noise, d = self._terms(), self.noise, self.loss.size
+        try:
+            p = calibrate()
+        except InputError as error:
+            raise InputError(f"{self.node}: {error}") from None
+        k = self.state.answers + 1
+        scale = 1 / p.alpha if p.alpha else p.lattice.scale
+        change = p.change if p.alpha else p.lattice.sensitivity
+        spend = Spend(k, t.mechanism, t.per_answer, change, scale, p.lattice.g, t.adjacency, noise.sampler)
+        question = linear.tobytes() + repr(quadratic).encode()
+        eps, (rounded,), n = self._draw(spend, question, lambda: noise.perturbation(p, d, k))
+        self.drawn_l1 += float(np.sum(np.abs(eps if p.alpha else n * p.lattice.g)))
+        v = linear + eps
+        tolerance = p.tau - float(rounded) - U * float(np.linalg.norm(v))
+        try:
+            return p.lattice.release(self._minimizer(v, quadratic, tolerance=tolerance).x, n)
+        except (Refused, InputError):  # it tells of the data
+            raise Refused(
+                f"{self.node}: no minimiser was certified to {p.tau:.3g}, expected one; none is released"
+            ) from None
+
+    def _covered(self, x: Vector, t: Terms) -> None:
+        error, room = rounding(self.loss, x, order_of(t)), ROUNDING / 2 * t.beta
+        if not error <= room:  # true for nan too
+            raise Refused(
+                f"{self.node}: at |x| = {float(np.linalg.norm(x)):.3g} the gradient is rounded by up to {error:.3g}, "
+                f"expected at most {room:.3g} under {t.adjacency}"
+            )

@@ -1,0 +1,144 @@
+"""Problems whose data are rows of records: what the rest of the program asks of this kind of problem."""
+
+from __future__ import annotations
+
+from math import ceil, inf, sqrt
+from pathlib import Path
+from typing import Any, ClassVar
+
+from msgspec.structs import replace
+
+from hushgrid.kernels.algorithms.base import Algorithm
+from hushgrid.kernels.errors import InputError
+from hushgrid.kernels.graphs import Network
+from hushgrid.node.problems.kind import Asked, Device, Outcome, Owner, Plan
+from hushgrid.node.problems.on_graph import GraphKind
+from hushgrid.node.problems.records.section import (
+    NAME,
+    DataPlan,
+    DataProblem,
+    Labels,
+    LeastSquares,
+    Logistic,
+    Softmax,
+)
+from hushgrid.node.schema.sections import Adjacency, Privacy, Section
+
+
+def record_words(owner: Owner, rows: Any, adjacency: Adjacency) -> str:
+    """What is hidden of the records of a device."""
+    m, q = rows.shard.A.shape
+    if adjacency.replace_one_record is not None:
+        return f"hidden: any one of {m} records (a row and its label), replaced by any other; k records count k times"
+    beta, problem = adjacency.bounded_change, owner.problem
+    assert beta is not None
+    assert problem is not None
+    text = (
+        f"hidden: any change of the {m} records that moves the gradient by at most {beta:g} everywhere, in the L1 norm under "
+        f"Laplace noise, L2 under Gaussian ({problem}); one record replaced "
+    )
+    if problem.kind == "least-squares":
+        return text + "may move it by more than any bound, and is then not hidden"
+    slopes = {"logistic": (1.0, 1.0), "softmax": (2.0, sqrt(2))}[problem.kind]  # |s| in L1, L2 at most
+    move = 2 * problem.scale * problem.row_bound / m
+    laplace, gaussian = (ceil(move * s * norm / beta) for s, norm in zip(slopes, (sqrt(q), 1.0), strict=True))
+    return text + f"counts {laplace} times under Laplace noise, {gaussian} times under Gaussian"
+
+
+def label_words(labels: Labels | None) -> list[str]:
+    """What labels can be, and what becomes of others."""
+    if labels is None:
+        return []
+    if labels.classes == 2:
+        return [
+            "labels: 2 classes; of a logistic problem by sign (above 0 or not), of softmax 0 or 1, whichever is nearer"
+        ]
+    if labels.classes:
+        return [f"labels: classes 0 to {labels.classes - 1}; any other label is taken for the nearest of them"]
+    return [f"labels: {labels.low:g} to {labels.high:g}; any other label is taken for the nearer end"]
+
+
+class Records(GraphKind):
+    name: ClassVar[str] = NAME
+    sections: ClassVar[tuple[type[Section], ...]] = (LeastSquares, Logistic, Softmax)
+    public_type: ClassVar[type] = DataPlan
+
+    def check(self, problem: DataProblem, algorithm: Algorithm, file: str) -> None:
+        super().check(problem, algorithm, file)
+        guarded = algorithm.variant == "guarded"
+        if guarded and problem.row_bound is None:
+            raise InputError(f"{file}: problem.row_bound: missing, expected R >= |a|_2 of every row (variant: guarded)")
+        if guarded and problem.declared_classes is None:
+            raise InputError(f"{file}: problem.classes: missing, expected the number of classes (variant: guarded)")
+        r = problem.regularizer
+        if not algorithm.regularized and (r.l1 or r.l2 or problem.box):
+            raise InputError(
+                f"{file}: problem.{'box' if problem.box else 'regularizer'}: found a value, expected none "
+                f"({algorithm.name} minimises sum_i f_i(x); l2 of the problem is a part of f_i)"
+            )
+
+    def check_questions(self, problem: DataProblem, algorithm: Algorithm, privacy: Privacy, file: str) -> None:
+        """Objective perturbation is for logistic regression, |a| <= 1."""
+        if not algorithm.minimizes:
+            return
+        output, R = algorithm.by_output, problem.row_bound or inf
+        replaced = privacy.adjacency.replace_one_record
+        clip, mechanism = replaced.clip if replaced else None, privacy.mechanism
+        for key, wrong, found, expected in (
+            ("problem.kind", problem.kind not in ("logistic", "softmax" if output else ""), problem.kind, "logistic"),
+            ("problem.nonconvex", problem.nonconvex is not None, "a term", "none"),
+            ("problem.row_bound", R > 1, f"{R:g}", "at most 1"),
+            ("privacy.adjacency", clip is None or clip < R, f"clip {clip}", f"replace-one-record, clip at least {R:g}"),
+            ("privacy.mechanism", mechanism != "laplace" and not output, mechanism, "laplace"),
+        ):
+            if wrong:
+                raise InputError(
+                    f"{file}: {key}: found {found}, expected {expected} ({algorithm.name}: private minimisers)"
+                )
+
+    def solved(self, algorithm: Algorithm) -> str:
+        if not algorithm.minimizes:
+            return "data problems with l1, l2, box" if algorithm.regularized else "data problems"
+        return "logistic and softmax regression" if algorithm.by_output else "logistic regression"
+
+    def unit(self, algorithm: Algorithm) -> str:
+        """A bounded change is a promise about gradients; of minimisers there is none."""
+        return "one record" if algorithm.minimizes else "one record, or a gradient moved by at most beta"
+
+    def located(self, problem: DataProblem, network: Network | None, base: Path, file: str) -> DataProblem:
+        super().located(problem, network, base, file)
+        return replace(problem, data=problem.data.at(base))
+
+    def public(self, asked: Asked, file: str) -> DataPlan:
+        from hushgrid.node.problems.records import device
+
+        return device.public(asked, file)[1]
+
+    def device(self, owner: Owner, path: str) -> Device:
+        from hushgrid.node.problems.records.device import rows_of
+
+        return rows_of(owner.node, Path(owner.data), owner.labels, owner.problem)
+
+    def outcome(self, device: Device, state: Path) -> Outcome:
+        from hushgrid.node.problems.records.device import keep_model
+
+        return lambda found: keep_model(found, state / f"{device.name}.model.npz")
+
+    def data_words(self, data: str) -> str:
+        return f"the rows of {data}"
+
+    def hidden(self, owner: Owner, device: Any, adjacency: Adjacency) -> list[str]:
+        return [record_words(owner, device, adjacency), *label_words(owner.labels)]
+
+    def on_devices(self, problem: DataProblem) -> str | None:
+        if problem.data.devices is None:
+            return "problem.data: found rows, expected devices: {features, rows} (the rows are on the devices)"
+        return None
+
+    def check_answers(self, plan: Plan) -> None:
+        from hushgrid.node.problems.records import device
+
+        device.check_minimizers(plan)
+
+
+KIND = Records()

@@ -1,0 +1,188 @@
+"""Problems whose data are rows of records: what a scenario, a plan and a device file say of them."""
+
+from __future__ import annotations
+
+from math import inf
+from typing import Annotated, ClassVar
+
+from msgspec import Meta
+
+from hushgrid.kernels.algorithms.base import Algorithm
+from hushgrid.kernels.errors import InputError
+from hushgrid.kernels.problems.losses import Declared, Nonconvex, Objective
+from hushgrid.kernels.problems.losses import Kind as LossKind
+from hushgrid.kernels.problems.prox import Regularizer
+from hushgrid.kernels.ranges import (
+    ENTRIES,
+    NODES,
+    Classes,
+    Digest,
+    Features,
+    Magnitude,
+    RowCount,
+    Seed,
+    Weight,
+)
+from hushgrid.node.problems.on_graph import ClosedWalk, Constants, Edges, OnGraph, RouteIs
+from hushgrid.node.problems.records.data import Data
+from hushgrid.node.schema.sections import Section
+
+NAME = "data"  #: of this kind of problem, in plans and births
+
+#: Of least squares. The gate counts on it under bounded-change, whose rounding grows with labels (rows_gate.LABEL_BOUND).
+Label = Annotated[float, Meta(ge=-1e4, le=1e4)]
+
+
+class Elastic(Section, frozen=True, kw_only=True):
+    """r(x) = l1 |x|_1 + l2/2 |x|_2^2."""
+
+    l1: Weight = 0.0  #: weight of |x|_1
+    l2: Weight = 0.0  #: weight of 1/2 |x|_2^2
+
+
+class DataProblem(Section, tag_field="kind", frozen=True, kw_only=True):
+    """f_i(x) = scale * mean_j loss(x; a_j, b_j) + its public terms; each node's rows (a_j, b_j) are private."""
+
+    kind: ClassVar[LossKind]
+    counts_classes: ClassVar[bool] = False  #: whether labels are classes, whose number is public
+    data: Data  #: where the rows are
+    scale: Magnitude = 1.0  #: factor of the mean loss
+    l2: Weight = 0.0  #: ridge: l2/2 |x|^2 in every f_i
+    nonconvex: Nonconvex | None = None  #: a penalty that stops growing, in every f_i
+    regularizer: Elastic = Elastic()  #: r(x), common to all: the network minimises sum_i f_i(x) + n r(x)
+    box: Magnitude | None = None  #: |x_k| <= box, a hard constraint
+    row_bound: Magnitude | None = None  #: R >= |a|_2 of every row, public; required of guarded [the largest row norm]
+
+    @property
+    def declared_classes(self) -> int | None:
+        """C as the scenario states it; 1 of what has none; None: one more than the largest label of all."""
+        return getattr(self, "classes", None) if self.counts_classes else 1
+
+    @property
+    def objective(self) -> Objective:
+        """What is public of every f_i."""
+        return Objective(kind=self.kind, scale=self.scale, l2=self.l2, nonconvex=self.nonconvex)
+
+    @property
+    def r(self) -> Regularizer:
+        return Regularizer(l1=self.regularizer.l1, l2=self.regularizer.l2, box=self.box or inf)
+
+
+class LeastSquares(DataProblem, tag_field="kind", tag="least-squares", frozen=True, kw_only=True):
+    kind: ClassVar[LossKind] = "least-squares"
+
+
+class Logistic(DataProblem, tag_field="kind", tag="logistic", frozen=True, kw_only=True):
+    kind: ClassVar[LossKind] = "logistic"
+
+
+class Softmax(DataProblem, tag_field="kind", tag="softmax", frozen=True, kw_only=True):
+    kind: ClassVar[LossKind] = "softmax"
+    counts_classes: ClassVar[bool] = True
+    #: C; required of guarded [one more than the largest label of all]
+    classes: Annotated[int, Meta(ge=2, le=10_000)] | None = None
+
+
+class Labels(Section, frozen=True, kw_only=True):
+    """The public range of a device's labels b: `classes` (softmax, or logistic: 2), or `low` and `high` (least squares).
+
+    A label beyond the range is moved into it (`node.rows.clamped`), so that no refusal depends on a label.
+    """
+
+    classes: Annotated[int, Meta(ge=2, le=10_000)] | None = None  #: C: softmax 0..C-1; 2: logistic, by sign
+    low: Label | None = None  #: least squares
+    high: Label | None = None  #: least squares
+
+    def __post_init__(self) -> None:
+        ends = (self.low, self.high)
+        if self.classes is not None:
+            good = ends == (None, None)
+        else:
+            good = self.low is not None and self.high is not None and self.low < self.high
+        if not good:
+            given = {"classes": self.classes, "low": self.low, "high": self.high}
+            found = ", ".join(f"{key}: {value}" for key, value in given.items() if value is not None)
+            raise InputError(f"labels: found {found or 'nothing'}, expected classes, or low and high with low < high")
+
+    def __str__(self) -> str:
+        return f"{self.classes} classes" if self.classes else f"{self.low:g} to {self.high:g}"
+
+    def fit(self, kind: LossKind, classes: int) -> bool:
+        """Whether a problem of this kind, with so many classes if it is softmax, is one for such labels."""
+        if self.classes is None:
+            return kind == "least-squares"
+        return (kind, classes) == ("softmax", self.classes) or (kind, self.classes) == ("logistic", 2)
+
+
+class DeclaredProblem(Section, frozen=True, kw_only=True):
+    """What gives `bounded-change` of rows its meaning: under another of these numbers the same unit protects less."""
+
+    kind: LossKind  #: of the loss
+    scale: Magnitude  #: of f_i, as in the scenario
+    row_bound: Magnitude  #: R >= |a|_2 of every row, as in the scenario
+
+    def __str__(self) -> str:
+        return f"{self.kind}, scale {self.scale!r}, row_bound {self.row_bound!r}"
+
+
+class DataPlan(OnGraph, tag_field="kind", tag="data", frozen=True, kw_only=True):
+    """The public part of a data problem; node i of the network is called n<i>."""
+
+    objective: Objective
+    l1: Weight
+    l2: Weight
+    box: Magnitude | None
+    row_bound: Magnitude | None
+    features: Features  #: q
+    classes: Classes  #: C of softmax, else 1
+    rows: Annotated[list[RowCount], Meta(max_length=NODES)]  #: m_i
+    L: Constants  #: L_i: of the row bound, or (variant none, where nothing is private) of the largest row
+    edges: Edges
+    route: ClosedWalk
+    route_is: RouteIs
+    walk_seed: Seed | None  #: of a seeded run; else a random walk is a function of the run's id
+    digest: Digest = ""  #: rows have no public part but what stands here
+
+    @property
+    def size(self) -> int:
+        """d, the length of x."""
+        return self.features * self.classes
+
+    @property
+    def dimension(self) -> int:
+        """q"""
+        return self.features
+
+    @property
+    def regularizer(self) -> Regularizer:
+        return Regularizer(l1=self.l1, l2=self.l2, box=self.box or inf)
+
+    @property
+    def about(self) -> str:
+        return f"{self.objective.kind}, {self.features} features, {len(self.rows)} nodes"
+
+    @property
+    def held(self) -> bool:
+        """A box holds the iterates."""
+        return self.box is not None
+
+    def declared(self, i: int) -> Declared:
+        """f_i without its data."""
+        return Declared(self.objective, self.rows[i], self.features, self.classes, self.row_bound)
+
+    def check(self, algorithm: Algorithm) -> None:
+        """InputError unless its parts belong together: a device computes with them, whoever wrote them."""
+        n = len(self.rows)
+        if len(self.L) != n or (self.classes > 1) != (self.objective.kind == "softmax"):
+            raise InputError("plan: found numbers of rows, classes or L that do not fit, expected a problem")
+        if self.size > ENTRIES:
+            raise InputError(
+                f"plan: found {self.features} features of {self.classes} classes, expected at most {ENTRIES}"
+            )
+        if self.row_bound is not None:
+            L = self.objective.lipschitz(self.row_bound)
+            if not all(abs(found - L) <= 1e-9 * L for found in self.L):
+                raise InputError(f"plan: L: found numbers from {min(self.L):g} to {max(self.L):g}, expected {L:g}")
+        if not algorithm.regularized and (self.l1 or self.l2 or self.box):
+            raise InputError(f"plan: found l1, l2 or a box, expected none ({algorithm.name} minimises sum_i f_i(x))")
+        super().check(algorithm)

@@ -1,0 +1,400 @@
+"""A device's life on the wire: born, asked to join, in a run, done. Pure of sockets and clocks; any transport drives it.
+
+What a device has decided is stored before it is said. A run it has finished or refused is never answered afresh: only
+its last message is repeated. A run that was stopped may be resumed, with what was paid for. What a run leaves on the
+device is owed from the moment the run is known to be done until it is on the disk.
+
+A plan that is refused asks for nothing and is paid by nothing, so nothing of it is stored: its run's id holds this
+session's number, and a later session takes it for another's. What plans may write into the ledger and the log, joined
+or refused, is limited (FREE_BYTES), or whoever holds the coordinator's place could fill the disk for nothing.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import NamedTuple, cast
+
+from hushgrid.kernels.errors import HushgridError, InputError, Refused, Stopped, printable
+from hushgrid.kernels.machine import ALL, Keeping, Malformed
+from hushgrid.kernels.patterns.neighbours import Iterate
+from hushgrid.node import wire
+from hushgrid.node.privacy.budget import Allowance
+from hushgrid.node.privacy.drawn import Drawn
+from hushgrid.node.privacy.ledger import Ledger
+from hushgrid.node.privacy.ledger_rows import StoredRun
+from hushgrid.node.privacy.noise_source import noise_source
+from hushgrid.node.problems.kind import Device, Outcome
+from hushgrid.node.problems.plan import RunPlan, decode_plan
+from hushgrid.node.runtime.capabilities import capabilities
+from hushgrid.node.runtime.driver import Driver, StepFailed
+from hushgrid.node.runtime.endpoint import LINE, Endpoint
+from hushgrid.node.runtime.withheld import Withheld
+from hushgrid.node.schema.sections import Allow, Budget
+from hushgrid.node.wire import (
+    COORDINATOR,
+    PLAN_LIMIT,
+    Birth,
+    Envelope,
+    Finish,
+    Finished,
+    Join,
+    Plan,
+    Progress,
+    Publication,
+    Refuse,
+)
+
+FREE_BYTES = 1 << 20  #: that plans may write in an hour, into ledger and log
+RUN_BYTES = 1 << 10  #: that a run writes beside its plan: its row, and the log's lines of its begin and its end
+REFUSALS = 64  #: runs whose refusal is repeated; of an older one nothing is said
+
+
+class Simulated(NamedTuple):
+    """What only `hushgrid run` can give a node; nothing on the wire can."""
+
+    seed: int | None = None
+
+
+class Member(Endpoint):
+    """One device. `observe(driver, fresh)` is simulation's trace, called after each commit; a device has none.
+
+    `outcome` keeps what a run that is done leaves here; `renew` gives the device with its data as they are now, called
+    before a run is joined; `drawn` notes what its gate draws. Stopped if an outcome that is owed cannot be written: the
+    next start tries again.
+    """
+
+    def __init__(
+        self,
+        fleet: str,
+        device: Device,
+        ledger: Ledger,
+        budget: Budget | None,
+        allow: Allow | None = None,
+        simulated: Simulated | None = None,
+        observe: Callable[[Driver, bool], None] | None = None,
+        log: Callable[[str], None] = lambda _: None,
+        *,
+        outcome: Outcome | None = None,
+        renew: Callable[[], Device] | None = None,
+        drawn: Drawn | None = None,
+    ) -> None:
+        super().__init__(device.name, fleet, ledger, log)
+        self.device, self.budget, self.allow = device, budget, allow or Allow()
+        self.simulated, self.observe = simulated, observe
+        self.outcome, self.renew, self.drawn = outcome, renew, drawn
+        self.driver: Driver | None = None
+        self.allowance: Allowance | None = None
+        self.last: tuple[bytes, bytes] | None = None  #: (run, payload) to repeat: the join, the refusal, the farewell
+        self._refused: OrderedDict[bytes, bytes] = OrderedDict()  #: run: refusal of its plan, for this session
+        self._free = float(FREE_BYTES)  #: that plans may still write
+        self._now = 0.0  #: the clock, when it was last told
+        self._ended = False
+        self._withheld = Withheld()
+        self._limit = wire.SMALL
+        t = self.topics
+        edges = t.edge("+" if device.neighbours else COORDINATOR, self.name)
+        self._subscriptions: tuple[str, ...] = (t.all(COORDINATOR), edges, t.state(COORDINATOR))
+        for owed in ledger.owed():
+            self._settle(owed)
+        stored = ledger.open_run()
+        if stored is not None:
+            self._resume(stored)
+
+    # --- what a transport asks ---
+
+    @property
+    def subscriptions(self) -> tuple[str, ...]:
+        return self._subscriptions
+
+    @property
+    def finished(self) -> bool:
+        """A daemon stays then, `run` may end it."""
+        return self._ended
+
+    def connected(self) -> list[Publication]:
+        """The birth, retained; then whatever is not proven."""
+        self._soon()
+        return [self._birth(), *self._again()]
+
+    def on_message(self, topic: str, payload: bytes) -> list[Publication]:
+        try:
+            kind, src, dst = self.topics.parse(topic)
+            near = kind != "state" and self.device.neighbours and src != self.name
+            if (src != COORDINATOR and not near) or (kind == "edge" and dst != self.name):
+                raise Malformed("not of this device's edges")
+            if kind == "state":
+                return self._on_progress(wire.decode_presence(payload)) if payload else []
+            planning = kind == "all" and src == COORDINATOR
+            envelope = wire.decode_envelope(payload, PLAN_LIMIT if planning else self._limit)
+        except Malformed as error:
+            return self._drop(f"malformed: {error}")
+        body = envelope.body
+        if planning:
+            return self._on_plan(envelope, body) if isinstance(body, Plan) else self._drop("not a plan")
+        if isinstance(body, Plan | Join | Refuse | Finished) or (src != COORDINATOR and isinstance(body, Finish)):
+            return self._drop("not for a device")
+        if isinstance(body, Finish):
+            return self._on_finish(envelope.run, body)
+        out = self._on_step(src, envelope, len(payload))
+        return out + self._count(kind, src) if isinstance(body, Iterate) else out
+
+    def on_tick(self, now: float) -> list[Publication]:
+        """Time passes: what is not proven is sent again, less and less often."""
+        self._free = min(self._free + max(now - self._now, 0.0) * FREE_BYTES / 3600, float(FREE_BYTES))
+        self._now = now
+        return self._again() if self._due_at(now) else []
+
+    def idle(self) -> None:
+        """Nothing waits: draw the noise of the next answers."""
+        if self.driver and self.driver.gate:
+            self.driver.gate.refill()
+
+    def refused(self, topic: str, reason: str) -> list[Publication]:
+        super().refused(topic, reason)
+        return self._bar(topic)
+
+    # --- the run ---
+
+    def _on_plan(self, envelope: Envelope, body: Plan) -> list[Publication]:
+        run = envelope.run
+        if body.members.get(self.name) is None or run != wire.run_id(body.plan, body.nonce, body.members):
+            return self._drop("a plan that is not this device's, or not what its run says")
+        if run in self._refused:
+            return [self._edge(self._refused[run])]
+        stored = self.ledger.run(run)
+        if stored is not None and stored.status == "stopped" and self._free > 0:
+            return self._join(run, stored.plan or body.plan, stored)
+        if self.driver and self.driver.run == run:
+            return [self._edge(wire.encode(Envelope(run, 0, 0, self.ledger.mark, Join())))]
+        if stored is not None:
+            return [self._edge(stored.last)] if stored.last else []
+        if body.members[self.name] != self.session:
+            return self._drop("a plan for another session")
+        if self._free <= 0:
+            return self._drop("more plans than a device takes in an hour")
+        if told := body.marks.get(self.name):
+            self.ledger.tell(told)
+        return self._join(run, body.plan, None)
+
+    def _join(self, run: bytes, blob: bytes, stopped: StoredRun | None) -> list[Publication]:
+        """Take part in a run, or refuse it; `stopped`: it was joined before, and goes on with what was paid for."""
+        if self.renew and stopped is None:
+            self.device = self.renew()
+        try:
+            name, driver, allowance = self._agreed(run, blob)
+        except (InputError, Refused) as error:
+            return self._refuse(run, Refuse(str(error), error.kind))
+        self._free -= RUN_BYTES + (0 if stopped and stopped.plan else len(blob))
+        if stopped is None:
+            self.ledger.join(run, blob)
+        else:
+            self.ledger.reopen(run, blob)
+        self.driver, self.allowance = driver, allowance
+        self._ended = False
+        if self.observe and driver.started:
+            self.observe(driver, False)
+        self.log(f"{'joined' if stopped is None else 'resumed'} run {run.hex()[:8]}: {name}")
+        return self._say_joined(run)
+
+    def _agreed(self, run: bytes, blob: bytes) -> tuple[str, Driver, Allowance]:
+        """A run's name, machine and gate, if it is this device's and its owner allows it. Raises InputError, Refused."""
+        try:
+            plan = decode_plan(blob)
+            self.device.check(plan)
+            driver, allowance = self._assemble(run, plan)
+            t = plan.terms
+            repeated = driver.gate is None or driver.gate.knows()  # the one answer of mode input
+            allowance.consent(0 if t is None or repeated else t.answers)
+        except HushgridError:
+            raise
+        except Exception as error:  # numbers nobody has thought of: no answer was drawn yet
+            self._note(f"a plan that cannot be computed with: {type(error).__name__}: {printable(str(error), LINE)}")
+            raise InputError(f"{self.name}: found a plan that it cannot compute with, expected another") from None
+        return plan.name, driver, allowance
+
+    def _on_step(self, src: str, envelope: Envelope, size: int) -> list[Publication]:
+        driver = self.driver
+        if driver is None or envelope.run != driver.run:
+            if src == COORDINATOR and self.last and self.last[0] == envelope.run:
+                return [self._edge(self.last[1])]
+            return self._drop("a foreign run")
+        try:
+            out = driver.receive(src, envelope, size)
+        except Malformed as error:
+            return self._drop(str(error))
+        except StepFailed as failed:
+            return self._fail(failed)
+        if out:
+            self.last = None
+            self._soon()
+        return [self._edge(payload, dst) for dst, payload in out]
+
+    def _on_finish(self, run: bytes, body: Finish) -> list[Publication]:
+        stored = self.ledger.run(run)
+        if stored is None:
+            return self._drop("a foreign run")
+        if stored.status in ("joined", "running") and not self._end(stored, body.state, body.reason):
+            return self._drop("done before the run is complete here")
+        # `last` stays: it may be another run's, when an old farewell comes late.
+        return [self._edge(wire.encode(Envelope(run, 0, 0, self.ledger.mark, Finished())))]
+
+    def _on_progress(self, progress: wire.Presence) -> list[Publication]:
+        """The coordinator's state: a late device learns that its run is over, one not heard of is called."""
+        if not isinstance(progress, Progress):
+            return []
+        if progress.state == "gathering":
+            return [self._birth()]
+        driver = self.driver
+        if driver and progress.run == driver.run and progress.state != "running":
+            stored = self.ledger.run(driver.run)
+            whole = driver.machine.complete  # else the others went on without this one, or never asked it
+            why = "over when this device came back" if whole else "over without this device's part"
+            if stored:
+                self._end(stored, progress.state if whole else "stopped", why)
+        return []
+
+    def _end(self, stored: StoredRun, state: str, reason: str) -> bool:
+        """The run is over. False, and nothing has changed, where it is called done before it is complete here."""
+        driver, done = self.driver, state == "done"
+        if done and (driver is None or not driver.machine.complete):
+            return False
+        payload = wire.encode(Envelope(stored.id, 0, 0, self.ledger.mark, Finished()))
+        owed = done and self.outcome is not None
+        self.ledger.commit(stored.id, status="owed" if owed else "done" if done else "stopped", last=payload)
+        self.driver, self.last = None, (stored.id, payload)
+        self._ended = True
+        if owed and driver is not None:
+            self._keep(driver)
+        self.log(f"run {stored.id.hex()[:8]} {state}: {printable(reason, LINE)}")
+        return True
+
+    def _keep(self, driver: Driver) -> None:
+        """What a run that is done leaves, on the disk; until then it is owed. Stopped where the disk does not take it."""
+        if self.outcome is not None:
+            try:
+                self.outcome(cast(Keeping, driver.machine).outcome())
+            except OSError as error:
+                where = f"{error.filename}: " if error.filename else ""
+                raise Stopped(
+                    f"{self.name}: {where}{error.strerror or error}, expected to write the outcome of run "
+                    f"{driver.run.hex()[:8]}: it is owed, the next start writes it"
+                ) from None
+        self.ledger.commit(driver.run, status="done")
+
+    def _settle(self, stored: StoredRun) -> None:
+        """The process ended between a run's end and its outcome: written now, from the state in the ledger."""
+        try:
+            plan = decode_plan(stored.plan)
+            self.device.check(plan)
+            driver, _ = self._assemble(stored.id, plan)
+        except (InputError, Refused) as error:
+            self.log(f"run {stored.id.hex()[:8]}: its outcome is not written: {error}")
+            self.ledger.commit(stored.id, status="done")
+            return
+        self._keep(driver)
+        self.log(f"run {stored.id.hex()[:8]}: its outcome was owed, and is written")
+
+    def _refuse(self, run: bytes, body: Refuse) -> list[Publication]:
+        """A run that this device does not take part in: said now, and whenever it is asked again in this session."""
+        payload = wire.encode(Envelope(run, 0, 0, self.ledger.mark, body))
+        stored = self.ledger.run(run)
+        if stored is not None:  # it was joined once: that is for good
+            self.ledger.commit(run, status="refused", last=payload)
+        self._refused[run] = payload
+        while len(self._refused) > REFUSALS:
+            self._refused.popitem(last=False)
+        if self.driver is None:  # else another run goes on
+            self.last, self._ended = (run, payload), True
+        self._note(f"run {run.hex()[:8]} refused: {printable(body.reason, LINE)}")
+        return [self._edge(payload)]
+
+    def _note(self, line: str) -> None:
+        """A line of the log that costs no epsilon: no more of them than plans may write."""
+        if self._free > 0:
+            self._free -= len(line)
+            self.log(line)
+
+    def _fail(self, failed: StepFailed) -> list[Publication]:
+        """A step failed, and the run is over here; what was drawn is paid, and the network hears one sentence."""
+        assert self.driver is not None
+        run, self.driver = self.driver.run, None
+        self.last, self._ended = (run, failed.payload), True
+        self.log(f"run {run.hex()[:8]} ended here: {printable(failed.detail, LINE)}")
+        return [self._edge(failed.payload)]
+
+    def _assemble(self, run: bytes, plan: RunPlan) -> tuple[Driver, Allowance]:
+        t = plan.terms
+        simulated = self.simulated is not None
+        allowance = Allowance(
+            self.name, self.ledger, run, plan.algorithm, t, self.budget, self.allow, simulated=simulated
+        )
+        seed = self.simulated.seed if self.simulated else None
+        noise = noise_source(seed, self.name)
+        machine, gate = self.device.machine(plan, run, self.ledger, noise, allowance)
+        gate.drawn, gate.run = self.drawn, run
+        self._limit = max(self.device.limit(plan), wire.SMALL)
+        if machine.hears:
+            shared = tuple(self.topics.all(node) for node in machine.hears)
+            self._subscriptions = (*self._subscriptions[:3], *shared)
+        driver = Driver(self.name, run, machine, gate, self.ledger)
+        driver.observe = self._committed
+        return driver, allowance
+
+    def _committed(self, driver: Driver) -> None:
+        if self.observe:
+            self.observe(driver, True)
+
+    def _resume(self, stored: StoredRun) -> None:
+        """The process ended in a run: go on exactly where the ledger says, where the owner still allows it."""
+        try:
+            name, self.driver, self.allowance = self._agreed(stored.id, stored.plan)
+        except (InputError, Refused) as error:
+            self._refuse(stored.id, Refuse(str(error), error.kind))
+            return
+        if stored.state is None:
+            self._say_joined(stored.id)
+        elif self.observe:
+            self.observe(self.driver, False)
+        self.log(f"resumed run {stored.id.hex()[:8]}: {name}")
+
+    # --- what does not come through ---
+
+    def _count(self, kind: str, src: str) -> list[Publication]:
+        """A broker may withhold a broadcast without a word: then every message of a neighbour comes on request."""
+        topic = self.topics.all(src)
+        if not self._withheld.heard(src, by_broadcast=kind == "all") or topic in self._withheld.topics:
+            return []
+        self._note(f"{src} is heard on request alone: does the access list allow {topic}?")
+        return self._bar(topic)
+
+    def _bar(self, topic: str) -> list[Publication]:
+        """The coordinator is told, too, in the birth."""
+        return [self._birth()] if self._withheld.add(topic) else []
+
+    # --- saying ---
+
+    def _birth(self) -> Publication:
+        stored = self.ledger.open_run()
+        run = stored.id if stored else b""
+        offered = capabilities(self.device, self.budget, self.ledger)
+        birth = Birth(self.session, run, self.ledger.mark, offered, self._withheld.topics)
+        return Publication(self.topics.state(self.name), wire.encode(birth), True)
+
+    def _say_joined(self, run: bytes) -> list[Publication]:
+        payload = wire.encode(Envelope(run, 0, 0, self.ledger.mark, Join()))
+        self.last = (run, payload)
+        self._soon()
+        return [self._edge(payload)]
+
+    def _again(self) -> list[Publication]:
+        if self.driver and self.driver.started:
+            try:
+                return [self._edge(payload, dst) for dst, payload in self.driver.tick()]
+            except StepFailed as failed:  # a step that waited for the restart
+                return self._fail(failed)
+        return [self._edge(self.last[1])] if self.last and self.driver else []
+
+    def _edge(self, payload: bytes, dst: str = COORDINATOR) -> Publication:
+        topics = self.topics
+        return Publication(topics.all(self.name) if dst == ALL else topics.edge(self.name, dst), payload)

@@ -1,0 +1,151 @@
+"""YAML in, typed and checked structs out; one line for whatever is wrong: file, key path, found, expected."""
+
+from __future__ import annotations
+
+import re
+import reprlib
+from pathlib import Path
+from typing import Any, TypeVar, get_args
+
+import msgspec
+import yaml
+
+from hushgrid.kernels.errors import InputError
+
+#: PyYAML's constructors raise these too where a tag and its text do not match.
+_NOT_YAML = (yaml.YAMLError, ValueError, TypeError, LookupError, AttributeError, RecursionError)
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML with 1e-6 a number, as every user means it, and a key given twice an error."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        keys = [self.construct_object(k, deep=True) for k, _ in node.value]
+        for i, key in enumerate(keys):
+            if not isinstance(key, str):
+                raise yaml.constructor.ConstructorError(
+                    None, None, f"found key {key!r}, expected text", node.start_mark
+                )
+            if key in keys[:i]:
+                raise yaml.constructor.ConstructorError(None, None, f"found key {key!r} twice", node.start_mark)
+        return super().construct_mapping(node, deep)
+
+
+_Loader.yaml_implicit_resolvers = {k: list(v) for k, v in yaml.SafeLoader.yaml_implicit_resolvers.items()}
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:float", re.compile(r"^[-+]?[0-9][0-9_]*(?:\.[0-9_]*)?[eE][-+]?[0-9]+$"), list("-+0123456789")
+)
+
+
+def read_yaml(path: Path) -> dict[str, Any]:
+    """The mapping in a YAML file; InputError on anything else."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror or error}, expected a readable file") from None
+    except UnicodeDecodeError:
+        raise InputError(f"{path}: found bytes that are not UTF-8, expected YAML text") from None
+    return parse_yaml(text, str(path))
+
+
+def parse_yaml(text: str, file: str) -> dict[str, Any]:
+    try:
+        raw = yaml.load(text, Loader=_Loader)
+    except _NOT_YAML as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f"{file}:{mark.line + 1}" if mark else file
+        raise InputError(f"{where}: {getattr(error, 'problem', None) or error}, expected YAML") from None
+    if not isinstance(raw, dict):
+        raise InputError(f"{file}: found {type(raw).__name__}, expected a mapping of keys")
+    return raw
+
+
+T = TypeVar("T")
+
+
+def convert(raw: Any, type_: type[T], file: str, prefix: str = "") -> T:
+    """`raw` as a struct; the first thing that is wrong becomes one line: file, key path, found, expected."""
+    try:
+        return msgspec.convert(raw, type_, strict=True)
+    except msgspec.ValidationError as error:
+        raise InputError(f"{file}: {_explain(str(error), raw, prefix, type_)}") from None
+    except InputError as error:  # of a struct whose keys contradict each other
+        raise InputError(f"{file}: {error}") from None
+
+
+def _explain(message: str, raw: Any, prefix: str, type_: Any) -> str:
+    text, _, where = message.partition(" - at ")
+    steps = re.findall(r"\.([^.\[\]`]+)|\[(\d+)\]|\[(\.\.\.)\]", where)
+    found, path = raw, prefix
+    for key, index, _ in steps:
+        if key:
+            path = f"{path}.{key}" if path else key
+            found = found.get(key) if isinstance(found, dict) else None
+        elif index:
+            path += f"[{index}]"
+            found = found[int(index)] if isinstance(found, list) and int(index) < len(found) else None
+    if match := re.fullmatch("Object missing required field `(.+)`", text):
+        return f"{path + '.' if path else ''}{match[1]}: missing, expected a value"
+    if match := re.fullmatch("Object contains unknown field `(.+)`", text):
+        keys = []
+        for section in _sections(_type_at(type_, steps, raw), found):
+            tag = section.__struct_config__.tag_field
+            keys += [tag] * (tag is not None) + [f.encode_name for f in msgspec.structs.fields(section)]
+        known = f", expected one of {', '.join(keys)}" if keys else ""
+        return f"{path + '.' if path else ''}{match[1]}: unknown key{known}"
+    expected = re.sub("`([^`]*)`", r"\1", text)
+    expected = re.sub(r"^Expected ", "", expected).split(", got ")[0]
+    expected = re.sub(r"^Invalid (enum )?value.*", lambda _: _choices(type_, steps, raw), expected)
+    return f"{path or 'file'}: found {_short(found)}, expected {expected}"
+
+
+def _sections(type_: Any, found: Any = None) -> list[Any]:
+    """The structs a type may be: itself, or those of `Section | None`; of tagged ones that which `found` names."""
+    sections = [t for t in (type_, *get_args(type_)) if hasattr(t, "__struct_fields__")]
+    configs = [(t, t.__struct_config__) for t in sections]
+    named = [t for t, c in configs if c.tag is not None and isinstance(found, dict) and found.get(c.tag_field) == c.tag]
+    return named or sections
+
+
+def _type_at(type_: Any, steps: list[tuple[str, str, str]], raw: Any) -> Any:
+    """The type of the field at a path of keys into `raw`; None where the path leaves the structs."""
+    for key, _, _ in steps:
+        hit = [f for section in _sections(type_, raw) for f in msgspec.structs.fields(section) if f.encode_name == key]
+        if not hit:
+            return None
+        type_, raw = hit[0].type, raw.get(key) if isinstance(raw, dict) else None
+    return type_
+
+
+def _choices(type_: Any, steps: list[tuple[str, str, str]], raw: Any) -> str:
+    literals = re.findall(r"Literal\[(.*?)\]", str(_type_at(type_, steps, raw)))
+    return f"one of {literals[0]}" if literals else "another value"
+
+
+def _short(value: Any) -> str:
+    text = reprlib.repr(value)  # bounded: a value of aliases in aliases would not fit into memory
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def set_path(raw: dict[str, Any], assignment: str) -> None:
+    """`--set path.to.key=value`, the value as YAML."""
+    path, sign, value = assignment.partition("=")
+    if not sign or not path:
+        raise InputError(f"--set {assignment}: found no '=', expected path.to.key=value")
+    try:
+        lay(raw, path, yaml.load(value, Loader=_Loader))
+    except _NOT_YAML:
+        raise InputError(f"--set {assignment}: found {_short(value)}, expected a YAML value") from None
+    except InputError as error:
+        raise InputError(f"--set {error}") from None
+
+
+def lay(raw: dict[str, Any], path: str, value: Any) -> None:
+    """`value` at a dotted key path; InputError where the path leads below another value."""
+    *parents, last = path.split(".")
+    here = raw
+    for key in parents:
+        here = here.setdefault(key, {})
+        if not isinstance(here, dict):
+            raise InputError(f"{path}: found {_short(here)} at {key}, expected a section")
+    here[last] = value

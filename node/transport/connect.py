@@ -1,0 +1,114 @@
+"""Reaching a broker without blocking: its URL, the TLS context, and one TCP and TLS handshake."""
+
+from __future__ import annotations
+
+import errno
+import os
+import select
+import socket
+import ssl
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import urlsplit
+
+from hushgrid.kernels.errors import InputError
+
+if TYPE_CHECKING:
+    from hushgrid.node.schema.sections import Tls
+
+
+class Address(NamedTuple):
+    host: str
+    port: int
+    tls: bool
+
+
+def parse_url(url: str) -> Address:
+    """mqtt://host[:1883] or mqtts://host[:8883]; anything else is an InputError."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        parts, port = urlsplit(""), None
+    if "@" in parts.netloc:
+        raise InputError(
+            "broker: found a user in the URL, expected it in HUSHGRID_MQTT_USER and HUSHGRID_MQTT_PASSWORD"
+        )
+    extra = parts.path.strip("/") or parts.query or parts.fragment
+    if parts.scheme not in ("mqtt", "mqtts") or not parts.hostname or port == 0 or extra:
+        raise InputError(f"broker: found {url!r}, expected mqtt://host:port or mqtts://host:port")
+    return Address(parts.hostname, port or (8883 if parts.scheme == "mqtts" else 1883), parts.scheme == "mqtts")
+
+
+def tls_context(address: Address, tls: Tls | None) -> ssl.SSLContext | None:
+    """For mqtts: the broker must prove its name to `tls.ca` (else to the system's), and we ours with `tls.cert`."""
+    if not address.tls:
+        if tls is not None:
+            raise InputError(f"broker: found tls with mqtt://{address.host}, expected mqtts://")
+        return None
+    file = "the system's certificates"
+    try:
+        if tls is None:
+            return ssl.create_default_context()
+        file = tls.ca
+        context = ssl.create_default_context(cafile=tls.ca)
+        if tls.cert is not None:
+            file = tls.cert
+            context.load_cert_chain(tls.cert, tls.key)
+    except OSError as error:  # ssl.SSLError is one
+        raise InputError(f"tls: {file}: {error.strerror or error}, expected PEM") from error
+    return context
+
+
+def resolve(address: Address) -> list[Any]:
+    """The addresses to try, as of socket.getaddrinfo. Blocks for as long as the resolver does. OSError."""
+    return socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
+
+
+class Dial:
+    """One connection under way. Wait until `sock` is ready for `want` (of select.poll), then `advance`; OSError."""
+
+    def __init__(self, target: Any, host: str, context: ssl.SSLContext | None) -> None:
+        family, kind, protocol, _, address = target
+        self._host, self._context = host, context
+        self._through = False
+        self.want = select.POLLOUT
+        self.sock: Any = socket.socket(family, kind, protocol)
+        try:
+            self.sock.setblocking(False)
+            # Without it every round trip waits for a delayed acknowledgement: 40 ms instead of 0.3.
+            self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            _raise(self.sock.connect_ex(address), errno.EINPROGRESS)
+        except OSError:
+            self.sock.close()
+            raise
+
+    def advance(self) -> bool:
+        """True when the connection stands."""
+        if not self._through:
+            _raise(self.sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR))
+            if self.sock.getsockname() == self.sock.getpeername():
+                # On a port of our own range with nobody listening, TCP's simultaneous open meets itself.
+                _raise(errno.ECONNREFUSED)
+            self._through = True
+            if self._context is not None:
+                self.sock = self._context.wrap_socket(
+                    self.sock, server_hostname=self._host, do_handshake_on_connect=False
+                )
+        if self._context is not None:
+            try:
+                self.sock.do_handshake()
+            except ssl.SSLWantReadError:
+                self.want = select.POLLIN
+                return False
+            except ssl.SSLWantWriteError:
+                self.want = select.POLLOUT
+                return False
+        return True
+
+    def close(self) -> None:
+        self.sock.close()
+
+
+def _raise(code: int, *fine: int) -> None:
+    if code not in (0, *fine):
+        raise OSError(code, os.strerror(code))

@@ -1,0 +1,398 @@
+"""One MQTT connection after the other, driven from its owner's loop: no threads, nothing queued across a broken connection.
+
+The application above resends whatever has no answer, so this link promises little and hides nothing: `connected` says
+whether the broker has accepted connection and subscriptions, `connects` and `disconnects` count, `refused` lists what
+the broker would not take. Each connection is a new `Session`: what the old one had not delivered is dropped.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import os
+import select
+import ssl
+import time
+from collections.abc import Callable, Iterable, Sequence
+from math import inf
+from typing import Any
+
+import paho.mqtt.client as paho
+
+from hushgrid.kernels.errors import Stopped
+from hushgrid.node.schema.sections import Tls
+from hushgrid.node.transport.attempts import Attempts
+from hushgrid.node.transport.connect import Dial, parse_url, tls_context
+from hushgrid.node.transport.link import Link, Message, Party, register
+from hushgrid.node.transport.mqtt_session import CLOSE_S, Client, Session
+
+ATTEMPT_S = 10.0  #: from dialling to the answer to SUBSCRIBE; a small device's TLS handshake takes a second
+PROBE_S = 2.0  #: for the answer to a first CONNECT of MQTT 5: amqtt never gives one
+ANSWER_S = 2.0  #: for an acknowledgement: a broker that gives none is not there, though the connection stands
+ROOM = 0x20000  #: bytes of a packet beside its payload: the topic, properties
+ASKED_S = 0.25  #: how often somebody who waits for a connection looks whether it was asked to end
+BURST = 1024  #: messages handed over at once, about
+NOT_YET = "not connected yet"
+
+
+class _Stage(enum.Enum):
+    CLOSED = enum.auto()  # by its owner
+    DOWN = enum.auto()  # waiting for the next attempt
+    DIALLING = enum.auto()  # TCP and TLS
+    JOINING = enum.auto()  # CONNECT and SUBSCRIBE are sent
+    UP = enum.auto()
+
+
+class MqttLink:
+    """A `Link` to the broker at `url` as `client_id`, with a retained last will, subscribed at QoS 1.
+
+    Speaks MQTT 5 where the broker does, else 3.1.1. Only topics that match `subscriptions` are handed over, none with
+    a payload above `payload_limit` bytes. `persistent` asks the broker to keep the session over a lost connection.
+    User and password default to HUSHGRID_MQTT_USER and HUSHGRID_MQTT_PASSWORD.
+
+    Its owner either calls `poll`, or waits itself on `sock` for `events`, until `due`, and then calls `turn`, and `send`
+    with the answers. One of them must run within 1.5 `keepalive` seconds, or the broker takes us for dead and publishes
+    the will.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        client_id: str,
+        *,
+        will: tuple[str, bytes] | None = None,
+        subscriptions: Sequence[str] = (),
+        username: str | None = None,
+        password: str | None = None,
+        tls: Tls | None = None,
+        keepalive: int = 30,
+        persistent: bool = True,
+        payload_limit: int = 8 << 20,
+    ) -> None:
+        self.url = url
+        username = os.environ.get("HUSHGRID_MQTT_USER") if username is None else username
+        password = os.environ.get("HUSHGRID_MQTT_PASSWORD") if password is None else password
+        self._as = Client(
+            parse_url(url), client_id, will, username, password, keepalive, persistent, payload_limit + ROOM
+        )
+        self._hear(subscriptions)
+        self._ssl = tls_context(self._as.address, tls)
+        self._limit = payload_limit
+        self._afresh = False  # the broker is to forget the session: it would send us again what we do not read
+
+        self.connects = 0
+        self.disconnects = 0
+        self.session_present = False  #: the broker had kept our session, at the last connect
+        self.refused: list[tuple[str, str]] = []  #: (topic, reason), each pair once
+        self.oversize = 0  #: messages above `payload_limit`: not handed over; far above it, not even read
+        self.foreign = 0  #: messages received on topics we did not subscribe to, not handed over
+        self.dropped = 0  #: publications that did not reach a broker's acknowledgement
+        self.due = inf  #: when to take the next `turn` at the latest, of time.monotonic()
+        self.readable: list[int] = []  #: those of `fds` that ended the last `poll`
+
+        self._why = NOT_YET
+        self._stage = _Stage.CLOSED
+        self._inbox: list[Message] = []
+        self._dial: Dial | None = None  # while dialling
+        self._session: Session | None = None  # from then on
+        self._attempts = Attempts()
+
+    # -- what the owner calls
+
+    @property
+    def connected(self) -> bool:
+        return self._stage is _Stage.UP and self._session is not None and self._session.connected
+
+    @property
+    def owing(self) -> float:
+        return self._session.owing if self._session is not None else 0.0
+
+    @property
+    def backlog(self) -> int:
+        """Bytes published and not yet acknowledged."""
+        return self._session.backlog if self._session is not None else 0
+
+    @property
+    def mute(self) -> bool:
+        return self.owing > ANSWER_S
+
+    @property
+    def why(self) -> str:
+        return "it acknowledges nothing" if self.mute else self._why
+
+    @property
+    def waiting(self) -> bool:
+        return self._stage is _Stage.DOWN
+
+    @property
+    def sock(self) -> Any:
+        if self._session is not None:
+            return self._session.stream.sock
+        return self._dial.sock if self._dial is not None else None
+
+    @property
+    def events(self) -> int:
+        if self._session is not None:
+            return select.POLLIN | select.POLLOUT if self._session.stream.unsent else select.POLLIN
+        return self._dial.want if self._dial is not None else 0
+
+    @property
+    def protocol(self) -> str:
+        return "MQTT 5" if self._attempts.protocol == paho.MQTTv5 else "MQTT 3.1.1"
+
+    def open(self) -> None:
+        """Begins to connect; `turn` or `poll` go on with it, for as long as it takes."""
+        if self._stage is _Stage.CLOSED:
+            self._stage, self._attempts.delay, self.due = _Stage.DOWN, 0.0, 0.0
+
+    def connect(self, timeout: float, asked: Callable[[], bool] = lambda: False) -> bool:
+        """True when connected, False when `asked` to end meanwhile.
+
+        Stopped when the broker is not there within `timeout` seconds, or refuses us.
+        """
+        deadline = time.monotonic() + timeout
+        self.open()
+        self._attempts.fatal = False
+        while not self.connected:
+            if asked():
+                return False
+            left = deadline - time.monotonic()
+            if self._attempts.fatal or left <= 0:
+                why = self._why if self._attempts.fatal else f"{self._why} (tried for {timeout:g} s)"
+                self._end()
+                raise Stopped(f"broker {self.url}: {why}")
+            self._wait(min(left, ASKED_S))
+        return True
+
+    def publish(self, topic: str, payload: bytes, retain: bool = False) -> bool:
+        """Sends now, at QoS 1. False: dropped (no connection, too much unacknowledged, or above the broker's limit)."""
+        return self._put(topic, payload, retain) and self._flush()
+
+    def send(self, publications: Iterable[tuple[str, bytes, bool]]) -> None:
+        """Publishes them all, and acknowledges what `turn` has handed over, in one write."""
+        for topic, payload, retain in publications:
+            self._put(topic, payload, retain)
+        self._flush()
+
+    def poll(self, timeout: float, fds: Sequence[int] = ()) -> list[Message]:
+        """Waits at most `timeout` seconds and does all that is due; also reconnects.
+
+        Returns early with messages, when one of `fds` is readable (see `readable`), or when the connection has come
+        or gone (see `connects`, `disconnects`).
+        """
+        deadline = time.monotonic() + timeout
+        before = self.connects, self.disconnects
+        while True:
+            self._wait(0.0 if self._inbox else deadline - time.monotonic(), fds)
+            if (
+                self._inbox
+                or self.readable
+                or (self.connects, self.disconnects) != before
+                or time.monotonic() >= deadline
+            ):
+                return self._take()
+
+    def follow(self, subscriptions: Sequence[str]) -> None:
+        """Hears these topics from now on; what is new is asked for at once where there is a connection."""
+        new = tuple(topic for topic in subscriptions if topic not in self.subscriptions)
+        if new or len(subscriptions) != len(self.subscriptions):
+            self._hear(subscriptions)
+        if new and self._session is not None and self.connected:
+            self._session.subscribe(new)
+            self._flush()
+
+    def turn(self, ready: bool) -> list[Message]:
+        """Does what is due, and what `sock` was waited for when it is `ready`; never waits.
+
+        Returns what has come. It is acknowledged with the `send` that follows, in one write with the answer: what
+        nobody has acted upon comes again.
+        """
+        self._step(ready)
+        if self._inbox:
+            return self._take()
+        self._flush()
+        return []
+
+    def close(self, clear: Sequence[str] = (), forget: bool = True) -> None:
+        """Clears the retained messages on `clear`, waits for the broker to have taken all, says goodbye (no will).
+
+        With `forget` the broker keeps no session of ours. A link that is down just closes: nobody is there to tell.
+        """
+        if self.connected:
+            self._wait(0.0)  # learns whether the broker has gone meanwhile
+        gone = not self.connected
+        if not gone:
+            for topic in clear:
+                self.publish(topic, b"", retain=True)
+            deadline = time.monotonic() + CLOSE_S
+            while self.connected and self.backlog and (left := deadline - time.monotonic()) > 0:
+                self._wait(left)
+                self._inbox.clear()
+            assert self._session is not None
+            self._session.goodbye(forget)
+        self._end()
+        self._why = "closed"
+        if forget and self._as.persistent and not gone and self._attempts.protocol == paho.MQTTv311:
+            # In 3.1.1 only a clean connect ends a session that was not begun clean.
+            who = self._as
+            eraser = MqttLink(self.url, who.name, username=who.username, password=who.password, persistent=False)
+            eraser._ssl, eraser._attempts = self._ssl, Attempts(paho.MQTTv311, known=True)
+            with contextlib.suppress(Stopped):
+                eraser.connect(CLOSE_S)
+                eraser.close()
+
+    # -- one turn of the loop
+
+    def _wait(self, timeout: float, fds: Sequence[int] = ()) -> None:
+        """Until something is to be done, at most `timeout` seconds; and does it."""
+        poller = select.poll()
+        for fd in fds:
+            poller.register(fd, select.POLLIN)
+        own = -1
+        if self.sock is not None:
+            own = self.sock.fileno()
+            poller.register(own, self.events)
+        ready = [fd for fd, _ in poller.poll(max(0.0, min(timeout, self.due - time.monotonic())) * 1000)]
+        self.readable = [fd for fd in ready if fd != own]
+        self._step(own in ready)
+        self._flush()
+
+    def _step(self, ready: bool) -> None:
+        session = self._session
+        if session is not None:
+            alive = session.turn(ready, lambda: len(self._inbox) >= BURST)
+            self._attempts.known |= session.accepted
+            if session.joined and self._stage is _Stage.JOINING:
+                self._rise(session)
+            if not alive:
+                self._lose(session)
+        elif ready and self._dial is not None:
+            self._advance(self._dial)
+        now = time.monotonic()
+        while now >= self.due:
+            self._on_time(now)
+        if self._session is not None and self._session.stream.more:
+            self.due = now
+
+    def _on_time(self, now: float) -> None:
+        if self._stage is _Stage.DOWN:
+            self._redial(now)
+        elif self._stage is not _Stage.UP or self._session is None:
+            self._drop("no answer")
+        else:
+            self.due = now + min(1.0, self._as.keepalive / 4)
+            if not self._session.keep_alive():
+                self._lose(self._session)
+
+    def _take(self) -> list[Message]:
+        messages, self._inbox = self._inbox, []
+        return messages
+
+    def _put(self, topic: str, payload: bytes, retain: bool) -> bool:
+        if self._session is None:
+            self.dropped += 1
+            return False
+        return self._session.put(topic, payload, retain)
+
+    def _flush(self) -> bool:
+        """Sends what is queued. False: no connection."""
+        if self._session is not None:
+            self._session.flush()
+        return self.connected
+
+    # -- coming up
+
+    def _redial(self, now: float) -> None:
+        if self._why == NOT_YET:  # else it stays: an attempt that is cut short says less than the last whole one
+            self._why = "no answer"
+        self.due = now + ATTEMPT_S
+        try:
+            self._dial = Dial(self._attempts.target(self._as.address), self._as.address.host, self._ssl)
+            self._stage = _Stage.DIALLING
+        except OSError as error:
+            self._drop(error.strerror or str(error))
+
+    def _advance(self, dial: Dial) -> None:
+        try:
+            if dial.advance():
+                self._greet(dial.sock)
+        except ssl.SSLCertVerificationError as error:
+            self._attempts.fatal = True
+            self._drop(f"its certificate is not accepted: {error.verify_message}")
+        except OSError as error:
+            self._drop(error.strerror or str(error))
+
+    def _greet(self, sock: Any) -> None:
+        five = self._attempts.protocol == paho.MQTTv5
+        if five and not self._attempts.known:
+            self.due = time.monotonic() + PROBE_S
+        self._session = Session(sock, self._as, self, five=five, afresh=self._afresh)
+        self._dial, self._stage = None, _Stage.JOINING
+
+    def _rise(self, session: Session) -> None:
+        self._stage, self._afresh, self.session_present = _Stage.UP, False, session.present
+        self.due = time.monotonic()
+        self._attempts.succeeded(self.due)
+        self.connects += 1
+
+    # -- what a session tells
+
+    def _hear(self, subscriptions: Sequence[str]) -> None:
+        self.subscriptions = tuple(subscriptions)
+        self._exact = frozenset(t for t in subscriptions if "+" not in t and "#" not in t)
+        self._wild = tuple(t for t in subscriptions if t not in self._exact)
+
+    def heard(self, topic: str, payload: bytes, retained: bool) -> None:
+        if topic not in self._exact and not any(paho.topic_matches_sub(t, topic) for t in self._wild):
+            self.foreign += 1
+        elif len(payload) > self._limit:
+            self.oversize += 1
+        else:
+            self._inbox.append(Message(topic, payload, retained))
+
+    def refuse(self, topic: str, reason: str) -> None:
+        if (topic, reason) not in self.refused:
+            self.refused.append((topic, reason))
+
+    # -- going down
+
+    def _lose(self, session: Session) -> None:
+        if session.stream.excess:
+            self.oversize += 1
+            self._afresh = True
+        self._drop(session.why_lost())
+
+    def _drop(self, why: str) -> None:
+        """This connection or attempt is over; arranges the next."""
+        up, session, now = self._stage is _Stage.UP, self._session, time.monotonic()
+        refusal = session.refusal if session is not None else None
+        self._shut()
+        self._stage = _Stage.DOWN
+        self._why = why
+        self.disconnects += up
+        if up:
+            self._attempts.lost(now)
+        elif session is not None and not session.accepted and self._attempts.answered(refusal):
+            self.due = now
+            return
+        self.due = self._attempts.next(now)
+
+    def _end(self) -> None:
+        self._shut()
+        self._stage, self.due = _Stage.CLOSED, inf
+
+    def _shut(self) -> None:
+        """Closes the socket, whoever holds it, and forgets what was under way."""
+        if self._dial is not None:
+            self._dial.close()
+        if self._session is not None:
+            self._session.close()
+        self._dial = self._session = None
+
+
+@register("mqtt", "mqtts")
+def link(url: str, party: Party) -> Link:
+    """A connection to a broker of MQTT; mqtts:// speaks TLS."""
+    return MqttLink(
+        url, party.name, will=party.will, subscriptions=party.subscriptions, tls=party.tls, persistent=party.persistent
+    )

@@ -1,0 +1,222 @@
+"""One connection to an MQTT broker over a socket that is connected already: paho, and what is not acknowledged yet.
+
+It greets, subscribes, publishes at QoS 1, and is over when the socket is. Whatever outlives a connection is MqttLink's.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
+
+import paho.mqtt.client as paho
+from paho.mqtt.packettypes import PacketTypes
+from paho.mqtt.properties import Properties
+from paho.mqtt.subscribeoptions import SubscribeOptions
+
+from hushgrid.node.transport.buffered_socket import Stream
+from hushgrid.node.transport.connect import Address
+
+CLOSE_S = 2.0  #: for the last acknowledgements, and again for the broker to take the goodbye
+SESSION_S = 3600  #: a persistent session outlives its connection this long (MQTT 5)
+QUEUE, QUEUE_BYTES = 4096, 64 << 20  #: published and not yet acknowledged; beyond it `put` refuses
+HEAD = 16  #: bytes of a published packet beside its topic and payload, about
+
+
+class Client(NamedTuple):
+    """Who speaks to a broker: the same on all of its connections."""
+
+    address: Address
+    name: str  #: the client id
+    will: tuple[str, bytes] | None  #: topic and payload, retained
+    username: str | None
+    password: str | None
+    keepalive: int  #: seconds
+    persistent: bool  #: the broker is to keep the session over a lost connection
+    largest: int  #: bytes of a packet: what a broker of MQTT 5 is told, and what is read of any other
+
+
+class Listener(Protocol):
+    """Whom a session tells what comes."""
+
+    subscriptions: tuple[str, ...]  #: the topics to ask for
+    dropped: int  #: publications that did not reach a broker's acknowledgement
+
+    def heard(self, topic: str, payload: bytes, retained: bool) -> None: ...
+    def refuse(self, topic: str, reason: str) -> None:
+        """The broker lets us neither publish on this topic nor hear it."""
+
+
+class Session:
+    """`five`: MQTT 5, else 3.1.1. `afresh`: the broker is to forget what it kept for us. OSError where the socket fails."""
+
+    def __init__(self, sock: Any, client: Client, listener: Listener, *, five: bool, afresh: bool) -> None:
+        self.stream = Stream(sock, client.largest)
+        self.listener, self.five, self.tls = listener, five, client.address.tls
+        self.accepted = False  #: the broker has answered CONNECT
+        self.joined = False  #: and every subscription
+        self.present = False  #: it had kept our session
+        self.refusal: Any = None  #: its reason for a refusal or a goodbye
+        self.backlog = 0  #: bytes published and not yet acknowledged
+        self.unacked: dict[int, tuple[str, int, float]] = {}  #: topic, bytes, when it was sent; the oldest first
+        self._queue: deque[tuple[str, bytes, bool]] = deque()
+        self.asked: dict[int, tuple[str, ...]] = {}  #: subscriptions without an answer yet, by message id
+        self._heard_at = 0.0  # when the broker has last sent anything
+        self._receive_maximum = 65535
+        self._packet_limit: int | None = None
+        self._paho: Any = self._greet(client, afresh)
+
+    # -- what the link asks
+
+    @property
+    def connected(self) -> bool:
+        """The broker has accepted connection and subscriptions, and is not known to be gone."""
+        return self.joined and not self.stream.ended
+
+    @property
+    def owing(self) -> float:
+        """Seconds for which the broker has owed an acknowledgement and sent nothing; 0 where it owes none."""
+        if not self.unacked:
+            return 0.0
+        *_, sent = next(iter(self.unacked.values()))
+        return time.monotonic() - max(sent, self._heard_at)
+
+    def turn(self, ready: bool, full: Callable[[], bool]) -> bool:
+        """Takes what has arrived where the socket is `ready`, until `full`. False: the connection is gone."""
+        client = self._paho
+        if ready:
+            self.stream.fill()
+            self._heard_at = time.monotonic()
+        while self.stream.more and client.socket() is not None and not full():
+            client.loop_read()
+        if client.want_write():
+            client.loop_write()  # what paho queued while it read
+        return client.socket() is not None
+
+    def keep_alive(self) -> bool:
+        """Asks the broker for a sign of life when it is time to. False: the connection is gone."""
+        self._paho.loop_misc()
+        return self._paho.socket() is not None
+
+    def subscribe(self, topics: tuple[str, ...]) -> None:
+        _, mid = self._paho.subscribe([(topic, SubscribeOptions(qos=1) if self.five else 1) for topic in topics])
+        self.asked[mid] = topics
+
+    def put(self, topic: str, payload: bytes, retain: bool) -> bool:
+        """To be published with the next `flush`. False: above the broker's limit, no connection, too much unacknowledged."""
+        size = len(topic.encode()) + len(payload) + HEAD
+        if self._packet_limit is not None and size > self._packet_limit:
+            self.listener.refuse(topic, f"{len(payload)} bytes, above the broker's limit of {self._packet_limit}")
+            return False
+        if (
+            not self.connected
+            or len(self.unacked) + len(self._queue) >= QUEUE
+            or (self.backlog and self.backlog + size > QUEUE_BYTES)
+        ):
+            self.listener.dropped += 1
+            return False
+        self.backlog += size
+        self._queue.append((topic, payload, retain))
+        return True
+
+    def flush(self) -> None:
+        """Sends what is queued, within what the broker is ready to receive unacknowledged."""
+        while self._queue and self.connected and len(self.unacked) < self._receive_maximum:
+            topic, payload, retain = self._queue.popleft()
+            info = self._paho.publish(topic, payload, qos=1, retain=retain)
+            self.unacked[info.mid] = topic, len(topic.encode()) + len(payload) + HEAD, time.monotonic()
+        self.stream.flush()
+
+    def why_lost(self) -> str:
+        """Why the connection is gone, as far as it can be known."""
+        if self.stream.excess:
+            return f"it sent {self.stream.excess} bytes at once, at most {self.stream.limit} expected"
+        if self.refusal is not None:
+            return f"refused: {self.refusal}"
+        if not self.accepted:
+            # In TLS 1.3 our certificate is judged after the handshake, and the alert seldom survives the close.
+            doubt = ": it may not accept our certificate" if self.tls else ""
+            return f"closed the connection without an answer{doubt}"
+        return "connection lost"
+
+    def goodbye(self, forget: bool) -> None:
+        """An orderly end, without the will. `forget`: the broker keeps no session of ours (MQTT 5)."""
+        client = self._paho
+        client.on_socket_close = lambda client, userdata, stream: stream.finish(CLOSE_S)
+        properties = None
+        if forget and self.five:
+            properties = Properties(PacketTypes.DISCONNECT)
+            properties.SessionExpiryInterval = 0
+        client.disconnect(properties=properties)
+
+    def close(self) -> None:
+        """Closes the socket, and drops what has no acknowledgement."""
+        self.listener.dropped += len(self.unacked) + len(self._queue)
+        self.stream.close()
+
+    # -- paho
+
+    def _greet(self, client: Client, afresh: bool) -> Any:
+        clean = afresh or not client.persistent
+        speaker: Any = paho.Client(
+            paho.CallbackAPIVersion.VERSION2,
+            client_id=client.name,
+            protocol=paho.MQTTv5 if self.five else paho.MQTTv311,
+            clean_session=None if self.five else clean,
+            reconnect_on_failure=False,
+        )
+        speaker.max_inflight_messages_set(0)  # we count ourselves: paho ignores the broker's Receive Maximum
+        if client.username is not None:
+            speaker.username_pw_set(client.username, client.password)
+        if client.will is not None:
+            speaker.will_set(*client.will, qos=1, retain=True)
+        speaker.on_connect, speaker.on_disconnect = self._on_connect, self._on_disconnect
+        speaker.on_subscribe, speaker.on_publish = self._on_subscribe, self._on_publish
+        speaker.on_message = self._on_message
+        # paho would block in connecting; it gets a socket that is connected already.
+        speaker._create_socket = lambda: self.stream
+        host, port, _ = client.address
+        if self.five:
+            properties = Properties(PacketTypes.CONNECT)
+            properties.SessionExpiryInterval = SESSION_S if client.persistent else 0
+            properties.MaximumPacketSize = client.largest
+            speaker.connect(host, port, client.keepalive, clean_start=clean, properties=properties)
+        else:
+            speaker.connect(host, port, client.keepalive)
+        return speaker
+
+    def _on_connect(self, client: Any, _: Any, flags: Any, reason: Any, properties: Any) -> None:
+        if reason.is_failure:
+            self.refusal = reason
+            return
+        self.accepted, self.present = True, flags.session_present
+        self._receive_maximum = getattr(properties, "ReceiveMaximum", 65535)
+        self._packet_limit = getattr(properties, "MaximumPacketSize", None)
+        if self.listener.subscriptions:
+            self.subscribe(self.listener.subscriptions)
+        else:
+            self.joined = True
+
+    def _on_subscribe(self, client: Any, _: Any, mid: int, reasons: Any, properties: Any) -> None:
+        for topic, reason in zip(self.asked.pop(mid, ()), reasons, strict=False):
+            if reason.is_failure:
+                self.listener.refuse(topic, str(reason))
+        self.joined = True
+
+    def _on_message(self, client: Any, _: Any, message: Any) -> None:
+        try:
+            topic = message.topic
+        except UnicodeDecodeError:
+            topic = ""
+        self.listener.heard(topic, bytes(message.payload), bool(message.retain))
+
+    def _on_publish(self, client: Any, _: Any, mid: int, reason: Any, properties: Any) -> None:
+        topic, size, _ = self.unacked.pop(mid)
+        self.backlog -= size
+        if reason.is_failure:
+            self.listener.refuse(topic, str(reason))
+
+    def _on_disconnect(self, client: Any, _: Any, flags: Any, reason: Any, properties: Any) -> None:
+        if flags.is_disconnect_packet_from_server:
+            self.refusal = reason

@@ -1,0 +1,75 @@
+"""`hushgrid study [NAME]`: which studies there are; each is imported if it is the one that runs."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import NamedTuple
+
+from hushgrid.kernels.errors import InputError
+
+
+class Study(NamedTuple):
+    about: str
+    takes: str  #: on two cores
+    module: str
+    function: str  #: without arguments: repeats the study, to files or as a table
+
+
+STUDIES = {
+    "figures": Study(
+        "linearised ADMM over zones: Figures 3 and 4, the same methods at honest totals",
+        "10 to 20 minutes",
+        "hushgrid.studies.figures",
+        "figures",
+    ),
+    "relay": Study(
+        "RECAL, a token at random: Tables I to V, honest totals, a sensor ring on Adult",
+        "5 to 10 minutes",
+        "hushgrid.studies.relay",
+        "relay",
+    ),
+    "incremental": Study(
+        "I-ADMM, a token on a cycle: Figures 3 and 5, what the token tells",
+        "2 to 5 minutes",
+        "hushgrid.studies.incremental",
+        "study",
+    ),
+    "league": Study(
+        "every data algorithm on one problem, at one honest total epsilon",
+        "3 to 10 minutes",
+        "hushgrid.studies.league",
+        "league",
+    ),
+    "dpp2-figures": Study(
+        "DPP2, rounds among neighbours: Figures 1 to 3, the honest epsilon beside",
+        "1 to 3 minutes",
+        "hushgrid.studies.dpp2_figures",
+        "figures",
+    ),
+    "recycled": Study(
+        "Recycled ADMM and its rivals: Figures 1 to 5 on Adult at honest totals",
+        "15 to 35 minutes",
+        "hushgrid.studies.recycled",
+        "study",
+    ),
+    "accuracy": Study(
+        "objective, feasibility and central optima beside what independent reference code found",
+        "1 to 3 minutes",
+        "hushgrid.studies.accuracy",
+        "show",
+    ),
+}
+
+
+def listing() -> str:
+    """Every study by its name, with how long it takes."""
+    width = max(map(len, STUDIES))
+    return "\n".join(f"{name:{width}}  {study.about} ({study.takes})" for name, study in STUDIES.items())
+
+
+def run(name: str) -> None:
+    """Repeat one study. Raises InputError for a name that is none."""
+    if name not in STUDIES:
+        raise InputError(f"study: found {name!r}, expected one of {', '.join(STUDIES)}")
+    study = STUDIES[name]
+    getattr(import_module(study.module), study.function)()

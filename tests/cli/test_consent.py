@@ -1,0 +1,105 @@
+"""`hushgrid check DEVICE`: what its owner consents to, in words, from public numbers alone."""
+
+from __future__ import annotations
+
+import shutil
+
+import numpy as np
+import pytest
+import yaml
+
+from hushgrid.cli.check import check
+from tests.support.paths import DEPLOY
+
+
+def checked(place, changes=()):
+    """What is said of a device's file with other values at dotted paths (None: without the key), and without TLS."""
+    raw = yaml.safe_load(place.read_text()) | {"broker": "mqtt://127.0.0.1"}
+    raw.pop("tls", None)
+    for path, value in dict(changes).items():
+        here = raw
+        *parents, last = path.split(".")
+        for parent in parents:
+            here = here[parent]
+        here[last] = value
+        if value is None:
+            del here[last]
+    place.write_text(yaml.safe_dump(raw))
+    return check(place)
+
+
+@pytest.fixture
+def zone(tmp_path):
+    shutil.copytree(DEPLOY, tmp_path / "deploy")
+    return tmp_path / "deploy" / "nodes" / "z1.yaml"
+
+
+@pytest.fixture
+def sensor(tmp_path):
+    shutil.copytree(DEPLOY / "ring", tmp_path / "ring")
+    np.savez(tmp_path / "ring" / "nodes" / "n0.npz", A=np.full((200, 8), 0.1234), b=np.where(np.arange(200) % 3, 1, -1))
+    return tmp_path / "ring" / "nodes" / "n0.yaml"
+
+
+def test_a_zone_s_owner_reads_what_is_hidden_in_mw_and_what_can_be_asked(zone):
+    first, *lines = checked(zone).split("\n  ")
+    assert first == "node z1 of fleet demo on mqtt://127.0.0.1: 5 buses of case14, budget epsilon 20"
+    hidden, run, life, worst = lines
+    assert "p or q of one bus, changed by at most 1 MW or MVAr (0.01 p.u. on a base of 100 MVA)" in hidden
+    assert run.startswith("one run: ladmm; epsilon 5 at most: ")
+    assert run.endswith("odds of at most 148 : 1 (e^5)")
+    assert (
+        "epsilon 20 over the life of the ledger, enough for 4 runs of epsilon 5: odds of at most 4.85e+08 : 1" in life
+    )
+    assert worst.endswith("everything else within its public ranges: when, how often, the steps")
+
+
+def test_without_a_limit_to_one_run_the_whole_budget_can_be_asked_at_once(zone):
+    _, _, run, life, _ = checked(zone, {"allow": None, "budget.epsilon": 30.0, "budget.delta": 1e-5}).split("\n  ")
+    assert run.startswith("one run: ladmm; epsilon 30 at most (no allow.per_run: a single run may spend the budget): ")
+    assert run.endswith("odds of at most e^30 : 1, but for a probability of about 1e-05")
+    assert "enough for a single run: " in life
+
+
+def test_a_limit_above_the_budget_limits_nothing_more(zone):
+    _, _, run, _, _ = checked(zone, {"allow.per_run.epsilon": 100.0}).split("\n  ")
+    assert "epsilon 20 at most" in run
+
+
+@pytest.mark.parametrize(
+    ("labels", "text"),
+    [
+        ({"classes": 2}, "labels: 2 classes; of a logistic problem by sign (above 0 or not), of softmax 0 or 1, whichever is nearer"),
+        ({"classes": 7}, "labels: classes 0 to 6; any other label is taken for the nearest of them"),
+        ({"low": -2.5, "high": 9}, "labels: -2.5 to 9; any other label is taken for the nearer end"),
+    ],
+)  # fmt: skip
+def test_an_owner_of_rows_reads_the_relation_and_the_range_of_the_labels(labels, text, sensor):
+    _, hidden, said, run, _, worst = checked(sensor, {"labels": labels}).split("\n  ")
+    assert hidden.startswith("hidden: any one of 200 records (a row and its label), replaced by any other")
+    assert said == text
+    assert run.startswith("one run: recal; epsilon 5 at most")
+    assert worst.endswith("the steps, the clip")
+
+
+@pytest.mark.parametrize(
+    ("problem", "labels", "said"),
+    [
+        # 2 scale R/200 = .02 in L2 (softmax: sqrt 2 of it), sqrt 8 of it in L1 (softmax: twice that)
+        ({"kind": "logistic", "scale": 1.0, "row_bound": 2.0}, {"classes": 2}, "counts 6 times under Laplace noise, 2 times under Gaussian"),
+        ({"kind": "softmax", "scale": 1.0, "row_bound": 2.0}, {"classes": 2}, "counts 12 times under Laplace noise, 3 times under Gaussian"),
+        ({"kind": "least-squares", "scale": 1.0, "row_bound": 2.0}, {"low": 0, "high": 1}, "may move it by more than any bound, and is then not hidden"),
+    ],
+)  # fmt: skip
+def test_under_bounded_change_an_owner_reads_what_one_record_counts(problem, labels, said, sensor):
+    changes = {"problem": problem, "labels": labels, "budget.adjacency": {"bounded-change": 0.01}}
+    hidden = checked(sensor, changes).split("\n  ")[1]
+    assert "moves the gradient by at most 0.01 everywhere" in hidden
+    assert f"({problem['kind']}, scale 1.0, row_bound 2.0); one record replaced {said}" in hidden
+
+
+def test_no_number_of_the_rows_is_said(sensor):
+    said = checked(sensor)
+    path = sensor.parent / "n0.npz"
+    np.savez(path, A=np.full((200, 8), -7.0), b=np.arange(200.0))
+    assert checked(sensor) == said

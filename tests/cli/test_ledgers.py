@@ -1,0 +1,193 @@
+"""`hushgrid ledger`: what a device has spent, and what its owner accepts."""
+
+import json
+import shutil
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from hushgrid.node.privacy.ledger import Ledger
+from hushgrid.node.privacy.ledger_rows import Spend
+from hushgrid.node.problems.plan import encode_plan
+from hushgrid.node.wire import Mark
+from tests.support.gated_device import plan
+
+# --- ledgers ---
+
+
+ADJACENCY = "bounded-change 0.01"
+
+
+def spend(ledger: Ledger, run: bytes, answers: int) -> None:
+    first = len(ledger.spends(run))
+    rows = [Spend(first + k, "laplace", 0.5, 0.02, 0.04, 2.0**-20, ADJACENCY, "test") for k in range(answers)]
+    ledger.commit(run, spends=rows)
+
+
+@pytest.fixture
+def restored(tmp_path) -> Path:
+    """A ledger with 2 spends, put back from a copy after a third and a fourth were made; beside it, its mark."""
+    path, mark = tmp_path / "n1.ledger", tmp_path / "n1.mark"
+    ledger = Ledger(path, "n1", mark)
+    ledger.join(b"r" * 16, b"no plan of ours")
+    spend(ledger, b"r" * 16, 2)
+    ledger.close()
+    shutil.copy(path, tmp_path / "old")
+    ledger = Ledger(path, "n1", mark)
+    spend(ledger, b"r" * 16, 2)
+    ledger.close()
+    (tmp_path / "old").replace(path)
+    return path
+
+
+def test_a_ledger_shows_what_was_spent_on_what_and_reading_it_changes_nothing(hushgrid, restored, tmp_path):
+    state = {p.name: (p.read_bytes(), p.stat().st_mtime_ns) for p in tmp_path.iterdir()}, tmp_path.stat().st_mtime_ns
+    said = hushgrid("ledger", "show", restored)
+    assert said.code == 0
+    for fragment in ("of n1", "2 spends, mark 2", f"adjacency {ADJACENCY}: spent epsilon 1 in 2 laplace answers"):
+        assert fragment in said.out
+    seen = json.loads(hushgrid("ledger", "show", restored, "--mark", tmp_path / "n1.mark", "--json").out)
+    assert (seen["node"], seen["mark"], seen["behind"]) == ("n1", 2, 4)
+    hushgrid("ledger", "verify", restored, "--mark", tmp_path / "n1.mark")
+    assert state == (
+        {p.name: (p.read_bytes(), p.stat().st_mtime_ns) for p in tmp_path.iterdir()}, tmp_path.stat().st_mtime_ns
+    )  # fmt: skip
+
+
+def test_what_is_left_is_told_to_who_names_the_devices_configuration(hushgrid, restored, tmp_path):
+    (tmp_path / "n1.yaml").write_text(
+        "node: n1\nfleet: f\nbroker: mqtt://h\nstate: .\nmark: n1.mark\ndata: {case: case14, zone: [1], loads: l.csv}\n"
+        "budget: {epsilon: 4.0, adjacency: {bounded-change: 0.01}}\n"
+    )
+    (total,) = json.loads(hushgrid("ledger", "show", "n1.yaml", "--json").out)["totals"]
+    assert (total["epsilon"], total["budget"], total["left"]) == (1.0, 4.0, 3.0)
+    assert hushgrid("ledger", "verify", "n1.yaml").code == 2
+
+
+def test_an_accepted_gap_is_recorded_and_counts(hushgrid, restored, tmp_path):
+    mark = ["--mark", tmp_path / "n1.mark"]
+    said = hushgrid("ledger", "verify", restored, *mark)
+    assert said.code == 2
+    assert said.out == "behind its mark: spend 2, the mark says 4\n"
+    assert said.err == f"hushgrid: {restored}: found 1 problem, expected a whole ledger\n"
+    said = hushgrid("ledger", "accept", restored, *mark)
+    assert said.code == 0
+    assert "spends 3 to 4 recorded as lost and spent: epsilon 1" in said.out
+    assert hushgrid("ledger", "verify", restored, *mark).code == 0
+    (total,) = json.loads(hushgrid("ledger", "show", restored, "--json").out)["totals"]
+    assert (total["epsilon"], total["gaps"]) == (2.0, 1)
+    assert "nothing to accept" in hushgrid("ledger", "accept", restored, *mark).out
+
+
+def test_a_ledger_without_its_mark_says_so_until_its_owner_accepts(hushgrid, restored, tmp_path):
+    mark = ["--mark", tmp_path / "n1.mark"]
+    hushgrid("ledger", "accept", restored, *mark)
+    (tmp_path / "n1.mark").unlink()
+    seen = json.loads(hushgrid("ledger", "show", restored, *mark, "--json").out)
+    assert seen["refuses"] == f"without its mark: {tmp_path / 'n1.mark'} is gone"
+    assert "it refuses every run, see 'hushgrid ledger accept'" in hushgrid("ledger", "show", restored, *mark).out
+    assert hushgrid("ledger", "verify", restored, *mark).code == 2
+    assert "nothing was lost, the mark is written again" in hushgrid("ledger", "accept", restored, *mark).out
+    assert hushgrid("ledger", "verify", restored, *mark).code == 0
+    said = hushgrid("ledger", "verify", shutil.copy(restored, tmp_path / "c.ledger"), "--mark", tmp_path / "typo")
+    assert (said.code, said.out) == (2, f"without its mark: {tmp_path / 'typo'} is gone\n")
+
+
+@pytest.mark.parametrize("budget", [None, 4.0])
+def test_a_gap_that_is_all_that_was_spent_is_shown(hushgrid, tmp_path, budget):
+    """It counts under every relation: under the budget's, or under no relation by name."""
+    with closing(Ledger(tmp_path / "n1.ledger", "n1")) as ledger:
+        ledger.tell(Mark(ledger.id, 3, 2.0))
+        ledger.accept()
+    file = "n1.ledger"
+    if budget:
+        file = "n1.yaml"
+        (tmp_path / file).write_text(
+            "node: n1\nfleet: f\nbroker: mqtt://h\nstate: .\ndata: {case: case14, zone: [1], loads: l.csv}\n"
+            f"budget: {{epsilon: {budget}, adjacency: {{bounded-change: 0.01}}}}\n"
+        )
+    (total,) = json.loads(hushgrid("ledger", "show", file, "--json").out)["totals"]
+    assert (total["adjacency"], total["epsilon"], total["gaps"]) == ("bounded-change 0.01" if budget else "", 2.0, 1)
+    said = hushgrid("ledger", "show", file).out
+    under = "adjacency bounded-change 0.01" if budget else "under every adjacency"
+    left = "; budget 4, left 2" if budget else ""
+    assert f"{under}: spent epsilon 2 in 1 accepted gaps{left}\n" in said
+
+
+def test_a_copy_without_its_log_is_accepted_by_its_owner(hushgrid, tmp_path):
+    with closing(Ledger(tmp_path / "n2.ledger", "n2")) as ledger:
+        copy = shutil.copy(ledger.path, tmp_path / "copy.ledger")
+    words = "without what was committed last: copied without its -wal, or that was removed"
+    assert f"{words}: it refuses every run" in hushgrid("ledger", "show", copy).out
+    said = hushgrid("ledger", "verify", copy)
+    assert (said.code, said.out) == (2, f"{words}\n")
+    assert hushgrid("ledger", "accept", copy).out == f"{copy}: was {words}; what was lost, nobody knows\n"
+    assert hushgrid("ledger", "verify", copy).code == 0
+
+
+def test_one_relation_is_one_number(hushgrid, tmp_path):
+    ledger = Ledger(tmp_path / "n1.ledger", "n1")
+    ledger.join(b"r" * 16, b"")
+    for k, adjacency in enumerate(["bounded-change 0.01", "bounded-change 0.005", "replace-one-record"]):
+        ledger.commit(b"r" * 16, spends=[Spend(k + 1, "laplace", 0.5, 0.02, 0.04, 2.0**-20, adjacency, "test")])
+    ledger.close()
+    totals = json.loads(hushgrid("ledger", "show", "n1.ledger", "--json").out)["totals"]
+    assert {t["adjacency"]: (t["answers"], t["epsilon"]) for t in totals} == {
+        "bounded-change 0.01": (2, 0.5 + 2 * 0.5), "replace-one-record": (1, 0.5)
+    }  # fmt: skip
+    (tmp_path / "n1.yaml").write_text(
+        "node: n1\nfleet: f\nbroker: mqtt://h\nstate: .\ndata: {case: case14, zone: [1], loads: l.csv}\n"
+        "budget: {epsilon: 9.0, adjacency: {bounded-change: 0.02}}\n"
+    )
+    (total, _) = json.loads(hushgrid("ledger", "show", "n1.yaml", "--json").out)["totals"]
+    assert (total["adjacency"], total["epsilon"], total["left"]) == ("bounded-change 0.02", 3.0, 6.0)
+
+
+def test_new_data_are_said_by_their_owner(hushgrid, restored, tmp_path):
+    said = hushgrid("ledger", "new-data", restored)
+    assert said.out == f"{restored}: its data are version 2 now; no earlier answer is repeated\n"
+    (tmp_path / "n1.yaml").write_text(
+        "node: n1\nfleet: f\nbroker: mqtt://h\nstate: .\ndata: {case: case14, zone: [1], loads: l.csv}\n"
+        "budget: {epsilon: 4.0, adjacency: {bounded-change: 0.01}}\n"
+    )
+    assert "version 3 now" in hushgrid("ledger", "new-data", "n1.yaml").out
+    assert json.loads(hushgrid("ledger", "show", restored, "--json").out)["data_version"] == 3
+    said = hushgrid("ledger", "new-data", "no.ledger")
+    assert (said.code, said.err) == (2, "hushgrid: no.ledger: No such file or directory, expected a ledger\n")
+    assert not (tmp_path / "no.ledger").exists()
+
+
+def test_what_a_coordinator_named_its_plan_cannot_command_a_terminal(hushgrid, tmp_path):
+    name = "x\x1b]0;owned\x07\n" + "y" * 10_000
+    ledger = Ledger(tmp_path / "n1.ledger", "n1")
+    ledger.join(b"r" * 16, encode_plan(msgspec.structs.replace(plan(), name=name)))
+    spend(ledger, b"r" * 16, 1)
+    ledger.close()
+    said = hushgrid("ledger", "show", "n1.ledger").out
+    assert "\x1b" not in said
+    assert "\x07" not in said
+    assert "owned" not in said  # no plan has such a name: it cannot be read, and nothing of it is shown
+    assert len(said) < 1000
+
+
+def test_a_ledger_with_a_hole_is_found_out(hushgrid, restored):
+    with sqlite3.connect(restored) as db:
+        db.execute("DELETE FROM spend WHERE no = 1")
+    db.close()
+    said = hushgrid("ledger", "verify", restored)
+    assert (said.code, said.out) == (2, "spends 1 to 1 are missing\n")
+
+
+def test_another_database_is_no_ledger(hushgrid, tmp_path):
+    with sqlite3.connect(tmp_path / "x.ledger") as db:
+        db.execute("CREATE TABLE cats (name TEXT)")
+    db.close()
+    said = hushgrid("ledger", "show", "x.ledger")
+    assert (said.code, said.out) == (2, "")
+    assert (
+        said.err
+        == "hushgrid: x.ledger: found no ledger's tables (cut short, or copied without its -wal), expected a whole ledger\n"
+    )

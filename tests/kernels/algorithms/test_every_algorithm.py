@@ -1,0 +1,251 @@
+"""What every registered algorithm must be, whatever it is called: read from its own declaration, tried on its own examples."""
+
+import json
+import re
+
+import msgspec
+import numpy as np
+import pytest
+from msgspec import inspect as mi
+
+from hushgrid.broker.simulation import run
+from hushgrid.kernels.algorithms.registry import ALGORITHMS
+from hushgrid.kernels.errors import InputError
+from hushgrid.kernels.privacy.noise import Lattice
+from hushgrid.kernels.problems.minimizer import Minimizer
+from hushgrid.node.privacy.noise_source import SeededNoise
+from hushgrid.node.problems.plan import decode_plan, encode_plan
+from hushgrid.node.problems.registry import KINDS
+from hushgrid.node.wire import COORDINATOR
+from tests.support import background_run
+from tests.support.declared_runs import SMALL, examples
+from tests.support.report_pages import Page
+from tests.support.small_daemons import spends_by_run
+
+EVERY = examples()
+GUARDED = examples(["guarded"])
+FAULTS = {"loss": 0.1, "duplicate": 0.1, "reorder": 0.3, "crash": 0.03, "seed": 1}
+
+
+@pytest.fixture(scope="module")
+def quiet():
+    """The undisturbed run of each example, made when it is asked for: (setup, result)."""
+    known = {}
+
+    def of(label):
+        if label not in known:
+            known[label] = EVERY[label].setup(), run(EVERY[label].scenario())
+        return known[label]
+
+    return of
+
+
+def test_every_kind_of_problem_has_a_small_one_and_every_algorithm_solves_one():
+    assert set(SMALL) == set(KINDS)
+    assert {name for kind in KINDS.values() for name in kind.algorithms} == set(ALGORITHMS)
+    assert {(e.name, e.variant) for e in EVERY.values()} >= {
+        (name, v) for name in ALGORITHMS for v in ("guarded", "none")
+    }
+
+
+# --- noise ---
+
+
+@pytest.mark.parametrize("label", GUARDED)
+def test_a_guarded_run_with_noise_zero_on_no_grid_is_the_run_without_noise(label, monkeypatch):
+    """Up to the rounding of a clipped gradient, which is summed in another order than an exact one."""
+    example = GUARDED[label]
+    setup = example.setup()
+    plain = json.loads(msgspec.json.encode(setup.plan.algorithm.quiet()))
+    exact = run(example.scenario({"algorithm": plain, "privacy": None}))
+    solve = Minimizer.__call__
+    monkeypatch.setattr(SeededNoise, "take", lambda self, lattice, size, answer: np.zeros(size, dtype=np.int64))
+    monkeypatch.setattr(
+        SeededNoise, "perturbation", lambda self, p, d, k: (np.zeros(d), np.zeros(1), np.zeros(d, dtype=np.int64))
+    )
+    monkeypatch.setattr(Lattice, "release", lambda lattice, v, n: v)
+    monkeypatch.setattr(Minimizer, "__call__", lambda self, v, quadratic, **_: solve(self, v, quadratic))
+    bare = run(example.scenario())
+    assert exact.trajectory.keys() == bare.trajectory.keys()
+    for key, found in bare.trajectory.items():
+        scale = max(float(np.max(np.abs(exact.trajectory[key]))), 1.0)
+        assert np.max(np.abs(found - exact.trajectory[key])) <= example.tolerance * scale, key
+
+
+@pytest.mark.parametrize("label", GUARDED)
+def test_a_guarded_run_has_the_noise_of_its_gates_in_its_answer(label, quiet):
+    """That the comparison above can fail."""
+    example, (setup, noisy) = GUARDED[label], quiet(label)
+    plain = json.loads(msgspec.json.encode(setup.plan.algorithm.quiet()))
+    exact = run(example.scenario({"algorithm": plain, "privacy": None}))
+    key = next(k for k in exact.solution if not k.startswith("keys"))
+    assert np.max(np.abs(exact.solution[key] - noisy.solution[key])) > example.tolerance
+
+
+# --- faults ---
+
+
+@pytest.mark.parametrize("label", EVERY)
+def test_loss_repetition_reordering_and_crashes_keep_the_bits(label, quiet):
+    disturbed = run(EVERY[label].scenario({"run.faults": FAULTS}))
+    background_run.assert_same_bits(quiet(label)[1], disturbed)
+
+
+# --- answers ---
+
+
+@pytest.mark.parametrize("label", EVERY)
+def test_each_ledger_shows_as_many_spends_as_the_algorithm_declares(label, tmp_path):
+    setup = EVERY[label].setup()
+    algorithm, terms, nodes = setup.plan.algorithm, setup.plan.terms, setup.plan.nodes
+    result = run(EVERY[label].scenario(), state=tmp_path)
+    if algorithm.pattern == "token":
+        visited = np.bincount(result.trajectory["active"], minlength=len(nodes)).tolist()
+        declared = [min(found, terms.answers) if terms else found for found in visited]
+        assert sum(visited) == algorithm.rounds
+        assert (
+            terms is None
+            or terms.answers == algorithm.capped(None, terms.mode, setup.plan.problem.visits(algorithm))[0]
+        )
+    else:
+        declared = [algorithm.answers] * len(nodes)
+        assert terms is None or terms.answers == algorithm.answers
+    found = [spends_by_run(tmp_path / f"{name}.ledger") for name in nodes]
+    assert [sum(each.values()) for each in found] == declared
+    assert max(declared) > 0
+
+
+# --- what is recorded ---
+
+
+def shapes(setup):
+    """{name: shape} of a trajectory, by the declaration alone."""
+    a, n, shape = setup.plan.running, len(setup.plan.nodes), setup.shape
+    d, T = shape.size, a.rounds
+    match a.pattern:
+        case "star":
+            assert len(a.own) == 2
+            own = {f"z_{p}": (T, shape.own[p]) for p in shape.own}
+            return {"w": (T, d)} | own | {f"lam_{p}": (T, shape.shared[p].size) for p in shape.own}
+        case "token":
+            own = dict.fromkeys(a.own, (T, d))
+            return {"active": (T,)} | dict.fromkeys(a.token, (T + 1, d)) | own
+        case _:
+            own = dict.fromkeys(a.own, (T + 1, n, d))
+            said = (T + 1, n, d) if a.iterate_is_sent else (T, n, a.vectors * d)
+            assert len(a.said) <= a.messages
+            return own | dict.fromkeys(a.said, said)
+
+
+@pytest.mark.parametrize("label", EVERY)
+def test_what_is_recorded_is_what_is_declared_and_as_wide(label, quiet):
+    setup, result = quiet(label)
+    plan, d = setup.plan, setup.shape.size
+    assert {key: value.shape for key, value in result.trajectory.items()} == shapes(setup)
+    assert result.rounds_done == plan.running.rounds
+    n = len(plan.nodes)
+    if plan.algorithm.pattern == "neighbours":
+        assert result.history["messages"] == [n * plan.algorithm.messages] * result.rounds_done
+    elif plan.algorithm.pattern == "token":
+        assert result.messages == result.rounds_done - 1  # the last token is not sent on
+    else:
+        assert result.history["messages"] == [2 * n] * result.rounds_done
+        return
+    assert {key: v.shape for key, v in result.solution.items()} == dict.fromkeys(
+        ["x", *(f"x_{p}" for p in plan.nodes)], (d,)
+    )
+    assert result.bytes > 8 * d * plan.algorithm.sent * result.messages
+
+
+WRONG = {
+    "own": lambda declared: (*declared.own, "undeclared"),
+    "token": lambda declared: (*declared.token, "undeclared"),
+    "vectors": lambda declared: declared.vectors + 1,
+    "messages": lambda declared: declared.messages + 1,
+}
+WRONGLY = [(label, key) for label, e in GUARDED.items() for key in WRONG if hasattr(e.declared, key)]
+
+
+@pytest.mark.parametrize(("label", "key"), WRONGLY)
+def test_another_width_than_the_declared_one_is_refused_in_one_line(label, key, monkeypatch, tmp_path):
+    example = GUARDED[label]
+    monkeypatch.setattr(example.declared, key, WRONG[key](example.declared))
+    with pytest.raises(InputError, match=rf"^algorithm {example.name}: .*found .*expected .*declared") as refused:
+        run(example.scenario(), out=tmp_path / "out")
+    assert "\n" not in str(refused.value)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_coordinator_declares_what_it_records_too():
+    for example in GUARDED.values():
+        setup = example.setup()
+        assert bool(setup.widths(COORDINATOR)) == (example.declared.pattern == "star")
+
+
+# --- the report ---
+
+ASKED = {
+    "gradient": r"Each answer is a gradient|fresh noisy copy of the loads|gradient",
+    "minimiser": r"Each answer is a private minimiser",
+    "data": r"perturbed once",
+}
+
+
+@pytest.mark.parametrize("label", EVERY)
+def test_the_report_renders_and_names_the_algorithm_its_pattern_and_what_is_asked(label, tmp_path):
+    setup = EVERY[label].setup()
+    run(EVERY[label].scenario(), out=tmp_path / "run")
+    text = Page((tmp_path / "run" / "report.html").read_text()).text.split("Scenario, resolved")[0]
+    algorithm = setup.plan.algorithm
+    own = {"star": "around a coordinator", "token": "handing on a token", "neighbours": "among neighbours"}
+    assert algorithm.title in text
+    assert own[algorithm.pattern] in text
+    if algorithm.variant == "none":
+        assert "Not private: this is the plain optimiser" in text
+    elif algorithm.gated:
+        assert re.search(ASKED[algorithm.asks(setup.plan.privacy.mode)], text)
+        assert bool(re.search(ASKED["minimiser"], text)) == algorithm.minimizes
+    else:
+        assert "Privacy claim not upheld: " in text
+        assert algorithm.published_noise(setup.plan.privacy.mode if setup.plan.privacy else "") in text
+
+
+# --- a plan's limits ---
+
+
+def numbers(type_):
+    """The types of numbers in a field's type."""
+    if isinstance(type_, mi.Metadata):
+        type_ = type_.type
+    if isinstance(type_, mi.IntType | mi.FloatType):
+        return [type_]
+    inner = getattr(type_, "types", ()) or getattr(type_, "item_types", ()) or ()
+    inner = [*inner, *([type_.item_type] if hasattr(type_, "item_type") else [])]
+    return [found for t in inner for found in numbers(t)]
+
+
+def beyond(type_):
+    """A number below the range, and one above."""
+    assert (type_.ge, type_.gt) != (None, None), "a number of a plan without a least value"
+    assert (type_.le, type_.lt) != (None, None), "a number of a plan without a largest value"
+    low, high = (v if v is not None else w for v, w in ((type_.ge, type_.gt), (type_.le, type_.lt)))
+    return [low - 1, high + 1 if isinstance(type_, mi.IntType) else 2 * high + 1]
+
+
+LIMITED = [
+    (label, field.name, value)
+    for label, example in GUARDED.items()
+    for field in mi.type_info(example.declared).fields
+    for type_ in numbers(field.type)
+    for value in beyond(type_)
+]
+
+
+@pytest.mark.parametrize(("label", "key", "value"), LIMITED)
+def test_a_plan_with_a_number_out_of_its_range_is_refused_when_it_is_read(label, key, value):
+    raw = json.loads(encode_plan(GUARDED[label].setup().plan))
+    decode_plan(json.dumps(raw).encode())
+    raw["algorithm"][key] = value
+    with pytest.raises(InputError, match=rf"^plan: .*\balgorithm\.{key}\b") as refused:
+        decode_plan(json.dumps(raw).encode())
+    assert "\n" not in str(refused.value)

@@ -1,0 +1,79 @@
+"""Routes: the walk every node computes alike, and how it goes on around nodes that are lost."""
+
+from collections import Counter
+from itertools import pairwise
+
+import pytest
+from hypothesis import given as drawn
+from hypothesis import strategies as st
+
+from hushgrid.kernels.errors import Stopped
+from hushgrid.kernels.graphs import Graph, Network, cyclic_route, random_walk
+from hushgrid.kernels.patterns.routes import cyclic, given, index, random, visits
+from hushgrid.kernels.patterns.token import Leg
+from tests.support import examples
+
+RING = Network(kind="ring", nodes=6).build()
+STAR = Network(kind="star", nodes=5).build()
+WHOLE = Network(kind="complete", nodes=6).build()
+
+
+def walk(route, hops, leg=None, start=0, node=""):
+    """The active node of each activation."""
+    found = []
+    for hop in range(start, start + hops):
+        node = route(node, hop, leg or Leg())
+        found.append(index(node))
+    return found
+
+
+def test_a_cycle_is_repeated_from_its_first_node():
+    assert walk(cyclic(RING, cyclic_route(RING).nodes), 8) in ([0, 1, 2, 3, 4, 5, 0, 1], [0, 5, 4, 3, 2, 1, 0, 5])
+
+
+def test_the_random_route_is_the_random_walk_of_studies():
+    assert walk(random(RING, 7), 500) == random_walk(RING, 0, 500, seed=7)
+
+
+def test_a_given_walk_is_followed_and_stops_at_a_node_that_is_lost():
+    assert walk(given([3, 4, 5]), 3) == [3, 4, 5]
+    with pytest.raises(Stopped, match=r"n4 is lost and the walk is given, expected algorithm\.walk"):
+        given([3, 4, 5])("n3", 1, Leg(1, 1, "n3", ("n4",)))
+
+
+@examples.of(60)
+@drawn(st.sampled_from([RING, STAR, WHOLE]), st.data())
+def test_on_a_later_leg_the_walk_visits_every_node_left_and_no_other_along_edges(graph, data):
+    lost = data.draw(st.sets(st.integers(0, graph.n - 1), max_size=graph.n - 2))
+    left = set(range(graph.n)) - lost
+    if len(graph.components(lost)) > 1:
+        return
+    origin, since = data.draw(st.sampled_from(sorted(left))), data.draw(st.integers(0, 50))
+    leg = Leg(1, since, f"n{origin}", tuple(sorted(f"n{i}" for i in lost)))
+    for route in (cyclic(graph, cyclic_route(graph).nodes), random(graph, 3)):
+        steps = [origin, *walk(route, 60 * graph.n, leg, since, f"n{origin}")]
+        assert set(steps) == left
+        assert all(j in graph.neighbours[i] for i, j in pairwise(steps))
+
+
+def test_a_node_without_neighbours_left_stops_the_walk():
+    with pytest.raises(Stopped, match="n1 has no neighbour left"):
+        random(STAR, 0)("n1", 4, Leg(1, 2, "n2", ("n0",)))
+
+
+@drawn(st.lists(st.integers(0, 4), min_size=1, max_size=12), st.integers(1, 60))
+def test_visits_are_those_of_the_node_that_has_most(nodes, rounds):
+    along = [nodes[k % len(nodes)] for k in range(rounds)]
+    assert visits(5, nodes, rounds) == max(Counter(along).values())
+
+
+def test_a_random_walks_nodes_may_answer_half_as_often_again_as_the_mean():
+    assert visits(8, [], 2400) == 450
+    assert visits(3, [], 10) == 5
+
+
+def test_the_route_around_lost_nodes_needs_no_networkx(monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "networkx", None)
+    tree = Graph.of(5, [(0, 1), (1, 2), (1, 3), (3, 4)])
+    leg = Leg(1, 0, "n3", ("n2",))
+    assert set(walk(cyclic(tree, (0,)), 12, leg, 0, "n3")) == {0, 1, 3, 4}

@@ -1,0 +1,71 @@
+"""Every registered algorithm, by the examples that it declares, as small seeded scenarios of the kind of problem it solves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from hushgrid.broker.simulation.problems.base import Setup
+from hushgrid.broker.simulation.setup import prepare
+from hushgrid.kernels.algorithms.base import Algorithm, Keys, Variant
+from hushgrid.kernels.algorithms.registry import ALGORITHMS, variants
+from hushgrid.node.config.scenario import scenario_from
+from hushgrid.node.problems.kind import Kind
+from hushgrid.node.problems.registry import KINDS
+from tests.support import background_run, record_scenarios
+
+Raw = dict[str, Any]
+ROUNDS = {"star": 4, "token": 12, "neighbours": 6}  #: three a node where a token walks around the ring
+#: Of three features: no gradient of a row within 1 is longer than sqrt(3) in L1, so that nothing is clipped.
+UNCLIPPED = {"privacy.adjacency": {"replace-one-record": {"clip": 2.0}}}
+#: A small guarded scenario of each kind of problem, and how near two runs of it come that differ in rounding alone: a solver
+#: of convex programs stops at its own tolerance.
+SMALL: dict[str, tuple[Raw, float]] = {
+    "data": (record_scenarios.scenario(UNCLIPPED), 1e-9),
+    "zones": (background_run.scenario({"problem.case": "case5", "problem.zones": 2}), 1e-5),
+}
+
+
+class Example(NamedTuple):
+    """One example that an algorithm declares."""
+
+    kind: Kind
+    declared: type[Algorithm]
+    name: str
+    variant: Variant
+    keys: Keys
+
+    @property
+    def tolerance(self) -> float:
+        """How near two runs come that differ in rounding alone, relative to the largest number."""
+        return SMALL[self.kind.name][1]
+
+    def scenario(self, over: Mapping[str, Any] | None = None, **more: Any) -> Raw:
+        """As a scenario. `over`: dotted key paths to values."""
+        small = SMALL[self.kind.name][0]
+        rounds = ROUNDS[self.declared.pattern]
+        raw: Raw = small | {"seed": 3, "run": {"record": "trajectory"}}
+        raw["algorithm"] = {"name": self.name, "variant": self.variant, "rounds": rounds} | dict(self.keys)
+        private = small["privacy"] | {"epsilon": 20.0 * rounds}
+        if self.variant == "published" and "laplace" not in self.declared.published_mechanisms:
+            private |= {"mechanism": "gaussian", "delta": 1e-5}
+        unclaimed = self.variant == "none" or (self.variant == "published" and self.declared.published == "scales")
+        return record_scenarios.scenario(
+            {**raw, "network": small.get("network"), "privacy": None if unclaimed else private} | dict(over or {}),
+            **more,
+        )
+
+    def setup(self, over: Mapping[str, Any] | None = None) -> Setup:
+        return prepare(scenario_from(self.scenario(over)))
+
+
+def examples(of: Iterable[Variant] = ("guarded", "published", "none")) -> dict[str, Example]:
+    """By a name that a test's parameter can have."""
+    found = {}
+    for kind in KINDS.values():
+        for name in kind.algorithms:
+            declared = ALGORITHMS[name]
+            for variant in variants(declared):
+                for k, keys in enumerate(declared.examples[variant] if variant in tuple(of) else ()):
+                    found[f"{name} {variant}{f' {k + 1}' if k else ''}"] = Example(kind, declared, name, variant, keys)
+    return found

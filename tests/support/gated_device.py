@@ -1,0 +1,99 @@
+"""A device for tests: the real ledger, allowance and gate around a few private numbers."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hushgrid.kernels.algorithms.ladmm import Params
+from hushgrid.node.privacy.budget import Allowance
+from hushgrid.node.privacy.ledger import Ledger
+from hushgrid.node.privacy.ledger_rows import Spend
+from hushgrid.node.privacy.noise_source import SystemNoise
+from hushgrid.node.privacy.terms import terms
+from hushgrid.node.problems.plan import RunPlan
+from hushgrid.node.problems.power_flow.device import AnswerMemory
+from hushgrid.node.problems.power_flow.gate import ZoneGate
+from hushgrid.node.problems.power_flow.section import ZonesPlan
+from hushgrid.node.schema.sections import Adjacency, Allow, Budget, PerAnswer, Privacy
+
+BETA = 0.01
+ADJACENCY = Adjacency(bounded_change=BETA)
+WORDS = "bounded-change 0.01"
+DATA = np.array([0.5, -0.25])
+
+
+class Quadratic:
+    """f(z) = |A z + d|^2; d is private."""
+
+    A = np.array([[1.0, -1.0, 0.0, 2.0], [0.0, 1.0, 1.0, 1.0]])
+    row_l1, row_l2, row_nnz, columns = 4.0, 6.0**0.5, 3, 4
+
+    def __init__(self, data=DATA):
+        self.data = np.asarray(data, float)
+
+    def gradient(self, z, d):
+        return 2 * self.A.T @ (self.A @ z + d)
+
+
+def budget(epsilon, delta=None, adjacency=ADJACENCY):
+    return Budget(epsilon=epsilon, delta=delta, adjacency=adjacency)
+
+
+def plan(rounds=4, local_updates=1, variant="guarded", **privacy):
+    """A plan; `privacy` overrides total epsilon 2 by Laplace noise on the data."""
+    given = {"adjacency": ADJACENCY, "epsilon": 2.0} | privacy
+    if "per_answer" in given:
+        given |= {"epsilon": None, "per_answer": PerAnswer(**given["per_answer"])}
+    return RunPlan(
+        name="test",
+        problem=ZonesPlan("case5", "", {"n0": [1]}, 10.0),
+        algorithm=Params(rounds=rounds, local_updates=local_updates, variant=variant),
+        privacy=Privacy(**given) if variant != "none" else None,
+        stop=None,
+    )
+
+
+class Device:
+    """One node with one ledger file; `start(plan)` begins a run and gives its gate."""
+
+    def __init__(self, directory, cap=None, *, allow=None, simulated=False, data=DATA, noise=SystemNoise, mark=None):
+        self.ledger = Ledger(directory / "n0.ledger", "n0", mark)
+        self.cap, self.allow, self.simulated = cap, allow or Allow(), simulated
+        self.loss, self.noise = Quadratic(data), noise
+        self.runs = 0
+
+    def allowance(self, wanted, run=b"?"):
+        t = terms(wanted.privacy, wanted.algorithm)
+        return Allowance("n0", self.ledger, run, wanted.algorithm, t, self.cap, self.allow, simulated=self.simulated)
+
+    def start(self, wanted):
+        """The gate of a new run, consented to as a member does it."""
+        self.runs += 1
+        self.run = b"run%13d" % self.runs
+        gate = self.gate(wanted)
+        allowance = gate.authority
+        allowance.consent(0 if allowance.terms is None or gate.knows() else allowance.terms.answers)
+        self.ledger.join(self.run, b"plan")
+        return gate
+
+    def gate(self, wanted):
+        """The gate of the run under way, as after a restart."""
+        allowance = self.allowance(wanted, self.run)
+        return ZoneGate("n0", self.loss, allowance.terms, self.noise(), allowance, AnswerMemory(self.ledger))
+
+    def commit(self, gate):
+        """What the driver does with a step."""
+        self.ledger.commit(self.run, spends=gate.spends, answers=gate.repeat)
+        gate.committed()
+
+    def answer(self, gate, times=1, x=None):
+        """`times` gradients, each committed."""
+        answers = []
+        for _ in range(times):
+            answers.append(gate.gradient(np.zeros(4) if x is None else x))
+            self.commit(gate)
+        return answers
+
+
+def spend(answer=1, epsilon=0.5, adjacency=WORDS):
+    return Spend(answer, "laplace", epsilon, 0.01, 0.02, 2.0**-20, adjacency, "exact")

@@ -1,0 +1,65 @@
+"""Guarded plans of every algorithm, small, and the device that is asked to take part: what a liar begins with."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import msgspec
+
+from hushgrid.broker.simulation.setup import prepare
+from hushgrid.kernels.algorithms import registry
+from hushgrid.node.config.scenario import scenario_from
+from hushgrid.node.problems.plan import RunPlan, decode_plan, encode_plan
+from hushgrid.node.problems.records.kind import KIND as RECORDS
+from tests.support import record_scenarios
+from tests.support.zone_fleet import setup as zones
+
+GAUSSIAN = {"privacy.mechanism": "gaussian", "privacy.delta": 1e-5, "privacy.accountant": "gdp"}
+SOFTMAX = {"problem.kind": "softmax", "problem.classes": 3, "problem.data.synthetic.classes": 3}
+
+#: Keys of the algorithm section, and what else of the scenario differs.
+ALGORITHMS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "recal": ({"name": "recal", "rounds": 20}, GAUSSIAN),
+    "recal, softmax in a box": ({"name": "recal", "rounds": 20}, SOFTMAX | GAUSSIAN | {"problem.box": 1.0}),
+    "recal, given walk": ({"name": "recal", "rounds": 20, "walk": [0, 1] * 10, "alpha": [0.1] * 4}, {}),
+    "iadmm": ({"name": "iadmm", "rounds": 20, "rho": 1.0}, {}),
+    "iadmm, exact": ({"name": "iadmm", "rounds": 20, "rho": 1.0, "update": "exact"}, {"privacy.accountant": "pure-optimal", "privacy.delta": 1e-6}),
+    "wadmm": ({"name": "wadmm", "rounds": 20, "rho": 1.0}, {"privacy.mechanism": "gaussian", "privacy.delta": 1e-5}),
+    "dpp2": ({"name": "dpp2", "rounds": 20, "alpha": 0.4, "beta": 0.1, "rho": 0.3}, GAUSSIAN),
+    "extra": ({"name": "extra", "rounds": 20, "step_size": 0.5}, GAUSSIAN | {"problem.box": 1.0}),
+    "nids": ({"name": "nids", "rounds": 20, "step_size": 0.5}, {"problem.kind": "least-squares"}),
+    "dgd": ({"name": "dgd", "rounds": 20, "step_size": 0.5}, {"privacy.adjacency": {"bounded-change": 0.01}}),
+    "diadsp": ({"name": "diadsp", "rounds": 20, "alpha": 0.1}, GAUSSIAN),
+    "ppdc": ({"name": "ppdc", "rounds": 20, "eta": 0.3, "gamma": 1.0, "omega": 1.0}, GAUSSIAN),
+    "admm": ({"name": "admm", "rounds": 20, "eta": 0.5}, {}),
+    "radmm": ({"name": "radmm", "rounds": 20, "eta": 0.5, "gamma": 0.1}, {}),
+    "mradmm": ({"name": "mradmm", "rounds": 20, "eta": {"start": [0.5] * 4, "growth": 1.1}, "gamma": 0.1}, {}),
+    "dpadmm": ({"name": "dpadmm", "rounds": 20, "eta": 0.5, "perturb": "primal"}, GAUSSIAN),
+    "dpladmm": ({"name": "dpladmm", "rounds": 20, "eta": 0.5, "step": 0.5}, GAUSSIAN),
+    "madmm": ({"name": "madmm", "rounds": 20, "eta": {"start": 0.5, "growth": 1.1}, "theta": 0.5}, {}),
+}  # fmt: skip
+for _name in RECORDS.algorithms:  # one that has come since: its own example
+    _example = dict(registry.ALGORITHMS[_name].examples["guarded"][0])
+    ALGORITHMS.setdefault(_name, ({"name": _name, "rounds": 20} | _example, {}))
+NAMES = (*ALGORITHMS, "ladmm", "ladmm, input")
+
+
+@functools.cache
+def device_and_plan(name: str) -> tuple[Any, bytes]:
+    """The device n0 or z1 of a plan, and the plan's bytes."""
+    if name.startswith("ladmm"):
+        made = zones(mode="input" if "input" in name else "objective")
+        return made.device("z1"), encode_plan(made.plan)
+    section, over = ALGORITHMS[name]
+    made = prepare(scenario_from(record_scenarios.scenario({"algorithm": section, "privacy.epsilon": 200.0} | over)))
+    return made.device("n0"), encode_plan(made.plan)
+
+
+def decoded(name: str) -> RunPlan:
+    return decode_plan(device_and_plan(name)[1])
+
+
+def raw_plan(name: str) -> dict[str, Any]:
+    plan: dict[str, Any] = msgspec.json.decode(device_and_plan(name)[1])
+    return plan

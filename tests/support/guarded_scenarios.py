@@ -1,0 +1,46 @@
+"""Small guarded scenarios of every registered algorithm, by mechanism, question and mode, and the other data to compare with."""
+
+from hushgrid.kernels.algorithms.registry import ALGORITHMS, of_patterns
+from tests.support import background_run, neighbour_scenarios, record_scenarios
+from tests.support.observed_runs import LOADS, ROWS
+from tests.support.record_scenarios import GAUSSIAN
+
+SMALL = {"problem.data": {"synthetic": {"rows": 5, "features": 2}, "normalize": "unit-rows"}}
+CHANGE = {"privacy.adjacency": {"bounded-change": 0.1}}
+
+
+def zones(**over):
+    small = {"problem.case": "case5", "problem.zones": 2, "algorithm.rounds": 4}
+    return background_run.scenario(small | {f"privacy.{key}": value for key, value in over.items()})
+
+
+def walk(name="recal", over=(), **more):
+    algorithm = {"name": name, "rounds": 12} | dict(ALGORITHMS[name].examples["guarded"][0])
+    return record_scenarios.scenario(SMALL | {"algorithm": algorithm, "privacy.epsilon": 400.0} | dict(over), **more)
+
+
+def rounds(name, over=(), **more):
+    return neighbour_scenarios.scenario(name, 4, SMALL | dict(over), **more)
+
+
+CASES = {
+    "ladmm": zones(),
+    "ladmm, gaussian": zones(mechanism="gaussian", delta=1e-5),
+    "ladmm at gradient": zones(at="gradient"),
+    "ladmm at gradient, gaussian": zones(at="gradient", mechanism="gaussian", delta=1e-5),
+    "ladmm, mode input": zones(mode="input"),
+    "ladmm, mode input, gaussian": zones(mode="input", mechanism="gaussian", delta=1e-5),
+    "recal, bounded change": walk(over=CHANGE | GAUSSIAN),
+    "recal, least squares": walk(over={"problem.kind": "least-squares"}),
+    "recal, softmax": walk(over={"problem.kind": "softmax", "problem.classes": 3}),
+    **{name: walk(name) for name in of_patterns(("token",))},
+    "iadmm": walk("iadmm", GAUSSIAN),
+    "iadmm, exact": walk("iadmm", {"algorithm.update": "exact"}),
+    **{name: rounds(name) for name in neighbour_scenarios.ALGORITHMS},
+    "dgd, bounded change, least squares": rounds("dgd", CHANGE | {"problem.kind": "least-squares"}),
+    "dpadmm, dual": rounds("dpadmm", {"algorithm.perturb": "dual"}),
+}
+
+
+def others(raw):
+    return LOADS if raw["problem"]["kind"] == "zones" else ROWS

@@ -1,0 +1,20 @@
+"""The example fleet of deploy/ on a broker of its own."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from hushgrid.broker.servers.process import free_port
+from tests.support.deployed_fleet import Fleet, broker
+
+
+@pytest.fixture
+def fleet(tmp_path: Path, mosquitto_program: Path) -> Iterator[Fleet]:
+    """A fleet on the broker of mosquitto-try.conf, in which only port, user and paths are changed."""
+    with ExitStack() as stack:
+        port = free_port()
+        made = Fleet(tmp_path / "deploy", f"mqtt://127.0.0.1:{port}", stack)
+        broker(made, mosquitto_program, "mosquitto-try.conf", "1883 127.0.0.1", f"{port} 127.0.0.1")
+        yield made

@@ -1,0 +1,68 @@
+"""The benchmarks that run through a broker, on tiny sizes: they say what they promise."""
+
+import multiprocessing
+
+import pytest
+
+from hushgrid.benchmarks import fleet, hop, ring
+from hushgrid.studies import figures
+from tests.support.bench_output import _names, _well_formed
+from tests.support.paths import ROOT
+
+
+@pytest.fixture(autouse=True)
+def _from_the_repository(monkeypatch):
+    monkeypatch.setattr(figures, "SOURCES", ROOT / figures.SOURCES)
+
+
+@pytest.mark.mosquitto
+def test_a_round_is_measured_on_both_brokers_against_bare_messages_and_leaves_no_process(mosquitto):
+    table = fleet.rounds(rounds=14, nodes=2)
+    _well_formed(table)
+    assert [n.split(",")[0] for n in _names(table)] == ["hushgrid", "bare paho"] * 2 + ["one bare SQLite commit (WAL"]
+    assert [r.target for r in table.rows] == ["<= 2.5 ms", None, "<= 4 ms", None, None]
+    assert table.rows[0].samples == 3  # 14 rounds and the end, ten of their 13 intervals warm up
+    assert multiprocessing.active_children() == []
+
+
+def test_a_run_through_a_broker_is_measured_inside_and_as_a_whole():
+    table = fleet.case118(rounds=5, local_updates=1, case="case14")
+    _well_formed(table)
+    inside, whole = table.rows
+    assert inside.target == "<= 10 s"
+    assert whole.what.startswith("whole call")
+
+
+def test_hundreds_of_nodes_are_measured_in_a_process_a_core():
+    table = fleet.nodes(count=20, activations=200)
+    _well_formed(table)
+    assert table.about.startswith("200 activations of 20 nodes")
+    assert table.rows[0].what.startswith("whole call")
+
+
+@pytest.mark.long
+@pytest.mark.mosquitto
+def test_a_hop_is_measured_on_both_brokers_against_a_bare_message_and_a_bare_commit(mosquitto):
+    table = hop.hop(hops=hop.WARM + 5, rings=(3,))
+    _well_formed(table)
+    first = [n.split(",")[0] for n in _names(table)]
+    assert first == [*["hop", "the same hop"] * 2, "half a bare paho ping-pong"] * 2 + ["one bare SQLite commit (WAL"]
+    assert [r.samples for r in table.rows if r.target] == [4] * 4
+    assert {r.target for r in table.rows} == {"<= 1 ms", None}
+    assert table.rows[0].rival == table.rows[4].what
+    assert table.rows[1].rival == table.rows[-1].what
+    assert multiprocessing.active_children() == []
+
+
+@pytest.mark.long
+@pytest.mark.mosquitto
+def test_a_round_on_a_ring_is_measured_on_both_brokers_against_the_bare_exchange(mosquitto):
+    table = ring.ring(rounds=ring.WARM + 5, nodes=5, hands=2)
+    _well_formed(table)
+    first = [n.split(",")[0] for n in _names(table)]
+    each = ["round", "round", "bare paho"]
+    assert first == [*each * 2, "messages a round", "bytes a round", "bytes a round", "one bare SQLite commit (WAL"]
+    assert [r.rival for r in table.rows[:6]] == [*[table.rows[2].what] * 2, None, *[table.rows[5].what] * 2, None]
+    assert [r.samples for r in table.rows[:6]] == [4] * 6
+    assert (table.rows[6].value, table.rows[6].ratio) == (5.0, 1.0)  # one message of each node
+    assert multiprocessing.active_children() == []

@@ -17,8 +17,8 @@ from hushgrid.kernels.errors import InputError
 from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.studies import accuracy, figures
 from hushgrid.studies.catalogue import STUDIES
-from tests.support.bench_output import _names, _well_formed
 from tests.support.paths import ROOT
+from tests.support.runs.bench_output import _names, _well_formed
 
 
 @pytest.fixture(autouse=True)

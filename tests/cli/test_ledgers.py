@@ -13,7 +13,7 @@ from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.privacy.ledger_rows import Spend
 from hushgrid.node.problems.plan import encode_plan
 from hushgrid.node.wire import Mark
-from tests.support.gated_device import plan
+from tests.support.devices.gated_device import plan
 
 # --- ledgers ---
 

@@ -13,7 +13,7 @@ from hushgrid.grid_cases.case import loads
 from hushgrid.node.config.coordinator import load_coordinator
 from hushgrid.node.config.device import load_device
 from hushgrid.node.config.scenario import load_scenario
-from tests.support.deployed_fleet import UNITS, ZONES
+from tests.support.daemons.deployed_fleet import UNITS, ZONES
 from tests.support.paths import DEPLOY
 
 # --- the units ---

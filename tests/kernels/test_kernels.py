@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from hushgrid.kernels import jit
-from tests.support.kernel_twins import TABLE, answer, named
+from tests.support.agents.kernel_twins import TABLE, answer, named
 from tests.support.paths import ROOT
 
 # --- twins of the kernels that see rows ---

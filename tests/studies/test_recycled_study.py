@@ -11,7 +11,7 @@ from hushgrid.node.problems.records.gate import RowsGate
 from hushgrid.studies import recycled, recycled_limits, recycled_runs
 from hushgrid.studies.recycled_runs import METHODS, Found, Setting
 from hushgrid.studies.study import Exact, Willing
-from tests.support import lockstep_rounds
+from tests.support.agents import lockstep_rounds
 
 QUIET = {"variant": "none", "rounds": 4}
 

@@ -8,7 +8,7 @@ import pytest
 
 from hushgrid.broker.servers import choose as brokers
 from hushgrid.broker.servers.mosquitto import find_mosquitto
-from tests.support.forked import Forker
+from tests.support.daemons.forked import Forker
 
 
 @pytest.fixture(autouse=True, scope="session")

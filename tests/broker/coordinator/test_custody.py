@@ -12,10 +12,11 @@ from hushgrid.kernels.patterns.token import Ack, Answer, Held, Leg, Notice, Toke
 from hushgrid.node import wire
 from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.wire import COORDINATOR, Finish, Finished, Join, Plan, Refuse
-from tests.support import background_run, record_scenarios
-from tests.support.custody_walks import CUT, LONG, cut_off
-from tests.support.hostile_messages import OTHER, envelope, not_envelopes
-from tests.support.walk_in_memory import Walk, assert_conserved, assert_one_token, setup, state_of
+from tests.support.devices.hostile_messages import OTHER, envelope, not_envelopes
+from tests.support.runs import background_run
+from tests.support.runs.custody_walks import CUT, LONG, cut_off
+from tests.support.runs.walk_in_memory import Walk, assert_conserved, assert_one_token, setup, state_of
+from tests.support.scenarios import record_scenarios
 
 FAULTS = {"loss": 0.2, "duplicate": 0.2, "reorder": 0.3, "crash": 0.05, "seed": 3}
 TREE = {"network": {"kind": "edges", "edges": [[0, 1], [1, 2], [1, 3]]}}

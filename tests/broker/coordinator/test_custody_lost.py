@@ -7,8 +7,8 @@ import pytest
 
 from hushgrid.kernels.errors import Stopped
 from hushgrid.node.wire import COORDINATOR, Publication
-from tests.support.custody_walks import CUT, FOUR, LONG, cut_off
-from tests.support.walk_in_memory import Walk, assert_conserved, assert_one_token, setup, token_of
+from tests.support.runs.custody_walks import CUT, FOUR, LONG, cut_off
+from tests.support.runs.walk_in_memory import Walk, assert_conserved, assert_one_token, setup, token_of
 
 # --- lost for good ---
 

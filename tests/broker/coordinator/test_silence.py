@@ -22,10 +22,10 @@ from hushgrid.node.config.scenario import scenario_from
 from hushgrid.node.runtime.endpoint import REJOIN_S, STEP_S, Clock
 from hushgrid.node.transport.attempts import LAST_DELAY_S
 from hushgrid.node.wire import COORDINATOR, Publication
-from tests.support.neighbour_scenarios import scenario
-from tests.support.walk_in_memory import Walk, assert_conserved, assert_one_token, setup
-from tests.support.zone_fleet import World
-from tests.support.zone_fleet import setup as zones
+from tests.support.devices.zone_fleet import World
+from tests.support.devices.zone_fleet import setup as zones
+from tests.support.runs.walk_in_memory import Walk, assert_conserved, assert_one_token, setup
+from tests.support.scenarios.neighbour_scenarios import scenario
 
 SILENT_S, WAIT_S, LONG_S = 10.0, 60.0, 600.0
 KEEPALIVE_S = 45.0  #: after which a broker takes a client for dead

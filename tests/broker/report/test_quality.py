@@ -19,8 +19,8 @@ from hushgrid.kernels.privacy.noise import Lattice
 from hushgrid.kernels.privacy.perturbation import spherical
 from hushgrid.kernels.problems.centralised import optimum
 from hushgrid.node.config.scenario import scenario_from
-from tests.support.record_scenarios import GAUSSIAN, NOT_PRIVATE, iadmm, scenario
-from tests.support.report_pages import Page
+from tests.support.runs.report_pages import Page
+from tests.support.scenarios.record_scenarios import GAUSSIAN, NOT_PRIVATE, iadmm, scenario
 
 POWER = ("generation_mw", "load_mw", "served_mw", "unserved_mw", "spilled_mw")
 DEMO = {

@@ -14,7 +14,7 @@ import pytest
 from hushgrid import grid_cases
 from hushgrid.broker.report import run_directory as rundir
 from hushgrid.broker.report import statement
-from tests.support.report_pages import Page, html, page, write_run
+from tests.support.runs.report_pages import Page, html, page, write_run
 
 
 def rewrite(run_dir: Path, **changes: Any) -> None:

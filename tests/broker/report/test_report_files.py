@@ -11,7 +11,7 @@ import pytest
 from hushgrid.broker.report import build as report
 from hushgrid.broker.report import run_directory as rundir
 from hushgrid.kernels.errors import InputError
-from tests.support.report_pages import html, page, write_run
+from tests.support.runs.report_pages import html, page, write_run
 
 # The page as a file -------------------------------------------------------------------------------------------------
 

@@ -14,8 +14,8 @@ from hushgrid.kernels.algorithms.registry import ALGORITHMS, variants
 from hushgrid.kernels.errors import InputError
 from hushgrid.node.config.scenario import scenario_from
 from hushgrid.node.problems.records.kind import KIND as RECORDS
-from tests.support.record_scenarios import scenario
-from tests.support.report_pages import Page
+from tests.support.runs.report_pages import Page
+from tests.support.scenarios.record_scenarios import scenario
 
 #: Penalties that differ by node, in place of those of an algorithm's examples.
 UNLIKE = {name: {"eta": [0.5, 0.6, 0.7, 0.8]} for name in ("admm", "mradmm", "madmm")}

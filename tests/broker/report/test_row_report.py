@@ -16,8 +16,8 @@ from hushgrid.broker.report.statement import adjacency_words, clipping
 from hushgrid.broker.simulation import run
 from hushgrid.broker.simulation.progress import Progress
 from hushgrid.node.config.scenario import scenario_from
-from tests.support.record_scenarios import GAUSSIAN, NOT_PRIVATE, iadmm, scenario
-from tests.support.report_pages import Page
+from tests.support.runs.report_pages import Page
+from tests.support.scenarios.record_scenarios import GAUSSIAN, NOT_PRIVATE, iadmm, scenario
 
 SOFTMAX = {"problem.kind": "softmax", "problem.classes": 3}
 RAW = ("Gap to the optimum", "Objective above", "Relative error", "as drawn")

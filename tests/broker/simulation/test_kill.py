@@ -4,7 +4,7 @@ And what cannot go on ends: said in one line, in bounded time, with nothing left
 """
 
 from hushgrid.node import wire
-from tests.support.zone_fleet import World, setup
+from tests.support.devices.zone_fleet import World, setup
 
 
 def test_births_that_were_lost_are_called_for(tmp_path):

@@ -16,9 +16,9 @@ from hushgrid.node.privacy.gate import Exhausted
 from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.problems.plan import encode_plan
 from hushgrid.node.problems.records.gate import RowsGate
-from tests.support.asked_pair import Pair, rows_file
-from tests.support.hostile_questions import CLIP, honest_round, plans_of, rows_pair, zone_plans, zones_pair
-from tests.support.record_scenarios import scenario
+from tests.support.devices.asked_pair import Pair, rows_file
+from tests.support.devices.hostile_questions import CLIP, honest_round, plans_of, rows_pair, zone_plans, zones_pair
+from tests.support.scenarios.record_scenarios import scenario
 
 GAMES = 2000  #: with each data set: enough for all but noise in floating point
 DOUBT = 1e-6  #: chance that an honest gate is called dishonest, an event

@@ -8,8 +8,8 @@ import pytest
 from hushgrid.kernels.algorithms.registry import ALGORITHMS
 from hushgrid.kernels.privacy.noise import Lattice
 from tests.support import examples
-from tests.support.guarded_scenarios import CASES, CHANGE, others, rounds, walk
-from tests.support.observed_runs import LOADS, differing, seen
+from tests.support.runs.observed_runs import LOADS, differing, seen
+from tests.support.scenarios.guarded_scenarios import CASES, CHANGE, others, rounds, walk
 
 FAULTS = {"loss": 0.1, "duplicate": 0.1, "reorder": 0.3, "crash": 0.08, "seed": 5}
 FAR = {"problem.l2": 1.0}  #: a public gradient that grows with the iterate, whatever the answers

@@ -10,10 +10,10 @@ from hushgrid.kernels.privacy.noise import Lattice
 from hushgrid.node.config.scenario import scenario_from
 from hushgrid.node.problems.records.data import load
 from tests.support import examples
-from tests.support.agents_without_gate import eavesdrop
-from tests.support.background_run import envelopes
-from tests.support.private_traces import left_with, other_rows
-from tests.support.record_scenarios import GAUSSIAN, iadmm, scenario
+from tests.support.agents.agents_without_gate import eavesdrop
+from tests.support.runs.background_run import envelopes
+from tests.support.runs.private_traces import left_with, other_rows
+from tests.support.scenarios.record_scenarios import GAUSSIAN, iadmm, scenario
 
 KINDS = {
     "recal": scenario(),

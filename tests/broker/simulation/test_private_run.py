@@ -22,8 +22,9 @@ from hushgrid.node.config.scenario import scenario_from
 from hushgrid.node.privacy import ledger
 from hushgrid.node.privacy.gate import GateState
 from hushgrid.node.runtime.driver import Stored
-from tests.support import background_run, examples
-from tests.support.private_traces import EPSILON, MODES, private
+from tests.support import examples
+from tests.support.runs import background_run
+from tests.support.runs.private_traces import EPSILON, MODES, private
 
 NODES = ("z1", "z2", "z3")
 RAW = ("objective", "optimality_gap", "relative_error")

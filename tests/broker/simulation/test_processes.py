@@ -7,7 +7,7 @@ import pytest
 from hushgrid.broker.simulation import run
 from hushgrid.broker.simulation.processes import Child, deal
 from hushgrid.kernels.errors import InputError
-from tests.support.record_scenarios import sensors
+from tests.support.scenarios.record_scenarios import sensors
 
 
 def dealt(count, processes):

@@ -22,11 +22,11 @@ from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.problems.plan import encode_plan
 from hushgrid.node.problems.records.data import load
 from hushgrid.node.runtime.member import Member
-from tests.support import background_run
-from tests.support.neighbour_scenarios import ALGORITHMS, ROUNDS, scenario
-from tests.support.private_traces import left_with, other_rows
-from tests.support.record_scenarios import NOT_PRIVATE
-from tests.support.zone_fleet import World
+from tests.support.devices.zone_fleet import World
+from tests.support.runs import background_run
+from tests.support.runs.private_traces import left_with, other_rows
+from tests.support.scenarios.neighbour_scenarios import ALGORITHMS, ROUNDS, scenario
+from tests.support.scenarios.record_scenarios import NOT_PRIVATE
 
 #: Gate answers of each node in rounds 1, 2, ...
 ANSWERED = {

@@ -9,8 +9,8 @@ import pytest
 
 from hushgrid.broker.simulation import run
 from hushgrid.kernels.problems.losses import Loss, Nonconvex, Objective
-from tests.support.record_scenarios import NOT_PRIVATE, files, scenario
-from tests.support.stored_rounds import ADMM, DPP2, apart, assert_admm, of_admm
+from tests.support.scenarios.record_scenarios import NOT_PRIVATE, files, scenario
+from tests.support.scenarios.stored_rounds import ADMM, DPP2, apart, assert_admm, of_admm
 
 NUMBERS = {"alpha": 0.05, "beta": 0.02, "rho": 10.0}  #: stable by the rows' norms, which is what a plan knows of M
 

@@ -8,8 +8,8 @@ import pytest
 
 from hushgrid.broker.simulation import run
 from hushgrid.kernels.errors import Stopped
-from tests.support.record_scenarios import NOT_PRIVATE, scenario
-from tests.support.seeded_walks import BACK_AND_FORTH, TRAJECTORY, setup
+from tests.support.scenarios.record_scenarios import NOT_PRIVATE, scenario
+from tests.support.scenarios.seeded_walks import BACK_AND_FORTH, TRAJECTORY, setup
 
 # --- caps ---
 

@@ -5,7 +5,7 @@ import pytest
 import yaml
 
 from hushgrid.cli.main import main
-from tests.support.record_scenarios import GAUSSIAN, NOT_PRIVATE, scenario
+from tests.support.scenarios.record_scenarios import GAUSSIAN, NOT_PRIVATE, scenario
 
 GOOD = [f"n{i}.npz" for i in range(4)]
 

@@ -18,9 +18,9 @@ from hushgrid.kernels.problems.centralised import optimum
 from hushgrid.kernels.vectorised import recal as whole_recal
 from hushgrid.node.problems.records.gate import ROUNDING, rounding
 from hushgrid.node.runtime.driver import FAILED
-from tests.support.background_run import assert_same_bits, envelopes, spends
-from tests.support.record_scenarios import GAUSSIAN, NOT_PRIVATE, iadmm, scenario
-from tests.support.seeded_walks import BACK_AND_FORTH, DP_RECAL, PI_ADMM1, PI_ADMM2, SEEDED, TRAJECTORY, setup
+from tests.support.runs.background_run import assert_same_bits, envelopes, spends
+from tests.support.scenarios.record_scenarios import GAUSSIAN, NOT_PRIVATE, iadmm, scenario
+from tests.support.scenarios.seeded_walks import BACK_AND_FORTH, DP_RECAL, PI_ADMM1, PI_ADMM2, SEEDED, TRAJECTORY, setup
 
 NODES = [f"n{i}" for i in range(4)]
 

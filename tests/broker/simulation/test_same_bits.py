@@ -5,7 +5,8 @@ from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from hushgrid.broker.simulation import run
-from tests.support import background_run, examples
+from tests.support import examples
+from tests.support.runs import background_run
 
 TRAJECTORY = {"run.record": "trajectory"}
 FEW = (

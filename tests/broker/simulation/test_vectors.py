@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from hushgrid.broker.simulation import run
-from tests.support.record_scenarios import NOT_PRIVATE, files, scenario
-from tests.support.stored_walks import IADMM, apart, assert_recal, recal
+from tests.support.scenarios.record_scenarios import NOT_PRIVATE, files, scenario
+from tests.support.scenarios.stored_walks import IADMM, apart, assert_recal, recal
 
 
 def iadmm(problem, update, name, directory):

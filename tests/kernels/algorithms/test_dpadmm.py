@@ -9,10 +9,10 @@ from hushgrid.kernels.problems.centralised import optimum
 from hushgrid.kernels.problems.prox import Regularizer
 from hushgrid.node.privacy.noise_source import SeededNoise
 from hushgrid.node.problems.records.gate import RowsGate
-from tests.support.agents_without_gate import Data, losses
-from tests.support.lockstep_rounds import messages
-from tests.support.radmm_agents import UNLIKE, ring, sent, stored
-from tests.support.rows_device import commit, device, problem, terms
+from tests.support.agents.agents_without_gate import Data, losses
+from tests.support.agents.lockstep_rounds import messages
+from tests.support.agents.radmm_agents import UNLIKE, ring, sent, stored
+from tests.support.devices.rows_device import commit, device, problem, terms
 
 
 def nodes(fs, neighbours, machine=radmm, params=None, gates=None, **keys):

@@ -13,7 +13,7 @@ from hushgrid.kernels.graphs import Network
 from hushgrid.kernels.problems.losses import Loss, Objective
 from hushgrid.kernels.vectorised import dpp2 as whole_dpp2
 from hushgrid.kernels.vectorised.mixing import Edges
-from tests.support.dpp2_agents import (
+from tests.support.agents.dpp2_agents import (
     FUNCTIONS,
     NOISY,
     NUMBERS,
@@ -28,7 +28,7 @@ from tests.support.dpp2_agents import (
     published,
     smoothness,
 )
-from tests.support.lockstep_rounds import classification, messages, run, states
+from tests.support.agents.lockstep_rounds import classification, messages, run, states
 
 FAST = {"alpha": 0.4, "beta": 0.15, "rho": 2.0}  #: modes of curvature h shrink by about (1 - g h)^(1/2) a round
 

@@ -8,8 +8,21 @@ import numpy as np
 from hushgrid.kernels.algorithms import dpp2
 from hushgrid.kernels.algorithms.dpp2 import Params
 from hushgrid.kernels.graphs import Network
-from tests.support.dpp2_agents import FUNCTIONS, NOISY, NUMBERS, STORED, D, K, N, Slope, V, near, nodes, published
-from tests.support.lockstep_rounds import messages, states
+from tests.support.agents.dpp2_agents import (
+    FUNCTIONS,
+    NOISY,
+    NUMBERS,
+    STORED,
+    D,
+    K,
+    N,
+    Slope,
+    V,
+    near,
+    nodes,
+    published,
+)
+from tests.support.agents.lockstep_rounds import messages, states
 
 # --- Finding 4.1: what the first tier tells ---
 

@@ -17,10 +17,10 @@ from hushgrid.node.privacy.noise_source import SeededNoise
 from hushgrid.node.problems.plan import decode_plan, encode_plan
 from hushgrid.node.problems.registry import KINDS
 from hushgrid.node.wire import COORDINATOR
-from tests.support import background_run
-from tests.support.declared_runs import SMALL, examples
-from tests.support.report_pages import Page
-from tests.support.small_daemons import spends_by_run
+from tests.support.daemons.small_daemons import spends_by_run
+from tests.support.runs import background_run
+from tests.support.runs.declared_runs import SMALL, examples
+from tests.support.runs.report_pages import Page
 
 EVERY = examples()
 GUARDED = examples(["guarded"])

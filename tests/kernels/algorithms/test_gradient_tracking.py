@@ -8,7 +8,7 @@ from hushgrid.kernels.graphs import Network
 from hushgrid.kernels.problems.centralised import optimum
 from hushgrid.kernels.problems.losses import Loss, Objective
 from hushgrid.kernels.problems.prox import Regularizer
-from tests.support.lockstep_rounds import Data, classification, messages, name, run, states, weights
+from tests.support.agents.lockstep_rounds import Data, classification, messages, name, run, states, weights
 
 N, D = 6, 3
 GRAPHS = {

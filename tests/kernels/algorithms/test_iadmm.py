@@ -8,8 +8,8 @@ from hushgrid.kernels.algorithms import iadmm, wadmm
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.problems.losses import Loss, Objective
 from hushgrid.kernels.problems.prox import Regularizer
-from tests.support.agents_without_gate import Data, along, cycle, distance, losses, network, random, walked
-from tests.support.iadmm_agents import ALGORITHMS, VECTORS, Stored, agents
+from tests.support.agents.agents_without_gate import Data, along, cycle, distance, losses, network, random, walked
+from tests.support.agents.iadmm_agents import ALGORITHMS, VECTORS, Stored, agents
 
 PLAIN = Regularizer()
 

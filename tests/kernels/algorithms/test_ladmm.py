@@ -12,7 +12,17 @@ from hushgrid.kernels.algorithms import ladmm
 from hushgrid.kernels.algorithms.ladmm import Params
 from hushgrid.kernels.machine import Malformed
 from hushgrid.kernels.patterns.star import W, Z
-from tests.support.quadratic_star import CENTRES, HESSIAN, POSITION, SHARED, agent, converse, fleet, params, server
+from tests.support.agents.quadratic_star import (
+    CENTRES,
+    HESSIAN,
+    POSITION,
+    SHARED,
+    agent,
+    converse,
+    fleet,
+    params,
+    server,
+)
 
 numbers = st.floats(-1e3, 1e3)
 positive = st.floats(1e-3, 1e3)

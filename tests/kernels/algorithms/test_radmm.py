@@ -11,9 +11,9 @@ from hushgrid.kernels.machine import ALL
 from hushgrid.kernels.problems.centralised import optimum
 from hushgrid.kernels.problems.losses import Loss, Objective
 from hushgrid.kernels.problems.prox import Regularizer
-from tests.support.agents_without_gate import Data, losses
-from tests.support.lockstep_rounds import messages
-from tests.support.radmm_agents import UNLIKE, VECTORS, nodes, ring, sent, stored
+from tests.support.agents.agents_without_gate import Data, losses
+from tests.support.agents.lockstep_rounds import messages
+from tests.support.agents.radmm_agents import UNLIKE, VECTORS, nodes, ring, sent, stored
 
 # --- the vectors ---
 

@@ -14,10 +14,10 @@ from hushgrid.kernels.algorithms.recal import Params
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.patterns.token_monitor import TokenMonitor
 from hushgrid.kernels.problems.prox import Regularizer
-from tests.support import counting_walk
-from tests.support.agents_without_gate import Data, distance, eavesdrop, losses, network, random, walked
-from tests.support.counting_walk import Network, complete
-from tests.support.recal_agents import PROBLEMS, VECTORS, WALK, agents, stored
+from tests.support.agents import counting_walk
+from tests.support.agents.agents_without_gate import Data, distance, eavesdrop, losses, network, random, walked
+from tests.support.agents.counting_walk import Network, complete
+from tests.support.agents.recal_agents import PROBLEMS, VECTORS, WALK, agents, stored
 
 
 def near(a, b):

@@ -14,7 +14,7 @@ from hushgrid.kernels.problems.losses import Loss, Objective
 from hushgrid.kernels.problems.prox import Regularizer
 from hushgrid.kernels.vectorised.mixing import Edges, mix
 from tests.support import examples
-from tests.support.lockstep_rounds import Data, classification, messages, name, run, states, weights
+from tests.support.agents.lockstep_rounds import Data, classification, messages, name, run, states, weights
 
 N, D = 6, 3
 GRAPHS = {

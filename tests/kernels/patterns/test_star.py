@@ -9,7 +9,7 @@ from hushgrid.kernels.machine import NOTHING, Step
 from hushgrid.kernels.patterns.star import W, Z
 from hushgrid.node import wire
 from tests.support import examples
-from tests.support.quadratic_star import POSITION, converse, fleet, params, server
+from tests.support.agents.quadratic_star import POSITION, converse, fleet, params, server
 
 NOISE = np.random.default_rng(3).laplace(size=(40, 3))
 

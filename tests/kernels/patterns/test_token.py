@@ -12,7 +12,7 @@ from hushgrid.kernels.patterns.token import NEVER, Ack, Leg, Notice, Token, supe
 from hushgrid.kernels.patterns.token_monitor import TokenMonitor
 from hushgrid.node import wire
 from tests.support import examples
-from tests.support.counting_walk import (
+from tests.support.agents.counting_walk import (
     ABC,
     RING,
     Network,

@@ -12,7 +12,7 @@ from hushgrid.kernels.patterns.token import Answer, Held, superseded
 from hushgrid.kernels.patterns.token_monitor import TokenMonitor
 from hushgrid.node import wire
 from tests.support import examples
-from tests.support.counting_walk import ABC, Counter, along, complete
+from tests.support.agents.counting_walk import ABC, Counter, along, complete
 
 # --- every interleaving of three nodes: loss, repetition, reordering, restarts, suspicions right and wrong ---
 

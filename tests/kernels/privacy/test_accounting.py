@@ -27,7 +27,7 @@ from hushgrid.kernels.privacy.accounting import (
 )
 from hushgrid.kernels.privacy.noise import Lattice
 from tests.support import examples
-from tests.support.accountants import deltas, exact_gdp_delta, exact_optimal_delta, small
+from tests.support.agents.accountants import deltas, exact_gdp_delta, exact_optimal_delta, small
 
 epsilons = st.floats(1e-4, 50)
 counts = st.integers(1, 3000)

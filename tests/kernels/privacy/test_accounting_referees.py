@@ -21,7 +21,7 @@ from hushgrid.kernels.privacy.accounting import (
     total_epsilon,
 )
 from tests.support import examples
-from tests.support.accountants import deltas, exact_gdp_delta, exact_optimal_delta, small
+from tests.support.agents.accountants import deltas, exact_gdp_delta, exact_optimal_delta, small
 
 # --- the definitions, to 60 digits ---
 

@@ -18,7 +18,7 @@ from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.privacy.noise import EXACT, FAR, Lattice, simulated
 from hushgrid.kernels.randomness import counter_generator
 from tests.support import examples
-from tests.support.exact_inversion import Stream
+from tests.support.agents.exact_inversion import Stream
 
 positive = st.floats(1e-6, 1e6)
 

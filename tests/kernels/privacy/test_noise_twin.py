@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from hushgrid.kernels.privacy.noise import Lattice
-from tests.support.exact_inversion import Stream
+from tests.support.agents.exact_inversion import Stream
 
 BITS = 63
 

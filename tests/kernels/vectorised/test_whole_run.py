@@ -15,12 +15,12 @@ from hushgrid.kernels.problems.prox import Regularizer
 from hushgrid.kernels.vectorised import iadmm as whole_iadmm
 from hushgrid.kernels.vectorised import recal as whole_recal
 from tests.support import paths
-from tests.support.agents_without_gate import losses, network, random, walked
-from tests.support.iadmm_agents import ALGORITHMS, Stored
-from tests.support.iadmm_agents import agents as admm_agents
-from tests.support.recal_agents import PROBLEMS, WALK, stored
-from tests.support.recal_agents import VECTORS as RECAL
-from tests.support.recal_agents import agents as recal_agents
+from tests.support.agents.agents_without_gate import losses, network, random, walked
+from tests.support.agents.iadmm_agents import ALGORITHMS, Stored
+from tests.support.agents.iadmm_agents import agents as admm_agents
+from tests.support.agents.recal_agents import PROBLEMS, WALK, stored
+from tests.support.agents.recal_agents import VECTORS as RECAL
+from tests.support.agents.recal_agents import agents as recal_agents
 
 IADMM = np.load(paths.VECTORS / "iadmm.npz")
 K, RHO, NET = 200, 5.0, Regularizer(l1=0.01, l2=0.02, box=0.8)

@@ -9,7 +9,7 @@ from hushgrid.node.config.device import load_device
 from hushgrid.node.config.planning import resolved
 from hushgrid.node.config.scenario import load_scenario, scenario_from
 from hushgrid.node.privacy.terms import terms
-from tests.support.scenario_texts import DELETE, SCENARIO, changed, failure
+from tests.support.scenarios.scenario_texts import DELETE, SCENARIO, changed, failure
 
 DEVICE = """\
 node: z1

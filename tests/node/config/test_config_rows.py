@@ -12,7 +12,7 @@ from hushgrid.kernels.errors import InputError
 from hushgrid.node.config.scenario import scenario_from
 from hushgrid.node.privacy.terms import terms
 from tests.support import examples
-from tests.support.scenario_texts import DELETE, SCENARIO, changed, failure, values
+from tests.support.scenarios.scenario_texts import DELETE, SCENARIO, changed, failure, values
 
 ROWS = """\
 hushgrid: 1

@@ -14,7 +14,7 @@ from hushgrid.node.config.scenario import (
 from hushgrid.node.privacy.terms import terms
 from hushgrid.node.schema.yaml_file import parse_yaml, read_yaml, set_path
 from tests.support import examples
-from tests.support.scenario_texts import SCENARIO, changed, failure, values
+from tests.support.scenarios.scenario_texts import SCENARIO, changed, failure, values
 
 # --- YAML ---
 

@@ -9,7 +9,7 @@ from hushgrid.kernels.errors import Refused
 from hushgrid.kernels.privacy.accounting import claimed_epsilon
 from hushgrid.node.schema.sections import Adjacency, Allow, PerRun, ReplaceOneRecord
 from hushgrid.node.wire import Mark
-from tests.support.gated_device import ADJACENCY, WORDS, Device, budget, plan, spend
+from tests.support.devices.gated_device import ADJACENCY, WORDS, Device, budget, plan, spend
 
 DELTA = 1e-5
 ACCOUNTANTS = {

@@ -8,7 +8,7 @@ import pytest
 from hushgrid.node.privacy.drawn import Drawn
 from hushgrid.node.privacy.ledger import Ledger, LedgerFailed
 from hushgrid.node.wire import Mark
-from tests.support.gated_device import Device, budget, plan
+from tests.support.devices.gated_device import Device, budget, plan
 
 ONE, OTHER = np.ones(4), np.full(4, 2.0)
 

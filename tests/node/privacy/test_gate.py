@@ -9,7 +9,7 @@ from hushgrid.kernels.errors import InputError, Refused
 from hushgrid.node import wire
 from hushgrid.node.privacy.noise_source import SeededNoise, SystemNoise
 from hushgrid.node.wire import Mark
-from tests.support.gated_device import BETA, DATA, WORDS, Device, Quadratic, budget, plan
+from tests.support.devices.gated_device import BETA, DATA, WORDS, Device, Quadratic, budget, plan
 
 A = Quadratic.A
 GAUSSIAN = {"mechanism": "gaussian", "delta": 1e-5}

@@ -10,8 +10,8 @@ from hushgrid.node.privacy.ledger_rows import Spend
 from hushgrid.node.privacy.run_table import KEPT
 from hushgrid.node.schema.sections import Adjacency, ReplaceOneRecord
 from hushgrid.node.wire import Mark
-from tests.support.gated_device import WORDS, spend
-from tests.support.ledgers import RUN, fill, reopened
+from tests.support.devices.gated_device import WORDS, spend
+from tests.support.devices.ledgers import RUN, fill, reopened
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from hushgrid.kernels.errors import InputError
 from hushgrid.node.privacy import marks
 from hushgrid.node.privacy.ledger import Ledger, LedgerFailed
 from hushgrid.node.wire import Mark
-from tests.support.gated_device import spend
+from tests.support.devices.gated_device import spend
 
 RUN = b"r" * 16
 

@@ -12,7 +12,7 @@ from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.problems.plan import decode_plan, encode_plan
 from hushgrid.node.wire import Mark
 from tests.support import paths
-from tests.support.ledgers import RUN, copied, fill, opening, reopened
+from tests.support.devices.ledgers import RUN, copied, fill, opening, reopened
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from hushgrid.node.privacy.ledger_rows import Spend
 from hushgrid.node.privacy.marks import LARGEST, MOST_LOST, MOST_TOLD, highest, missing
 from hushgrid.node.wire import Mark
 from tests.support import examples
-from tests.support.gated_device import WORDS, spend
+from tests.support.devices.gated_device import WORDS, spend
 
 RUN = b"r" * 16
 

@@ -18,8 +18,8 @@ from hushgrid.kernels.problems.minimizer import Minimizer
 from hushgrid.kernels.randomness import counter_generator
 from hushgrid.node.privacy.noise_source import SeededNoise, SystemNoise
 from tests.support import examples
-from tests.support.agents_without_gate import along, names, walked
-from tests.support.rows_device import commit, device, gate, problem, terms
+from tests.support.agents.agents_without_gate import along, names, walked
+from tests.support.devices.rows_device import commit, device, gate, problem, terms
 
 ADJACENCY = "replace-one-record clip 1.0"
 

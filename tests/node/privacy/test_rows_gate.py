@@ -21,8 +21,8 @@ from hushgrid.node.privacy.gate import POOL, GateState
 from hushgrid.node.privacy.noise_source import PAPER_SAMPLER, SeededNoise, SystemNoise
 from hushgrid.node.problems.records.gate import LABEL_BOUND, expected_l1, order_of, paper_sd, rounding
 from tests.support import examples
-from tests.support.gated_device import budget
-from tests.support.rows_device import BETA, CLIP, commit, device, gate, terms
+from tests.support.devices.gated_device import budget
+from tests.support.devices.rows_device import BETA, CLIP, commit, device, gate, terms
 
 KINDS = ["least-squares", "logistic", "softmax"]
 MECHANISMS = ["laplace", "gaussian"]

@@ -16,7 +16,7 @@ from hushgrid.node.problems.records import files
 from hushgrid.node.problems.records.data import Data, load
 from hushgrid.node.problems.records.files import read_csv, read_libsvm, read_npz
 from tests.support import examples
-from tests.support.row_files import LIBSVM, line, npz, write
+from tests.support.scenarios.row_files import LIBSVM, line, npz, write
 
 TABLE = [[0.5, 0, -20], [0, 7, 0], [0, 0, 0]]
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hushgrid.kernels.problems.losses import Loss, Objective
 from hushgrid.node.problems.records.data import Data, Split, Synthetic, classes, even, label_skew, load, unit_rows
 from tests.support.paths import SCENARIOS
-from tests.support.row_files import LIBSVM, line, npz, write
+from tests.support.scenarios.row_files import LIBSVM, line, npz, write
 
 HERE = SCENARIOS / "data"
 

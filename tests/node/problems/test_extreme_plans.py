@@ -21,7 +21,8 @@ from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.problems.plan import decode_plan, step_ratio
 from hushgrid.node.runtime.member import Member
 from hushgrid.node.schema.sections import Budget
-from tests.support import examples, guarded_plans
+from tests.support import examples
+from tests.support.scenarios import guarded_plans
 
 HANGS_S = 20
 

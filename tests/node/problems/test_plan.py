@@ -13,8 +13,8 @@ from hushgrid.node.config.scenario import scenario_from
 from hushgrid.node.privacy.noise_source import SeededNoise
 from hushgrid.node.problems.plan import decode_plan, encode_plan
 from tests.support import examples
-from tests.support.record_scenarios import GAUSSIAN, NOT_PRIVATE, iadmm, scenario
-from tests.support.scenario_texts import values
+from tests.support.scenarios.record_scenarios import GAUSSIAN, NOT_PRIVATE, iadmm, scenario
+from tests.support.scenarios.scenario_texts import values
 
 PLANS = {
     "recal": scenario(GAUSSIAN | {"privacy.answers": 5}),

@@ -14,9 +14,9 @@ from hushgrid.node.config.scenario import Faults
 from hushgrid.node.privacy.ledger import Ledger, LedgerFailed
 from hushgrid.node.runtime.driver import FAILED, Driver, StepFailed, Stored
 from hushgrid.node.wire import COORDINATOR, Envelope
-from tests.support.gated_device import WORDS, Device, budget, plan
-from tests.support.quadratic_star import Box, params, server
-from tests.support.zone_fleet import World, setup
+from tests.support.agents.quadratic_star import Box, params, server
+from tests.support.devices.gated_device import WORDS, Device, budget, plan
+from tests.support.devices.zone_fleet import World, setup
 
 SHARED = np.array([0, 2])
 

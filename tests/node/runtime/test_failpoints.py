@@ -10,8 +10,8 @@ from hushgrid.kernels.algorithms.registry import ALGORITHMS, of_patterns
 from hushgrid.node.config.scenario import scenario_from
 from hushgrid.node.privacy.drawn import Drawn
 from hushgrid.node.wire import COORDINATOR
-from tests.support.failing_fleet import CRASHES, FULL, KINDS, Fleet
-from tests.support.guarded_scenarios import rounds, walk, zones
+from tests.support.devices.failing_fleet import CRASHES, FULL, KINDS, Fleet
+from tests.support.scenarios.guarded_scenarios import rounds, walk, zones
 
 FEW = {"algorithm.rounds": 3}
 TWO = {"network": {"kind": "path", "nodes": 2}}

@@ -20,9 +20,9 @@ from hushgrid.node.wire import (
     Progress,
     Refuse,
 )
-from tests.support.gated_device import budget
-from tests.support.hostile_messages import AHEAD, NONCE, OTHER, birth, envelope, not_envelopes, plan_message
-from tests.support.zone_fleet import World, setup
+from tests.support.devices.gated_device import budget
+from tests.support.devices.hostile_messages import AHEAD, NONCE, OTHER, birth, envelope, not_envelopes, plan_message
+from tests.support.devices.zone_fleet import World, setup
 
 
 def to_member(world):

@@ -7,8 +7,8 @@ import pytest
 
 from hushgrid.kernels.patterns import token
 from hushgrid.node.wire import COORDINATOR, Finish
-from tests.support.asked_pair import Pair, rows_file
-from tests.support.hostile_questions import (
+from tests.support.devices.asked_pair import Pair, rows_file
+from tests.support.devices.hostile_questions import (
     LEARNERS,
     changed,
     honest_round,
@@ -19,7 +19,7 @@ from tests.support.hostile_questions import (
     zone_plans,
     zones_pair,
 )
-from tests.support.zone_fleet import setup
+from tests.support.devices.zone_fleet import setup
 
 BATCH = 40  #: questions to one pair of devices
 KINDS = (*LEARNERS, "zones")

@@ -10,9 +10,9 @@ from hushgrid.node.problems.plan import encode_plan
 from hushgrid.node.runtime import member
 from hushgrid.node.runtime.member import RUN_BYTES
 from hushgrid.node.wire import COORDINATOR, Envelope, Finish, Join, Progress, Refuse
-from tests.support.gated_device import budget
-from tests.support.hostile_messages import birth, plan_message
-from tests.support.zone_fleet import World, setup
+from tests.support.devices.gated_device import budget
+from tests.support.devices.hostile_messages import birth, plan_message
+from tests.support.devices.zone_fleet import World, setup
 
 HOUR = 3600.0
 FREE_BYTES = 1 << 18  #: that plans may write in an hour, less here than elsewhere

@@ -13,8 +13,8 @@ from hushgrid.kernels.patterns.star import W, Z
 from hushgrid.kernels.patterns.token import Leg, Token
 from hushgrid.node import wire
 from hushgrid.node.wire import Envelope, Refuse
-from tests.support.attacked_device import SCENARIO, Target, rows_config, zone_config
-from tests.support.lying_coordinator import Liar, altered, honest_plan
+from tests.support.daemons.attacked_device import SCENARIO, Target, rows_config, zone_config
+from tests.support.daemons.lying_coordinator import Liar, altered, honest_plan
 
 HUGE, LARGEST = sys.float_info.max, 2.0**40  #: of a float; of an entry of a message, and of an iterate
 TRUE = 94.2  #: MW, the load of bus 3, the largest of zone z1

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from hushgrid.node.wire import Join, Refuse
-from tests.support.attacked_device import Target, rows_config
-from tests.support.lying_coordinator import Liar, altered, honest_plan
+from tests.support.daemons.attacked_device import Target, rows_config
+from tests.support.daemons.lying_coordinator import Liar, altered, honest_plan
 
 M, DECLARED, MOST = 20, 1000, 1024
 NAMES = {"first": "n0", "second": "n1"}  #: by fleet; a broker knows one client of a name

@@ -10,8 +10,8 @@ import pytest
 
 from hushgrid.kernels.patterns.star import W, Z
 from hushgrid.node.wire import Mark, Refuse
-from tests.support.attacked_device import SCENARIO, Target, zone_config
-from tests.support.lying_coordinator import Liar, honest_plan
+from tests.support.daemons.attacked_device import SCENARIO, Target, zone_config
+from tests.support.daemons.lying_coordinator import Liar, honest_plan
 
 EPSILON = 5.0  #: of one run, one answer; and of the whole budget
 

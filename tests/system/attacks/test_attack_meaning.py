@@ -12,9 +12,9 @@ import pytest
 
 from hushgrid.kernels.patterns.token import Leg, Token
 from hushgrid.node.wire import Refuse
-from tests.support.attacked_device import Target, rows_config
-from tests.support.deployed_fleet import HUSHGRID
-from tests.support.lying_coordinator import Liar, altered, honest_plan
+from tests.support.daemons.attacked_device import Target, rows_config
+from tests.support.daemons.deployed_fleet import HUSHGRID
+from tests.support.daemons.lying_coordinator import Liar, altered, honest_plan
 
 M, Q = 20, 4
 CLIPS = (1.0, 1.001, 1.002)

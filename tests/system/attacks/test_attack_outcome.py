@@ -13,8 +13,8 @@ import pytest
 
 from hushgrid.kernels.patterns.star import W, Z
 from hushgrid.node.wire import Finished, Refuse
-from tests.support.attacked_device import SCENARIO, Target, zone_config
-from tests.support.lying_coordinator import Liar, altered, honest_plan
+from tests.support.daemons.attacked_device import SCENARIO, Target, zone_config
+from tests.support.daemons.lying_coordinator import Liar, altered, honest_plan
 
 #: Run by Python before the program: kill -9 at the moment before a file of that name is put into its place.
 FAILPOINT = """

@@ -7,8 +7,8 @@ import numpy as np
 
 from hushgrid.kernels.patterns.star import W, Z
 from hushgrid.node.wire import Refuse
-from tests.support.attacked_device import SCENARIO, Target, zone_config
-from tests.support.lying_coordinator import Liar, altered, honest_plan
+from tests.support.daemons.attacked_device import SCENARIO, Target, zone_config
+from tests.support.daemons.lying_coordinator import Liar, altered, honest_plan
 
 #: MW of bus 3.
 DAY_A, DAY_B = 94.2, 51.7

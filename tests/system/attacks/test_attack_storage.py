@@ -11,9 +11,9 @@ import yaml
 
 from hushgrid.node import wire
 from hushgrid.node.wire import Birth, Capabilities, Mark
-from tests.support.attacked_device import SCENARIO, Target, zone_config
-from tests.support.deployed_fleet import HUSHGRID, Daemon
-from tests.support.lying_coordinator import Liar, altered, honest_plan
+from tests.support.daemons.attacked_device import SCENARIO, Target, zone_config
+from tests.support.daemons.deployed_fleet import HUSHGRID, Daemon
+from tests.support.daemons.lying_coordinator import Liar, altered, honest_plan
 
 SHARE = 1 << 17  #: bytes a liar may leave in an eighth of an hour: more than enough for the seconds of a test
 EMPTY = 1 << 16  #: bytes of a ledger in which nothing stands

@@ -14,8 +14,8 @@ from contextlib import ExitStack
 import pytest
 
 from tests.support import examples
-from tests.support.deployed_fleet import PATIENCE, ZONES, Fleet
-from tests.support.deployed_ring import SENSORS, ring
+from tests.support.daemons.deployed_fleet import PATIENCE, ZONES, Fleet
+from tests.support.daemons.deployed_ring import SENSORS, ring
 
 AWAY_S = 12.0 if examples.THOROUGH else 6.0
 ROUNDS = {"star": 900, "token": 3000, "neighbours": 1500}  #: more than half a second's

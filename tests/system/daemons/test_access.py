@@ -6,8 +6,8 @@ from contextlib import ExitStack
 import pytest
 
 from hushgrid.broker.servers.process import free_port
-from tests.support.deployed_fleet import ZONES, Fleet, broker, finishes_a_run
-from tests.support.deployed_ring import ROOT, SENSORS, ring
+from tests.support.daemons.deployed_fleet import ZONES, Fleet, broker, finishes_a_run
+from tests.support.daemons.deployed_ring import ROOT, SENSORS, ring
 from tests.support.paths import DEPLOY
 
 pytestmark = pytest.mark.mosquitto

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.deployed_fleet import ZONES, Fleet
+from tests.support.daemons.deployed_fleet import ZONES, Fleet
 
 
 @pytest.fixture

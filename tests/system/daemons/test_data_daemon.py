@@ -19,8 +19,8 @@ from hushgrid.node.config.planning import make_plan
 from hushgrid.node.config.scenario import load_scenario
 from hushgrid.node.problems.plan import encode_plan
 from hushgrid.node.transport.mqtt import MqttLink
-from tests.support.deployed_fleet import HUSHGRID, PATIENCE, broker
-from tests.support.deployed_ring import ROOT, SENSORS, keep, ring, rows
+from tests.support.daemons.deployed_fleet import HUSHGRID, PATIENCE, broker
+from tests.support.daemons.deployed_ring import ROOT, SENSORS, keep, ring, rows
 from tests.support.paths import DEPLOY
 
 NEAR = {f"n{i}": {f"n{(i - 1) % 4}", f"n{(i + 1) % 4}"} for i in range(4)}

@@ -9,8 +9,8 @@ import time
 import pytest
 
 from hushgrid.grid_cases import load
-from tests.support.deployed_fleet import HUSHGRID, PATIENCE
-from tests.support.small_daemons import Centre, on_zones, outcome, pair, spends_by_run, write_loads
+from tests.support.daemons.deployed_fleet import HUSHGRID, PATIENCE
+from tests.support.daemons.small_daemons import Centre, on_zones, outcome, pair, spends_by_run, write_loads
 
 SCENARIO = on_zones("input", 12, epsilon=1000.0)  # next to no noise: set-points tell whose loads they are of
 

@@ -28,11 +28,21 @@ import pytest
 from hushgrid.broker.coordinator.base import Coordinator
 from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.transport.mqtt import MqttLink
-from tests.support.attacked_device import Target
-from tests.support.deployed_fleet import PATIENCE
+from tests.support.daemons.attacked_device import Target
+from tests.support.daemons.deployed_fleet import PATIENCE
+from tests.support.daemons.small_daemons import (
+    Centre,
+    Raw,
+    on_rows,
+    on_zones,
+    outcome,
+    outcome_file,
+    pair,
+    ring,
+    spends_by_run,
+)
 from tests.support.paths import ROOT
-from tests.support.recount import Recount
-from tests.support.small_daemons import Centre, Raw, on_rows, on_zones, outcome, outcome_file, pair, ring, spends_by_run
+from tests.support.runs.recount import Recount
 
 AFTER_S = 0.05  #: of the window, behind "done"
 QUIET = 3  #: undisturbed runs, by which the window is measured
@@ -48,7 +58,7 @@ class Zygote:
 
     def __init__(self, stack: ExitStack) -> None:
         self.child = subprocess.Popen(
-            [sys.executable, "-m", "tests.support.device_forker"], cwd=ROOT,
+            [sys.executable, "-m", "tests.support.daemons.device_forker"], cwd=ROOT,
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
         )  # fmt: skip
         self.forked: set[int] = set()

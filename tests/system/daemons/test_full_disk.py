@@ -13,9 +13,9 @@ import pytest
 from hushgrid.kernels.patterns.star import W, Z
 from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.wire import Finished, Refuse
-from tests.support.attacked_device import SCENARIO, Target, zone_config
-from tests.support.lying_coordinator import Liar, altered, honest_plan
-from tests.support.small_daemons import outcome, outcome_file, spends_by_run
+from tests.support.daemons.attacked_device import SCENARIO, Target, zone_config
+from tests.support.daemons.lying_coordinator import Liar, altered, honest_plan
+from tests.support.daemons.small_daemons import outcome, outcome_file, spends_by_run
 
 PLAN = altered(honest_plan(SCENARIO), {"privacy.mode": "input"})
 ROUND = 1

@@ -9,7 +9,7 @@ import pytest
 
 from hushgrid.broker.coordinator.base import Coordinator
 from hushgrid.node.privacy.ledger import Ledger
-from tests.support.small_daemons import Centre, on_rows, on_zones, outcome, outcome_file, pair, ring
+from tests.support.daemons.small_daemons import Centre, on_rows, on_zones, outcome, outcome_file, pair, ring
 
 RUNS = {"star": on_zones("objective", 8), "neighbours": on_rows("dgd", 8, 50.0, step_size=1.0)}
 

@@ -10,7 +10,7 @@ import pytest
 
 from hushgrid.broker.servers.process import free_port
 from hushgrid.node.transport.mqtt import MqttLink
-from tests.support.deployed_fleet import PATIENCE, ROOT, Fleet, broker
+from tests.support.daemons.deployed_fleet import PATIENCE, ROOT, Fleet, broker
 
 FLOOD = 250_000_000  # bytes of one publication
 GROWS = 64_000  # kB: eight times the payload limit is more than all copies of the largest message that is taken

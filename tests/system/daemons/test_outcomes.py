@@ -20,9 +20,9 @@ from hushgrid.node.config.device import load_device
 from hushgrid.node.problems.power_flow.device import Zone
 from hushgrid.node.problems.power_flow.kind import KIND as POWER_FLOW
 from hushgrid.node.problems.records.kind import KIND as RECORDS
-from tests.support.attacked_device import Target
-from tests.support.deployed_fleet import PATIENCE
-from tests.support.small_daemons import (
+from tests.support.daemons.attacked_device import Target
+from tests.support.daemons.deployed_fleet import PATIENCE
+from tests.support.daemons.small_daemons import (
     FEATURES,
     SENSORS,
     Centre,

@@ -15,10 +15,10 @@ from hushgrid.kernels.patterns.token import Leg, Notice, Token
 from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.transport.mqtt import MqttLink
 from hushgrid.node.wire import Refuse
-from tests.support.attacked_device import SCENARIO, Target, rows_config, zone_config
-from tests.support.deployed_fleet import PATIENCE
-from tests.support.lying_coordinator import Liar, altered, honest_plan
-from tests.support.small_daemons import spends_by_run
+from tests.support.daemons.attacked_device import SCENARIO, Target, rows_config, zone_config
+from tests.support.daemons.deployed_fleet import PATIENCE
+from tests.support.daemons.lying_coordinator import Liar, altered, honest_plan
+from tests.support.daemons.small_daemons import spends_by_run
 
 #: Run by Python before the program: the first commit of a step with spends ends the process.
 DIES = """

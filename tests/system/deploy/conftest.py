@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from hushgrid.broker.servers.process import free_port
-from tests.support.deployed_fleet import Fleet, broker
+from tests.support.daemons.deployed_fleet import Fleet, broker
 
 
 @pytest.fixture

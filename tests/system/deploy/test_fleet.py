@@ -17,7 +17,7 @@ import pytest
 from hushgrid.broker.servers.process import free_port
 from hushgrid.node.transport.mqtt import MqttLink
 from hushgrid.node.wire import Birth, decode_presence
-from tests.support.deployed_fleet import HUSHGRID, PATIENCE, ROOT, ZONES, Fleet, broker, finishes_a_run
+from tests.support.daemons.deployed_fleet import HUSHGRID, PATIENCE, ROOT, ZONES, Fleet, broker, finishes_a_run
 from tests.support.paths import DEPLOY
 
 # --- the real daemons ---

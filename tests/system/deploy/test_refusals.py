@@ -10,7 +10,7 @@ import pytest
 from hushgrid.node.config.scenario import load_scenario
 from hushgrid.node.transport.mqtt import MqttLink
 from hushgrid.node.wire import Birth, decode_presence
-from tests.support.deployed_fleet import HUSHGRID, PATIENCE, ROOT, ZONES, Fleet
+from tests.support.daemons.deployed_fleet import HUSHGRID, PATIENCE, ROOT, ZONES, Fleet
 
 # --- what a real device refuses ---
 

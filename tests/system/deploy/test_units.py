@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from tests.support.deployed_fleet import UNITS
+from tests.support.daemons.deployed_fleet import UNITS
 from tests.support.paths import DEPLOY
 
 # --- the units ---

@@ -64,7 +64,7 @@ def test_a_reader_that_has_seen_enough_is_no_error(tmp_path):
 def test_what_is_committed_but_still_in_the_log_is_shown(hushgrid, tmp_path):
     crash = (
         "import os; from pathlib import Path; from hushgrid.node.privacy.ledger import Ledger\n"
-        "from tests.support.gated_device import spend\n"
+        "from tests.support.devices.gated_device import spend\n"
         "l = Ledger(Path('n1.ledger'), 'n1'); l.join(b'r' * 16, b'')\n"
         "l.commit(b'r' * 16, spends=[spend(k) for k in (1, 2, 3)]); os._exit(0)"
     )

@@ -14,7 +14,7 @@ import pytest
 
 from hushgrid.kernels import jit
 from hushgrid.kernels.problems import prox
-from tests.support.kernel_twins import TABLE, answer, named, x
+from tests.support.agents.kernel_twins import TABLE, answer, named, x
 from tests.support.paths import ROOT
 
 # --- compiled ---
@@ -35,7 +35,7 @@ def child(code: str, mode: str | None, home: Path, path: Path = ROOT, **environm
 
 ALL_ROWS = """
 import json, numpy as np
-from tests.support import kernel_twins as t
+from tests.support.agents import kernel_twins as t
 from hushgrid.kernels import jit
 from hushgrid.kernels.problems import prox
 def refused(row):
@@ -68,7 +68,7 @@ def test_compiled_kernels_are_kept_for_the_next_process_under_a_digest_of_the_so
     assert [path.name for path in kept] == [f"kernels-{jit.source_digest()}"]
     code = """
 import json
-from tests.support import kernel_twins as t
+from tests.support.agents import kernel_twins as t
 from hushgrid.kernels import jit
 from hushgrid.kernels.problems import prox
 for row in t.TABLE: row.kernel(*row.right)
@@ -115,7 +115,7 @@ def test_a_node_without_a_writable_cache_compiles_and_goes_on(tmp_path):
     blocked.write_text("not a directory")  # holds for root too, whom permissions do not stop
     code = """
 import json
-from tests.support import kernel_twins as t
+from tests.support.agents import kernel_twins as t
 from hushgrid.kernels import jit
 from hushgrid.kernels.problems import prox
 print(json.dumps([jit.cache_directory(), prox.soft(t.x, 0.4).tolist()]))

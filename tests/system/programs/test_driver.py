@@ -9,7 +9,7 @@ from hushgrid.broker.simulation.processes import Child, Outcome
 from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.problems.plan import encode_plan
 from hushgrid.node.wire import COORDINATOR
-from tests.support.zone_fleet import World, setup
+from tests.support.devices.zone_fleet import World, setup
 
 # --- the whole fleet: crashes in place of messages ---
 

@@ -14,7 +14,11 @@ from tests.support.paths import ROOT
 def test_large_plans_take_little_memory_and_end():
     """The largest walks, networks and lists a message of PLAN_LIMIT holds, in a process of its own."""
     ran = subprocess.run(
-        [sys.executable, "-m", "tests.support.largest_plans"], cwd=ROOT, capture_output=True, text=True, timeout=600
+        [sys.executable, "-m", "tests.support.scenarios.largest_plans"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=600,
     )
     assert ran.stderr == ""
     *answers, peak = map(json.loads, ran.stdout.splitlines())

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from hushgrid.node.privacy.ledger import Ledger
-from tests.support.ledgers import fill, opening
+from tests.support.devices.ledgers import fill, opening
 from tests.support.paths import ROOT
 
 
@@ -25,7 +25,7 @@ WRITER = """
 import os, random, signal, sys, time
 from pathlib import Path
 sys.path.insert(0, sys.argv[2])
-from tests.support.gated_device import spend
+from tests.support.devices.gated_device import spend
 from hushgrid.node.privacy.ledger import Ledger
 
 path, chance = Path(sys.argv[1]), random.Random(int(sys.argv[3]))

@@ -9,7 +9,7 @@ import pytest
 from hushgrid.kernels.errors import Stopped
 from hushgrid.node.privacy.ledger import Ledger, LedgerFailed
 from hushgrid.node.wire import Mark
-from tests.support.gated_device import Device, budget, plan, spend
+from tests.support.devices.gated_device import Device, budget, plan, spend
 
 RUN = b"r" * 16
 

@@ -8,9 +8,9 @@ import pytest
 import yaml
 
 from hushgrid.broker.servers import choose as brokers
-from tests.support import record_scenarios
-from tests.support.deployed_fleet import HUSHGRID
-from tests.support.small_daemons import BUDGET, CLIP, SENSORS, Centre, on_rows, outcome_file, ring
+from tests.support.daemons.deployed_fleet import HUSHGRID
+from tests.support.daemons.small_daemons import BUDGET, CLIP, SENSORS, Centre, on_rows, outcome_file, ring
+from tests.support.scenarios import record_scenarios
 
 #: A complete plugin: decentralised gradient descent with half of each step.
 TOY = """

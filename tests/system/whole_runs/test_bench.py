@@ -6,8 +6,8 @@ import pytest
 
 from hushgrid.benchmarks import fleet, hop, ring
 from hushgrid.studies import figures
-from tests.support.bench_output import _names, _well_formed
 from tests.support.paths import ROOT
+from tests.support.runs.bench_output import _names, _well_formed
 
 
 @pytest.fixture(autouse=True)

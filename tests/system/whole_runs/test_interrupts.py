@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.support import background_run
+from tests.support.runs import background_run
 
 END_S = 5.0  # what is promised
 SLOW = 4.0  # a machine under the load of other tests may take so many times as long

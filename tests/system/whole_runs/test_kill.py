@@ -17,7 +17,7 @@ import pytest
 
 from hushgrid.broker.simulation import run
 from hushgrid.kernels.errors import Stopped
-from tests.support import background_run
+from tests.support.runs import background_run
 
 NODES = ("z1", "z2", "z3")
 EVERYBODY = (*NODES, "coordinator")

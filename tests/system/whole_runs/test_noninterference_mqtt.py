@@ -18,8 +18,8 @@ from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.runtime import event_loop as serve
 from hushgrid.node.runtime.member import Member
 from hushgrid.node.wire import COORDINATOR, Custody, Envelope, Plan, Topics
-from tests.support.guarded_scenarios import CASES, others
-from tests.support.observed_runs import held_still, tables, with_data
+from tests.support.runs.observed_runs import held_still, tables, with_data
+from tests.support.scenarios.guarded_scenarios import CASES, others
 
 GIVE_UP_S = 60.0
 #: Of a ledger, what is no function of times. The coordinator's counts hold repetitions, a node's state what it was told.

@@ -7,8 +7,8 @@ import numpy as np
 from hushgrid.broker.simulation import processes, run
 from hushgrid.broker.simulation.problems.records import RowSetup
 from hushgrid.node.config.scenario import scenario_from
-from tests.support.private_traces import found_in, traces
-from tests.support.record_scenarios import scenario
+from tests.support.runs.private_traces import found_in, traces
+from tests.support.scenarios.record_scenarios import scenario
 
 # --- no byte of it: run directory, wire, logs ---
 

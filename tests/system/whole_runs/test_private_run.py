@@ -12,8 +12,8 @@ from hushgrid.broker.simulation import processes
 from hushgrid.grid_cases import load
 from hushgrid.grid_cases.case import loads
 from hushgrid.node.transport.mqtt import MqttLink
-from tests.support import background_run
-from tests.support.private_traces import MODES, found_in, private, traces
+from tests.support.runs import background_run
+from tests.support.runs.private_traces import MODES, found_in, private, traces
 
 # --- no byte of it: run directory, wire, logs ---
 

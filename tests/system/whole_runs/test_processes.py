@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from hushgrid.broker.simulation import run
-from tests.support import background_run
-from tests.support.record_scenarios import sensors
+from tests.support.runs import background_run
+from tests.support.scenarios.record_scenarios import sensors
 
 
 def test_a_process_of_many_nodes_that_is_killed_comes_back_with_all_of_them(any_broker):

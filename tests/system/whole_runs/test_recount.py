@@ -15,8 +15,8 @@ from hushgrid.broker.servers import choose as brokers
 from hushgrid.broker.servers.mosquitto import find_mosquitto
 from hushgrid.broker.simulation import run
 from hushgrid.node.transport.mqtt import MqttLink
-from tests.support.deployed_fleet import PATIENCE, Daemon, Fleet
-from tests.support.recount import Recount, agree, zones
+from tests.support.daemons.deployed_fleet import PATIENCE, Daemon, Fleet
+from tests.support.runs.recount import Recount, agree, zones
 
 # --- simulated fleets, their ledgers kept over runs ---
 

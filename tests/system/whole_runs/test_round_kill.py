@@ -17,9 +17,9 @@ from hushgrid.broker.simulation import run
 from hushgrid.kernels.errors import Stopped
 from hushgrid.kernels.patterns.neighbours import Iterate
 from hushgrid.node import wire
-from tests.support import background_run
-from tests.support.neighbour_scenarios import scenario
-from tests.support.storms import Replayer, storm
+from tests.support.runs import background_run
+from tests.support.runs.storms import Replayer, storm
+from tests.support.scenarios.neighbour_scenarios import scenario
 
 NODES = [f"n{i}" for i in range(4)]
 

@@ -3,8 +3,8 @@
 import pytest
 
 from hushgrid.broker.simulation import run
-from tests.support.background_run import assert_same_bits
-from tests.support.neighbour_scenarios import scenario
+from tests.support.runs.background_run import assert_same_bits
+from tests.support.scenarios.neighbour_scenarios import scenario
 
 
 @pytest.mark.parametrize("name", ["dpp2", "nids", "mradmm"])

@@ -3,7 +3,7 @@
 import pytest
 
 from hushgrid.broker.simulation import run
-from tests.support.stored_rounds import assert_admm, of_admm
+from tests.support.scenarios.stored_rounds import assert_admm, of_admm
 
 # --- ADMM, R-ADMM, MR-ADMM ---
 

@@ -3,8 +3,8 @@
 import pytest
 
 from hushgrid.broker.simulation import run
-from tests.support.background_run import assert_same_bits
-from tests.support.seeded_walks import SEEDED
+from tests.support.runs.background_run import assert_same_bits
+from tests.support.scenarios.seeded_walks import SEEDED
 
 # --- the same bits ---
 

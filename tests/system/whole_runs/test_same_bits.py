@@ -3,7 +3,7 @@
 import pytest
 
 from hushgrid.broker.simulation import run
-from tests.support import background_run
+from tests.support.runs import background_run
 
 TRAJECTORY = {"run.record": "trajectory"}
 

@@ -15,9 +15,10 @@ import pytest
 
 from hushgrid.broker.simulation import run
 from hushgrid.node.privacy.ledger import Ledger
-from tests.support import background_run, record_scenarios
-from tests.support.storms import Replayer, storm
-from tests.support.walk_in_memory import assert_conserved, assert_one_token, setup, state_of
+from tests.support.runs import background_run
+from tests.support.runs.storms import Replayer, storm
+from tests.support.runs.walk_in_memory import assert_conserved, assert_one_token, setup, state_of
+from tests.support.scenarios import record_scenarios
 
 RING = {"network": {"kind": "ring", "nodes": 8}}
 ALGORITHMS = {"recal": {"name": "recal"}, "iadmm": {"name": "iadmm", "rho": 1.0}}

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from tests.support.deployed_fleet import Fleet
+from tests.support.daemons.deployed_fleet import Fleet
 from tests.support.paths import DEPLOY
 
 SENSORS = ("n0", "n1", "n2", "n3")

@@ -1,9 +1,10 @@
 """Small guarded scenarios of every registered algorithm, by mechanism, question and mode, and the other data to compare with."""
 
 from hushgrid.kernels.algorithms.registry import ALGORITHMS, of_patterns
-from tests.support import background_run, neighbour_scenarios, record_scenarios
-from tests.support.observed_runs import LOADS, ROWS
-from tests.support.record_scenarios import GAUSSIAN
+from tests.support.runs import background_run
+from tests.support.runs.observed_runs import LOADS, ROWS
+from tests.support.scenarios import neighbour_scenarios, record_scenarios
+from tests.support.scenarios.record_scenarios import GAUSSIAN
 
 SMALL = {"problem.data": {"synthetic": {"rows": 5, "features": 2}, "normalize": "unit-rows"}}
 CHANGE = {"privacy.adjacency": {"bounded-change": 0.1}}

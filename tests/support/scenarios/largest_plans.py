@@ -12,7 +12,7 @@ from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.runtime.member import Member
 from hushgrid.node.schema.sections import Budget
 from hushgrid.node.wire import PLAN_LIMIT
-from tests.support import guarded_plans
+from tests.support.scenarios import guarded_plans
 
 N = 10_000
 STAR = [[0, i] for i in range(1, N)]

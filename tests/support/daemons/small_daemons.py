@@ -26,8 +26,8 @@ from hushgrid.node.problems.records.kind import KIND as RECORDS
 from hushgrid.node.runtime.driver import Driver
 from hushgrid.node.runtime.event_loop import link_for, serve
 from hushgrid.node.runtime.member import Member
-from tests.support.attacked_device import Target, rows_config
-from tests.support.deployed_fleet import HUSHGRID, Daemon
+from tests.support.daemons.attacked_device import Target, rows_config
+from tests.support.daemons.deployed_fleet import HUSHGRID, Daemon
 
 SENSORS = ("n0", "n1", "n2", "n3")
 PAIR = {"z1": (1, 2), "z2": (3, 4, 5)}  #: zones of case5, by the case file's bus numbers

@@ -16,7 +16,7 @@ from hushgrid.node.privacy import ledger
 from hushgrid.node.problems.records import device as rows
 from hushgrid.node.problems.records.data import load, unit_rows
 from hushgrid.node.problems.records.files import Shard
-from tests.support import background_run
+from tests.support.runs import background_run
 
 
 def traces(d, base_mva):

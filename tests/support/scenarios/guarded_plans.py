@@ -12,8 +12,8 @@ from hushgrid.kernels.algorithms import registry
 from hushgrid.node.config.scenario import scenario_from
 from hushgrid.node.problems.plan import RunPlan, decode_plan, encode_plan
 from hushgrid.node.problems.records.kind import KIND as RECORDS
-from tests.support import record_scenarios
-from tests.support.zone_fleet import setup as zones
+from tests.support.devices.zone_fleet import setup as zones
+from tests.support.scenarios import record_scenarios
 
 GAUSSIAN = {"privacy.mechanism": "gaussian", "privacy.delta": 1e-5, "privacy.accountant": "gdp"}
 SOFTMAX = {"problem.kind": "softmax", "problem.classes": 3, "problem.data.synthetic.classes": 3}

@@ -4,7 +4,7 @@ import numpy as np
 
 from hushgrid.kernels.algorithms import iadmm
 from tests.support import paths
-from tests.support.agents_without_gate import Data, along, names
+from tests.support.agents.agents_without_gate import Data, along, names
 
 VECTORS = np.load(paths.VECTORS / "iadmm.npz")
 

@@ -3,7 +3,7 @@
 import numpy as np
 
 from tests.support.paths import VECTORS
-from tests.support.record_scenarios import NOT_PRIVATE, files, scenario
+from tests.support.scenarios.record_scenarios import NOT_PRIVATE, files, scenario
 
 RECAL, IADMM = np.load(VECTORS / "recal.npz"), np.load(VECTORS / "iadmm.npz")
 

@@ -3,7 +3,7 @@
 import numpy as np
 
 from tests.support.paths import VECTORS
-from tests.support.record_scenarios import NOT_PRIVATE, files, scenario
+from tests.support.scenarios.record_scenarios import NOT_PRIVATE, files, scenario
 
 DPP2, RADMM = np.load(VECTORS / "dpp2.npz"), np.load(VECTORS / "radmm.npz")
 UNLIKE = [0.3, 0.6, 0.9, 0.5]

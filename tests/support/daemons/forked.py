@@ -27,7 +27,7 @@ class Forker:
     def __init__(self) -> None:
         self.codes = tempfile.TemporaryDirectory()
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "tests.support.device_forker", self.codes.name], cwd=ROOT,
+            [sys.executable, "-m", "tests.support.daemons.device_forker", self.codes.name], cwd=ROOT,
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
         )  # fmt: skip
 

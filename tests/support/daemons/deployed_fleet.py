@@ -14,7 +14,7 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 
 from hushgrid.node.transport.mqtt import MqttLink
-from tests.support.forked import LATE, Child, Forker
+from tests.support.daemons.forked import LATE, Child, Forker
 from tests.support.paths import DEPLOY
 
 HUSHGRID = (sys.executable, "-m", "hushgrid")

@@ -9,7 +9,7 @@ from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.privacy.terms import Terms
 from hushgrid.node.problems.records.gate import RowsGate
 from hushgrid.node.schema.sections import Allow
-from tests.support.gated_device import plan
+from tests.support.devices.gated_device import plan
 
 CLIP, BETA = 0.75, 0.25
 

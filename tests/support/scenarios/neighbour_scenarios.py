@@ -3,7 +3,7 @@
 import msgspec
 
 from hushgrid.kernels.algorithms import registry
-from tests.support import record_scenarios
+from tests.support.scenarios import record_scenarios
 
 ROUNDS = 7
 

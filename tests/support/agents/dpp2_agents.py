@@ -9,7 +9,7 @@ from hushgrid.kernels.algorithms.dpp2 import Params
 from hushgrid.kernels.graphs import Graph, Network
 from hushgrid.kernels.problems.losses import CURVATURE, Loss, Nonconvex, Objective
 from tests.support import paths
-from tests.support.lockstep_rounds import Data, classification, name, weights
+from tests.support.agents.lockstep_rounds import Data, classification, name, weights
 
 V = np.load(paths.VECTORS / "dpp2.npz")
 K, N, D = V["w"].shape

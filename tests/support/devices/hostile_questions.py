@@ -16,10 +16,10 @@ from hushgrid.kernels.patterns import neighbours, token
 from hushgrid.node.config.scenario import scenario_from
 from hushgrid.node.problems.plan import encode_plan
 from hushgrid.node.wire import COORDINATOR, Finish, Finished, Join, Refuse
-from tests.support.asked_pair import rows_file, zone_file
-from tests.support.neighbour_scenarios import ALGORITHMS
-from tests.support.record_scenarios import scenario
-from tests.support.zone_fleet import setup
+from tests.support.devices.asked_pair import rows_file, zone_file
+from tests.support.devices.zone_fleet import setup
+from tests.support.scenarios.neighbour_scenarios import ALGORITHMS
+from tests.support.scenarios.record_scenarios import scenario
 
 # --- the devices that are asked ---
 

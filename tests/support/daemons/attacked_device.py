@@ -15,7 +15,7 @@ import yaml
 
 from hushgrid.grid_cases import load
 from hushgrid.grid_cases.case import loads
-from tests.support.deployed_fleet import HUSHGRID, Daemon
+from tests.support.daemons.deployed_fleet import HUSHGRID, Daemon
 
 #: The zones of deploy's example, and how an honest coordinator would have the first one take part.
 ZONES = ([1, 2, 3, 4, 5], [7, 8, 9, 10, 14], [6, 11, 12, 13])

@@ -1,6 +1,6 @@
 """Walks of small fleets that are cut off, killed or lied to."""
 
-from tests.support.walk_in_memory import token_of
+from tests.support.runs.walk_in_memory import token_of
 
 FOUR = {"network": {"kind": "complete", "nodes": 4}}
 LONG = {

@@ -12,7 +12,8 @@ from hushgrid.kernels.algorithms.registry import ALGORITHMS, variants
 from hushgrid.node.config.scenario import scenario_from
 from hushgrid.node.problems.kind import Kind
 from hushgrid.node.problems.registry import KINDS
-from tests.support import background_run, record_scenarios
+from tests.support.runs import background_run
+from tests.support.scenarios import record_scenarios
 
 Raw = dict[str, Any]
 ROUNDS = {"star": 4, "token": 12, "neighbours": 6}  #: three a node where a token walks around the ring

@@ -7,8 +7,8 @@ from hushgrid.kernels.algorithms.radmm import Recycled
 from hushgrid.kernels.graphs import Network
 from hushgrid.kernels.problems.losses import Loss, Objective
 from tests.support import paths
-from tests.support.agents_without_gate import Data
-from tests.support.lockstep_rounds import messages
+from tests.support.agents.agents_without_gate import Data
+from tests.support.agents.lockstep_rounds import messages
 
 VECTORS = np.load(paths.VECTORS / "radmm.npz")
 UNLIKE = (0.3, 0.6, 0.9, 0.5)

@@ -21,7 +21,7 @@ from hushgrid.kernels.privacy.noise import Lattice
 from hushgrid.node import wire
 from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.problems.records.files import Shard
-from tests.support import background_run
+from tests.support.runs import background_run
 
 NOW = 1_700_000_000.0
 

@@ -32,7 +32,7 @@ from hushgrid.node.privacy.drawn import Drawn
 from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.runtime.member import Member, Simulated
 from hushgrid.node.wire import COORDINATOR, Publication
-from tests.support.asked_pair import rows_file, zone_file
+from tests.support.devices.asked_pair import rows_file, zone_file
 
 CRASHES = ("before", "after")
 FULL = {

@@ -6,7 +6,7 @@ import pytest
 
 from hushgrid.kernels.errors import InputError
 from hushgrid.node.privacy.ledger import Ledger
-from tests.support.gated_device import spend
+from tests.support.devices.gated_device import spend
 
 RUN = b"r" * 16
 

@@ -7,7 +7,7 @@ from hushgrid.kernels.algorithms.recal import Params
 from hushgrid.kernels.problems.losses import Loss, Objective
 from hushgrid.kernels.problems.prox import Regularizer
 from tests.support import paths
-from tests.support.agents_without_gate import Data, along, names
+from tests.support.agents.agents_without_gate import Data, along, names
 
 VECTORS = np.load(paths.VECTORS / "recal.npz")
 WALK = VECTORS["walk"].tolist()

@@ -2,7 +2,7 @@
 
 from hushgrid.broker.simulation.problems.records import RowSetup
 from hushgrid.node.config.scenario import scenario_from
-from tests.support.record_scenarios import GAUSSIAN, iadmm, scenario
+from tests.support.scenarios.record_scenarios import GAUSSIAN, iadmm, scenario
 
 TRAJECTORY = {"run.record": "trajectory"}
 PI_ADMM1 = {"algorithm.variant": "published", "privacy": None, "algorithm.gamma": [0.5, 1.5]}

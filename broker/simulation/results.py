@@ -52,6 +52,8 @@ def write(result: Result, scenario: Mapping[str, Any], ledgers: Sequence[Path], 
         _csv(partial / "history.csv", list(result.history), list(zip(*result.history.values(), strict=True)))
         np.savez(partial / "solution.npz", allow_pickle=False, **result.solution)
         _csv(partial / "setpoints.csv", ["node", "quantity", "element", "value", "unit"], result.setpoints)
+        for name, (columns, rows) in result.tables.items():
+            _csv(partial / f"{name}.csv", list(columns), rows)
         (partial / "scenario.yaml").write_text(yaml.safe_dump(dict(scenario), sort_keys=False))
         if result.trajectory is not None:
             np.savez(partial / "trajectory.npz", allow_pickle=False, **result.trajectory)

@@ -58,6 +58,10 @@ class Algorithm(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
     published: ClassVar[Source | None] = None
     published_mechanisms: ClassVar[tuple[str, ...]] = ("laplace", "gaussian")
     own: ClassVar[tuple[str, ...]] = ("x",)  #: vectors of a node's state that are recorded; its iterate is the first
+    #: Of the privacy section, the default first: what its nodes may be protected by.
+    modes: ClassVar[tuple[str, ...]] = ("objective", "input", "output", "output-projected")
+    #: The stopping rule, tolerance and patience, of a scenario that names none; None: all rounds are done.
+    stopping: ClassVar[tuple[float, int] | None] = None
     grid: ClassVar[Sequence[Keys]] = ()  #: what the league tunes; empty: nothing, it runs the guarded examples
     races: ClassVar[Sequence[Race]] = ()  #: its lines in the league, if they are not one of its title and its grid
     published_races: ClassVar[Mapping[str, Keys]] = {}  #: the same as its paper has it: keys by the title of the line
@@ -181,6 +185,9 @@ class Star(Algorithm, frozen=True, kw_only=True):
 
     pattern: ClassVar[Pattern] = "star"
     own: ClassVar[tuple[str, ...]] = ("mean", "lam")  #: the iterate z_p (n,), and a vector (m,) of what is shared
+    exact: ClassVar[bool] = False  #: whether a member solves its local problem exactly; else it asks for gradients
+    #: What the coordinator measures of a round, `measured` of its machine: columns of the history.
+    figures: ClassVar[tuple[str, ...]] = ()
 
     @property
     def per_round(self) -> int:

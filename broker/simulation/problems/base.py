@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import platform
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from math import inf
@@ -52,7 +53,9 @@ class Figures:
     quality: Quality
     solution: dict[str, np.ndarray]
     setpoints: list[tuple[str, str, str, float, str]] = field(default_factory=list)
-    at_the_end: dict[str, float | None] = field(default_factory=dict)  #: figures of result.json
+    at_the_end: dict[str, Any] = field(default_factory=dict)  #: figures of result.json
+    history: dict[str, list[float | None]] = field(default_factory=dict)  #: (T,) each: columns beside those of all runs
+    tables: dict[str, tuple[Sequence[str], list[tuple[Any, ...]]]] = field(default_factory=dict)  #: <name>.csv
 
 
 class Setup(ABC):
@@ -148,6 +151,7 @@ class Setup(ABC):
             "noise_l1_expected": list(found.expected_noise),
             "messages": list(seen.messages),
             "bytes": list(seen.bytes),
+            **found.history,
         }
         if self.terms is not None:
             for i, name in enumerate(self.plan.nodes):
@@ -155,7 +159,9 @@ class Setup(ABC):
                 history[f"epsilon_{name}"] = [costs[a] for a in seen.answers[:, i].tolist()]
         trajectory = seen.trajectory if self.scenario.run.record == "trajectory" else None
         summary = self._summary(seen, found, over)
-        return Result(summary, history, found.solution, found.setpoints, trajectory, over.transcript)
+        return Result(
+            summary, history, found.solution, found.setpoints, trajectory, over.transcript, tables=found.tables
+        )
 
     def _summary(self, seen: Recorded, found: Figures, over: Finished) -> dict[str, Any]:
         """result.json."""

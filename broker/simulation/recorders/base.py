@@ -54,7 +54,9 @@ class Recorded:
     total_bytes: int
     capped: list[str]  #: nodes whose cap was reached
     trajectory: dict[str, np.ndarray]
-    told: Mapping[str, Any] = field(default_factory=dict)  #: of the pattern alone, for result.json
+    told: Mapping[str, Any] = field(default_factory=dict)  #: of the pattern alone
+    #: (T,) each: what the coordinator has measured of each round, as the algorithm declares it.
+    figures: Mapping[str, list[float]] = field(default_factory=dict)
 
 
 @dataclass(kw_only=True)

@@ -41,7 +41,7 @@ class PowerFlow(Kind):
         from hushgrid.node.problems.power_flow import device
 
         try:
-            return device.public(asked.problem)[2]
+            return device.public(asked.problem, asked.algorithm)[2]
         except InputError as error:
             raise InputError(f"{file}: problem.{error}") from None
 

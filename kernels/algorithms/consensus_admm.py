@@ -46,7 +46,6 @@ from hushgrid.kernels.ranges import Count, Step
 
 Vector = np.ndarray[Any, np.dtype[np.float64]]
 
-EXCHANGES = 2  #: after the last round
 ACCELERATED = 5  #: the first round whose next state may be accelerated
 WORSE = 2.0  #: an accelerated state is dropped if its residual is so many times that of the round before
 RIDGE = 1e-8  #: of the acceleration's least squares, relative to tr(dR'dR)
@@ -65,6 +64,7 @@ class Params(Star, tag_field="name", tag="consensus-admm", frozen=True, kw_only=
     )
     claim: ClassVar[str] = "none is made"
     exact: ClassVar[bool] = True
+    closing: ClassVar[int] = 2
     modes: ClassVar[tuple[str, ...]] = ("input",)
     own: ClassVar[tuple[str, ...]] = ("z", "lam")
     figures: ClassVar[tuple[str, ...]] = (
@@ -91,6 +91,11 @@ class Params(Star, tag_field="name", tag="consensus-admm", frozen=True, kw_only=
         """rho_k at factor 1 of each entry, from |y|^2; nan: a flow."""
         curved = self.rho0 * np.minimum(self.kappa * np.nan_to_num(stiffness), self.cap)
         return np.where(np.isnan(stiffness), self.rho0, curved)
+
+    @property
+    def answers(self) -> int:
+        """One: the data, perturbed once."""
+        return 1
 
     def asks(self, mode: str = "") -> Question:
         return "data"
@@ -143,7 +148,7 @@ class Agent(StarMember):
     """Member p. What it sends is a function of the message, of its gate's one answer, and of public data."""
 
     def __init__(self, params: Params, at: Place) -> None:
-        super().__init__("coordinator", params.rounds + EXCHANGES)
+        super().__init__("coordinator", params.rounds + params.closing)
         assert at.local is not None
         self.gate, self.local, self.shared = at.gate, at.local, at.shared
         self.weight = params.weights(at.stiffness)

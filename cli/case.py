@@ -192,7 +192,7 @@ def solve(name: str, objective: str, as_json: bool, ac: bool = False) -> str:
 
 def _ac_figures(case: Case, solution: Solution) -> dict[str, Any]:
     """The AC power flow at a central solution; null where Newton's method found none."""
-    from hushgrid.grid_cases.ac_feasibility import ac_check
+    from hushgrid.grid_cases.ac.feasibility import ac_check
 
     check, base = ac_check(case, solution), case.base_mva
     figures = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -105,6 +106,15 @@ def outflow(case: Case, v: Floats, flow: Floats) -> Floats:
     np.add.at(out, i, flow[:, :2])
     np.add.at(out, j, flow[:, 2:])
     return out
+
+
+def bus_admittance(case: Case) -> Any:
+    """(buses, buses) complex sparse: the current that leaves each bus through its lines and shunt is Y V."""
+    n, i, j = len(case.buses), case.index(case.lines.from_bus), case.index(case.lines.to_bus)
+    ff, ft, tf, tt = admittance(case, np.arange(len(case.lines)))
+    shunt, every = case.buses.g_s + 1j * case.buses.b_s, np.arange(n)
+    at = (np.concatenate([i, i, j, j, every]), np.concatenate([i, j, i, j, every]))
+    return sparse.csr_array((np.concatenate([ff, ft, tf, tt, shunt]), at), shape=(n, n))
 
 
 def excess(case: Case, point: Point) -> dict[str, Floats]:

@@ -15,9 +15,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse.linalg import splu
 
-from hushgrid.grid_cases.ac.network import Complexes, Point, excess, flows
+from hushgrid.grid_cases.ac.network import Complexes, Point, bus_admittance, excess, flows
 from hushgrid.grid_cases.case import Case, Floats, Table
-from hushgrid.grid_cases.variables import admittance
 from hushgrid.kernels.errors import InputError
 
 TOLERANCE = 1e-8  #: of the mismatch, p.u.
@@ -74,15 +73,6 @@ def newton(case: Case, injected: Complexes, voltage: Complexes, held: NDArray[np
         taken_up += float(step[-1])
         V = size * np.exp(1j * angle)
     return Newton(mismatch < TOLERANCE, iteration, mismatch, V, taken_up, given)
-
-
-def bus_admittance(case: Case) -> Any:
-    """(buses, buses) complex sparse: the current that leaves each bus through its lines and shunt is Y V."""
-    n, i, j = len(case.buses), case.index(case.lines.from_bus), case.index(case.lines.to_bus)
-    ff, ft, tf, tt = admittance(case, np.arange(len(case.lines)))
-    shunt, every = case.buses.g_s + 1j * case.buses.b_s, np.arange(n)
-    at = (np.concatenate([i, i, j, j, every]), np.concatenate([i, j, i, j, every]))
-    return sparse.csr_array((np.concatenate([ff, ft, tf, tt, shunt]), at), shape=(n, n))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

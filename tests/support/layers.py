@@ -94,7 +94,7 @@ def needs(module: str) -> frozenset[str]:
 #: The sub-packages of a wing, in their order, which holds in the same way. "" are the files beside them.
 INSIDE: dict[str, tuple[str, ...]] = dict.fromkeys(WINGS, ("",)) | {
     "kernels": ("", "problems", "privacy", "patterns", "algorithms", "vectorised"),
-    "grid_cases": ("", "zone"),
+    "grid_cases": ("", "ac", "zone"),
     "node": (
         *("", "schema", "privacy", "transport", "problems", "problems/power_flow", "problems/records"),
         *("config", "runtime"),
@@ -156,7 +156,7 @@ def listing() -> str:
     return "\n".join(out)
 
 
-LAPTOP = ("cvxpy", "numba", "matplotlib", "rich", "amqtt", "networkx")
+LAPTOP = ("cvxpy", "numba", "matplotlib", "rich", "amqtt", "networkx", "casadi", "cyipopt")
 
 
 def reached(module: str) -> set[str]:

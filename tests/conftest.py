@@ -9,7 +9,6 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import matplotlib.font_manager  # noqa: F401  (where it has no list of fonts yet it starts a process for one: here, not in a test)
 import pytest
 from hypothesis import settings
 

@@ -142,9 +142,7 @@ def test_the_mathematics_touches_no_file_clock_socket_or_global_randomness(room)
     drawn = {
         n.attr
         for n in ast.walk(tree)
-        if isinstance(n, ast.Attribute)
-        and isinstance(n.value, ast.Attribute)
-        and ast.unparse(n.value) == "np.random"
+        if isinstance(n, ast.Attribute) and isinstance(n.value, ast.Attribute) and ast.unparse(n.value) == "np.random"
     }
     assert drawn <= {"Generator", "Philox"}  # keyed generators, never numpy's global one
     calls = {n.func.id for n in ast.walk(tree) if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)}

@@ -11,7 +11,7 @@ import platform
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import PackageNotFoundError
 from math import inf
 from pathlib import Path
 from typing import Any, ClassVar
@@ -25,6 +25,7 @@ from hushgrid.node.config.scenario import Scenario
 from hushgrid.node.privacy.noise_source import PAPER_SAMPLER, SeededNoise, SystemNoise
 from hushgrid.node.problems.kind import Device
 from hushgrid.node.problems.plan import RunPlan, findings
+from hushgrid.node.versions import version
 
 #: Of result.json, whatever the kind of problem; what a kind does not give is null.
 FIGURES = ("objective", "optimality_gap", "relative_error", "consensus_residual", "max_violation")

@@ -41,3 +41,9 @@ def cost_scale(case: Case) -> float:
     marginal = np.abs(generators.cost_1) + 2 * generators.cost_2 * np.minimum(generators.p_max, 1000.0)
     positive = marginal[marginal > 0]
     return float(np.median(positive)) if len(positive) else 1.0
+
+
+def highest_marginal(case: Case) -> float:
+    """$/MWh: the most that one more MWh of any generator costs, at its largest power."""
+    g = case.generators
+    return float(np.max((2 * g.cost_2 * np.minimum(g.p_max, 1000.0) + g.cost_1) / case.base_mva, initial=0.0))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -177,7 +177,7 @@ class Result(Summary):
     """A finished run: the fields of result.json as attributes, and the arrays of the other files.
 
     summary: result.json as a mapping. history: the columns of history.csv, None for an empty cell. solution: the arrays
-    of solution.npz. setpoints: the rows of setpoints.csv (node, quantity, element, value, unit). trajectory, transcript:
+    of solution.npz. setpoints: the rows of setpoints.csv (node, quantity, element, value, unit, number, bus, from, to, source). trajectory, transcript:
     None unless `run.record` asks for them. path: the run directory, if there is one. tables: zones at least cost: the
     columns and rows of generation.csv, balance.csv, lines.csv and buses.csv, by name.
     """
@@ -187,7 +187,7 @@ class Result(Summary):
         summary: Mapping[str, Any],
         history: dict[str, list[float | int | None]],
         solution: dict[str, np.ndarray],
-        setpoints: list[tuple[str, str, str, float, str]],
+        setpoints: list[tuple[Any, ...]],
         trajectory: dict[str, np.ndarray] | None = None,
         transcript: list[dict[str, Any]] | None = None,
         path: Path | None = None,
@@ -210,7 +210,7 @@ class Result(Summary):
         written = rundir.mapping(run.path / "result.json", json.loads)
         empty = np.full(len(run.history["round"]), np.nan)
         history = {name: _cells(run.history.get(name, empty), name) for name in run.columns}
-        points = [(p.node, p.quantity, p.element, p.value, p.unit) for p in run.setpoints]
+        points = [astuple(p) for p in run.setpoints]
         kept = run.path / "trajectory.npz"
         try:
             return cls(

@@ -32,13 +32,18 @@ OF_ANSWERS = ("objective", "optimality_gap", *POWER)
 
 @dataclass(frozen=True)
 class Setpoint:
-    """One row of setpoints.csv. unit: MW, MVAr or p.u."""
+    """One row of setpoints.csv. unit: MW, MVAr or p.u.; number: as the case file counts, from 1, or the bus number."""
 
     node: str
     quantity: str
     element: str
     value: float
     unit: str
+    number: str = ""
+    bus: str = ""
+    from_bus: str = ""
+    to_bus: str = ""
+    source: str = ""  #: relaxed, or ac
 
 
 @dataclass(frozen=True)
@@ -175,7 +180,18 @@ def _history(path: Path) -> dict[str, Array]:
 def _setpoints(path: Path) -> tuple[Setpoint, ...]:
     needed = ("node", "quantity", "element", "value", "unit")
     return tuple(
-        Setpoint(row["node"], row["quantity"], row["element"], _number(row["value"], path, line, "value"), row["unit"])
+        Setpoint(
+            node=row["node"],
+            quantity=row["quantity"],
+            element=row["element"],
+            value=_number(row["value"], path, line, "value"),
+            unit=row["unit"],
+            number=row.get("number", ""),
+            bus=row.get("bus", ""),
+            from_bus=row.get("from", ""),
+            to_bus=row.get("to", ""),
+            source=row.get("source", ""),
+        )
         for line, row in _rows(path, needed)
     )
 

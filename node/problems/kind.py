@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from hushgrid.node.privacy.ledger import Ledger
     from hushgrid.node.privacy.noise_source import NoiseSource
 
-Outcome = Callable[[dict[str, Vector]], None]  #: puts what a run leaves on its device
+#: Puts what a run leaves on its device; returns what its own log is to say of it, or None.
+Outcome = Callable[[dict[str, Vector]], str | None]
 
 
 class Public(Protocol):
@@ -219,6 +220,10 @@ class Kind(ABC):
 
     def check_answers(self, plan: Plan) -> None:
         """Raises InputError if a gate could not answer what is asked: known before a run, from what is public."""
+        return None
+
+    def warning(self, plan: Plan, source: str) -> str | None:
+        """What to say before a run that is likely not what was meant; None if there is nothing. `source`: as in `centre`."""
         return None
 
     def centre(self, plan: Plan, source: str) -> Centre:

@@ -273,13 +273,15 @@ class Member(Endpoint):
         """What a run that is done leaves, on the disk; until then it is owed. Stopped where the disk does not take it."""
         if self.outcome is not None:
             try:
-                self.outcome(cast(Keeping, driver.machine).outcome())
+                said = self.outcome(cast(Keeping, driver.machine).outcome())
             except OSError as error:
                 where = f"{error.filename}: " if error.filename else ""
                 raise Stopped(
                     f"{self.name}: {where}{error.strerror or error}, expected to write the outcome of run "
                     f"{driver.run.hex()[:8]}: it is owed, the next start writes it"
                 ) from None
+            if said:
+                self.log(said)
         self.ledger.commit(driver.run, status="done")
 
     def _settle(self, stored: StoredRun) -> None:

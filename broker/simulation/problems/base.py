@@ -53,7 +53,7 @@ class Figures:
     expected_noise: list[float | None]  #: (T,) expected sum of |noise|
     quality: Quality
     solution: dict[str, np.ndarray]
-    setpoints: list[tuple[str, str, str, float, str]] = field(default_factory=list)
+    setpoints: list[tuple[Any, ...]] = field(default_factory=list)
     at_the_end: dict[str, Any] = field(default_factory=dict)  #: figures of result.json
     history: dict[str, list[float | None]] = field(default_factory=dict)  #: (T,) each: columns beside those of all runs
     tables: dict[str, tuple[Sequence[str], list[tuple[Any, ...]]]] = field(default_factory=dict)  #: <name>.csv

@@ -17,7 +17,8 @@ from hushgrid.broker.simulation.problems.base import Figures, Finished
 from hushgrid.broker.simulation.recorders.base import Recorded
 from hushgrid.grid_cases import dispatch as tables
 from hushgrid.grid_cases.dispatch import Dispatch, Part
-from hushgrid.grid_cases.zone.model import setpoints, violation
+from hushgrid.grid_cases.setpoints import Row, setpoints
+from hushgrid.grid_cases.zone.model import violation
 from hushgrid.kernels.algorithms.consensus_admm import ServerState
 from hushgrid.kernels.types import Vector
 from hushgrid.node import wire
@@ -71,7 +72,7 @@ def figures(setup: ZoneSetup, seen: Recorded, over: Finished) -> Figures:
         expected_noise=expected,
         quality=judged,
         solution=solution,
-        setpoints=[(p, *row) for p in nodes for row in setpoints(models[p], solution[f"z_{p}"], base)],
+        setpoints=[(p, *row) for p in nodes for row in setpoints_of(setup, p, solution[f"z_{p}"], final)],
         at_the_end=at_the_end,
         history={
             "dual_residual": list(found["dual_residual"]),
@@ -111,6 +112,14 @@ def ending(setup: ZoneSetup, state: ServerState) -> dict[str, Any]:
     return {"dispatch": recovered.dispatch if recovered else relaxed, "figures": figures}
 
 
-def at_loads(d: Mapping[str, Vector]) -> Vector:
-    """The loads of all zones behind each other."""
-    return np.concatenate([d[p] for p in sorted(d)])
+def setpoints_of(setup: ZoneSetup, p: str, z: Vector, final: Dispatch | None) -> list[Row]:
+    """What the zone's own controller has: the recovered dispatch's generation and voltages, else its part of z."""
+    if final is None or final.source == "relaxed":
+        return setpoints(setup.case, setup.models[p].keys, z)
+    case, layout = setup.case, setup.wired.layouts[p]
+    values = {f"pg:{row}": v for row, v in zip(case.generators.rows.tolist(), final.p_g.tolist(), strict=True)}
+    values |= {f"qg:{row}": v for row, v in zip(case.generators.rows.tolist(), final.q_g.tolist(), strict=True)}
+    values |= {f"v:{bus}": v for bus, v in zip(case.buses.numbers.tolist(), final.v.tolist(), strict=True)}
+    rows = case.generators.rows[layout.generators].tolist()
+    keys = [*(f"{kind}:{row}" for row in rows for kind in ("pg", "qg")), *(f"v:{bus}" for bus in layout.buses)]
+    return setpoints(case, keys, np.array([values[key] for key in keys]), "ac")

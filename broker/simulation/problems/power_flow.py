@@ -23,10 +23,11 @@ from hushgrid.broker.simulation.recorders.star import noisy_data
 from hushgrid.grid_cases import load
 from hushgrid.grid_cases.case import Case, loads
 from hushgrid.grid_cases.centralised import solve
+from hushgrid.grid_cases.setpoints import setpoints
 from hushgrid.grid_cases.zone.backends import make_step
 from hushgrid.grid_cases.zone.build import zone_models
 from hushgrid.grid_cases.zone.cost import CostStep
-from hushgrid.grid_cases.zone.model import ZoneModel, objective, setpoints, violation
+from hushgrid.grid_cases.zone.model import ZoneModel, objective, violation
 from hushgrid.kernels.algorithms.base import Star
 from hushgrid.kernels.errors import HushgridError, InputError
 from hushgrid.kernels.types import Vector
@@ -181,7 +182,7 @@ class ZoneSetup(Setup):
             expected_noise=expected,
             quality=judged,
             solution=solution,
-            setpoints=[(p, *row) for p in nodes for row in setpoints(models[p], solution[f"z_{p}"], base)],
+            setpoints=[(p, *row) for p in nodes for row in setpoints(self.case, models[p].keys, solution[f"z_{p}"])],
             at_the_end={"objective": final, "optimality_gap": gap_to, **served},
         )
 

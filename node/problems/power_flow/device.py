@@ -95,6 +95,11 @@ def public(problem: ZonesProblem, algorithm: Algorithm) -> tuple[Case, dict[str,
     objective = objective_of(problem, algorithm)
     if objective == "cost":
         require_convex(case)
+        if problem.ac == "polish":
+            from hushgrid.grid_cases.ac import opf  # a coordinator's, no device's
+
+            if not opf.installed():
+                raise InputError(f"ac: found polish, and {opf.ABSENT}")
     plan = ZonesPlan(
         case.name,
         case.public_digest(),
@@ -148,7 +153,7 @@ class Zone:
         """`pinned`: the mask of loads that its owner allows; None: any."""
         self.name, self.case, self.model, self.d, self.solver, self.pinned = name, case, model, d, solver, pinned
         self._digest = case.public_digest()
-        self._layout = Layout.of(case.without_loads(), model.buses)
+        self.layout = Layout.of(case.without_loads(), model.buses)
 
     @property
     def digest(self) -> str:
@@ -188,7 +193,7 @@ class Zone:
 
     def limit(self, plan: Plan) -> int:
         """Bytes of the largest message of a run on this zone's edges."""
-        return SMALL + 8 * largest_message(self._layout, plan.problem)
+        return SMALL + 8 * largest_message(self.layout, plan.problem)
 
     def machine(
         self, plan: Plan, run: bytes, ledger: Ledger, noise: NoiseSource, allowance: Allowance
@@ -197,7 +202,7 @@ class Zone:
         t, model, problem = plan.terms, self.model, plan.problem
         memory = AnswerMemory(ledger, f"{self.digest} {model.buses}")
         gate = ZoneGate(self.name, ZoneLoss(model, self.d, mask_of(problem, model.buses)), t, noise, allowance, memory)
-        shared = shared_of(self._layout, problem)
+        shared = shared_of(self.layout, problem)
         place = Place(
             gate=gate,
             feasible=lambda D: make_step(model, D, self.solver),
@@ -209,7 +214,7 @@ class Zone:
             patience=plan.stop.patience if plan.stop else 0,
             local=lambda d, weight: LocalCost(self.case, model, shared, weight, d, problem.voll, self.solver),
             stiffness=stiffness(self.case, tuple(model.keys[k] for k in shared)),
-            released=released_size(self._layout),
+            released=released_size(self.layout),
         )
         return plan.running.agent(place), gate
 

@@ -120,23 +120,35 @@ def bus_admittance(case: Case) -> Any:
 def excess(case: Case, point: Point) -> dict[str, Floats]:
     """How far each limit is passed at a point, >= 0: v (buses,), p and q (generators,), rating (lines,), the larger of
     the two ends, in p.u.; angle (lines,) in rad."""
+    return {kind: np.maximum(by, 0.0) for kind, by in _beyond(case, point).items()}
+
+
+def binding(case: Case, point: Point, near: float = 1e-4) -> dict[str, Ints]:
+    """The elements at a limit, or nearer to it than `near` (p.u., rad), by kind as in `excess`: positions in their
+    tables. Generators without a choice (min = max) are left out."""
+    g, found = case.generators, _beyond(case, point)
+    choice = {"p": g.p_min < g.p_max, "q": g.q_min < g.q_max}
+    return {kind: np.flatnonzero((by > -near) & choice.get(kind, True)) for kind, by in found.items()}
+
+
+def violations(case: Case, point: Point) -> dict[str, float]:
+    """The largest `excess` of each kind."""
+    return {kind: float(by.max(initial=0.0)) for kind, by in excess(case, point).items()}
+
+
+def _beyond(case: Case, point: Point) -> dict[str, Floats]:
+    """How far each element is beyond the nearer of its limits; negative inside."""
     b, g, lines = case.buses, case.generators, case.lines
     flow = flows(case, point.v, point.angle)
     apparent = np.hypot(flow[:, [0, 2]], flow[:, [1, 3]]).max(axis=1)
     difference = point.angle[case.index(lines.from_bus)] - point.angle[case.index(lines.to_bus)]
-    beyond = {
+    return {
         "v": np.maximum(b.v_min - point.v, point.v - b.v_max),
         "p": np.maximum(g.p_min - point.p_g, point.p_g - g.p_max),
         "q": np.maximum(g.q_min - point.q_g, point.q_g - g.q_max),
         "rating": apparent - np.where(lines.rate > 0, lines.rate, np.inf),
         "angle": np.maximum(lines.angle_min - difference, difference - lines.angle_max),
     }
-    return {kind: np.maximum(by, 0.0) for kind, by in beyond.items()}
-
-
-def violations(case: Case, point: Point) -> dict[str, float]:
-    """The largest `excess` of each kind."""
-    return {kind: float(by.max(initial=0.0)) for kind, by in excess(case, point).items()}
 
 
 def _middle(low: Floats, high: Floats) -> Floats:

@@ -79,6 +79,8 @@ def facts(case: Case) -> dict[str, Any]:
         "transformers": int(np.sum((lines.tap != 1) | (lines.shift != 0))),
         "limited_lines": int(np.sum(lines.rate > 0)),
         "generators": len(case.generators),
+        "polynomial_costs": int(np.sum(~np.isnan(case.generators.cost_2))),
+        "piecewise_costs": len(np.unique(case.piecewise.generator)),
         "generation_mw": float(p_max) if np.isfinite(p_max) else None,
         "loaded_buses": int(np.sum((case.buses.p_d != 0) | (case.buses.q_d != 0))),
         "load_mw": float(case.buses.p_d.sum() * base),
@@ -98,10 +100,17 @@ def show(name: str, as_json: bool) -> str:
         ("buses", f"{f['buses']}, {f['loaded_buses']} with a load"),
         ("lines", f"{f['lines']}, {f['transformers']} of them transformers, {f['limited_lines']} with a thermal limit"),
         ("generators", f"{f['generators']}, {capacity}"),
+        ("costs", _costs(f)),
         ("load", f"{f['load_mw']:.1f} MW, {f['load_mvar']:.1f} MVAr"),
         ("digest", f"{f['digest'][:16]} (SHA-256 of all but the loads)"),
     ]
     return f"{f['case']}\n{columns(rows, indent=2)}"
+
+
+def _costs(f: dict[str, Any]) -> str:
+    without = f["generators"] - f["polynomial_costs"] - f["piecewise_costs"]
+    counts = {"polynomial": f["polynomial_costs"], "piecewise linear": f["piecewise_costs"], "without": without}
+    return ", ".join(f"{count} {kind}" for kind, count in counts.items() if count) or "none"
 
 
 def zones(name: str, choice: str, export: Path | None, as_json: bool) -> str:

@@ -18,7 +18,9 @@ def test_the_cases_are_listed_with_their_sizes(hushgrid):
 def test_a_case_is_shown_in_figures(hushgrid):
     seen = json.loads(hushgrid("case", "show", "case14", "--json").out)
     assert (seen["buses"], seen["loaded_buses"], seen["load_mw"]) == (14, 11, pytest.approx(259.0))
-    assert "259.0 MW, 73.5 MVAr" in hushgrid("case", "show", "case14").out
+    shown = hushgrid("case", "show", "case14").out
+    assert "259.0 MW, 73.5 MVAr" in shown
+    assert "  costs       5 polynomial\n" in shown
 
 
 def test_the_zones_of_a_case_their_tie_lines_and_their_models(hushgrid, tmp_path):

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Sequence
 from pathlib import Path
+from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,7 +16,7 @@ from hushgrid.grid_cases import load
 from hushgrid.grid_cases.case import Case, Floats, loads
 from hushgrid.grid_cases.costs import VOLL
 from hushgrid.grid_cases.matpower import BUILT_IN
-from hushgrid.grid_cases.partition import Zones, explicit, partition, tie_lines
+from hushgrid.grid_cases.partition import Zones, explicit, partition, tie_lines, without_generator
 from hushgrid.kernels.errors import InputError, Stopped
 
 if TYPE_CHECKING:
@@ -81,6 +83,8 @@ def facts(case: Case) -> dict[str, Any]:
         "transformers": int(np.sum((lines.tap != 1) | (lines.shift != 0))),
         "limited_lines": int(np.sum(lines.rate > 0)),
         "generators": len(case.generators),
+        "polynomial_costs": int(np.sum(~np.isnan(case.generators.cost_2))),
+        "piecewise_costs": len(np.unique(case.piecewise.generator)),
         "generation_mw": float(p_max) if np.isfinite(p_max) else None,
         "loaded_buses": int(np.sum((case.buses.p_d != 0) | (case.buses.q_d != 0))),
         "load_mw": float(case.buses.p_d.sum() * base),
@@ -100,10 +104,17 @@ def show(name: str, as_json: bool) -> str:
         ("buses", f"{f['buses']}, {f['loaded_buses']} with a load"),
         ("lines", f"{f['lines']}, {f['transformers']} of them transformers, {f['limited_lines']} with a thermal limit"),
         ("generators", f"{f['generators']}, {capacity}"),
+        ("costs", _costs(f)),
         ("load", f"{f['load_mw']:.1f} MW, {f['load_mvar']:.1f} MVAr"),
         ("digest", f"{f['digest'][:16]} (SHA-256 of all but the loads)"),
     ]
     return f"{f['case']}\n{columns(rows, indent=2)}"
+
+
+def _costs(f: dict[str, Any]) -> str:
+    without = f["generators"] - f["polynomial_costs"] - f["piecewise_costs"]
+    counts = {"polynomial": f["polynomial_costs"], "piecewise linear": f["piecewise_costs"], "without": without}
+    return ", ".join(f"{count} {kind}" for kind, count in counts.items() if count) or "none"
 
 
 def zones(name: str, choice: str, export: Path | None, as_json: bool) -> str:
@@ -117,16 +128,21 @@ def zones(name: str, choice: str, export: Path | None, as_json: bool) -> str:
         raise InputError(f"--zones: found {choice!r}, expected a number or lists such as [[1, 2], [3, 4]]")
     found = partition(case, asked) if isinstance(asked, int) else explicit(case, asked)
     ties = _ties(case, found)
+    idle = without_generator(case, found)
     written = _export(case, found, export) if export is not None else []
     if as_json:
         told = {"case": case.name, "zones": {z: list(b) for z, b in found.items()}, "tie_lines": ties}
+        told["without_generator"] = idle
         return json.dumps(told | ({"models": written} if export is not None else {}), indent=2)
     of = {bus: zone for zone, buses in found.items() for bus in buses}
-    rows = [
-        (z, len(b), sum(of[int(g)] == z for g in case.generators.bus), " ".join(map(str, b))) for z, b in found.items()
-    ]
+    rows = [(z, len(b), sum(of[int(g)] == z for g in case.generators.bus)) for z, b in found.items()]
     text = f"{case.name}: {len(found)} zones, {len(ties)} tie lines\n"
-    text += columns(rows, ("zone", "buses", "generators", "bus numbers"), indent=2)
+    if idle:
+        text += f"  without a generator, so all power comes over tie lines: {', '.join(idle)}\n"
+    text += columns(rows, ("zone", "buses", "generators"), indent=2)
+    width = 4 + max(map(len, found))
+    for zone, buses in found.items():
+        text += "\n" + fill(_runs(buses), 100, initial_indent=f"  {zone}".ljust(width), subsequent_indent=" " * width)
     if ties:
         text += "\n" + columns(
             [(t["row"], t["from"], t["to"], f"{t['zones'][0]}-{t['zones'][1]}") for t in ties],
@@ -134,6 +150,17 @@ def zones(name: str, choice: str, export: Path | None, as_json: bool) -> str:
             indent=2,
         )
     return text + "".join(f"\nwrote {path}" for path in written)
+
+
+def _runs(numbers: Sequence[int]) -> str:
+    """Ascending numbers, three or more in a row as the first and the last of them."""
+    runs = list[list[int]]()
+    for number in numbers:
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    return " ".join(f"{run[0]}-{run[-1]}" if len(run) > 2 else " ".join(map(str, run)) for run in runs)
 
 
 def _ties(case: Case, found: Zones) -> list[dict[str, Any]]:

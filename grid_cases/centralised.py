@@ -13,7 +13,7 @@ import numpy as np
 
 from hushgrid.grid_cases.case import Case, Floats
 from hushgrid.grid_cases.case import loads as own_loads
-from hushgrid.grid_cases.costs import UNIT, cost_scale, generation_cost, require_convex
+from hushgrid.grid_cases.costs import UNIT, cost_scale, generation_cost, polynomials, require_convex
 from hushgrid.grid_cases.variables import Layout
 from hushgrid.kernels.errors import InputError, Stopped
 
@@ -59,9 +59,14 @@ def solve(case: Case, objective: str = "shedding", voll: float | None = None, lo
         goal = cp.sum_squares(shed)
     else:
         require_convex(case)
-        generators, p_g, scale = case.generators, z[layout.p_g], cost_scale(case)
-        # Costs that are no polynomials would add their epigraph rows here.
-        cost = generators.cost_2 @ cp.square(p_g) + generators.cost_1 @ p_g + generators.cost_0.sum()
+        p_g, scale, (c2, c1, c0), lines = z[layout.p_g], cost_scale(case), polynomials(case), case.piecewise
+        cost = c2 @ cp.square(p_g) + c1 @ p_g + c0.sum()
+        if len(lines):  # t >= each line of a generator's piecewise-linear cost
+            tops, of = np.unique(lines.generator, return_inverse=True)
+            top = cp.Variable(tops.size)
+            lower = cp.multiply(lines.slope / scale, p_g[lines.generator]) + lines.intercept / scale
+            constraints.append(top[of] >= lower)
+            cost = cost + scale * cp.sum(top)
         if voll is None:
             balance, goal = shed == 0, cost / scale
         else:

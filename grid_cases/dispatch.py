@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from hushgrid.grid_cases.case import Case, Floats
+from hushgrid.grid_cases.costs import generation_cost, marginal, of_generation
 from hushgrid.grid_cases.variables import Layout
 
 #: Flows: p and q into a line at its first and at its second bus.
@@ -61,8 +62,7 @@ class Dispatch:
     @property
     def generation_cost(self) -> float:
         """$/h."""
-        g = self.case.generators
-        return float(g.cost_2 @ self.p_g**2 + g.cost_1 @ self.p_g + g.cost_0.sum())
+        return generation_cost(self.case, self.p_g)
 
     @property
     def power(self) -> dict[str, float]:
@@ -112,9 +112,8 @@ class Dispatch:
 
     def _generation(self) -> list[tuple[Any, ...]]:
         g, base = self.case.generators, self.case.base_mva
-        cost = g.cost_2 * self.p_g**2 + g.cost_1 * self.p_g + g.cost_0
-        marginal = (2 * g.cost_2 * self.p_g + g.cost_1) / base
-        columns = (self.p_g * base, g.p_min * base, g.p_max * base, self.q_g * base, cost, marginal)
+        cost, slope = of_generation(self.case, self.p_g), marginal(self.case, self.p_g) / base
+        columns = (self.p_g * base, g.p_min * base, g.p_max * base, self.q_g * base, cost, slope)
         return [
             (row + 1, bus, self.zone_of[bus], *(_places(c[k]) for c in columns), self.source)
             for k, (row, bus) in enumerate(zip(g.rows.tolist(), g.bus.tolist(), strict=True))

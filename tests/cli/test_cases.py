@@ -23,7 +23,9 @@ def test_the_cases_are_listed_with_their_sizes(hushgrid):
 def test_a_case_is_shown_in_figures(hushgrid):
     seen = json.loads(hushgrid("case", "show", "case14", "--json").out)
     assert (seen["buses"], seen["loaded_buses"], seen["load_mw"]) == (14, 11, pytest.approx(259.0))
-    assert "259.0 MW, 73.5 MVAr" in hushgrid("case", "show", "case14").out
+    shown = hushgrid("case", "show", "case14").out
+    assert "259.0 MW, 73.5 MVAr" in shown
+    assert "  costs       5 polynomial\n" in shown
 
 
 def test_the_zones_of_a_case_their_tie_lines_and_their_models(hushgrid, tmp_path):
@@ -35,7 +37,19 @@ def test_the_zones_of_a_case_their_tie_lines_and_their_models(hushgrid, tmp_path
     from hushgrid.grid_cases.zone.model import load_model
 
     assert load_model(tmp_path / "models" / "z3.npz").buses == (6, 11, 12, 13)
-    assert "case14: 3 zones, 5 tie lines" in hushgrid("case", "zones", "case14", "--zones", lists).out
+    shown = hushgrid("case", "zones", "case14", "--zones", lists).out
+    assert "case14: 3 zones, 5 tie lines" in shown
+    assert "\n  z2  7-10 14\n  z3  6 11-13\n" in shown
+    assert "without a generator" not in shown
+
+
+def test_zones_without_a_generator_are_said(hushgrid):
+    lists = "[[1, 2, 3, 4, 5], [7, 8], [6, 11, 12, 13], [9, 10, 14]]"
+    assert json.loads(hushgrid("case", "zones", "case14", "--zones", lists, "--json").out)["without_generator"] == [
+        "z4"
+    ]
+    shown = hushgrid("case", "zones", "case14", "--zones", lists).out
+    assert "without a generator, so all power comes over tie lines: z4" in shown
 
 
 def test_the_central_solution_serves_every_load_at_the_published_cost(hushgrid):

@@ -134,7 +134,7 @@ class Dispatch:
             return f"no dispatch: {self.reasons[0]}"
         cost, how = money(self.generation_cost(power)), ["AC"] if self.ac else [f"relaxed: {self.no_ac}"]
         if power.slack >= SEEN:
-            how.append(f"with lost load at {self.voll:,.0f} $/MWh {money(power.objective)}")
+            how.append(f"{money(power.objective)} with slack at {self.voll:,.0f} $/MWh")
         if self.ac and self.bound is not None:
             how.append(f"bound {money(self.bound)}")
         agreed = f"{WORD.get(self.verdict, 'not converged')}, {self.apart}"

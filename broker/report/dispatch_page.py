@@ -21,6 +21,9 @@ Row = Mapping[str, Any]
 STYLE = (
     powermap.STYLE
     + """@media (prefers-color-scheme: dark) { svg.chart { filter: invert(0.92) hue-rotate(180deg); } }
+th, td { padding: 4px 6px; } th { white-space: normal; vertical-align: bottom; } table { font-size: 13px; }
+.about { font-size: 13px; color: var(--soft); margin: 0 0 4px; max-width: none; } .about + .scroll { margin-top: 6px; }
+@media (max-width: 640px) { dl:not(.wide) { grid-template-columns: 1fr 1fr; gap: 12px; } }
 details > .scroll { margin-top: 10px; } details { margin: 0 0 22px; }
 """
 )
@@ -36,9 +39,9 @@ HEADINGS = {
         "bus": "Bus",
         "zone": "Zone",
         "p_mw": "P, MW",
+        "q_mvar": "Q, MVAr",
         "p_min": "P least, MW",
         "p_max": "P most, MW",
-        "q_mvar": "Q, MVAr",
         "cost_per_h": "Cost, $/h",
         "marginal": "Marginal cost, $/MWh",
     },
@@ -61,12 +64,12 @@ HEADINGS = {
         "from": "From bus",
         "to": "To bus",
         "zones": "Zones",
+        "loading_percent": "Loading, %",
         "p_from": "P from, MW",
         "q_from": "Q from, MVAr",
         "p_to": "P to, MW",
         "q_to": "Q to, MVAr",
         "limit_mva": "Limit, MVA",
-        "loading_percent": "Loading, %",
         "tie": "Tie",
         "disagreement_mw": "Disagreement, MW",
     },
@@ -74,9 +77,9 @@ HEADINGS = {
         "bus": "Bus",
         "zone": "Zone",
         "v_pu": "V, p.u.",
+        "price_per_mwh": "Price, $/MWh",
         "v_min": "V least, p.u.",
         "v_max": "V most, p.u.",
-        "price_per_mwh": "Price, $/MWh",
         "price_q": "Price of Q, $/MVArh",
     },
 }
@@ -133,7 +136,7 @@ def key_figures(run: Run) -> list[tuple[str, str]]:
     ):
         shown.append((label, f"{value:,.3f} {unit}"))
     if power.slack >= dispatch.SEEN:
-        shown.append((f"With lost load at {found.voll:,.0f} $/MWh", f"{dispatch.money(power.objective)} $/h"))
+        shown.append((f"With slack at {found.voll:,.0f} $/MWh", f"{dispatch.money(power.objective)} $/h"))
     if found.bound is not None:
         shown.append(("Bound: least cost of the relaxation", f"{dispatch.money(found.bound)} $/h"))
     gap = run.result.get("gap_estimate")
@@ -180,7 +183,7 @@ def grid(run: Run) -> str:
     many = "" if len(buses) <= powermap.FEW else " Of this many buses the extremes are labelled."
     caption = (
         f"Arrows point where active power flows. The width of a line and its colour say how much of its limit is used; "
-        f"lines between the same two buses are drawn as one, with the highest loading. G or a small circle: a generator. "
+        f"lines between the same two buses are drawn as one, with the highest loading. G, or a small square where no letter fits, marks a bus with a generator. "
         f"{_what(run, of_flows=True)} {_prices(run)}{many} The layout follows connections, not geography."
     )
     name = str(run.scenario["problem"].get("case"))
@@ -203,81 +206,81 @@ def tables(run: Run) -> str:
     found = of(run)
     if not run.tables:
         return paragraphs([found.sentence, "The run directory holds no tables of it."])
-    at = f"{title(run)}, at the {found.loads}."
-    out = [paragraphs([found.sentence])]
-    out += [_generation(run, at), _balance(run, at), _lines(run, at), _buses(run, at)]
-    return "".join(out)
+    return "".join((paragraphs([found.sentence]), _generation(run), _balance(run), _lines(run), _buses(run)))
+
+
+def _head(name: str, *about: str) -> str:
+    return f'<h3>{escape(name)}</h3><p class="about">{escape(" ".join(about))}</p>'
 
 
 def _cell(value: Any) -> str:
     return fixed(value, 3) if isinstance(value, float) else str(value)
 
 
-def _table(run: Run, name: str, rows: Sequence[Row], caption: str) -> str:
+def _table(run: Run, name: str, rows: Sequence[Row], which: str) -> str:
+    """Rows under a caption that says which they are, what they are, and at which loads."""
     columns = HEADINGS[name] | ({"source": "Source"} if source(run) == "mixed" else {})
     cells = [[_cell(row[key]) for key in columns] for row in rows]
-    return table(list(columns.values()), cells, caption)
+    return table(list(columns.values()), cells, f"{which}: {of(run).title}, at the {of(run).loads}.")
 
 
-def _folded(run: Run, name: str, caption: str) -> str:
-    rows = run.tables[name]
-    whole = _table(run, name, rows, caption)
-    return f"<details><summary>All {len(rows)} rows of {escape(name)}.csv</summary>{whole}</details>"
+def _folded(run: Run, name: str, which: str) -> str:
+    whole = _table(run, name, run.tables[name], which)
+    return f"<details><summary>{escape(which)} ({len(run.tables[name])} rows)</summary>{whole}</details>"
 
 
-def _generation(run: Run, at: str) -> str:
+def _generation(run: Run) -> str:
     rows = run.tables["generation"]
-    caption = f"{at} {_what(run)} Generators by their row in the case file, from 1."
-    head = "<h3>Generation</h3>"
+    head = _head("Generation", _what(run), "Generators are counted by their row in the case file, from 1.")
     if len(rows) <= SHORT:
-        return head + _table(run, "generation", rows, caption)
+        return head + _table(run, "generation", rows, "All generators")
     first = _by(rows, "p_mw")[::-1][:FIRST]
-    led = _table(run, "generation", first, f"The {len(first)} generators of the largest output. {caption}")
-    return head + led + _folded(run, "generation", caption)
+    led = _table(run, "generation", first, f"The {len(first)} generators of the largest output")
+    return head + led + _folded(run, "generation", "All generators")
 
 
-def _balance(run: Run, at: str) -> str:
+def _balance(run: Run) -> str:
     rows = list(run.tables["balance"])
     if len(rows) > 1:
-        numbers = [key for key in HEADINGS["balance"] if key != "zone"]
+        numbers = [key for key in HEADINGS["balance"] if key not in ("zone", "interchange_mw")]
         sums = {key: math.fsum(row[key] for row in rows) for key in numbers}
-        rows.append({"zone": "all", **sums, "source": rows[0]["source"] if source(run) != "mixed" else ""})
-    caption = (
-        f"{at} {_what(run)} Interchange is what leaves a zone over lines to others; losses on these lines count half to "
-        "each side."
+        rows.append({"zone": "all", "interchange_mw": math.nan, **sums, "source": ""})
+    about = (
+        "Interchange is what leaves a zone into lines to others, at its own end of them; what is lost on these lines is "
+        "counted half to each of their zones."
     )
-    return "<h3>Balance of each zone</h3>" + _table(run, "balance", rows, caption)
+    return _head("Balance of each zone", _what(run), about) + _table(run, "balance", rows, "All zones")
 
 
-def _lines(run: Run, at: str) -> str:
+def _lines(run: Run) -> str:
     rows = run.tables["lines"]
-    caption = (
-        f"{at} {_what(run, of_flows=True)} Flows into the line at its two ends. Branches by their row in the case file, "
-        "from 1. Disagreement: by how much two zones' own copies of a flow differed at the end of the rounds."
+    head = _head(
+        "Lines",
+        _what(run, of_flows=True),
+        "Flows are those into the line at its two ends. Branches are counted by their row in the case file, from 1. "
+        "Disagreement: by how much the copies of a flow of two zones differed at the end of the rounds.",
     )
-    head = "<h3>Lines</h3>"
     if len(rows) <= SHORT:
-        return head + _table(run, "lines", rows, caption)
+        return head + _table(run, "lines", rows, "All lines")
     loaded = _by(rows, "loading_percent")[::-1][:FIRST]
     ties = [row for row in rows if row["tie"] == "yes"]
-    out = head + _table(run, "lines", loaded, f"The {len(loaded)} most loaded lines. {caption}")
+    out = head + _table(run, "lines", loaded, f"The {len(loaded)} most loaded lines")
     if 0 < len(ties) <= SHORT:
-        out += _table(run, "lines", ties, f"The {len(ties)} lines between zones. {_what(run, of_flows=True)}")
-    return out + _folded(run, "lines", caption)
+        out += _table(run, "lines", ties, f"The {len(ties)} lines between zones")
+    return out + _folded(run, "lines", "All lines")
 
 
-def _buses(run: Run, at: str) -> str:
+def _buses(run: Run) -> str:
     rows = run.tables["buses"]
-    caption = f"{at} {_what(run)} {_prices(run)}"
-    head = "<h3>Buses</h3>"
+    head = _head("Buses", _what(run), _prices(run))
     if len(rows) <= SHORT:
-        return head + _table(run, "buses", rows, caption)
+        return head + _table(run, "buses", rows, "All buses")
     out = head
     for column, what in (("price_per_mwh", "prices"), ("v_pu", "voltages")):
         known = _by(rows, column)[::-1]
         ends = known if len(known) <= 2 * ENDS else [*known[:ENDS], *known[-ENDS:]]
-        out += _table(run, "buses", ends, f"The {ENDS} highest and the {ENDS} lowest {what}. {caption}")
-    return out + _folded(run, "buses", caption)
+        out += _table(run, "buses", ends, f"The {ENDS} highest and the {ENDS} lowest {what}")
+    return out + _folded(run, "buses", "All buses")
 
 
 # --- charts ---

@@ -17,6 +17,7 @@ import numpy as np
 
 from hushgrid.broker.report.gridmap import FAR, LEGIBLE, PALETTE, Array, Box, Drawing, Labels, Network, Shape
 from hushgrid.broker.report.run_directory import natural
+from hushgrid.broker.report.statement import fixed
 
 Row = Mapping[str, Any]
 
@@ -51,6 +52,7 @@ STYLE = """
 .power .b4 { stroke: var(--l4); background: var(--l4); } .power .bx { stroke: var(--soft); background: var(--soft); }
 .power .arrows { fill: var(--ink); stroke: var(--well); stroke-width: 0.7; }
 .power .marks line, .power .marks circle { stroke: var(--ink); } .power .marks circle { fill: var(--well); }
+.power .marks rect { fill: var(--well); stroke: var(--ink); stroke-width: 0.9; }
 .power .marks text, .power .labels text { fill: var(--ink); }
 .power .labels text { paint-order: stroke; stroke: var(--well); stroke-width: 3px; stroke-linejoin: round;
   font-variant-numeric: tabular-nums; }
@@ -102,8 +104,10 @@ def lines(rows: Sequence[Row]) -> list[Line]:
         which = " and ".join(str(r["branch"]) for r in parallel)
         at = f"{loading:.1f} % loaded" if loadings else "no limit"
         start, end = (a, b) if flow >= 0 else (b, a)
-        said = f"branch {which}, {start} to {end}: {abs(flow):.3f} MW, {at}"
-        out.append(Line((str(a), str(b)), flow, loading, parallel[0]["tie"] == "yes", said))
+        said = f"branch {which}, {start} to {end}: {fixed(abs(flow), 3)} MW, {at}"
+        out.append(
+            Line((str(a), str(b)), flow if math.isfinite(flow) else 0.0, loading, parallel[0]["tie"] == "yes", said)
+        )
     return out
 
 
@@ -179,6 +183,18 @@ class Picture(Drawing):
         largest = max((abs(one.flow) for one in power), default=0.0)
         self.arrows = [arrow for one in power if (arrow := self._arrow(one, largest))]
 
+    def marks(self) -> list[str]:
+        """Generators: a G, or a square where no letter fits, since a small circle looks like a bus."""
+        if self.radius >= LEGIBLE:
+            return super().marks()
+        out, half = [], 0.65 * self.radius
+        for _, node, angle in self.marked():
+            x, y = self.at[node]
+            u, v = self.at[node] + np.array([math.cos(angle), math.sin(angle)]) * 2.2 * self.radius
+            out.append(f'<line x1="{x:.1f}" y1="{y:.1f}" x2="{u:.1f}" y2="{v:.1f}"/>')
+            out.append(f'<rect x="{u - half:.1f}" y="{v - half:.1f}" width="{2 * half:.1f}" height="{2 * half:.1f}"/>')
+        return out
+
     def flows(self) -> list[str]:
         """Lines in the colour and the width of their loading, tie lines dashed; those of low loading below."""
         out = []
@@ -204,12 +220,9 @@ class Picture(Drawing):
         a, b = (self.at[end] for end in one.ends)
         if abs(one.flow) < 5e-4 or largest <= 0:
             return None
-        length = float(np.linalg.norm(b - a))
-        half = self.base * (2.0 + 4.2 * math.sqrt(abs(one.flow) / largest))
-        half = min(half, (length - 2 * self.radius) / 2.6)
-        if half < 1.1:
-            return None
-        return (a + b) / 2, (b - a) / length * (1 if one.flow > 0 else -1), half
+        length, wanted = float(np.linalg.norm(b - a)), self.base * (2.0 + 4.2 * math.sqrt(abs(one.flow) / largest))
+        half = min(wanted, (length - 2 * self.radius) / 2.6)
+        return None if half < 1.1 else ((a + b) / 2, (b - a) / length * math.copysign(1.0, one.flow), half)
 
     def heads(self) -> list[str]:
         out = ['<g class="arrows">']
@@ -225,7 +238,7 @@ class Picture(Drawing):
         legible = self.radius >= (7.0 if self.narrow else LEGIBLE)
         for k, (node, row) in enumerate(zip(self.network.nodes, rows, strict=True)):
             (x, y), kind = self.at[node], layer.kinds[k]
-            title = f"bus {node}, {row['zone']}: {row['v_pu']:.3f} p.u., {row['price_per_mwh']:.3f} $/MWh"
+            title = f"bus {node}, {row['zone']}: {fixed(row['v_pu'], 3)} p.u., {fixed(row['price_per_mwh'], 3)} $/MWh"
             circle = f'<circle class="{layer.name[0]}{kind}" cx="{x:.1f}" cy="{y:.1f}" r="{self.radius:.1f}"'
             out.append(f"{circle}/>" if self.narrow else f"{circle}><title>{escape(title)}</title></circle>")
             if legible:
@@ -297,7 +310,7 @@ class Picture(Drawing):
         across = np.array([-way[1], way[0]])
         reach = abs(across[0]) * half[0] + abs(across[1]) * half[1] + self.base * WIDTHS[-1] / 2 + 1.0
         candidates = []
-        for step, gap in enumerate((0.0, 9.0) if self.few else (0.0, 9.0, 20.0, 34.0)):
+        for step, gap in enumerate((0.0, 9.0) if self.few else (0.0, 9.0, 20.0, 34.0, 52.0, 74.0)):
             for i, share in enumerate((0.5, 0.4, 0.6, 0.3, 0.7)):
                 for side in (1.0, -1.0):
                     centre = a + (b - a) * share + side * across * (reach + gap)
@@ -362,12 +375,11 @@ def _zones(shown: Network) -> str:
 
 def _loadings(picture: Picture) -> str:
     ends = ["0", *(f"{end:.0f}" for end in LOADINGS)]
-    found = {one.kind for one in picture.power}
     keys = []
     for i, low in enumerate(ends):
         text = f"{low} to {ends[i + 1]} %" if i + 1 < len(ends) else f"{low} % and more"
         keys.append(_key(f'<i class="ln b{i}" style="height:{1.4 * WIDTHS[i]:.1f}px"></i>', text))
-    if "bx" in found:
+    if any(one.kind == "bx" for one in picture.power):
         keys.append(_key('<i class="ln bx" style="height:1.4px"></i>', "no limit"))
     if any(one.tie for one in picture.power):
         keys.append(_key('<i class="ln dashed"></i>', "dashed: between zones"))
@@ -377,10 +389,9 @@ def _loadings(picture: Picture) -> str:
 
 def _layer(layer: Layer) -> str:
     title = {"voltage": "Voltage, p.u., within a bus's own limits", "price": "Price, $/MWh"}[layer.name]
-    found = set(layer.kinds)
     keys = [
         _key(f'<i class="bus {layer.name[0]}{kind}"></i>', text)
         for kind, text in layer.meaning.items()
-        if kind in found
+        if kind in layer.kinds
     ]
     return f'<p class="keys {layer.name}"><b>{title}</b>{"".join(keys)}</p>'

@@ -238,6 +238,8 @@ def _table(path: Path, columns: tuple[str, ...]) -> tuple[dict[str, Any], ...]:
                 raise InputError(f"{path}:{line}: {name}: found {row[name]!r}, expected a whole number")
         if found["source"] not in SOURCES:
             raise InputError(f"{path}:{line}: source: found {found['source']!r}, expected {' or '.join(SOURCES)}")
+        if found.get("tie", "no") not in ("yes", "no"):
+            raise InputError(f"{path}:{line}: tie: found {found['tie']!r}, expected yes or no")
         rows.append(found)
     return tuple(rows)
 

@@ -221,6 +221,7 @@ class Result(Summary):
                 rundir.arrays(kept) if kept.is_file() else None,
                 rundir.transcript(run.path / "transcript.jsonl"),
                 run.path,
+                {name: (rundir.TABLES[name], [_row(row) for row in rows]) for name, rows in run.tables.items()},
             )
         except msgspec.ValidationError as error:
             raise InputError(
@@ -303,6 +304,11 @@ class Result(Summary):
 def _cells(column: rundir.Array, name: str) -> list[float | int | None]:
     """A column of history.csv as it was before it was written."""
     return [None if np.isnan(v) else int(v) if name in COUNTS else v for v in column.tolist()]
+
+
+def _row(row: Mapping[str, Any]) -> tuple[Any, ...]:
+    """A row of a table as it was before it was written."""
+    return tuple("" if isinstance(v, float) and np.isnan(v) else v for v in row.values())
 
 
 def _figure(value: float | None) -> str | None:

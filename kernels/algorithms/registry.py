@@ -48,6 +48,15 @@ def variants(kind: type[Algorithm]) -> tuple[Variant, ...]:
     return ("guarded", "none") if kind.published is None else ("guarded", "published", "none")
 
 
+def check_variant(algorithm: Algorithm, file: str) -> None:
+    """Raises InputError if there is no such variant of the algorithm."""
+    if algorithm.variant not in (known := variants(type(algorithm))):
+        raise InputError(
+            f"{file}: algorithm.variant: found {algorithm.variant}, expected {' or '.join(known)} "
+            f"(algorithm.name: {algorithm.name})"
+        )
+
+
 def _found() -> dict[str, type[Algorithm]]:
     every: dict[str, type[Algorithm]] = {}
     for module in pkgutil.iter_modules(algorithms.__path__, f"{algorithms.__name__}."):

@@ -142,7 +142,7 @@ def show(file: Path, mark: Path | None, delta: float | None, as_json: bool) -> s
 
 def facts(ledger: Ledger, where: Source, delta: float | None = None) -> dict[str, Any]:
     """All that `show` says."""
-    told, spends = ledger.told(), ledger.spends()
+    ahead, spends = ledger.told(), ledger.spends()
     runs, last = [], dict[str, tuple[bytes, RunPlan, Terms]]()
     for run in ledger.runs():
         plan = _plan(ledger.node, run.plan)
@@ -197,7 +197,7 @@ def facts(ledger: Ledger, where: Source, delta: float | None = None) -> dict[str
         "session": ledger.session,
         "spends": len(spends),
         "mark": ledger.no,
-        "behind": told.no if told else None,
+        "behind": ahead.no if ahead else None,
         "refuses": _behind(ledger, where),
         "data_version": ledger.data_version,
         "totals": totals,

@@ -56,9 +56,24 @@ class Generators(Table):
     p_max: Floats  #: p.u., may be inf
     q_min: Floats  #: p.u., may be -inf
     q_max: Floats  #: p.u., may be inf
-    cost_2: Floats  #: $/h per p.u.^2; NaN where the file has no polynomial cost of degree <= 2
+    cost_2: Floats  #: $/h per p.u.^2; the three are NaN where there is no polynomial cost of degree <= 2
     cost_1: Floats  #: $/h per p.u.
     cost_0: Floats  #: $/h
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CostLines(Table):
+    """Convex piecewise-linear costs: that of a generator at p is the largest slope p + intercept of its rows.
+
+    So a solver that minimises cost adds one variable t a generator, and t >= slope p + intercept for each row.
+    """
+
+    generator: Ints  #: position in the case's generators (not the row of mpc.gen), ascending
+    slope: Floats  #: $/h per p.u., ascending for each generator
+    intercept: Floats  #: $/h
+
+
+NO_COST_LINES = CostLines(np.zeros(0, np.int64), np.zeros(0), np.zeros(0))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -85,6 +100,7 @@ class Case:
     buses: Buses
     generators: Generators
     lines: Lines
+    piecewise: CostLines = NO_COST_LINES  #: of the generators that have such a cost and no polynomial
 
     def __post_init__(self) -> None:
         _check(self)
@@ -97,13 +113,19 @@ class Case:
     def public_digest(self) -> str:
         """SHA-256 (hex) of everything except the loads p_d, q_d."""
         digest = hashlib.sha256(f"hushgrid case 1 {self.name} {self.base_mva.hex()}".encode())
-        for table in (self.buses, self.generators, self.lines):
+        for table in (self.buses, self.generators, self.lines, *([self.piecewise] if len(self.piecewise) else [])):
             for column in fields(table):
                 if column.name not in ("p_d", "q_d"):
                     values = getattr(table, column.name)
                     digest.update(f" {column.name} {len(values)} ".encode())
                     digest.update(values.astype(values.dtype.newbyteorder("<")).tobytes())
         return digest.hexdigest()
+
+    def without_cost(self) -> Ints:
+        """Positions of the generators with neither a polynomial cost of degree <= 2 nor a piecewise-linear one."""
+        known = ~np.isnan(self.generators.cost_2)
+        known[self.piecewise.generator] = True
+        return np.flatnonzero(~known)
 
     def index(self, numbers: Ints) -> Ints:
         """Positions in `buses` of these bus numbers (which must exist)."""
@@ -152,6 +174,15 @@ def _check(case: Case) -> None:
         low, high = getattr(generators, f"{quantity}_min"), getattr(generators, f"{quantity}_max")
         refuse(low > high, gens, generators.rows, f"found {quantity}_min > {quantity}_max", "min <= max")
         refuse((low == np.inf) | (high == -np.inf), gens, generators.rows, f"found no {quantity} allowed", "finite")
+    piecewise = case.piecewise
+    no_such = (piecewise.generator < 0) | (piecewise.generator >= len(generators))
+    refuse(no_such, "piecewise cost of generator", piecewise.generator, "found no such generator", "its position")
+    for name in ("slope", "intercept"):
+        values = getattr(piecewise, name)
+        at = generators.rows[piecewise.generator]
+        refuse(~np.isfinite(values), gens, at, f"found a {name} of its cost not finite", "a finite number")
+    twice = ~np.isnan(generators.cost_2) & np.isin(np.arange(len(generators)), piecewise.generator)
+    refuse(twice, gens, generators.rows, "found a polynomial and a piecewise-linear cost", "one of them")
     for end in ("from_bus", "to_bus"):
         found = f"found an unknown {end.replace('_', ' ')}"
         refuse(~np.isin(getattr(lines, end), buses.numbers), "branch row", lines.rows, found, "a bus in service")

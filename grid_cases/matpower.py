@@ -15,7 +15,8 @@ from typing import NamedTuple, NoReturn
 
 import numpy as np
 
-from hushgrid.grid_cases.case import Buses, Case, Floats, Generators, Lines
+from hushgrid.grid_cases import gencost
+from hushgrid.grid_cases.case import NO_COST_LINES, Buses, Case, CostLines, Floats, Generators, Ints, Lines
 from hushgrid.kernels.errors import InputError
 
 BUILT_IN = {  #: the PGLib-OPF v23.07 files shipped with the package
@@ -252,7 +253,7 @@ def _case(found: dict[str, _Value], name: str, where: str) -> Case:
     isolated = np.setdiff1d(_matrix(found, "bus", where)[:, 0], bus[:, 0])
     gen_rows = np.flatnonzero((gen[:, 7] > 0) & ~np.isin(gen[:, 0], isolated))
     line_rows = np.flatnonzero((branch[:, 10] > 0) & ~np.isin(branch[:, :2], isolated).any(axis=1))
-    costs = _costs(found, len(gen), mva, where)[gen_rows]
+    polynomials, piecewise = _costs(found, len(gen), gen_rows, mva, where)
     gen, branch = gen[gen_rows], branch[line_rows]
     angle_min, angle_max = _angle_limits(branch)
     return Case(
@@ -274,9 +275,9 @@ def _case(found: dict[str, _Value], name: str, where: str) -> Case:
             p_max=gen[:, 8] / mva,
             q_min=gen[:, 4] / mva,
             q_max=gen[:, 3] / mva,
-            cost_2=costs[:, 0],
-            cost_1=costs[:, 1],
-            cost_0=costs[:, 2],
+            cost_2=polynomials[:, 0],
+            cost_1=polynomials[:, 1],
+            cost_0=polynomials[:, 2],
         ),
         Lines(
             rows=line_rows.astype(np.int64),
@@ -291,6 +292,7 @@ def _case(found: dict[str, _Value], name: str, where: str) -> Case:
             angle_min=angle_min,
             angle_max=angle_max,
         ),
+        piecewise,
     )
 
 
@@ -322,22 +324,19 @@ def _whole_numbers(value: _Value, matrix: Floats, columns: list[int], field: str
         )
 
 
-def _costs(found: dict[str, _Value], generators: int, mva: float, where: str) -> Floats:
-    """(c2, c1, c0) of each generator in $/h of p.u.; NaN where the file has no polynomial of degree <= 2."""
-    costs = np.full((generators, 3), np.nan)
+def _costs(
+    found: dict[str, _Value], generators: int, in_service: Ints, mva: float, where: str
+) -> tuple[Floats, CostLines]:
+    """(c2, c1, c0) of each generator in service in $/h of p.u., NaN where there is none, and the piecewise costs."""
     if "gencost" not in found:
-        return costs
-    table = _matrix(found, "gencost", where)
+        return np.full((len(in_service), 3), np.nan), NO_COST_LINES
+    table, value = _matrix(found, "gencost", where), found["gencost"]
     if len(table) not in (generators, 2 * generators):  # the second half, if any, is for reactive power
         raise InputError(
-            f"{where}:{found['gencost'].line}: found {len(table)} rows in mpc.gencost, expected {generators}, "
+            f"{where}:{value.line}: found {len(table)} rows in mpc.gencost, expected {generators}, "
             f"or {2 * generators} with reactive costs"
         )
-    for g, row in enumerate(table[:generators]):
-        if row[0] == 2 and row[3] in range(4) and len(row) >= 4 + int(row[3]):
-            terms = row[4 : 4 + int(row[3])]
-            costs[g] = np.concatenate([np.zeros(3 - len(terms)), terms])
-    return costs * [mva * mva, mva, 1.0]
+    return gencost.read(table, in_service, mva, [f"{where}:{line}" for line, _ in value.rows or []])
 
 
 def _angle_limits(branch: Floats) -> tuple[Floats, Floats]:

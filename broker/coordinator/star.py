@@ -25,14 +25,16 @@ class StarCoordinator(Coordinator):
         return cast(Star, self.plan.running).server(self.centre)
 
     def dimension(self, member: str) -> int:
-        return int(self.shares[member])
+        return int((self.centre.announced or self.shares)[member])
 
     @property
     def limit(self) -> int:
-        return SMALL + 8 * max(self.shares.values(), default=0)
+        largest = self.centre.largest or self.shares
+        return SMALL + 8 * max(largest.values(), default=0)
 
     def complete(self, state: Any) -> tuple[int, float | None] | None:
-        t = state.t if state.done else state.t - 1
+        assert self.driver is not None
+        t = cast(StarCentre, self.driver.machine).completed(state)
         return (t, state.residual if state.residual < inf else None) if t > 0 else None
 
     def owing(self) -> list[str]:

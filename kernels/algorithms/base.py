@@ -58,6 +58,10 @@ class Algorithm(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
     published: ClassVar[Source | None] = None  #: None: there is no published variant
     published_mechanisms: ClassVar[tuple[str, ...]] = ("laplace", "gaussian")
     own: ClassVar[tuple[str, ...]] = ("x",)  #: vectors of a node's state that are recorded, its iterate first
+    #: The modes of the privacy section that its nodes can be protected by, the default first.
+    modes: ClassVar[tuple[str, ...]] = ("objective", "input", "output", "output-projected")
+    #: The stopping rule (tolerance, patience) of a scenario that names none; None: all rounds are done.
+    stopping: ClassVar[tuple[float, int] | None] = None
     grid: ClassVar[Sequence[Keys]] = ()  #: what the league tunes; empty: it tunes nothing and runs the guarded examples
     races: ClassVar[Sequence[Race]] = ()  #: its lines in the league; empty: one line with its title and its grid
     published_races: ClassVar[Mapping[str, Keys]] = {}  #: published settings in the league: keys by line title
@@ -188,6 +192,10 @@ class Star(Algorithm, frozen=True, kw_only=True):
 
     pattern: ClassVar[Pattern] = "star"
     own: ClassVar[tuple[str, ...]] = ("mean", "lam")  #: the iterate z_p (n_p,), and a vector (m_p,) over shared entries
+    closing: ClassVar[int] = 0  #: exchanges with every member after the last round
+    exact: ClassVar[bool] = False  #: whether a member solves its local problem exactly; else it asks for gradients
+    #: What the coordinator measures of a round, `measured` of its machine: columns of the history.
+    figures: ClassVar[tuple[str, ...]] = ()
 
     @property
     def per_round(self) -> int:

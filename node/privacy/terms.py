@@ -142,6 +142,8 @@ def check_privacy(p: Privacy | None, algorithm: Algorithm, records: bool, file: 
         raise wrong("privacy.delta", repr(delta), "none (pure-basic), or accountant: pure-optimal")
     if p.per_answer and p.per_answer.delta is None and gaussian:
         raise wrong("privacy.per_answer.delta", "nothing", "a number between 0 and 1 (gaussian)")
+    if not records and p.mode not in algorithm.modes:
+        raise wrong("privacy.mode", p.mode, f"{' or '.join(algorithm.modes)} (algorithm.name: {name})")
     if p.mode.startswith("output") and variant != "published":
         raise wrong("privacy.mode", p.mode, "objective or input (output perturbation exists as variant: published)")
     if p.mode == "input" and variant == "published":

@@ -29,8 +29,9 @@ if TYPE_CHECKING:
     from hushgrid.node.privacy.ledger import Ledger
     from hushgrid.node.privacy.noise_source import NoiseSource
 
-#: Stores the outcome of a run, vectors by name, on the device. Raises OSError if the disk does not take it.
-Outcome = Callable[[dict[str, Vector]], None]
+#: Stores the outcome of a run, vectors by name, on the device. Returns what the device's log is to say of it, or None.
+#: Raises OSError if the disk does not take it.
+Outcome = Callable[[dict[str, Vector]], str | None]
 
 
 class Public(Protocol):
@@ -247,6 +248,10 @@ class Kind(ABC):
 
     def check_answers(self, plan: Plan) -> None:
         """Raises InputError if a gate could not answer what the plan asks, which follows from public numbers."""
+        return None
+
+    def warning(self, plan: Plan, source: str) -> str | None:
+        """What to say before a run that is likely not what was meant; None if there is nothing. `source`: as in `centre`."""
         return None
 
     def centre(self, plan: Plan, source: str) -> Centre:

@@ -89,6 +89,11 @@ def step_warning(plan: RunPlan) -> str | None:
     return f"the step is {ratio:.3g} times the bound below which {plan.algorithm.name} is known to converge, whatever the data"
 
 
+def warnings(plan: RunPlan, source: str) -> list[str]:
+    """What to say of a plan before its run. `source`: where the public part that no plan carries is found."""
+    return [warning for warning in (step_warning(plan), plan.kind.warning(plan, source)) if warning]
+
+
 def check_steps(plan: RunPlan) -> None:
     """Raises InputError if a guarded run would spend its budget on steps far beyond their bound, unheld."""
     ratio, far = step_ratio(plan), plan.algorithm.far

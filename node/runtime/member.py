@@ -1,8 +1,7 @@
 """A device on the wire: it announces itself, joins a run, takes part, ends. It has no socket and reads no clock.
 
-What a device has decided is stored before it is sent. A run that it has finished or refused is never answered afresh:
-only its last message is repeated. A run that was stopped may be resumed, with what was paid for. The outcome of a run
-is owed from the moment the run is known to be done until it is on the disk.
+What a device decides is stored before it is sent. A run that it has finished or refused is never answered afresh: only
+its last message is repeated. A stopped run may be resumed. The outcome of a run is owed until it is on the disk.
 
 A plan that is refused costs nothing and nothing of it is stored: the run's id holds this session's number, so a later
 session does not take the plan for its own. What plans may write into the ledger and the log is limited (FREE_BYTES), or
@@ -59,9 +58,8 @@ class Simulated(NamedTuple):
 class Member(Endpoint):
     """One device. `observe(driver, fresh)` is simulation's trace, called after each commit; a real device has none.
 
-    `outcome` stores what a run leaves. `renew` returns the device with its data as they are now; it is called before a
-    run is joined. `drawn` notes what the gate draws. Raises Stopped if an owed outcome cannot be written; the next
-    start tries again.
+    `outcome` stores what a run leaves. `renew`, called before a run is joined, returns the device with its data as they
+    are now. `drawn` notes what the gate draws. Raises Stopped if an owed outcome cannot be written.
     """
 
     def __init__(
@@ -273,13 +271,15 @@ class Member(Endpoint):
         """Writes the outcome of a run that is done. Raises Stopped if the disk does not take it: it is still owed."""
         if self.outcome is not None:
             try:
-                self.outcome(cast(Keeping, driver.machine).outcome())
+                said = self.outcome(cast(Keeping, driver.machine).outcome())
             except OSError as error:
                 where = f"{error.filename}: " if error.filename else ""
                 raise Stopped(
                     f"{self.name}: {where}{error.strerror or error}, expected to write the outcome of run "
                     f"{driver.run.hex()[:8]}: it is owed, the next start writes it"
                 ) from None
+            if said:
+                self.log(said)
         self.ledger.commit(driver.run, status="done")
 
     def _settle(self, stored: StoredRun) -> None:

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import platform
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import PackageNotFoundError
 from math import inf
 from pathlib import Path
 from typing import Any, ClassVar
@@ -24,6 +25,7 @@ from hushgrid.node.config.scenario import Scenario
 from hushgrid.node.privacy.noise_source import PAPER_SAMPLER, SeededNoise, SystemNoise
 from hushgrid.node.problems.kind import Device
 from hushgrid.node.problems.plan import RunPlan, findings
+from hushgrid.node.versions import version
 
 #: Keys of result.json for every kind of problem; a figure that a kind does not give is null.
 FIGURES = ("objective", "optimality_gap", "relative_error", "consensus_residual", "max_violation")
@@ -51,8 +53,11 @@ class Figures:
     expected_noise: list[float | None]  #: (T,) the expected sum of |noise|
     quality: Quality
     solution: dict[str, np.ndarray]  #: arrays of solution.npz, by name
-    setpoints: list[tuple[str, str, str, float, str]] = field(default_factory=list)  #: rows of setpoints.csv
-    at_the_end: dict[str, float | None] = field(default_factory=dict)  #: figures of result.json, by key
+    setpoints: list[tuple[Any, ...]] = field(default_factory=list)  #: rows of setpoints.csv
+    at_the_end: dict[str, Any] = field(default_factory=dict)  #: figures of result.json, by key
+    history: dict[str, list[float | None]] = field(default_factory=dict)  #: further columns, (T,) each
+    #: Header and rows of further tables, by name: <name>.csv.
+    tables: dict[str, tuple[Sequence[str], list[tuple[Any, ...]]]] = field(default_factory=dict)
 
 
 class Setup(ABC):
@@ -149,6 +154,7 @@ class Setup(ABC):
             "noise_l1_expected": list(figures.expected_noise),
             "messages": list(seen.messages),
             "bytes": list(seen.bytes),
+            **figures.history,
         }
         if self.terms is not None:
             for i, name in enumerate(self.plan.nodes):
@@ -156,7 +162,9 @@ class Setup(ABC):
                 history[f"epsilon_{name}"] = [costs[a] for a in seen.answers[:, i].tolist()]
         trajectory = seen.trajectory if self.scenario.run.record == "trajectory" else None
         summary = self._summary(seen, figures, over)
-        return Result(summary, history, figures.solution, figures.setpoints, trajectory, over.transcript)
+        return Result(
+            summary, history, figures.solution, figures.setpoints, trajectory, over.transcript, tables=figures.tables
+        )
 
     def _summary(self, seen: Recorded, figures: Figures, over: Finished) -> dict[str, Any]:
         """result.json."""
@@ -172,8 +180,8 @@ class Setup(ABC):
             "transport": over.transport,
             "broker": over.broker,
             "nodes": len(plan.nodes),
-            "lost": seen.pattern_figures.get("lost"),
-            "walk": seen.pattern_figures.get("walk"),
+            "lost": seen.told.get("lost"),
+            "walk": seen.told.get("walk"),
             "rounds_done": seen.rounds_done,
             "stopped_because": over.stopped_because,
             "quality": dict(figures.quality),

@@ -132,10 +132,7 @@ def recorded(plan: RunPlan, shape: Shape, over: Over, reveal: bool) -> Recorded:
         trajectory={"active": active}
         | {key: stacked[:, k] for k, key in enumerate(of_token)}
         | {key: own[:, k] for k, key in enumerate(of_node)},
-        pattern_figures={
-            "lost": _lost(over.centre),
-            "walk": {"kind": plan.problem.route_is, "cycle": plan.problem.route or None},
-        },
+        told={"lost": _lost(over.centre), "walk": {"kind": plan.problem.route_is, "cycle": plan.problem.route or None}},
     )
 
 

@@ -1,0 +1,98 @@
+"""What a run at least cost ends with: from what the zones have handed over to what each is told.
+
+Everything here is a function of the gates' answers and of public data: a zone's part of the relaxation's solution, the
+loads that its gate has answered, and its prices. From them the coordinator solves one AC optimal power flow of the whole
+network, in a process of its own. Its machine calls this once the rounds are over, and again after a crash: the same
+question gives the same answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from hushgrid.grid_cases.ac.network import flows, relaxed
+from hushgrid.grid_cases.ac.opf import AcDispatch, recover
+from hushgrid.grid_cases.case import Case
+from hushgrid.grid_cases.dispatch import SMALLEST, Dispatch
+from hushgrid.grid_cases.variables import Layout
+from hushgrid.kernels.patterns.star import Closing, Conclude, Concluded, Released
+from hushgrid.kernels.types import Vector
+from hushgrid.node.problems.power_flow.section import ZonesPlan
+
+SOLVED = "solved"  #: of a recovery that has found a dispatch; any other status says why there is none
+LEFT_OUT = "left out: ac: none"
+
+
+def conclusion(case: Case, problem: ZonesPlan, layouts: Mapping[str, Layout]) -> Conclude:
+    """The outcome of a run over these zones: the AC recovery that the plan asks for."""
+
+    def conclude(closing: Mapping[str, Closing], measured: Mapping[str, float]) -> Concluded:
+        found, status = None, LEFT_OUT
+        if problem.ac == "polish":
+            d = np.zeros((len(case.buses), 2))
+            for p, layout in layouts.items():
+                d[case.index(np.array(layout.buses, np.int64))] = closing[p].data.reshape(2, -1).T
+            outcome = recover(case, d.T.ravel(), relaxed(case, _values(layouts, closing)), problem.voll)
+            if isinstance(outcome, AcDispatch):
+                found, status = outcome, SOLVED
+            else:
+                status = outcome.why
+        apart = measured["disagreement"] * case.base_mva
+        told = {p: Released(status, apart, _own(case, layout, found)) for p, layout in layouts.items()}
+        return Concluded(told, np.zeros(0) if found is None else _packed(found))
+
+    return conclude
+
+
+def _values(layouts: Mapping[str, Layout], closing: Mapping[str, Closing]) -> dict[str, float]:
+    """Every variable by name, the mean over the zones that hold it."""
+    held: dict[str, list[float]] = {}
+    for p, layout in layouts.items():
+        for key, value in zip(layout.keys, closing[p].z.tolist(), strict=True):
+            held.setdefault(key, []).append(value)
+    return {key: sum(values) / len(values) for key, values in held.items()}
+
+
+def _own(case: Case, layout: Layout, found: AcDispatch | None) -> Vector:
+    """What a zone is told: p_g, q_g of its generators in turn, then |V| of its own buses, p.u."""
+    if found is None:
+        return np.zeros(0)
+    g, at = layout.generators, case.index(np.array(layout.buses, np.int64))
+    return np.concatenate([np.stack([found.p_g[g], found.q_g[g]], axis=1).ravel(), found.v[at]])
+
+
+def _packed(found: AcDispatch) -> Vector:
+    head = [float(found.iterations), found.objective]
+    return np.concatenate([head, found.p_g, found.q_g, found.v, found.angle, found.slack.ravel()])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Recovered:
+    """A dispatch that satisfies the AC power flow equations, and its figures for result.json."""
+
+    dispatch: Dispatch
+    figures: dict[str, Any]
+
+
+def recovered(case: Case, seen: Dispatch, whole: Vector) -> Recovered | None:
+    """The AC dispatch in the coordinator's state, beside the relaxation's as it was `seen`; None if there is none."""
+    if not whole.size:
+        return None
+    n, g = len(case.buses), len(case.generators)
+    head, p_g, q_g, v, angle, slack = np.split(whole, np.cumsum([2, g, g, n, n]))
+    found = replace(
+        seen,
+        source="ac",
+        p_g=p_g,
+        q_g=q_g,
+        v=v,
+        flows=flows(case, v, angle),
+        slack=np.where(slack > SMALLEST, slack, 0.0).reshape(n, 4),
+    )
+    losses = float(found.flows[:, [0, 2]].sum()) * case.base_mva
+    figures = {"objective": float(head[1]), "iterations": int(head[0]), **found.power, "losses_mw": losses}
+    return Recovered(found, figures)

@@ -4,7 +4,7 @@ The program is `Program`'s, solved by Ipopt (Waechter, Biegler, 2006) through ca
 cyipopt. `recover` solves it in a process of its own that ends, so that a service that needs one now and then never
 keeps casadi in memory; `AcSolver` solves here, for many loads in a row. No Ipopt is an outcome, not an exception.
 
-The answer is a local optimum: the program is not convex. It is no worse than what the relaxation bounds from below.
+The program is not convex, so an answer is a local optimum; the relaxation bounds it from below.
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ def recover(
 ) -> AcDispatch | NoDispatch:
     """The least-cost AC dispatch at loads (p_d, q_d), shape (2 nb,), p.u., solved in a process of its own.
 
-    start: where Ipopt begins, by default the flat start. voll: $/MWh of load not served; None: every load is served.
+    start: where Ipopt begins, by default the flat start, which serves as well as any. voll: $/MWh of load not served; None: every load is served.
     limit_s: of the solve; the process has 30 s more to start and to build. Raises InputError for a cost that is concave
     or no polynomial of degree <= 2, and for loads of another shape or not finite.
     """

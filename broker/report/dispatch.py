@@ -48,7 +48,7 @@ class Dispatch:
     relaxed: Power | None  #: None: the run ended before the zones had handed over what they found
     ac: Power | None  #: None: there is no AC dispatch
     status: str  #: of the AC recovery; "": there was none
-    gap: float | None  #: the relaxation's objective over its optimum, $/h
+    gap: float | None  #: the relaxation's objective over its optimum, $/h: known, or as the zones estimate it
 
     @property
     def converged(self) -> bool:
@@ -156,8 +156,13 @@ def of(result: Mapping[str, Any], voll: float | None, noisy: bool) -> Dispatch:
         relaxed=_power(result),
         ac=_power(ac) if status == SOLVED else None,
         status=status,
-        gap=_number(result.get("optimality_gap")),
+        gap=_gap(result),
     )
+
+
+def _gap(result: Mapping[str, Any]) -> float | None:
+    known, share, value = (_number(result.get(key)) for key in ("optimality_gap", "gap_estimate", "objective"))
+    return share * abs(value) if known is None and share is not None and value is not None else known
 
 
 def _power(found: Mapping[str, Any]) -> Power | None:

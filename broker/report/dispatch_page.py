@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
+from pathlib import PurePath
 from typing import Any
 
 import numpy as np
@@ -90,6 +91,11 @@ def of(run: Run) -> Dispatch:
     return dispatch.of(run.result, (run.scenario.get("problem") or {}).get("voll"), run.noisy_loads)
 
 
+def name(run: Run) -> str:
+    """Of the case: of a file the name without its folder."""
+    return PurePath(str((run.scenario.get("problem") or {}).get("case"))).name.removesuffix(".m")
+
+
 def title(run: Run) -> str:
     """Of the tables."""
     word = of(run).title
@@ -104,8 +110,9 @@ def source(run: Run) -> str:
 
 def _what(run: Run, of_flows: bool = False) -> str:
     """Whether values are the relaxation's or AC."""
+    lost = of(run).lost
     said = {
-        "ac": "AC: the values satisfy the AC power flow equations.",
+        "ac": f"AC: the values satisfy the AC power flow equations{', but for ' * bool(lost)}{' and '.join(lost)}.",
         "relaxed": "Relaxed: values of the second-order-cone relaxation, which need not satisfy the AC power flow "
         "equations.",
         "mixed": "Each row says whether its values are AC or relaxed.",
@@ -186,8 +193,7 @@ def grid(run: Run) -> str:
         f"lines between the same two buses are drawn as one, with the highest loading. G, or a small square where no letter fits, marks a bus with a generator. "
         f"{_what(run, of_flows=True)} {_prices(run)}{many} The layout follows connections, not geography."
     )
-    name = str(run.scenario["problem"].get("case"))
-    return figure(f"{title(run)} on the grid", powermap.drawing(run.tables, name), caption)
+    return figure(f"{title(run)} on the grid", powermap.drawing(run.tables, name(run)), caption)
 
 
 def _prices(run: Run) -> str:

@@ -194,6 +194,22 @@ def test_each_table_and_the_map_say_whether_they_are_relaxed(tmp_path: Path) -> 
     assert all(text.count("Prices are those of the relaxation at the noisy loads") == 2 for text in (ac, relaxed))
 
 
+def test_what_is_not_balanced_is_told_wherever_AC_is(tmp_path: Path) -> None:
+    left_out = {"ac": {"unserved_mw": 1.5, "served_mw": 257.8, "slack_mvar": 0.25}}
+    text = page(write_least_cost(tmp_path, result=left_out)).text
+    assert text.count("equations, but for 1.5 MW unserved and 0.25 MVAr not balanced.") == 5
+    assert "hold at the noisy loads, but for 1.5 MW unserved and 0.25 MVAr not balanced." in text
+    assert "serves 257.8 of 259.3 MW" in text
+
+
+def test_a_case_from_a_file_is_called_by_its_name_alone(tmp_path: Path) -> None:
+    path = write_least_cost(tmp_path) / "scenario.yaml"
+    path.write_text(path.read_text().replace("case: case14", "case: /far/away/grid.m"))
+    text = page(tmp_path).text.split("Scenario, resolved")[0]
+    assert "grid in 3 zones: serves" in text
+    assert "/far/away" not in text
+
+
 def test_a_row_says_its_source_where_sources_differ(tmp_path: Path) -> None:
     path = write_least_cost(tmp_path) / "generation.csv"
     path.write_text(path.read_text().replace(",ac", ",relaxed", 1))

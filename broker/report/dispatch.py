@@ -113,6 +113,13 @@ class Dispatch:
         return f"disagreement {amount(self.disagreement)} MW" if self.disagreement is not None else "no round was done"
 
     @property
+    def agreed(self) -> str:
+        """How far the zones have come to agree."""
+        if self.converged and self.disagreement is not None:
+            return f"agreed within {within(self.disagreement)} MW"
+        return f"{WORD.get(self.verdict, 'not converged')}, {self.apart}"
+
+    @property
     def no_ac(self) -> str:
         if not self.status:
             return "none was looked for"
@@ -137,11 +144,8 @@ class Dispatch:
             how.append(f"{money(power.objective)} with slack at {self.voll:,.0f} $/MWh")
         if self.ac and self.bound is not None:
             how.append(f"bound {money(self.bound)}")
-        agreed = f"{WORD.get(self.verdict, 'not converged')}, {self.apart}"
-        if self.converged and self.disagreement is not None:
-            agreed = f"agreed within {within(self.disagreement)} MW"
         told = [f"serves {power.served:,.1f} of {power.load:,.1f} MW ({self.loads}) at {cost} $/h ({'; '.join(how)})"]
-        return ", ".join([*told, *self.lost, agreed])
+        return ", ".join([*told, *self.lost, self.agreed])
 
 
 def of(result: Mapping[str, Any], voll: float | None, noisy: bool) -> Dispatch:

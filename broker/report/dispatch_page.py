@@ -147,10 +147,8 @@ def key_figures(run: Run) -> list[tuple[str, str]]:
     if found.bound is not None:
         shown.append(("Bound: least cost of the relaxation", f"{dispatch.money(found.bound)} $/h"))
     gap = run.result.get("gap_estimate")
-    if isinstance(gap, float):
-        shown.append(
-            ("Distance from it, as the zones estimate", f"{100 * gap:.4f} %" if gap < 1 else "no estimate yet")
-        )
+    if isinstance(gap, float) and found.converged:  # it says nothing before the zones agree
+        shown.append(("Distance from it, as the zones estimate", f"{100 * gap:.4f} %"))
     if found.disagreement is not None:
         shown.append(("Largest disagreement of two zones", f"{found.disagreement:,.3f} MW or MVAr"))
     return shown + _extremes(run)
@@ -198,10 +196,10 @@ def grid(run: Run) -> str:
 
 def _prices(run: Run) -> str:
     """What a price is."""
-    return (
-        f"Prices are those of the relaxation at the {of(run).loads}: what one more MW of load at the bus would cost, in "
-        "$/MWh."
-    )
+    found = of(run)
+    if not found.converged:
+        return "Prices are those of each zone's own last step: the zones have not agreed on them."
+    return f"Prices are those of the relaxation at the {found.loads}: what one more MW of load at the bus would cost, in $/MWh."
 
 
 # --- tables ---
@@ -227,7 +225,9 @@ def _table(run: Run, name: str, rows: Sequence[Row], which: str) -> str:
     """Rows under a caption that says which they are, what they are, and at which loads."""
     columns = HEADINGS[name] | ({"source": "Source"} if source(run) == "mixed" else {})
     cells = [[_cell(row[key]) for key in columns] for row in rows]
-    return table(list(columns.values()), cells, f"{which}: {of(run).title}, at the {of(run).loads}.")
+    found = of(run)
+    apart = "" if found.converged else f"; {found.agreed}"
+    return table(list(columns.values()), cells, f"{which}: {found.title}, at the {found.loads}{apart}.")
 
 
 def _folded(run: Run, name: str, which: str) -> str:

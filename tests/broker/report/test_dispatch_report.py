@@ -135,6 +135,15 @@ def test_the_tables_captions_call_the_figures_what_they_are(tmp_path: Path) -> N
         assert captions[:4] == named
 
 
+def test_every_table_of_a_run_that_has_not_converged_says_so(tmp_path: Path) -> None:
+    text = html(write_least_cost(tmp_path, result={"quality": {"verdict": "not-converged"}}))
+    captions = re.findall(r"<caption>(.*?)</caption>", text)[:4]
+    assert all("dispatch (AC), at the noisy loads; not converged, disagreement 0.024 MW." in said for said in captions)
+    assert "the zones have not agreed on them" in text
+    assert "Bound: least cost" not in text
+    assert "as the zones estimate" not in text
+
+
 # Tables -----------------------------------------------------------------------------------------------------------------
 
 

@@ -254,7 +254,8 @@ def _least_cost(case: Case, ac: bool) -> tuple[Solution, float | None, AcDispatc
     """The relaxation's solution, the value of lost load if one was needed, and the AC optimum at the same."""
     from hushgrid.grid_cases import centralised as central
     from hushgrid.grid_cases.ac.network import relaxed
-    from hushgrid.grid_cases.ac.opf import ABSENT, AcSolver, NoDispatch, installed
+    from hushgrid.grid_cases.ac.opf import AcSolver, NoDispatch
+    from hushgrid.grid_cases.ac.presence import ABSENT, installed
     from hushgrid.grid_cases.ac.program import Program
 
     found: AcDispatch | NoDispatch | None = None

@@ -221,16 +221,19 @@ def asked(problem: Mapping[str, Any]) -> str:
     )
 
 
-def knowledge(problem: Mapping[str, Any], noisy: bool) -> tuple[tuple[str, str], ...]:
+def knowledge(problem: Mapping[str, Any], result: Mapping[str, Any], noisy: bool) -> tuple[tuple[str, str], ...]:
     """What whom has learnt, of these runs more than of others."""
     loads = "noisy loads" if noisy else "loads"
-    ac = problem.get("ac") == "polish"
+    status = str((result.get("ac") or {}).get("status") or "")
+    ac = ", from which it computed the AC dispatch" if status == SOLVED else ""
+    if not ac and problem.get("ac") == "polish":
+        ac = ", from which it sought an AC dispatch and found none"
     found = [
         (
             "What the coordinator knows",
             f"during the rounds what each zone would have flow over the lines it shares, its cost and the sums of its {loads} "
             f"served and not served; at the end each zone's {loads} one by one, its whole part of the answer, and its "
-            f"prices{', from which it computed the AC dispatch' if ac else ''}.",
+            f"prices{ac}.",
         ),
         (
             "What a zone knows of another",

@@ -21,6 +21,7 @@ from typing import Any, Literal, Protocol
 import numpy as np
 
 from hushgrid.grid_cases.ac.network import Point, flat, flows, outflow, violations
+from hushgrid.grid_cases.ac.presence import ABSENT, installed
 from hushgrid.grid_cases.ac.program import Margins, Program
 from hushgrid.grid_cases.case import Buses, Case, Floats, Generators, Lines
 from hushgrid.grid_cases.costs import UNIT, VOLL, generation_cost
@@ -28,7 +29,6 @@ from hushgrid.kernels.errors import InputError
 
 COUNTS = 1e-6  #: p.u.: slack beyond it is load not served, or power spilled; less is the solver's accuracy
 SLACK = ("p_unserved", "p_spilled", "q_unserved", "q_spilled")
-ABSENT = "Ipopt is not installed: pip install 'hushgrid[laptop]' (casadi), or 'hushgrid[ipopt]' (cyipopt)"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -77,11 +77,6 @@ class NoDispatch:
 
 class _Solver(Protocol):
     def solve(self, loads: Floats, x: Floats) -> tuple[str | None, str, int, Floats]: ...
-
-
-def installed() -> bool:
-    """Whether some Ipopt is here. It imports nothing."""
-    return any(importlib.util.find_spec(name) is not None for name in ("casadi", "cyipopt"))
 
 
 class AcSolver:

@@ -17,7 +17,6 @@ from hushgrid.kernels.algorithms.base import Algorithm, Pattern
 from hushgrid.kernels.algorithms.registry import of_patterns
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.graphs import Network
-from hushgrid.kernels.patterns.star import Centre
 from hushgrid.kernels.types import Vector
 from hushgrid.node.privacy.terms import Terms
 from hushgrid.node.schema.sections import Adjacency, Privacy, Section, Stop
@@ -251,12 +250,8 @@ class Kind(ABC):
         return None
 
     def warning(self, plan: Plan, source: str) -> str | None:
-        """What to say before a run that is likely not what was meant; None if there is nothing. `source`: as in `centre`."""
+        """What to say before a run that is likely not what was meant; None if there is nothing. `source`: as `self.source` says."""
         return None
-
-    def centre(self, plan: Plan, source: str) -> Centre:
-        """What a star's coordinator needs. `source`: the place of the public data that no plan carries."""
-        raise NotImplementedError
 
     def source(self, problem: Any) -> str:
         """Where a coordinator finds the public data that no plan carries; "" if there are none."""

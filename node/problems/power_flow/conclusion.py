@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from hushgrid.grid_cases.ac.network import flows, relaxed
+from hushgrid.grid_cases.ac.network import flows
 from hushgrid.grid_cases.ac.opf import AcDispatch, recover
 from hushgrid.grid_cases.case import Case
 from hushgrid.grid_cases.dispatch import SMALLEST, Dispatch
@@ -36,7 +36,7 @@ def conclusion(case: Case, problem: ZonesPlan, layouts: Mapping[str, Layout]) ->
             d = np.zeros((len(case.buses), 2))
             for p, layout in layouts.items():
                 d[case.index(np.array(layout.buses, np.int64))] = closing[p].data.reshape(2, -1).T
-            outcome = recover(case, d.T.ravel(), relaxed(case, _values(layouts, closing)), problem.voll)
+            outcome = recover(case, d.T.ravel(), None, problem.voll)
             if isinstance(outcome, AcDispatch):
                 found, status = outcome, SOLVED
             else:
@@ -46,15 +46,6 @@ def conclusion(case: Case, problem: ZonesPlan, layouts: Mapping[str, Layout]) ->
         return Concluded(told, np.zeros(0) if found is None else _packed(found))
 
     return conclude
-
-
-def _values(layouts: Mapping[str, Layout], closing: Mapping[str, Closing]) -> dict[str, float]:
-    """Every variable by name, the mean over the zones that hold it."""
-    held: dict[str, list[float]] = {}
-    for p, layout in layouts.items():
-        for key, value in zip(layout.keys, closing[p].z.tolist(), strict=True):
-            held.setdefault(key, []).append(value)
-    return {key: sum(values) / len(values) for key, values in held.items()}
 
 
 def _own(case: Case, layout: Layout, found: AcDispatch | None) -> Vector:

@@ -278,7 +278,10 @@ def test_who_knows_what_is_told_with_the_mask(tmp_path: Path, loads: Any, asked:
 def test_a_run_without_an_AC_step_does_not_say_that_the_coordinator_made_one(tmp_path: Path) -> None:
     text = page(write_least_cost(tmp_path, source="relaxed")).text
     assert "at the end each zone's noisy loads one by one" in text
-    assert "computed the AC dispatch" not in text
+    assert "AC dispatch" not in text.split("What the coordinator knows")[1].split("What a zone knows")[0]
+    path = tmp_path / "scenario.yaml"
+    path.write_text(path.read_text().replace("ac: none", "ac: polish"))
+    assert "from which it sought an AC dispatch and found none" in page(tmp_path).text
 
 
 def test_true_loads_are_never_called_noisy(tmp_path: Path) -> None:

@@ -10,25 +10,29 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from math import sqrt
 from typing import Any
 
 import numpy as np
 
+from hushgrid.grid_cases.ac.margins import margins
 from hushgrid.grid_cases.ac.network import flows, relaxed
 from hushgrid.grid_cases.ac.opf import AcDispatch, recover
+from hushgrid.grid_cases.ac.program import Margins
 from hushgrid.grid_cases.case import Case
 from hushgrid.grid_cases.dispatch import SMALLEST, Dispatch
 from hushgrid.grid_cases.variables import Layout
 from hushgrid.kernels.patterns.star import Closing, Conclude, Concluded, Released
 from hushgrid.kernels.types import Vector
-from hushgrid.node.problems.power_flow.section import ZonesPlan
+from hushgrid.node.problems.kind import Plan
 
 SOLVED = "solved"  #: of a recovery that has found a dispatch; any other status says why there is none
 LEFT_OUT = "left out: ac: none"
 
 
-def conclusion(case: Case, problem: ZonesPlan, layouts: Mapping[str, Layout]) -> Conclude:
+def conclusion(case: Case, plan: Plan, layouts: Mapping[str, Layout]) -> Conclude:
     """The outcome of a run over these zones: the AC recovery that the plan asks for."""
+    problem = plan.problem
 
     def conclude(closing: Mapping[str, Closing], measured: Mapping[str, float]) -> Concluded:
         found, status = None, LEFT_OUT
@@ -36,7 +40,8 @@ def conclusion(case: Case, problem: ZonesPlan, layouts: Mapping[str, Layout]) ->
             d = np.zeros((len(case.buses), 2))
             for p, layout in layouts.items():
                 d[case.index(np.array(layout.buses, np.int64))] = closing[p].data.reshape(2, -1).T
-            outcome = recover(case, d.T.ravel(), relaxed(case, _values(layouts, closing)), problem.voll)
+            start = relaxed(case, _values(layouts, closing))
+            outcome = recover(case, d.T.ravel(), start, problem.voll, margins=margins_of(case, plan, start.p_g))
             if isinstance(outcome, AcDispatch):
                 found, status = outcome, SOLVED
             else:
@@ -46,6 +51,21 @@ def conclusion(case: Case, problem: ZonesPlan, layouts: Mapping[str, Layout]) ->
         return Concluded(told, np.zeros(0) if found is None else _packed(found))
 
     return conclude
+
+
+def margins_of(case: Case, plan: Plan, p_g: Vector) -> Margins | None:
+    """What the recovery keeps from the limits if the relaxation's generation is p_g; None where it asks for none.
+
+    Gaussian noise counts by its standard deviation, as the Laplace noise that has the same.
+    """
+    t, problem = plan.terms, plan.problem
+    if not problem.margins or t is None:
+        return None
+    noisy = [
+        buses if problem.loaded is None else set(buses) & set(problem.loaded.p) for buses in problem.zones.values()
+    ]
+    epsilon = t.per_answer * (sqrt(2) if t.mechanism == "gaussian" else 1.0)
+    return margins(case, t.beta, epsilon, [len(buses) for buses in noisy], p_g=p_g)
 
 
 def _values(layouts: Mapping[str, Layout], closing: Mapping[str, Closing]) -> dict[str, float]:

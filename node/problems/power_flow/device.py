@@ -109,6 +109,7 @@ def public(problem: ZonesProblem, algorithm: Algorithm) -> tuple[Case, dict[str,
         problem.voll or VOLL,
         loaded(problem, case),
         (problem.ac or "polish") if objective == "cost" else "",
+        problem.margins,
     )
     return case, zones, plan
 
@@ -263,10 +264,10 @@ def largest_message(layout: Layout, problem: ZonesPlan) -> int:
     return max(m + 2 * len(TOTALS), len(layout.keys) + 4 * len(layout.buses), released_size(layout))
 
 
-def _conclusion(case: Case, problem: ZonesPlan, layouts: dict[str, Layout]) -> Conclude:
+def _conclusion(case: Case, plan: Plan, layouts: dict[str, Layout]) -> Conclude:
     from hushgrid.node.problems.power_flow.conclusion import conclusion  # a coordinator's, no device's
 
-    return conclusion(case, problem, layouts)
+    return conclusion(case, plan, layouts)
 
 
 def centre(plan: Plan, case: Case) -> Centre:
@@ -280,7 +281,7 @@ def centre(plan: Plan, case: Case) -> Centre:
         widths={z: (2 * len(one.buses), len(one.keys), 2 * len(one.buses)) for z, one in wired.layouts.items()},
         announced={z: one.shared().size for z, one in wired.layouts.items()},
         largest={z: largest_message(one, plan.problem) for z, one in wired.layouts.items()},
-        conclude=_conclusion(case, plan.problem, wired.layouts) if cost else None,
+        conclude=_conclusion(case, plan, wired.layouts) if cost else None,
         position=wired.position,
         start=wired.start,
         epsilon=t.paper_epsilon if t else inf,

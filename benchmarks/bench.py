@@ -26,7 +26,7 @@ from hushgrid.node.config.scenario import scenario_from
 from hushgrid.node.privacy.budget import Allowance
 from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.privacy.noise_source import SystemNoise
-from hushgrid.node.problems.power_flow.device import centre
+from hushgrid.node.problems.power_flow.centre import centre
 from hushgrid.node.schema.sections import Allow
 
 
@@ -96,7 +96,7 @@ def _steps(case: str, zone: str, rounds: int) -> tuple[list[float], list[float]]
             }
         )
     )
-    server = cast(Star, setup.plan.running).server(centre(setup.plan, setup.case))
+    server = cast(Star, setup.plan.running).server(centre(setup.plan, setup.problem.case))
     with tempfile.TemporaryDirectory(prefix="hushgrid-bench-") as place:
         agents: dict[str, Any] = {}
         gates, ledgers = {}, []

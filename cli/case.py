@@ -31,22 +31,31 @@ HEADER = ("case", "buses", "lines", "generators", "load MW", "load MVAr")
 def arguments(parser: argparse.ArgumentParser) -> None:
     does = parser.add_subparsers(metavar="WHAT", dest="what", required=True)
     for name, text in (
-        ("list", "The cases that come with the program."),
-        ("show", "What is in a case."),
-        ("zones", "A partition of a case into zones, its tie lines, and each zone's model."),
-        ("solve", "The central solution by one solver that sees everything (second-order-cone relaxation)."),
+        ("list", "List the cases that come with the program."),
+        ("show", "Show what is in a case."),
+        ("zones", "Cut a case into zones; show the zones and the tie lines; with --export, write the models."),
+        ("solve", "Solve a case with one solver that sees everything (second-order-cone relaxation)."),
     ):
         add = does.add_parser(name, help=text, description=text).add_argument
         if name == "list":
             continue
         add("case", metavar="CASE", help="a built-in case or the path of a MATPOWER .m file")
         if name == "zones":
-            add("--zones", metavar="N|LISTS", default="3", help="a number, or '[[1, 2], [3, 4]]' [3]")
-            add("--export", metavar="DIR", type=Path, help="write each zone's model there: z1.npz, ...")
+            add(
+                "--zones",
+                metavar="N|LISTS",
+                default="3",
+                help="the number of zones, or their buses as '[[1, 2], [3, 4]]' [3]",
+            )
+            add("--export", metavar="DIR", type=Path, help="write each zone's model to this directory: z1.npz, ...")
         if name == "solve":
-            add("--objective", default="shedding", choices=("shedding", "cost"), help="[shedding]")
-            add("--ac", action="store_true", help="cost: and the AC optimum; shedding: and the AC power flow")
-        add("--json", action="store_true")
+            add("--objective", default="shedding", choices=("shedding", "cost"), help="what is minimised [shedding]")
+            add(
+                "--ac",
+                action="store_true",
+                help="for cost: also solve the AC optimum; for shedding: also compute the AC power flow",
+            )
+        add("--json", action="store_true", help="print JSON instead of text")
 
 
 def main(options: argparse.Namespace) -> int:
@@ -245,7 +254,8 @@ def _least_cost(case: Case, ac: bool) -> tuple[Solution, float | None, AcDispatc
     """The relaxation's solution, the value of lost load if one was needed, and the AC optimum at the same."""
     from hushgrid.grid_cases import centralised as central
     from hushgrid.grid_cases.ac.network import relaxed
-    from hushgrid.grid_cases.ac.opf import ABSENT, AcSolver, NoDispatch, installed
+    from hushgrid.grid_cases.ac.opf import AcSolver, NoDispatch
+    from hushgrid.grid_cases.ac.presence import ABSENT, installed
     from hushgrid.grid_cases.ac.program import Program
 
     found: AcDispatch | NoDispatch | None = None

@@ -1,22 +1,20 @@
 """MATPOWER case files, format version 2, read as data: nothing in a file is ever executed.
 
-Source of the format: MATPOWER User's Manual, Appendix B (Data File Format). A statement that is not an assignment of
-plain data (a conversion such as `mpc.bus(:, 3) = ...`) is refused, because skipping it would change the numbers.
+Source of the format: MATPOWER User's Manual, Appendix B (Data File Format). `matpower_parser` says which statements a
+file may hold.
 """
 
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Iterator
 from importlib import resources
 from pathlib import Path
-from typing import NamedTuple, NoReturn
 
 import numpy as np
 
 from hushgrid.grid_cases import gencost
 from hushgrid.grid_cases.case import NO_COST_LINES, Buses, Case, CostLines, Floats, Generators, Ints, Lines
+from hushgrid.grid_cases.matpower_parser import Parser, Value
 from hushgrid.kernels.errors import InputError
 
 BUILT_IN = {  #: the PGLib-OPF v23.07 files shipped with the package
@@ -55,182 +53,12 @@ def load(name_or_path: str | Path) -> Case:
 
 def parse(content: bytes, name: str, where: str | None = None) -> Case:
     """The case in a file's bytes; `where` names the file in messages. Raises InputError `where:LINE: found ...`."""
-    found = _Parser(content.decode("utf-8", "replace"), where or name).fields()
+    found = Parser(content.decode("utf-8", "replace"), where or name).fields()
     with np.errstate(all="ignore"):  # absurd numbers overflow to inf, and the case's own check names them
         return _case(found, name, where or name)
 
 
-class _Token(NamedTuple):
-    kind: str  #: number, name, string, newline, end, or the punctuation itself
-    text: str
-    line: int
-
-
-class _Value(NamedTuple):
-    """A field's value: a matrix (rows with their line numbers), a scalar or a string."""
-
-    line: int
-    rows: list[tuple[int, list[float]]] | None = None
-    scalar: float | str | None = None
-
-
-# A number ends where a separator begins: "1-2" is an expression in the language, so it is no number here.
-_TOKEN = re.compile(
-    r"""(?P<space>[ \t\r\f\v]+|\.\.\.[^\n]*\n)
-      | (?P<newline>\n)
-      | (?P<number>[+-]?(?:[0-9]+\.?[0-9]*(?:[eEdD][+-]?[0-9]+)?|\.[0-9]+(?:[eEdD][+-]?[0-9]+)?
-            |(?:[Ii]nf|NaN|nan)\b)(?=[\s,;\[\]{}%=]|\.\.\.|\Z))
-      | (?P<name>[A-Za-z][A-Za-z0-9_]*)
-      | (?P<string>'(?:[^'\n]|'')*'|"(?:[^"\n]|"")*")
-      | (?P<mark>.)""",
-    re.VERBOSE,
-)
-_LINE_COMMENT = re.compile(r"[%#][^\n]*")
-
-
-def _tokens(text: str) -> Iterator[_Token]:
-    line, at, depth = 1, 0, 0
-    begins_line = True
-    while at < len(text):
-        if text[at] in "%#":
-            stop = text.find("\n", at)
-            stop = len(text) if stop < 0 else stop
-            comment = text[at:stop].rstrip()
-            # %{ and %} alone on their lines open and close a block comment, which may nest.
-            if begins_line and comment in ("%{", "#{"):
-                depth += 1
-            elif begins_line and comment in ("%}", "#}"):
-                depth = max(0, depth - 1)
-            at = stop
-            continue
-        if depth:
-            if text[at] == "\n":
-                line, begins_line = line + 1, True
-            elif not text[at].isspace():
-                begins_line = False
-            at += 1
-            continue
-        found = _TOKEN.match(text, at)
-        assert found is not None  # the last alternative takes any character
-        kind, word = str(found.lastgroup), found.group()
-        if kind != "space":
-            yield _Token(word if kind == "mark" else kind, word, line)
-            begins_line = kind == "newline"
-        line += word.count("\n")
-        at = found.end()
-    yield _Token("end", "", line)
-
-
-class _Parser:
-    """Recursive descent over the tokens of one file; knows nothing of power systems."""
-
-    def __init__(self, text: str, where: str) -> None:
-        self.where = where
-        self.stream = _tokens(text)
-        self.token = next(self.stream)
-
-    def advance(self) -> _Token:
-        token = self.token
-        if token.kind != "end":
-            self.token = next(self.stream)
-        return token
-
-    def fail(self, expected: str, token: _Token | None = None) -> NoReturn:
-        token = token or self.token
-        found = {"end": "the end of the file", "newline": "the end of the line"}.get(token.kind, repr(token.text[:40]))
-        raise InputError(f"{self.where}:{token.line}: found {found}, expected {expected}")
-
-    def expect(self, kind: str, expected: str) -> _Token:
-        if self.token.kind != kind:
-            self.fail(expected)
-        return self.advance()
-
-    def fields(self) -> dict[str, _Value]:
-        """Every assignment `mpc.NAME = value` of plain data."""
-        struct, found = "mpc", dict[str, _Value]()
-        while self.token.kind != "end":
-            token = self.advance()
-            if token.kind in ("newline", ";", ","):
-                continue
-            if token.kind == "name" and token.text == "function":
-                struct = self.header()
-            elif token.kind == "name" and token.text == struct and self.token.kind == ".":
-                self.advance()
-                name = self.expect("name", f"a field name after {struct}.").text
-                if self.token.kind == ".":  # a nested field (mpc.if.map) is none of ours
-                    self.skip_statement()
-                    continue
-                if self.token.kind != "=":
-                    self.fail(f"'=' after {struct}.{name}: a file of plain data, without commands")
-                self.advance()
-                if name in COLUMNS or name in ("version", "baseMVA"):
-                    found[name] = self.value(name)
-                else:
-                    self.skip_statement()
-            elif not (token.kind == "name" and token.text in ("end", "endfunction", "return")):
-                self.fail(f"{struct}.FIELD = plain data, without commands", token)
-        return found
-
-    def header(self) -> str:
-        name = self.expect("name", "`function mpc = NAME` (MATPOWER format version 2)").text
-        self.expect("=", "`function mpc = NAME` (MATPOWER format version 2)")
-        while self.token.kind not in ("newline", "end"):
-            self.advance()
-        return name
-
-    def skip_statement(self) -> None:
-        """Over a value we do not use: to the end of the statement outside every bracket."""
-        opened = list[_Token]()
-        while self.token.kind != "end":
-            if not opened and self.token.kind in ("newline", ";"):
-                return
-            token = self.advance()
-            if token.kind in ("[", "{", "("):
-                opened.append(token)
-            elif token.kind in ("]", "}", ")"):
-                if not opened:
-                    self.fail("no closing bracket here", token)
-                opened.pop()
-        if opened:
-            self.fail(f"the bracket of line {opened[-1].line} to be closed")
-
-    def value(self, name: str) -> _Value:
-        line = self.token.line
-        if self.token.kind == "[":
-            value = _Value(line, rows=self.matrix())
-        elif self.token.kind == "number":
-            value = _Value(line, scalar=_number(self.advance().text))
-        elif self.token.kind == "string":
-            value = _Value(line, scalar=self.advance().text[1:-1])
-        else:
-            self.fail(f"the value of mpc.{name}: a number, a string or a matrix")
-        if self.token.kind not in ("newline", ";", ",", "end"):
-            self.fail(f"the end of the statement mpc.{name} = ...")
-        return value
-
-    def matrix(self) -> list[tuple[int, list[float]]]:
-        self.advance()
-        rows, row, line = list[tuple[int, list[float]]](), list[float](), 0
-        while True:
-            token = self.advance()
-            if token.kind == "number":
-                line = line if row else token.line
-                row.append(_number(token.text))
-            elif token.kind in (";", "newline", "]"):
-                if row:
-                    rows.append((line, row))
-                    row = []
-                if token.kind == "]":
-                    return rows
-            elif token.kind != ",":
-                self.fail("a number, ';' or ']'", token)
-
-
-def _number(text: str) -> float:
-    return float(text.lower().replace("d", "e"))
-
-
-def _case(found: dict[str, _Value], name: str, where: str) -> Case:
+def _case(found: dict[str, Value], name: str, where: str) -> Case:
     version = found.get("version")
     if version is None or version.scalar not in ("2", 2.0):
         line = f":{version.line}" if version else ""
@@ -296,7 +124,7 @@ def _case(found: dict[str, _Value], name: str, where: str) -> Case:
     )
 
 
-def _matrix(found: dict[str, _Value], field: str, where: str) -> Floats:
+def _matrix(found: dict[str, Value], field: str, where: str) -> Floats:
     value = found.get(field)
     if value is None or value.rows is None:
         at = f"{where}:{value.line}" if value else where
@@ -311,7 +139,7 @@ def _matrix(found: dict[str, _Value], field: str, where: str) -> Floats:
     return np.array([row for _, row in value.rows], np.float64).reshape(-1, width)
 
 
-def _whole_numbers(value: _Value, matrix: Floats, columns: list[int], field: str, where: str) -> None:
+def _whole_numbers(value: Value, matrix: Floats, columns: list[int], field: str, where: str) -> None:
     """Bus numbers, types and states must be whole and small enough to be exact."""
     part = matrix[:, columns]
     wrong = ~(np.isfinite(part) & (part == np.round(part)) & (np.abs(part) < 2**53))
@@ -325,7 +153,7 @@ def _whole_numbers(value: _Value, matrix: Floats, columns: list[int], field: str
 
 
 def _costs(
-    found: dict[str, _Value], generators: int, in_service: Ints, mva: float, where: str
+    found: dict[str, Value], generators: int, in_service: Ints, mva: float, where: str
 ) -> tuple[Floats, CostLines]:
     """(c2, c1, c0) of each generator in service in $/h of p.u., NaN where there is none, and the piecewise costs."""
     if "gencost" not in found:

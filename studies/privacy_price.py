@@ -21,8 +21,9 @@ from numpy.typing import NDArray
 from hushgrid.benchmarks.measure import ZONES
 from hushgrid.grid_cases import load
 from hushgrid.grid_cases.ac.margins import Release, margins
-from hushgrid.grid_cases.ac.opf import ABSENT, COUNTS, AcDispatch, AcSolver, NoDispatch, installed
+from hushgrid.grid_cases.ac.opf import COUNTS, AcDispatch, AcSolver, NoDispatch
 from hushgrid.grid_cases.ac.power_flow import operate
+from hushgrid.grid_cases.ac.presence import ABSENT, installed
 from hushgrid.grid_cases.ac.program import Margins, Program
 from hushgrid.grid_cases.case import Case, Floats
 from hushgrid.grid_cases.case import loads as loads_of

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from math import inf
 from typing import Any, cast
 
 from hushgrid.broker.coordinator.base import Coordinator
 from hushgrid.kernels.algorithms.base import Star
-from hushgrid.kernels.patterns.star import StarCentre
+from hushgrid.kernels.patterns.star import Centre, StarCentre
 from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.problems.plan import RunPlan
 from hushgrid.node.wire import SMALL, Publication
@@ -17,7 +18,9 @@ class StarCoordinator(Coordinator):
     """A run of rounds around this coordinator, which averages."""
 
     def __init__(self, fleet: str, plan: RunPlan, source: str, ledger: Ledger, **options: Any) -> None:
-        self.centre = plan.kind.centre(plan, source)
+        # What only a coordinator needs of a kind of problem stands in a file of its own, which no device reaches.
+        made: Any = import_module(f"{type(plan.kind).__module__.rpartition('.')[0]}.centre")
+        self.centre: Centre = made.centre(plan, source)
         self.shares = {m: k.size for m, k in self.centre.position.items()}
         super().__init__(fleet, plan, ledger, **options)
 

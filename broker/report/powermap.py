@@ -290,7 +290,7 @@ class Picture(Drawing):
         text = layer.told(k) if readable else f"{node}: {layer.told(k)}"
         at, half = self.at[node], labels.extent(text) / 2
         candidates = []
-        for step, gap in enumerate((2.0,) if self.few and readable else (2.0, 12.0, 26.0, 44.0, 66.0)):
+        for step, gap in enumerate((2.0,) if self.few and readable else (2.0, 12.0, 26.0, 44.0, 66.0, 92.0, 120.0)):
             for i in range(12):
                 way = np.array([math.cos(i * math.pi / 6), math.sin(i * math.pi / 6)])
                 # The centre of the box from which the rim of the bus is `gap` away, along this way.
@@ -354,8 +354,8 @@ def drawing(tables: Mapping[str, Sequence[Row]], name: str) -> str:
     narrow = Picture(shown, power, layers, NARROW, wide.position)
     label = f"Flows, loading of lines, voltages and prices of {name}"
     switch = (
-        '<input type="radio" name="by" id="by-voltage" checked><label for="by-voltage">Buses by voltage</label>'
-        '<input type="radio" name="by" id="by-price"><label for="by-price">Buses by price</label>'
+        '<input type="radio" name="by" id="by-voltage" checked="checked"/><label for="by-voltage">Buses by voltage</label>'
+        '<input type="radio" name="by" id="by-price"/><label for="by-price">Buses by price</label>'
     )
     keys = _zones(shown) + _loadings(wide) + "".join(_layer(layer) for layer in layers)
     return f'<div class="power">{switch}{keys}{wide.svg(label, rows)}{narrow.svg(label, rows)}</div>'

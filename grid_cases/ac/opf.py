@@ -4,7 +4,7 @@ The program is `Program`'s, solved by Ipopt (Waechter, Biegler, 2006) through ca
 cyipopt. `recover` solves it in a process of its own that ends, so that a service that needs one now and then never
 keeps casadi in memory; `AcSolver` solves here, for many loads in a row. No Ipopt is an outcome, not an exception.
 
-The answer is a local optimum: the program is not convex. It is no worse than what the relaxation bounds from below.
+The program is not convex, so an answer is a local optimum; the relaxation bounds it from below.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from typing import Any, Literal, Protocol
 import numpy as np
 
 from hushgrid.grid_cases.ac.network import Point, flat, flows, outflow, violations
+from hushgrid.grid_cases.ac.presence import ABSENT, installed
 from hushgrid.grid_cases.ac.program import Margins, Program
 from hushgrid.grid_cases.case import Buses, Case, Floats, Generators, Lines
 from hushgrid.grid_cases.costs import UNIT, VOLL, generation_cost
@@ -28,7 +29,6 @@ from hushgrid.kernels.errors import InputError
 
 COUNTS = 1e-6  #: p.u.: slack beyond it is load not served, or power spilled; less is the solver's accuracy
 SLACK = ("p_unserved", "p_spilled", "q_unserved", "q_spilled")
-ABSENT = "Ipopt is not installed: pip install 'hushgrid[laptop]' (casadi), or 'hushgrid[ipopt]' (cyipopt)"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -77,11 +77,6 @@ class NoDispatch:
 
 class _Solver(Protocol):
     def solve(self, loads: Floats, x: Floats) -> tuple[str | None, str, int, Floats]: ...
-
-
-def installed() -> bool:
-    """Whether some Ipopt is here. It imports nothing."""
-    return any(importlib.util.find_spec(name) is not None for name in ("casadi", "cyipopt"))
 
 
 class AcSolver:
@@ -145,7 +140,7 @@ def recover(
 ) -> AcDispatch | NoDispatch:
     """The least-cost AC dispatch at loads (p_d, q_d), shape (2 nb,), p.u., solved in a process of its own.
 
-    start: where Ipopt begins, by default the flat start. voll: $/MWh of load not served; None: every load is served.
+    start: where Ipopt begins, by default the flat start, which serves as well as any. voll: $/MWh of load not served; None: every load is served.
     limit_s: of the solve; the process has 30 s more to start and to build. Raises InputError for a cost that is concave
     or no polynomial of degree <= 2, and for loads of another shape or not finite.
     """

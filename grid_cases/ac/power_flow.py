@@ -112,18 +112,18 @@ def headroom(case: Case, p_g: Floats) -> Floats:
     return np.where(room < LEAST, 0.0, room)
 
 
-def operate(case: Case, point: Point, loads: Floats, served: Floats | None = None) -> Operation:
+def operate(case: Case, point: Point, loads: Floats, shed: Floats | None = None) -> Operation:
     """The network at the set-points of `point` and at loads (p_d, q_d), shape (2 nb,), p.u.
 
     Every generator with headroom min(p_max - p, p - p_min) takes up its share of the imbalance; where none has any,
     the reference bus gives it (that of the largest generator, else the first bus). |V| is held at the buses whose
-    generators have a range of reactive power. served: (nb, 2) load that the set-points shed, and where negative
-    power that they spill; None: none. Raises InputError for loads of another shape or not finite.
+    generators have a range of reactive power. shed: (nb, 2) load that the set-points do not serve, or where negative
+    power that they spill, p.u.; None: none. Raises InputError for loads of another shape or not finite.
     """
     g, n = case.generators, len(case.buses)
     if np.shape(loads) != (2 * n,) or not np.all(np.isfinite(loads)):
         raise InputError(f"case {case.name}: loads: found shape {np.shape(loads)}, expected {(2 * n,)} finite numbers")
-    at, shed = case.index(g.bus), np.zeros((n, 2)) if served is None else served
+    at, shed = case.index(g.bus), np.zeros((n, 2)) if shed is None else shed
     injected = -(loads[:n] - shed[:, 0]) - 1j * (loads[n:] - shed[:, 1])
     np.add.at(injected, at, point.p_g + 1j * point.q_g)
     room = headroom(case, point.p_g)

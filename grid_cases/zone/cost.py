@@ -23,7 +23,7 @@ from hushgrid.grid_cases.variables import Layout
 from hushgrid.grid_cases.zone.conic import Cones, solver
 from hushgrid.grid_cases.zone.model import ZoneModel
 
-TOLERANCE = 1e-8  #: of the solver, relative and absolute, feasibility and gap
+TOLERANCE = 1e-9  #: of the solver, relative and absolute, feasibility and gap
 
 
 def stiffness(case: Case, keys: tuple[str, ...]) -> Floats:

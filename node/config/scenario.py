@@ -109,6 +109,7 @@ def scenario_from(raw: dict[str, Any], file: str = "scenario", base: Path = Path
         raise InputError(f"{file}: problem.kind: found {problem.get('kind')!r}, expected one of {', '.join(TAGS)}")
     scenario = convert(_with_defaults(raw), Scenario, file)
     problem, kind = scenario.problem, scenario.kind
+    registry.check_variant(scenario.algorithm, file)
     kind.check(problem, scenario.algorithm, file)
     check_privacy(scenario.privacy, scenario.algorithm, kind.records, file)
     if scenario.privacy is not None:

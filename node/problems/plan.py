@@ -63,6 +63,7 @@ def decode_plan(blob: bytes) -> RunPlan:
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
         raise InputError(f"plan: {str(error)[:200]}, expected a plan of format 1") from None
     problem, algorithm, kind = plan.problem, plan.algorithm, plan.kind
+    registry.check_variant(algorithm, "plan")
     check_privacy(plan.privacy, algorithm, kind.records, "plan")
     if algorithm.pattern not in kind.patterns:
         raise InputError(

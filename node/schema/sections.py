@@ -81,8 +81,8 @@ class PerRun(Section, frozen=True, kw_only=True):
 class Loaded(Section, frozen=True, kw_only=True):
     """The buses that may draw active (p) and reactive (q) power: public."""
 
-    p: Buses
-    q: Buses
+    p: Buses  #: numbers of the buses that may draw active power
+    q: Buses  #: numbers of the buses that may draw reactive power
 
 
 class Allow(Section, frozen=True, kw_only=True):

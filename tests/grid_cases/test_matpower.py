@@ -83,7 +83,11 @@ def test_every_spelling_of_the_format_gives_the_same_case(old, new):
         ("% slack", "1 2; % slack", "two.m:6: found 2 numbers in a row of mpc.bus, expected 13"),
         ("];\nmpc.gen", "\nmpc.gen", "two.m:9: found 'mpc', expected a number"),
         ("-30 30];", "-30 30", "two.m:12: found the end of the file, expected a number, ';' or ']'"),
-        ("mpc.gencost", "mpc.bus(:, 3) = 2 * mpc.bus(:, 3);\nmpc.gencost", "two.m:10: found '(', expected '='"),
+        (
+            "mpc.gencost",
+            "mpc.bus(:, 3) = 2 * mpc.bus(:, 3);\nmpc.gencost",
+            "two.m:10: found '2', expected columns of mpc.bus",
+        ),
         ("mpc.gencost", "define_constants;\nmpc.gencost", "two.m:10: found 'define_constants', expected mpc.FIELD"),
         ("mpc.gen = [1 0 0 Inf -Inf 1 100 1 200 0];", "", "two.m: found no matrix mpc.gen"),
         ("mpc.baseMVA = 50;", "mpc.baseMVA = 0;", "two.m:4: found mpc.baseMVA = 0.0, expected a positive number"),

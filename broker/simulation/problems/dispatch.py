@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from math import inf
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -16,23 +16,40 @@ from hushgrid.broker.report import quality
 from hushgrid.broker.simulation.problems.base import Figures, Finished
 from hushgrid.broker.simulation.recorders.base import Recorded
 from hushgrid.grid_cases import dispatch as tables
+from hushgrid.grid_cases.case import Case
 from hushgrid.grid_cases.dispatch import Dispatch, Part
 from hushgrid.grid_cases.setpoints import Row, setpoints
-from hushgrid.grid_cases.zone.model import violation
+from hushgrid.grid_cases.zone.model import ZoneModel, violation
 from hushgrid.kernels.algorithms.consensus_admm import ServerState
 from hushgrid.kernels.types import Vector
 from hushgrid.node import wire
+from hushgrid.node.problems.plan import RunPlan
 from hushgrid.node.problems.power_flow import conclusion
+from hushgrid.node.problems.power_flow.device import Wiring
 from hushgrid.node.runtime.driver import Stored
 
-if TYPE_CHECKING:
-    from hushgrid.broker.simulation.problems.power_flow import ZoneSetup
+
+class Zones(Protocol):
+    """What of a run over zones is read here (`power_flow.ZoneSetup`)."""
+
+    @property
+    def case(self) -> Case: ...
+    @property
+    def plan(self) -> RunPlan: ...
+    @property
+    def models(self) -> Mapping[str, ZoneModel]: ...
+    @property
+    def wired(self) -> Wiring: ...
+    @property
+    def expected_l1(self) -> float | None: ...
+    def least_cost(self, d: Mapping[str, Vector]) -> float | None: ...
+
 
 #: Of result.json, beside those of every run over zones.
 FIGURES = ("slack_mvar", "gap_estimate", "disagreement_mw", "prices", "ac")
 
 
-def figures(setup: ZoneSetup, seen: Recorded, over: Finished) -> Figures:
+def figures(setup: Zones, seen: Recorded, over: Finished) -> Figures:
     """Everything of a run whose objective is cost."""
     T, models, nodes, z, base = seen.rounds_done, setup.models, setup.plan.nodes, seen.own, setup.case.base_mva
     found = seen.figures
@@ -92,7 +109,7 @@ def closed(centre: bytes | None) -> ServerState | None:
     return state if state.closing else None
 
 
-def ending(setup: ZoneSetup, state: ServerState) -> dict[str, Any]:
+def ending(setup: Zones, state: ServerState) -> dict[str, Any]:
     """The dispatch that is shown, AC if there is one, and its figures."""
     parts = {p: Part(setup.wired.layouts[p], c.data, c.z, c.duals) for p, c in sorted(state.closing.items())}
     relaxed = tables.relaxed(setup.case, parts)
@@ -112,7 +129,7 @@ def ending(setup: ZoneSetup, state: ServerState) -> dict[str, Any]:
     return {"dispatch": recovered.dispatch if recovered else relaxed, "figures": figures}
 
 
-def setpoints_of(setup: ZoneSetup, p: str, z: Vector, final: Dispatch | None) -> list[Row]:
+def setpoints_of(setup: Zones, p: str, z: Vector, final: Dispatch | None) -> list[Row]:
     """What the zone's own controller has: the recovered dispatch's generation and voltages, else its part of z."""
     if final is None or final.source == "relaxed":
         return setpoints(setup.case, setup.models[p].keys, z)

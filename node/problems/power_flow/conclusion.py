@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from hushgrid.grid_cases.ac.margins import margins
-from hushgrid.grid_cases.ac.network import flows, relaxed
+from hushgrid.grid_cases.ac.network import flows
 from hushgrid.grid_cases.ac.opf import AcDispatch, recover
 from hushgrid.grid_cases.ac.program import Margins
 from hushgrid.grid_cases.case import Case
@@ -37,11 +37,11 @@ def conclusion(case: Case, plan: Plan, layouts: Mapping[str, Layout]) -> Conclud
     def conclude(closing: Mapping[str, Closing], measured: Mapping[str, float]) -> Concluded:
         found, status = None, LEFT_OUT
         if problem.ac == "polish":
-            d = np.zeros((len(case.buses), 2))
+            d, p_g = np.zeros((len(case.buses), 2)), np.zeros(len(case.generators))
             for p, layout in layouts.items():
                 d[case.index(np.array(layout.buses, np.int64))] = closing[p].data.reshape(2, -1).T
-            start = relaxed(case, _values(layouts, closing))
-            outcome = recover(case, d.T.ravel(), start, problem.voll, margins=margins_of(case, plan, start.p_g))
+                p_g[layout.generators] = closing[p].z[layout.p_g]
+            outcome = recover(case, d.T.ravel(), None, problem.voll, margins=margins_of(case, plan, p_g))
             if isinstance(outcome, AcDispatch):
                 found, status = outcome, SOLVED
             else:
@@ -66,15 +66,6 @@ def margins_of(case: Case, plan: Plan, p_g: Vector) -> Margins | None:
     ]
     epsilon = t.per_answer * (sqrt(2) if t.mechanism == "gaussian" else 1.0)
     return margins(case, t.beta, epsilon, [len(buses) for buses in noisy], p_g=p_g)
-
-
-def _values(layouts: Mapping[str, Layout], closing: Mapping[str, Closing]) -> dict[str, float]:
-    """Every variable by name, the mean over the zones that hold it."""
-    held: dict[str, list[float]] = {}
-    for p, layout in layouts.items():
-        for key, value in zip(layout.keys, closing[p].z.tolist(), strict=True):
-            held.setdefault(key, []).append(value)
-    return {key: sum(values) / len(values) for key, values in held.items()}
 
 
 def _own(case: Case, layout: Layout, found: AcDispatch | None) -> Vector:

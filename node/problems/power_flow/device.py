@@ -10,8 +10,9 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from hushgrid.grid_cases import load
+from hushgrid.grid_cases.ac import presence
 from hushgrid.grid_cases.case import Case
-from hushgrid.grid_cases.costs import cost_scale, require_convex
+from hushgrid.grid_cases.costs import require_convex
 from hushgrid.grid_cases.partition import explicit, partition
 from hushgrid.grid_cases.variables import Layout
 from hushgrid.grid_cases.zone.backends import make_step
@@ -21,7 +22,7 @@ from hushgrid.grid_cases.zone.model import ZoneModel, load_model, place
 from hushgrid.kernels.algorithms.base import Algorithm
 from hushgrid.kernels.errors import InputError, Refused
 from hushgrid.kernels.machine import Keeping
-from hushgrid.kernels.patterns.star import Centre, Conclude, Index, Place
+from hushgrid.kernels.patterns.star import Index, Place
 from hushgrid.kernels.types import Vector
 from hushgrid.node.privacy.budget import Allowance
 from hushgrid.node.privacy.gate import Gate
@@ -95,11 +96,8 @@ def public(problem: ZonesProblem, algorithm: Algorithm) -> tuple[Case, dict[str,
     objective = objective_of(problem, algorithm)
     if objective == "cost":
         require_convex(case)
-        if problem.ac == "polish":
-            from hushgrid.grid_cases.ac import opf  # a coordinator's, no device's
-
-            if not opf.installed():
-                raise InputError(f"ac: found polish, and {opf.ABSENT}")
+        if problem.ac == "polish" and not presence.installed():
+            raise InputError(f"ac: found polish, and {presence.ABSENT}")
     plan = ZonesPlan(
         case.name,
         case.public_digest(),
@@ -262,29 +260,3 @@ def largest_message(layout: Layout, problem: ZonesPlan) -> int:
     if problem.objective != "cost":
         return m
     return max(m + 2 * len(TOTALS), len(layout.keys) + 4 * len(layout.buses), released_size(layout))
-
-
-def _conclusion(case: Case, plan: Plan, layouts: dict[str, Layout]) -> Conclude:
-    from hushgrid.node.problems.power_flow.conclusion import conclusion  # a coordinator's, no device's
-
-    return conclusion(case, plan, layouts)
-
-
-def centre(plan: Plan, case: Case) -> Centre:
-    """What the coordinator's machine is made from."""
-    wired, cost = wiring(case, plan.problem), plan.problem.objective == "cost"
-    t, stop = plan.terms, plan.stop
-    return Centre(
-        stiffness=stiffness(case, wired.keys) if cost else np.zeros(0),
-        scale=cost_scale(case) if cost else 1.0,
-        totals=2 * len(TOTALS),
-        widths={z: (2 * len(one.buses), len(one.keys), 2 * len(one.buses)) for z, one in wired.layouts.items()},
-        announced={z: one.shared().size for z, one in wired.layouts.items()},
-        largest={z: largest_message(one, plan.problem) for z, one in wired.layouts.items()},
-        conclude=_conclusion(case, plan, wired.layouts) if cost else None,
-        position=wired.position,
-        start=wired.start,
-        epsilon=t.paper_epsilon if t else inf,
-        tolerance=stop.tolerance if stop else 0.0,
-        patience=stop.patience if stop else 0,
-    )

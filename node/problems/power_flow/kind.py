@@ -11,7 +11,6 @@ from msgspec.structs import replace
 from hushgrid.kernels.algorithms.base import Algorithm, Pattern
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.graphs import Network
-from hushgrid.kernels.patterns.star import Centre
 from hushgrid.node.problems.kind import Asked, Device, Kind, Outcome, Owner, Plan
 from hushgrid.node.problems.power_flow.section import (
     NAME,
@@ -109,12 +108,6 @@ class PowerFlow(Kind):
 
     def source(self, problem: ZonesProblem) -> str:
         return problem.case
-
-    def centre(self, plan: Plan, source: str) -> Centre:
-        from hushgrid.grid_cases import load
-        from hushgrid.node.problems.power_flow import device
-
-        return device.centre(plan, load(source).without_loads())
 
 
 KIND = PowerFlow()

@@ -10,6 +10,7 @@ from hushgrid.grid_cases.ac.power_flow import operate, operate_zone
 from hushgrid.grid_cases.ac.program import Program
 from hushgrid.grid_cases.case import loads
 from hushgrid.kernels.errors import InputError
+from tests.support.layers import LAPTOP, MODULES, imports, parsed, reached
 from tests.support.scenarios.zone_models import ZONES14
 
 
@@ -127,6 +128,13 @@ def test_ties_that_are_not_all_of_the_zones_and_loads_of_another_shape_are_refus
         operate_zone(case, [1, 2, 3, 4, 5], start, np.zeros(10), {9: (0.0, 0.0)})
     with pytest.raises(InputError, match=r"loads: found shape \(3,\), expected \(28,\) finite numbers"):
         operate(case, start, np.zeros(3))
+
+
+def test_a_device_that_checks_itself_imports_numpy_and_scipy_only():
+    modules = reached("hushgrid.grid_cases.ac.power_flow")
+    at_once = {i.name.split(".")[0] for name in modules for i in imports(parsed(MODULES[name])) if i.at_once}
+    assert at_once & {*LAPTOP, "clarabel"} == set()
+    assert {"numpy", "scipy"} <= at_once
 
 
 def test_loads_beyond_what_the_lines_carry_do_not_converge():

@@ -342,7 +342,7 @@ def _limits(how: str, run: Run) -> tuple[tuple[str, str], ...]:
                 "the network, its limits and costs, the zones, the plan, and all released "
                 f"{'values, flows and prices' if run.least_cost else 'set-points and flows'}.",
             ),
-            *(dispatch.knowledge(run.scenario["problem"], run.noisy_loads) if run.least_cost else ()),
+            *(dispatch.knowledge(run.scenario["problem"], run.result, run.noisy_loads) if run.least_cost else ()),
             (
                 "Several loads at once",
                 "a whole bus (its active and reactive load) or several loads changing at once is group privacy: "

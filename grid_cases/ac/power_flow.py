@@ -105,6 +105,13 @@ class Operation:
         return {kind: float(by.max(initial=0.0)) for kind, by in self.excess.items()}
 
 
+def headroom(case: Case, p_g: Floats) -> Floats:
+    """(generators,) what each can give or take at p_g before it reaches a limit, p.u.; 0 of one at a limit."""
+    g = case.generators
+    room = np.clip(np.minimum(g.p_max - p_g, p_g - g.p_min), 0.0, AMPLE)
+    return np.where(room < LEAST, 0.0, room)
+
+
 def operate(case: Case, point: Point, loads: Floats, shed: Floats | None = None) -> Operation:
     """The network at the set-points of `point` and at loads (p_d, q_d), shape (2 nb,), p.u.
 
@@ -119,9 +126,8 @@ def operate(case: Case, point: Point, loads: Floats, shed: Floats | None = None)
     at, shed = case.index(g.bus), np.zeros((n, 2)) if shed is None else shed
     injected = -(loads[:n] - shed[:, 0]) - 1j * (loads[n:] - shed[:, 1])
     np.add.at(injected, at, point.p_g + 1j * point.q_g)
-    headroom = np.clip(np.minimum(g.p_max - point.p_g, point.p_g - g.p_min), 0.0, AMPLE)
-    headroom[headroom < LEAST] = 0.0
-    share = headroom / headroom.sum() if headroom.sum() > 0 else np.zeros(len(g))
+    room = headroom(case, point.p_g)
+    share = room / room.sum() if room.sum() > 0 else np.zeros(len(g))
     reference = int(at[np.argmax(np.minimum(g.p_max, AMPLE))]) if len(g) else 0
     by_bus: Any = np.bincount(at, weights=share, minlength=n) if share.any() else np.eye(n)[reference]
     held = np.bincount(at, weights=g.q_max > g.q_min, minlength=n) > 0
@@ -139,7 +145,7 @@ def operate(case: Case, point: Point, loads: Floats, shed: Floats | None = None)
         point=after,
         flows=flows(case, v, angle),
         imbalance=found.taken_up,
-        headroom=float(headroom.sum()),
+        headroom=float(room.sum()),
         q_unheld=float(abs(needed[reference])) if unheld else 0.0,
         excess=excess(case, after),
     )

@@ -29,7 +29,7 @@ class Margins:
     """
 
     v: float = 0.0  #: of |V|, p.u.
-    rating: float = 0.0  #: of a line's rating, as a fraction of it
+    rating: float | Floats = 0.0  #: of a line's rating, as a fraction of it: of all, or (lines,)
     p: Floats | None = None  #: (generators,) of the active power, p.u.; None: none
     q: Floats | None = None  #: (generators,) of the reactive power, p.u.; None: none
     price: float = VOLL / 100  #: $/MWh
@@ -73,7 +73,7 @@ class Program:
             p, q = (np.zeros(len(g)) if k is None else np.asarray(k) for k in (margins.p, margins.q))
             keep = (
                 np.minimum(margins.v, (case.buses.v_max - case.buses.v_min) / 2),
-                min(margins.rating, 0.5) * lines.rate[rated],
+                np.minimum(np.broadcast_to(margins.rating, len(lines))[rated], 0.5) * lines.rate[rated],
                 np.minimum(p, (g.p_max - g.p_min) / 2),
                 np.minimum(q, (g.q_max - g.q_min) / 2),
             )

@@ -145,7 +145,7 @@ class ZoneSetup(Setup):
         resolved["problem"] |= {"zones": [list(b) for b in self.zones.values()]}
         shown = self.plan.problem
         if shown.objective == "cost":
-            resolved["problem"] |= {"objective": "cost", "voll": shown.voll, "ac": shown.ac}
+            resolved["problem"] |= {"objective": "cost", "voll": shown.voll, "ac": shown.ac, "margins": shown.margins}
         return resolved
 
     def cost(self, name: str, answers: int) -> float | None:

@@ -28,7 +28,7 @@ def centre(plan: Plan, source: str) -> Centre:
         widths={z: (2 * len(one.buses), len(one.keys), 2 * len(one.buses)) for z, one in wired.layouts.items()},
         announced={z: one.shared().size for z, one in wired.layouts.items()},
         largest={z: largest_message(one, plan.problem) for z, one in wired.layouts.items()},
-        conclude=conclusion(case, plan.problem, wired.layouts) if cost else None,
+        conclude=conclusion(case, plan, wired.layouts) if cost else None,
         position=wired.position,
         start=wired.start,
         epsilon=t.paper_epsilon if t else inf,

@@ -10,33 +10,38 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from math import sqrt
 from typing import Any
 
 import numpy as np
 
+from hushgrid.grid_cases.ac.margins import margins
 from hushgrid.grid_cases.ac.network import flows
 from hushgrid.grid_cases.ac.opf import AcDispatch, recover
+from hushgrid.grid_cases.ac.program import Margins
 from hushgrid.grid_cases.case import Case
 from hushgrid.grid_cases.dispatch import SMALLEST, Dispatch
 from hushgrid.grid_cases.variables import Layout
 from hushgrid.kernels.patterns.star import Closing, Conclude, Concluded, Released
 from hushgrid.kernels.types import Vector
-from hushgrid.node.problems.power_flow.section import ZonesPlan
+from hushgrid.node.problems.kind import Plan
 
 SOLVED = "solved"  #: of a recovery that has found a dispatch; any other status says why there is none
 LEFT_OUT = "left out: ac: none"
 
 
-def conclusion(case: Case, problem: ZonesPlan, layouts: Mapping[str, Layout]) -> Conclude:
+def conclusion(case: Case, plan: Plan, layouts: Mapping[str, Layout]) -> Conclude:
     """The outcome of a run over these zones: the AC recovery that the plan asks for."""
+    problem = plan.problem
 
     def conclude(closing: Mapping[str, Closing], measured: Mapping[str, float]) -> Concluded:
         found, status = None, LEFT_OUT
         if problem.ac == "polish":
-            d = np.zeros((len(case.buses), 2))
+            d, p_g = np.zeros((len(case.buses), 2)), np.zeros(len(case.generators))
             for p, layout in layouts.items():
                 d[case.index(np.array(layout.buses, np.int64))] = closing[p].data.reshape(2, -1).T
-            outcome = recover(case, d.T.ravel(), None, problem.voll)
+                p_g[layout.generators] = closing[p].z[layout.p_g]
+            outcome = recover(case, d.T.ravel(), None, problem.voll, margins=margins_of(case, plan, p_g))
             if isinstance(outcome, AcDispatch):
                 found, status = outcome, SOLVED
             else:
@@ -46,6 +51,21 @@ def conclusion(case: Case, problem: ZonesPlan, layouts: Mapping[str, Layout]) ->
         return Concluded(told, np.zeros(0) if found is None else _packed(found))
 
     return conclude
+
+
+def margins_of(case: Case, plan: Plan, p_g: Vector) -> Margins | None:
+    """What the recovery keeps from the limits if the relaxation's generation is p_g; None where it asks for none.
+
+    Gaussian noise counts by its standard deviation, as the Laplace noise that has the same.
+    """
+    t, problem = plan.terms, plan.problem
+    if not problem.margins or t is None:
+        return None
+    noisy = [
+        buses if problem.loaded is None else set(buses) & set(problem.loaded.p) for buses in problem.zones.values()
+    ]
+    epsilon = t.per_answer * (sqrt(2) if t.mechanism == "gaussian" else 1.0)
+    return margins(case, t.beta, epsilon, [len(buses) for buses in noisy], p_g=p_g)
 
 
 def _own(case: Case, layout: Layout, found: AcDispatch | None) -> Vector:

@@ -113,6 +113,7 @@ def public(problem: ZonesProblem, algorithm: Algorithm) -> tuple[Case, dict[str,
         problem.voll or VOLL,
         loaded(problem, case),
         (problem.ac or "polish") if objective == "cost" else "",
+        problem.margins,
     )
     return case, zones, plan
 

@@ -39,11 +39,21 @@ class PowerFlow(Kind):
     def check(self, problem: ZonesProblem, algorithm: Algorithm, file: str) -> None:
         super().check(problem, algorithm, file)
         check_objective(objective_of(problem, algorithm), algorithm, f"{file}: problem.objective")
+        if problem.margins:
+            self._check_margins(problem, algorithm, f"{file}: problem.margins: found true, expected false")
         if objective_of(problem, algorithm) == "cost":
             return
         for key in ("voll", "ac"):
             if (given := getattr(problem, key)) is not None:
                 raise InputError(f"{file}: problem.{key}: found {given}, expected none (problem.objective: shedding)")
+
+    def _check_margins(self, problem: ZonesProblem, algorithm: Algorithm, refusal: str) -> None:
+        if objective_of(problem, algorithm) != "cost":
+            raise InputError(f"{refusal} (problem.objective: shedding)")
+        if algorithm.variant == "none":
+            raise InputError(f"{refusal} (algorithm.variant: none; margins are as wide as its noise asks for)")
+        if problem.ac == "none":
+            raise InputError(f"{refusal} (problem.ac: none; margins are of its AC optimal power flow)")
 
     def located(self, problem: ZonesProblem, network: Network | None, base: Path, file: str) -> ZonesProblem:
         if network is not None:

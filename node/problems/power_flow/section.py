@@ -41,6 +41,8 @@ class ZonesProblem(Section, tag_field="kind", tag="zones", frozen=True, kw_only=
     loads: PublicLoads | None = None
     #: cost: what makes a dispatch of the relaxation's solution, an AC optimal power flow from there [polish]
     ac: Recovery | None = None
+    #: cost: the AC optimal power flow keeps away from limits, by how uncertain the noise leaves what comes
+    margins: bool = False
     solver: Solver = "clarabel"  #: of a zone's step
 
 
@@ -65,6 +67,7 @@ class ZonesPlan(Struct, tag_field="kind", tag="zones", frozen=True, forbid_unkno
     voll: LostLoad = VOLL
     loaded: Loaded | None = None  #: the mask of the loads; None: every one may be other than zero
     ac: Recovery | Literal[""] = ""
+    margins: bool = False  #: of the AC optimal power flow, `grid_cases.ac.margins`
 
     @property
     def kind(self) -> str:

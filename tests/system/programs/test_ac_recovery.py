@@ -6,11 +6,13 @@ import sys
 import numpy as np
 import pytest
 
+from hushgrid.broker.simulation import run
 from hushgrid.grid_cases import load
 from hushgrid.grid_cases.ac.network import relaxed
 from hushgrid.grid_cases.ac.opf import AcDispatch, AcSolver, NoDispatch, recover
 from hushgrid.grid_cases.ac.program import Margins, Program
 from hushgrid.grid_cases.case import loads
+from tests.support.scenarios.zone_models import ZONES14
 
 CASE = load("case30")
 LOADS = loads(CASE, tuple(CASE.buses.numbers.tolist()))
@@ -53,3 +55,28 @@ def test_the_process_that_asks_never_loads_casadi():
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["solved", "False"]
+
+
+def test_a_run_with_margins_ends_with_a_dispatch_that_keeps_them_and_costs_more():
+    raw = {
+        "hushgrid": 1,
+        "name": "kept",
+        "seed": 3,
+        "problem": {"kind": "zones", "case": "case14", "zones": ZONES14, "loads": {"nonzero": "case"}},
+        "algorithm": {"name": "consensus-admm", "rounds": 100},
+        "privacy": {"adjacency": {"bounded-change": 0.01}, "epsilon": 1.0},
+    }
+    kept = raw | {"problem": raw["problem"] | {"margins": True}}
+    costs, closest = zip(*(ended(one) for one in (raw, kept)), strict=True)
+    assert costs[0] + 0.5 < costs[1] < costs[0] + 10
+    assert closest[0] < 1e-4  # a voltage at its limit
+    assert closest[1] == pytest.approx(0.005, abs=1e-4)
+
+
+def ended(raw):
+    """The cost of a run's AC dispatch, $/h, and the distance of its nearest voltage from a limit, p.u."""
+    result = run(raw)
+    columns, rows = result.tables["buses"]
+    buses = [dict(zip(columns, row, strict=True)) for row in rows]
+    near = [min(float(b["v_pu"]) - float(b["v_min"]), float(b["v_max"]) - float(b["v_pu"])) for b in buses]
+    return result.summary["ac"]["objective"], min(near)

@@ -123,13 +123,13 @@ class Ac(Section):
     status: str  #: solved; or why there is none
     objective: float | None = None  #: $/h: generation and lost load
     iterations: int | None = None  #: of Ipopt
-    generation_mw: float | None = None
-    load_mw: float | None = None
-    served_mw: float | None = None
-    unserved_mw: float | None = None
-    spilled_mw: float | None = None
-    slack_mvar: float | None = None
-    losses_mw: float | None = None
+    generation_mw: float | None = None  #: active power of all generators
+    load_mw: float | None = None  #: the active load that it is a dispatch of
+    served_mw: float | None = None  #: what of that load is served
+    unserved_mw: float | None = None  #: what of it is not
+    spilled_mw: float | None = None  #: active power that nobody takes
+    slack_mvar: float | None = None  #: reactive load not served, and reactive power that nobody takes
+    losses_mw: float | None = None  #: active power lost in the lines
 
 
 @dataclass(kw_only=True)

@@ -21,6 +21,7 @@ from hushgrid.node.privacy.budget import Allowance
 from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.problems.plan import decode_plan, encode_plan
 from hushgrid.node.problems.power_flow.capacity import read_capacities
+from hushgrid.node.problems.power_flow.files import read_loads
 
 ROWS = "bus,p_mw,q_mvar\n1,300,100\n2,300,0\n3,400,150\n4,500,200\n5,0,0\n"
 BUSES = (1, 2, 3, 4, 5)
@@ -250,3 +251,11 @@ def test_a_run_hides_shares_of_the_contracts_and_an_entry_without_one_is_no_load
     assert abs(result.load_mw - 1000) < 100
     again = run(place / "out" / "scenario.yaml", out=place / "again", seed=3)  # as it was written out
     assert again.load_mw == result.load_mw
+
+
+@pytest.mark.parametrize("load", ["nan,1", "1,nan", "inf,1", "1,-inf", "1,1e9", "-1e9,1"])
+def test_a_load_that_is_no_load_is_refused_by_its_line_and_not_said(tmp_path, load):
+    (tmp_path / "loads.csv").write_text(f"bus,p_mw,q_mvar\n1,0,0\n2,{load}\n")
+    with pytest.raises(InputError, match=r"loads\.csv:3: found bus 2 \(again, foreign, or a load beyond") as caught:
+        read_loads(tmp_path / "loads.csv", (1, 2), 100.0)
+    assert load not in str(caught.value)

@@ -22,6 +22,8 @@ from hushgrid.node.problems.power_flow.section import (
 )
 from hushgrid.node.schema.sections import Adjacency, Privacy, Section
 
+FEW = 3  #: 8 n/(n + 1), the variance of a zone's sum with totals, is no less than 2 n up to here
+
 
 class PowerFlow(Kind):
     name: ClassVar[str] = NAME
@@ -131,6 +133,9 @@ class PowerFlow(Kind):
         return None
 
     def warning(self, plan: Plan, source: str) -> str | None:
+        return "; ".join(filter(None, (_needless_totals(plan), self._low_value(plan, source)))) or None
+
+    def _low_value(self, plan: Plan, source: str) -> str | None:
         from hushgrid.grid_cases import load
         from hushgrid.grid_cases.costs import highest_marginal
 
@@ -146,6 +151,21 @@ class PowerFlow(Kind):
 
     def source(self, problem: ZonesProblem) -> str:
         return problem.case
+
+
+def _needless_totals(plan: Plan) -> str | None:
+    """What to say if the sums over its zones are no better than those of a plain release."""
+    t, problem = plan.terms, plan.problem
+    if t is None or t.release != "totals":
+        return None
+    known = None if problem.loaded is None else set(problem.loaded.p)
+    most = max(len(buses) if known is None else len(known & set(buses)) for buses in problem.zones.values())
+    if most > FEW:
+        return None
+    return (
+        f"privacy.release: found totals, and no zone has more than {FEW} active loads: their sums gain nothing over plain, "
+        "and each load is noisier"
+    )
 
 
 KIND = PowerFlow()

@@ -19,7 +19,7 @@ from hushgrid.node.config.device import load_device
 from hushgrid.node.config.scenario import load_scenario
 from hushgrid.node.privacy.budget import Allowance
 from hushgrid.node.privacy.ledger import Ledger
-from hushgrid.node.problems.plan import decode_plan, encode_plan
+from hushgrid.node.problems.plan import decode_plan, encode_plan, warnings
 from hushgrid.node.problems.power_flow.capacity import read_capacities
 from hushgrid.node.problems.power_flow.files import read_loads
 
@@ -201,6 +201,14 @@ def test_a_plan_with_another_mask_than_the_owner_pinned_is_refused(place, mask):
     device.check(decode_plan(msgspec.json.encode(raw)))
 
 
+def test_a_file_that_is_replaced_under_a_running_device_is_not_taken(place):
+    """Its owner's budget counts by the file as it was: the device must be started again to count by another."""
+    config, _ = zone(place)
+    (place / "capacity.csv").write_text(ROWS.replace("400", "4000"))
+    with pytest.raises(InputError, match=r"capacity\.csv: found rows of digest"):
+        config.kind.device(config, "z1.yaml")
+
+
 def test_a_pinned_digest_holds_the_file_to_it(place):
     change = {"relative": 0.05, "of": "capacity.csv", "digest": read_capacities(place / "capacity.csv").digest}
     scenario(place, change)
@@ -259,3 +267,16 @@ def test_a_load_that_is_no_load_is_refused_by_its_line_and_not_said(tmp_path, lo
     with pytest.raises(InputError, match=r"loads\.csv:3: found bus 2 \(again, foreign, or a load beyond") as caught:
         read_loads(tmp_path / "loads.csv", (1, 2), 100.0)
     assert load not in str(caught.value)
+
+
+def test_totals_of_few_loads_are_warned_of(place):
+    """case5 has three loads, and a mask may leave fewer."""
+    for release, mask, warned in (("plain", [2], False), ("totals", [2, 3, 4], True), ("totals", None, True)):
+        made = ZoneSetup(scenario(place, 0.01, release=release))
+        raw = json.loads(encode_plan(made.plan))
+        if mask is not None:
+            raw["problem"]["loaded"] = {"p": mask, "q": [1, 2, 3, 4, 5]}
+        said = warnings(decode_plan(msgspec.json.encode(raw)), "case5")
+        assert any("privacy.release: found totals" in line for line in said) == warned
+    raw["problem"]["zones"] = {"z1": [1, 2, 4, 5], "z2": [3]}
+    assert warnings(decode_plan(msgspec.json.encode(raw)), "case5") == []

@@ -123,13 +123,13 @@ class Ac(Section):
     status: str  #: solved; or why there is none
     objective: float | None = None  #: $/h: generation and lost load
     iterations: int | None = None  #: of Ipopt
-    generation_mw: float | None = None  #: active power of all generators
-    load_mw: float | None = None  #: the active load that it is a dispatch of
-    served_mw: float | None = None  #: what of that load is served
-    unserved_mw: float | None = None  #: what of it is not
-    spilled_mw: float | None = None  #: active power that nobody takes
-    slack_mvar: float | None = None  #: reactive load not served, and reactive power that nobody takes
-    losses_mw: float | None = None  #: active power lost in the lines
+    generation_mw: float | None = None  #: MW generated
+    load_mw: float | None = None  #: the loads it is for, MW
+    served_mw: float | None = None  #: what of the loads is served, MW
+    unserved_mw: float | None = None  #: what is not, MW
+    spilled_mw: float | None = None  #: power that nobody takes, MW
+    slack_mvar: float | None = None  #: reactive power not served or not taken, MVAr
+    losses_mw: float | None = None  #: MW lost in the lines
 
 
 @dataclass(kw_only=True)

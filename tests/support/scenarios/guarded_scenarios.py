@@ -32,6 +32,7 @@ def rounds(name, over=(), **more):
     return neighbour_scenarios.scenario(name, 4, SMALL | dict(over), **more)
 
 
+PAIR = {"pair": 0.01, "power_factor": 0.95}
 CASES = {
     "ladmm": zones(),
     "ladmm, gaussian": zones(mechanism="gaussian", delta=1e-5),
@@ -39,6 +40,7 @@ CASES = {
     "ladmm at gradient, gaussian": zones(at="gradient", mechanism="gaussian", delta=1e-5),
     "ladmm, mode input": zones(mode="input"),
     "ladmm, mode input, gaussian": zones(mode="input", mechanism="gaussian", delta=1e-5),
+    "ladmm, mode input, pairs and totals": zones(mode="input", adjacency={"bounded-change": PAIR}, release="totals"),
     "consensus-admm": exact_zones(),
     "consensus-admm, gaussian": exact_zones(mechanism="gaussian", delta=1e-5),
     "recal, bounded change": walk(over=CHANGE | GAUSSIAN),

@@ -31,11 +31,16 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         ("show", "What is in a case."),
         ("zones", "A partition of a case into zones, its tie lines, and each zone's model."),
         ("solve", "The central solution by one solver that sees everything (second-order-cone relaxation)."),
+        ("export", "Write a case for another program."),
     ):
         add = does.add_parser(name, help=text, description=text).add_argument
         if name == "list":
             continue
-        add("case", metavar="CASE", help="a built-in case or the path of a MATPOWER .m file")
+        add("case", metavar="CASE", help="a built-in case, or the path of a MATPOWER .m or pandapower .json file")
+        if name == "export":
+            add("file", metavar="FILE", type=Path, help="the file to write")
+            add("--format", default="pandapower", choices=("pandapower",), help="[pandapower]")
+            continue
         if name == "zones":
             add("--zones", metavar="N|LISTS", default="3", help="a number, or '[[1, 2], [3, 4]]' [3]")
             add("--export", metavar="DIR", type=Path, help="write each zone's model there: z1.npz, ...")
@@ -55,6 +60,8 @@ def main(options: argparse.Namespace) -> int:
             print(zones(options.case, options.zones, options.export, options.json))
         case "solve":
             print(solve(options.case, options.objective, options.json, options.ac))
+        case "export":
+            print(export(options.case, options.file))
     return 0
 
 
@@ -215,6 +222,15 @@ def solve(name: str, objective: str, as_json: bool, ac: bool = False) -> str:
         + (_ac_lines(told["ac"]) if ac else "")
         + columns(rows, ("generator", "bus", "MW", "MVAr"), indent=2)
     )
+
+
+def export(name: str, file: Path) -> str:
+    """Write a case as a network file of pandapower."""
+    from hushgrid.grid_cases.pandapower import write
+
+    case = load(name)
+    write(case, file)
+    return f"wrote {file} ({case.name}, {len(case.buses)} buses; read it with pandapower.from_json)"
 
 
 def _ac_figures(case: Case, solution: Solution) -> dict[str, Any]:

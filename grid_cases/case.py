@@ -46,6 +46,7 @@ class Buses(Table):
     b_s: Floats  #: shunt susceptance, p.u. (reactive power given at 1 p.u. voltage)
     v_min: Floats  #: lowest voltage magnitude, p.u.
     v_max: Floats  #: highest voltage magnitude, p.u.
+    base_kv: Floats  #: nominal voltage, kV; nothing is computed with it
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -111,11 +112,11 @@ class Case:
         return replace(self, buses=replace(self.buses, p_d=zero, q_d=zero))
 
     def public_digest(self) -> str:
-        """SHA-256 (hex) of everything except the loads p_d, q_d."""
+        """SHA-256 (hex) of everything except the loads p_d, q_d and the nominal voltages."""
         digest = hashlib.sha256(f"hushgrid case 1 {self.name} {self.base_mva.hex()}".encode())
         for table in (self.buses, self.generators, self.lines, *([self.piecewise] if len(self.piecewise) else [])):
             for column in fields(table):
-                if column.name not in ("p_d", "q_d"):
+                if column.name not in ("p_d", "q_d", "base_kv"):
                     values = getattr(table, column.name)
                     digest.update(f" {column.name} {len(values)} ".encode())
                     digest.update(values.astype(values.dtype.newbyteorder("<")).tobytes())

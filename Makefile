@@ -10,7 +10,7 @@ demo: $(VENV)/.laptop
 
 # Whatever starts no process and no broker.
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not long and not system"
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not long and not system" --ignore=tests/system
 
 # Fleets of real daemons on real brokers: run, attacked, killed, without their broker.
 test-system: $(VENV)/.dev

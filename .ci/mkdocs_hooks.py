@@ -19,7 +19,7 @@ from mkdocs.structure.pages import Page
 ROOT = Path(__file__).parents[1]
 PAGES = {"CONTRIBUTING.md": "contributing.md", "SECURITY.md": "security.md", "CHANGELOG.md": "changelog.md"}
 FETCHED = re.compile(r"<(?:script|img|iframe|link)\b[^>]*(?:src|href)=[\"']?(?:https?:)?//[^>]*>")
-TABLES = re.compile(r"studies/(?:.*-.*|figure\d)\.md")  #: what `not_in_nav` leaves out
+TABLES = re.compile(r"studies/(?!privacy-price\.md)(?:.*-.*|figure\d)\.md")  #: what `not_in_nav` leaves out
 LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s#]+)(#[^)\s]*)?\)")
 
 

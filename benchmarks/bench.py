@@ -26,13 +26,13 @@ from hushgrid.node.config.scenario import scenario_from
 from hushgrid.node.privacy.budget import Allowance
 from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.privacy.noise_source import SystemNoise
-from hushgrid.node.problems.power_flow.device import centre
+from hushgrid.node.problems.power_flow.centre import centre
 from hushgrid.node.schema.sections import Allow
 
 
 def main(name: str | None, as_json: bool = False) -> int:
     """Run one benchmark, or all, and print tables, or JSON. Raises InputError for a name that is none."""
-    from hushgrid.benchmarks import daemon, fleet, hop, ring, rounds, walk
+    from hushgrid.benchmarks import daemon, fleet, hop, opf, ring, rounds, walk
 
     benchmarks: dict[str, Callable[[], Table]] = {
         "step": step,
@@ -45,6 +45,7 @@ def main(name: str | None, as_json: bool = False) -> int:
         "daemon": daemon.daemon,
         "walk": walk.walk,
         "dpp2": rounds.dpp2,
+        "opf": opf.opf,
     }
     if name is not None and name not in benchmarks:
         raise InputError(f"bench: found {name!r}, expected one of {', '.join(benchmarks)}")
@@ -96,7 +97,7 @@ def _steps(case: str, zone: str, rounds: int) -> tuple[list[float], list[float]]
             }
         )
     )
-    server = cast(Star, setup.plan.running).server(centre(setup.plan, setup.case))
+    server = cast(Star, setup.plan.running).server(centre(setup.plan, setup.problem.case))
     with tempfile.TemporaryDirectory(prefix="hushgrid-bench-") as place:
         agents: dict[str, Any] = {}
         gates, ledgers = {}, []

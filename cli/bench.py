@@ -8,8 +8,8 @@ from hushgrid.kernels.errors import InputError
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="NAME", nargs="?")
-    parser.add_argument("--json", action="store_true")
+    parser.add_argument("name", metavar="NAME", nargs="?", help="one benchmark [all]")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
 
 
 def main(options: argparse.Namespace) -> int:

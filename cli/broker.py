@@ -6,7 +6,7 @@ import argparse
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--port", type=int, default=1883, help="0: a free one [1883]")
+    parser.add_argument("--port", type=int, default=1883, help="port to listen on; 0: any free port [1883]")
 
 
 def main(options: argparse.Namespace) -> int:

@@ -13,25 +13,29 @@ import numpy as np
 
 from hushgrid.broker.report.summary import columns
 from hushgrid.grid_cases import load
-from hushgrid.grid_cases.case import Case
+from hushgrid.grid_cases.case import Case, Floats, loads
+from hushgrid.grid_cases.costs import VOLL
 from hushgrid.grid_cases.matpower import BUILT_IN
 from hushgrid.grid_cases.partition import Zones, explicit, partition, tie_lines, without_generator
-from hushgrid.kernels.errors import InputError
+from hushgrid.kernels.errors import InputError, Stopped
 
 if TYPE_CHECKING:
+    from hushgrid.grid_cases.ac.opf import AcDispatch, NoDispatch
     from hushgrid.grid_cases.centralised import Solution
 
+LINE_LIMITS = {"rating": "ratings of lines", "angle": "angles of lines"}
+OTHER_LIMITS = {"v": "voltages of buses", "p": "active power of generators", "q": "reactive power of generators"}
 HEADER = ("case", "buses", "lines", "generators", "load MW", "load MVAr")
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     does = parser.add_subparsers(metavar="WHAT", dest="what", required=True)
     for name, text in (
-        ("list", "The cases that come with the program."),
-        ("show", "What is in a case."),
-        ("zones", "A partition of a case into zones, its tie lines, and each zone's model."),
-        ("solve", "The central solution by one solver that sees everything (second-order-cone relaxation)."),
-        ("export", "Write a case for another program."),
+        ("list", "List the cases that come with the program."),
+        ("show", "Show what is in a case."),
+        ("zones", "Cut a case into zones; show the zones and the tie lines; with --export, write the models."),
+        ("solve", "Solve a case with one solver that sees everything (second-order-cone relaxation)."),
+        ("export", "Write a case to a file of another program."),
     ):
         add = does.add_parser(name, help=text, description=text).add_argument
         if name == "list":
@@ -39,15 +43,29 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         add("case", metavar="CASE", help="a built-in case, or the path of a MATPOWER .m or pandapower .json file")
         if name == "export":
             add("file", metavar="FILE", type=Path, help="the file to write")
-            add("--format", default="pandapower", choices=("pandapower",), help="[pandapower]")
+            add(
+                "--format",
+                default="pandapower",
+                choices=("pandapower",),
+                help="the program whose file it is [pandapower]",
+            )
             continue
         if name == "zones":
-            add("--zones", metavar="N|LISTS", default="3", help="a number, or '[[1, 2], [3, 4]]' [3]")
-            add("--export", metavar="DIR", type=Path, help="write each zone's model there: z1.npz, ...")
+            add(
+                "--zones",
+                metavar="N|LISTS",
+                default="3",
+                help="the number of zones, or their buses as '[[1, 2], [3, 4]]' [3]",
+            )
+            add("--export", metavar="DIR", type=Path, help="write each zone's model to this directory: z1.npz, ...")
         if name == "solve":
-            add("--objective", default="shedding", choices=("shedding", "cost"), help="[shedding]")
-            add("--ac", action="store_true", help="and the AC power flow at its generation")
-        add("--json", action="store_true")
+            add("--objective", default="shedding", choices=("shedding", "cost"), help="what is minimised [shedding]")
+            add(
+                "--ac",
+                action="store_true",
+                help="for cost: also solve the AC optimum; for shedding: also compute the AC power flow",
+            )
+        add("--json", action="store_true", help="print JSON instead of text")
 
 
 def main(options: argparse.Namespace) -> int:
@@ -190,12 +208,17 @@ def _export(case: Case, found: Zones, directory: Path) -> list[str]:
 def solve(name: str, objective: str, as_json: bool, ac: bool = False) -> str:
     """The central solution. In $/h, or p.u.^2 of load shed; it is of a relaxation, so no dispatch.
 
-    `ac`: what the network would do at this generation, by an AC power flow.
+    Least cost serves every load if that is possible, else what it can at the value of lost load. `ac`: with the
+    objective cost, the AC optimum beside it; with shedding, what the network would do at this generation.
     """
     from hushgrid.grid_cases import centralised as central
 
-    case = load(name)
-    s, base, g = central.solve(case, objective), case.base_mva, case.generators
+    case, optimum = load(name), None
+    if objective == "cost":
+        s, voll, optimum = _least_cost(case, ac)
+    else:
+        s, voll = central.solve(case, objective), None
+    base, g = case.base_mva, case.generators
     told: dict[str, Any] = {
         "case": case.name,
         "objective": objective,
@@ -210,17 +233,150 @@ def solve(name: str, objective: str, as_json: bool, ac: bool = False) -> str:
             for row, bus, p, q in zip(g.rows.tolist(), g.bus.tolist(), s.p_g.tolist(), s.q_g.tolist(), strict=True)
         ],
     }
+    if objective == "cost":
+        told |= {"cost": s.cost, "voll": voll, **_slack(s.shed, base), "prices": _prices(case, s)}
     if ac:
-        told["ac"] = _ac_figures(case, s)
-    if as_json:
-        return json.dumps(told, indent=2)
-    rows = [(e["row"], e["bus"], f"{e['p_mw']:.2f}", f"{e['q_mvar']:.2f}") for e in told["generators"]]
+        told["ac"] = _ac_figures(case, s) if objective == "shedding" else _optimum_figures(case, s, optimum)
+    return json.dumps(told, indent=2) if as_json else _told(told)
+
+
+def _told(told: dict[str, Any]) -> str:
+    """The central solution in lines."""
+    ac, header = told.get("ac", {}), ["generator", "bus", "MW", "MVAr"]
+    rows = [[e["row"], e["bus"], f"{e['p_mw']:.2f}", f"{e['q_mvar']:.2f}"] for e in told["generators"]]
+    if "generators" in ac:
+        header += ["AC MW", "AC MVAr"]
+        rows = [[*row, f"{e['p_mw']:.2f}", f"{e['q_mvar']:.2f}"] for row, e in zip(rows, ac["generators"], strict=True)]
+    lines = ""
+    if ac:
+        lines = _ac_lines(ac) if told["objective"] == "shedding" else _optimum_lines(ac)
+    value = f"{told['value']:{'.2f' if told['objective'] == 'cost' else '.6g'}} {told['unit']}"
     return (
-        f"{case.name}: {objective} {s.value:.6g} {told['unit']} ({s.status}; second-order-cone relaxation)\n"
+        f"{told['case']}: {told['objective']} {value} ({told['status']}; "
+        "second-order-cone relaxation)\n"
         f"  generation {told['generation_mw']:.2f} MW for {told['load_mw']:.2f} MW of load, "
         f"largest mismatch at a bus {told['largest_mismatch_mw']:.3g} MW\n"
-        + (_ac_lines(told["ac"]) if ac else "")
-        + columns(rows, ("generator", "bus", "MW", "MVAr"), indent=2)
+        + _slack_line(told)
+        + lines
+        + columns(rows, header, indent=2)
+    )
+
+
+def _least_cost(case: Case, ac: bool) -> tuple[Solution, float | None, AcDispatch | NoDispatch | None]:
+    """The relaxation's solution, the value of lost load if one was needed, and the AC optimum at the same."""
+    from hushgrid.grid_cases import centralised as central
+    from hushgrid.grid_cases.ac.network import relaxed
+    from hushgrid.grid_cases.ac.opf import AcSolver, NoDispatch
+    from hushgrid.grid_cases.ac.presence import ABSENT, installed
+    from hushgrid.grid_cases.ac.program import Program
+
+    found: AcDispatch | NoDispatch | None = None
+    for voll in (None, VOLL):
+        try:
+            s = central.solve(case, "cost", voll)
+        except Stopped:
+            if voll is None:
+                continue
+            raise
+        if ac and not installed():
+            found = NoDispatch("absent", ABSENT)
+        elif ac:
+            start = relaxed(case, dict(zip(s.keys, s.z.tolist(), strict=True)))
+            found = AcSolver(Program.of(case, voll)).solve(loads(case, tuple(case.buses.numbers.tolist())), start)
+            if isinstance(found, NoDispatch) and found.reason == "failed" and voll is None:
+                continue
+        break
+    return s, voll, found
+
+
+def _slack(shed: Floats, base: float) -> dict[str, float]:
+    """Load not served and power spilled, summed over the buses, MW and MVAr; shed: (buses, 2) p.u."""
+    from hushgrid.grid_cases.ac.opf import COUNTS
+
+    counted = np.where(np.abs(shed) > COUNTS, shed, 0.0) * base
+    (p, q), (minus_p, minus_q) = np.maximum(counted, 0).sum(axis=0), np.maximum(-counted, 0).sum(axis=0)
+    parts = {"unserved_mw": p, "spilled_mw": minus_p, "unserved_mvar": q, "spilled_mvar": minus_q}
+    return {name: float(value) for name, value in parts.items()}
+
+
+def _slack_line(told: dict[str, Any]) -> str:
+    if told.get("voll") is None:
+        return ""
+    return (
+        f"  {told['unserved_mw']:.2f} MW and {told['unserved_mvar']:.2f} MVAr of load are not served, "
+        f"{told['spilled_mw']:.2f} MW and {told['spilled_mvar']:.2f} MVAr are spilled, "
+        f"at {told['voll']:g} $/MWh; cost of generation {told['cost']:.2f} $/h\n"
+    )
+
+
+def _prices(case: Case, solution: Solution) -> dict[str, float]:
+    """$/MWh by bus number."""
+    prices = [] if solution.prices is None else solution.prices[:, 0].tolist()
+    return {str(bus): price for bus, price in zip(case.buses.numbers.tolist(), prices, strict=True)}
+
+
+def _optimum_figures(case: Case, solution: Solution, optimum: AcDispatch | NoDispatch | None) -> dict[str, Any]:
+    """The AC optimum beside the relaxation's; without one, its status and why."""
+    from hushgrid.grid_cases.ac.network import binding
+    from hushgrid.grid_cases.ac.opf import AcDispatch
+
+    if not isinstance(optimum, AcDispatch):
+        return {} if optimum is None else {"status": optimum.reason, "why": optimum.why}
+    base, lines, g, at = case.base_mva, case.lines, case.generators, binding(case, optimum.point)
+    ends = list(zip(lines.rows.tolist(), lines.from_bus.tolist(), lines.to_bus.tolist(), strict=True))
+    named = {kind: [dict(zip(("row", "from", "to"), ends[k], strict=True)) for k in at[kind]] for kind in LINE_LIMITS}
+    return {
+        "status": optimum.status,
+        "iterations": optimum.iterations,
+        "value": optimum.objective,
+        "cost": optimum.cost,
+        "gap_percent": 100 * (optimum.objective - solution.value) / optimum.objective,
+        **_slack(optimum.slack[:, [0, 2]] - optimum.slack[:, [1, 3]], base),
+        "generation_mw": float(optimum.p_g.sum() * base),
+        "losses_mw": optimum.losses * base,
+        "relaxed_losses_mw": float(solution.flows[:, [0, 2]].sum() * base),
+        "v_min_pu": float(optimum.v.min()),
+        "v_max_pu": float(optimum.v.max()),
+        "mismatch_pu": optimum.mismatch,
+        "violation": optimum.violations,
+        "binding": {
+            "v": case.buses.numbers[at["v"]].tolist(),
+            "p": g.rows[at["p"]].tolist(),
+            "q": g.rows[at["q"]].tolist(),
+            **named,
+        },
+        "generators": [
+            {"row": row, "bus": bus, "p_mw": p * base, "q_mvar": q * base}
+            for row, bus, p, q in zip(
+                g.rows.tolist(), g.bus.tolist(), optimum.p_g.tolist(), optimum.q_g.tolist(), strict=True
+            )
+        ],
+    }
+
+
+def _first(names: list[str], most: int = 8) -> str:
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return " ".join(names[:most]) + more
+
+
+def _optimum_lines(ac: dict[str, Any]) -> str:
+    if "why" in ac:
+        return f"  AC optimum: none; {ac['why']}\n"
+    binding, slack = ac["binding"], ""
+    if any(ac[name] for name in ("unserved_mw", "spilled_mw", "unserved_mvar", "spilled_mvar")):
+        slack = (
+            f"; {ac['unserved_mw']:.2f} MW and {ac['unserved_mvar']:.2f} MVAr are not served, "
+            f"{ac['spilled_mw']:.2f} MW and {ac['spilled_mvar']:.2f} MVAr spilled"
+        )
+    elements = {kind: [str(k) for k in binding[kind]] for kind in OTHER_LIMITS}
+    elements |= {kind: [f"{line['from']}-{line['to']}" for line in binding[kind]] for kind in LINE_LIMITS}
+    at = [f"{words} {_first(elements[kind])}" for kind, words in (OTHER_LIMITS | LINE_LIMITS).items() if elements[kind]]
+    return (
+        f"  AC optimum: {ac['value']:.2f} $/h ({ac['status']} in {ac['iterations']} iterations), the relaxation is "
+        f"{ac['gap_percent']:.3f} % below it{slack}\n"
+        f"  losses {ac['losses_mw']:.2f} MW (relaxation: {ac['relaxed_losses_mw']:.2f} MW), voltages from "
+        f"{ac['v_min_pu']:.4f} to {ac['v_max_pu']:.4f} p.u.\n"
+        f"  at a limit: {'; '.join(at) or 'nothing'}\n"
     )
 
 
@@ -235,7 +391,7 @@ def export(name: str, file: Path) -> str:
 
 def _ac_figures(case: Case, solution: Solution) -> dict[str, Any]:
     """The AC power flow at a central solution; null where Newton's method found none."""
-    from hushgrid.grid_cases.ac_feasibility import ac_check
+    from hushgrid.grid_cases.ac.feasibility import ac_check
 
     check, base = ac_check(case, solution), case.base_mva
     figures = {

@@ -18,7 +18,7 @@ from hushgrid.scenarios import find
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     file = parser.add_argument(
-        "file", metavar="FILE", type=Path, help="a file, or a scenario that comes with the program"
+        "file", metavar="FILE", type=Path, help="a file, or the name of a scenario that comes with the program"
     )
     file.completer = scenario_or_file  # type: ignore[attr-defined]
 
@@ -29,9 +29,10 @@ def main(options: argparse.Namespace) -> int:
 
 
 def check(path: Path) -> str:
-    """What a good file is, in one line; of a device, what its owner consents to in the lines below. InputError.
+    """What the file describes, in one line; for a device, its owner's consent in words in the lines below.
 
-    A scenario, a device or a coordinator, told apart by its keys.
+    The keys say whether it is a scenario, a device's or a coordinator's file. Raises InputError if the file is none of
+    these, or is wrong.
     """
     raw = read_yaml(path)
     if "node" in raw:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("config", metavar="CONFIG", type=Path)
+    parser.add_argument("config", metavar="CONFIG", type=Path, help="the coordinator's file")
     parser.add_argument("--once", action="store_true", help="end after one run, with its exit code")
 
 

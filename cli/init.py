@@ -21,7 +21,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "data", metavar="DATA", help="a CSV file of rows or of a zone's loads, a MATPOWER .m file, or a built-in case"
     )
     parser.add_argument("--device", action="store_true", help="write a device's file, not a scenario")
-    parser.add_argument("--out", metavar="FILE", type=Path, help="where to write, a new file [NAME.yaml]")
+    parser.add_argument(
+        "--out", metavar="FILE", type=Path, help="the file to write, which must not exist yet [NAME.yaml]"
+    )
     for name, question in QUESTIONS.items():
         parser.add_argument(f"--{name}", metavar=question.value, help=question.text)
 
@@ -33,7 +35,10 @@ def main(o: argparse.Namespace) -> int:
 
 
 def write(data: str, device: bool, out: Path | None, ask: Asked) -> str:
-    """Writes the file; what it is, and what to do with it. InputError if an answer is missing or wrong: nothing is left."""
+    """Writes the file, and returns what it is and what to do with it.
+
+    Raises InputError if an answer is missing or wrong; then no file is left.
+    """
     from hushgrid.cli.check import check
 
     draft = devices.device(data, ask) if device else scenarios.scenario(data, ask)

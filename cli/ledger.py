@@ -35,17 +35,20 @@ _LOCKED = (0x40000000, 512)  #: SQLite's lock bytes (PENDING_BYTE, RESERVED and 
 def arguments(parser: argparse.ArgumentParser) -> None:
     does = parser.add_subparsers(metavar="WHAT", dest="what", required=True)
     for name, text in (
-        ("show", "What has been spent, by run and in all; what is left where FILE is the device's configuration."),
-        ("verify", "Whether the ledger is whole and not behind its mark: 0, or 2 with a line for each problem."),
-        ("accept", "As the device's owner, record what a ledger behind its mark has lost as spent."),
-        ("new-data", "As the device's owner, say that its data are new: no answer of the old ones is repeated."),
+        ("show", "Show what was spent, by run and in all; if FILE is the device's file, also what is left."),
+        (
+            "verify",
+            "Say whether the ledger is whole and not behind its mark; else a line a problem, exit code 2.",
+        ),
+        ("accept", "As the device's owner, record as spent what a ledger behind its mark has lost."),
+        ("new-data", "As the device's owner, declare that the data are new: no answer about the old data is repeated."),
     ):
         add = does.add_parser(name, help=text, description=text).add_argument
-        add("file", metavar="FILE", type=Path, help="a ledger, or the device's configuration")
+        add("file", metavar="FILE", type=Path, help="a ledger, or the device's file")
         if name == "show":
-            add("--delta", type=float, help="at which epsilon is stated [the runs' own]")
-            add("--json", action="store_true")
-        add("--mark", metavar="FILE", type=Path, help="the mark outside [the configuration's]")
+            add("--delta", type=float, help="state epsilon at this delta [that of each run, or of the budget]")
+            add("--json", action="store_true", help="print JSON instead of text")
+        add("--mark", metavar="FILE", type=Path, help="the mark file [the one that the device's file names]")
 
 
 def main(options: argparse.Namespace) -> int:
@@ -139,7 +142,7 @@ def show(file: Path, mark: Path | None, delta: float | None, as_json: bool) -> s
 
 def facts(ledger: Ledger, where: Source, delta: float | None = None) -> dict[str, Any]:
     """All that `show` says."""
-    told, spends = ledger.told(), ledger.spends()
+    ahead, spends = ledger.told(), ledger.spends()
     runs, last = [], dict[str, tuple[bytes, RunPlan, Terms]]()
     for run in ledger.runs():
         plan = _plan(ledger.node, run.plan)
@@ -194,7 +197,7 @@ def facts(ledger: Ledger, where: Source, delta: float | None = None) -> dict[str
         "session": ledger.session,
         "spends": len(spends),
         "mark": ledger.no,
-        "behind": told.no if told else None,
+        "behind": ahead.no if ahead else None,
         "refuses": _behind(ledger, where),
         "data_version": ledger.data_version,
         "totals": totals,

@@ -1,7 +1,7 @@
-"""`hushgrid`: the one program. A thin layer: a command reads its arguments and calls the room that does the work.
+"""`hushgrid`: the one program. A thin layer: a command reads its arguments and calls the package that does the work.
 
-Each command is a module of this folder with the command's name, `arguments(parser)` and `main(options)`. It is imported
-if its command is the one that runs, so a device pays for its own part only.
+Each command is a module of this folder with the command's name, `arguments(parser)` and `main(options)`. A module is
+imported only if its command runs, so a device loads its own part only.
 """
 
 from __future__ import annotations
@@ -18,28 +18,45 @@ from typing import Any, NoReturn
 
 from hushgrid.kernels.errors import HushgridError, InputError
 
-#: Every command and what `--help` says of it, the first line in the list of all.
+#: Every command and what `--help` says of it. The first line stands in the list of all commands.
 COMMANDS = {
-    "init": "Write a commented scenario, or a device's file, from your own data.",
-    "run": "Run a scenario with simulated nodes, in one process or as a fleet through a broker.",
-    "check": "Validate a scenario, device or coordinator configuration without a network.",
-    "report": "(Re)build report.html of a run.",
+    "init": "Write a commented scenario, or a device's file, for your own data.",
+    "run": (
+        "Run a scenario with simulated nodes, in one process or as a fleet through a broker.\n"
+        "The run directory gets the report, result.json, the tables and the ledgers. On stdout stands a summary."
+    ),
+    "check": (
+        "Check a scenario, a device's file or a coordinator's file, without a network.\n"
+        "For a device it also says, in words, what its owner consents to."
+    ),
+    "report": "Build report.html of a run again.",
     "node": "Run one device, until SIGTERM.",
     "coordinator": (
-        "Coordinate a fleet of devices: the configured scenario runs as soon as all members are there.\n"
-        "Then the coordinator stays and waits; SIGUSR1 begins the next run. A run under way when it is stopped is gone "
-        "on with at the next start. What it saw of each run is kept in <state>/runs/."
+        "Coordinate a fleet of devices, until SIGTERM.\n"
+        "The configured scenario runs as soon as all members are connected. Then the coordinator waits; SIGUSR1 begins "
+        "the next run. If the coordinator is stopped during a run, it goes on with the run at its next start. What it "
+        "saw of each run is kept in <state>/runs/."
     ),
     "broker": "Run the embedded MQTT broker on loopback, until SIGTERM.",
-    "ledger": "What a device has spent, on what, and what is left.",
-    "case": "Power-system cases, their partition, the central solution.",
-    "bench": "The benchmarks, as a table or JSON.",
-    "study": "The studies of the papers, to files; without a name, a list of them.",
+    "ledger": "Show what a device has spent, on what, and what is left; accept a loss; declare new data.",
+    "case": "Show power-system cases, cut them into zones, solve them centrally.",
+    "bench": "Run the benchmarks: what the program costs in time and memory.",
+    "study": "Repeat the studies of the papers; without a name, list them.",
 }
-EPILOG = """exit codes: 0 done; 2 the input is wrong; 3 refused (privacy budget, owner's consent, ledger behind its mark);
-4 stopped without finishing (a member or the broker is missing, interrupted); 1 a defect of this program.
-environment: HUSHGRID_MQTT_USER and HUSHGRID_MQTT_PASSWORD for the broker; HUSHGRID_DEBUG=1 for the trace of a defect."""
-#: What the machine denies us, no defect: no space, no permission, no descriptors or memory.
+ABOUT = """Decentralised optimisation over MQTT with differential privacy. Each device keeps
+its data, adds its own noise, and enforces its own privacy budget."""
+EPILOG = """exit codes:
+  0  done
+  1  a defect of this program
+  2  the input is wrong
+  3  refused: the privacy budget, the owner's consent, or a ledger behind its mark
+  4  stopped without finishing: interrupted, diverged, or a member, the broker
+     or a disk is missing
+
+environment:
+  HUSHGRID_MQTT_USER, HUSHGRID_MQTT_PASSWORD  user and password at the broker
+  HUSHGRID_DEBUG=1                            shows the trace of a defect"""
+#: Errors of the machine, which are no defects: no space, no permission, no descriptors or memory.
 DENIED = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 
 
@@ -86,7 +103,7 @@ def make_parser(filled: Collection[str]) -> argparse.ArgumentParser:
     """The parser that knows every command, and the arguments of those in `filled`."""
     parser = _Parser(
         prog="hushgrid",
-        description="Devices solve a problem together over MQTT without giving their data away.",
+        description=ABOUT,
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("config", metavar="CONFIG", type=Path)
+    parser.add_argument("config", metavar="CONFIG", type=Path, help="the device's file")
 
 
 def main(options: argparse.Namespace) -> int:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("run_dir", metavar="RUN_DIR", type=Path)
+    parser.add_argument("run_dir", metavar="RUN_DIR", type=Path, help="the directory of a run")
 
 
 def main(options: argparse.Namespace) -> int:

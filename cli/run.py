@@ -14,30 +14,49 @@ from hushgrid.scenarios import find
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    scenario = add("scenario", metavar="SCENARIO", type=Path, help="a file, or a scenario that comes with the program")
+    scenario = add(
+        "scenario",
+        metavar="SCENARIO",
+        type=Path,
+        help="a scenario file, or the name of one that comes with the program",
+    )
     scenario.completer = scenario_or_file  # type: ignore[attr-defined]
-    add("--transport", choices=("memory", "mqtt"), default="memory", help="[memory]")
+    add(
+        "--transport",
+        choices=("memory", "mqtt"),
+        default="memory",
+        help="memory: all nodes in this process; mqtt: each node a process of its own [memory]",
+    )
     add(
         "--broker",
         metavar="BROKER",
-        help="with mqtt: auto (mosquitto if found, else embedded) | embedded | mosquitto | mqtt://host:port | "
+        help="for mqtt: auto (mosquitto if installed, else embedded), embedded, mosquitto, mqtt://host:port or "
         "mqtts://host:port [auto]",
     )
-    add("--out", metavar="DIR", type=Path, help="the run directory, a new path [runs/<name>-<UTC time>]")
-    add("--state", metavar="DIR", type=Path, help="ledgers that count over runs [of this run only]")
-    add("--seed", type=int, help="the scenario's seed; the run is then not private")
+    add("--out", metavar="DIR", type=Path, help="the run directory, which must not exist yet [runs/<name>-<UTC time>]")
     add(
-        "--set", metavar="path.to.key=value", action="append", default=[], help="lay a value over the scenario; repeats"
+        "--state",
+        metavar="DIR",
+        type=Path,
+        help="a directory of ledgers that count over several runs [ledgers of this run only]",
+    )
+    add("--seed", type=int, help="seed of noise and walk; the same bits each time, and the run is not private")
+    add(
+        "--set",
+        metavar="path.to.key=value",
+        action="append",
+        default=[],
+        help="replace a value of the scenario; may be repeated",
     )
     add(
         "--plugin",
         metavar="MODULE",
         action="append",
         default=[],
-        help="a module from outside whose algorithms may run; repeats",
+        help="a module of your own whose algorithms may run; may be repeated",
     )
-    add("--quiet", action="store_true", help="no progress on stderr")
-    add("--json", action="store_true", help="result.json on stdout and nothing else")
+    add("--quiet", action="store_true", help="show no progress on stderr")
+    add("--json", action="store_true", help="print result.json and nothing else")
 
 
 def main(options: argparse.Namespace) -> int:

@@ -6,7 +6,7 @@ import argparse
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="NAME", nargs="?")
+    parser.add_argument("name", metavar="NAME", nargs="?", help="the study to repeat")
 
 
 def main(options: argparse.Namespace) -> int:

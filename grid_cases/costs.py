@@ -1,90 +1,82 @@
-"""Costs of generation as MATPOWER has them (mpc.gencost): polynomials, and convex piecewise-linear costs.
-
-Source: MATPOWER User's Manual, Table B-4 (Generator Cost Data). Both are read for active power only.
-"""
+"""What generation costs, in $/h: convex polynomials of degree <= 2 in the active power, or the largest of some lines."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import pairwise
-
 import numpy as np
 
-from hushgrid.grid_cases.case import Case, CostLines, Floats, Ints
+from hushgrid.grid_cases.case import Case, Floats
 from hushgrid.kernels.errors import InputError
 
-_ROUNDED = 1e-6  #: of the largest cost, by which a rounded point may lie above the line between its neighbours
+VOLL = 10_000.0  #: value of lost load, $/MWh and $/MVArh: the price of load that is not served and of power spilled
+UNIT = 0.01  #: p.u. of one unit of a solver's slack variable: in p.u. itself their price spoils the scaling
 
 
-def read(table: Floats, in_service: Ints, mva: float, where: Sequence[str]) -> tuple[Floats, CostLines]:
-    """Costs of the generators with these rows: (c2, c1, c0) in $/h of p.u., shape (in_service, 3), and the lines.
+def require_convex(case: Case) -> None:
+    """Raises InputError if a generator's cost is concave, or neither a polynomial of degree <= 2 nor piecewise linear."""
+    generators = case.generators
+    if (unknown := case.without_cost()).size:
+        raise InputError(
+            f"case {case.name}: generator row {generators.rows[unknown[0]]}: found no polynomial cost of "
+            "degree <= 2, expected one (mpc.gencost, model 2), or a piecewise-linear one (model 1)"
+        )
+    concave = np.flatnonzero(generators.cost_2 < 0)
+    if len(concave):
+        row = generators.rows[concave[0]]
+        raise InputError(f"case {case.name}: generator row {row}: found a concave cost, expected c2 >= 0")
 
-    table: mpc.gencost. where: the place of each of its rows in the file. A row that is neither a polynomial of degree
-    <= 2 nor piecewise linear is NaN. Raises InputError for a piecewise-linear cost without ascending points, or that is
-    not convex.
+
+def polynomials(case: Case) -> tuple[Floats, Floats, Floats]:
+    """(c2, c1, c0) of each generator, $/h of p.u.; zeros where its cost is piecewise linear, NaN where there is none.
+
+    Shapes (generators,).
     """
-    polynomials = np.full((len(in_service), 3), np.nan)
-    piecewise = list[tuple[int, float, float]]()
-    for position, g in enumerate(in_service.tolist()):
-        row = table[g]
-        if row[0] == 2 and row[3] in range(4) and len(row) >= 4 + int(row[3]):
-            terms = row[4 : 4 + int(row[3])]
-            polynomials[position] = np.concatenate([np.zeros(3 - len(terms)), terms])
-        elif row[0] == 1:
-            lines = _lines(_points(row, where[g]), where[g])
-            piecewise += [(position, slope * mva, intercept) for slope, intercept in lines]
-    columns = np.array(piecewise, np.float64).reshape(-1, 3)
-    return polynomials * [mva * mva, mva, 1.0], CostLines(columns[:, 0].astype(np.int64), columns[:, 1], columns[:, 2])
+    g = case.generators
+    c2, c1, c0 = (column.copy() for column in (g.cost_2, g.cost_1, g.cost_0))
+    for column in (c2, c1, c0):
+        column[case.piecewise.generator] = 0.0
+    return c2, c1, c0
 
 
 def of_generation(case: Case, p_g: Floats) -> Floats:
-    """The cost of each generator at p_g (p.u.), $/h; NaN where the case has none. Shape (generators,)."""
-    g, piecewise = case.generators, case.piecewise
-    costs = np.asarray(g.cost_2 * p_g**2 + g.cost_1 * p_g + g.cost_0)
-    largest = np.full(len(g), -np.inf)
-    at = piecewise.generator
-    np.maximum.at(largest, at, piecewise.slope * p_g[at] + piecewise.intercept)
-    costs[at] = largest[at]
+    """The cost of each generator at p_g (p.u.), $/h. Shape (generators,)."""
+    (c2, c1, c0), piecewise = polynomials(case), case.piecewise
+    costs = np.asarray(c2 * p_g**2 + c1 * p_g + c0)
+    largest = np.full(len(p_g), -np.inf)
+    np.maximum.at(largest, piecewise.generator, piecewise.slope * p_g[piecewise.generator] + piecewise.intercept)
+    costs[piecewise.generator] = largest[piecewise.generator]
     return costs
 
 
-def _points(row: Floats, where: str) -> Floats:
-    """The points of a row of model 1, shape (points, 2): MW, $/h."""
-    count = row[3]
-    if count not in range(2, (len(row) - 4) // 2 + 1):
-        raise InputError(
-            f"{where}: found {count:g} points of a piecewise-linear cost in {len(row)} columns of mpc.gencost, "
-            "expected two or more, MW and $/h each"
-        )
-    points = row[4 : 4 + 2 * int(count)].reshape(-1, 2)
-    if not np.isfinite(points).all():
-        raise InputError(f"{where}: found a point of a piecewise-linear cost that is not finite, expected MW and $/h")
-    falling = np.flatnonzero(np.diff(points[:, 0]) <= 0)
-    if len(falling):
-        low, high = points[falling[0] : falling[0] + 2, 0]
-        raise InputError(
-            f"{where}: found {high:g} MW after {low:g} MW in a piecewise-linear cost, expected ascending MW"
-        )
-    return points
+def marginal(case: Case, p_g: Floats) -> Floats:
+    """$/h of one more p.u. of each generator at p_g, (generators,); on a corner of a piecewise-linear cost the upper slope."""
+    (c2, c1, _), piecewise = polynomials(case), case.piecewise
+    slopes = np.asarray(2 * c2 * p_g + c1)
+    at, values = piecewise.generator, piecewise.slope * p_g[piecewise.generator] + piecewise.intercept
+    top = of_generation(case, p_g)[at]
+    held = values >= top - 1e-9 * np.maximum(np.abs(top), 1.0)
+    highest = np.full(len(p_g), -np.inf)
+    np.maximum.at(highest, at[held], piecewise.slope[held])
+    slopes[at] = highest[at]
+    return slopes
 
 
-def _lines(points: Floats, where: str) -> list[tuple[float, float]]:
-    """Slope and intercept of each segment, from left to right; points on the line between their neighbours drop out."""
-    kept = list[Floats]()  # the lower convex hull
-    for point in points:
-        while len(kept) > 1 and _slope(kept[-2], kept[-1]) >= _slope(kept[-1], point):
-            kept.pop()
-        kept.append(point)
-    hull = np.array(kept)
-    above = points[:, 1] - np.interp(points[:, 0], hull[:, 0], hull[:, 1])
-    wrong = np.flatnonzero(above > _ROUNDED * np.abs(points[:, 1]).max())
-    if len(wrong):
-        raise InputError(
-            f"{where}: found a piecewise-linear cost that is concave at {points[wrong[0], 0]:g} MW, "
-            "expected a convex one"
-        )
-    return [(_slope(a, b), float(a[1] - _slope(a, b) * a[0])) for a, b in pairwise(hull)]
+def generation_cost(case: Case, p_g: Floats) -> float:
+    """$/h of the active power p_g, (generators,) p.u.; constant terms included."""
+    return float(np.sum(of_generation(case, p_g)))
 
 
-def _slope(a: Floats, b: Floats) -> float:
-    return float((b[1] - a[1]) / (b[0] - a[0]))
+def cost_scale(case: Case) -> float:
+    """$/h by which a solver's objective is divided: the median of the generators' largest marginal costs per p.u.
+
+    |c1| + 2 c2 min(p_max, 1000) of the generators where it is positive; public. 1 where there is none.
+    """
+    (c2, c1, _), piecewise = polynomials(case), case.piecewise
+    largest = np.abs(c1) + 2 * c2 * np.minimum(case.generators.p_max, 1000.0)
+    np.maximum.at(largest, piecewise.generator, np.abs(piecewise.slope))
+    positive = largest[largest > 0]
+    return float(np.median(positive)) if len(positive) else 1.0
+
+
+def highest_marginal(case: Case) -> float:
+    """$/MWh: the most that one more MWh of any generator costs, at its largest power."""
+    return float(np.max(marginal(case, np.minimum(case.generators.p_max, 1000.0)) / case.base_mva, initial=0.0))

@@ -9,7 +9,7 @@ import math
 
 import numpy as np
 
-from hushgrid.grid_cases import costs
+from hushgrid.grid_cases import gencost
 from hushgrid.grid_cases.case import NO_COST_LINES, Buses, Case, CostLines, Floats, Generators, Ints, Lines
 from hushgrid.grid_cases.matpower_parser import Value
 from hushgrid.kernels.errors import InputError
@@ -130,7 +130,7 @@ def _costs(
             f"{where}:{value.line}: found {len(table)} rows in mpc.gencost, expected {generators}, "
             f"or {2 * generators} with reactive costs"
         )
-    return costs.read(table, in_service, mva, [f"{where}:{line}" for line, _ in value.rows or []])
+    return gencost.read(table, in_service, mva, [f"{where}:{line}" for line, _ in value.rows or []])
 
 
 def _angle_limits(branch: Floats) -> tuple[Floats, Floats]:

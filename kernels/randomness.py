@@ -8,6 +8,7 @@ from collections.abc import Callable
 import numpy as np
 
 Entropy = Callable[[int], bytes]  #: n -> n uniform bytes
+WORD = 2**64 - 1
 
 
 def counter_generator(seed: int, node: str, answer: int) -> np.random.Generator:
@@ -16,5 +17,6 @@ def counter_generator(seed: int, node: str, answer: int) -> np.random.Generator:
     The same in every process; streams of different answers lie 2^128 blocks apart and never meet. Repeatable, and
     therefore private to nobody who knows the seed.
     """
-    key = int.from_bytes(hashlib.sha256(f"{seed}:{node}".encode()).digest()[:16], "little")
-    return np.random.Generator(np.random.Philox(key=key, counter=answer << 128))
+    key = np.frombuffer(hashlib.sha256(f"{seed}:{node}".encode()).digest()[:16], "<u8")
+    counter = np.array([0, 0, answer & WORD, answer >> 64], dtype=np.uint64)  # answer 2^128, the lowest word first
+    return np.random.Generator(np.random.Philox(key=key, counter=counter))

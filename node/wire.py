@@ -110,7 +110,7 @@ Receipt = (
     token.Ack | token.Answer | neighbours.Reached
 )  #: how things stand with its sender now: a later one may say more
 Custody = Receipt | token.Held | token.Notice | neighbours.Begin | neighbours.Lack
-Iterate = star.W | star.Z | token.Token | neighbours.Iterate  #: the algorithms' own messages: what a run counts
+Iterate = star.Message | token.Token | neighbours.Iterate  #: the algorithms' own messages: what a run counts
 Body = Control | Custody | Iterate
 Presence = Birth | Death | Progress
 

@@ -52,6 +52,12 @@ STUDIES = {
         "hushgrid.studies.recycled",
         "study",
     ),
+    "privacy-price": Study(
+        "dispatches at noisy loads, operated with the true ones: cost and violated limits",
+        "5 to 15 minutes",
+        "hushgrid.studies.privacy_price",
+        "study",
+    ),
     "accuracy": Study(
         "objective, feasibility and central optima beside what independent reference code found",
         "1 to 3 minutes",

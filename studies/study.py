@@ -170,10 +170,11 @@ class Panel(NamedTuple):
     xlog: bool = False
     marks: bool = False  #: few points, joined, and the ticks
     ranges: dict[str, tuple[Vector, Vector]] = {}  # noqa: RUF012  #: shaded around a curve: (lowest, highest)
+    linear: float = 0.0  #: y is linear around zero up to here, for figures that may be zero or negative
 
 
 def chart(title: str, command: str, panels: Sequence[Sequence[Panel]]) -> str:
-    """Rows of panels, y logarithmic and common to a row, one legend below for all; an SVG."""
+    """Rows of panels, y common to a row and logarithmic unless they say otherwise, one legend below for all; an SVG."""
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
@@ -207,7 +208,11 @@ def _draw(ax: Any, panel: Panel, order: list[str], drawn: dict[str, Any]) -> Non
             ax.fill_between(x, *panel.ranges[name], color=PALETTE[k % len(PALETTE)], alpha=0.15, lw=0)
     ax.set_title(panel.title)
     ax.set_xlabel(panel.xlabel)
-    ax.set_yscale("log")
+    if panel.linear:
+        ax.set_yscale("symlog", linthresh=panel.linear)
+        ax.axhline(0.0, color="0.6", lw=0.6, zorder=0)
+    else:
+        ax.set_yscale("log")
     if panel.xlog:
         ax.set_xscale("log")
     if panel.marks:

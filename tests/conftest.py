@@ -1,6 +1,7 @@
 """What every test has: files in memory, examples of a number that is chosen, no process unless it is a system test, and
 brokers: the real ones, each started for its test and ended with it."""
 
+import gc
 import os
 import shutil
 import subprocess
@@ -8,7 +9,6 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import matplotlib.font_manager  # noqa: F401  (where it has no list of fonts yet it starts a process for one: here, not in a test)
 import pytest
 from hypothesis import settings
 
@@ -38,6 +38,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.is_relative_to(SYSTEM):
             item.add_marker(pytest.mark.system)
+
+
+def pytest_collection_finish() -> None:
+    """Modules and collected tests live as long as the process: the garbage collector need not look at them again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)

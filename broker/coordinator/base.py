@@ -1,7 +1,8 @@
-"""The coordinator: gathers the members' births, publishes the plan, runs the rounds, and says when it is over.
+"""The coordinator gathers the members' births, publishes the plan, runs the rounds, and says when the run is over.
 
-A node without a gate: same ledger file, same transaction, same restart. Pure of sockets and clocks: a transport calls
-`connected`, `on_message` and `on_tick`, and publishes what they return. What happens before the rounds: `gathering.py`.
+It is a node without a gate: same ledger file, same transaction, same restart. It has no socket and reads no clock: an
+event loop calls `connected`, `on_message` and `on_tick`, and publishes what they return. What happens before the rounds
+is in `gathering.py`.
 """
 
 from __future__ import annotations
@@ -22,13 +23,13 @@ from hushgrid.node.runtime.driver import Driver
 from hushgrid.node.runtime.endpoint import LINE, REJOIN_S
 from hushgrid.node.wire import COORDINATOR, Envelope, Finish, Finished, Join, Plan, Progress, Publication, Refuse
 
-GRACE_S = 10.0  #: how long it waits for the members' farewell
+GRACE_S = 10.0  #: how long it waits for the members' farewells, s
 
 
 class Coordinator(Gathering):
-    """One run over one fleet. `error` is what stopped it, once that is decided; of a run that is done, `reason` is why.
+    """One run over one fleet. If the run was stopped, `error` says by what; if it is done, `reason` says why.
 
-    A pattern of exchange (`star.py`, `token.py`, `neighbours.py`) says which machine runs, and what silence means.
+    A pattern (`star.py`, `token.py`, `neighbours.py`) says which machine runs, and what silence means.
     """
 
     def __init__(
@@ -43,20 +44,23 @@ class Coordinator(Gathering):
         observe: Callable[[Driver, bool], None] | None = None,
         progress: Callable[[int, int, float | None], None] | None = None,
     ) -> None:
-        """`resumes`: a run of this plan that was stopped by silence is gone on with, in the place of a new one."""
+        """`wait_s`: for all members to be connected. `silent_s`: of a member's silence before the run is stopped.
+
+        `resumes`: if a run of this plan was stopped by silence, go on with it instead of beginning a new one.
+        """
         super().__init__(fleet, plan, ledger)
         self.wait_s, self.silent_s = wait_s, silent_s
         self.observe, self.progress = observe, progress
-        self._shown: tuple[int, float | None] | None = None  #: what progress has last shown
-        self.parted: set[str] = set()
+        self._shown: tuple[int, float | None] | None = None  #: (round, residual) that `progress` was last called with
+        self.parted: set[str] = set()  #: members that have said farewell
         self.driver: Driver | None = None
         self.reason = ""
         self.error: HushgridError | None = None
-        self._fresh = 0.0  #: nobody is blamed for what was before this
-        self._news_at = 0.0  #: when anything came last, or was asked for
-        self._met = False  #: the broker has been there
-        self._ends: float | None = None
-        self._resumed: int | None = None  #: how much was done when it was gone on with
+        self._fresh = 0.0  #: silence counts from this time on, s
+        self._news_at = 0.0  #: time of the last message, or of the last probe, s
+        self._met = False  #: whether the broker was ever connected
+        self._ends: float | None = None  #: when the wait for farewells ends, s
+        self._resumed: int | None = None  #: how much was done when the run was resumed
         self._resume()
         if not self.run and resumes:
             self._stopped = past_runs.resumable(self.ledger, self.blob)
@@ -65,29 +69,29 @@ class Coordinator(Gathering):
 
     @abstractmethod
     def machine(self) -> Machine:
-        """The coordinator's machine of this plan, at its start."""
+        """The coordinator's machine for this plan, before its first step."""
 
     @property
     @abstractmethod
     def limit(self) -> int:
-        """Bytes of the largest message a member may send."""
+        """The bytes of the largest message that a member may send."""
 
     @abstractmethod
     def complete(self, state: Any) -> tuple[int, float | None] | None:
-        """(last complete round, its consensus residual) of the machine's state."""
+        """(last complete round, its consensus residual) by the machine's state; None before the first."""
 
     @property
     def lost(self) -> list[str]:
-        """Members that the run went on without."""
+        """The members without which the run went on."""
         return []
 
     @abstractmethod
     def owing(self) -> list[str]:
-        """Members something is expected of while the rounds go on."""
+        """The members that must send something for the rounds to go on."""
 
     @abstractmethod
     def overdue(self, waiting: list[str]) -> list[Publication]:
-        """Time has passed in the rounds, and these still owe something: what is done about silence."""
+        """What to send about members that are silent: `waiting` still must send something."""
 
     # --- what a transport asks ---
 
@@ -101,14 +105,14 @@ class Coordinator(Gathering):
         return self.phase == "over"
 
     def connected(self) -> list[Publication]:
-        if self._met or self.driver:  # the members may have lost the broker too: they need time to be back
+        if self._met or self.driver:  # the members may have lost the broker too and need time to return
             self._fresh = self._now + REJOIN_S
         self._met = True
         self._soon()
         return [*self._state(), *self._again()]
 
     def on_message(self, topic: str, payload: bytes) -> list[Publication]:
-        """One delivery. What does not belong here is counted and dropped."""
+        """The answers to one delivered message. A message that does not belong here is counted and dropped."""
         self._news_at = self._now
         try:
             kind, src, dst = self.topics.parse(topic)
@@ -134,7 +138,7 @@ class Coordinator(Gathering):
                 out = self.driver.receive(src, envelope, len(payload))
             except Malformed as error:
                 return self._drop(str(error))
-            except Stopped as error:  # those that are left cannot go on
+            except Stopped as error:  # the members that are left cannot go on
                 return self._finish(error)
             self._show(self.driver)
         self._heard[src] = self._now
@@ -152,7 +156,7 @@ class Coordinator(Gathering):
         return self._publish(out)
 
     def on_tick(self, now: float) -> list[Publication]:
-        """Time passes: who is missing is noticed, what is not proven is sent again."""
+        """Some time has passed: silent members are noticed, messages without a proven receipt are sent again."""
         self._now = now
         if self._began is None:
             self._began = now
@@ -160,7 +164,7 @@ class Coordinator(Gathering):
         self._heard = {m: max(self._heard.get(m, now), self._fresh) for m in waiting}
         if self.phase == "gathering":
             if not waiting and now >= self._next:
-                return self._announce()  # here, not at each birth: members that keep restarting get one plan, not many
+                return self._announce()  # not at each birth: members that keep restarting get one plan
             if waiting and now - max(self._began, self._fresh) > self.wait_s:
                 return self._finish(
                     Stopped(f"{', '.join(waiting)} not there after {self.wait_s:g} s, expected a birth")
@@ -174,7 +178,7 @@ class Coordinator(Gathering):
             self._stopped
             and now - max(self._asked, self._fresh) > self.silent_s
             and (here := [m for m in waiting if m not in self.absent])
-        ):  # they are there, and do not answer to this run
+        ):  # they are connected, and do not answer to this run
             return self._give_over(f"{', '.join(here)} does not know it any more")
         elif out := self.overdue(waiting) if self.phase == "running" else self.give_up(waiting):
             return out
@@ -182,9 +186,10 @@ class Coordinator(Gathering):
         return out or self._probe()
 
     def _probe(self) -> list[Publication]:
-        """Nothing has come for a while: the broker is asked whether it is there. It acknowledges what it has already,
+        """Publishes the state again if no message has come for a while, to learn whether the broker is there.
 
-        or the clock stands. Else its absence would be the silence of members to whom there is nothing to say.
+        If it does not acknowledge, the clock stands still. Otherwise the broker's absence would be taken for silence of
+        the members.
         """
         if self.phase != "running" or self._now - self._news_at < self.silent_s / 4:
             return []
@@ -192,22 +197,22 @@ class Coordinator(Gathering):
         return self._state()
 
     def give_up(self, waiting: list[str]) -> list[Publication]:
-        """End the run where one of these has been silent for too long."""
+        """Ends the run if one of these members has been silent for too long."""
         silent = [m for m in waiting if self._now - self._heard[m] > self.silent_s]
         if not silent:
             return []
         said = "; ".join(self._silence(m) for m in silent)
-        # Who is there and silent again where it fell silent before has nothing to go on from.
+        # A connected member that is silent again at the same point has nothing from which it could go on.
         stuck = self._resumed == self._at() is not None and any(m not in self.absent for m in silent)
         out = self._finish(Stopped(said) if stuck else Suspended(said))
-        self.absent.update((m, "") for m in silent if m not in self.absent)  # nor is their farewell waited for
+        self.absent.update((m, "") for m in silent if m not in self.absent)  # their farewell is not waited for
         return out
 
     def idle(self) -> None:
-        """Nothing is drawn ahead: the coordinator has no gate."""
+        """Does nothing: the coordinator has no gate, so it draws no noise ahead."""
 
     def stop(self, reason: str) -> list[Publication]:
-        """End the run now, cleanly: every member is told."""
+        """Ends the run now, in order: every member gets the reason."""
         return self._finish(Suspended(reason))
 
     # --- the rounds ---
@@ -232,7 +237,7 @@ class Coordinator(Gathering):
         return self._publish(self.driver.start())
 
     def _at(self) -> int | None:
-        """How much of the run is done, in the algorithm's unit."""
+        """How much of the run is done, in the algorithm's unit; None before the rounds."""
         done = self.shown(self.driver.machine.state) if self.driver else None
         return None if not self.driver else done[0] if done else 0
 
@@ -243,7 +248,7 @@ class Coordinator(Gathering):
         return driver
 
     def shown(self, state: Any) -> tuple[int, float | None] | None:
-        """How much is done, in the algorithm's unit, and the residual: for the display of progress."""
+        """(how much is done, in the algorithm's unit; the residual), for the display of progress."""
         return self.complete(state)
 
     def _show(self, driver: Driver) -> None:
@@ -277,7 +282,7 @@ class Coordinator(Gathering):
         if self.run:
             self.ledger.remember_peers(self.marks)
             self.ledger.commit(self.run, last=wire.encode(self._farewell()))
-        return [*self._again(), *self._state()]  # who is there learns why; the retained state is for who comes late
+        return [*self._again(), *self._state()]  # the retained state is for members that come late
 
     def _farewell(self) -> Envelope:
         error = self.error
@@ -291,9 +296,9 @@ class Coordinator(Gathering):
         return []
 
     def conclude(self) -> None:
-        """Close the run in the ledger, once its host has taken down how it ended: until then a restart goes on with it,
+        """Closes the run in the ledger. Called once the caller has recorded how the run ended.
 
-        says farewell again, and never begins another.
+        Until then a restart goes on with this run and says farewell again; it begins no other run.
         """
         if self.run:
             self.ledger.commit(self.run, status="stopped" if self.error else "done")
@@ -301,7 +306,7 @@ class Coordinator(Gathering):
     # --- inside ---
 
     def _resume(self) -> None:
-        """The process ended in a run of this very plan: go on exactly where the ledger says."""
+        """Goes on with the run of this plan in which the process ended, from the stored state."""
         stored = self.ledger.open_run()
         if stored is None or not past_runs.is_of(stored, self.blob):
             return
@@ -318,7 +323,7 @@ class Coordinator(Gathering):
             self._finish(None)
 
     def _waiting(self) -> list[str]:
-        """Members something is expected of now."""
+        """The members that must send something now."""
         if self.phase == "gathering":
             return [m for m in self.members if m not in self.births]
         if self.phase == "joining":
@@ -328,7 +333,7 @@ class Coordinator(Gathering):
         return self.owing() if self.driver else []
 
     def _again(self, only: str | None = None) -> list[Publication]:
-        """What is not proven to have arrived."""
+        """The messages whose receipt is not proven yet. `only`: for this receiver alone."""
         if self.phase == "joining":
             return [self._plan()]
         if self.phase == "running" and self.driver:

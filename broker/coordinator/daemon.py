@@ -20,7 +20,7 @@ from hushgrid.node.config.coordinator import CoordinatorConfig
 from hushgrid.node.config.planning import make_plan
 from hushgrid.node.config.scenario import load_scenario
 from hushgrid.node.privacy.ledger import Ledger
-from hushgrid.node.problems.plan import RunPlan, encode_plan, step_warning
+from hushgrid.node.problems.plan import RunPlan, encode_plan, warnings
 from hushgrid.node.runtime.event_loop import POLL_S, Signals, link_for, notify, reach, serve
 from hushgrid.node.wire import COORDINATOR
 
@@ -77,7 +77,7 @@ def main(config: CoordinatorConfig, path: str, once: bool = False) -> int:
     source, plan = prepare(config, path)
     ledger = Ledger(Path(config.state) / f"{COORDINATOR}.ledger", COORDINATOR)
     missing = ""
-    if warning := step_warning(plan):
+    for warning in warnings(plan, source):
         _say(f"warning: {warning}")
     try:
         if not once and (why := failed(ledger, encode_plan(plan))):

@@ -6,7 +6,6 @@ import os
 import time
 from abc import abstractmethod
 from collections.abc import Callable
-from importlib.metadata import version
 from typing import Literal
 
 from hushgrid.kernels.errors import HushgridError, InputError, Stopped, printable
@@ -17,6 +16,7 @@ from hushgrid.node.privacy.ledger_rows import StoredRun, relation
 from hushgrid.node.privacy.marks import highest
 from hushgrid.node.problems.plan import RunPlan, encode_plan
 from hushgrid.node.runtime.endpoint import LINE, Endpoint
+from hushgrid.node.versions import version
 from hushgrid.node.wire import COORDINATOR, Birth, Death, Envelope, Finish, Mark, Plan, Progress, Publication
 
 ANNOUNCED = 3  #: plans announced at once for members that start again before they have joined; the next ones wait,

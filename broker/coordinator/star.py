@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from math import inf
 from typing import Any, cast
 
 from hushgrid.broker.coordinator.base import Coordinator
 from hushgrid.kernels.algorithms.base import Star
-from hushgrid.kernels.patterns.star import StarCentre
+from hushgrid.kernels.patterns.star import Centre, StarCentre
 from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.problems.plan import RunPlan
 from hushgrid.node.wire import SMALL, Publication
@@ -17,7 +18,9 @@ class StarCoordinator(Coordinator):
     """A run of rounds around this coordinator, which averages."""
 
     def __init__(self, fleet: str, plan: RunPlan, source: str, ledger: Ledger, **options: Any) -> None:
-        self.centre = plan.kind.centre(plan, source)
+        # What only a coordinator needs of a kind of problem stands in a file of its own, which no device reaches.
+        made: Any = import_module(f"{type(plan.kind).__module__.rpartition('.')[0]}.centre")
+        self.centre: Centre = made.centre(plan, source)
         self.shares = {m: k.size for m, k in self.centre.position.items()}
         super().__init__(fleet, plan, ledger, **options)
 
@@ -25,14 +28,16 @@ class StarCoordinator(Coordinator):
         return cast(Star, self.plan.running).server(self.centre)
 
     def dimension(self, member: str) -> int:
-        return int(self.shares[member])
+        return int((self.centre.announced or self.shares)[member])
 
     @property
     def limit(self) -> int:
-        return SMALL + 8 * max(self.shares.values(), default=0)
+        largest = self.centre.largest or self.shares
+        return SMALL + 8 * max(largest.values(), default=0)
 
     def complete(self, state: Any) -> tuple[int, float | None] | None:
-        t = state.t if state.done else state.t - 1
+        assert self.driver is not None
+        t = cast(StarCentre, self.driver.machine).completed(state)
         return (t, state.residual if state.residual < inf else None) if t > 0 else None
 
     def owing(self) -> list[str]:

@@ -13,7 +13,7 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hushgrid.broker.report import gridmap, quality
+from hushgrid.broker.report import dispatch_page, gridmap, quality
 from hushgrid.broker.report import network as row_page
 from hushgrid.broker.report.charts import WITHHELD, charts
 from hushgrid.broker.report.page import document, facts, figure, paragraphs, section, table
@@ -49,17 +49,34 @@ def render(run: Run) -> str:
     name = str(run.result.get("name") or run.path.name)
     body = [
         f'<header><p class="kind">hushgrid · report of a run</p><h1>{escape(name)}</h1>'
-        f'<p class="verdict">{escape(verdict(run))}</p></header>',
+        f'<p class="verdict">{"</p><p>".join(map(escape, _first(run)))}</p></header>',
         _banner(said) + _quality(run),
-        section("Key figures", _key_figures(run)),
-        section("The grid", _grid(run, case, absent)) if run.zones else section("The network", row_page.drawing(run)),
-        section("Along the walk" if run.walks else "Round by round", charts(run, said)),
-        section("Set-points", setpoints(run, case)) if run.zones else section("Solution", row_page.solution(run)),
+        section("Key figures", facts(_key_figures(run))),
+        *_found(run, case, absent, section("Along the walk" if run.walks else "Round by round", charts(run, said))),
         section("Privacy in full", _privacy(said)),
         section("What is not protected", facts(said.limits, wide=True)),
         section("How this run was made", _provenance(run)),
     ]
-    return document(f"{name} – hushgrid report", "\n".join(body))
+    return document(f"{name} – hushgrid report", "\n".join(body), dispatch_page.STYLE if run.least_cost else "")
+
+
+def _found(run: Run, case: Case | None, absent: str, along: str) -> list[str]:
+    """What was found, drawn and in tables, around the charts of how (`along`)."""
+    if run.least_cost:
+        drawn = dispatch_page.grid(run)
+        found = [section("The grid", drawn)] if drawn else []
+        return [*found, section(dispatch_page.title(run), dispatch_page.tables(run)), along]
+    if run.zones:
+        return [section("The grid", _grid(run, case, absent)), along, section("Set-points", setpoints(run, case))]
+    return [section("The network", row_page.drawing(run)), along, section("Solution", row_page.solution(run))]
+
+
+def _first(run: Run) -> list[str]:
+    """The sentences under the run's name."""
+    if not run.least_cost:
+        return [verdict(run)]
+    about = f"{dispatch_page.name(run)} in {len(run.nodes())} zones"
+    return [f"{about}: {dispatch_page.of(run).headline}.", verdict(run)]
 
 
 def _case(run: Run) -> tuple[Case | None, str]:
@@ -81,11 +98,13 @@ def verdict(run: Run) -> str:
     result = run.result
     names, zones = run.nodes(), run.zones
     what = f"set-points for {run.scenario['problem'].get('case')}" if zones else "one common solution"
+    if run.least_cost:
+        what = f"the least cost for {dispatch_page.name(run)}"
     how = {"star": "around a coordinator", "token": "handing on a token", "neighbours": "among neighbours"}[run.pattern]
     who = f"{len(names) or number(result.get('nodes'))} {'zones' if zones else 'nodes'}"
     unit = " p.u." if zones else ""
     agreed = f"consensus residual {number(result.get('consensus_residual'))}{unit}"
-    if result.get("max_violation") is not None:
+    if result.get("max_violation") is not None and not run.least_cost:  # there it is not that of what is shown
         agreed += f", no limit violated by more than {number(result['max_violation'])} p.u."
     done = f"{number(result.get('rounds_done'))} {run.algorithm.unit}"
     text = f"{who} worked on {what} in {done} of {run.algorithm.title}, {how} ({agreed})"
@@ -109,8 +128,12 @@ def _quality(run: Run) -> str:
     if not isinstance(found, Mapping) or not (why := quality.sentence(found, run.zones)):
         return ""
     word = quality.WORD[found["verdict"]]
-    served = run.result.get("served_mw")
-    more = f"<p>{escape(power_words(run))}</p>" if isinstance(served, int | float) else ""
+    said = ""
+    if run.least_cost:
+        said = dispatch_page.of(run).sentence
+    elif isinstance(run.result.get("served_mw"), int | float):
+        said = power_words(run)
+    more = f"<p>{escape(said)}</p>" if said else ""
     return (
         f'<section class="banner {escape(found["verdict"])}" aria-label="Quality of the answer"><p class="word">'
         f'{word[0].upper()}{word[1:]}</p><div><p class="headline">The answer: {escape(why)}.</p>{more}</div></section>'
@@ -140,13 +163,12 @@ def _bytes(value: Any) -> str:
     return f"{number(value)} GB"
 
 
-def _key_figures(run: Run) -> str:
+def _key_figures(run: Run) -> list[tuple[str, str]]:
     result, zones, walks = run.result, run.zones, run.walks
+    shown = dispatch_page.key_figures(run) if run.least_cost else []
     planned = (run.scenario.get("algorithm") or {}).get("rounds")
     rounds = number(result.get("rounds_done")) + (f" of {number(planned)}" if planned is not None else "")
     unit = " p.u." if zones else ""
-    private = standing(result) == "upheld"
-    shown: list[tuple[str, str]] = []
     if walks:
         blocks = f"{number(len(run.history['round']))} blocks of {number(len(run.nodes()))}"
         shown += [("Activations", f"{rounds} ({blocks})"), ("Walk", row_page.walk_words(result["walk"]))]
@@ -157,16 +179,10 @@ def _key_figures(run: Run) -> str:
         ("Consensus residual", number(result.get("consensus_residual")) + unit),
     ]
     if result.get("max_violation") is not None:
-        shown.append(("Largest violation of a limit", number(result["max_violation"]) + " p.u."))
-    withheld = private and not (zones and run.noisy_loads)
-    at = ", at the gate's noisy loads" if private and not withheld else ""
-    shown.append((f"Objective{at}", WITHHELD if withheld else number(result.get("objective"), 5)))
-    for key, label in (("optimality_gap", f"Gap to the optimum{at}"), ("relative_error", "Relative error of x")):
-        if result.get(key) is not None:
-            shown.append((label, number(result[key])))
-    for key, label in (("generation_mw", "Generated"), ("load_mw", "Load"), ("served_mw", "Load served")):
-        if result.get(key) is not None:
-            shown.append((label, f"{number(result[key], 4)} MW"))
+        which = ", by the relaxation" if run.least_cost else ""
+        shown.append((f"Largest violation of a limit{which}", number(result["max_violation"]) + " p.u."))
+    if not run.least_cost:
+        shown += _objective(run)
     for label, who in (
         ("Cap reached, then frozen", (result.get("privacy") or {}).get("capped")),
         ("Lost for good", result.get("lost")),
@@ -176,7 +192,8 @@ def _key_figures(run: Run) -> str:
     nodes = result.get("nodes")
     count = len(nodes) if isinstance(nodes, Mapping | list | tuple) else nodes
     wall = result.get("wall_s")
-    shown += [
+    return [
+        *shown,
         ("Messages (tokens handed over)" if walks else "Messages", number(result.get("messages"))),
         ("Bytes of these tokens" if walks else "Bytes", _bytes(result.get("bytes"))),
         ("Wall time", f"{number(wall)} s" if wall is not None else MISSING),
@@ -184,7 +201,21 @@ def _key_figures(run: Run) -> str:
         ("Transport", number(result.get("transport"))),
         ("Broker", "none" if result.get("broker") is None else str(result["broker"])),
     ]
-    return facts(shown)
+
+
+def _objective(run: Run) -> list[tuple[str, str]]:
+    """The objective, what is known of its distance from the optimum, and the power of zones."""
+    result, private = run.result, standing(run.result) == "upheld"
+    withheld = private and not (run.zones and run.noisy_loads)
+    at = ", at the gate's noisy loads" if private and not withheld else ""
+    shown = [(f"Objective{at}", WITHHELD if withheld else number(result.get("objective"), 5))]
+    for key, label in (("optimality_gap", f"Gap to the optimum{at}"), ("relative_error", "Relative error of x")):
+        if result.get(key) is not None:
+            shown.append((label, number(result[key])))
+    for key, label in (("generation_mw", "Generated"), ("load_mw", "Load"), ("served_mw", "Load served")):
+        if result.get(key) is not None:
+            shown.append((label, f"{number(result[key], 4)} MW"))
+    return shown
 
 
 def _stopped(because: Any, walks: bool) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from hushgrid.broker.report import plots
+from hushgrid.broker.report import dispatch_page, plots
 from hushgrid.broker.report.page import figure, paragraphs
 from hushgrid.broker.report.run_directory import Run, natural
 from hushgrid.broker.report.statement import Statement
@@ -33,14 +33,54 @@ class _Charts:
         drawn = plots.lines(f"c{len(self.out)}", title, self.rounds, series, xlabel=self.xlabel, **how)
         self.out.append(figure(title, drawn, caption))
 
+    def agreement(self) -> None:
+        """Both residuals of a run at least cost, and what they are worth in MW."""
+        rule, both = dispatch_page.tolerance(self.run), {}
+        for column, title in (("consensus_residual", "primal: copies apart"), ("dual_residual", "dual: prices apart")):
+            if column in self.known:
+                both[title] = self.history[column]
+        if both:
+            caption = (
+                "Primal: how far the zones' copies of what they share are from their mean, p.u. Dual: how far their prices "
+                "for it are from adding up to nothing, in the algorithm's own scale. Logarithmic."
+            )
+            levels = {}
+            if rule is not None:
+                levels["tolerance, primal"] = rule
+                caption += " The tolerance is that of the primal residual at the last round; the dual one has its own."
+            self.add("Residuals", caption, both, ylabel="residual", log=True, levels=levels)
+        if "disagreement_mw" in self.known:
+            caption = (
+                "The most by which two zones' copies of a flow of a line between them differ, MW or MVAr, logarithmic. "
+                "Flows of the relaxation."
+            )
+            apart = {"disagreement": self.history["disagreement_mw"]}
+            self.add("Disagreement on flows between zones", caption, apart, ylabel="MW or MVAr", log=True)
+
     def residual(self) -> None:
+        if self.run.least_cost:
+            self.agreement()
+            return
         if "consensus_residual" in self.known:
             caption = "How far the nodes' own copies are from the common value, logarithmic scale."
             series = {"residual": self.history["consensus_residual"]}
             self.add("Consensus residual", caption, series, ylabel="residual" + self.unit, log=True)
 
+    def cost(self) -> None:
+        """The objective of a run at least cost; in a private run it is one at the noisy loads."""
+        found = dispatch_page.of(self.run)
+        caption = (
+            f"What the zones' own steps cost at the {found.loads}, lost load at its price included. While they disagree it "
+            "may be less than any dispatch costs. Relaxed."
+        )
+        levels = {"least cost": found.bound} if found.bound is not None else {}
+        cost = {"cost": self.history["objective"]}
+        self.add("Cost", caption, cost, ylabel="$/h", levels=levels, from_zero=True)
+
     def objective(self) -> None:
-        if "objective" in self.known:
+        if "objective" in self.known and self.run.least_cost:
+            self.cost()
+        elif "objective" in self.known:
             caption = "Computed from the raw data for study; such a run is not private or its claim is not upheld."
             title, values, gap = "Objective", self.history["objective"], self.run.result.get("optimality_gap")
             if not self.run.zones and isinstance(gap, float):
@@ -103,7 +143,9 @@ class _Charts:
     def notes(self) -> list[str]:
         upheld = self.said.standing == "upheld"
         notes = [f"The objective is {WITHHELD}."] if upheld else []
-        if self.run.zones and self.run.noisy_loads and upheld:
+        if self.run.least_cost:
+            notes = []
+        elif self.run.zones and self.run.noisy_loads and upheld:
             notes = ["The objective is told at the end alone, at the gate's noisy loads."]
         if self.run.walks:
             notes.append(

@@ -23,8 +23,29 @@ WIDTH = 960.0
 TIE_LENGTHS = (2.2, 1.7, 3.0)  # in units of one ordinary line; the picture with the fewest crossings is taken
 TRIED = 350  # nodes; above, only the first length is tried
 LEGIBLE = 5.2  # the smallest radius of a bus whose number can be read, on paper or magnified
+FAR = 2.35  # radii of a bus that a mark lies away from it
 MAX_DRAWN = 1000  # nodes; the layout needs a few dense matrices of this order
 MAX_EDGES = 3000  # more are a grey disk
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The page that a network is drawn on, in the drawing's units; `low`, `high`: its height as a share of the width."""
+
+    width: float = WIDTH
+    low: float = 0.34
+    high: float = 0.72
+    upright: bool = False  #: the layout's longest axis goes down the page
+    most: float = 150.0  #: units an ordinary line is long at most where there are few nodes
+
+    def radius(self, n: int) -> float:
+        """Of one bus of n."""
+        if self.upright:
+            return float(np.clip(42.0 / math.sqrt(max(n, 1)), 2.4, 11.0))
+        return bus_radius(n)
+
+
+LANDSCAPE = Shape()
 
 
 @dataclass(frozen=True)
@@ -88,7 +109,8 @@ def layout(d: Array, iterations: int = 300) -> Array:
     laplacian = np.diag(w.sum(1)) - w
     inverse = np.linalg.pinv(laplacian)
     for _ in range(iterations):
-        gap = np.linalg.norm(position[:, None, :] - position[None, :, :], axis=2)
+        x, y = position.T
+        gap = np.sqrt((x[:, None] - x) ** 2 + (y[:, None] - y) ** 2)
         ratio = np.divide(w * d, gap, out=np.zeros_like(d), where=gap > 1e-12)
         position = inverse @ ((np.diag(ratio.sum(1)) - ratio) @ position)
     position -= position.mean(0)
@@ -138,37 +160,45 @@ def bus_radius(n: int) -> float:
     return float(np.clip(70.0 / math.sqrt(max(n, 1)), 3.4, 15.0))
 
 
-class _Drawing:
-    """A network and the places of its nodes on the page, in pixels."""
+class Drawing:
+    """A network and the places of its nodes on the page, in pixels. `position`: of its nodes, laid out before."""
 
-    def __init__(self, network: Network) -> None:
-        self.network = network
+    def __init__(self, network: Network, shape: Shape = LANDSCAPE, position: Array | None = None) -> None:
+        self.network, self.shape = network, shape
         self.group_of = network.group_of()
         self.colour = {group: PALETTE[i % len(PALETTE)] for i, group in enumerate(network.groups)}
         self.pairs, self.ties = _pairs(network.edges), set(network.ties())
-        self.radius = bus_radius(len(network.nodes))
+        self.radius = shape.radius(len(network.nodes))
+        self.position = self._laid_out() if position is None else position
         xy, self.height = self._places()
         self.at = dict(zip(network.nodes, xy, strict=True))
 
-    def _places(self) -> tuple[Array, float]:
-        """(n, 2) places, and the height of the page."""
+    def _laid_out(self) -> Array:
+        """(n, 2) places in units of one ordinary line."""
         nodes, ties = self.network.nodes, self.ties
         n, index = len(nodes), {node: i for i, node in enumerate(nodes)}
         ends = np.array([(index[a], index[b]) for a, b in self.pairs], dtype=np.int64).reshape(-1, 2)
         tie = np.array([p in ties for p in self.pairs], dtype=bool)
         lengths = TIE_LENGTHS if ties and n <= TRIED else TIE_LENGTHS[:1]
         candidates = [layout(distances(n, ends, np.where(tie, length, 1.0))) for length in lengths]
-        position = min(candidates, key=lambda place: crossings(place, ends)) if len(candidates) > 1 else candidates[0]
+        return min(candidates, key=lambda place: crossings(place, ends)) if len(candidates) > 1 else candidates[0]
+
+    def _places(self) -> tuple[Array, float]:
+        """(n, 2) places, and the height of the page."""
+        width, shape, n = self.shape.width, self.shape, len(self.network.nodes)
+        position = self.position[:, ::-1] if shape.upright else self.position
         # Text and marks shrink with the number of buses; the height follows the layout's own shape, within a page.
         margin = 3.4 * self.radius + 6.0
         low, high = position.min(0), position.max(0)
         span = np.maximum(high - low, 1e-9)
-        height = float(np.clip((WIDTH - 2 * margin) * span[1] / span[0], 0.34 * WIDTH, 0.72 * WIDTH)) + 2 * margin
-        scale = np.minimum((np.array([WIDTH, height]) - 2 * margin) / span, 150.0 if n < 12 else np.inf)
+        height = (
+            float(np.clip((width - 2 * margin) * span[1] / span[0], shape.low * width, shape.high * width)) + 2 * margin
+        )
+        scale = np.minimum((np.array([width, height]) - 2 * margin) / span, shape.most if n < 12 else np.inf)
         # Up to a third of stretch along one axis fills the page without distorting the picture noticeably.
         scale = np.minimum(scale, scale.min() * 1.35)
         used = span * scale + 2 * margin
-        return margin + (position - low) * scale + np.array([(WIDTH - used[0]) / 2, 0.0]), float(used[1])
+        return margin + (position - low) * scale + np.array([(width - used[0]) / 2, 0.0]), float(used[1])
 
     def line(self, a: str, b: str, extra: str = "") -> str:
         (x1, y1), (x2, y2) = self.at[a], self.at[b]
@@ -199,8 +229,8 @@ class _Drawing:
         out += [self.line(a, b) for a, b in self.pairs if frozenset((a, b)) in self.network.walk]
         return [*out, "</g>"]
 
-    def marks(self) -> list[str]:
-        """Generators and loads, where no line leaves the bus."""
+    def marked(self) -> list[tuple[str, str, float]]:
+        """Generators and loads: the mark, its bus, and the direction where no line leaves the bus."""
         around: dict[str, list[float]] = {node: [] for node in self.network.nodes}
         for a, b in self.pairs:
             dx, dy = self.at[b] - self.at[a]
@@ -211,8 +241,12 @@ class _Drawing:
         for node in self.network.nodes:
             marks = [mark for mark, places in drawn if node in places]
             for mark, angle in zip(marks, _free_angles(around[node], len(marks)), strict=True):
-                out.append(_mark(mark, self.at[node], angle, self.radius))
+                out.append((mark, node, angle))
         return out
+
+    def marks(self) -> list[str]:
+        """What `marked` says, drawn."""
+        return [_mark(mark, self.at[node], angle, self.radius) for mark, node, angle in self.marked()]
 
     def bus(self, node: str) -> str:
         """A node, numbered if the number stays legible."""
@@ -232,9 +266,68 @@ class _Drawing:
         )
 
 
+@dataclass(frozen=True)
+class Box:
+    """A label: its text, its centre, and the thin line from what it tells of, if it stands away from it."""
+
+    text: str
+    centre: Array
+    of_line: bool
+    lead: tuple[Array, Array] | None = None
+
+
+class Labels:
+    """Places for labels of one height: inside the picture, over no bus, mark, arrow or other label, over few lines."""
+
+    def __init__(self, size: tuple[float, float], font: float, disks: Array, segments: Array) -> None:
+        """disks: (k, 3) x, y and radius. segments: (m, 4) from x, y to x, y."""
+        self.size, self.font, self.disks, self.segments = np.array(size), font, disks, segments
+        self.taken = np.zeros((0, 4))
+        self.placed: list[Box] = []
+
+    def extent(self, text: str) -> Array:
+        return np.array([0.58 * self.font * len(text) + 2.0, 1.15 * self.font])
+
+    def put(self, text: str, candidates: Sequence[tuple[Array, float]], at: Array, reach: float, of_line: bool) -> None:
+        """Puts a label at the cheapest of its candidate centres, each with a cost of its own; nowhere if none is free.
+
+        `at`: the middle of what it tells of, which reaches `reach` far.
+        """
+        half = self.extent(text) / 2
+        best, least = None, math.inf
+        for centre, cost in candidates:
+            low, high = centre - half, centre + half
+            if cost >= least or np.any(low < 1.0) or np.any(high > self.size - 1.0) or self._covers(low, high):
+                continue
+            cost += float(np.count_nonzero(self._crosses(low, high)))
+            if cost < least:
+                best, least = centre, cost
+        if best is None:
+            return
+        self.taken = np.vstack([self.taken, np.concatenate([best - half, best + half])])
+        end = np.clip(at, best - half, best + half)
+        away = float(np.linalg.norm(end - at))
+        lead = (at + (end - at) * (reach / away), end) if away > reach + 0.8 * self.font else None
+        self.placed.append(Box(text, best, of_line, lead))
+
+    def _covers(self, low: Array, high: Array) -> bool:
+        gap = np.clip(self.disks[:, :2], low, high) - self.disks[:, :2]
+        if np.any(np.hypot(*gap.T) < self.disks[:, 2] + 0.5):
+            return True
+        t = self.taken
+        return bool(np.any((t[:, 0] < high[0]) & (t[:, 2] > low[0]) & (t[:, 1] < high[1]) & (t[:, 3] > low[1])))
+
+    def _crosses(self, low: Array, high: Array) -> NDArray[np.bool_]:
+        start, step = self.segments[:, :2], self.segments[:, 2:] - self.segments[:, :2]
+        step = np.where(np.abs(step) < 1e-9, 1e-9, step)
+        one, other = (low - start) / step, (high - start) / step
+        enter, leave = np.minimum(one, other).max(axis=1), np.maximum(one, other).min(axis=1)
+        return np.asarray((enter <= leave) & (enter <= 1.0) & (leave >= 0.0))
+
+
 def svg(network: Network, label: str) -> str:
     """The drawing as an <svg> element, text escaped. Buses are numbered where the numbers stay legible."""
-    drawing = _Drawing(network)
+    drawing = Drawing(network)
     size = f'viewBox="0 0 {WIDTH:.0f} {drawing.height:.0f}" width="{WIDTH:.0f}" height="{drawing.height:.0f}"'
     head = f'<svg class="map" {size} role="img" aria-label="{escape(label)}" xmlns="http://www.w3.org/2000/svg">'
     buses = [drawing.bus(node) for node in network.nodes]
@@ -244,7 +337,7 @@ def svg(network: Network, label: str) -> str:
 def _mark(kind: str, at: Array, angle: float, radius: float) -> str:
     """A generator (circle with a G) or a load (arrow head) beside its bus."""
     direction = np.array([math.cos(angle), math.sin(angle)])
-    tip = at + direction * 2.35 * radius
+    tip = at + direction * FAR * radius
     stem = f'<line x1="{at[0]:.1f}" y1="{at[1]:.1f}" x2="{tip[0]:.1f}" y2="{tip[1]:.1f}" stroke="{INK}"/>'
     if kind == "generator":
         text = (

@@ -56,7 +56,14 @@ SPREAD = 2.0  #: root mean squares that are still called noise
 
 
 def judged(
-    residual: float | None, size: float, copies: int, noise: float, largest: float, ratio: float | None, met: bool
+    residual: float | None,
+    size: float,
+    copies: int,
+    noise: float,
+    largest: float,
+    ratio: float | None,
+    met: bool,
+    agreed: float = AGREED,
 ) -> Quality:
     """The verdict. `residual`: None where no round was made. `copies`: n; `largest`: inf where no bound is known."""
     whole = sqrt(copies) * size
@@ -65,7 +72,7 @@ def judged(
         apart = residual > max(sqrt(copies) * largest, SPREAD * noise)
         if not isfinite(residual) or not isfinite(size) or size > largest or apart:
             verdict = "diverged"
-        elif met or residual <= AGREED * whole:
+        elif met or residual <= agreed * whole:
             verdict = "agreed"
         elif residual <= SPREAD * noise:
             verdict = "noise-limited"

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import astuple, dataclass
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -29,6 +29,10 @@ HISTORY = {
     "noise_l1_expected": "the expectation of that sum, a public number",
     "messages": "messages of the round that carried an iterate",
     "bytes": "their payloads, bytes",
+    "dual_residual": "zones at least cost: how far the prices of the zones are apart, |rho (zbar - w) sqrt(n)|",
+    "disagreement_mw": "zones at least cost: the most by which two zones differ in a flow of a line between them, MW or MVAr",
+    "gap_estimate": "zones at least cost: an estimate of the distance from the least cost, as a share of it",
+    "factor": "zones at least cost: the common factor of the penalties",
     "epsilon_<node>": "the node's epsilon of this run up to and with the round",
 }
 COUNTS = ("round", "messages", "bytes")  #: columns of whole numbers
@@ -112,6 +116,22 @@ class Walk(Section):
     cycle: list[int] | None  #: the nodes of the cycle, in order, if the walk repeats one
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Ac(Section):
+    """The dispatch that satisfies the AC power flow equations, found from the relaxation's; at the same loads."""
+
+    status: str  #: solved; or why there is none
+    objective: float | None = None  #: $/h: generation and lost load
+    iterations: int | None = None  #: of Ipopt
+    generation_mw: float | None = None  #: MW generated
+    load_mw: float | None = None  #: the loads it is for, MW
+    served_mw: float | None = None  #: what of the loads is served, MW
+    unserved_mw: float | None = None  #: what is not, MW
+    spilled_mw: float | None = None  #: power that nobody takes, MW
+    slack_mvar: float | None = None  #: reactive power not served or not taken, MVAr
+    losses_mw: float | None = None  #: MW lost in the lines
+
+
 @dataclass(kw_only=True)
 class Summary:
     """result.json. What does not apply to a run, or what a private run does not reveal, is null (None)."""
@@ -139,6 +159,12 @@ class Summary:
     served_mw: float | None = None  #: zones: what of the loads is served, MW
     unserved_mw: float | None = None  #: zones: what is not, MW
     spilled_mw: float | None = None  #: zones: power that nobody takes, MW
+    slack_mvar: float | None = None  #: zones at least cost: reactive power not served or not taken, MVAr
+    gap_estimate: float | None = None  #: zones at least cost: the distance from the least cost, as a share of it
+    disagreement_mw: float | None = None  #: zones at least cost: the most by which two zones differ in a tie flow, MW
+    #: zones at least cost: $/MWh of each bus, what one more MW of load there costs
+    prices: dict[str, float] | None = None
+    ac: Ac | None = None  #: zones at least cost: the AC recovery
     messages: int  #: messages that carried an iterate
     bytes: int  #: their payloads, bytes
     wall_s: float  #: seconds from the start to the answer
@@ -151,8 +177,9 @@ class Result(Summary):
     """A finished run: the fields of result.json as attributes, and the arrays of the other files.
 
     summary: result.json as a mapping. history: the columns of history.csv, None for an empty cell. solution: the arrays
-    of solution.npz. setpoints: the rows of setpoints.csv (node, quantity, element, value, unit). trajectory, transcript:
-    None unless `run.record` asks for them. path: the run directory, if there is one.
+    of solution.npz. setpoints: the rows of setpoints.csv (node, quantity, element, value, unit, number, bus, from, to, source). trajectory, transcript:
+    None unless `run.record` asks for them. path: the run directory, if there is one. tables: zones at least cost: the
+    columns and rows of generation.csv, balance.csv, lines.csv and buses.csv, by name.
     """
 
     def __init__(
@@ -160,16 +187,18 @@ class Result(Summary):
         summary: Mapping[str, Any],
         history: dict[str, list[float | int | None]],
         solution: dict[str, np.ndarray],
-        setpoints: list[tuple[str, str, str, float, str]],
+        setpoints: list[tuple[Any, ...]],
         trajectory: dict[str, np.ndarray] | None = None,
         transcript: list[dict[str, Any]] | None = None,
         path: Path | None = None,
+        tables: Mapping[str, tuple[Sequence[str], list[tuple[Any, ...]]]] | None = None,
     ) -> None:
         """Raises msgspec.ValidationError if `summary` is not what result.json holds."""
         self.summary: dict[str, Any] = json.loads(json.dumps(summary))
         super().__init__(**vars(msgspec.convert(self.summary, Summary)))
         self.history, self.solution, self.setpoints = history, solution, setpoints
         self.trajectory, self.transcript, self.path = trajectory, transcript, path
+        self.tables = dict(tables or {})
 
     @classmethod
     def load(cls, run_dir: str | Path) -> Result:
@@ -181,7 +210,7 @@ class Result(Summary):
         written = rundir.mapping(run.path / "result.json", json.loads)
         empty = np.full(len(run.history["round"]), np.nan)
         history = {name: _cells(run.history.get(name, empty), name) for name in run.columns}
-        points = [(p.node, p.quantity, p.element, p.value, p.unit) for p in run.setpoints]
+        points = [astuple(p) for p in run.setpoints]
         kept = run.path / "trajectory.npz"
         try:
             return cls(
@@ -192,6 +221,7 @@ class Result(Summary):
                 rundir.arrays(kept) if kept.is_file() else None,
                 rundir.transcript(run.path / "transcript.jsonl"),
                 run.path,
+                {name: (rundir.TABLES[name], [_row(row) for row in rows]) for name, rows in run.tables.items()},
             )
         except msgspec.ValidationError as error:
             raise InputError(
@@ -274,6 +304,11 @@ class Result(Summary):
 def _cells(column: rundir.Array, name: str) -> list[float | int | None]:
     """A column of history.csv as it was before it was written."""
     return [None if np.isnan(v) else int(v) if name in COUNTS else v for v in column.tolist()]
+
+
+def _row(row: Mapping[str, Any]) -> tuple[Any, ...]:
+    """A row of a table as it was before it was written."""
+    return tuple("" if isinstance(v, float) and np.isnan(v) else v for v in row.values())
 
 
 def _figure(value: float | None) -> str | None:

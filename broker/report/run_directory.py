@@ -15,6 +15,7 @@ import numpy as np
 import yaml
 from numpy.typing import NDArray
 
+from hushgrid.grid_cases import dispatch
 from hushgrid.kernels.algorithms import registry
 from hushgrid.kernels.algorithms.base import Algorithm, Pattern
 from hushgrid.kernels.errors import InputError
@@ -28,17 +29,37 @@ POWER = ("generation_mw", "load_mw", "served_mw", "unserved_mw", "spilled_mw")
 # in result.json at the noisy loads of mode input, a gate's answer.
 RAW = ("objective", "optimality_gap", "relative_error", "noise_l1", *POWER)
 OF_ANSWERS = ("objective", "optimality_gap", *POWER)
+#: The tables that a run at least cost has beside these files, each a CSV file of these columns.
+TABLES = {
+    "generation": dispatch.GENERATION,
+    "balance": dispatch.BALANCE,
+    "lines": dispatch.LINES,
+    "buses": dispatch.BUSES,
+}
+WORDS = (
+    "zone",
+    "zones",
+    "source",
+    "tie",
+)  #: their columns of text; numbers of generators, branches and buses are whole
+WHOLE = ("gen", "bus", "branch", "from", "to")
+SOURCES = ("ac", "relaxed")
 
 
 @dataclass(frozen=True)
 class Setpoint:
-    """One row of setpoints.csv. unit: MW, MVAr or p.u."""
+    """One row of setpoints.csv. unit: MW, MVAr or p.u.; number: as the case file counts, from 1, or the bus number."""
 
     node: str
     quantity: str
     element: str
     value: float
     unit: str
+    number: str = ""
+    bus: str = ""
+    from_bus: str = ""
+    to_bus: str = ""
+    source: str = ""  #: relaxed, or ac
 
 
 @dataclass(frozen=True)
@@ -57,6 +78,14 @@ class Run:
     history: Mapping[str, Array]
     solution: Mapping[str, NDArray[Any]]
     setpoints: tuple[Setpoint, ...]
+    tables: Mapping[
+        str, tuple[Mapping[str, Any], ...]
+    ]  #: rows by the name of the table: text, int, or float (NaN: empty)
+
+    @property
+    def least_cost(self) -> bool:
+        """Whether it is a run over zones at least cost; else, over zones, one of least load shedding."""
+        return self.zones and (self.scenario.get("problem") or {}).get("objective") == "cost"
 
     @property
     def zones(self) -> bool:
@@ -106,7 +135,10 @@ def read(run_dir: Path) -> Run:
     if (privacy or {}).get("upheld") is True:
         shown = OF_ANSWERS if (scenario.get("privacy") or {}).get("mode") == "input" else ()
         result = {key: value for key, value in result.items() if key not in RAW or key in shown}
-        history = {key: value for key, value in history.items() if key not in RAW}
+        cost = (scenario.get("problem") or {}).get(
+            "objective"
+        ) == "cost"  # each round's objective is one at the answers
+        history = {k: v for k, v in history.items() if k not in RAW or (cost and k == "objective" and k in shown)}
     return Run(
         path=run_dir,
         result=result,
@@ -117,6 +149,7 @@ def read(run_dir: Path) -> Run:
         history=history,
         solution=_solution(run_dir / "solution.npz"),
         setpoints=_setpoints(run_dir / "setpoints.csv"),
+        tables=_tables(run_dir),
     )
 
 
@@ -175,9 +208,56 @@ def _history(path: Path) -> dict[str, Array]:
 def _setpoints(path: Path) -> tuple[Setpoint, ...]:
     needed = ("node", "quantity", "element", "value", "unit")
     return tuple(
-        Setpoint(row["node"], row["quantity"], row["element"], _number(row["value"], path, line, "value"), row["unit"])
+        Setpoint(
+            node=row["node"],
+            quantity=row["quantity"],
+            element=row["element"],
+            value=_number(row["value"], path, line, "value"),
+            unit=row["unit"],
+            number=row.get("number", ""),
+            bus=row.get("bus", ""),
+            from_bus=row.get("from", ""),
+            to_bus=row.get("to", ""),
+            source=row.get("source", ""),
+        )
         for line, row in _rows(path, needed)
     )
+
+
+def _tables(run_dir: Path) -> dict[str, tuple[dict[str, Any], ...]]:
+    """The tables of a run at least cost, all of them or none."""
+    there = [name for name in TABLES if (run_dir / f"{name}.csv").is_file()]
+    if absent := [f"{name}.csv" for name in TABLES if there and name not in there]:
+        raise InputError(f"{run_dir}: found no {', '.join(absent)}, expected it beside {there[0]}.csv")
+    found = {name: _table(run_dir / f"{name}.csv", TABLES[name]) for name in there}
+    known = {row["bus"] for row in found.get("buses", ())}
+    for name, column in (("generation", "bus"), ("lines", "from"), ("lines", "to")):
+        for k, row in enumerate(found.get(name, ())):
+            if row[column] not in known:
+                where = f"{run_dir / name}.csv:{k + 2}: {column}"
+                raise InputError(f"{where}: found {row[column]}, expected a bus of buses.csv")
+    return found
+
+
+def _table(path: Path, columns: tuple[str, ...]) -> tuple[dict[str, Any], ...]:
+    rows = []
+    for line, row in _rows(path, columns):
+        found: dict[str, Any] = {}
+        for name in columns:
+            if name in WORDS:
+                found[name] = row[name]
+            elif name not in WHOLE:
+                found[name] = _number(row[name], path, line, name)
+            elif row[name].strip().isdecimal():
+                found[name] = int(row[name])
+            else:
+                raise InputError(f"{path}:{line}: {name}: found {row[name]!r}, expected a whole number")
+        if found["source"] not in SOURCES:
+            raise InputError(f"{path}:{line}: source: found {found['source']!r}, expected {' or '.join(SOURCES)}")
+        if found.get("tie", "no") not in ("yes", "no"):
+            raise InputError(f"{path}:{line}: tie: found {found['tie']!r}, expected yes or no")
+        rows.append(found)
+    return tuple(rows)
 
 
 def arrays(path: Path) -> dict[str, NDArray[Any]]:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from hushgrid.broker.report import dispatch
 from hushgrid.broker.report.run_directory import Run
 from hushgrid.kernels.algorithms.base import Algorithm
 
@@ -246,6 +247,8 @@ def _noise(run: Run, answers: Any) -> str:
     if not algorithm.gated:
         return algorithm.published_noise(mode)
     if run.zones:
+        if run.least_cost:
+            return dispatch.asked(run.scenario["problem"])
         if mode == "input":
             return "Each load was perturbed once; every message is computed from that noisy copy, so more rounds cost nothing."
         if plan.get("at") == "gradient":
@@ -337,8 +340,10 @@ def _limits(how: str, run: Run) -> tuple[tuple[str, str], ...]:
         limits += [
             (
                 "Public by design",
-                "the network, its limits and costs, the zones, the plan, and all released set-points and flows.",
+                "the network, its limits and costs, the zones, the plan, and all released "
+                f"{'values, flows and prices' if run.least_cost else 'set-points and flows'}.",
             ),
+            *(dispatch.knowledge(run.scenario["problem"], run.result, run.noisy_loads) if run.least_cost else ()),
             (
                 "Several loads at once",
                 "a whole bus (its active and reactive load) or several loads changing at once is group privacy: "

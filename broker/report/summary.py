@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from hushgrid.broker.report import quality
+from hushgrid.broker.report import dispatch, quality
 from hushgrid.broker.report.network import walk_words
 from hushgrid.broker.report.result import Result
 from hushgrid.node.config.scenario import Scenario
+from hushgrid.node.problems.power_flow.section import objective_of
 
 
 def text(result: Result, scenario: Scenario) -> str:
@@ -17,10 +18,14 @@ def text(result: Result, scenario: Scenario) -> str:
     through = "in one process" if r["transport"] == "memory" else f"over MQTT, {r['broker']}"
     done, because = f"{r['rounds_done']} of {scenario.algorithm.rounds}", f"stopped because: {r['stopped_because']}"
     unit = "p.u." if zones else ""
-    rows = []
-    if r.get("served_mw") is not None:
+    noisy = scenario.privacy is not None and scenario.privacy.mode == "input"
+    rows, title = [], f"{r['name']}: {r['algorithm']}, {r['nodes']} nodes {through}"
+    if zones and objective_of(scenario.problem, scenario.algorithm) == "cost":
+        found = dispatch.of(r, scenario.problem.voll, noisy)
+        title = f"{r['name']}: {found.headline}"
+        rows += [("run", f"{r['algorithm']}, {r['nodes']} zones {through}"), ("figures", found.sentence)]
+    elif r.get("served_mw") is not None:
         told = {key: f"{r[f'{key}_mw']:,.1f}" for key in ("generation", "load", "served", "unserved", "spilled")}
-        noisy = scenario.privacy is not None and scenario.privacy.mode == "input"
         rows.append(
             (
                 "power",
@@ -57,7 +62,7 @@ def text(result: Result, scenario: Scenario) -> str:
     ]
     if result.path is not None:
         rows.append(("report", str(result.path / "report.html")))
-    return f"{r['name']}: {r['algorithm']}, {r['nodes']} nodes {through}\n{columns(rows, indent=2)}"
+    return f"{title}\n{columns(rows, indent=2)}"
 
 
 def privacy(r: dict[str, Any]) -> str:

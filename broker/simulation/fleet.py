@@ -39,7 +39,7 @@ from hushgrid.kernels.privacy.accounting import total_epsilon
 from hushgrid.node import wire
 from hushgrid.node.config.scenario import Scenario
 from hushgrid.node.privacy.ledger import Ledger
-from hushgrid.node.problems.plan import encode_plan, step_warning
+from hushgrid.node.problems.plan import encode_plan, warnings
 from hushgrid.node.runtime.endpoint import Endpoint
 from hushgrid.node.runtime.member import Member, Simulated
 from hushgrid.node.wire import COORDINATOR, Topics
@@ -84,7 +84,7 @@ def run(
     shown = progress or Progress(quiet=True)
     setup = prepare(checked, file, arrays)
     shown.phase(f"{checked.name}: {setup.about}")
-    if warning := step_warning(setup.plan):
+    for warning in warnings(setup.plan, checked.kind.source(checked.problem)):
         shown.phase(f"warning: {warning}")
     began = time.perf_counter()
     with nullcontext(interrupts) if interrupts else Interrupts() as asked, _scratch(asked) as place:

@@ -16,6 +16,7 @@ import yaml
 
 from hushgrid.broker.report.build import build
 from hushgrid.broker.report.result import Result
+from hushgrid.grid_cases.setpoints import COLUMNS
 from hushgrid.kernels.errors import InputError
 
 
@@ -51,7 +52,9 @@ def write(result: Result, scenario: Mapping[str, Any], ledgers: Sequence[Path], 
         (partial / "result.json").write_text(json.dumps(result.summary, indent=2) + "\n")
         _csv(partial / "history.csv", list(result.history), list(zip(*result.history.values(), strict=True)))
         np.savez(partial / "solution.npz", allow_pickle=False, **result.solution)
-        _csv(partial / "setpoints.csv", ["node", "quantity", "element", "value", "unit"], result.setpoints)
+        _csv(partial / "setpoints.csv", ["node", *COLUMNS], result.setpoints)
+        for name, (columns, rows) in result.tables.items():
+            _csv(partial / f"{name}.csv", list(columns), rows)
         (partial / "scenario.yaml").write_text(yaml.safe_dump(dict(scenario), sort_keys=False))
         if result.trajectory is not None:
             np.savez(partial / "trajectory.npz", allow_pickle=False, **result.trajectory)

@@ -9,18 +9,17 @@ Each is an optional extra; an absent one is an InputError that names it.
 
 from __future__ import annotations
 
-import importlib
 import warnings
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 from scipy import sparse
 
 from hushgrid.grid_cases.case import Floats
+from hushgrid.grid_cases.zone.conic import StepFailed, extra, second_order
 from hushgrid.grid_cases.zone.model import ZoneModel
 from hushgrid.grid_cases.zone.model import violation as _violation
-from hushgrid.grid_cases.zone.projection import Step, StepFailed, ZoneStep
+from hushgrid.grid_cases.zone.projection import Step, ZoneStep
 from hushgrid.kernels.errors import InputError
 
 SOLVERS = ("clarabel", "ecos", "ipopt")
@@ -37,19 +36,12 @@ def make_step(model: ZoneModel, D: Floats, solver: str = "clarabel") -> Step:
     raise InputError(f"solver: found {solver!r}, expected one of {', '.join(SOLVERS)}")
 
 
-def _extra(module: str, extra: str) -> ModuleType:
-    try:
-        return importlib.import_module(module)
-    except ImportError:
-        raise InputError(f"solver {extra}: {module} is not installed, expected hushgrid[{extra}]") from None
-
-
 class EcosStep:
     """min t over (z, t) with |D^1/2 (z - v)| <= t and z in W_p: the same minimiser, as a linear conic program."""
 
     def __init__(self, model: ZoneModel) -> None:
         self.model = model
-        self._ecos = _extra("ecos", "ecos")
+        self._ecos = extra("ecos", "ecos")
         n, zero = model.n, model.zero
         padded = sparse.hstack([model.cone_A, sparse.csc_array((model.cone_A.shape[0], 1))], format="csc")
         self._equal = sparse.csc_matrix(padded[:zero])
@@ -79,9 +71,9 @@ class IpoptStep:
     """The same projection as a smooth nonlinear program, each cone |v| <= t as |v|^2 <= t^2, t >= 0."""
 
     def __init__(self, model: ZoneModel) -> None:
-        _extra("cyipopt", "ipopt")
+        extra("cyipopt", "ipopt")
         self.model = model
-        self._cp = cp = _extra("cvxpy", "model")
+        self._cp = cp = extra("cvxpy", "model")
         self._v, self._D = cp.Parameter(model.n), cp.Parameter(model.n, nonneg=True)
         self._z = cp.Variable(model.n)
         self._program = cp.Problem(
@@ -92,18 +84,10 @@ class IpoptStep:
         cp, model = self._cp, self.model
         s = model.cone_b - model.cone_A @ z
         linear = model.zero + model.nonneg
-        found = []
-        if model.zero:
-            found.append(s[: model.zero] == 0)
+        found = [s[: model.zero] == 0] if model.zero else []
         if model.nonneg:
             found.append(s[model.zero : linear] >= 0)
-        sizes = np.array(model.soc, np.int64)
-        first = linear + np.cumsum([0, *model.soc[:-1]]) if model.soc else sizes
-        for size in np.unique(sizes):
-            at = first[sizes == size]
-            squares = sum(cp.square(s[at + k]) for k in range(1, size))
-            found += [squares <= cp.square(s[at]), s[at] >= 0]
-        return found
+        return [*found, *second_order(cp, s, linear, model.soc)]
 
     def project(self, v: Floats, D: Floats) -> Floats:
         """As `ZoneStep.project`; every call starts from the flat start, so that it depends on (v, D) alone."""

@@ -8,7 +8,6 @@ convex optimization", Appendix D.
 
 from __future__ import annotations
 
-import math
 import os
 import tempfile
 import zipfile
@@ -93,20 +92,6 @@ def violation(model: ZoneModel, z: Floats) -> float:
         s[first] = 0.0
         worst.append(np.sqrt(np.add.reduceat(s[linear:] ** 2, first - linear)) - t)
     return float(np.concatenate(worst).max())
-
-
-def setpoints(model: ZoneModel, z: Floats, base_mva: float) -> list[tuple[str, str, float, str]]:
-    """(quantity, element, value, unit) of what a zone's controller sets or sees at z: MW, MVAr, p.u."""
-    rows = []
-    for key, value in zip(model.keys, z.tolist(), strict=True):
-        kind, element = key.split(":")
-        if kind in ("pg", "pF", "pT"):
-            rows.append((f"p_{kind[1]}", element, value * base_mva, "MW"))
-        elif kind in ("qg", "qF", "qT"):
-            rows.append((f"q_{kind[1]}", element, value * base_mva, "MVAr"))
-        elif kind == "c":
-            rows.append(("v", element, math.sqrt(max(value, 0.0)), "p.u."))
-    return rows
 
 
 def consensus(models: Iterable[ZoneModel]) -> tuple[tuple[str, ...], dict[str, Ints]]:

@@ -1,9 +1,9 @@
-"""What an algorithm declares of itself. The rest of the program reads it here, and asks no plan for its type or name.
+"""What an algorithm declares. The rest of the program reads it here and never compares types or names.
 
-An algorithm is one file of this folder: a struct that extends `Star`, `Walk` or `Rounds`, which is the scenario's
-`algorithm` section at the same time, and the machines it makes. `registry` finds the file. Everything that a
-coordinator, a recorder, a report, the README's table, the league or the common tests must know of it stands in the
-struct; what is left undeclared is refused when the file is found.
+An algorithm is one file of this folder. It has a struct that extends `Star`, `Walk` or `Rounds`, and the machines that
+the struct makes. The struct is the scenario's `algorithm` section at the same time. `registry` finds the file.
+Everything that a coordinator, a recorder, a report, the README's table, the league or the common tests must know of the
+algorithm stands in the struct. A file that leaves a declaration out is refused when it is found.
 """
 
 from __future__ import annotations
@@ -27,40 +27,44 @@ if TYPE_CHECKING:
 Variant = Literal["guarded", "published", "none"]
 Pattern = Literal["star", "token", "neighbours"]
 Question = Literal["gradient", "minimiser", "data"]
-#: Where the noise of a published variant comes from: of the paper's law at the scales of the privacy section; of scales
-#: that the algorithm's own section states, without an epsilon; from the gate, at its full price; None: there is none.
+#: Where the noise of a published variant comes from. paper: the paper's law, at the scales of the privacy section.
+#: scales: scales that the algorithm's own section states, without an epsilon. gate: the gate, at its full price.
 Source = Literal["paper", "scales", "gate"]
-Way = Literal["random", "hamiltonian"] | Annotated[tuple[Node, ...], Meta(max_length=MOST)]  #: of a token
-Keys = Mapping[str, Any]  #: of a scenario's section
+Way = Literal["random", "hamiltonian"] | Annotated[tuple[Node, ...], Meta(max_length=MOST)]  #: a token's walk
+Keys = Mapping[str, Any]  #: keys of a scenario's section, with their values
 
 
 class Race(Struct, frozen=True, kw_only=True):
-    """A line of the league's table: one way of an algorithm, and what is tuned of it."""
+    """A line of the league's table: one setting of an algorithm, and the keys that are tuned."""
 
-    title: str  #: of the line
-    keys: Keys = {}  #: of the section, the same in every run; without name and rounds
-    grid: Sequence[Keys]  #: of the section, of which the best are chosen
+    title: str  #: the line's title
+    keys: Keys = {}  #: keys that are the same in every run; without name and rounds
+    grid: Sequence[Keys]  #: candidates, of which the best is chosen
 
 
 class Algorithm(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
     """The scenario's `algorithm` section, in the paper's symbols. Raises InputError if keys contradict each other."""
 
-    title: ClassVar[str]  #: as a report calls it
+    title: ClassVar[str]  #: the algorithm's name in a report
     paper: ClassVar[str]  #: authors, title, where it appeared, algorithm number
     claim: ClassVar[str]  #: whether the published privacy claim holds, for the README's table
     pattern: ClassVar[Pattern]
-    unit: ClassVar[str] = "rounds"  #: of `rounds`
-    #: Keys, without name and rounds, by variant: short runs that converge on a small problem, one at least of each variant
-    #: that there is. Tests, the golden record and docs run them.
+    unit: ClassVar[str] = "rounds"  #: what the key `rounds` counts
+    #: Keys, without name and rounds, by variant: short runs that converge on a small problem, at least one for each
+    #: variant of the algorithm. Tests, the golden record and docs run them.
     examples: ClassVar[Mapping[Variant, Sequence[Keys]]]
-    far: ClassVar[float] = FAR  #: how many times its bound of stability a guarded run may step
+    far: ClassVar[float] = FAR  #: the largest `step_ratio` of a guarded run
     regularized: ClassVar[bool] = True  #: whether it minimises sum_i f_i(x) + n r(x) over a box, or sum_i f_i(x) alone
-    published: ClassVar[Source | None] = None
+    published: ClassVar[Source | None] = None  #: None: there is no published variant
     published_mechanisms: ClassVar[tuple[str, ...]] = ("laplace", "gaussian")
-    own: ClassVar[tuple[str, ...]] = ("x",)  #: vectors of a node's state that are recorded; its iterate is the first
-    grid: ClassVar[Sequence[Keys]] = ()  #: what the league tunes; empty: nothing, it runs the guarded examples
-    races: ClassVar[Sequence[Race]] = ()  #: its lines in the league, if they are not one of its title and its grid
-    published_races: ClassVar[Mapping[str, Keys]] = {}  #: the same as its paper has it: keys by the title of the line
+    own: ClassVar[tuple[str, ...]] = ("x",)  #: vectors of a node's state that are recorded, its iterate first
+    #: The modes of the privacy section that its nodes can be protected by, the default first.
+    modes: ClassVar[tuple[str, ...]] = ("objective", "input", "output", "output-projected")
+    #: The stopping rule (tolerance, patience) of a scenario that names none; None: all rounds are done.
+    stopping: ClassVar[tuple[float, int] | None] = None
+    grid: ClassVar[Sequence[Keys]] = ()  #: what the league tunes; empty: it tunes nothing and runs the guarded examples
+    races: ClassVar[Sequence[Race]] = ()  #: its lines in the league; empty: one line with its title and its grid
+    published_races: ClassVar[Mapping[str, Keys]] = {}  #: published settings in the league: keys by line title
 
     variant: Variant = "guarded"  #: whose noise: guarded (the gate's own), published (the paper's, for study) or none
     rounds: Count  #: rounds, or activations of a token
@@ -89,7 +93,7 @@ class Algorithm(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
 
     @property
     def gated(self) -> bool:
-        """Whether its noise is the gate's own, at its full price."""
+        """Whether the gate makes its noise and counts its full price."""
         return self.variant == "guarded" or (self.variant == "published" and self.published == "gate")
 
     @property
@@ -98,62 +102,66 @@ class Algorithm(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
         return self.variant == "guarded" or (self.variant == "published" and self.published in ("paper", "gate"))
 
     def asks(self, mode: str = "") -> Question:
-        """What its nodes ask of gates that answer with noise. `mode`: of the privacy section."""
+        """What its nodes ask of gates that answer with noise. `mode`: that of the privacy section."""
         return "minimiser" if self.minimizes else "data" if mode == "input" else "gradient"
 
     def capped(self, most: int | None, mode: str, visits: int) -> tuple[int, int]:
-        """Answers of a node at most, and rounds after which the run ends. `most`: the plan's cap, if it has one.
+        """The most answers of a node, and the rounds after which the run ends.
 
-        `visits`: activations that a node is to answer, of a token's walk. Raises InputError if no round is left.
+        `most`: the plan's cap, if it has one. `mode`: that of the privacy section. `visits`: activations that a node is
+        to answer on a token's walk. Raises InputError if the cap leaves no round.
         """
         raise NotImplementedError
 
     def visits(self, nodes: int, route: Sequence[int]) -> int:
-        """Activations that a node is to answer, of the node that has most; 0 if no token walks."""
+        """The activations that the node with the most of them is to answer; 0 if no token walks."""
         return 0
 
     @property
     def sent(self) -> int:
-        """Vectors of length d in its largest message."""
+        """The number of vectors of length d in its largest message."""
         return 1
 
     @property
     def walks(self) -> Way | None:
-        """The way of its token; None if there is none."""
+        """The walk of its token; None if it has no token."""
         return None
 
     def scaled(self, i: int, L: float, nodes: int) -> tuple[float, float]:
-        """Of the published noise: its step alpha beta at node i, and R, sigma_k^2 = R sigma_{k+1}^2."""
+        """Of the published noise: the step alpha beta at node i, and the ratio R with sigma_k^2 = R sigma_{k+1}^2.
+
+        L: the smoothness constant of f_i. nodes: their number.
+        """
         return 0.0, 1.0
 
     def quiet(self) -> Self:
-        """The same updates with exact answers: what a guarded run is whose noise is zero."""
+        """The same updates with exact answers: a guarded run whose noise is zero."""
         return replace(self, variant="none")
 
     def until(self, rounds: int) -> Self:
-        """Itself with the rounds that a plan's cap leaves."""
+        """The same algorithm with another number of rounds, such as a plan's cap leaves."""
         return replace(self, rounds=rounds)
 
     def curvature(self, i: int, k: int, neighbours: Sequence[int]) -> float:
-        """The quadratic of node i's question k, a private minimiser: what is added to the curvature of f_i."""
+        """The curvature that question k of node i, for a private minimiser, adds to that of f_i."""
         raise NotImplementedError
 
     # --- what bounds its parameters ---
 
     def step_ratio(self, L: Sequence[float], degree: int) -> float | None:
-        """Its step over the public bound below which it is stable; None if there is no bound.
+        """Its step divided by the public bound below which it is stable; None if there is no bound.
 
-        L: the smoothness constant of each node. degree: the largest in the graph.
+        L: the smoothness constant of each node. degree: the largest degree in the graph.
         """
         raise NotImplementedError
 
     def check(self, L: Sequence[float], degree: int) -> None:
-        """Raises InputError if the paper's own conditions refuse its parameters."""
+        """Raises InputError if its parameters violate the paper's own conditions. L, degree: as in `step_ratio`."""
 
     # --- what is said of it ---
 
     def finding(self, mode: str, nodes: int) -> str:
-        """Why the published variant makes no promise. `mode`: of the privacy section."""
+        """Why the published variant makes no promise. `mode`: that of the privacy section. nodes: their number."""
         raise NotImplementedError
 
     def published_noise(self, mode: str) -> str:
@@ -162,17 +170,20 @@ class Algorithm(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
 
     @property
     def words(self) -> str:
-        """What a report adds to its sentences on the noise; "" where there is nothing to add."""
+        """What a report adds to its sentences on the noise; "" if there is nothing to add."""
         return ""
 
     # --- how noise carries, for the verdict on an answer ---
 
     def carried(self, i: int, answers: int, L: float, neighbours: Sequence[int]) -> float:
-        """sum_k tau_k^2 of node i's answers: tau_k is the step by which answer k, a gradient, enters the node's own copy."""
+        """sum_k tau_k^2 over node i's answers k, each a gradient that enters the node's own copy with step tau_k.
+
+        L: the smoothness constant of f_i. neighbours: the nodes beside i.
+        """
         return answers * self.tau(i, L) ** 2
 
     def tau(self, i: int, L: float) -> float:
-        """The step of `carried`, if all answers have the same one."""
+        """The step tau of `carried`, if all answers of node i have the same one."""
         raise NotImplementedError
 
 
@@ -180,16 +191,20 @@ class Star(Algorithm, frozen=True, kw_only=True):
     """Rounds around a coordinator that averages."""
 
     pattern: ClassVar[Pattern] = "star"
-    own: ClassVar[tuple[str, ...]] = ("mean", "lam")  #: the iterate z_p (n,), and a vector (m,) of what is shared
+    own: ClassVar[tuple[str, ...]] = ("mean", "lam")  #: the iterate z_p (n_p,), and a vector (m_p,) over shared entries
+    closing: ClassVar[int] = 0  #: exchanges with every member after the last round
+    exact: ClassVar[bool] = False  #: whether a member solves its local problem exactly; else it asks for gradients
+    #: What the coordinator measures of a round, `measured` of its machine: columns of the history.
+    figures: ClassVar[tuple[str, ...]] = ()
 
     @property
     def per_round(self) -> int:
-        """Answers of a node in a round."""
+        """The answers of a node in one round."""
         return 1
 
     @property
     def answers(self) -> int:
-        """Answers of a node over the whole run."""
+        """The answers of a node over the whole run."""
         return self.rounds * self.per_round
 
     def capped(self, most: int | None, mode: str, visits: int) -> tuple[int, int]:
@@ -206,7 +221,7 @@ class Star(Algorithm, frozen=True, kw_only=True):
         return answers, rounds
 
     def gain(self, t: int, L: float, epsilon: float) -> float:
-        """The step by which an answer of round t enters z_p."""
+        """The step with which an answer of round t enters z_p. L: the smoothness constant of f_p."""
         raise NotImplementedError
 
     def agent(self, at: star.Place) -> star.StarMember:
@@ -219,11 +234,11 @@ class Star(Algorithm, frozen=True, kw_only=True):
 
 
 class Walk(Algorithm, frozen=True, kw_only=True):
-    """A token walks; the node that has it is active. A subclass has the key `walk`."""
+    """A token walks, and the node that has it is active. A subclass has the key `walk`."""
 
     pattern: ClassVar[Pattern] = "token"
     unit: ClassVar[str] = "activations"
-    token: ClassVar[tuple[str, ...]]  #: its vectors; the common iterate is the first
+    token: ClassVar[tuple[str, ...]]  #: names of the token's vectors, the common iterate first
     if TYPE_CHECKING:
         walk: Way  #: a field of every subclass, at its own place: the order of fields is that of a plan's bytes
 
@@ -232,7 +247,7 @@ class Walk(Algorithm, frozen=True, kw_only=True):
         return visits(nodes, given or route, self.rounds)
 
     def capped(self, most: int | None, mode: str, visits: int) -> tuple[int, int]:
-        # Nobody knows in advance how often a random walk visits a node; beyond the cap the token goes on unchanged.
+        # How often a random walk visits a node is not known in advance. At the cap the token goes on unchanged.
         return min(most or visits, self.rounds if self.walk == "random" else visits), self.rounds
 
     @property
@@ -252,16 +267,17 @@ class Rounds(Algorithm, frozen=True, kw_only=True):
     """Synchronous rounds among neighbours."""
 
     pattern: ClassVar[Pattern] = "neighbours"
-    messages: ClassVar[int] = 1  #: of a node in a round
-    vectors: ClassVar[int] = 1  #: of length d, in a message
-    #: Whether the iterate is what a node says, not what it keeps.
+    messages: ClassVar[int] = 1  #: messages of a node in a round
+    vectors: ClassVar[int] = 1  #: vectors of length d in a message
+    #: Whether the node's iterate is in the messages that it sends, not in its state.
     iterate_is_sent: ClassVar[bool] = False
-    #: Whether a node asks its gate in the step after a round's message; else before it, and the message has the answer.
+    #: Whether a node asks its gate after it has sent a round's message. Otherwise it asks before, and the message has
+    #: the answer.
     asks_after: ClassVar[bool] = False
 
     @property
     def answers(self) -> int:
-        """Answers of a node over the whole run."""
+        """The answers of a node over the whole run."""
         return self.rounds
 
     @property
@@ -269,7 +285,7 @@ class Rounds(Algorithm, frozen=True, kw_only=True):
         return self.vectors
 
     def answered(self, rounds: int) -> int:
-        """Answers of a node in the first `rounds` rounds."""
+        """The answers of a node in the first `rounds` rounds."""
         return self.until(rounds).answers
 
     def capped(self, most: int | None, mode: str, visits: int) -> tuple[int, int]:
@@ -279,7 +295,7 @@ class Rounds(Algorithm, frozen=True, kw_only=True):
 
     @property
     def said(self) -> tuple[str, ...]:
-        """Names of a round's messages in a trajectory, if they stand there."""
+        """Names of a round's messages in a recorded trajectory; empty if they are not recorded."""
         return ()
 
     def agent(self, at: neighbours.Place) -> neighbours.Neighbour:

@@ -1,4 +1,4 @@
-"""Every algorithm there is: the files of this folder that declare one."""
+"""All algorithms of the program: what the files of this folder declare, and what plugins add."""
 
 from __future__ import annotations
 
@@ -12,17 +12,20 @@ from hushgrid.kernels import algorithms
 from hushgrid.kernels.algorithms.base import Algorithm, Pattern, Rounds, Star, Variant, Walk
 from hushgrid.kernels.errors import InputError
 
-#: What must be declared, beside what `Algorithm` declares for all.
+#: What every algorithm must declare itself, because `Algorithm` has no default for it.
 DECLARED = ("title", "paper", "claim", "examples")
-MACHINES = {"star": ("agent", "server"), "token": ("agent",), "neighbours": ("agent",)}
+MACHINES = {"star": ("agent", "server"), "token": ("agent",), "neighbours": ("agent",)}  #: by pattern
 
 
 def declared(module: ModuleType) -> dict[str, type[Algorithm]]:
-    """The algorithms of a file, by name. Raises TypeError, one line, if one leaves out what every one must declare."""
-    found = {}
+    """The algorithms that a module declares, by name.
+
+    Raises TypeError, in one line, if one of them leaves out what every algorithm must declare.
+    """
+    algorithms_here = {}
     for kind in vars(module).values():
-        own = isinstance(kind, type) and issubclass(kind, Algorithm) and kind.__module__ == module.__name__
-        if not own or kind.__struct_config__.tag is None:
+        defined_here = isinstance(kind, type) and issubclass(kind, Algorithm) and kind.__module__ == module.__name__
+        if not defined_here or kind.__struct_config__.tag is None:
             continue
         name = str(kind.__struct_config__.tag)
         missing = [key for key in DECLARED if not hasattr(kind, key)]
@@ -39,13 +42,22 @@ def declared(module: ModuleType) -> dict[str, type[Algorithm]]:
             raise TypeError(
                 f"{module.__name__}: algorithm {name}: found no {', '.join(missing)}, expected a declaration"
             )
-        found[name] = kind
-    return found
+        algorithms_here[name] = kind
+    return algorithms_here
 
 
 def variants(kind: type[Algorithm]) -> tuple[Variant, ...]:
-    """The variants that there are of an algorithm."""
+    """The variants in which an algorithm can run; `published` only if it declares a source of the published noise."""
     return ("guarded", "none") if kind.published is None else ("guarded", "published", "none")
+
+
+def check_variant(algorithm: Algorithm, file: str) -> None:
+    """Raises InputError if there is no such variant of the algorithm."""
+    if algorithm.variant not in (known := variants(type(algorithm))):
+        raise InputError(
+            f"{file}: algorithm.variant: found {algorithm.variant}, expected {' or '.join(known)} "
+            f"(algorithm.name: {algorithm.name})"
+        )
 
 
 def _found() -> dict[str, type[Algorithm]]:
@@ -56,7 +68,7 @@ def _found() -> dict[str, type[Algorithm]]:
 
 
 ALGORITHMS: dict[str, type[Algorithm]] = _found()
-PLUGGED: list[str] = []  #: modules from outside whose algorithms stand among them
+PLUGGED: list[str] = []  #: modules from outside whose algorithms are registered
 if TYPE_CHECKING:
     AnyAlgorithm = Star | Walk | Rounds
 else:  # a tagged union: the name says which
@@ -64,24 +76,25 @@ else:  # a tagged union: the name says which
 
 
 def plug(names: Sequence[str], file: str) -> None:
-    """Imports modules from outside of the program, and takes in the algorithms that they declare.
+    """Imports modules from outside of the program, and registers the algorithms that they declare.
 
-    Before the first plan or scenario is read: the structs that hold a section (`registry.AnyAlgorithm`) fix then which
-    there are. `file` lists them. Raises InputError if one cannot be imported, or declares none or a known one.
+    It must be called before the first plan or scenario is read, because the structs that hold a section
+    (`registry.AnyAlgorithm`) fix the set of algorithms then. `file` is the file that lists the modules. Raises
+    InputError if a module cannot be imported, declares no algorithm, or declares one whose name is known.
     """
     global AnyAlgorithm
     for name in names:
         if name in PLUGGED:
             continue
         try:
-            found = declared(import_module(name))
+            plugged = declared(import_module(name))
         except Exception as error:  # code from outside fails in its own way
             raise InputError(f"{file}: plugins: {name}: {' '.join(str(error).split())}, expected a module") from None
-        known = sorted(found.keys() & ALGORITHMS.keys())
-        if not found or known:
+        known = sorted(plugged.keys() & ALGORITHMS.keys())
+        if not plugged or known:
             what = f"algorithm {known[0]}, which there is" if known else "no algorithm"
             raise InputError(f"{file}: plugins: {name}: found {what}, expected a new one")
-        ALGORITHMS.update(found)
+        ALGORITHMS.update(plugged)
         PLUGGED.append(name)
     if not TYPE_CHECKING:
         AnyAlgorithm = Union[tuple(ALGORITHMS.values())]  # noqa: UP007

@@ -7,9 +7,9 @@ answered is answered with the same bytes again, anything else is nothing. A pape
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from msgspec import Struct
@@ -26,6 +26,38 @@ class Feasible(Protocol):
     def project(self, v: Vector, D: Vector) -> Vector: ...
 
 
+class Least(Protocol):
+    """What an exact local step found, at the data that the gate has answered."""
+
+    @property
+    def z(self) -> Vector:
+        """The minimiser, (n,)."""
+        ...
+
+    @property
+    def value(self) -> float:
+        """f_p there."""
+        ...
+
+    @property
+    def totals(self) -> Vector:
+        """Figures that are summed over all members."""
+        ...
+
+    @property
+    def duals(self) -> Vector:
+        """Multipliers of the member's own equations."""
+        ...
+
+
+class Local(Protocol):
+    """A member's local problem, its data given."""
+
+    def minimum(self, v: Vector, factor: float) -> Least:
+        """argmin f_p(z) + factor sum_k weight_k/2 (z_k - v_k)^2 over the entries k that p shares; v (m,)."""
+        ...
+
+
 @dataclass(frozen=True, kw_only=True)
 class Place:
     """What a member's machine is made from: its gate, and what is public of its place in the plan."""
@@ -38,6 +70,11 @@ class Place:
     mode: str | None  #: of the privacy section; None without privacy
     epsilon: float  #: of one answer, in the paper's sense; infinite without privacy
     patience: int  #: calm rounds after which the run may end early; 0: it may not
+    local: Callable[[Vector, Vector], Local] | None = (
+        None  #: of exact steps: from the gate's answer and the weights (m,)
+    )
+    stiffness: Vector = field(default_factory=lambda: np.zeros(0))  #: (m,) of exact steps: as `Centre.stiffness`
+    released: int = 0  #: numbers that the coordinator may tell it at the end
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,6 +86,17 @@ class Centre:
     epsilon: float
     tolerance: float
     patience: int
+    #: Of exact steps, (N,): how stiff the problem is in each shared entry, in the square of its unit; nan: a flow.
+    stiffness: Vector = field(default_factory=lambda: np.zeros(0))
+    scale: float = 1.0  #: what f_p is divided by in a step
+    totals: int = 0  #: figures beside f_p that a member tells in each round
+    widths: Mapping[str, tuple[int, int, int]] = field(default_factory=dict)  #: of each member's Closing
+    #: What each member says in its birth that it exchanges, if that is not what it shares in this run.
+    announced: Mapping[str, int] = field(default_factory=dict)
+    largest: Mapping[str, int] = field(default_factory=dict)  #: numbers in the largest message on each member's edges
+    conclude: Conclude | None = None  #: what a run of exact steps ends with
+    warm: dict[str, Vector] | None = None  #: the state that an earlier run has left, (m_p,) each
+    factor: float = 1.0  #: and its weights' factor
 
 
 class W(Struct, tag="ladmm.w", frozen=True):
@@ -61,6 +109,59 @@ class Z(Struct, tag="ladmm.z", frozen=True):
     """Member p to centre, round t: z_p^{t+1} on the entries p shares."""
 
     z: np.ndarray
+
+
+class V(Struct, tag="star.v", frozen=True):
+    """Centre to member p, a round of exact steps: v_p on the entries p shares, and the weights' common factor."""
+
+    v: np.ndarray
+    factor: float
+
+
+class Minimum(Struct, tag="star.minimum", frozen=True):
+    """Member p to centre: its minimiser on the entries p shares, f_p there, and the figures that are summed."""
+
+    z: np.ndarray
+    value: float
+    totals: np.ndarray
+
+
+class Close(Struct, tag="star.close", frozen=True):
+    """Centre to member: the rounds are over; hand over what the outcome is judged by."""
+
+
+class Closing(Struct, tag="star.closing", frozen=True):
+    """Member to centre: the gate's answer, the whole minimiser, and the multipliers of its equations."""
+
+    data: np.ndarray
+    z: np.ndarray
+    duals: np.ndarray
+
+
+class Released(Struct, tag="star.released", frozen=True):
+    """Centre to member: what came of the run, and the member's own part of it; no values where there is none."""
+
+    status: str
+    disagreement: float
+    values: np.ndarray
+
+
+class Taken(Struct, tag="star.taken", frozen=True):
+    """Member to centre: the outcome is stored."""
+
+
+Message = W | Z | V | Minimum | Close | Closing | Released | Taken
+
+
+class Concluded(NamedTuple):
+    """What a run of exact steps ends with."""
+
+    told: dict[str, Released]  #: what each member is told
+    whole: Vector  #: all of it, as the problem has it; empty where there is nothing
+
+
+#: What the members have handed over, and the last round's figures. Deterministic: it is done again after a crash.
+Conclude = Callable[[Mapping[str, Closing], Mapping[str, float]], Concluded]
 
 
 class StarMember(ABC):
@@ -152,6 +253,17 @@ class StarCentre(ABC):
     def round_body(self, member: str) -> Any:
         """This round's message to a member, a function of the state alone."""
 
+    def ended(self) -> str | None:
+        """Take the answers of exchange `state.t`; why the run is over, or None if another exchange follows."""
+        if self.combine():
+            return "tolerance"
+        return "rounds" if self.state.t == self.rounds else None
+
+    def completed(self, state: Any) -> int:
+        """Rounds that are complete."""
+        t: int = state.t if state.done else state.t - 1
+        return t
+
     def start(self) -> Step:
         self.state.t = 1
         self.begin()
@@ -167,10 +279,9 @@ class StarCentre(ABC):
         s.arrived[sender] = body
         if len(s.arrived) < len(self.members):
             return Step(taken=True)
-        stop = self.combine()
+        s.done = self.ended()
         s.arrived = {}
-        if stop or s.t == self.rounds:
-            s.done = "tolerance" if stop else "rounds"
+        if s.done is not None:
             return Step(done=s.done, taken=True)
         s.t += 1
         self.begin()

@@ -290,21 +290,24 @@ class Loss:
     def slope(self, x: Vector) -> Matrix:
         """s, shape (m,) or (C, m) for softmax; finite for every finite x, however large."""
         with np.errstate(over="ignore", invalid="ignore"):
-            S = SLOPE[self.objective.kind](self.margins(x), self.target)
-        if not np.all(np.abs(S) <= LARGEST):
+            return self._slope(x)
+
+    def _slope(self, x: Vector) -> Matrix:
+        S = SLOPE[self.objective.kind](self.margins(x), self.target)
+        if not (np.abs(S) <= LARGEST).all():
             S = np.clip(np.where(np.isnan(S), 0.0, S), -LARGEST, LARGEST)
         return S
 
     def gradient(self, x: Vector) -> Vector:
         """f_i'(x), exact but for rounding: no sensitivity is promised (variant none). Shape (d,)."""
-        x = self._checked(x)
+        x, o = self._checked(x), self.objective
         with np.errstate(over="ignore", invalid="ignore"):
             if self.gram is None:
-                data = self.data_gradient(x)
+                data = self.mean(self._slope(x))
             else:
                 H, h = self.gram
-                data = self.objective.scale * (H @ x - h)
-            return data + self.public_gradient(x)
+                data = o.scale * (H @ x - h)
+            return data + public_gradient(x, o.l2, o.lam, o.omega)
 
     def data_gradient(self, x: Vector) -> Vector:
         """scale * mean_j s_j a_j from the rows themselves. Shape (d,)."""
@@ -337,6 +340,6 @@ class Loss:
         return delta * (1 + 8 * U)  # its own roundings
 
     def _checked(self, x: Vector) -> Vector:
-        if x.shape != (self.size,) or not isfinite(float(np.sum(np.abs(x * 2.0**-60)))):
+        if x.shape != (self.size,) or not isfinite(float(np.abs(x * 2.0**-60).sum())):
             raise InputError(f"x: found shape {x.shape}, expected {self.size} finite numbers")
         return np.ascontiguousarray(x, dtype=np.float64)

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from math import inf
+from math import inf, sqrt
 
 import numpy as np
 
@@ -102,7 +102,10 @@ class _Function:
 
     def __init__(self, loss: Loss, linear: Vector, quadratic: float) -> None:
         self.loss, self.linear, self.quadratic = loss, linear, quadratic
-        self.rows = loss.row_norms(2)
+        self.rows, self.length = loss.row_norms(2), _length(linear)
+        m, q = loss.A.shape
+        self.margin = CURVATURE[loss.objective.kind] * _gamma(q + 4) * self.rows
+        self.own, self.mean, self.all = _gamma(loss.classes + 16), _gamma(m + 8), _gamma(m + q + 64)
 
     def at(self, x: Vector) -> _Point:
         """F'(x) from the rows, and a bound of |computed - true|_2.
@@ -112,19 +115,18 @@ class _Function:
         the mean of |s| |a|; every other term by gamma(12) of its own size.
         """
         loss, o = self.loss, self.loss.objective
-        m, q = loss.A.shape
         S = loss.slope(x)
         data = loss.mean(S)
         g = data + loss.public_gradient(x) + self.linear + self.quadratic * x
         size = np.abs(S) if S.ndim == 1 else np.linalg.norm(S, axis=0)
-        length = float(np.linalg.norm(x))
-        slope = CURVATURE[o.kind] * _gamma(q + 4) * self.rows * length + _gamma(loss.classes + 16) * (size + 1)
+        length = _length(x)
+        slope = self.margin * length + self.own * (size + 1)
         if o.kind == "least-squares":
             slope += _gamma(2) * np.abs(loss.b)
-        of_data = o.scale * float(np.mean(self.rows * (slope + _gamma(m + 8) * size)))
-        others = (o.l2 + 2 * o.lam * o.omega + self.quadratic) * length + float(np.linalg.norm(self.linear))
-        rounding = (of_data + _gamma(12) * (float(np.linalg.norm(data)) + others)) * (1 + _gamma(m + q + 64))
-        return _Point(x, S, g, float(np.linalg.norm(g)), rounding)
+        of_data = o.scale * float((self.rows * (slope + self.mean * size)).mean())
+        others = (o.l2 + 2 * o.lam * o.omega + self.quadratic) * length + self.length
+        rounding = (of_data + _gamma(12) * (_length(data) + others)) * (1 + self.all)
+        return _Point(x, S, g, _length(g), rounding)
 
     def hessian(self, point: _Point) -> Operator:
         """p -> F''(x) p."""
@@ -186,6 +188,11 @@ def _conjugate_gradients(product: Operator, inverse: Operator, b: Vector, tolera
         rz, before = float(r @ z), rz
         p = z + rz / before * p
     return x
+
+
+def _length(x: Vector) -> float:
+    """|x|_2, the bits of np.linalg.norm."""
+    return sqrt(float(x @ x))
 
 
 def _gamma(k: int) -> float:

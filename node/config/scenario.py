@@ -81,6 +81,23 @@ def load_scenario(
     return scenario_from(raw, str(path), path.parent)
 
 
+def _with_defaults(raw: dict[str, Any]) -> dict[str, Any]:
+    """The mapping with the mode and the stopping rule that its algorithm has by default."""
+    algorithm, privacy, run = (raw.get(key) for key in ("algorithm", "privacy", "run"))
+    kind = registry.ALGORITHMS.get(algorithm.get("name", "")) if isinstance(algorithm, dict) else None
+    if kind is None:
+        return raw
+    if isinstance(privacy, dict):
+        raw = raw | {"privacy": {"mode": kind.modes[0]} | privacy}
+    if kind.stopping is not None and (run is None or isinstance(run, dict)):
+        tolerance, patience = kind.stopping
+        stop = (run or {}).get("stop")
+        if stop is None or isinstance(stop, dict):
+            rule = {"tolerance": tolerance, "patience": patience} | (stop or {})
+            raw = raw | {"run": (run or {}) | {"stop": rule}}
+    return raw
+
+
 def scenario_from(raw: dict[str, Any], file: str = "scenario", base: Path = Path()) -> Scenario:
     """A scenario from its mapping; relative paths in it are relative to `base`."""
     algorithm = raw.get("algorithm")
@@ -90,8 +107,9 @@ def scenario_from(raw: dict[str, Any], file: str = "scenario", base: Path = Path
     problem = raw.get("problem")
     if isinstance(problem, dict) and problem.get("kind") not in list(TAGS):
         raise InputError(f"{file}: problem.kind: found {problem.get('kind')!r}, expected one of {', '.join(TAGS)}")
-    scenario = convert(raw, Scenario, file)
+    scenario = convert(_with_defaults(raw), Scenario, file)
     problem, kind = scenario.problem, scenario.kind
+    registry.check_variant(scenario.algorithm, file)
     kind.check(problem, scenario.algorithm, file)
     check_privacy(scenario.privacy, scenario.algorithm, kind.records, file)
     if scenario.privacy is not None:

@@ -1,10 +1,10 @@
-"""The privacy gate: all of a node's private data sit behind it, and it alone knows what has been answered.
+"""The privacy gate: all of a node's private data are behind it, and it alone knows what has been answered.
 
-An algorithm asks, the gate answers with noise and notes one `Spend`; after the gate everything is post-processing. An
-answer is refused before it is drawn where the node's budget, its owner's consent or the plan's cap would be passed;
-once it is drawn it is paid, whatever becomes of it.
-All noise comes from the node's `NoiseSource`. Here is what all gates have in common; what a gate answers depends on its
-data: `zone_gate` the loads of a zone, `rows_gate` rows of records.
+An algorithm asks, the gate answers with noise and notes one `Spend`; everything after the gate is post-processing. If
+an answer would pass the node's budget, its owner's consent or the plan's cap, the gate refuses before it draws. Once an
+answer is drawn it is paid, whatever becomes of it. All noise comes from the node's `NoiseSource`. This module has what
+all gates have in common. What a gate answers depends on its data: `node/problems/power_flow/gate.py` holds the loads of
+a zone, `node/problems/records/gate.py` rows of records.
 """
 
 from __future__ import annotations
@@ -25,32 +25,38 @@ from hushgrid.node.privacy.ledger_rows import Spend
 from hushgrid.node.privacy.noise_source import NoiseSource
 from hushgrid.node.privacy.terms import Terms
 
-POOL = 32  #: answers the noise is drawn ahead for
+POOL = 32  #: the most answers for which noise is drawn ahead
 
 
 class Exhausted(Refused):
-    """A gate refuses before it draws: its cap or its owner's budget would be passed, as public numbers say."""
+    """The gate refuses before it draws: the answer would pass its cap or its owner's budget, by public numbers."""
 
 
 class Authority(Protocol):
-    """Who decides: `authorise` raises Refused where these spends, not yet committed, would pass what is allowed."""
+    """What decides whether a gate may answer."""
 
-    def authorise(self, spends: list[Spend]) -> None: ...
-    def committed(self, spends: list[Spend]) -> None: ...
+    def authorise(self, spends: list[Spend]) -> None:
+        """Raises Refused if these spends, which are not committed yet, would pass what is allowed."""
+
+    def committed(self, spends: list[Spend]) -> None:
+        """These spends are in the ledger now."""
 
 
 @dataclass
 class GateState:
-    answers: int = 0  #: answers of this run
-    drawn: int = 0  #: a paper's noises of a scale of its own (published)
+    """What a gate remembers of its run; the driver stores it with each step. d: a zone's loads, p.u."""
+
+    answers: int = 0  #: answers given in this run
+    drawn: int = 0  #: draws of a paper's noise with a scale of its own (published)
     total: np.ndarray = field(default_factory=lambda: np.zeros(0))  #: sum of the noisy copies of d (mode objective)
-    kept: np.ndarray = field(default_factory=lambda: np.zeros(0))  #: the one noisy d (mode input)
+    kept: np.ndarray = field(default_factory=lambda: np.zeros(0))  #: the one noisy copy of d (mode input)
 
 
 class Gate:
-    """One run's gate: `lattice` (None: no noise of ours) and `width`, the coordinates of an answer that carry it.
+    """The gate of one run. `lattice`: the grid and scale of its noise (None: no noise at the gate).
 
-    `spends` and `repeat` are what the driver commits with the step.
+    `width`: the number of an answer's entries that carry noise. `spends` and `repeat` are what the driver commits with
+    the step.
     """
 
     def __init__(
@@ -67,28 +73,28 @@ class Gate:
         self.state = GateState()
         self.spends: list[Spend] = []
         self.repeat: list[tuple[bytes, bytes]] = []
-        self.drawn: Drawn | None = None  #: a real device's note of what is drawn; simulated noise needs none
+        self.drawn: Drawn | None = None  #: a real device's note of what is drawn; a simulation needs none
         self.run = b""
-        self.drawn_l1 = 0.0  #: sum of |noise| since the last reading: for simulation's reports, never sent or stored
+        self.drawn_l1 = 0.0  #: sum of |noise| since the last reading, for reports of simulations; never sent or stored
 
     # --- what the driver asks ---
 
     def knows(self) -> bool:
-        """Whether the run will only repeat an answer already given."""
+        """Whether every answer of the run will be a repeat of one that was given before."""
         return False
 
     def refill(self) -> None:
-        """Draw noise for the next answers; called after the last publish."""
+        """Draws noise for the next answers. Called after the last publish."""
         if self.lattice is not None and (left := self._terms().answers - self.state.answers):
             self.noise.refill(self.lattice, self.width, min(POOL, left))
 
     def committed(self) -> None:
-        """What the last step noted is in the ledger."""
+        """The spends and repeats of the last step are in the ledger now."""
         self.authority.committed(self.spends)
         self.spends, self.repeat = [], []
 
     def restore(self, state: GateState) -> None:
-        """The state as it was stored, in a gate that has answered nothing yet."""
+        """Sets the stored state, in a gate that has answered nothing yet."""
         self.state = state
 
     # --- inside ---
@@ -115,15 +121,16 @@ class Gate:
         self.state.answers += 1
 
     def _nonprivate(self) -> None:
-        """One answer without noise: epsilon = infinity, under every adjacency. Raises Refused in a private run."""
+        """Notes one answer without noise: infinite epsilon, under every adjacency. Raises Refused in a private run."""
         if self.terms is not None:
             raise Refused(f"{self.node}: an exact answer was asked for in a private run")
         self._spend(Spend(self.state.answers + 1, "nonprivate", inf, inf, 0.0, 0.0, "", "none"))
 
     def _release(self, question: bytes, compute: Callable[[], Vector]) -> Vector:
-        """What `compute` makes of the data, on the grid plus exact noise: one answer, paid before the data are touched.
+        """One answer, shape (width,): what `compute` makes of the data, rounded to the grid, plus exact noise.
 
-        `question`: all that the answer depends on beside the data.
+        The answer is paid before the data are touched. `question`: everything besides the data on which the answer
+        depends. Raises Exhausted if the cap or the budget would be passed.
         """
         t, lattice = self._terms(), self._noise_lattice()
         spent, k = lattice.epsilon if t.mechanism == "laplace" else lattice.mu, self.state.answers + 1
@@ -135,7 +142,10 @@ class Gate:
         return lattice.release(compute(), n)
 
     def _draw(self, spend: Spend, question: bytes, draw: Callable[[], Noise]) -> Noise:
-        """The noise of one answer to `question`, paid; of an answer that a process which died has paid for, that one's."""
+        """The noise of one answer to `question`, which is paid here.
+
+        If a process that died has drawn and paid an answer to this question, its noise is used again.
+        """
         if self.drawn is None:
             self._spend(spend)
             return draw()
@@ -148,7 +158,7 @@ class Gate:
         return self.drawn.draw(self.run, spend, asked, draw)
 
     def _paper_noise(self, scale: float, size: int) -> Vector:
-        """The current answer's noise as a paper has it: Laplace's or the Gaussian's of this scale, in floating point."""
+        """The current answer's noise as a paper draws it, (size,): Laplace or Gaussian, in floating point."""
         xi = self.noise.of_paper(self._terms().mechanism, scale, size, self.state.answers)
         self.drawn_l1 += float(np.sum(np.abs(xi)))
         return xi

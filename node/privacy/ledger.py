@@ -1,8 +1,9 @@
 """The device's memory of what it has revealed: one SQLite file, one transaction for spends, state and sends.
 
-Events are stored, costs are computed from them. A step's spends, the machine's state (from which its messages follow)
-and what the gate must repeat are committed together, durably, before anything of them is published: the ledger never
-shows less than what has left the device. A mark of how far it has come is kept outside twice, see `marks.py`.
+Events are stored, and costs are computed from them. A step's spends, the machine's state (from which its messages
+follow) and what the gate must repeat are committed together, durably, before any of it is published. So the ledger
+never shows less than what has left the device. A mark of how far the ledger has come is kept in two other places:
+`marks.py`.
 """
 
 from __future__ import annotations
@@ -29,8 +30,9 @@ __all__ = ["Ledger", "LedgerFailed"]
 class Ledger(RunTable):
     """An open ledger; one process holds it.
 
-    `node` is checked against the file's (None: whoever's it is), and a new ledger is made if there is no file. `mark` is
-    the file outside. `durable=False` is for ledgers that end with the run: a power cut may take what was committed.
+    `node` must be the name in the file (None: any name). If there is no file, a new ledger is made. `mark` is the path
+    of the mark file. `durable=False` is for ledgers that end with the run: a power cut may take what was committed.
+    Raises InputError if the file is no whole ledger, LedgerFailed if the disk fails.
     """
 
     def __init__(self, path: Path, node: str | None, mark: Path | None = None, *, durable: bool = True) -> None:
@@ -74,9 +76,10 @@ class Ledger(RunTable):
         return steps(adjacency, f"bounded-change {self.unit!r}") if self.unit else 1
 
     def count_at(self, adjacency: str) -> None:
-        """A budget counts at this unit: marks are priced at the largest there ever was, so that no price is too small.
+        """A budget counts at the unit of `adjacency`. Marks are priced at the largest unit that was ever used.
 
-        Otherwise answers of a small unit, lost with an old copy, would come back at a fraction of what they cost.
+        So no price is too small. Otherwise answers of a small unit that were lost with an old copy would be accepted at
+        a fraction of what they cost.
         """
         unit = float(adjacency.partition(" ")[2]) if relation(adjacency) == "bounded-change" else 0.0
         if unit > self.unit:
@@ -86,40 +89,42 @@ class Ledger(RunTable):
             self._price = self._priced()
 
     def totals(self, adjacency: str) -> Totals:
-        """Everything spent under one relation, counted at the unit of `adjacency`, with what counts under every one."""
+        """What was spent under the relation of `adjacency` or under every relation, at the unit of `adjacency`."""
         totals = Totals()
-        for own, counted in self._totals.items():
-            if own == "" or relation(own) == relation(adjacency):
-                totals.include(counted, steps(own, adjacency) if own else 1)
+        for stored, counted in self._totals.items():
+            if stored == "" or relation(stored) == relation(adjacency):
+                totals.include(counted, steps(stored, adjacency) if stored else 1)
         return totals
 
     def events(self, adjacency: str, but: bytes) -> list[Event]:
-        """The events under one relation at the unit of `adjacency`, or under every one, of all runs but one."""
+        """The events that `totals` counts, at the unit of `adjacency`, of all runs but the run `but`."""
         rows = self._ask("SELECT kind, value, mu2, adjacency FROM spend WHERE run IS NOT ? ORDER BY no", (but,))
         return [
-            grouped(event, steps(own, adjacency) if own else 1)
-            for kind, value, mu2, own in rows
-            if own == "" or relation(own) == relation(adjacency)
+            grouped(event, steps(stored, adjacency) if stored else 1)
+            for kind, value, mu2, stored in rows
+            if stored == "" or relation(stored) == relation(adjacency)
             for event in events_of(kind, value, mu2)
         ]
 
     @property
     def adjacencies(self) -> list[str]:
+        """Every adjacency under which something was spent, in words, sorted."""
         return sorted(a for a in self._totals if a)
 
     # --- marks ---
 
     @property
     def marked(self) -> bool:
-        """Whether it has ever written its mark outside: if so, a mark that is not there is lost."""
+        """Whether the ledger has ever written its mark file. If so and the file is absent, the mark is lost."""
         return self._meta("marked") is not None
 
     @property
     def mark(self) -> Mark:
+        """How far the ledger has come: its id, the number of its last spend, and the price of all spends."""
         return self._price.mark(self.id, self.no)
 
     def mark_after(self, spends: Iterable[Spend]) -> Mark:
-        """The mark as it will be once these spends are committed."""
+        """The mark after these spends, which are not committed yet."""
         spends = list(spends)
         return self._price_after(spends).mark(self.id, self.no + len(spends))
 
@@ -129,8 +134,8 @@ class Ledger(RunTable):
             price = price.plus(s.kind, s.value, s.mu2, self._steps(s.adjacency))
         return price
 
-    def _own(self, ledger: bytes) -> Mark:
-        """How far this ledger has counted one: itself, or another one whose spends its owner has accepted."""
+    def _counted(self, ledger: bytes) -> Mark:
+        """How far this ledger has counted the ledger of this id: itself, or one whose spends its owner has accepted."""
         if ledger == self.id:
             return self.mark
         return next((m for m in self._marks("accepted") if m.ledger == ledger), Mark(ledger, 0))
@@ -139,40 +144,43 @@ class Ledger(RunTable):
         blob = self._meta(key)
         return msgspec.msgpack.decode(blob, type=list[Mark]) if blob else []
 
-    def behind(self, told: Mark) -> bool:
-        """Whether somebody remembers more of this device than the ledger does."""
-        own = self._own(told.ledger)
-        return marks.plausible(told, own) and marks.above(told, own)
+    def behind(self, mark: Mark) -> bool:
+        """Whether this mark, which another place remembers, is ahead of the ledger."""
+        counted = self._counted(mark.ledger)
+        return marks.plausible(mark, counted) and marks.above(mark, counted)
 
-    def tell(self, told: Mark) -> bool:
-        """A peer's memory of this device. True, and kept for `accept`, if the ledger is behind it."""
-        told = marks.bounded(told)
-        if not self.behind(told):
+    def tell(self, mark: Mark) -> bool:
+        """A peer says that it remembers this mark. True if the ledger is behind it: then it is kept for `accept`."""
+        mark = marks.bounded(mark)
+        if not self.behind(mark):
             return False
         known = {m.ledger: m for m in self._marks("told")}
-        higher = marks.highest(known.get(told.ledger), told)
-        if higher != known.get(told.ledger) and (told.ledger in known or len(known) < marks.MOST_TOLD):
-            known[told.ledger] = higher
+        higher = marks.highest(known.get(mark.ledger), mark)
+        if higher != known.get(mark.ledger) and (mark.ledger in known or len(known) < marks.MOST_TOLD):
+            known[mark.ledger] = higher
             with self._transaction():
                 self._set(told=msgspec.msgpack.encode(list(known.values())))
         return True
 
     def told(self) -> Mark | None:
-        """A mark this ledger is behind, its own before another ledger's; None if there is none."""
+        """A mark that this ledger is behind, one of its own id before another ledger's; None if there is none."""
         return next(iter(self._ahead()), None)
 
     def _ahead(self) -> list[Mark]:
-        """What this ledger is behind: of each ledger the highest mark that its peers and its file have told."""
+        """The marks that this ledger is behind: for each ledger id the highest that a peer or the mark file states."""
         heard = self._marks("told")
         with suppress(NoMark):
             heard += self._outside()
-        told: dict[bytes, Mark] = {}
+        highest: dict[bytes, Mark] = {}
         for mark in heard:
-            told[mark.ledger] = marks.highest(told.get(mark.ledger), mark)
-        return sorted((m for m in told.values() if self.behind(m)), key=lambda m: m.ledger != self.id)
+            highest[mark.ledger] = marks.highest(highest.get(mark.ledger), mark)
+        return sorted((m for m in highest.values() if self.behind(m)), key=lambda m: m.ledger != self.id)
 
     def _outside(self) -> list[Mark]:
-        """The mark in its file; none before the first. NoMark if it is gone, cannot be read, or is no ledger's."""
+        """The mark in the mark file; empty before the first one is written.
+
+        Raises NoMark if the file is gone, cannot be read, or states a mark that no ledger can have.
+        """
         if self._mark_file is None:
             return []
         mark = self._mark_file.read()
@@ -180,13 +188,13 @@ class Ledger(RunTable):
             if self.marked:
                 raise NoMark(f"{self._mark_file.path} is gone")
             return []
-        if not marks.plausible(mark, self._own(mark.ledger)):
+        if not marks.plausible(mark, self._counted(mark.ledger)):
             raise NoMark(f"{self._mark_file.path} cannot be right (spend {mark.no})")
         return [mark]
 
     @property
     def lost_mark(self) -> str | None:
-        """Why the mark outside cannot be had, although it was written once: its disk may come back. None if it can."""
+        """Why the mark file cannot be read although it was written once; None if it can. Its disk may come back."""
         try:
             self._outside()
         except NoMark as why:
@@ -195,45 +203,47 @@ class Ledger(RunTable):
 
     @property
     def behind_in_words(self) -> str | None:
-        """Which memory is ahead of this ledger, or lost; None if it is behind nothing."""
+        """What the ledger is behind, or lacks, in words; None if it is behind nothing and lacks nothing."""
         if lost := self.lost_mark:
             return lost
         if self.torn:
             return "without what was committed last: copied without its -wal, or that was removed"
-        if (told := self.told()) is None:
+        if (mark := self.told()) is None:
             return None
-        whose = "" if told.ledger == self.id else f" of another ledger ({told.ledger.hex()[:8]})"
-        return f"behind its mark{whose}: {marks.ahead_in_words(told, self._own(told.ledger))}"
+        whose = "" if mark.ledger == self.id else f" of another ledger ({mark.ledger.hex()[:8]})"
+        return f"behind its mark{whose}: {marks.ahead_in_words(mark, self._counted(mark.ledger))}"
 
     @property
     def refusal(self) -> str | None:
-        """Why this ledger lets no run spend, in one line that says what its owner can do; None if it does."""
+        """Why this ledger lets no run spend, in one line with what its owner can do; None if runs may spend."""
         words = self.behind_in_words
         mark = f" --mark {self._mark_file.path}" if self._mark_file else ""
         return words and f"its ledger is {words}; its owner runs 'hushgrid ledger accept {self.path}{mark}'"
 
     def accept(self) -> list[Mark]:
-        """The owner records what others remember as spent. Returns the marks the ledger was behind. LedgerFailed.
+        """The owner records as spent what others remember. Returns the marks that the ledger was behind.
 
-        The maximum of every component over the mark file, all that peers have told, and the ledger itself: it never gives
-        budget back. A mark does not say under which adjacency it was spent, so a gap counts under every one. A mark file
-        that was gone or could not be read is written again.
+        What is recorded is the maximum of every component over the mark file, all marks of peers, and the ledger
+        itself, so it never gives budget back. A mark does not say under which adjacency it was spent, so such a gap
+        counts under every adjacency. A mark file that was gone or could not be read is written again. Raises
+        LedgerFailed if the disk does not take it.
         """
         ahead = self._ahead()
         accepted = {m.ledger: m for m in self._marks("accepted")}
         no, rows = self.no, []
-        for told in ahead:
-            own = self._own(told.ledger)
-            no = max(told.no, no + 1) if told.ledger == self.id else no + 1
-            value = marks.missing(told.epsilon, own.epsilon)
-            if told.nonprivate and not own.nonprivate:
+        for mark in ahead:
+            counted = self._counted(mark.ledger)
+            no = max(mark.no, no + 1) if mark.ledger == self.id else no + 1
+            value = marks.missing(mark.epsilon, counted.epsilon)
+            if mark.nonprivate and not counted.nonprivate:
                 value = inf
-            rows.append((no, value, marks.missing(told.mu2, own.mu2), self.now()))
-            if told.ledger != self.id:
-                accepted[told.ledger] = marks.highest(own, told)
+            rows.append((no, value, marks.missing(mark.mu2, counted.mu2), self.now()))
+            if mark.ledger != self.id:
+                accepted[mark.ledger] = marks.highest(counted, mark)
         with self._transaction():
             self.db.executemany(
-                "INSERT INTO spend (no, kind, value, mu2, adjacency, sampler, at) VALUES (?1, 'gap', ?2, ?3, '', '', ?4)",
+                "INSERT INTO spend (no, kind, value, mu2, adjacency, sampler, at) "
+                "VALUES (?1, 'gap', ?2, ?3, '', '', ?4)",
                 rows,
             )
             self._set(accepted=msgspec.msgpack.encode(list(accepted.values())), told=msgspec.msgpack.encode([]))
@@ -245,7 +255,10 @@ class Ledger(RunTable):
         return ahead
 
     def _sync_mark(self) -> None:
-        """The mark follows the commit it stands for: it may lag a power cut, never run ahead. LedgerFailed."""
+        """Writes the mark after the commit it stands for: after a power cut it may lag behind, it is never ahead.
+
+        Raises LedgerFailed if the mark cannot be written.
+        """
         try:
             self._outside()
             if not self._ahead():  # a mark that is ahead stays until it is accepted
@@ -272,13 +285,14 @@ class Ledger(RunTable):
             with self._transaction():
                 self._set(marked=1)
 
-    def remember_peers(self, of: dict[str, Mark]) -> None:
-        """The highest marks seen of others, durable."""
+    def remember_peers(self, highest: dict[str, Mark]) -> None:
+        """Stores the highest mark that was seen of each peer, by its name, durably."""
         with self._transaction():
-            rows = [(node, msgspec.msgpack.encode(mark)) for node, mark in of.items()]
+            rows = [(node, msgspec.msgpack.encode(mark)) for node, mark in highest.items()]
             self.db.executemany("INSERT OR REPLACE INTO peer VALUES (?, ?)", rows)
 
     def peers(self) -> dict[str, Mark]:
+        """The highest mark that was seen of each peer, by its name."""
         return {n: msgspec.msgpack.decode(mark, type=Mark) for n, mark in self._ask("SELECT node, mark FROM peer")}
 
     # --- the one transaction ---
@@ -294,7 +308,12 @@ class Ledger(RunTable):
         answers: Iterable[tuple[bytes, bytes]] = (),
         history: tuple[int, float | None, int, int] | None = None,
     ) -> None:
-        """Everything a step did, durable when this returns. Nothing of it may be published before."""
+        """Stores everything that a step did, durably. Nothing of it may be published before this returns.
+
+        `state`: of the machine and the gate. `last`: the message to repeat once the run has ended. `answers`: what the
+        gate must repeat, as (question, answer). `history`: (round, residual, messages, bytes). Raises LedgerFailed if
+        the disk does not take it.
+        """
         spends, at = list(spends), self.now()
         rows = [
             (no, run, s.answer, s.kind, s.value, s.sensitivity, s.scale, s.grid, s.adjacency, s.sampler, s.mu2, at)
@@ -322,7 +341,7 @@ class Ledger(RunTable):
             self._sync_mark()
 
     def spends(self, run: bytes | None = None) -> list[StoredSpend]:
-        """What has been spent, in order, in one run or in all."""
+        """What has been spent, in order, in the run `run` or in all (None)."""
         rows = self._ask(
             f"SELECT {', '.join(StoredSpend._fields)} FROM spend WHERE ?1 IS NULL OR run = ?1 ORDER BY no", (run,)
         )
@@ -331,7 +350,7 @@ class Ledger(RunTable):
     # --- what an owner does with the file ---
 
     def verify(self) -> list[str]:
-        """What is wrong with this ledger, a line each; nothing if it is whole."""
+        """What is wrong with this ledger, one line a problem; empty if it is whole."""
         try:
             wrong = [f"integrity: {row[0]}" for row in self.db.execute("PRAGMA integrity_check") if row[0] != "ok"]
         except sqlite3.DatabaseError as error:

@@ -1,11 +1,11 @@
 """A ledger's file: opened as this node's whole ledger or not at all, written in transactions, closed in order.
 
-A disk that is full, read-only or absent may come back: LedgerFailed (exit 4). A file that is not this node's whole ledger
-does not become one by waiting: InputError (exit 2).
+A disk that is full, read-only or absent may come back: LedgerFailed (exit 4). A file that is not this node's whole
+ledger does not become one by waiting: InputError (exit 2).
 
-What was committed last is in the log beside the main file, until SQLite moves it there. So while a ledger is open its main
-file says so, and no longer once it has been closed: a main file that says it is open, and has no log beside it, is a copy
-that lacks commits (`torn`), or one whose log was removed.
+What was committed last is in the log beside the main file, until SQLite moves it there. So while a ledger is open its
+main file says so, and no longer once it has been closed: a main file that says it is open, and has no log beside it, is
+a copy that lacks commits (`torn`), or one whose log was removed.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ CREATE TABLE peer (node TEXT PRIMARY KEY, mark BLOB NOT NULL);
 
 
 def create(path: Path, node: str, durable: bool) -> None:
-    """A new ledger, under its name only once it is whole; one that is there already stays. InputError, OSError, sqlite3.
+    """Makes a new ledger, under its name only once it is whole; one that is there already stays.
 
     It is made without a write-ahead log, so that whatever is later copied of it has its tables and its identity.
     """

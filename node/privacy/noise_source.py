@@ -1,10 +1,10 @@
-"""The one place where a device draws: the noise of its gate's answers, and a node's own random numbers.
+"""The one place where a device draws random numbers: the noise of its gate's answers, and a node's own random numbers.
 
-`SystemNoise` is what a device uses: the exact samplers of kernels/privacy/noise.py, fed by the operating system's entropy. The
-noise of the next answers is drawn ahead into a pool, after the last publish, because the time a sampler takes tells
-about the noise. `SeededNoise` is for simulation: the same samplers, fed by a counter generator, give the same bits in
-every process and are private to nobody who knows the seed. A paper's own noise (variant `published`) and a node's own
-random numbers are floating point, and part of no guarantee.
+`SystemNoise` is what a device uses: the exact samplers of kernels/privacy/noise.py, fed by the operating system's
+entropy. The time that a sampler takes depends on the noise, so noise for the next answers is drawn ahead into a pool,
+after the last publish. `SeededNoise` is for simulation: the same samplers, fed by a counter generator, give the same
+bits in every process, and are private only from those that do not know the seed. A paper's own noise (variant
+`published`) and a node's own random numbers are in floating point, and part of no guarantee.
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ from hushgrid.kernels.privacy.perturbation import Perturbation, spherical
 from hushgrid.kernels.randomness import Entropy, counter_generator
 from hushgrid.kernels.types import Index, Vector
 
-#: What numbers are drawn for. Each purpose has a stream of its own: bits used twice would be two answers to one noise.
+#: What random numbers are for. Each purpose has its own stream, so that two answers never get the same noise.
 Purpose = Literal["answer", "minimizer", "published", "draws"]
 
-PAPER_SAMPLER = "numpy (simulation)"  #: of a paper's own noise: floating point, numpy's generator
+PAPER_SAMPLER = "numpy (simulation)"  #: the sampler of a paper's own noise, in floating point
 
 
 class NoiseSource(ABC):
-    """All that is random on one node in one run. Answers count from 1."""
+    """The random numbers of one node in one run. Answers are numbered from 1."""
 
-    sampler: str  #: how the noise of an answer is drawn, as the ledger and the report say it
-    source: str  #: part of what an answer is kept under: an answer of known noise is never repeated as private
+    sampler: str  #: how the noise of an answer is drawn, in the words of the ledger and the report
+    source: str  #: part of an answer's key: an answer whose noise is known by a seed is never repeated as private
 
     @abstractmethod
     def entropy(self, purpose: Purpose, number: int) -> Entropy:
-        """Uniform bytes for the exact samplers, from the start of one number's stream."""
+        """Uniform random bytes for the exact samplers, from the start of the stream (purpose, number)."""
 
     @abstractmethod
     def generator(self, purpose: Purpose, number: int) -> np.random.Generator:
-        """One number's stream in floating point: for what is no part of a guarantee."""
+        """The stream (purpose, number) in floating point, for what is no part of a guarantee."""
 
     # --- the noise of a gate's answers ---
 
@@ -47,13 +47,14 @@ class NoiseSource(ABC):
         return lattice.sample(size, self.entropy("answer", answer))
 
     def refill(self, lattice: Lattice, size: int, answers: int) -> None:
-        """Draw for this many coming answers, where noise is drawn ahead; called when nothing waits for it."""
+        """Draws noise for the next `answers` answers, if noise is drawn ahead. Called when no answer is waited for."""
         return
 
     def perturbation(self, p: Perturbation, size: int, answer: int) -> tuple[Vector, Vector, Index]:
-        """The noise of a private minimiser: eps (size,), a bound of its rounding in L2 (1,), xi in grid steps (size,).
+        """The noise of a private minimiser's answer, drawn when it is asked because it depends on the question.
 
-        It depends on what is asked, so it is drawn when it is asked for.
+        Returns the random linear term eps (size,), a bound on its rounding error in the L2 norm (1,), and the noise of
+        the output xi (size,), in grid steps.
         """
         entropy, eps, rounded = self.entropy("minimizer", answer), np.zeros(size), 0.0
         if p.alpha:
@@ -63,26 +64,26 @@ class NoiseSource(ABC):
     # --- floating point ---
 
     def of_paper(self, kind: Kind, scale: float, size: int, answer: int) -> Vector:
-        """The noise of one answer as a paper has it. `scale`: Laplace's b, or sigma. Shape (size,)."""
+        """The noise of one answer as a paper draws it, shape (size,). `scale`: Laplace's b, or the Gaussian's sigma."""
         return simulated(kind, scale, size, self.generator("answer", answer))
 
     def of_message(self, scale: float, size: int, number: int) -> Vector:
-        """A paper's Laplace noise on a node's message, of a scale of its own; zeros if it is 0. Shape (size,)."""
+        """A paper's Laplace noise on a node's message, shape (size,), of scale b = `scale`; zeros if it is 0."""
         return simulated("laplace", scale, size, self.generator("published", number)) if scale else np.zeros(size)
 
     def draws(self, number: int) -> np.random.Generator:
-        """A node's own random numbers, no noise of its gate: its start (0), what PI-ADMM draws (1, 2, ...)."""
+        """A node's own random numbers, no noise of its gate: its start point (0), the draws of PI-ADMM (1, 2, ...)."""
         return self.generator("draws", number)
 
 
 class SystemNoise(NoiseSource):
-    """Production: the operating system's entropy. One pool, hence one lattice and one size, for each object."""
+    """For devices: the operating system's entropy. An object has one pool, so it serves one lattice and one size."""
 
     sampler = "exact, operating-system entropy"
     source = "entropy"
 
     def __init__(self) -> None:
-        self.pool: list[Index] = []  #: noise of answers to come
+        self.pool: list[Index] = []  #: noise of later answers, each (size,) in grid steps
 
     def entropy(self, purpose: Purpose, number: int) -> Entropy:
         return os.urandom
@@ -101,7 +102,7 @@ class SystemNoise(NoiseSource):
 
 
 class SeededNoise(NoiseSource):
-    """Simulation: a counter generator keyed by (seed, node and purpose, number), so that nothing is drawn ahead."""
+    """For simulation: a counter generator keyed by (seed, node and purpose, number). Nothing is drawn ahead."""
 
     sampler = "exact, seeded (simulation: not private)"
 
@@ -116,5 +117,5 @@ class SeededNoise(NoiseSource):
 
 
 def noise_source(seed: int | None, node: str) -> NoiseSource:
-    """The operating system's entropy, or where a seed is given the seeded noise of a node."""
+    """The seeded noise of a node if there is a seed, else noise from the operating system's entropy."""
     return SystemNoise() if seed is None else SeededNoise(seed, node)

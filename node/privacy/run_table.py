@@ -71,10 +71,10 @@ class RunTable(LedgerFile):
     def _compact(self) -> None:
         """Runs that cost nothing take no room: a coordinator may begin as many as it likes.
 
-        A state is kept while its run is under way or may go on; a plan, if something was spent by it. The latest run keeps
-        both. Of those without a spend the last KEPT are known by name. To answer an older one afresh harms nobody: in an
-        earlier session it can no longer be joined (`Member._on_plan` compares sessions), in this one it never cost
-        anything.
+        A state is kept while its run is under way or may go on; a plan, if something was spent by it. The latest run
+        keeps both. Of those without a spend the last KEPT are known by name. To answer an older one afresh harms
+        nobody: in an earlier session it can no longer be joined (`Member._on_plan` compares sessions), in this one it
+        never cost anything.
         """
         old, free = "rowid < (SELECT max(rowid) FROM run)", f"status IN {ENDED} AND spends = 0"
         self.db.execute(f"UPDATE run SET plan = x'', state = NULL WHERE {free} AND {old} AND length(plan)")
@@ -125,7 +125,7 @@ class RunTable(LedgerFile):
         return self.data_version
 
     def saw_data(self, stamp: str) -> bool:
-        """What the data's file looks like from outside (inode, size, time). True, and a new version, if it was replaced.
+        """Notes how the data's file looks from outside (inode, size, time). True, and a new version, if it was replaced.
 
         The first stamp is only remembered: what was answered before it was seen was answered from this file.
         """

@@ -1,4 +1,4 @@
-"""What a run asks of each node's gate, and what that costs: the privacy section made exact, and checked."""
+"""What a run asks of each node's gate, and what that costs: the privacy section of a scenario, resolved and checked."""
 
 from __future__ import annotations
 
@@ -15,42 +15,46 @@ from hushgrid.node.schema.sections import Privacy
 
 
 class Terms(Struct, frozen=True):
-    """What a plan asks of each node's gate, resolved: how it answers, how often at most, and what all of it costs."""
+    """What a plan asks of each node's gate: how the gate answers, how often at most, and what all answers cost."""
 
     mechanism: Literal["laplace", "gaussian"]
-    adjacency: str
-    beta: float  #: bounded change, p.u.
+    adjacency: str  #: the neighbouring relation and its unit, in words
+    beta: float  #: the bounded change: p.u. of a load, or the norm of a gradient's change; 0 under replace-one-record
     mode: Literal["objective", "input", "output", "output-projected"]
     at: Literal["data", "gradient"]
     published: bool  #: the noise stands where the paper puts it, not at the gate
     accountant: str
-    answers: int  #: the cap
+    answers: int  #: the cap: the most answers of a node in the run
     per_answer: float  #: epsilon (laplace) or mu (gaussian) of one answer
-    paper_epsilon: float  #: the per-answer epsilon the paper's scales and (E.1) are written in
+    paper_epsilon: float  #: the epsilon of one answer in which the paper's scales and (E.1) are written
     paper_delta: float | None
     delta: float  #: of the whole run; 0 for pure epsilon
     epsilon: float  #: claimed for the whole run
-    rounds: int  #: after which the run ends, the first cap being reached
-    capped: bool
-    clip: float = 0.0  #: c, where the adjacency is replace-one-record
-    step: float = 0.0  #: alpha beta, alpha the largest alpha_i: published DP-RECAL's Lemma 5
-    decay: float = 1.0  #: R >= 1, sigma_k^2 = R sigma_{k+1}^2: its noise, answer by answer
+    rounds: int  #: rounds after which the run ends: with the one in which the first cap is reached
+    capped: bool  #: whether the cap leaves fewer rounds than the algorithm's section has
+    clip: float = 0.0  #: c, if the adjacency is replace-one-record; else 0
+    step: float = 0.0  #: alpha beta with alpha the largest alpha_i, of published DP-RECAL (Lemma 5)
+    decay: float = 1.0  #: R >= 1 of the same noise, which shrinks answer by answer: sigma_k^2 = R sigma_{k+1}^2
 
     @property
     def event(self) -> accounting.Event:
+        """One answer, as the accountant counts it."""
         return (
             accounting.Laplace(self.per_answer) if self.mechanism == "laplace" else accounting.Gaussian(self.per_answer)
         )
 
     def cost(self, answers: int) -> float:
-        """Epsilon of this many answers, at the run's delta, by the run's accountant."""
+        """The total epsilon of this many answers, at the run's delta, by the run's accountant."""
         if answers == 0:
             return 0.0
         return accounting.claimed_epsilon(self.accountant, self.per_answer, answers, self.delta)
 
 
 def terms(privacy: Privacy | None, algorithm: Algorithm, visits: int = 0) -> Terms | None:
-    """The terms of a plan; None without privacy (variant none). `visits`: activations to answer, if a token walks."""
+    """The terms of a plan; None if the run has no privacy (variant none, or no section).
+
+    `visits`: activations that a node is to answer, if a token walks. Raises InputError if the cap leaves no round.
+    """
     if privacy is None or algorithm.variant == "none":
         return None
     p = privacy
@@ -88,14 +92,15 @@ def terms(privacy: Privacy | None, algorithm: Algorithm, visits: int = 0) -> Ter
 
 
 def check_privacy(p: Privacy | None, algorithm: Algorithm, records: bool, file: str) -> None:
-    """Raises InputError unless the privacy section says one thing, and the variant can keep it. Plans are checked too.
+    """Raises InputError if keys of the privacy section contradict each other or the algorithm's variant.
 
-    records: whether the private data are records, of which one can be replaced; else they are quantities that change.
+    Scenarios and received plans are checked alike. `records`: whether the private data are records, of which one can be
+    replaced; otherwise they are quantities that change. `file`: what the error names.
     """
     variant, name, claims = algorithm.variant, algorithm.name, algorithm.claims
 
-    def wrong(key: str, found: str, expected: str) -> InputError:
-        return InputError(f"{file}: {key}: found {found}, expected {expected}")
+    def wrong(key: str, value: str, expected: str) -> InputError:
+        return InputError(f"{file}: {key}: found {value}, expected {expected}")
 
     if p is None:
         if claims:
@@ -117,8 +122,8 @@ def check_privacy(p: Privacy | None, algorithm: Algorithm, records: bool, file: 
             if given != default:
                 raise wrong(f"privacy.{key}", given, "none (it is for zones)")
     if (p.epsilon is None) == (p.per_answer is None):
-        found = "neither epsilon nor per_answer" if p.epsilon is None else "both epsilon and per_answer"
-        raise wrong("privacy.epsilon", found, "one of them")
+        stated = "neither epsilon nor per_answer" if p.epsilon is None else "both epsilon and per_answer"
+        raise wrong("privacy.epsilon", stated, "one of them")
     gaussian = p.mechanism == "gaussian"
     allowed = ("zcdp", "gdp") if gaussian else ("pure-basic", "pure-optimal")
     accountant = p.accountant or allowed[0]
@@ -137,6 +142,8 @@ def check_privacy(p: Privacy | None, algorithm: Algorithm, records: bool, file: 
         raise wrong("privacy.delta", repr(delta), "none (pure-basic), or accountant: pure-optimal")
     if p.per_answer and p.per_answer.delta is None and gaussian:
         raise wrong("privacy.per_answer.delta", "nothing", "a number between 0 and 1 (gaussian)")
+    if not records and p.mode not in algorithm.modes:
+        raise wrong("privacy.mode", p.mode, f"{' or '.join(algorithm.modes)} (algorithm.name: {name})")
     if p.mode.startswith("output") and variant != "published":
         raise wrong("privacy.mode", p.mode, "objective or input (output perturbation exists as variant: published)")
     if p.mode == "input" and variant == "published":

@@ -1,8 +1,9 @@
-"""What a kind of problem declares: its sections, its public part, its device. The rest of the program asks it.
+"""What a kind of problem declares: its sections, its public part, its device. The rest of the program reads it here.
 
-A kind is a folder of this one. `section.py` is what a scenario, a plan and a device file say of it, `kind.py` is what the
-program asks of it, and declares `KIND`, which `registry` finds. Both are light to import. What needs a solver or a case
-stands beside them and is imported when it is asked for: a device with rows of records never loads a power-system case.
+A kind is a folder beside this file. Its `section.py` has what a scenario, a plan and a device file say of it. Its
+`kind.py` has what the program asks of it, and declares `KIND`, which `registry` finds. Both are light to import. What
+needs a solver or a power-system case stands in other modules of the folder, which are imported when they are needed: a
+device with rows of records never loads a power-system case.
 """
 
 from __future__ import annotations
@@ -16,7 +17,6 @@ from hushgrid.kernels.algorithms.base import Algorithm, Pattern
 from hushgrid.kernels.algorithms.registry import of_patterns
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.graphs import Network
-from hushgrid.kernels.patterns.star import Centre
 from hushgrid.kernels.types import Vector
 from hushgrid.node.privacy.terms import Terms
 from hushgrid.node.schema.sections import Adjacency, Privacy, Section, Stop
@@ -28,22 +28,27 @@ if TYPE_CHECKING:
     from hushgrid.node.privacy.ledger import Ledger
     from hushgrid.node.privacy.noise_source import NoiseSource
 
-Outcome = Callable[[dict[str, Vector]], None]  #: puts what a run leaves on its device
+#: Stores the outcome of a run, vectors by name, on the device. Returns what the device's log is to say of it, or None.
+#: Raises OSError if the disk does not take it.
+Outcome = Callable[[dict[str, Vector]], str | None]
 
 
 class Public(Protocol):
-    """The public part of a problem: what a plan says of it, whoever wrote the plan."""
+    """The public part of a problem: what a plan says of it. A device checks it, because anyone can write a plan."""
 
     @property
     def kind(self) -> str:
-        """Name of the kind."""
+        """The name of the kind."""
         ...
 
     @property
-    def nodes(self) -> list[str]: ...
+    def nodes(self) -> list[str]:
+        """The names of the nodes, in their order."""
+        ...
+
     @property
     def digest(self) -> str:
-        """Of what a device has of it that no plan says; "" where there is nothing."""
+        """A digest of the public data that a device has and no plan carries; "" if there are none."""
         ...
 
     @property
@@ -62,38 +67,55 @@ class Public(Protocol):
         ...
 
     def visits(self, algorithm: Algorithm) -> int:
-        """Activations that a node is to answer, of the node that has most; 0 where no token walks."""
+        """The activations that the node with the most of them is to answer; 0 if no token walks."""
         ...
 
     def check(self, algorithm: Algorithm) -> None:
-        """Raises InputError unless its parts belong together: a device computes with them, whoever wrote them."""
+        """Raises InputError if its parts contradict each other. A device checks this before it computes with them."""
         ...
 
 
 class Plan(Protocol):
-    """What a device reads of a run's plan (`plan.Plan`)."""
+    """What a device reads of a run's plan (`plan.RunPlan`)."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """The run's name."""
+        ...
+
     @property
-    def problem(self) -> Any: ...
+    def problem(self) -> Any:
+        """The public part of the problem (`Public`)."""
+        ...
+
     @property
-    def algorithm(self) -> Algorithm: ...
+    def algorithm(self) -> Algorithm:
+        """The scenario's `algorithm` section."""
+        ...
+
     @property
     def running(self) -> Any:
         """The algorithm with the rounds that the caps of the privacy section leave."""
         ...
 
     @property
-    def stop(self) -> Stop | None: ...
+    def stop(self) -> Stop | None:
+        """The stopping rule; None if the run makes all its rounds."""
+        ...
+
     @property
-    def terms(self) -> Terms | None: ...
+    def terms(self) -> Terms | None:
+        """What is asked of each gate; None if the run has no privacy."""
+        ...
+
     @property
-    def nodes(self) -> list[str]: ...
+    def nodes(self) -> list[str]:
+        """The names of the nodes, in their order."""
+        ...
 
 
 class Asked(Protocol):
-    """What a scenario says that decides the public part of its problem."""
+    """The sections of a scenario that decide the public part of its problem."""
 
     @property
     def problem(self) -> Any: ...
@@ -108,7 +130,7 @@ class Asked(Protocol):
 
 
 class Owner(Protocol):
-    """What the file of a device says of its data."""
+    """The sections of a device's file that are about its data."""
 
     @property
     def node(self) -> str: ...
@@ -121,11 +143,11 @@ class Owner(Protocol):
 
 
 class Device(Protocol):
-    """A device's own: its private data, which its gate alone sees, and the public part of its problem."""
+    """What a device holds: its private data, which only its gate reads, and the public part of its problem."""
 
-    name: str
-    kind: ClassVar[str]  #: name of its kind
-    neighbours: ClassVar[bool]  #: whether it speaks to others than the coordinator
+    name: str  #: its node's name
+    kind: ClassVar[str]  #: the name of its kind
+    neighbours: ClassVar[bool]  #: whether it exchanges messages with other devices, not only with the coordinator
 
     @property
     def digest(self) -> str: ...
@@ -133,42 +155,42 @@ class Device(Protocol):
     @property
     def dimension(self) -> int: ...
     def check(self, plan: Plan) -> None:
-        """Raises InputError unless the plan's public part is this device's own."""
+        """Raises InputError unless the plan's public part agrees with this device's own."""
         ...
 
     def limit(self, plan: Plan) -> int:
-        """Bytes of the largest message of a run on this device's edges."""
+        """The bytes of the largest message of a run on this device's edges."""
         ...
 
     def machine(
         self, plan: Plan, run: bytes, ledger: Ledger, noise: NoiseSource, allowance: Allowance
     ) -> tuple[Keeping, Gate]:
-        """Its machine and its gate in a run that it has checked."""
+        """Its machine and its gate in a run whose plan it has checked. `run`: the run's id."""
         ...
 
 
 class Kind(ABC):
     """A kind of problem."""
 
-    name: ClassVar[str]  #: in a plan and in a device's birth
-    sections: ClassVar[tuple[type[Section], ...]]  #: of a scenario; a tag each
-    public_type: ClassVar[type]  #: its part of a plan
-    patterns: ClassVar[tuple[Pattern, ...]]  #: that its nodes can take part in
+    name: ClassVar[str]  #: its name in a plan and in a device's birth
+    sections: ClassVar[tuple[type[Section], ...]]  #: its scenario sections; each has a tag
+    public_type: ClassVar[type]  #: the type of its part of a plan
+    patterns: ClassVar[tuple[Pattern, ...]]  #: the patterns that its nodes can take part in
     records: ClassVar[bool]  #: whether its data are records, of which one can be replaced; else quantities that change
 
     @property
     def folder(self) -> str:
-        """Its folder here, and the file of that name wherever more of a kind is said."""
+        """The name of its folder, and of its file in `broker/simulation/problems/`."""
         return type(self).__module__.split(".")[-2]
 
     @property
     def tags(self) -> tuple[str, ...]:
-        """`problem.kind` of its sections."""
+        """The values of `problem.kind` that name its sections."""
         return tuple(str(s.__struct_config__.tag) for s in self.sections)
 
     @property
     def algorithms(self) -> tuple[str, ...]:
-        """Names of those that solve it."""
+        """The names of the algorithms that solve it."""
         return of_patterns(self.patterns)
 
     def check(self, problem: Any, algorithm: Algorithm, file: str) -> None:
@@ -178,53 +200,59 @@ class Kind(ABC):
             raise InputError(f"{file}: algorithm.name: found {algorithm.name}, expected {known} (problem.kind: {tag})")
 
     def check_questions(self, problem: Any, algorithm: Algorithm, privacy: Privacy, file: str) -> None:
-        """Raises InputError unless a gate can give what the algorithm asks."""
+        """Raises InputError unless a gate can answer what the algorithm asks."""
         return None
 
     @abstractmethod
     def solved(self, algorithm: Algorithm) -> str:
-        """What of this kind an algorithm solves, guarded: in a few words, for the table of algorithms."""
+        """Which problems of this kind an algorithm solves if it is guarded, in a few words, for README's table."""
 
     @abstractmethod
     def unit(self, algorithm: Algorithm) -> str:
-        """What its noise hides: the unit of privacy, for the table of algorithms."""
+        """The unit of privacy: what its noise hides, in a few words, for README's table."""
 
     @abstractmethod
     def located(self, problem: Any, network: Network | None, base: Path, file: str) -> Any:
-        """The problem, its relative paths made relative to `base`. Raises InputError if it lacks a network, or has one."""
+        """The problem with its relative paths made relative to `base`.
+
+        Raises InputError if it lacks a network that it needs, or has one that it must not have.
+        """
 
     @abstractmethod
     def public(self, asked: Asked, file: str) -> Public:
-        """What of a scenario's problem is public. Raises InputError."""
+        """The public part of a scenario's problem. Raises InputError if the data or the network do not fit it."""
 
     @abstractmethod
     def device(self, owner: Owner, path: str) -> Device:
-        """A real device with its own data, read now. `path`: of its file. Raises InputError."""
+        """A real device with its own data, read now. Raises InputError if they are wrong. `path`: the device's file."""
 
     @abstractmethod
     def outcome(self, device: Any, state: Path) -> Outcome:
-        """What puts what a run leaves on this device into the directory `state`."""
+        """The function that stores a run's outcome on this device, in the directory `state`."""
 
     @abstractmethod
     def data_words(self, data: Any) -> str:
-        """What a device's file says of its data, in a few words."""
+        """The data section of a device's file, in a few words."""
 
     @abstractmethod
     def hidden(self, owner: Owner, device: Any, adjacency: Adjacency) -> list[str]:
-        """What the owner's adjacency hides, in words, a line each: from public numbers."""
+        """What the owner's adjacency hides, in words, from public numbers. One line an entry."""
 
     @abstractmethod
     def on_devices(self, problem: Any) -> str | None:
-        """Why this problem cannot be one of real devices, or None: its data are with the program that makes the plan."""
+        """Why real devices cannot solve this problem; None if they can.
+
+        They cannot if its data are with the program that makes the plan.
+        """
 
     def check_answers(self, plan: Plan) -> None:
-        """Raises InputError if a gate could not answer what is asked: known before a run, from what is public."""
+        """Raises InputError if a gate could not answer what the plan asks, which follows from public numbers."""
         return None
 
-    def centre(self, plan: Plan, source: str) -> Centre:
-        """A star's coordinator. `source`: where the public part that no plan carries is found."""
-        raise NotImplementedError
+    def warning(self, plan: Plan, source: str) -> str | None:
+        """What to say before a run that is likely not what was meant; None if there is nothing. `source`: as `self.source` says."""
+        return None
 
     def source(self, problem: Any) -> str:
-        """Where a coordinator finds the public part that no plan carries; "" where there is nothing."""
+        """Where a coordinator finds the public data that no plan carries; "" if there are none."""
         return ""

@@ -1,4 +1,4 @@
-"""What every kind of problem over a graph has in common: nodes n0, n1, ... hold f_i and agree on one x (d,).
+"""What all kinds of problems over a graph have in common: nodes n0, n1, ... hold f_i and agree on one x (d,).
 
 A kind that extends these classes adds what its data are and how its gate answers.
 """
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from hushgrid.node.privacy.ledger import Ledger
     from hushgrid.node.privacy.noise_source import NoiseSource
 
-QUICK = 16  #: nodes of a walk whose token is back before anybody would ask for it
-REPORT = 8  #: the coordinator is told of every so many messages: what it may take for standing still is much longer
+QUICK = 16  #: up to so many nodes, a walk's token is back before its sender would ask for a receipt
+REPORT = 8  #: the coordinator hears of every so many messages, which is far more often than it would suspect silence
 RouteIs = Literal["random", "given", "hamiltonian", "closed-walk", "rounds"]
 Constants = Annotated[list[Lipschitz], Meta(max_length=NODES)]
 Edges = Annotated[list[tuple[Node, Node]], Meta(max_length=EDGES)]
@@ -42,16 +42,19 @@ ClosedWalk = Annotated[list[Node], Meta(max_length=2 * NODES)]
 
 
 class Wiring(NamedTuple):
-    """The public graph of a run, and how a token goes over it."""
+    """The public graph of a run, and how a token walks on it."""
 
     edges: list[tuple[int, int]]
-    route: list[int]
+    route: list[int]  #: the closed walk to repeat, from node 0; empty for a random and for a given walk
     route_is: RouteIs
     walk_seed: int | None
 
 
 def wired(asked: Asked, L: Sequence[float]) -> Wiring:
-    """Of a scenario that has a network. Raises InputError. L: the smoothness constant of each node."""
+    """The wiring of a scenario that has a network. L: the smoothness constant of each node.
+
+    Raises InputError if the graph, the walk and the algorithm's parameters do not fit each other.
+    """
     network, algorithm, walk = asked.network, asked.algorithm, asked.algorithm.walks
     assert network is not None  # `located` has seen to it
     graph = network.build()
@@ -65,8 +68,8 @@ def wired(asked: Asked, L: Sequence[float]) -> Wiring:
         check_walk(graph, walk, algorithm.rounds)
         route_is = "given"
     elif walk == "hamiltonian":
-        found = cyclic_route(graph)
-        route, route_is = list(found.nodes), found.kind
+        cycle = cyclic_route(graph)
+        route, route_is = list(cycle.nodes), cycle.kind
     algorithm.check(L, max(map(len, graph.neighbours)))
     if route_is == "rounds" and asked.stop:
         raise InputError("run.stop: found a section, expected none (synchronous rounds without a centre)")
@@ -74,7 +77,10 @@ def wired(asked: Asked, L: Sequence[float]) -> Wiring:
 
 
 class OnGraph(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dict=True):
-    """What is asked of a public part, if it has these fields. A plan's bytes follow their order, so a subclass has them."""
+    """The methods of a public part that has these fields.
+
+    A subclass declares the fields itself, because the order of fields is that of a plan's bytes.
+    """
 
     if TYPE_CHECKING:
         L: Constants
@@ -98,10 +104,12 @@ class OnGraph(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dic
 
     @property
     def nodes(self) -> list[str]:
+        """The names n0, n1, ..., one for each entry of L."""
         return [routes.name(i) for i in range(len(self.L))]
 
     @cached_property
     def graph(self) -> Graph:
+        """The graph of the nodes 0 to n - 1."""
         return Graph.of(len(self.L), self.edges)
 
     @property
@@ -111,7 +119,7 @@ class OnGraph(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dic
 
     @property
     def degree(self) -> int:
-        """The largest of a node."""
+        """The largest degree of a node."""
         return max(map(len, self.graph.neighbours))
 
     @property
@@ -120,7 +128,7 @@ class OnGraph(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dic
 
     @property
     def held(self) -> bool:
-        """No constraint holds the iterates."""
+        """Whether constraints keep the iterates bounded: there are none."""
         return False
 
     def visits(self, algorithm: Algorithm) -> int:
@@ -138,7 +146,7 @@ class OnGraph(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dic
         )
 
     def check(self, algorithm: Algorithm) -> None:
-        """Raises InputError unless its parts belong together: a device computes with them, whoever wrote them."""
+        """Raises InputError if its parts contradict each other. A device checks this before it computes with them."""
         algorithm.check(self.L, self.degree)
         n, graph, route, walk = len(self.L), self.graph, self.route, algorithm.walks
         if walk is None:
@@ -160,8 +168,8 @@ class GraphPlan(OnGraph, frozen=True, kw_only=True):
     edges: Edges
     route: ClosedWalk
     route_is: RouteIs
-    walk_seed: Seed | None  #: of a seeded run; else a random walk is a function of the run's id
-    digest: Digest = ""  #: of what no plan says: nothing
+    walk_seed: Seed | None  #: the seed of a seeded run; else a random walk is a function of the run's id
+    digest: Digest = ""  #: of the public data that no plan carries: there are none
 
 
 class GraphNode(ABC):
@@ -173,11 +181,11 @@ class GraphNode(ABC):
 
     @abstractmethod
     def gate(self, plan: Plan, noise: NoiseSource, allowance: Allowance) -> Gate:
-        """Its gate in a run. Raises InputError if the plan's terms cannot be met, as public numbers say."""
+        """Its gate in a run. Raises InputError if the plan's terms cannot be met, by public numbers."""
 
     @property
     def digest(self) -> str:
-        """Nothing: all that is public of its data stands in the plan."""
+        """Empty, because the plan carries all that is public of its data."""
         return ""
 
     @property
@@ -186,7 +194,7 @@ class GraphNode(ABC):
         return 1
 
     def check(self, plan: Plan) -> None:
-        """Raises InputError unless the plan is of this kind and has this node."""
+        """Raises InputError unless the plan is of this kind and names this node."""
         p = plan.problem
         if p.kind != self.kind or self.name not in p.nodes:
             raise InputError(
@@ -194,23 +202,23 @@ class GraphNode(ABC):
             )
 
     def limit(self, plan: Plan) -> int:
-        """Bytes of the largest message of a run on this device's edges: its vectors, and of a token who is lost."""
+        """The bytes of the largest message on this device's edges: its vectors, and a token's list of lost nodes."""
         entries: int = plan.algorithm.sent * plan.problem.size
         return SMALL + 8 * entries + 80 * len(plan.nodes)
 
     def machine(
         self, plan: Plan, run: bytes, ledger: Ledger, noise: NoiseSource, allowance: Allowance
     ) -> tuple[Keeping, Gate]:
-        """Its machine and its gate in a run that it has checked."""
+        """Its machine and its gate in a run whose plan it has checked. `run`: the run's id."""
         gate = self.gate(plan, noise, allowance)
         made: Keeping = plan.running.agent(place(plan, run, routes.index(self.name), gate, noise))
         return made, gate
 
 
 def place(plan: Plan, run: bytes, i: int, gate: Gate, noise: NoiseSource) -> Any:
-    """What node i's machine is made from, in the plan's pattern."""
-    of = {"token": _on_walk, "neighbours": _among_neighbours}[plan.algorithm.pattern]
-    return of(plan, run, i, gate, noise)
+    """What the machine of node i is made from, in the plan's pattern. `run`: the run's id."""
+    make = {"token": _on_walk, "neighbours": _among_neighbours}[plan.algorithm.pattern]
+    return make(plan, run, i, gate, noise)
 
 
 def _on_walk(plan: Plan, run: bytes, i: int, gate: Gate, noise: NoiseSource) -> walks.Place:
@@ -251,7 +259,7 @@ def _among_neighbours(plan: Plan, run: bytes, i: int, gate: Gate, noise: NoiseSo
 
 
 class GraphKind(Kind):
-    """A kind of problem over a graph. What is for real devices alone refuses, until a kind says otherwise."""
+    """A kind of problem over a graph, in simulation only until a subclass overrides the methods for real devices."""
 
     patterns: ClassVar[tuple[Pattern, ...]] = ("token", "neighbours")
     records: ClassVar[bool] = True
@@ -263,7 +271,7 @@ class GraphKind(Kind):
         return problem
 
     def check_questions(self, problem: Any, algorithm: Algorithm, privacy: Privacy, file: str) -> None:
-        """Its gate answers with gradients, private for one record."""
+        """Raises InputError unless gradients are asked under replace-one-record, which is what its gate answers."""
         if algorithm.minimizes or privacy.adjacency.replace_one_record is None:
             raise InputError(
                 f"{file}: problem.kind: found {self.name} with {algorithm.name} and adjacency {privacy.adjacency}, "
@@ -280,7 +288,7 @@ class GraphKind(Kind):
         raise InputError(f"{path}: data: found data of kind {self.name}, expected a kind that is not simulated only")
 
     def outcome(self, device: Any, state: Path) -> Outcome:
-        return lambda found: None
+        return lambda vectors: None
 
     def data_words(self, data: Any) -> str:
         return self.name

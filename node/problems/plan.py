@@ -63,6 +63,7 @@ def decode_plan(blob: bytes) -> RunPlan:
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
         raise InputError(f"plan: {str(error)[:200]}, expected a plan of format 1") from None
     problem, algorithm, kind = plan.problem, plan.algorithm, plan.kind
+    registry.check_variant(algorithm, "plan")
     check_privacy(plan.privacy, algorithm, kind.records, "plan")
     if algorithm.pattern not in kind.patterns:
         raise InputError(
@@ -87,6 +88,11 @@ def step_warning(plan: RunPlan) -> str | None:
     if ratio is None or ratio <= 1 or plan.algorithm.variant != "guarded" or plan.problem.held:
         return None
     return f"the step is {ratio:.3g} times the bound below which {plan.algorithm.name} is known to converge, whatever the data"
+
+
+def warnings(plan: RunPlan, source: str) -> list[str]:
+    """What to say of a plan before its run. `source`: where the public part that no plan carries is found."""
+    return [warning for warning in (step_warning(plan), plan.kind.warning(plan, source)) if warning]
 
 
 def check_steps(plan: RunPlan) -> None:

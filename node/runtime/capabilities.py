@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from importlib.metadata import version
-
 from hushgrid.kernels.privacy.accounting import total_epsilon
 from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.problems.kind import Device
 from hushgrid.node.problems.registry import KINDS
 from hushgrid.node.schema.sections import Budget
+from hushgrid.node.versions import version
 from hushgrid.node.wire import Capabilities
 
 

@@ -1,14 +1,14 @@
-"""Machine + gate + ledger + wire: the one place that orders commit and publish.
+"""Machine, gate, ledger and wire: the one place that orders commit and publish.
 
-Every message goes through `receive`: what is of a foreign epoch, sender, type or dimension, or a second different body
-for the same (epoch, seq), is refused before it touches the machine's state. Whatever the machine then wants, its
-gate's spends, its state and its sends are one transaction, and only what is committed is handed out for publishing.
-A step that sends and spends nothing needs no commit: the peers resend until our answer proves that we have it.
+Every message goes through `receive`. A message of a foreign epoch, sender, type or dimension, or a second different
+body for the same (epoch, seq), is refused before it changes the machine's state. What the machine then wants is one
+transaction: its gate's spends, its state and its messages. Only what is committed is handed out for publishing. A step
+that sends and spends nothing needs no commit: the peers send again until our answer proves that we have their message.
 
-An answer drawn is an answer paid. The coordinator chooses the plan's numbers and its own messages, so a step can be made
-to fail as a function of an answer: what a failing step drew is committed with the run's end, and whatever failed, the
-network is told one constant sentence. Only what the gate refuses before it draws is said, since it is decided by
-public numbers alone.
+An answer drawn is an answer paid. The coordinator chooses the plan's numbers and its own messages, so a step can be
+made to fail as a function of an answer. What a failing step drew is committed with the run's end, and the network gets
+one constant sentence, whatever failed. If the gate refuses before it draws, the reason is sent, because public numbers
+alone decide it.
 """
 
 from __future__ import annotations
@@ -28,27 +28,30 @@ from hushgrid.node.privacy.gate import Exhausted, Gate, GateState
 from hushgrid.node.privacy.ledger import Ledger, LedgerFailed
 from hushgrid.node.wire import Envelope, Refuse
 
-#: All that the network ever hears of a step that failed, whatever failed and however.
+#: The one sentence that the network gets about a step that failed after the draw, whatever failed.
 FAILED = "its step failed, or left the bounds of an iterate; what was drawn for it is paid, its own log says more"
 
 
 class Stored(Struct, frozen=True):
-    """A driver's row in the ledger."""
+    """What a driver stores in the ledger: the encoded states of machine and gate, and its own fields of these names."""
 
     machine: bytes
-    gate: bytes | None
+    gate: bytes | None  #: None for the coordinator, which has no gate
     seen: dict[str, tuple[int, int, bytes]]
     sent: tuple[int, int]
     taken: tuple[int, int]
 
 
 def epoch_of(body: Any) -> int:
-    """The epoch a message belongs to: a token's; rounds have one."""
+    """The epoch of a message: a token's own; messages of rounds have epoch 0."""
     return getattr(body, "epoch", 0)
 
 
 class StepFailed(Exception):
-    """The run is over here: `detail` is for the device's own log, `payload` is committed as its last word."""
+    """A step failed, so the run is over here. `detail` is for the device's own log.
+
+    `refuse` is the message to the network; `payload` is the same message encoded, which is committed already.
+    """
 
     def __init__(self, refuse: Refuse, payload: bytes, detail: str) -> None:
         super().__init__(detail)
@@ -58,18 +61,19 @@ class StepFailed(Exception):
 class Driver:
     """One run of one role. Methods return (destination, payload) pairs that are committed and may be published.
 
-    They raise LedgerFailed where the disk does not take a step (nothing has left), of a role with a gate StepFailed.
+    They raise LedgerFailed if the disk does not take a step; nothing of it has left then. If the role has a gate, they
+    raise StepFailed if a step fails.
     """
 
     def __init__(self, node: str, run: bytes, machine: Machine, gate: Gate | None, ledger: Ledger) -> None:
         self.node, self.run, self.machine, self.gate, self.ledger = node, run, machine, gate, ledger
-        self.done: str | None = None
-        self.seen: dict[str, tuple[int, int, bytes]] = {}  #: sender and kind: (epoch, seq, digest) of the last taken
-        #: (messages, bytes) of the algorithm itself, resends and custody not counted
+        self.done: str | None = None  #: why the run is over for the machine; None while it goes on
+        self.seen: dict[str, tuple[int, int, bytes]] = {}  #: (epoch, seq, digest) of the last taken, by sender and kind
+        #: (messages, bytes) with iterates; resends and other messages are not counted
         self.sent = self.taken = (0, 0)
         self.observe: Callable[[Driver], None] | None = None  #: simulation's trace, called after each commit
         self.round_of: Callable[[Any], tuple[int, float | None] | None] | None = (
-            None  #: state -> (round, residual) complete
+            None  #: from the machine's state: (last complete round, its residual), or None
         )
         stored = ledger.run(run)
         if stored is not None and stored.state is not None:
@@ -79,14 +83,18 @@ class Driver:
 
     @property
     def started(self) -> bool:
+        """Whether the machine knows that the run has begun."""
         return self.machine.started
 
     def start(self) -> list[tuple[str, bytes]]:
-        """The machine's first step; after a restart its unproven messages again."""
+        """The machine's first step; after a restart the messages whose receipt is not proven, again."""
         return self.tick() if self.started else self._all(self._made(self.machine.start))
 
     def receive(self, sender: str, envelope: Envelope, size: int) -> list[tuple[str, bytes]]:
-        """One decoded message of this run, `size` bytes. Malformed where this edge may not carry it now."""
+        """The machine's answer to one decoded message of this run, of `size` bytes.
+
+        Raises Malformed if this edge may not carry the message now; then the state is unchanged.
+        """
         body = envelope.body
         if envelope.epoch != epoch_of(body):
             raise Malformed(f"foreign epoch: {envelope.epoch}, expected {epoch_of(body)}")
@@ -107,18 +115,18 @@ class Driver:
         return self._all(step)
 
     def act(self, step: Step) -> list[tuple[str, bytes]]:
-        """What the machine was asked for beside messages and time (a suspicion): committed as a message's step is."""
+        """Commits a step that neither a message nor time has caused (a suspicion), like any other step."""
         return self._finish(step)
 
     def tick(self) -> list[tuple[str, bytes]]:
-        """The messages whose receipt is not proven yet: the same bytes again."""
+        """The messages whose receipt is not proven yet, as the same bytes."""
         step = self.machine.tick()
         return self._encode(step) + (self._all(self._proceed()) if step.more else [])
 
     # --- inside ---
 
     def _all(self, step: Step) -> list[tuple[str, bytes]]:
-        """A step and those that can be made at once behind it, each with its own commit."""
+        """Finishes a step and all steps that can be made at once after it, each with its own commit."""
         out = self._finish(step)
         while step.more:
             step = self._proceed()
@@ -129,11 +137,11 @@ class Driver:
         return self._made(cast(Proceeding, self.machine).proceed)
 
     def _made(self, make: Callable[[], Step]) -> Step:
-        """A step of the machine, its iterates finite and bounded. Malformed of a message that changed nothing."""
+        """A step of the machine whose iterates are finite and bounded. Raises Malformed if a message was refused."""
         if self.gate is None:
             return make()
         try:
-            with np.errstate(over="ignore", invalid="ignore"):  # found below
+            with np.errstate(over="ignore", invalid="ignore"):  # `_vectors` are checked below
                 step = make()
             if not all(wire.bounded(v) for v in self._vectors(step)):
                 raise Failed(
@@ -141,18 +149,18 @@ class Driver:
                 )
         except (Malformed, LedgerFailed):
             raise
-        except BaseException as error:  # of any kind: a panic of a compiled solver is no Exception
+        except BaseException as error:  # a panic of a compiled solver is no Exception
             self._fail(self.gate, error)
         return step
 
     def _vectors(self, step: Step) -> list[np.ndarray]:
-        """What the step sends, and what its state holds of its own."""
-        bodies = [v for send in step.send if isinstance(send.body, wire.Iterate) for v in astuple(send.body)]
-        told = [v for value in bodies for v in (value if isinstance(value, tuple) else (value,))]
-        return [v for v in (*told, *vars(self.machine.state).values()) if isinstance(v, np.ndarray)]
+        """The vectors that the step sends, and those of the machine's state."""
+        fields = [value for send in step.send if isinstance(send.body, wire.Iterate) for value in astuple(send.body)]
+        sent = [v for value in fields for v in (value if isinstance(value, tuple) else (value,))]
+        return [v for v in (*sent, *vars(self.machine.state).values()) if isinstance(v, np.ndarray)]
 
     def _fail(self, gate: Gate, error: BaseException) -> NoReturn:
-        """The run ends here, in one transaction with what the step drew."""
+        """Ends the run in one transaction with what the failing step drew. Raises StepFailed."""
         if isinstance(error, Exhausted):
             refuse = Refuse(str(error), Refused.kind)
         elif gate.terms is None:  # there is nothing to protect
@@ -167,7 +175,7 @@ class Driver:
         raise StepFailed(refuse, payload, detail) from None
 
     def _finish(self, step: Step) -> list[tuple[str, bytes]]:
-        """Commit what the step did, then hand out what it sends; nothing to commit where it only listened."""
+        """Commits what the step did, then returns what it sends. A step that sends nothing needs no commit."""
         if not step.send and step.done is None:
             return []
         out = self._encode(step)

@@ -1,12 +1,11 @@
-"""A device's life on the wire: born, asked to join, in a run, done. Pure of sockets and clocks; any transport drives it.
+"""A device on the wire: it announces itself, joins a run, takes part, ends. It has no socket and reads no clock.
 
-What a device has decided is stored before it is said. A run it has finished or refused is never answered afresh: only
-its last message is repeated. A run that was stopped may be resumed, with what was paid for. What a run leaves on the
-device is owed from the moment the run is known to be done until it is on the disk.
+What a device decides is stored before it is sent. A run that it has finished or refused is never answered afresh: only
+its last message is repeated. A stopped run may be resumed. The outcome of a run is owed until it is on the disk.
 
-A plan that is refused asks for nothing and is paid by nothing, so nothing of it is stored: its run's id holds this
-session's number, and a later session takes it for another's. What plans may write into the ledger and the log, joined
-or refused, is limited (FREE_BYTES), or whoever holds the coordinator's place could fill the disk for nothing.
+A plan that is refused costs nothing and nothing of it is stored: the run's id holds this session's number, so a later
+session does not take the plan for its own. What plans may write into the ledger and the log is limited (FREE_BYTES), or
+an adversary in the coordinator's place could fill the disk free of charge.
 """
 
 from __future__ import annotations
@@ -45,23 +44,22 @@ from hushgrid.node.wire import (
     Refuse,
 )
 
-FREE_BYTES = 1 << 20  #: that plans may write in an hour, into ledger and log
-RUN_BYTES = 1 << 10  #: that a run writes beside its plan: its row, and the log's lines of its begin and its end
-REFUSALS = 64  #: runs whose refusal is repeated; of an older one nothing is said
+FREE_BYTES = 1 << 20  #: bytes that plans may write in an hour, into ledger and log
+RUN_BYTES = 1 << 10  #: bytes that a run writes besides its plan: its row, and two lines of the log
+REFUSALS = 64  #: the most runs whose refusal is remembered and repeated
 
 
 class Simulated(NamedTuple):
-    """What only `hushgrid run` can give a node; nothing on the wire can."""
+    """Settings that only `hushgrid run` can give a node; no message can."""
 
     seed: int | None = None
 
 
 class Member(Endpoint):
-    """One device. `observe(driver, fresh)` is simulation's trace, called after each commit; a device has none.
+    """One device. `observe(driver, fresh)` is simulation's trace, called after each commit; a real device has none.
 
-    `outcome` keeps what a run that is done leaves here; `renew` gives the device with its data as they are now, called
-    before a run is joined; `drawn` notes what its gate draws. Stopped if an outcome that is owed cannot be written: the
-    next start tries again.
+    `outcome` stores what a run leaves. `renew`, called before a run is joined, returns the device with its data as they
+    are now. `drawn` notes what the gate draws. Raises Stopped if an owed outcome cannot be written.
     """
 
     def __init__(
@@ -85,10 +83,10 @@ class Member(Endpoint):
         self.outcome, self.renew, self.drawn = outcome, renew, drawn
         self.driver: Driver | None = None
         self.allowance: Allowance | None = None
-        self.last: tuple[bytes, bytes] | None = None  #: (run, payload) to repeat: the join, the refusal, the farewell
-        self._refused: OrderedDict[bytes, bytes] = OrderedDict()  #: run: refusal of its plan, for this session
-        self._free = float(FREE_BYTES)  #: that plans may still write
-        self._now = 0.0  #: the clock, when it was last told
+        self.last: tuple[bytes, bytes] | None = None  #: (run, payload) of the last join, refusal or farewell, to repeat
+        self._refused: OrderedDict[bytes, bytes] = OrderedDict()  #: refusals of plans in this session, by run
+        self._free = float(FREE_BYTES)  #: bytes that plans may still write
+        self._now = 0.0  #: time of the last tick, s
         self._ended = False
         self._withheld = Withheld()
         self._limit = wire.SMALL
@@ -109,19 +107,19 @@ class Member(Endpoint):
 
     @property
     def finished(self) -> bool:
-        """A daemon stays then, `run` may end it."""
+        """Whether a run has ended. A daemon stays up then; `run` may end the member."""
         return self._ended
 
     def connected(self) -> list[Publication]:
-        """The birth, retained; then whatever is not proven."""
+        """The birth, retained; then every message whose receipt is not proven."""
         self._soon()
         return [self._birth(), *self._again()]
 
     def on_message(self, topic: str, payload: bytes) -> list[Publication]:
         try:
             kind, src, dst = self.topics.parse(topic)
-            near = kind != "state" and self.device.neighbours and src != self.name
-            if (src != COORDINATOR and not near) or (kind == "edge" and dst != self.name):
+            from_neighbour = kind != "state" and self.device.neighbours and src != self.name
+            if (src != COORDINATOR and not from_neighbour) or (kind == "edge" and dst != self.name):
                 raise Malformed("not of this device's edges")
             if kind == "state":
                 return self._on_progress(wire.decode_presence(payload)) if payload else []
@@ -140,13 +138,13 @@ class Member(Endpoint):
         return out + self._count(kind, src) if isinstance(body, Iterate) else out
 
     def on_tick(self, now: float) -> list[Publication]:
-        """Time passes: what is not proven is sent again, less and less often."""
+        """Some time has passed: messages without a proven receipt are sent again, less and less often."""
         self._free = min(self._free + max(now - self._now, 0.0) * FREE_BYTES / 3600, float(FREE_BYTES))
         self._now = now
         return self._again() if self._due_at(now) else []
 
     def idle(self) -> None:
-        """Nothing waits: draw the noise of the next answers."""
+        """No message waits: draws noise for the next answers."""
         if self.driver and self.driver.gate:
             self.driver.gate.refill()
 
@@ -173,12 +171,12 @@ class Member(Endpoint):
             return self._drop("a plan for another session")
         if self._free <= 0:
             return self._drop("more plans than a device takes in an hour")
-        if told := body.marks.get(self.name):
-            self.ledger.tell(told)
+        if mark := body.marks.get(self.name):
+            self.ledger.tell(mark)
         return self._join(run, body.plan, None)
 
     def _join(self, run: bytes, blob: bytes, stopped: StoredRun | None) -> list[Publication]:
-        """Take part in a run, or refuse it; `stopped`: it was joined before, and goes on with what was paid for."""
+        """Joins a run, or refuses it. `stopped`: the run was joined before and goes on with what was paid for."""
         if self.renew and stopped is None:
             self.device = self.renew()
         try:
@@ -198,7 +196,7 @@ class Member(Endpoint):
         return self._say_joined(run)
 
     def _agreed(self, run: bytes, blob: bytes) -> tuple[str, Driver, Allowance]:
-        """A run's name, machine and gate, if it is this device's and its owner allows it. Raises InputError, Refused."""
+        """The name, driver and allowance of a run. Raises InputError or Refused if device or owner do not agree."""
         try:
             plan = decode_plan(blob)
             self.device.check(plan)
@@ -208,7 +206,7 @@ class Member(Endpoint):
             allowance.consent(0 if t is None or repeated else t.answers)
         except HushgridError:
             raise
-        except Exception as error:  # numbers nobody has thought of: no answer was drawn yet
+        except Exception as error:  # numbers that no check foresaw; no answer was drawn yet
             self._note(f"a plan that cannot be computed with: {type(error).__name__}: {printable(str(error), LINE)}")
             raise InputError(f"{self.name}: found a plan that it cannot compute with, expected another") from None
         return plan.name, driver, allowance
@@ -236,11 +234,11 @@ class Member(Endpoint):
             return self._drop("a foreign run")
         if stored.status in ("joined", "running") and not self._end(stored, body.state, body.reason):
             return self._drop("done before the run is complete here")
-        # `last` stays: it may be another run's, when an old farewell comes late.
+        # `last` stays: if an old farewell comes late, it belongs to another run.
         return [self._edge(wire.encode(Envelope(run, 0, 0, self.ledger.mark, Finished())))]
 
     def _on_progress(self, progress: wire.Presence) -> list[Publication]:
-        """The coordinator's state: a late device learns that its run is over, one not heard of is called."""
+        """The coordinator's state: a late device learns that its run is over; one that gathers gets the birth."""
         if not isinstance(progress, Progress):
             return []
         if progress.state == "gathering":
@@ -248,14 +246,14 @@ class Member(Endpoint):
         driver = self.driver
         if driver and progress.run == driver.run and progress.state != "running":
             stored = self.ledger.run(driver.run)
-            whole = driver.machine.complete  # else the others went on without this one, or never asked it
+            whole = driver.machine.complete  # if not, the others went on without this device, or never asked it
             why = "over when this device came back" if whole else "over without this device's part"
             if stored:
                 self._end(stored, progress.state if whole else "stopped", why)
         return []
 
     def _end(self, stored: StoredRun, state: str, reason: str) -> bool:
-        """The run is over. False, and nothing has changed, where it is called done before it is complete here."""
+        """Ends the run. False, and nothing has changed, if the run is called done before it is complete here."""
         driver, done = self.driver, state == "done"
         if done and (driver is None or not driver.machine.complete):
             return False
@@ -270,20 +268,22 @@ class Member(Endpoint):
         return True
 
     def _keep(self, driver: Driver) -> None:
-        """What a run that is done leaves, on the disk; until then it is owed. Stopped where the disk does not take it."""
+        """Writes the outcome of a run that is done. Raises Stopped if the disk does not take it: it is still owed."""
         if self.outcome is not None:
             try:
-                self.outcome(cast(Keeping, driver.machine).outcome())
+                said = self.outcome(cast(Keeping, driver.machine).outcome())
             except OSError as error:
                 where = f"{error.filename}: " if error.filename else ""
                 raise Stopped(
                     f"{self.name}: {where}{error.strerror or error}, expected to write the outcome of run "
                     f"{driver.run.hex()[:8]}: it is owed, the next start writes it"
                 ) from None
+            if said:
+                self.log(said)
         self.ledger.commit(driver.run, status="done")
 
     def _settle(self, stored: StoredRun) -> None:
-        """The process ended between a run's end and its outcome: written now, from the state in the ledger."""
+        """Writes the outcome of a run now, because the process ended before it could; from the state in the ledger."""
         try:
             plan = decode_plan(stored.plan)
             self.device.check(plan)
@@ -296,27 +296,27 @@ class Member(Endpoint):
         self.log(f"run {stored.id.hex()[:8]}: its outcome was owed, and is written")
 
     def _refuse(self, run: bytes, body: Refuse) -> list[Publication]:
-        """A run that this device does not take part in: said now, and whenever it is asked again in this session."""
+        """Refuses a run, now and whenever it is announced again in this session."""
         payload = wire.encode(Envelope(run, 0, 0, self.ledger.mark, body))
         stored = self.ledger.run(run)
-        if stored is not None:  # it was joined once: that is for good
+        if stored is not None:  # it was joined once, so the refusal is stored
             self.ledger.commit(run, status="refused", last=payload)
         self._refused[run] = payload
         while len(self._refused) > REFUSALS:
             self._refused.popitem(last=False)
-        if self.driver is None:  # else another run goes on
+        if self.driver is None:  # no other run goes on
             self.last, self._ended = (run, payload), True
         self._note(f"run {run.hex()[:8]} refused: {printable(body.reason, LINE)}")
         return [self._edge(payload)]
 
     def _note(self, line: str) -> None:
-        """A line of the log that costs no epsilon: no more of them than plans may write."""
+        """Writes a line of the log that costs no epsilon, as long as plans may still write."""
         if self._free > 0:
             self._free -= len(line)
             self.log(line)
 
     def _fail(self, failed: StepFailed) -> list[Publication]:
-        """A step failed, and the run is over here; what was drawn is paid, and the network hears one sentence."""
+        """The run is over here, because a step failed. What was drawn is paid, and the network gets one sentence."""
         assert self.driver is not None
         run, self.driver = self.driver.run, None
         self.last, self._ended = (run, failed.payload), True
@@ -346,7 +346,7 @@ class Member(Endpoint):
             self.observe(driver, True)
 
     def _resume(self, stored: StoredRun) -> None:
-        """The process ended in a run: go on exactly where the ledger says, where the owner still allows it."""
+        """Goes on with the run in which the process ended, from the stored state, if the owner still allows it."""
         try:
             name, self.driver, self.allowance = self._agreed(stored.id, stored.plan)
         except (InputError, Refused) as error:
@@ -361,7 +361,7 @@ class Member(Endpoint):
     # --- what does not come through ---
 
     def _count(self, kind: str, src: str) -> list[Publication]:
-        """A broker may withhold a broadcast without a word: then every message of a neighbour comes on request."""
+        """Notices a broker that withholds a neighbour's broadcasts: then all its messages come on request alone."""
         topic = self.topics.all(src)
         if not self._withheld.heard(src, by_broadcast=kind == "all") or topic in self._withheld.topics:
             return []
@@ -369,7 +369,7 @@ class Member(Endpoint):
         return self._bar(topic)
 
     def _bar(self, topic: str) -> list[Publication]:
-        """The coordinator is told, too, in the birth."""
+        """Notes a topic that does not come through; the birth tells the coordinator about it."""
         return [self._birth()] if self._withheld.add(topic) else []
 
     # --- saying ---

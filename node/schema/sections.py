@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from msgspec import Struct, field
+from msgspec import Meta, Struct, field
 
-from hushgrid.kernels.ranges import Count, Delta, Epsilon, Magnitude, Tolerance
+from hushgrid.kernels.ranges import BUSES, Bus, Count, Delta, Epsilon, Magnitude, Tolerance
 
 
 class Section(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
@@ -71,8 +71,18 @@ class Stop(Section, frozen=True, kw_only=True):
     patience: Count = 3  #: rounds in a row that must stay within it
 
 
+Buses = Annotated[list[Bus], Meta(max_length=BUSES)]
+
+
 class PerRun(Section, frozen=True, kw_only=True):
     epsilon: Epsilon  #: the most that one run may cost
+
+
+class Loaded(Section, frozen=True, kw_only=True):
+    """The buses that may draw active (p) and reactive (q) power: public."""
+
+    p: Buses  #: numbers of the buses that may draw active power
+    q: Buses  #: numbers of the buses that may draw reactive power
 
 
 class Allow(Section, frozen=True, kw_only=True):
@@ -81,6 +91,7 @@ class Allow(Section, frozen=True, kw_only=True):
     algorithms: list[str] | None = None  #: by name [every one that solves its kind of problem]
     per_run: PerRun | None = None  #: a limit on one run [the whole budget]
     adjacency: Adjacency | None = None  #: the relation that a run must have [the budget's]
+    loads: Loaded | None = None  #: zones: the public mask of the loads that a plan must have at its buses [any]
 
 
 class Tls(Section, frozen=True, kw_only=True):

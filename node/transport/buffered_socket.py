@@ -1,7 +1,8 @@
-"""A connected socket as paho uses it, but one system call for all that has arrived, and one for all that leaves.
+"""A connected socket as paho uses it, with one system call for all that has arrived, and one for all that leaves.
 
-paho reads a packet in three small pieces, does not say whether there is another, and writes each packet by itself. It
-collects a packet whole, however large: here one that announces more than the limit ends the connection unread.
+paho reads a packet in three small pieces, does not say whether there is another packet, and writes each packet by
+itself. It collects a packet whole, however large. Here a packet that announces more than the limit ends the connection
+unread.
 """
 
 from __future__ import annotations
@@ -12,34 +13,35 @@ import ssl
 import time
 from typing import Any
 
-CHUNK = 1 << 16  #: bytes read at once; above a TLS record, so that what is left shows as readable at the socket
+CHUNK = 1 << 16  #: bytes read at once: more than a TLS record, so that poll sees what is left as readable
 HEADER = 5  #: bytes of a packet's first part: its type, and its length in at most four digits to the base 128
-LATER = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
+LATER = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)  #: the socket is not ready now
 
 
 class Stream:
-    """What `fill` has read is there for paho's `recv`; what paho's `send` has taken leaves with `flush`."""
+    """A buffer on both sides: `fill` reads what paho then gets by `recv`; `flush` sends what paho gave to `send`."""
 
     def __init__(self, sock: Any, limit: int = 1 << 28) -> None:
-        """`limit`: bytes of a packet after its header."""
+        """`limit`: the most bytes of a packet after its header."""
         self.sock, self.limit = sock, limit
-        self.ended = False  #: the other side has closed, or the connection broke
-        self.excess = 0  #: bytes of the packet that was above the limit
-        self._header, self._body = bytearray(), 0  #: of the packet under way: what has come, what is still to come
+        self.ended = False  #: whether the other side has closed, or the connection broke
+        self.excess = 0  #: bytes of the packet that was above the limit; 0 if none was
+        self._header, self._body = bytearray(), 0  #: of the packet under way: header bytes so far, bytes to come
         self._in, self._at = b"", 0
         self._out = bytearray()
 
     @property
     def more(self) -> bool:
-        """There is something for `recv`, be it the end."""
+        """Whether `recv` has something to return, even if it is the end."""
         return self._at < len(self._in) or self.ended
 
     @property
     def unsent(self) -> int:
+        """Bytes that wait for `flush`."""
         return len(self._out)
 
     def fill(self) -> None:
-        """Takes what has arrived."""
+        """Reads what has arrived. Sets `ended` if that is the end, or a packet above the limit."""
         try:
             data = self.sock.recv(CHUNK)
         except LATER:
@@ -53,7 +55,7 @@ class Stream:
         self._in, self._at = self._in[self._at :] + data, 0
 
     def flush(self) -> None:
-        """Sends what the system takes."""
+        """Sends as much as the system takes now."""
         try:
             while self._out:
                 del self._out[: self.sock.send(self._out)]
@@ -66,7 +68,7 @@ class Stream:
     def finish(self, timeout: float) -> None:
         """Sends the rest and reads until the other side has closed, each within `timeout` seconds.
 
-        A socket closed over unread data resets, and our goodbye might go unread.
+        If a socket is closed while it has unread data, it is reset, and the broker may never read our goodbye.
         """
         with contextlib.suppress(OSError):
             self.sock.settimeout(timeout)
@@ -77,7 +79,7 @@ class Stream:
                 pass
 
     def _measure(self, data: bytes) -> None:
-        """Follow the lengths that the packets announce."""
+        """Follows the lengths that the packets announce."""
         at = 0
         while at < len(data) and not self.excess:
             if self._body:
@@ -93,7 +95,7 @@ class Stream:
                 self._header.clear()
                 self.excess = self._body if self._body > self.limit else 0
             elif len(self._header) == HEADER:
-                self.excess = self.limit + 1  # no length at all
+                self.excess = self.limit + 1  # not a valid length
 
     # -- what paho calls
 

@@ -17,13 +17,15 @@ if TYPE_CHECKING:
 
 
 class Address(NamedTuple):
+    """Where a broker is."""
+
     host: str
     port: int
     tls: bool
 
 
 def parse_url(url: str) -> Address:
-    """mqtt://host[:1883] or mqtts://host[:8883]; anything else is an InputError."""
+    """The address in mqtt://host[:1883] or mqtts://host[:8883]. Raises InputError if the URL has another form."""
     try:
         parts = urlsplit(url)
         port = parts.port
@@ -40,7 +42,11 @@ def parse_url(url: str) -> Address:
 
 
 def tls_context(address: Address, tls: Tls | None) -> ssl.SSLContext | None:
-    """For mqtts: the broker must prove its name to `tls.ca` (else to the system's), and we ours with `tls.cert`."""
+    """The TLS context for mqtts, None for mqtt.
+
+    The broker's certificate is checked against `tls.ca` (without `tls`: the system's), ours is `tls.cert`. Raises
+    InputError if `tls` goes with mqtt, or a file is no PEM.
+    """
     if not address.tls:
         if tls is not None:
             raise InputError(f"broker: found tls with mqtt://{address.host}, expected mqtts://")
@@ -60,12 +66,15 @@ def tls_context(address: Address, tls: Tls | None) -> ssl.SSLContext | None:
 
 
 def resolve(address: Address) -> list[Any]:
-    """The addresses to try, as of socket.getaddrinfo. Blocks for as long as the resolver does. OSError."""
+    """The addresses to try, as socket.getaddrinfo returns them. Blocks as long as the resolver does. Raises OSError."""
     return socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
 
 
 class Dial:
-    """One connection under way. Wait until `sock` is ready for `want` (of select.poll), then `advance`; OSError."""
+    """One connection under way. Wait until `sock` is ready for `want` (of select.poll), then call `advance`.
+
+    Raises OSError if the connection fails.
+    """
 
     def __init__(self, target: Any, host: str, context: ssl.SSLContext | None) -> None:
         family, kind, protocol, _, address = target
@@ -75,7 +84,7 @@ class Dial:
         self.sock: Any = socket.socket(family, kind, protocol)
         try:
             self.sock.setblocking(False)
-            # Without it every round trip waits for a delayed acknowledgement: 40 ms instead of 0.3.
+            # Without this every round trip waits for a delayed acknowledgement: 40 ms instead of 0.3 ms.
             self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             _raise(self.sock.connect_ex(address), errno.EINPROGRESS)
         except OSError:
@@ -83,11 +92,11 @@ class Dial:
             raise
 
     def advance(self) -> bool:
-        """True when the connection stands."""
+        """Does the next part of the TCP and TLS handshakes. True if both are complete."""
         if not self._through:
             _raise(self.sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR))
             if self.sock.getsockname() == self.sock.getpeername():
-                # On a port of our own range with nobody listening, TCP's simultaneous open meets itself.
+                # If no process listens on a port of the ephemeral range, TCP's simultaneous open can connect to itself.
                 _raise(errno.ECONNREFUSED)
             self._through = True
             if self._context is not None:

@@ -1,8 +1,8 @@
-"""What a device asks of its transport, whichever carries its messages.
+"""What a device asks of its transport, whatever carries its messages.
 
-The transport's promises are small, because the endpoints above it resend whatever has no answer: a message that is handed
-over is whole and comes from a topic that was asked for; it may come twice, late, out of order or never.
-To add a transport: a module with a function that makes a `Link`, registered under its URL scheme.
+A transport promises little, because the endpoints send again what has no answer. A message that is handed over is whole
+and comes from a topic that was asked for. It may come twice, late, out of order or never. To add a transport, write a
+module with a function that makes a `Link`, and register the function under its URL scheme.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from hushgrid.node.schema.sections import Tls
 
 
 class Message(NamedTuple):
-    """As received. `retained`: it was waiting at the broker when we subscribed."""
+    """A received message. `retained`: the broker had kept it before we subscribed."""
 
     topic: str
     payload: bytes
@@ -22,79 +22,85 @@ class Message(NamedTuple):
 
 
 class Party(NamedTuple):
-    """Who wants a connection."""
+    """What a connection is made for."""
 
-    name: str  #: its identity towards the broker
-    will: tuple[str, bytes] | None = None  #: topic and payload that the broker retains when the connection breaks
+    name: str  #: the party's identity at the broker
+    will: tuple[str, bytes] | None = None  #: (topic, payload) that the broker retains if the connection breaks
     subscriptions: Sequence[str] = ()  #: topics it hears; `+` stands for one level, `#` for all that follow
-    tls: Tls | None = None
-    persistent: bool = True  #: the broker is to keep what comes while the connection is broken
+    tls: Tls | None = None  #: certificates; None: those of the system
+    persistent: bool = True  #: whether the broker keeps messages while the connection is broken
 
 
 class Link(Protocol):
-    """One party's connection to a broker, reconnected for as long as it takes. No threads: its owner drives it.
+    """One party's connection to a broker, which is made again whenever it is lost. No threads: its owner drives it.
 
     The owner waits on `sock` for `events` until `due`, then calls `turn`, and `send` with the answers.
     """
 
-    due: float  #: when to take the next `turn` at the latest, of time.monotonic()
-    connects: int  #: how often the connection has come to stand
-    refused: list[tuple[str, str]]  #: (topic, reason) of what the broker does not let it publish or hear, each once
+    due: float  #: when `turn` must be called at the latest, of time.monotonic()
+    connects: int  #: how often the connection was made
+    refused: list[tuple[str, str]]  #: (topic, reason) of each topic that the broker lets it neither publish nor hear
 
     @property
     def connected(self) -> bool:
-        """The broker has accepted the connection and answered every subscription, and is not known to be gone."""
+        """Whether the broker has accepted the connection, answered every subscription, and is not known to be gone."""
 
     @property
     def waiting(self) -> bool:
-        """An attempt has failed or the connection is gone (see `why`), and the next attempt is not yet due."""
+        """Whether an attempt has failed or the connection is lost (see `why`), and the next attempt is not yet due."""
 
     @property
     def owing(self) -> float:
-        """Seconds for which the broker has owed an acknowledgement and sent nothing; 0 if it owes none."""
+        """How long an acknowledgement is outstanding while the broker has sent nothing, s; 0 if none is."""
 
     @property
     def mute(self) -> bool:
-        """The connection stands, but the broker has owed an acknowledgement for so long that it is not there."""
+        """Whether the connection is up, but an acknowledgement has been outstanding for too long."""
 
     @property
     def why(self) -> str:
-        """Why the broker is not there, or was not when it was last away."""
+        """Why the broker is not there, or why it was not there the last time."""
 
     @property
     def sock(self) -> Any:
-        """The socket of now to wait on, or None. It is another one after a reconnect."""
+        """The socket to wait on now, or None. After a reconnect it is another one."""
 
     @property
     def events(self) -> int:
-        """What to wait for on it: select.POLLIN, select.POLLOUT."""
+        """What to wait for on `sock`: select.POLLIN, select.POLLOUT."""
 
     def open(self) -> None:
-        """Begins to connect, and returns at once."""
+        """Begins to connect and returns at once."""
 
     def connect(self, timeout: float, asked: Callable[[], bool] = lambda: False) -> bool:
-        """True when connected, False when `asked` to end meanwhile. Stopped if no broker is there within `timeout` s."""
+        """Waits for the connection. True if it is made, False if `asked` says to end meanwhile.
+
+        Raises Stopped if no broker is there within `timeout` seconds.
+        """
 
     def turn(self, ready: bool) -> list[Message]:
-        """Does what is due, and what `sock` was waited for if it is `ready`; never waits. Returns what has come."""
+        """Does what is due, and reads and writes `sock` if it is `ready`; never waits. Returns what it received."""
 
     def send(self, publications: Iterable[tuple[str, bytes, bool]]) -> None:
-        """Publishes (topic, payload, retain) now or never, and acknowledges what `turn` has handed over."""
+        """Publishes each (topic, payload, retain) now or never, and acknowledges the messages that `turn` returned."""
 
     def follow(self, subscriptions: Sequence[str]) -> None:
-        """Hears these topics from now on."""
+        """Hears these topics, and no others, from now on."""
 
     def close(self, clear: Sequence[str] = (), forget: bool = True) -> None:
-        """Clears the retained messages on `clear` and leaves without the will; with `forget` nothing is kept for it."""
+        """Clears the retained messages on the topics `clear` and disconnects without publishing the will.
+
+        With `forget` the broker keeps nothing for this party.
+        """
 
 
 Maker = Callable[[str, Party], Link]
 
-MAKERS: dict[str, Maker] = {}  #: what makes a link to a URL, by its scheme
+MAKERS: dict[str, Maker] = {}  #: the function that makes a link, by URL scheme
 
 
 def register(*schemes: str) -> Callable[[Maker], Maker]:
-    """`@register("mqtt", "mqtts")` before the function that makes a link to such a URL."""
+    """A decorator for the function that makes a link: `@register("mqtt", "mqtts")` registers it under these schemes."""
 
     def registered(make: Maker) -> Maker:
         MAKERS.update(dict.fromkeys(schemes, make))

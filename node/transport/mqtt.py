@@ -1,8 +1,8 @@
-"""One MQTT connection after the other, driven from its owner's loop: no threads, nothing queued across a broken connection.
+"""One MQTT connection after the other, driven by its owner's loop: no threads, and no queue that outlives a connection.
 
-The application above resends whatever has no answer, so this link promises little and hides nothing: `connected` says
-whether the broker has accepted connection and subscriptions, `connects` and `disconnects` count, `refused` lists what
-the broker would not take. Each connection is a new `Session`: what the old one had not delivered is dropped.
+The endpoints send again what has no answer, so this link promises little and hides nothing. `connected` says whether
+the broker has accepted connection and subscriptions, `connects` and `disconnects` count, and `refused` lists what the
+broker did not accept. Each connection is a new `Session`; what the old one had not delivered is dropped.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from hushgrid.node.transport.connect import Dial, parse_url, tls_context
 from hushgrid.node.transport.link import Link, Message, Party, register
 from hushgrid.node.transport.mqtt_session import CLOSE_S, Client, Session
 
-ATTEMPT_S = 10.0  #: from dialling to the answer to SUBSCRIBE; a small device's TLS handshake takes a second
-PROBE_S = 2.0  #: for the answer to a first CONNECT of MQTT 5: amqtt never gives one
-ANSWER_S = 2.0  #: for an acknowledgement: a broker that gives none is not there, though the connection stands
-ROOM = 0x20000  #: bytes of a packet beside its payload: the topic, properties
-ASKED_S = 0.25  #: how often somebody who waits for a connection looks whether it was asked to end
-BURST = 1024  #: messages handed over at once, about
+ATTEMPT_S = 10.0  #: from dialling to the answer to SUBSCRIBE, s; a small device's TLS handshake takes 1 s
+PROBE_S = 2.0  #: for the answer to a first CONNECT of MQTT 5, s: amqtt never gives one
+ANSWER_S = 2.0  #: for an acknowledgement, s: a broker that gives none is not there, although the connection is up
+ROOM = 0x20000  #: the most bytes of a packet besides its payload: the topic, properties
+ASKED_S = 0.25  #: how often `connect` looks whether it was asked to end, s
+BURST = 1024  #: messages handed over at once, approximately
 NOT_YET = "not connected yet"
 
 
@@ -46,13 +46,12 @@ class _Stage(enum.Enum):
 class MqttLink:
     """A `Link` to the broker at `url` as `client_id`, with a retained last will, subscribed at QoS 1.
 
-    Speaks MQTT 5 where the broker does, else 3.1.1. Only topics that match `subscriptions` are handed over, none with
-    a payload above `payload_limit` bytes. `persistent` asks the broker to keep the session over a lost connection.
-    User and password default to HUSHGRID_MQTT_USER and HUSHGRID_MQTT_PASSWORD.
+    It speaks MQTT 5 if the broker does, else 3.1.1. It hands over only messages whose topic matches `subscriptions`,
+    and none with a payload above `payload_limit` bytes. `persistent` asks the broker to keep the session when the
+    connection is lost. User and password default to HUSHGRID_MQTT_USER and HUSHGRID_MQTT_PASSWORD.
 
-    Its owner either calls `poll`, or waits itself on `sock` for `events`, until `due`, and then calls `turn`, and `send`
-    with the answers. One of them must run within 1.5 `keepalive` seconds, or the broker takes us for dead and publishes
-    the will.
+    Its owner either calls `poll`, or waits on `sock` for `events` until `due`, and then calls `turn`, and `send` with
+    the answers. If neither runs within 1.5 `keepalive` seconds, the broker takes us for dead and publishes the will.
     """
 
     def __init__(
@@ -78,16 +77,16 @@ class MqttLink:
         self._hear(subscriptions)
         self._ssl = tls_context(self._as.address, tls)
         self._limit = payload_limit
-        self._afresh = False  # the broker is to forget the session: it would send us again what we do not read
+        self._afresh = False  # the broker is to forget the session: else it sends again what we do not read
 
         self.connects = 0
         self.disconnects = 0
-        self.session_present = False  #: the broker had kept our session, at the last connect
+        self.session_present = False  #: whether the broker had kept our session, at the last connect
         self.refused: list[tuple[str, str]] = []  #: (topic, reason), each pair once
         self.oversize = 0  #: messages above `payload_limit`: not handed over; far above it, not even read
         self.foreign = 0  #: messages received on topics we did not subscribe to, not handed over
         self.dropped = 0  #: publications that did not reach a broker's acknowledgement
-        self.due = inf  #: when to take the next `turn` at the latest, of time.monotonic()
+        self.due = inf  #: when `turn` must be called at the latest, of time.monotonic()
         self.readable: list[int] = []  #: those of `fds` that ended the last `poll`
 
         self._why = NOT_YET
@@ -138,17 +137,18 @@ class MqttLink:
 
     @property
     def protocol(self) -> str:
+        """The version that is spoken, in words."""
         return "MQTT 5" if self._attempts.protocol == paho.MQTTv5 else "MQTT 3.1.1"
 
     def open(self) -> None:
-        """Begins to connect; `turn` or `poll` go on with it, for as long as it takes."""
+        """Begins to connect. `turn` or `poll` go on with it, as long as it takes."""
         if self._stage is _Stage.CLOSED:
             self._stage, self._attempts.delay, self.due = _Stage.DOWN, 0.0, 0.0
 
     def connect(self, timeout: float, asked: Callable[[], bool] = lambda: False) -> bool:
-        """True when connected, False when `asked` to end meanwhile.
+        """Waits for the connection. True if it is made, False if `asked` says to end meanwhile.
 
-        Stopped when the broker is not there within `timeout` seconds, or refuses us.
+        Raises Stopped if the broker is not there within `timeout` seconds, or refuses us.
         """
         deadline = time.monotonic() + timeout
         self.open()
@@ -165,11 +165,11 @@ class MqttLink:
         return True
 
     def publish(self, topic: str, payload: bytes, retain: bool = False) -> bool:
-        """Sends now, at QoS 1. False: dropped (no connection, too much unacknowledged, or above the broker's limit)."""
+        """Sends now, at QoS 1. False if it is dropped: no connection, too much unacknowledged, or above the limit."""
         return self._put(topic, payload, retain) and self._flush()
 
     def send(self, publications: Iterable[tuple[str, bytes, bool]]) -> None:
-        """Publishes them all, and acknowledges what `turn` has handed over, in one write."""
+        """Publishes all of them and acknowledges the messages that `turn` returned, in one write."""
         for topic, payload, retain in publications:
             self._put(topic, payload, retain)
         self._flush()
@@ -193,7 +193,7 @@ class MqttLink:
                 return self._take()
 
     def follow(self, subscriptions: Sequence[str]) -> None:
-        """Hears these topics from now on; what is new is asked for at once where there is a connection."""
+        """Hears these topics, and no others, from now on. A connection subscribes to new ones at once."""
         new = tuple(topic for topic in subscriptions if topic not in self.subscriptions)
         if new or len(subscriptions) != len(self.subscriptions):
             self._hear(subscriptions)
@@ -202,10 +202,10 @@ class MqttLink:
             self._flush()
 
     def turn(self, ready: bool) -> list[Message]:
-        """Does what is due, and what `sock` was waited for when it is `ready`; never waits.
+        """Does what is due, and reads and writes `sock` if it is `ready`; never waits. Returns the messages received.
 
-        Returns what has come. It is acknowledged with the `send` that follows, in one write with the answer: what
-        nobody has acted upon comes again.
+        They are acknowledged with the `send` that follows, in one write with the answers: a message that was not acted
+        upon comes again.
         """
         self._step(ready)
         if self._inbox:
@@ -214,9 +214,9 @@ class MqttLink:
         return []
 
     def close(self, clear: Sequence[str] = (), forget: bool = True) -> None:
-        """Clears the retained messages on `clear`, waits for the broker to have taken all, says goodbye (no will).
+        """Clears the retained messages on `clear`, waits until the broker has acknowledged all, and disconnects.
 
-        With `forget` the broker keeps no session of ours. A link that is down just closes: nobody is there to tell.
+        The will is not published. With `forget` the broker keeps no session of ours. A link that is down just closes.
         """
         if self.connected:
             self._wait(0.0)  # learns whether the broker has gone meanwhile
@@ -244,17 +244,17 @@ class MqttLink:
     # -- one turn of the loop
 
     def _wait(self, timeout: float, fds: Sequence[int] = ()) -> None:
-        """Until something is to be done, at most `timeout` seconds; and does it."""
+        """Waits until something is to be done, at most `timeout` seconds, and does it."""
         poller = select.poll()
         for fd in fds:
             poller.register(fd, select.POLLIN)
-        own = -1
+        socket_fd = -1
         if self.sock is not None:
-            own = self.sock.fileno()
-            poller.register(own, self.events)
+            socket_fd = self.sock.fileno()
+            poller.register(socket_fd, self.events)
         ready = [fd for fd, _ in poller.poll(max(0.0, min(timeout, self.due - time.monotonic())) * 1000)]
-        self.readable = [fd for fd in ready if fd != own]
-        self._step(own in ready)
+        self.readable = [fd for fd in ready if fd != socket_fd]
+        self._step(socket_fd in ready)
         self._flush()
 
     def _step(self, ready: bool) -> None:
@@ -295,7 +295,7 @@ class MqttLink:
         return self._session.put(topic, payload, retain)
 
     def _flush(self) -> bool:
-        """Sends what is queued. False: no connection."""
+        """Sends what is queued. False if there is no connection."""
         if self._session is not None:
             self._session.flush()
         return self.connected
@@ -303,7 +303,7 @@ class MqttLink:
     # -- coming up
 
     def _redial(self, now: float) -> None:
-        if self._why == NOT_YET:  # else it stays: an attempt that is cut short says less than the last whole one
+        if self._why == NOT_YET:  # a later reason stays: an attempt that is cut short says less
             self._why = "no answer"
         self.due = now + ATTEMPT_S
         try:
@@ -363,7 +363,7 @@ class MqttLink:
         self._drop(session.why_lost())
 
     def _drop(self, why: str) -> None:
-        """This connection or attempt is over; arranges the next."""
+        """Ends this connection or attempt, and sets when the next one begins."""
         up, session, now = self._stage is _Stage.UP, self._session, time.monotonic()
         refusal = session.refusal if session is not None else None
         self._shut()
@@ -382,7 +382,7 @@ class MqttLink:
         self._stage, self.due = _Stage.CLOSED, inf
 
     def _shut(self) -> None:
-        """Closes the socket, whoever holds it, and forgets what was under way."""
+        """Closes the socket and forgets the dial or session that held it."""
         if self._dial is not None:
             self._dial.close()
         if self._session is not None:
@@ -392,7 +392,7 @@ class MqttLink:
 
 @register("mqtt", "mqtts")
 def link(url: str, party: Party) -> Link:
-    """A connection to a broker of MQTT; mqtts:// speaks TLS."""
+    """A link to an MQTT broker; mqtts:// speaks TLS. Raises InputError if the URL or the certificates are wrong."""
     return MqttLink(
         url, party.name, will=party.will, subscriptions=party.subscriptions, tls=party.tls, persistent=party.persistent
     )

@@ -1,6 +1,7 @@
 """One connection to an MQTT broker over a socket that is connected already: paho, and what is not acknowledged yet.
 
-It greets, subscribes, publishes at QoS 1, and is over when the socket is. Whatever outlives a connection is MqttLink's.
+A session greets the broker, subscribes, publishes at QoS 1, and ends with its socket. `mqtt.py` (`MqttLink`) keeps what
+outlives a connection.
 """
 
 from __future__ import annotations
@@ -18,51 +19,56 @@ from paho.mqtt.subscribeoptions import SubscribeOptions
 from hushgrid.node.transport.buffered_socket import Stream
 from hushgrid.node.transport.connect import Address
 
-CLOSE_S = 2.0  #: for the last acknowledgements, and again for the broker to take the goodbye
-SESSION_S = 3600  #: a persistent session outlives its connection this long (MQTT 5)
-QUEUE, QUEUE_BYTES = 4096, 64 << 20  #: published and not yet acknowledged; beyond it `put` refuses
-HEAD = 16  #: bytes of a published packet beside its topic and payload, about
+CLOSE_S = 2.0  #: for the last acknowledgements, s, and again for the broker to read the goodbye
+SESSION_S = 3600  #: how long a persistent session outlives its connection, s (MQTT 5)
+QUEUE, QUEUE_BYTES = 4096, 64 << 20  #: the most messages and bytes without acknowledgement; beyond that `put` refuses
+HEAD = 16  #: bytes of a published packet besides its topic and payload, approximately
 
 
 class Client(NamedTuple):
-    """Who speaks to a broker: the same on all of its connections."""
+    """What all connections of one link have in common."""
 
     address: Address
     name: str  #: the client id
-    will: tuple[str, bytes] | None  #: topic and payload, retained
+    will: tuple[str, bytes] | None  #: topic and payload of the last will, which the broker retains
     username: str | None
     password: str | None
     keepalive: int  #: seconds
-    persistent: bool  #: the broker is to keep the session over a lost connection
-    largest: int  #: bytes of a packet: what a broker of MQTT 5 is told, and what is read of any other
+    persistent: bool  #: whether the broker keeps the session when the connection is lost
+    largest: int  #: the most bytes of a packet: stated to a broker of MQTT 5, and checked with every broker
 
 
 class Listener(Protocol):
-    """Whom a session tells what comes."""
+    """What a session reports to: its link."""
 
     subscriptions: tuple[str, ...]  #: the topics to ask for
     dropped: int  #: publications that did not reach a broker's acknowledgement
 
-    def heard(self, topic: str, payload: bytes, retained: bool) -> None: ...
+    def heard(self, topic: str, payload: bytes, retained: bool) -> None:
+        """A message has arrived."""
+
     def refuse(self, topic: str, reason: str) -> None:
-        """The broker lets us neither publish on this topic nor hear it."""
+        """The broker does not let us publish on this topic, or hear it."""
 
 
 class Session:
-    """`five`: MQTT 5, else 3.1.1. `afresh`: the broker is to forget what it kept for us. OSError where the socket fails."""
+    """One connection. `five`: it speaks MQTT 5, else 3.1.1. `afresh`: the broker forgets what it has kept for us.
+
+    Methods raise OSError if the socket fails.
+    """
 
     def __init__(self, sock: Any, client: Client, listener: Listener, *, five: bool, afresh: bool) -> None:
         self.stream = Stream(sock, client.largest)
         self.listener, self.five, self.tls = listener, five, client.address.tls
-        self.accepted = False  #: the broker has answered CONNECT
-        self.joined = False  #: and every subscription
-        self.present = False  #: it had kept our session
-        self.refusal: Any = None  #: its reason for a refusal or a goodbye
+        self.accepted = False  #: whether the broker has accepted CONNECT
+        self.joined = False  #: whether it has answered the subscriptions too
+        self.present = False  #: whether it had kept our session
+        self.refusal: Any = None  #: its reason code for a refusal or a goodbye
         self.backlog = 0  #: bytes published and not yet acknowledged
-        self.unacked: dict[int, tuple[str, int, float]] = {}  #: topic, bytes, when it was sent; the oldest first
+        self.unacked: dict[int, tuple[str, int, float]] = {}  #: (topic, bytes, when it was sent), the oldest first
         self._queue: deque[tuple[str, bytes, bool]] = deque()
         self.asked: dict[int, tuple[str, ...]] = {}  #: subscriptions without an answer yet, by message id
-        self._heard_at = 0.0  # when the broker has last sent anything
+        self._heard_at = 0.0  # when the broker last sent anything
         self._receive_maximum = 65535
         self._packet_limit: int | None = None
         self._paho: Any = self._greet(client, afresh)
@@ -71,19 +77,19 @@ class Session:
 
     @property
     def connected(self) -> bool:
-        """The broker has accepted connection and subscriptions, and is not known to be gone."""
+        """Whether the broker has accepted connection and subscriptions, and is not known to be gone."""
         return self.joined and not self.stream.ended
 
     @property
     def owing(self) -> float:
-        """Seconds for which the broker has owed an acknowledgement and sent nothing; 0 where it owes none."""
+        """How long an acknowledgement is outstanding while the broker has sent nothing, s; 0 if none is."""
         if not self.unacked:
             return 0.0
         *_, sent = next(iter(self.unacked.values()))
         return time.monotonic() - max(sent, self._heard_at)
 
     def turn(self, ready: bool, full: Callable[[], bool]) -> bool:
-        """Takes what has arrived where the socket is `ready`, until `full`. False: the connection is gone."""
+        """Reads what has arrived if the socket is `ready`, until `full`. False if the connection is lost."""
         client = self._paho
         if ready:
             self.stream.fill()
@@ -95,16 +101,20 @@ class Session:
         return client.socket() is not None
 
     def keep_alive(self) -> bool:
-        """Asks the broker for a sign of life when it is time to. False: the connection is gone."""
+        """Sends a PINGREQ when it is time to. False if the connection is lost."""
         self._paho.loop_misc()
         return self._paho.socket() is not None
 
     def subscribe(self, topics: tuple[str, ...]) -> None:
+        """Subscribes to these topics at QoS 1."""
         _, mid = self._paho.subscribe([(topic, SubscribeOptions(qos=1) if self.five else 1) for topic in topics])
         self.asked[mid] = topics
 
     def put(self, topic: str, payload: bytes, retain: bool) -> bool:
-        """To be published with the next `flush`. False: above the broker's limit, no connection, too much unacknowledged."""
+        """Queues a message for the next `flush`.
+
+        False if it is above the broker's limit, there is no connection, or too much is not acknowledged yet.
+        """
         size = len(topic.encode()) + len(payload) + HEAD
         if self._packet_limit is not None and size > self._packet_limit:
             self.listener.refuse(topic, f"{len(payload)} bytes, above the broker's limit of {self._packet_limit}")
@@ -121,7 +131,7 @@ class Session:
         return True
 
     def flush(self) -> None:
-        """Sends what is queued, within what the broker is ready to receive unacknowledged."""
+        """Sends what is queued, as long as the broker accepts more messages without acknowledging (Receive Maximum)."""
         while self._queue and self.connected and len(self.unacked) < self._receive_maximum:
             topic, payload, retain = self._queue.popleft()
             info = self._paho.publish(topic, payload, qos=1, retain=retain)
@@ -129,19 +139,19 @@ class Session:
         self.stream.flush()
 
     def why_lost(self) -> str:
-        """Why the connection is gone, as far as it can be known."""
+        """Why the connection is lost, as far as that is known."""
         if self.stream.excess:
             return f"it sent {self.stream.excess} bytes at once, at most {self.stream.limit} expected"
         if self.refusal is not None:
             return f"refused: {self.refusal}"
         if not self.accepted:
-            # In TLS 1.3 our certificate is judged after the handshake, and the alert seldom survives the close.
+            # In TLS 1.3 the broker checks our certificate after the handshake, and its alert is seldom read in time.
             doubt = ": it may not accept our certificate" if self.tls else ""
             return f"closed the connection without an answer{doubt}"
         return "connection lost"
 
     def goodbye(self, forget: bool) -> None:
-        """An orderly end, without the will. `forget`: the broker keeps no session of ours (MQTT 5)."""
+        """An orderly end: the will is not published. `forget`: the broker keeps no session of ours (MQTT 5)."""
         client = self._paho
         client.on_socket_close = lambda client, userdata, stream: stream.finish(CLOSE_S)
         properties = None
@@ -151,7 +161,7 @@ class Session:
         client.disconnect(properties=properties)
 
     def close(self) -> None:
-        """Closes the socket, and drops what has no acknowledgement."""
+        """Closes the socket. Messages that are not acknowledged count as dropped."""
         self.listener.dropped += len(self.unacked) + len(self._queue)
         self.stream.close()
 

@@ -1,4 +1,4 @@
-"""Which transport a broker's URL names."""
+"""The transport that a broker's URL names."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ MODULES = {"mqtt": "hushgrid.node.transport.mqtt", "mqtts": "hushgrid.node.trans
 
 
 def link_to(url: str, party: Party) -> Link:
-    """A link to the broker at `url`, not opened yet. InputError if no transport has its scheme, or it is no such URL."""
+    """A link to the broker at `url`, not opened yet.
+
+    Raises InputError if no transport has the URL's scheme, or the transport does not accept the URL.
+    """
     scheme = url.partition("://")[0]
     if scheme not in MAKERS and scheme in MODULES:
         import_module(MODULES[scheme])

@@ -10,10 +10,12 @@ from inspect import signature
 import numpy as np
 import pytest
 
-from hushgrid.benchmarks import bench, daemon, measure
+from hushgrid.benchmarks import bench, daemon, measure, opf
 from hushgrid.benchmarks.measure import Row, Table, against, row
+from hushgrid.broker.simulation.problems.power_flow import ZoneSetup
 from hushgrid.cli.main import main
 from hushgrid.kernels.errors import InputError
+from hushgrid.node.config.scenario import scenario_from
 from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.studies import accuracy, figures
 from hushgrid.studies.catalogue import STUDIES
@@ -108,8 +110,29 @@ def test_accuracy_is_measured_beside_what_is_expected():
     assert all(r.ratio == pytest.approx(1.0, abs=1e-4) for r in costs)
 
 
+def test_a_zones_step_at_least_cost_is_measured_beside_the_solver_on_the_same_problem():
+    problem = {"kind": "zones", "case": "case5", "zones": 2}
+    algorithm = {"name": "consensus-admm", "rounds": 60, "variant": "none"}
+    scenario = scenario_from({"hushgrid": 1, "name": "small", "problem": problem, "algorithm": algorithm})
+    played = opf._played(made := ZoneSetup(scenario))
+    assert played.rounds > 5
+    assert len(played.step_ms) == len(played.bare_ms) == 2 * (played.rounds - 1)
+    central, seconds = opf._central(made)
+    assert played.figures["objective"] == pytest.approx(central, rel=1e-3)
+    assert seconds > 0
+
+
+def test_the_case_of_588_buses_is_there_if_its_file_is_named(monkeypatch):
+    monkeypatch.delenv(opf.CASE588, raising=False)
+    assert list(opf.cases_here()) == ["14", "118", "300"]
+    monkeypatch.setenv(opf.CASE588, "/nowhere/case588.m")
+    assert list(opf.cases_here()) == ["14", "118", "300", "588"]
+    with pytest.raises(InputError, match=r"/nowhere/case588.m"):
+        opf.opf({"588": opf.cases_here()["588"]})
+
+
 def test_a_benchmark_that_does_not_exist_is_refused_in_one_line():
-    with pytest.raises(InputError, match=r"^bench: found 'speed', expected one of step, noise, .*dpp2$"):
+    with pytest.raises(InputError, match=r"^bench: found 'speed', expected one of step, noise, .*opf$"):
         bench.main("speed")
 
 

@@ -1,8 +1,13 @@
 """`hushgrid case`: power-system cases, their zones and their central solution."""
 
 import json
+import sys
 
 import pytest
+
+from tests.support.paths import ROOT
+
+CASES = ROOT / "grid_cases"
 
 # --- cases ---
 
@@ -57,10 +62,83 @@ def test_the_central_solution_serves_every_load_at_the_published_cost(hushgrid):
 
 
 def test_case_solve_says_what_the_network_would_do_at_the_central_solution(hushgrid):
-    ac = json.loads(hushgrid("case", "solve", "case14", "--objective", "cost", "--ac", "--json").out)["ac"]
+    ac = json.loads(hushgrid("case", "solve", "case14", "--ac", "--json").out)["ac"]
     assert ac["converged"]
     assert 0 < ac["losses_mw"] < ac["relaxed_losses_mw"] + ac["slack_change_mw"] + 1e-6  # generation covers the losses
-    shown = hushgrid("case", "solve", "case14", "--objective", "cost", "--ac").out
+    shown = hushgrid("case", "solve", "case14", "--ac").out
     assert f"losses {ac['losses_mw']:.2f} MW" in shown
-    assert f"bus {ac['slack_bus']} gives {ac['slack_change_mw']:.2f} MW more" in shown
+    assert f"bus {ac['slack_bus']} gives {-ac['slack_change_mw']:.2f} MW less" in shown
     assert "limits of voltages and lines hold" in shown
+
+
+@pytest.mark.parametrize(
+    ("name", "relaxation", "optimum"), [("case14", 2175.70, 2178.08), ("case300", 550393.75, 565220.0)]
+)
+def test_case_solve_prints_the_ac_optimum_beside_the_relaxations(hushgrid, name, relaxation, optimum):
+    pytest.importorskip("casadi", reason="no Ipopt: the extra laptop is not installed")
+    told = json.loads(hushgrid("case", "solve", name, "--objective", "cost", "--ac", "--json").out)
+    ac = told["ac"]
+    assert [told["value"], told["cost"]] == pytest.approx([relaxation] * 2, rel=1e-5)
+    assert [ac["value"], ac["cost"]] == pytest.approx([optimum] * 2, rel=1e-5)
+    assert ac["gap_percent"] == pytest.approx(100 * (1 - relaxation / optimum), abs=1e-3)
+    assert (told["voll"], ac["unserved_mw"], ac["spilled_mvar"]) == (None, 0, 0)
+    assert ac["generation_mw"] - told["load_mw"] - ac["losses_mw"] == pytest.approx(0, abs=4)  # shunts
+    assert 0.9 < ac["v_min_pu"] < ac["v_max_pu"] <= 1.1
+    shown = hushgrid("case", "solve", name, "--objective", "cost", "--ac").out
+    assert f"AC optimum: {ac['value']:.2f} $/h" in shown
+    assert f"the relaxation is {ac['gap_percent']:.3f} % below it" in shown
+
+
+def test_case_solve_names_what_is_at_a_limit(hushgrid):
+    """PowerModels' AC optimum of case118 has two lines at their ratings."""
+    pytest.importorskip("casadi", reason="no Ipopt: the extra laptop is not installed")
+    told = json.loads(hushgrid("case", "solve", "case118", "--objective", "cost", "--ac", "--json").out)
+    binding = told["ac"]["binding"]
+    assert [(line["from"], line["to"]) for line in binding["rating"]] == [(49, 69), (100, 103)]
+    assert binding["angle"] == []
+    assert told["prices"]["15"] == pytest.approx(28.335, abs=0.05)
+    shown = hushgrid("case", "solve", "case118", "--objective", "cost", "--ac").out
+    assert "ratings of lines 49-69 100-103" in shown
+    assert f"voltages of buses {binding['v'][0]} " in shown
+
+
+def test_without_an_ipopt_case_solve_says_so_and_prints_the_rest(hushgrid, monkeypatch):
+    for name in ("casadi", "cyipopt"):
+        monkeypatch.setitem(sys.modules, name, None)
+    shown = hushgrid("case", "solve", "case14", "--objective", "cost", "--ac").out
+    assert "AC optimum: none; Ipopt is not installed: pip install 'hushgrid[laptop]'" in shown
+    assert "cost 2175.70 $/h" in shown
+
+
+def test_loads_that_cannot_be_served_are_told_in_mw(hushgrid, tmp_path):
+    """case14 with loads times 1.6: 399 MW of capacity for 414.4 MW."""
+    pytest.importorskip("casadi", reason="no Ipopt: the extra laptop is not installed")
+    (tmp_path / "heavy.m").write_text(with_loads_times(1.6))
+    told = json.loads(hushgrid("case", "solve", "heavy.m", "--objective", "cost", "--ac", "--json").out)
+    assert told["cost"] == pytest.approx(4066.02, abs=0.5)
+    assert (told["unserved_mw"], told["unserved_mvar"]) == pytest.approx((43.91, 59.24), abs=0.5)
+    assert told["spilled_mw"] == 0
+    assert told["ac"]["unserved_mw"] == pytest.approx(44.03, abs=0.5)
+    assert 0 < told["ac"]["gap_percent"] < 0.1
+    shown = hushgrid("case", "solve", "heavy.m", "--objective", "cost").out
+    assert "43.91 MW and 59.24 MVAr of load are not served" in shown
+    assert "at 10000 $/MWh" in shown
+
+
+def test_a_concave_cost_is_refused_in_one_line(hushgrid, tmp_path):
+    text = (CASES / "pglib_opf_case14_ieee.m").read_text()
+    row = next(line for line in text.splitlines() if "7.920951" in line)
+    (tmp_path / "concave.m").write_text(text.replace(row, row.replace("0.000000", "-0.100000", 1)))
+    ended = hushgrid("case", "solve", "concave.m", "--objective", "cost", "--ac")
+    assert ended.code == 2
+    assert "found a concave cost, expected c2 >= 0" in ended.err
+    assert len(ended.err.splitlines()) == 1
+
+
+def with_loads_times(factor: float) -> str:
+    text = (CASES / "pglib_opf_case14_ieee.m").read_text()
+    first = text.index("mpc.bus = [") + len("mpc.bus = [")
+    last = text.index("];", first)
+    rows = [row.replace(";", "").split() for row in text[first:last].splitlines()]
+    heavier = [[*row[:2], str(float(row[2]) * factor), str(float(row[3]) * factor), *row[4:]] for row in rows if row]
+    return text[:first] + "\n" + "\n".join("\t".join(row) + ";" for row in heavier) + "\n" + text[last:]

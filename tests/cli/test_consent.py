@@ -46,7 +46,7 @@ def test_a_zone_s_owner_reads_what_is_hidden_in_mw_and_what_can_be_asked(zone):
     assert first == "node z1 of fleet demo on mqtt://127.0.0.1: 5 buses of case14, budget epsilon 20"
     hidden, run, life, worst = lines
     assert "p or q of one bus, changed by at most 1 MW or MVAr (0.01 p.u. on a base of 100 MVA)" in hidden
-    assert run.startswith("one run: ladmm; epsilon 5 at most: ")
+    assert run.startswith("one run: consensus-admm; epsilon 5 at most: ")
     assert run.endswith("odds of at most 148 : 1 (e^5)")
     assert (
         "epsilon 20 over the life of the ledger, enough for 4 runs of epsilon 5: odds of at most 4.85e+08 : 1" in life
@@ -56,7 +56,9 @@ def test_a_zone_s_owner_reads_what_is_hidden_in_mw_and_what_can_be_asked(zone):
 
 def test_without_a_limit_to_one_run_the_whole_budget_can_be_asked_at_once(zone):
     _, _, run, life, _ = checked(zone, {"allow": None, "budget.epsilon": 30.0, "budget.delta": 1e-5}).split("\n  ")
-    assert run.startswith("one run: ladmm; epsilon 30 at most (no allow.per_run: a single run may spend the budget): ")
+    assert run.startswith(
+        "one run: consensus-admm, ladmm; epsilon 30 at most (no allow.per_run: a single run may spend the budget): "
+    )
     assert run.endswith("odds of at most e^30 : 1, but for a probability of about 1e-05")
     assert "enough for a single run: " in life
 

@@ -2,6 +2,7 @@
 
 import argparse
 import ast
+import os
 import re
 import shlex
 import tokenize
@@ -131,14 +132,25 @@ def numbered(page: Path) -> dict[str, str]:
 FOUND = {number: text for page in PAPERS.values() for number, text in numbered(page).items()}
 
 
-def written() -> Iterator[tuple[str, str]]:
+@cache
+def written() -> tuple[tuple[str, str], ...]:
     """(file, text) of what is said in words: pages without code, files of settings, comments and docstrings of the code."""
+    return tuple(_written())
+
+
+def _files() -> Iterator[Path]:
+    """All but what is hidden, or made by a run or a build."""
+    for folder, inner, names in os.walk(ROOT):
+        made = {"runs", "build", "site"} if Path(folder) == ROOT else set()
+        inner[:] = [name for name in inner if not name.startswith(".") and name not in made]
+        yield from (Path(folder, name) for name in names)
+
+
+def _written() -> Iterator[tuple[str, str]]:
     for page in PAGES:
         yield page, re.sub(r"`[^`]*`", "", prose(page))
-    for file in ROOT.rglob("*.*"):
+    for file in _files():
         path = file.relative_to(ROOT).as_posix()
-        if path.startswith((".", "runs/", "build/", "site/")):
-            continue
         if file.suffix in {".yaml", ".toml", ".sh", ".conf", ".service"}:
             yield path, file.read_text(encoding="utf-8")
         if file.suffix == ".py":

@@ -2,6 +2,7 @@
 
 import ast
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -102,12 +103,13 @@ def test_an_import_for_types_a_name_in_a_string_and_a_circle_are_noticed():
         "if TYPE_CHECKING:\n    import hushgrid.node.wire\n"
         "def f():\n    'hushgrid.node.privacy.gate'\n    run(['-m', 'hushgrid.broker.simulation.processes'])"
     )
-    assert list(imports(tree)) == [Import("hushgrid.node.wire", at_once=False)]
+    assert imports(tree) == (Import("hushgrid.node.wire", at_once=False),)
     assert named_in_strings(tree) == {"hushgrid.broker.simulation.processes"}
     graph = {"a": frozenset("b"), "b": frozenset("c"), "c": frozenset("b"), "d": frozenset("a")}
     assert circles(graph) == [{"b", "c"}]
 
 
+@cache
 def bound(tree: ast.Module) -> set[str]:
     """What a module defines or imports at its top."""
     found = {alias.asname or alias.name for n in tree.body if isinstance(n, ast.ImportFrom) for alias in n.names}
@@ -137,7 +139,11 @@ def test_the_mathematics_touches_no_file_clock_socket_or_global_randomness(room)
     tree = parsed(room)
     found = {name.split(".")[0] for name, _ in imports(tree)} & WORLD
     assert {(room.name, name) for name in found} <= ALLOWED
-    drawn = {n.attr for n in ast.walk(tree) if isinstance(n, ast.Attribute) and ast.unparse(n.value) == "np.random"}
+    drawn = {
+        n.attr
+        for n in ast.walk(tree)
+        if isinstance(n, ast.Attribute) and isinstance(n.value, ast.Attribute) and ast.unparse(n.value) == "np.random"
+    }
     assert drawn <= {"Generator", "Philox"}  # keyed generators, never numpy's global one
     calls = {n.func.id for n in ast.walk(tree) if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)}
     assert calls & {"open", "print", "input", "exec", "eval"} == set()

@@ -147,8 +147,8 @@ def test_a_problem_the_kept_solver_cannot_finish_is_solved_by_one_of_its_own(mod
     step, D = ZoneStep(model, np.ones(model.n)), np.full(model.n, weight)
     v = model.start + np.random.default_rng(7).normal(scale=noise, size=model.n)
     built = []
-    build = step._built
-    monkeypatch.setattr(step, "_built", lambda *problem: built.append(1) or build(*problem))
+    build = step._solver._built
+    monkeypatch.setattr(step._solver, "_built", lambda *problem: built.append(1) or build(*problem))
     z = step.project(v, D)
     assert len(built) == 1
     assert violation(model, z) < 1e-7

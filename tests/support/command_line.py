@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import yaml
 
+from hushgrid.grid_cases.setpoints import COLUMNS
 from tests.support.paths import SCENARIOS
 
 SCENARIO = SCENARIOS / "case14.yaml"
@@ -68,6 +69,11 @@ RESULT = [
     "served_mw",
     "unserved_mw",
     "spilled_mw",
+    "slack_mvar",
+    "gap_estimate",
+    "disagreement_mw",
+    "prices",
+    "ac",
     "messages",
     "bytes",
     "wall_s",
@@ -125,7 +131,7 @@ def assert_a_private_run_leaves_what_the_contract_says(hushgrid, tmp_path, trans
         assert solution["z_z1"].shape == solution["keys_z1"].shape
     with (run / "setpoints.csv").open(newline="") as file:
         header, *rows = csv.reader(file)
-    assert header == ["node", "quantity", "element", "value", "unit"]
+    assert header == ["node", *COLUMNS]
     assert {row[0] for row in rows} == {"z1", "z2", "z3"}
     assert {row[4] for row in rows} == {"MW", "MVAr", "p.u."}
     assert hushgrid("check", run / "scenario.yaml").code == 0

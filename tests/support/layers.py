@@ -30,26 +30,27 @@ def parsed(room: Path) -> ast.Module:
     return ast.parse(room.read_text(encoding="utf-8"))
 
 
-def imports(tree: ast.AST) -> Iterator[Import]:
+@cache
+def imports(tree: ast.AST) -> tuple[Import, ...]:
     """Every import, those for types only among them."""
-    later = {
-        id(inner)
-        for outer in ast.walk(tree)
-        if isinstance(outer, ast.FunctionDef | ast.Lambda)
-        or (isinstance(outer, ast.If) and ast.unparse(outer.test) == "TYPE_CHECKING")
-        for inner in ast.walk(outer)
-    }
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"line {node.lineno}: a relative import"
-            names = [node.module or "", *(f"{node.module}.{alias.name}" for alias in node.names)]
-        else:
-            continue
-        yield from (Import(name, id(node) not in later) for name in names)
+    return tuple(_imports(tree, at_once=True))
 
 
+def _imports(node: ast.AST, at_once: bool) -> Iterator[Import]:
+    if isinstance(node, ast.Import):
+        yield from (Import(alias.name, at_once) for alias in node.names)
+    elif isinstance(node, ast.ImportFrom):
+        assert node.level == 0, f"line {node.lineno}: a relative import"
+        names = [node.module or "", *(f"{node.module}.{alias.name}" for alias in node.names)]
+        yield from (Import(name, at_once) for name in names)
+    elif isinstance(node, ast.FunctionDef) or (isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"):
+        at_once = False
+    for inner in ast.iter_child_nodes(node):
+        if not isinstance(inner, ast.expr):  # an expression imports nothing
+            yield from _imports(inner, at_once)
+
+
+@cache
 def named_in_strings(tree: ast.AST) -> set[str]:
     """The names of modules in every string but docstrings."""
     docstrings = {
@@ -94,7 +95,7 @@ def needs(module: str) -> frozenset[str]:
 #: The sub-packages of a wing, in their order, which holds in the same way. "" are the files beside them.
 INSIDE: dict[str, tuple[str, ...]] = dict.fromkeys(WINGS, ("",)) | {
     "kernels": ("", "problems", "privacy", "patterns", "algorithms", "vectorised"),
-    "grid_cases": ("", "zone"),
+    "grid_cases": ("", "ac", "zone"),
     "node": (
         *("", "schema", "privacy", "transport", "problems", "problems/power_flow", "problems/records"),
         *("config", "runtime"),
@@ -156,7 +157,7 @@ def listing() -> str:
     return "\n".join(out)
 
 
-LAPTOP = ("cvxpy", "numba", "matplotlib", "rich", "amqtt", "networkx")
+LAPTOP = ("cvxpy", "numba", "matplotlib", "rich", "amqtt", "networkx", "casadi", "cyipopt")
 
 
 def reached(module: str) -> set[str]:

@@ -1,16 +1,17 @@
-"""What is public about a simulated run, prepared once: the plan, and the data its nodes are given; and what it leaves.
+"""A simulated run, prepared once (the plan, the data of its nodes), and its result.
 
-What a run leaves is put together here, once: a recorder says what its pattern has left, the kind of problem computes
-its figures from that. What is computed from raw data or from the noise is filled only if the run is not private: of a
-run whose claim is upheld nothing here reads a load or a row once the nodes have theirs.
+The result is put together here: a recorder reads what its pattern has left, and the kind of problem computes its
+figures from that. Figures that are computed from raw data or from the noise are filled in only if the run is not
+private. If a run's claim is upheld, nothing here reads a load or a row once the nodes have theirs.
 """
 
 from __future__ import annotations
 
 import platform
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import PackageNotFoundError
 from math import inf
 from pathlib import Path
 from typing import Any, ClassVar
@@ -24,41 +25,45 @@ from hushgrid.node.config.scenario import Scenario
 from hushgrid.node.privacy.noise_source import PAPER_SAMPLER, SeededNoise, SystemNoise
 from hushgrid.node.problems.kind import Device
 from hushgrid.node.problems.plan import RunPlan, findings
+from hushgrid.node.versions import version
 
-#: Of result.json, whatever the kind of problem; what a kind does not give is null.
+#: Keys of result.json for every kind of problem; a figure that a kind does not give is null.
 FIGURES = ("objective", "optimality_gap", "relative_error", "consensus_residual", "max_violation")
 
 
 @dataclass(kw_only=True)
 class Finished(Over):
-    """What the transport hands over: where the traces are, how the run ended, what travelled."""
+    """A finished run, as the transport hands it over: where the traces are, how it ended, what was sent."""
 
     stopped_because: str
     transport: str
     broker: str
-    wall_s: float
-    ledgers_kept: bool
-    per_node: dict[str, dict[str, Any]]
-    transcript: list[dict[str, Any]] | None
+    wall_s: float  #: wall time, s
+    ledgers_kept: bool  #: whether the ledgers count over several runs
+    per_node: dict[str, dict[str, Any]]  #: each node's privacy account, by its name
+    transcript: list[dict[str, Any]] | None  #: every message, if the scenario asks for it
 
 
 @dataclass(kw_only=True)
 class Figures:
-    """What a kind of problem makes of a run, T rows of the history."""
+    """What a kind of problem computes of a run with T rows of history."""
 
-    objective: list[float | None]  #: (T,)
-    max_violation: list[float | None]  #: (T,)
-    expected_noise: list[float | None]  #: (T,) expected sum of |noise|
+    objective: list[float | None]  #: (T,) the objective at the common iterate
+    max_violation: list[float | None]  #: (T,) the largest violation of a constraint
+    expected_noise: list[float | None]  #: (T,) the expected sum of |noise|
     quality: Quality
-    solution: dict[str, np.ndarray]
-    setpoints: list[tuple[str, str, str, float, str]] = field(default_factory=list)
-    at_the_end: dict[str, float | None] = field(default_factory=dict)  #: figures of result.json
+    solution: dict[str, np.ndarray]  #: arrays of solution.npz, by name
+    setpoints: list[tuple[Any, ...]] = field(default_factory=list)  #: rows of setpoints.csv
+    at_the_end: dict[str, Any] = field(default_factory=dict)  #: figures of result.json, by key
+    history: dict[str, list[float | None]] = field(default_factory=dict)  #: further columns, (T,) each
+    #: Header and rows of further tables, by name: <name>.csv.
+    tables: dict[str, tuple[Sequence[str], list[tuple[Any, ...]]]] = field(default_factory=dict)
 
 
 class Setup(ABC):
-    """A scenario made ready, whatever its kind of problem. Only `device`, `child` and `figures` touch raw data."""
+    """A scenario made ready to run. Only `device`, `child` and `figures` read raw data."""
 
-    own_figures: ClassVar[tuple[str, ...]] = ()  #: of result.json, beside FIGURES
+    own_figures: ClassVar[tuple[str, ...]] = ()  #: keys of result.json that this kind adds to FIGURES
 
     def __init__(self, scenario: Scenario, plan: RunPlan) -> None:
         self.scenario, self.plan = scenario, plan
@@ -75,11 +80,12 @@ class Setup(ABC):
 
     @property
     def reveal(self) -> bool:
-        """Whether raw-data figures may be computed."""
+        """Whether figures of raw data and of the noise may be computed."""
         return self.upheld is not True
 
     @property
     def sampler(self) -> str | None:
+        """How the noise is drawn, in the words of the report; None without privacy."""
         if self.terms is None:
             return None
         if self.terms.published:
@@ -89,9 +95,9 @@ class Setup(ABC):
     # --- what a kind of problem says ---
 
     about: str  #: the problem in a few words
-    notes: tuple[str, ...] = ()  #: what was changed in the data on reading them
-    stamp: str = ""  #: what the file of the data looks like from outside: another one is a new data version
-    shape: Shape
+    notes: tuple[str, ...] = ()  #: what was changed in the data when they were read
+    stamp: str = ""  #: how the data file looks from outside; another stamp is a new data version
+    shape: Shape  #: what a recorder needs to read the run back
 
     @abstractmethod
     def device(self, name: str) -> Device:
@@ -99,24 +105,24 @@ class Setup(ABC):
 
     @abstractmethod
     def child(self, name: str, place: Path) -> dict[str, Any]:
-        """What a process of its own makes this node from (`node`); files for it go to `place`."""
+        """What another process makes this node from, with `node`. Files for it are written to the directory `place`."""
 
     @classmethod
     @abstractmethod
     def node(cls, name: str, data: dict[str, Any]) -> Device:
-        """In a process of its own: a node with its data, from what `child` said."""
+        """In another process: the node with its data, from what `child` returned."""
 
     @abstractmethod
     def figures(self, seen: Recorded, over: Finished) -> Figures:
-        """What the run's answer is worth."""
+        """The figures of the run's answer."""
 
     @abstractmethod
     def cost(self, name: str, answers: int) -> float | None:
-        """Epsilon of a node's answers; None if there is no honest one."""
+        """The total epsilon of this many answers of a node; None if none can be stated."""
 
     @abstractmethod
     def written_out(self, resolved: dict[str, Any]) -> dict[str, Any]:
-        """The resolved scenario with what the program has chosen."""
+        """The resolved scenario, with the choices of the program filled in."""
 
     # --- whatever the kind and the pattern ---
 
@@ -127,42 +133,45 @@ class Setup(ABC):
         return self.written_out(plain)
 
     def widths(self, name: str) -> Widths:
-        """The vectors that `trace` takes down of a node, or of the coordinator."""
+        """The vectors that `trace` records of a node, or of the coordinator, and their lengths."""
         return recorder(self.plan).widths(self.plan, self.shape, name)
 
     def trace(self, name: str, place: Path) -> Observer:
-        """What is taken down of a node, or of the coordinator, while the run goes on."""
+        """The observer that records a node, or the coordinator, during the run, in the directory `place`."""
         return recorder(self.plan).observer(self.plan, name, place, self.reveal, self.widths(name))
 
-    @np.errstate(over="ignore", invalid="ignore")  # of iterates that have gone far out
+    @np.errstate(over="ignore", invalid="ignore")  # iterates that diverge
     def collect(self, over: Finished) -> Result:
-        """Everything of RUN_DIR, from the traces."""
+        """The result of the run: everything that RUN_DIR holds, from the traces."""
         seen = recorder(self.plan).recorded(self.plan, self.shape, over, self.reveal)
-        found = self.figures(seen, over)
+        figures = self.figures(seen, over)
         history: dict[str, list[float | int | None]] = {
             "round": list(range(1, len(seen.residual) + 1)),
-            "objective": list(found.objective),
+            "objective": list(figures.objective),
             "consensus_residual": list(seen.residual),
-            "max_violation": list(found.max_violation),
+            "max_violation": list(figures.max_violation),
             "noise_l1": list(seen.noise),
-            "noise_l1_expected": list(found.expected_noise),
+            "noise_l1_expected": list(figures.expected_noise),
             "messages": list(seen.messages),
             "bytes": list(seen.bytes),
+            **figures.history,
         }
         if self.terms is not None:
             for i, name in enumerate(self.plan.nodes):
                 costs = {a: self.cost(name, a) for a in np.unique(seen.answers[:, i]).tolist()}
                 history[f"epsilon_{name}"] = [costs[a] for a in seen.answers[:, i].tolist()]
         trajectory = seen.trajectory if self.scenario.run.record == "trajectory" else None
-        summary = self._summary(seen, found, over)
-        return Result(summary, history, found.solution, found.setpoints, trajectory, over.transcript)
+        summary = self._summary(seen, figures, over)
+        return Result(
+            summary, history, figures.solution, figures.setpoints, trajectory, over.transcript, tables=figures.tables
+        )
 
-    def _summary(self, seen: Recorded, found: Figures, over: Finished) -> dict[str, Any]:
+    def _summary(self, seen: Recorded, figures: Figures, over: Finished) -> dict[str, Any]:
         """result.json."""
-        plan, last = self.plan, found.at_the_end
+        plan, last = self.plan, figures.at_the_end
         last |= {
             "consensus_residual": seen.residual[-1] if seen.residual else None,
-            "max_violation": found.max_violation[-1] if found.max_violation else None,
+            "max_violation": figures.max_violation[-1] if figures.max_violation else None,
         }
         return {
             "name": plan.name,
@@ -175,7 +184,7 @@ class Setup(ABC):
             "walk": seen.told.get("walk"),
             "rounds_done": seen.rounds_done,
             "stopped_because": over.stopped_because,
-            "quality": dict(found.quality),
+            "quality": dict(figures.quality),
             **{key: last.get(key) for key in (*FIGURES, *self.own_figures)},
             "messages": seen.total_messages,
             "bytes": seen.total_bytes,
@@ -210,12 +219,13 @@ class Setup(ABC):
 
 
 def _most(per_node: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    """What the node that has spent most has spent; epsilon None if that is unbounded."""
+    """What the node with the largest spend has spent; epsilon None if it is unbounded."""
     spent: list[dict[str, Any]] = [node["spent"] for node in per_node.values()]
     return max(spent, key=lambda s: inf if s["epsilon"] is None else s["epsilon"])
 
 
 def drop_none(value: Any) -> Any:
+    """The value in plain dicts and lists, without keys whose value is None."""
     if isinstance(value, msgspec.Struct):
         value = msgspec.to_builtins(value)
     if isinstance(value, dict):
@@ -224,11 +234,11 @@ def drop_none(value: Any) -> Any:
 
 
 def versions() -> dict[str, str]:
-    """What computed this run."""
-    found = {"python": platform.python_version(), "machine": platform.machine()}
+    """The versions of Python, the machine and the packages that computed this run."""
+    installed = {"python": platform.python_version(), "machine": platform.machine()}
     for name in ("hushgrid", "numpy", "scipy", "clarabel", "msgspec", "paho-mqtt"):
         try:
-            found[name] = version(name)
+            installed[name] = version(name)
         except PackageNotFoundError:
             continue
-    return found
+    return installed

@@ -16,15 +16,18 @@ import msgspec
 import numpy as np
 
 from hushgrid.broker.report import quality
+from hushgrid.broker.simulation.problems import dispatch
 from hushgrid.broker.simulation.problems.base import Figures, Finished, Setup
 from hushgrid.broker.simulation.recorders.base import Recorded, Shape
 from hushgrid.broker.simulation.recorders.star import noisy_data
 from hushgrid.grid_cases import load
 from hushgrid.grid_cases.case import Case, loads
 from hushgrid.grid_cases.centralised import solve
+from hushgrid.grid_cases.setpoints import setpoints
 from hushgrid.grid_cases.zone.backends import make_step
 from hushgrid.grid_cases.zone.build import zone_models
-from hushgrid.grid_cases.zone.model import ZoneModel, objective, setpoints, violation
+from hushgrid.grid_cases.zone.cost import CostStep
+from hushgrid.grid_cases.zone.model import ZoneModel, objective, violation
 from hushgrid.kernels.algorithms.base import Star
 from hushgrid.kernels.errors import HushgridError, InputError
 from hushgrid.kernels.types import Vector
@@ -33,29 +36,32 @@ from hushgrid.node.config.scenario import Scenario
 from hushgrid.node.durable import stamp
 from hushgrid.node.privacy.terms import Terms
 from hushgrid.node.problems.plan import step_ratio
-from hushgrid.node.problems.power_flow.device import Zone, ZoneLoss, layout, model_of, public
+from hushgrid.node.problems.power_flow.device import Zone, ZoneLoss, mask_of, model_of, public, wiring
 from hushgrid.node.problems.power_flow.gate import expected_l1
 
 
 class ZoneSetup(Setup):
     """Only `loads`, `device`, `optimum` and what they are used in touch raw data."""
 
-    own_figures: ClassVar[tuple[str, ...]] = ("generation_mw", "load_mw", "served_mw", "unserved_mw", "spilled_mw")
+    own_figures: ClassVar[tuple[str, ...]] = (
+        *("generation_mw", "load_mw", "served_mw", "unserved_mw", "spilled_mw"),
+        *dispatch.FIGURES,
+    )
 
     def __init__(self, scenario: Scenario, file: str = "scenario") -> None:
         self.problem = scenario.problem
         try:
-            self.case, self.zones, shown = public(self.problem)
+            self.case, self.zones, shown = public(self.problem, scenario.algorithm)
         except InputError as error:
             raise InputError(f"{file}: problem.{error}") from None
         super().__init__(*make_plan(scenario, shown, file))
         self.models = zone_models(self.case, [list(b) for b in self.zones.values()])
-        self.keys_w, position, _ = layout(self.case, self.zones)
+        self.wired = wiring(self.case, self.plan.problem)
         self.shape = Shape(
-            size=len(self.keys_w),
+            size=len(self.wired.keys),
             own={p: m.n for p, m in self.models.items()},
-            shared={p: m.shared for p, m in self.models.items()},
-            position=position,
+            shared=self.wired.shared,
+            position=self.wired.position,
         )
         if self.problem.solver != "clarabel":  # an absent one is refused here, not in a child
             first = next(iter(self.models.values()))
@@ -99,17 +105,35 @@ class ZoneSetup(Setup):
         """Expected sum of |noise| of one answer of every node."""
         if self.terms is None:
             return None
-        public_part = {name: ZoneLoss(m, np.zeros(2 * len(m.buses))) for name, m in self.models.items()}
-        return sum(expected_l1(name, loss, self.terms) for name, loss in public_part.items())
+        return sum(expected_l1(name, self.public_loss(name), self.terms) for name in self.models)
+
+    def public_loss(self, name: str) -> ZoneLoss:
+        """A zone's loss at no load: what noise needs of it."""
+        model = self.models[name]
+        return ZoneLoss(model, np.zeros(2 * len(model.buses)), mask_of(self.plan.problem, model.buses))
+
+    def least_cost(self, d: Mapping[str, Vector]) -> float | None:
+        """The central optimum at these loads of the zones, $/h; None where the solver finds none."""
+        (whole,) = zone_models(self.case, [self.case.buses.numbers.tolist()]).values()
+        of = with_loads(self.case, self.models, d)
+        none = np.zeros(0, np.int64)
+        try:
+            step = CostStep(self.case, whole, loads(of, whole.buses), none, np.zeros(0), self.plan.problem.voll)
+            return step.minimum(np.zeros(0), 1.0).value
+        except HushgridError:
+            return None
 
     @property
     def spread(self) -> float:
         """How far apart the answers' noise explains that the zones lie, p.u."""
-        zones = [(m, ZoneLoss(m, np.zeros(2 * len(m.buses)))) for m in self.models.values()]
+        zones = [(m, self.public_loss(p)) for p, m in self.models.items()]
         return quality.spread_of_zones(self.plan, self.terms, zones, self.plan.problem.L)
 
     def written_out(self, resolved: dict[str, Any]) -> dict[str, Any]:
         resolved["problem"] |= {"zones": [list(b) for b in self.zones.values()]}
+        shown = self.plan.problem
+        if shown.objective == "cost":
+            resolved["problem"] |= {"objective": "cost", "voll": shown.voll, "ac": shown.ac, "margins": shown.margins}
         return resolved
 
     def cost(self, name: str, answers: int) -> float | None:
@@ -118,6 +142,8 @@ class ZoneSetup(Setup):
         return true.cost(answers) if true else None
 
     def figures(self, seen: Recorded, over: Finished) -> Figures:
+        if self.plan.problem.objective == "cost":
+            return dispatch.figures(self, seen, over)
         T, t, models, nodes, z = seen.rounds_done, self.terms, self.models, self.plan.nodes, seen.own
         worst = [max(violation(models[p], z[p][k]) for p in nodes) for k in range(T)]
         objectives: list[float | None] = [None] * T
@@ -144,7 +170,7 @@ class ZoneSetup(Setup):
             step_ratio(self.plan),
             over.stopped_because == "tolerance",
         )
-        solution = {"w": seen.x, "keys_w": np.array(self.keys_w)}
+        solution = {"w": seen.x, "keys_w": np.array(self.wired.keys)}
         for p in nodes:
             solution[f"z_{p}"] = z[p][-1] if T else models[p].start
             solution[f"keys_{p}"] = np.array(models[p].keys)
@@ -156,7 +182,7 @@ class ZoneSetup(Setup):
             expected_noise=expected,
             quality=judged,
             solution=solution,
-            setpoints=[(p, *row) for p in nodes for row in setpoints(models[p], solution[f"z_{p}"], base)],
+            setpoints=[(p, *row) for p in nodes for row in setpoints(self.case, models[p].keys, solution[f"z_{p}"])],
             at_the_end={"objective": final, "optimality_gap": gap_to, **served},
         )
 

@@ -25,6 +25,8 @@ from hushgrid.node.problems.plan import RunPlan
 from hushgrid.node.runtime.driver import Driver
 from hushgrid.node.wire import COORDINATOR
 
+MEASURED = "measured"  #: the file of what the coordinator has measured
+
 
 class MemberTrace(Trace):
     """A member's own vectors after the round, and the noise of the round as drawn, that cell only if it may be revealed.
@@ -50,16 +52,25 @@ class MemberTrace(Trace):
 
 
 class CoordinatorTrace(Trace):
-    """w^{t+1}."""
+    """w^{t+1}, and beside it in a file of its own what the coordinator has measured of each round."""
 
-    def __init__(self, directory: Path, algorithm: str, widths: Widths) -> None:
+    def __init__(self, directory: Path, algorithm: str, widths: Widths, figures: tuple[str, ...]) -> None:
         super().__init__(directory, COORDINATOR)
-        self.algorithm, self.widths = algorithm, widths
+        self.algorithm, self.widths, self.figures = algorithm, widths, figures
+        self._measured = Trace(directory, MEASURED) if figures else None
 
     def __call__(self, driver: Driver, fresh: bool) -> None:
         s = driver.machine.state
         row = declared(self.widths, self.algorithm, own_of(s, self.widths))
         self.write(s.t, row, row.size)
+        if self._measured is not None and s.measured.size:
+            measured = declared({"measured": len(self.figures)}, self.algorithm, {"measured": s.measured})
+            self._measured.write(s.rounds, measured, measured.size)
+
+    def close(self) -> None:
+        super().close()
+        if self._measured is not None:
+            self._measured.close()
 
 
 def widths(plan: RunPlan, shape: Shape, name: str) -> Widths:
@@ -77,7 +88,7 @@ def widths(plan: RunPlan, shape: Shape, name: str) -> Widths:
 def observer(plan: RunPlan, name: str, place: Path, reveal: bool, widths: Widths) -> Observer:
     algorithm = plan.algorithm.name
     if name == COORDINATOR:
-        return CoordinatorTrace(place, algorithm, widths)
+        return CoordinatorTrace(place, algorithm, widths, cast(Star, plan.algorithm).figures)
     return MemberTrace(place, name, algorithm, widths, reveal)
 
 
@@ -92,7 +103,9 @@ def recorded(plan: RunPlan, shape: Shape, over: Over, reveal: bool) -> Recorded:
         rows = _rows(over.trace, p, n + m + 1, T)
         z[p], lam[p], drawn[p] = rows[:, :n], rows[:, n:-1], rows[:, -1]
     gap = sum(np.sum((w[:, shape.position[p]] - z[p][:, shape.shared[p]]) ** 2, axis=1) for p in nodes)
-    residual = np.sqrt(gap)
+    measured = _rows(over.trace, MEASURED, len(algorithm.figures), T) if algorithm.figures else np.zeros((T, 0))
+    figures = dict(zip(algorithm.figures, measured.T.tolist(), strict=True))
+    residual = figures.get("consensus_residual", np.sqrt(gap).tolist())
     noise: list[float | None] = [None] * T
     if reveal and t is not None:
         noise = [float(v) if np.isfinite(v := sum(drawn[p][k] for p in nodes)) else None for k in range(T)]
@@ -113,6 +126,8 @@ def recorded(plan: RunPlan, shape: Shape, over: Over, reveal: bool) -> Recorded:
         total_messages=messages[T],
         total_bytes=size[T],
         capped=nodes if t is not None and t.capped else [],
+        figures=figures,
+        told={"state": over.centre},
         trajectory={"w": w} | {f"z_{p}": z[p] for p in nodes} | {f"lam_{p}": lam[p] for p in nodes},
     )
 

@@ -5,36 +5,47 @@ from __future__ import annotations
 import hashlib
 from math import inf
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
 from hushgrid.grid_cases import load
+from hushgrid.grid_cases.ac import presence
 from hushgrid.grid_cases.case import Case
+from hushgrid.grid_cases.costs import require_convex
 from hushgrid.grid_cases.partition import explicit, partition
 from hushgrid.grid_cases.variables import Layout
 from hushgrid.grid_cases.zone.backends import make_step
 from hushgrid.grid_cases.zone.build import ensure_model
+from hushgrid.grid_cases.zone.cost import stiffness
 from hushgrid.grid_cases.zone.model import ZoneModel, load_model, place
-from hushgrid.kernels.errors import InputError
+from hushgrid.kernels.algorithms.base import Algorithm
+from hushgrid.kernels.errors import InputError, Refused
 from hushgrid.kernels.machine import Keeping
-from hushgrid.kernels.patterns.star import Centre, Place
+from hushgrid.kernels.patterns.star import Index, Place
 from hushgrid.kernels.types import Vector
 from hushgrid.node.privacy.budget import Allowance
 from hushgrid.node.privacy.gate import Gate
 from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.privacy.noise_source import NoiseSource
 from hushgrid.node.problems.kind import Plan
+from hushgrid.node.problems.power_flow.costs import TOTALS, LocalCost, released_size
 from hushgrid.node.problems.power_flow.gate import ZoneGate
-from hushgrid.node.problems.power_flow.section import NAME, ZonesPlan, ZonesProblem
+from hushgrid.node.problems.power_flow.section import NAME, VOLL, ZonesPlan, ZonesProblem, objective_of
+from hushgrid.node.schema.sections import Loaded
 from hushgrid.node.wire import SMALL
 
 
 class ZoneLoss:
-    """f_p(z) = |A z + d|^2 of one zone; d = (p_d, q_d) of its buses, p.u., is private."""
+    """f_p(z) = |A z + d|^2 of one zone; d = (p_d, q_d) of its buses, p.u., is private.
 
-    def __init__(self, model: ZoneModel, d: Vector) -> None:
-        self.model, self.data = model, d
+    `mask` (2 nb,): which entries of d may be other than zero, public; the others count as zero, whatever they are.
+    """
+
+    def __init__(self, model: ZoneModel, d: Vector, mask: np.ndarray | None = None) -> None:
+        self.model = model
+        self.loaded = np.arange(d.size) if mask is None else np.flatnonzero(mask)
+        self.data = d if mask is None else np.where(mask, d, 0.0)
         self._At = model.A.T
         self.row_l1, self.row_l2, self.row_nnz, self.columns = model.row_l1, model.row_l2, model.row_nnz, model.n
 
@@ -75,15 +86,52 @@ def smoothness(case: Case, zones: dict[str, tuple[int, ...]]) -> float:
     return largest
 
 
-def public(problem: ZonesProblem) -> tuple[Case, dict[str, tuple[int, ...]], ZonesPlan]:
+def public(problem: ZonesProblem, algorithm: Algorithm) -> tuple[Case, dict[str, tuple[int, ...]], ZonesPlan]:
     """What a problem makes public: its case, its zones, and their part of the plan. InputError names the key."""
     try:
         case = load(problem.case)
     except InputError as error:
         raise InputError(f"case: {str(error).removeprefix('case: ')}") from None
     zones = zones_of(problem, case)
-    plan = ZonesPlan(case.name, case.public_digest(), {z: list(b) for z, b in zones.items()}, smoothness(case, zones))
+    objective = objective_of(problem, algorithm)
+    if objective == "cost":
+        require_convex(case)
+        if problem.ac == "polish" and not presence.installed():
+            raise InputError(f"ac: found polish, and {presence.ABSENT}")
+    plan = ZonesPlan(
+        case.name,
+        case.public_digest(),
+        {z: list(b) for z, b in zones.items()},
+        smoothness(case, zones),
+        objective,
+        problem.voll or VOLL,
+        loaded(problem, case),
+        (problem.ac or "polish") if objective == "cost" else "",
+        problem.margins,
+    )
     return case, zones, plan
+
+
+def loaded(problem: ZonesProblem, case: Case) -> Loaded | None:
+    """The public mask of a scenario's loads. Raises InputError if a bus is none of the case's."""
+    if problem.loads is None:
+        return None
+    given = problem.loads.nonzero
+    if isinstance(given, str):
+        buses = case.buses
+        return Loaded(p=buses.numbers[buses.p_d != 0].tolist(), q=buses.numbers[buses.q_d != 0].tolist())
+    known = set(case.buses.numbers.tolist())
+    for key in ("p", "q"):
+        if foreign := [bus for bus in getattr(given, key) if bus not in known]:
+            raise InputError(f"loads.nonzero.{key}: found bus {foreign[0]}, expected buses of {case.name}")
+    return Loaded(p=sorted(set(given.p)), q=sorted(set(given.q)))
+
+
+def mask_of(plan: ZonesPlan, buses: tuple[int, ...]) -> np.ndarray | None:
+    """Which of a zone's loads (2 nb,), p then q, may be other than zero; None: every one."""
+    if plan.loaded is None:
+        return None
+    return np.concatenate([np.isin(buses, plan.loaded.p), np.isin(buses, plan.loaded.q)])
 
 
 class Zone:
@@ -92,18 +140,24 @@ class Zone:
     kind: ClassVar[str] = NAME
     neighbours: ClassVar[bool] = False  #: it speaks to the coordinator alone
 
-    def __init__(self, name: str, case: Case, model: ZoneModel, d: Vector, solver: str = "clarabel") -> None:
-        self.name, self.case, self.model, self.d, self.solver = name, case, model, d, solver
+    def __init__(
+        self,
+        name: str,
+        case: Case,
+        model: ZoneModel,
+        d: Vector,
+        solver: str = "clarabel",
+        pinned: Loaded | None = None,
+    ) -> None:
+        """`pinned`: the mask of loads that its owner allows; None: any."""
+        self.name, self.case, self.model, self.d, self.solver, self.pinned = name, case, model, d, solver, pinned
         self._digest = case.public_digest()
+        self.layout = Layout.of(case.without_loads(), model.buses)
 
     @property
     def digest(self) -> str:
         """Of the case without its loads."""
         return self._digest
-
-    @property
-    def loss(self) -> ZoneLoss:
-        return ZoneLoss(self.model, self.d)
 
     def check(self, plan: Plan) -> None:
         """InputError unless the plan's public part is this device's own."""
@@ -119,32 +173,47 @@ class Zone:
             raise InputError(f"{self.name}: found zone {found} in the plan, expected its own {list(self.model.buses)}")
         if not self.model.L <= problem.L * (1 + 1e-9) < inf:
             raise InputError(f"{self.name}: found L {problem.L} in the plan, expected at least its own {self.model.L}")
+        if self.pinned is not None and not self._allows(problem.loaded):
+            raise Refused(f"{self.name}: found another mask of loads in the plan, expected the one its owner allows")
+        if problem.objective == "cost":
+            require_convex(self.case)
+
+    def _allows(self, asked: Loaded | None) -> bool:
+        """Whether the plan's mask is the pinned one at this zone's buses."""
+        own, pinned = set(self.model.buses), self.pinned
+        return asked is not None and all(
+            own & set(getattr(asked, key)) == own & set(getattr(pinned, key)) for key in ("p", "q")
+        )
 
     @property
     def dimension(self) -> int:
-        """Entries it exchanges."""
+        """Entries it shares of the lines between zones: flows, cr and si."""
         return int(self.model.shared.size)
 
     def limit(self, plan: Plan) -> int:
         """Bytes of the largest message of a run on this zone's edges."""
-        return SMALL + 8 * self.dimension
+        return SMALL + 8 * largest_message(self.layout, plan.problem)
 
     def machine(
         self, plan: Plan, run: bytes, ledger: Ledger, noise: NoiseSource, allowance: Allowance
     ) -> tuple[Keeping, Gate]:
         """Its machine and its gate in a run that it has checked."""
-        t, model = plan.terms, self.model
+        t, model, problem = plan.terms, self.model, plan.problem
         memory = AnswerMemory(ledger, f"{self.digest} {model.buses}")
-        gate = ZoneGate(self.name, self.loss, t, noise, allowance, memory)
+        gate = ZoneGate(self.name, ZoneLoss(model, self.d, mask_of(problem, model.buses)), t, noise, allowance, memory)
+        shared = shared_of(self.layout, problem)
         place = Place(
             gate=gate,
             feasible=lambda D: make_step(model, D, self.solver),
-            shared=model.shared,
+            shared=shared,
             start=model.start,
-            L=plan.problem.L,
+            L=problem.L,
             mode=t.mode if t else None,
             epsilon=t.paper_epsilon if t else inf,
             patience=plan.stop.patience if plan.stop else 0,
+            local=lambda d, weight: LocalCost(self.case, model, shared, weight, d, problem.voll, self.solver),
+            stiffness=stiffness(self.case, tuple(model.keys[k] for k in shared)),
+            released=released_size(self.layout),
         )
         return plan.running.agent(place), gate
 
@@ -159,22 +228,35 @@ def model_of(name: str, case: str, buses: tuple[int, ...], exported: Path | None
     return model
 
 
-def layout(case: Case, zones: dict[str, tuple[int, ...]]) -> tuple[list[str], dict[str, np.ndarray], dict[str, Vector]]:
-    """Keys of w, and for each zone where its shared entries stand in w and their flat start. No model is built."""
-    layouts = {z: Layout.of(case.without_loads(), buses) for z, buses in zones.items()}
-    shared = {z: one.shared() for z, one in layouts.items()}
-    keys, position = place({z: [layouts[z].keys[k] for k in shared[z]] for z in zones})
-    return list(keys), position, {z: layouts[z].flat_start()[shared[z]] for z in zones}
+class Wiring(NamedTuple):
+    """What the zones share, from the case and the plan alone: no model is built."""
+
+    layouts: dict[str, Layout]
+    shared: dict[str, Index]  #: where z_p has the entries that p shares
+    keys: tuple[str, ...]  #: of w
+    position: dict[str, Index]  #: where w has them
+
+    @property
+    def start(self) -> dict[str, Vector]:
+        """The flat start of the entries that each zone shares."""
+        return {z: one.flat_start()[self.shared[z]] for z, one in self.layouts.items()}
 
 
-def centre(plan: Plan, case: Case) -> Centre:
-    """What the coordinator's machine is made from."""
-    _, position, start = layout(case, {z: tuple(b) for z, b in plan.problem.zones.items()})
-    t, stop = plan.terms, plan.stop
-    return Centre(
-        position=position,
-        start=start,
-        epsilon=t.paper_epsilon if t else inf,
-        tolerance=stop.tolerance if stop else 0.0,
-        patience=stop.patience if stop else 0,
-    )
+def shared_of(layout: Layout, problem: ZonesPlan) -> Index:
+    """The entries that a zone shares: of the lines between zones, and of exact steps the voltages at their ends."""
+    return layout.shared(diagonal=problem.objective == "cost")
+
+
+def wiring(case: Case, problem: ZonesPlan) -> Wiring:
+    layouts = {z: Layout.of(case.without_loads(), tuple(buses)) for z, buses in problem.zones.items()}
+    shared = {z: shared_of(one, problem) for z, one in layouts.items()}
+    keys, position = place({z: [one.keys[k] for k in shared[z]] for z, one in layouts.items()})
+    return Wiring(layouts, shared, keys, position)
+
+
+def largest_message(layout: Layout, problem: ZonesPlan) -> int:
+    """Numbers in the largest message on a zone's edges."""
+    m = int(shared_of(layout, problem).size)
+    if problem.objective != "cost":
+        return m
+    return max(m + 2 * len(TOTALS), len(layout.keys) + 4 * len(layout.buses), released_size(layout))

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import csv
 import io
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from hushgrid.grid_cases import load
-from hushgrid.grid_cases.zone.model import setpoints
+from hushgrid.grid_cases.setpoints import COLUMNS, Row, setpoints
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.types import Vector
 from hushgrid.node.durable import write_file
@@ -48,11 +49,47 @@ def read_loads(path: Path, buses: tuple[int, ...], base_mva: float) -> list[floa
     return [p[b] for b in buses] + [q[b] for b in buses]
 
 
-def keep_setpoints(zone: Zone, z: Vector, path: Path) -> None:
-    """What the zone's controller is to do now, as CSV, replaced whole: quantity, element, value, unit. OSError."""
-    rows = [("quantity", "element", "value", "unit"), *setpoints(zone.model, z, zone.case.base_mva)]
+#: p.u.; by how much a recovered dispatch may pass a limit: its solver's own accuracy.
+WITHIN = 1e-6
+
+
+def keep_setpoints(zone: Zone, outcome: Mapping[str, Vector], path: Path) -> str | None:
+    """What the zone's controller is to do now, as CSV, replaced whole. Returns what is to be said of it, or None. OSError.
+
+    Of a run at least cost: the recovered dispatch, if there is one. One that passes a limit of the zone is not taken, and
+    what was there before stays.
+    """
+    released = outcome.get("released", np.zeros(0))
+    if not released.size:
+        _write(path, setpoints(zone.case, zone.model.keys, outcome["z"]))
+        return None
+    layout = zone.layout
+    rows, buses = zone.case.generators.rows[layout.generators].tolist(), layout.buses
+    keys = [*(f"{kind}:{row}" for row in rows for kind in ("pg", "qg")), *(f"v:{bus}" for bus in buses)]
+    if wrong := beyond_limits(zone, dict(zip(keys, released.tolist(), strict=True))):
+        return f"the dispatch of the coordinator is not taken, {path.name} stays as it was: {wrong}"
+    _write(path, setpoints(zone.case, keys, released, "ac"))
+    return None
+
+
+def beyond_limits(zone: Zone, values: Mapping[str, float]) -> str | None:
+    """The first limit of the zone that these generations (pg:0, qg:0) and voltages (v:4), p.u., pass; None if none is."""
+    g, buses, layout = zone.case.generators, zone.case.buses, zone.layout
+    limits = {}
+    for k in layout.generators.tolist():
+        limits[f"pg:{g.rows[k]}"] = (g.p_min[k], g.p_max[k])
+        limits[f"qg:{g.rows[k]}"] = (g.q_min[k], g.q_max[k])
+    for k in zone.case.index(np.array(layout.buses, np.int64)).tolist():
+        limits[f"v:{buses.numbers[k]}"] = (buses.v_min[k], buses.v_max[k])
+    for key, (low, high) in limits.items():
+        if not low - WITHIN <= values[key] <= high + WITHIN:
+            return f"found {key} = {values[key]:g} p.u., expected {low:g} to {high:g}"
+    return None
+
+
+def _write(path: Path, rows: Sequence[Row]) -> None:
     text = io.StringIO(newline="")
-    csv.writer(text).writerows(rows)
+    csv.writer(text).writerows([COLUMNS, *rows])
     write_file(path, text.getvalue().encode())
 
 

@@ -38,6 +38,11 @@ class Loss(Protocol):
     columns: int  #: entries of z
 
     @property
+    def loaded(self) -> np.ndarray:
+        """Positions in the data of the entries that may be other than zero; only these carry noise."""
+        ...
+
+    @property
     def data(self) -> Vector: ...
     def gradient(self, z: Vector, d: Vector) -> Vector: ...
 
@@ -68,7 +73,7 @@ def lattice_of(node: str, loss: Loss, t: Terms | None) -> Lattice | None:
 
 def width(loss: Loss, t: Terms | None) -> int:
     """Coordinates of one answer that carry noise."""
-    return loss.columns if t is None or t.at == "gradient" else loss.data.size
+    return loss.columns if t is None or t.at == "gradient" else loss.loaded.size
 
 
 def paper_scale(t: Terms, sensitivity: float) -> float:
@@ -108,19 +113,26 @@ class ZoneGate(Gate):
             return self._release(
                 x.tobytes(), lambda: np.clip(self.loss.gradient(x, self.loss.data), -GRADIENT_BOUND, GRADIENT_BOUND)
             )
-        total = self._release(b"", lambda: self.loss.data)
+        total = self._noisy_data()
         if self.state.answers > 1:
             total = self.state.total + total
         self.state.total = total
         return self.loss.gradient(x, total / self.state.answers)  # the running mean of its own noisy copies is free
 
     def data(self) -> Vector:
-        """The data plus noise: once per data version and question, repeated for that version, whatever the data are."""
+        """The data plus noise: once per data version and question, repeated for that version, whatever the data are.
+
+        Without privacy: the data. A node with a finite budget refuses that.
+        """
+        if self.terms is None:
+            if not self.state.answers:
+                self._nonprivate()
+            return self.loss.data
         if not self.state.kept.size:
             key = self._key(self._noise_lattice())
             known = self.memory.find(key)
             if known is None:
-                known = self._release(b"", lambda: self.loss.data).tobytes()
+                known = self._noisy_data().tobytes()
                 self.repeat.append((key, known))
             self.state.kept = np.frombuffer(known)
         return self.state.kept
@@ -154,8 +166,18 @@ class ZoneGate(Gate):
 
     # --- inside ---
 
+    def _noisy_data(self) -> Vector:
+        """One answer: the data plus noise where they may be other than zero."""
+        loaded = self.loss.loaded
+        noisy = np.zeros(self.loss.data.size)
+        noisy[loaded] = self._release(b"", lambda: self.loss.data[loaded])
+        return noisy
+
     def _key(self, lattice: Lattice) -> bytes:
-        return self.memory.key(f"{lattice!r} {self._terms().adjacency} {self.noise.source}")
+        """Of the question: everything that the answer depends on beside the data and their version."""
+        whole = self.loss.loaded.size == self.loss.data.size
+        mask = "" if whole else f" on {self.loss.loaded.tolist()}"
+        return self.memory.key(f"{lattice!r} {self._terms().adjacency} {self.noise.source}{mask}")
 
     def _published_spend(self, sensitivity: float, *, honest: bool) -> Spend:
         """What the paper's noise really costs where that can be said: at 2 beta |a_i|; infinite for (3.4)."""

@@ -11,9 +11,15 @@ from msgspec.structs import replace
 from hushgrid.kernels.algorithms.base import Algorithm, Pattern
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.graphs import Network
-from hushgrid.kernels.patterns.star import Centre
 from hushgrid.node.problems.kind import Asked, Device, Kind, Outcome, Owner, Plan
-from hushgrid.node.problems.power_flow.section import NAME, ZoneData, ZonesPlan, ZonesProblem
+from hushgrid.node.problems.power_flow.section import (
+    NAME,
+    ZoneData,
+    ZonesPlan,
+    ZonesProblem,
+    check_objective,
+    objective_of,
+)
 from hushgrid.node.schema.sections import Adjacency, Section
 
 
@@ -30,6 +36,25 @@ class PowerFlow(Kind):
     def unit(self, algorithm: Algorithm) -> str:
         return "a load, moved by at most beta"
 
+    def check(self, problem: ZonesProblem, algorithm: Algorithm, file: str) -> None:
+        super().check(problem, algorithm, file)
+        check_objective(objective_of(problem, algorithm), algorithm, f"{file}: problem.objective")
+        if problem.margins:
+            self._check_margins(problem, algorithm, f"{file}: problem.margins: found true, expected false")
+        if objective_of(problem, algorithm) == "cost":
+            return
+        for key in ("voll", "ac"):
+            if (given := getattr(problem, key)) is not None:
+                raise InputError(f"{file}: problem.{key}: found {given}, expected none (problem.objective: shedding)")
+
+    def _check_margins(self, problem: ZonesProblem, algorithm: Algorithm, refusal: str) -> None:
+        if objective_of(problem, algorithm) != "cost":
+            raise InputError(f"{refusal} (problem.objective: shedding)")
+        if algorithm.variant == "none":
+            raise InputError(f"{refusal} (algorithm.variant: none; margins are as wide as its noise asks for)")
+        if problem.ac == "none":
+            raise InputError(f"{refusal} (problem.ac: none; margins are of its AC optimal power flow)")
+
     def located(self, problem: ZonesProblem, network: Network | None, base: Path, file: str) -> ZonesProblem:
         if network is not None:
             raise InputError(f"{file}: network: found a section, expected none (zones bring their own graph)")
@@ -41,7 +66,7 @@ class PowerFlow(Kind):
         from hushgrid.node.problems.power_flow import device
 
         try:
-            return device.public(asked.problem)[2]
+            return device.public(asked.problem, asked.algorithm)[2]
         except InputError as error:
             raise InputError(f"{file}: problem.{error}") from None
 
@@ -53,7 +78,7 @@ class PowerFlow(Kind):
     def outcome(self, device: Any, state: Path) -> Outcome:
         from hushgrid.node.problems.power_flow.files import keep_setpoints
 
-        return lambda found: keep_setpoints(device, found["z"], state / f"{device.name}.setpoints.csv")
+        return lambda outcome: keep_setpoints(device, outcome, state / f"{device.name}.setpoints.csv")
 
     def data_words(self, data: ZoneData) -> str:
         return f"{len(data.zone)} buses of {data.case}"
@@ -67,14 +92,22 @@ class PowerFlow(Kind):
     def on_devices(self, problem: Any) -> str | None:
         return None
 
+    def warning(self, plan: Plan, source: str) -> str | None:
+        from hushgrid.grid_cases import load
+        from hushgrid.grid_cases.costs import highest_marginal
+
+        if plan.problem.objective != "cost":
+            return None
+        voll, highest = plan.problem.voll, highest_marginal(load(source))
+        if voll >= highest:
+            return None
+        return (
+            f"problem.voll: found {voll:g} $/MWh, below the highest cost of generation, {highest:g} $/MWh: load is left "
+            "unserved while generators could serve it"
+        )
+
     def source(self, problem: ZonesProblem) -> str:
         return problem.case
-
-    def centre(self, plan: Plan, source: str) -> Centre:
-        from hushgrid.grid_cases import load
-        from hushgrid.node.problems.power_flow import device
-
-        return device.centre(plan, load(source).without_loads())
 
 
 KIND = PowerFlow()

@@ -8,11 +8,23 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 
 from hushgrid.kernels.algorithms.base import Algorithm
+from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.ranges import BUSES, NODES, Bus, Case, Digest, Lipschitz, Name
-from hushgrid.node.schema.sections import Section
+from hushgrid.node.schema.sections import Loaded, Section
 
 NAME = "zones"  #: of this kind of problem, in plans and births
+VOLL = 10_000.0  #: $/MWh, the default
 Solver = Literal["clarabel", "ecos", "ipopt"]
+Objective = Literal["cost", "shedding"]
+Recovery = Literal["polish", "none"]
+#: Of lost load. Below a cent nothing is worth being served; above, solvers lose the digits of the costs.
+LostLoad = Annotated[float, Meta(ge=0.01, le=1e6, extra_json_schema={"unit": "$/MWh"})]
+
+
+class PublicLoads(Section, frozen=True, kw_only=True):
+    """Which loads may be other than zero. Every other one counts as zero, and carries no noise."""
+
+    nonzero: Loaded | Literal["case"]  #: buses; `case`: the entries that are not zero in the case file
 
 
 class ZonesProblem(Section, tag_field="kind", tag="zones", frozen=True, kw_only=True):
@@ -21,6 +33,16 @@ class ZonesProblem(Section, tag_field="kind", tag="zones", frozen=True, kw_only=
     case: str  #: a built-in case (`hushgrid case list`) or the path of a MATPOWER .m file
     #: how many (the program draws the borders), or each zone's bus numbers
     zones: Annotated[int, Meta(ge=1)] | list[list[int]]
+    #: least generation cost with lost load at `voll`, or least squared load shedding, the paper's [cost for
+    #: consensus-admm, shedding for ladmm]
+    objective: Objective | None = None
+    voll: LostLoad | None = None  #: the value of lost load; cost [10000]
+    #: a public mask: which loads may be other than zero [every one, and each carries noise]
+    loads: PublicLoads | None = None
+    #: cost: what makes a dispatch of the relaxation's solution, an AC optimal power flow from there [polish]
+    ac: Recovery | None = None
+    #: cost: the AC optimal power flow keeps away from limits, by how uncertain the noise leaves what comes
+    margins: bool = False
     solver: Solver = "clarabel"  #: of a zone's step
 
 
@@ -34,13 +56,18 @@ class ZoneData(Section, frozen=True, kw_only=True):
     solver: Solver = "clarabel"  #: of the zone's step
 
 
-class ZonesPlan(Struct, tag_field="kind", tag="zones", frozen=True, forbid_unknown_fields=True):
+class ZonesPlan(Struct, tag_field="kind", tag="zones", frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """The public part of a zones problem."""
 
     case: Case  #: the case's own name
     digest: Digest  #: of the case without its loads
     zones: Annotated[dict[Name, Annotated[list[Bus], Meta(max_length=BUSES)]], Meta(max_length=NODES)]
     L: Lipschitz  #: 2 lambda_max(A_z A_z^T), the largest over the zones
+    objective: Objective = "shedding"
+    voll: LostLoad = VOLL
+    loaded: Loaded | None = None  #: the mask of the loads; None: every one may be other than zero
+    ac: Recovery | Literal[""] = ""
+    margins: bool = False  #: of the AC optimal power flow, `grid_cases.ac.margins`
 
     @property
     def kind(self) -> str:
@@ -68,3 +95,21 @@ class ZonesPlan(Struct, tag_field="kind", tag="zones", frozen=True, forbid_unkno
 
     def check(self, algorithm: Algorithm) -> None:
         """Whether zones and case belong together is for a device to say, which has the case."""
+        check_objective(self.objective, algorithm, "plan: problem.objective")
+
+
+def objective_of(problem: ZonesProblem, algorithm: Algorithm) -> Objective:
+    """What is minimised: as the scenario says, else what the algorithm is for."""
+    return problem.objective or ("cost" if exact(algorithm) else "shedding")
+
+
+def exact(algorithm: Algorithm) -> bool:
+    """Whether the algorithm solves each zone's problem exactly: it is for costs, which a gradient step is not."""
+    return bool(getattr(algorithm, "exact", False))
+
+
+def check_objective(objective: Objective, algorithm: Algorithm, where: str) -> None:
+    """Raises InputError unless the algorithm minimises this."""
+    if (objective == "cost") != exact(algorithm):
+        expected = "cost" if exact(algorithm) else "shedding"
+        raise InputError(f"{where}: found {objective}, expected {expected} (algorithm.name: {algorithm.name})")

@@ -28,6 +28,7 @@ from hushgrid.kernels.types import Matrix, Vector
 
 LARGEST_FILE = 2**30  #: bytes, unpacked
 LARGEST_TABLE = 2**27  #: numbers of A: 1 GB
+KNOWN = 2**14  #: different words `index:value` of a file that are kept once read
 
 
 class Shard(NamedTuple):
@@ -97,6 +98,7 @@ def read_libsvm(path: Path, kind: Kind, *, features: int | None = None, first_in
     """LIBSVM text, plain or packed by gzip or bzip2: `label index:value ...`, indices ascending, `#` begins a comment."""
     labels, indices, values, ends = array("d"), array("q"), array("d"), array("q", [0])
     places: list[str] = []
+    known: dict[bytes, tuple[int, float]] = {}  # classes are coded by a few words that stand in every line
     for where, line in lines_of(path):
         words = line.split(b"#", 1)[0].split()
         if not words:
@@ -104,14 +106,13 @@ def read_libsvm(path: Path, kind: Kind, *, features: int | None = None, first_in
         labels.append(_number(words[0], where, "label"))
         last = -1
         for word in words[1:]:
-            index, colon, value = word.partition(b":")
-            if not (colon and index.isdigit() and len(index) < 10):
-                raise InputError(f"{where}: found {shown(word)}, expected index:value")
-            if (k := int(index)) <= last:
-                raise InputError(f"{where}: found index {k} after {last}, expected ascending indices")
-            last = k
-            indices.append(k)
-            values.append(_number(value, where, "value"))
+            if (entry := known.get(word)) is None or entry[0] <= last:
+                entry = _entry(word, last, where)
+                if len(known) < KNOWN:
+                    known[word] = entry
+            last, value = entry
+            indices.append(last)
+            values.append(value)
         ends.append(len(indices))
         places.append(where)
     if not places:
@@ -132,6 +133,16 @@ def read_libsvm(path: Path, kind: Kind, *, features: int | None = None, first_in
     A = np.zeros((len(places), width))
     A[row, column] = values
     return Shard(A, b)
+
+
+def _entry(word: bytes, last: int, where: str) -> tuple[int, float]:
+    """index:value, the index after `last`."""
+    index, colon, value = word.partition(b":")
+    if not (colon and index.isdigit() and len(index) < 10):
+        raise InputError(f"{where}: found {shown(word)}, expected index:value")
+    if (k := int(index)) <= last:
+        raise InputError(f"{where}: found index {k} after {last}, expected ascending indices")
+    return k, _number(value, where, "value")
 
 
 def read_csv(path: Path, kind: Kind, *, label: str | int = -1, header: bool | None = None) -> Table:

@@ -178,7 +178,7 @@ def test_a_private_run_of_mode_input_tells_what_is_served_of_the_noisy_loads():
     # What is generated and not spilled serves the load or is lost in the lines, whose model has no negative losses.
     assert told["generation_mw"] - told["spilled_mw"] >= told["served_mw"] - 1e-6
     base = load("case14").base_mva
-    made = sum(value for _, quantity, _, value, _ in result.setpoints if quantity == "p_g")
+    made = sum(value for _, quantity, _, value, *_ in result.setpoints if quantity == "p_g")
     assert told["generation_mw"] == pytest.approx(made)
     # 28 loads, 14 of them active, each with Laplace noise of scale beta/epsilon = 0.2 MW: 12 scales of their sum's root
     # of variance, sqrt(28) 0.2 MW, at once the chance that a sum of Laplace deviates goes beyond is below 1e-9.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -152,18 +153,36 @@ def test_a_private_report_does_not_depend_on_the_loads(tmp_path: Path, upheld: A
 # The page as a file -------------------------------------------------------------------------------------------------
 
 
+Drawn = Callable[[str], tuple[Path, str]]
+
+
+@pytest.fixture(scope="module")
+def drawn(tmp_path_factory: pytest.TempPathFactory) -> Drawn:
+    """A run, "private" or "open", with its page, of which the charts are drawn: made once."""
+    known: dict[str, tuple[Path, str]] = {}
+
+    def of(kind: str) -> tuple[Path, str]:
+        if kind not in known:
+            how = {"private": {}, "open": {"upheld": "not private", "seed": 3}}[kind]
+            run = write_run(tmp_path_factory.mktemp("drawn") / "run", **how)
+            known[kind] = run, html(run)
+        return known[kind]
+
+    return of
+
+
 @pytest.mark.usefixtures("charts")
-def test_the_same_run_gives_the_same_bytes(tmp_path: Path) -> None:
-    run = write_run(tmp_path / "run", upheld="not private", seed=3)
-    first = html(run)
+def test_the_same_run_gives_the_same_bytes(drawn: Drawn, tmp_path: Path) -> None:
+    run, first = drawn("open")
     moved = tmp_path / "elsewhere"
     shutil.copytree(run, moved)
+    (moved / "report.html").unlink()
     assert html(moved) == first
 
 
 @pytest.mark.usefixtures("charts")
-def test_the_page_loads_nothing_and_runs_nothing(tmp_path: Path) -> None:
-    text = html(write_run(tmp_path))
+def test_the_page_loads_nothing_and_runs_nothing(drawn: Drawn) -> None:
+    _, text = drawn("private")
     shown = Page(text)
     names = {tag for tag, _ in shown.tags}
     assert not names & {"script", "link", "iframe", "img", "object", "embed", "base", "form"}
@@ -175,8 +194,8 @@ def test_the_page_loads_nothing_and_runs_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("charts")
-def test_ids_are_unique_and_every_reference_has_one(tmp_path: Path) -> None:
-    text = html(write_run(tmp_path))
+def test_ids_are_unique_and_every_reference_has_one(drawn: Drawn) -> None:
+    _, text = drawn("private")
     shown = Page(text)
     ids = shown.all("id")
     assert len(ids) == len(set(ids)) > 0
@@ -185,8 +204,8 @@ def test_ids_are_unique_and_every_reference_has_one(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("charts")
-def test_every_figure_has_a_title_a_caption_and_a_description(tmp_path: Path) -> None:
-    text = html(write_run(tmp_path, upheld="not private", seed=1))
+def test_every_figure_has_a_title_a_caption_and_a_description(drawn: Drawn) -> None:
+    _, text = drawn("open")
     figures = re.findall(r"<figure>(.*?)</figure>", text, flags=re.S)
     assert len(figures) == 8  # the grid, residual, objective, violation, noise, epsilon, messages, bytes
     for figure in figures:

@@ -22,6 +22,10 @@ UNLIKE = {name: {"eta": [0.5, 0.6, 0.7, 0.8]} for name in ("admm", "mradmm", "ma
 #: What a published section may have beside the declared examples: neither of I-ADMM's methods.
 PUBLISHED: dict[str, tuple[dict[str, Any], ...]] = {"iadmm": ({"rho": 2.0},), "wadmm": ({"rho": 2.0},)}
 ZONES = {"kind": "zones", "case": "case5", "zones": 2}
+ON_ZONES: dict[str, dict[str, Any]] = {
+    "ladmm": {},
+    "consensus-admm": {"ac": "none"},
+}  #: what more each says of its problem
 CHANGES = ({"replace-one-record": {"clip": 1.0}}, {"bounded-change": 0.1})
 
 
@@ -37,6 +41,9 @@ def sections():
             yield name, section, None
             for mechanism in ("laplace", "gaussian"):
                 yield name, section, {"mechanism": mechanism, "adjacency": CHANGES[0]}
+    yield "consensus-admm", {"variant": "none"}, None
+    for mechanism in ("laplace", "gaussian"):
+        yield "consensus-admm", {}, {"mechanism": mechanism, "adjacency": CHANGES[1]}
     yield "ladmm", {"variant": "none"}, None
     for mechanism, mode in product(("laplace", "gaussian"), ("objective", "input", "output", "output-projected")):
         for variant in ("guarded", "published"):
@@ -53,9 +60,9 @@ def raw(name, section, privacy):
             {"per_answer": {"epsilon": 0.5, "delta": 0.01}} if privacy["mechanism"] == "gaussian" else {"epsilon": 50.0}
         )
         whole["privacy"] = privacy | per
-    if name == "ladmm":
+    if name in ON_ZONES:
         del whole["network"]
-        whole["problem"] = ZONES
+        whole["problem"] = ZONES | ON_ZONES[name]
     return whole
 
 

@@ -37,7 +37,7 @@ def test_every_registered_algorithm_stands_here():
     assert {raw["algorithm"]["name"] for raw in CASES.values()} == set(ALGORITHMS)
 
 
-REPRESENTATIVES = ("ladmm at gradient", "ladmm, mode input", "recal", "iadmm, exact", "dpp2", "radmm")
+REPRESENTATIVES = ("ladmm at gradient", "ladmm, mode input", "consensus-admm", "recal", "iadmm, exact", "dpp2", "radmm")
 CRASHING = examples.few(CASES, REPRESENTATIVES)
 
 

@@ -2,13 +2,18 @@
 
 import json
 import re
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
 import pytest
 from msgspec import inspect as mi
 
+from hushgrid.broker.report.result import Result
 from hushgrid.broker.simulation import run
+from hushgrid.broker.simulation.problems.base import Setup
 from hushgrid.kernels.algorithms.registry import ALGORITHMS
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.privacy.noise import Lattice
@@ -27,14 +32,25 @@ GUARDED = examples(["guarded"])
 FAULTS = {"loss": 0.1, "duplicate": 0.1, "reorder": 0.3, "crash": 0.03, "seed": 1}
 
 
+class Quiet(NamedTuple):
+    """An undisturbed run."""
+
+    setup: Setup
+    result: Result
+    out: Path  #: what it has written: report.html
+    ledgers: Path  #: of its nodes
+
+
 @pytest.fixture(scope="module")
-def quiet():
-    """The undisturbed run of each example, made when it is asked for: (setup, result)."""
+def quiet(tmp_path_factory):
+    """The undisturbed run of each example, made when it is asked for."""
     known = {}
 
     def of(label):
         if label not in known:
-            known[label] = EVERY[label].setup(), run(EVERY[label].scenario())
+            out, ledgers = tmp_path_factory.mktemp("out") / "run", tmp_path_factory.mktemp("ledgers")
+            example = EVERY[label]
+            known[label] = Quiet(example.setup(), run(example.scenario(), out=out, state=ledgers), out, ledgers)
         return known[label]
 
     return of
@@ -75,8 +91,8 @@ def test_a_guarded_run_with_noise_zero_on_no_grid_is_the_run_without_noise(label
 @pytest.mark.parametrize("label", GUARDED)
 def test_a_guarded_run_has_the_noise_of_its_gates_in_its_answer(label, quiet):
     """That the comparison above can fail."""
-    example, (setup, noisy) = GUARDED[label], quiet(label)
-    plain = json.loads(msgspec.json.encode(setup.plan.algorithm.quiet()))
+    example, noisy = GUARDED[label], quiet(label).result
+    plain = json.loads(msgspec.json.encode(quiet(label).setup.plan.algorithm.quiet()))
     exact = run(example.scenario({"algorithm": plain, "privacy": None}))
     key = next(k for k in exact.solution if not k.startswith("keys"))
     assert np.max(np.abs(exact.solution[key] - noisy.solution[key])) > example.tolerance
@@ -88,17 +104,16 @@ def test_a_guarded_run_has_the_noise_of_its_gates_in_its_answer(label, quiet):
 @pytest.mark.parametrize("label", EVERY)
 def test_loss_repetition_reordering_and_crashes_keep_the_bits(label, quiet):
     disturbed = run(EVERY[label].scenario({"run.faults": FAULTS}))
-    background_run.assert_same_bits(quiet(label)[1], disturbed)
+    background_run.assert_same_bits(quiet(label).result, disturbed)
 
 
 # --- answers ---
 
 
 @pytest.mark.parametrize("label", EVERY)
-def test_each_ledger_shows_as_many_spends_as_the_algorithm_declares(label, tmp_path):
-    setup = EVERY[label].setup()
+def test_each_ledger_shows_as_many_spends_as_the_algorithm_declares(label, quiet):
+    setup, result, _, ledgers = quiet(label)
     algorithm, terms, nodes = setup.plan.algorithm, setup.plan.terms, setup.plan.nodes
-    result = run(EVERY[label].scenario(), state=tmp_path)
     if algorithm.pattern == "token":
         visited = np.bincount(result.trajectory["active"], minlength=len(nodes)).tolist()
         declared = [min(found, terms.answers) if terms else found for found in visited]
@@ -110,7 +125,7 @@ def test_each_ledger_shows_as_many_spends_as_the_algorithm_declares(label, tmp_p
     else:
         declared = [algorithm.answers] * len(nodes)
         assert terms is None or terms.answers == algorithm.answers
-    found = [spends_by_run(tmp_path / f"{name}.ledger") for name in nodes]
+    found = [spends_by_run(ledgers / f"{name}.ledger") for name in nodes]
     assert [sum(each.values()) for each in found] == declared
     assert max(declared) > 0
 
@@ -139,7 +154,7 @@ def shapes(setup):
 
 @pytest.mark.parametrize("label", EVERY)
 def test_what_is_recorded_is_what_is_declared_and_as_wide(label, quiet):
-    setup, result = quiet(label)
+    setup, result, *_ = quiet(label)
     plan, d = setup.plan, setup.shape.size
     assert {key: value.shape for key, value in result.trajectory.items()} == shapes(setup)
     assert result.rounds_done == plan.running.rounds
@@ -149,7 +164,8 @@ def test_what_is_recorded_is_what_is_declared_and_as_wide(label, quiet):
     elif plan.algorithm.pattern == "token":
         assert result.messages == result.rounds_done - 1  # the last token is not sent on
     else:
-        assert result.history["messages"] == [2 * n] * result.rounds_done
+        closing = 2 * n * plan.algorithm.closing  # behind the last round
+        assert result.history["messages"] == [*[2 * n] * (result.rounds_done - 1), 2 * n + closing]
         return
     assert {key: v.shape for key, v in result.solution.items()} == dict.fromkeys(
         ["x", *(f"x_{p}" for p in plan.nodes)], (d,)
@@ -192,10 +208,9 @@ ASKED = {
 
 
 @pytest.mark.parametrize("label", EVERY)
-def test_the_report_renders_and_names_the_algorithm_its_pattern_and_what_is_asked(label, tmp_path):
-    setup = EVERY[label].setup()
-    run(EVERY[label].scenario(), out=tmp_path / "run")
-    text = Page((tmp_path / "run" / "report.html").read_text()).text.split("Scenario, resolved")[0]
+def test_the_report_renders_and_names_the_algorithm_its_pattern_and_what_is_asked(label, quiet):
+    setup, _, out, _ = quiet(label)
+    text = Page((out / "report.html").read_text()).text.split("Scenario, resolved")[0]
     algorithm = setup.plan.algorithm
     own = {"star": "around a coordinator", "token": "handing on a token", "neighbours": "among neighbours"}
     assert algorithm.title in text
@@ -241,9 +256,15 @@ LIMITED = [
 ]
 
 
+@cache
+def written(label):
+    """An example's plan as it is sent."""
+    return encode_plan(GUARDED[label].setup().plan)
+
+
 @pytest.mark.parametrize(("label", "key", "value"), LIMITED)
 def test_a_plan_with_a_number_out_of_its_range_is_refused_when_it_is_read(label, key, value):
-    raw = json.loads(encode_plan(GUARDED[label].setup().plan))
+    raw = json.loads(written(label))
     decode_plan(json.dumps(raw).encode())
     raw["algorithm"][key] = value
     with pytest.raises(InputError, match=rf"^plan: .*\balgorithm\.{key}\b") as refused:

@@ -73,7 +73,7 @@ def test_the_cap_is_rounds_times_local_updates_and_one_for_input(over, answers):
         ({"problem__zones": DELETE}, "problem.zones: missing, expected a value"),
         ({"problem__zones": 0}, "problem.zones: found 0, expected int >= 1"),
         ({"problem__zones": [[1, "2"]]}, "problem.zones[0][1]: found '2', expected int"),
-        ({"problem__loads": "x"}, "problem.loads: unknown key"),
+        ({"problem__load": "x"}, "problem.load: unknown key"),
         ({"algorithm": "ladmm"}, "algorithm: found 'ladmm', expected object"),
         ({"algorithm__name": "sgd"}, "algorithm.name: found 'sgd', expected one of admm, "),
         ({"algorithm__name": ["ladmm"]}, "algorithm.name: found ['ladmm'], expected one of admm, "),

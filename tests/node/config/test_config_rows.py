@@ -74,7 +74,7 @@ PUBLISHED = {"algorithm__variant": "published", "privacy": DELETE}
         (ROWS, {"network__nodes": 1}, "network.nodes: found 1, expected int >= 2"),
         (ROWS, {"network__nodes": 20_000}, "network.nodes: found 20000, expected int <= 10000"),
         (SCENARIO, {"network": {"kind": "ring", "nodes": 3}}, "network: found a section, expected none (zones bring their own graph)"),
-        (SCENARIO, {"algorithm__name": "recal"}, "algorithm.name: found recal, expected ladmm (problem.kind: zones)"),
+        (SCENARIO, {"algorithm__name": "recal"}, "algorithm.name: found recal, expected consensus-admm or ladmm (problem.kind: zones)"),
         (ROWS, {"algorithm__name": "ladmm"}, "algorithm.name: found ladmm, expected admm or "),
         (ROWS, {"algorithm__rounds": 10**9}, "algorithm.rounds: found 1000000000, expected int <= 10000000"),
         (ROWS, {"algorithm__rho": 1.0}, "algorithm.rho: unknown key, expected one of name, variant, rounds, alpha, beta, walk, decay"),

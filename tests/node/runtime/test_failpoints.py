@@ -11,17 +11,26 @@ from hushgrid.node.config.scenario import scenario_from
 from hushgrid.node.privacy.drawn import Drawn
 from hushgrid.node.wire import COORDINATOR
 from tests.support.devices.failing_fleet import CRASHES, FULL, KINDS, Fleet
-from tests.support.scenarios.guarded_scenarios import rounds, walk, zones
+from tests.support.scenarios.guarded_scenarios import exact_zones, rounds, walk, zones
 
 FEW = {"algorithm.rounds": 3}
 TWO = {"network": {"kind": "path", "nodes": 2}}
 RAW = {
     "ladmm": zones(epsilon=5.0),
     "ladmm, mode input": zones(epsilon=5.0, mode="input"),
+    "consensus-admm": exact_zones(epsilon=5.0),
     **{name: walk(name, TWO | {"algorithm.walk": "random", "algorithm.rounds": 6}) for name in of_patterns(("token",))},
     **{name: rounds(name, TWO | FEW) for name in of_patterns(("neighbours",))},
 }
-REPRESENTATIVES = ("ladmm", "ladmm, mode input", "recal", "iadmm", "dgd", "radmm")  #: one of each pattern and question
+REPRESENTATIVES = (
+    "ladmm",
+    "ladmm, mode input",
+    "consensus-admm",
+    "recal",
+    "iadmm",
+    "dgd",
+    "radmm",
+)  #: one of each pattern and question
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +51,7 @@ def quiet(tmp_path_factory):
 
 
 def victim_of(name):
-    return "z1" if name.startswith("ladmm") else "n0"
+    return "z1" if RAW[name]["problem"]["kind"] == "zones" else "n0"
 
 
 def failed_at(directory, setup, victim, kind, k, undisturbed):

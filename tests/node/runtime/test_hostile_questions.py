@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from hushgrid.kernels.patterns import token
+from hushgrid.node.problems.power_flow.device import ZoneLoss
 from hushgrid.node.wire import COORDINATOR, Finish
 from tests.support.devices.asked_pair import Pair, rows_file
 from tests.support.devices.hostile_questions import (
@@ -175,7 +176,7 @@ def test_a_step_made_to_fail_by_a_load_is_paid_for(tmp_path, monkeypatch):
     for half in pair.halves:
         zone = half.member.device
         free = np.setdiff1d(np.arange(zone.model.n), zone.model.shared)
-        largest.append(np.max(np.abs(zone.loss.gradient(zone.model.start, zone.d)[free])))
+        largest.append(np.max(np.abs(ZoneLoss(zone.model, zone.d).gradient(zone.model.start, zone.d)[free])))
     assert largest[0] < largest[1]
     over = {"algorithm.eta": 1.7976931348623157e308 / np.mean(largest), "algorithm.rho": 1e100}
     pair.begin("eta at the load")

@@ -30,6 +30,7 @@ class Quadratic:
 
     def __init__(self, data=DATA):
         self.data = np.asarray(data, float)
+        self.loaded = np.arange(self.data.size)
 
     def gradient(self, z, d):
         return 2 * self.A.T @ (self.A @ z + d)

@@ -18,14 +18,15 @@ TABLES = ("meta", "spend", "run", "answer", "history", "peer")
 
 
 @functools.cache
-def setup(rounds=4, mode="objective", local_updates=1):
+def setup(rounds=4, mode="objective", local_updates=1, name="ladmm"):
+    own = {"local_updates": local_updates} if name == "ladmm" else {}
     return ZoneSetup(
         scenario_from(
             {
                 "hushgrid": 1,
                 "name": "world",
                 "problem": {"kind": "zones", "case": "case5", "zones": 2},
-                "algorithm": {"name": "ladmm", "rounds": rounds, "local_updates": local_updates},
+                "algorithm": {"name": name, "rounds": rounds} | own,
                 "privacy": {"epsilon": 5.0, "mode": mode, "adjacency": {"bounded-change": 0.01}},
             }
         )

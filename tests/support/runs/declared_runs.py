@@ -48,8 +48,12 @@ class Example(NamedTuple):
         raw: Raw = small | {"seed": 3, "run": {"record": "trajectory"}}
         raw["algorithm"] = {"name": self.name, "variant": self.variant, "rounds": rounds} | dict(self.keys)
         private = small["privacy"] | {"epsilon": 20.0 * rounds}
+        if "objective" not in self.declared.modes:
+            private |= {"mode": self.declared.modes[0]}
         if self.variant == "published" and "laplace" not in self.declared.published_mechanisms:
             private |= {"mechanism": "gaussian", "delta": 1e-5}
+        if getattr(self.declared, "exact", False):  # the AC step at the end is a process of its own
+            raw["problem"] = raw["problem"] | {"ac": "none"}
         unclaimed = self.variant == "none" or (self.variant == "published" and self.declared.published == "scales")
         return record_scenarios.scenario(
             {**raw, "network": small.get("network"), "privacy": None if unclaimed else private} | dict(over or {}),

@@ -42,7 +42,7 @@ ALGORITHMS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 for _name in RECORDS.algorithms:  # one that has come since: its own example
     _example = dict(registry.ALGORITHMS[_name].examples["guarded"][0])
     ALGORITHMS.setdefault(_name, ({"name": _name, "rounds": 20} | _example, {}))
-NAMES = (*ALGORITHMS, "ladmm", "ladmm, input")
+NAMES = (*ALGORITHMS, "ladmm", "ladmm, input", "consensus-admm")
 
 
 @functools.cache
@@ -50,6 +50,9 @@ def device_and_plan(name: str) -> tuple[Any, bytes]:
     """The device n0 or z1 of a plan, and the plan's bytes."""
     if name.startswith("ladmm"):
         made = zones(mode="input" if "input" in name else "objective")
+        return made.device("z1"), encode_plan(made.plan)
+    if name == "consensus-admm":
+        made = zones(mode="input", name=name, rounds=20)
         return made.device("z1"), encode_plan(made.plan)
     section, over = ALGORITHMS[name]
     made = prepare(scenario_from(record_scenarios.scenario({"algorithm": section, "privacy.epsilon": 200.0} | over)))

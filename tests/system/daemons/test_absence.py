@@ -28,8 +28,7 @@ def made(pattern, directory, url, stack):
     rounds = ROUNDS[pattern]
     if pattern == "star":
         fleet, names = Fleet(directory, url, stack), ZONES
-        fleet.edit("scenario.yaml", "rounds: 100", f"rounds: {rounds}")
-        fleet.edit("scenario.yaml", "mode: input ", "mode: objective ")
+        fleet.gradients(rounds)
     else:
         fleet, names = ring(directory, url, stack), SENSORS
         if pattern == "token":

@@ -67,8 +67,7 @@ def test_a_mark_that_is_gone_ends_a_device_with_exit_4_until_it_is_back_or_its_o
 
 def in_a_long_run(fleet: Fleet) -> tuple[list[Daemon], Daemon]:
     """The fleet in the middle of a run of an answer a round, z1 just killed."""
-    fleet.edit("scenario.yaml", "rounds: 100", "rounds: 20000")
-    fleet.edit("scenario.yaml", "mode: input ", "mode: objective ")
+    fleet.gradients(20000)
     nodes = [fleet.node(z) for z in ZONES]
     coordinator = fleet.coordinator("--once")
     coordinator.wait_for("rounds begin")

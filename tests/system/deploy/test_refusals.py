@@ -37,9 +37,8 @@ def test_a_device_configuration_with_a_key_of_simulation_ends_with_2(key, tmp_pa
 )
 def test_a_coordinator_of_real_devices_refuses_a_scenario_of_simulation(old, new, tmp_path):
     fleet = Fleet(tmp_path / "deploy", "mqtt://127.0.0.1:1", ExitStack())
+    fleet.gradients(100)
     fleet.edit("scenario.yaml", old, new)
-    if "published" in new:
-        fleet.edit("scenario.yaml", "mode: input ", "mode: objective ")
     config = str(fleet.directory / "coordinator.yaml")
     done = subprocess.run(
         [*HUSHGRID, "coordinator", config, "--once"], capture_output=True, text=True, timeout=PATIENCE
@@ -56,7 +55,7 @@ def _hostile_plan(fleet: Fleet, birth: Birth, variant: str) -> SimpleNamespace:
 
     scenario = load_scenario(
         fleet.directory / "scenario.yaml",
-        {"algorithm.variant": variant, "privacy.mode": "objective"}
+        {"algorithm.name": "ladmm", "privacy.mode": "objective", "algorithm.variant": variant}
         if variant == "published"
         else {"algorithm.variant": variant},
         ["privacy=null"] if variant == "none" else [],

@@ -4,7 +4,7 @@ import multiprocessing
 
 import pytest
 
-from hushgrid.benchmarks import fleet, hop, ring
+from hushgrid.benchmarks import fleet, hop, opf, ring
 from hushgrid.studies import figures
 from tests.support.paths import ROOT
 from tests.support.runs.bench_output import _names, _well_formed
@@ -31,6 +31,21 @@ def test_a_run_through_a_broker_is_measured_inside_and_as_a_whole():
     inside, whole = table.rows
     assert inside.target == "<= 10 s"
     assert whole.what.startswith("whole call")
+
+
+def test_a_dispatch_of_zones_is_measured_with_its_parts_beside_published_figures_and_the_bare_solver():
+    pytest.importorskip("casadi", reason="no Ipopt: the extra laptop is not installed")
+    table = opf.opf({"5": opf.Asked("case5", 2, 1.0, {"s": 2.0, "rounds": 3})})
+    _well_formed(table)
+    whole, theirs, ac, alone, each, rounds, *rest = table.rows
+    assert (whole.target, whole.rival, whole.ratio) == ("<= 1 s", theirs.what, pytest.approx(whole.value / 2))
+    assert whole.value > ac.value > alone.value > 0
+    assert each.samples == rounds.value - 2
+    assert "the AC problem distributed" in theirs.what
+    assert table.about.startswith("zones solve the relaxation (SOC), one AC optimal power flow at the end")
+    assert next(r for r in rest if r.unit == "%").value == pytest.approx(0, abs=0.1)
+    assert next(r for r in rest if r.what.endswith("a zone's step")).target == "<= 1.3x"
+    assert multiprocessing.active_children() == []
 
 
 def test_hundreds_of_nodes_are_measured_in_a_process_a_core():

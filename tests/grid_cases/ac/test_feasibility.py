@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from hushgrid.grid_cases import load
-from hushgrid.grid_cases.ac_feasibility import ac_check
+from hushgrid.grid_cases.ac.feasibility import ac_check
 from hushgrid.grid_cases.centralised import solve
 
 

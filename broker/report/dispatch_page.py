@@ -1,0 +1,303 @@
+"""The parts of a report that only a run at least cost has: what is told first, key figures, the map, tables, charts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from html import escape
+from pathlib import PurePath
+from typing import Any
+
+import numpy as np
+
+from hushgrid.broker.report import dispatch, gridmap, powermap
+from hushgrid.broker.report.dispatch import Dispatch
+from hushgrid.broker.report.page import figure, paragraphs, table
+from hushgrid.broker.report.run_directory import Run
+from hushgrid.broker.report.statement import fixed, number
+
+Row = Mapping[str, Any]
+
+#: Of the page; charts are drawn dark on white and turned over in the dark, hues kept.
+STYLE = (
+    powermap.STYLE
+    + """@media (prefers-color-scheme: dark) { svg.chart { filter: invert(0.92) hue-rotate(180deg); } }
+th, td { padding: 4px 6px; } th { white-space: normal; vertical-align: bottom; } table { font-size: 13px; }
+.about { font-size: 13px; color: var(--soft); margin: 0 0 4px; max-width: none; } .about + .scroll { margin-top: 6px; }
+@media (max-width: 640px) { dl:not(.wide) { grid-template-columns: 1fr 1fr; gap: 12px; } }
+details > .scroll { margin-top: 10px; } details { margin: 0 0 22px; }
+"""
+)
+
+SHORT = 40  #: rows of a table that stands whole; of a longer one the first that matter, and the rest folded
+FIRST = 12
+ENDS = 6  #: of the highest, and of the lowest
+
+#: Columns as the operator reads them, with their units. "source" is told in the caption, or as a column if it varies.
+HEADINGS = {
+    "generation": {
+        "gen": "Generator",
+        "bus": "Bus",
+        "zone": "Zone",
+        "p_mw": "P, MW",
+        "q_mvar": "Q, MVAr",
+        "p_min": "P least, MW",
+        "p_max": "P most, MW",
+        "cost_per_h": "Cost, $/h",
+        "marginal": "Marginal cost, $/MWh",
+    },
+    "balance": {
+        "zone": "Zone",
+        "load_mw": "Load, MW",
+        "served_mw": "Served, MW",
+        "unserved_mw": "Unserved, MW",
+        "spilled_mw": "Spilled, MW",
+        "generation_mw": "Generation, MW",
+        "losses_mw": "Losses, MW",
+        "interchange_mw": "Interchange, MW",
+        "load_mvar": "Load, MVAr",
+        "served_mvar": "Served, MVAr",
+        "unserved_mvar": "Unserved, MVAr",
+        "spilled_mvar": "Spilled, MVAr",
+    },
+    "lines": {
+        "branch": "Branch",
+        "from": "From bus",
+        "to": "To bus",
+        "zones": "Zones",
+        "loading_percent": "Loading, %",
+        "p_from": "P from, MW",
+        "q_from": "Q from, MVAr",
+        "p_to": "P to, MW",
+        "q_to": "Q to, MVAr",
+        "limit_mva": "Limit, MVA",
+        "tie": "Tie",
+        "disagreement_mw": "Disagreement, MW",
+    },
+    "buses": {
+        "bus": "Bus",
+        "zone": "Zone",
+        "v_pu": "V, p.u.",
+        "price_per_mwh": "Price, $/MWh",
+        "v_min": "V least, p.u.",
+        "v_max": "V most, p.u.",
+        "price_q": "Price of Q, $/MVArh",
+    },
+}
+
+
+def of(run: Run) -> Dispatch:
+    """The run's dispatch in words."""
+    return dispatch.of(run.result, (run.scenario.get("problem") or {}).get("voll"), run.noisy_loads)
+
+
+def name(run: Run) -> str:
+    """Of the case: of a file the name without its folder."""
+    return PurePath(str((run.scenario.get("problem") or {}).get("case"))).name.removesuffix(".m")
+
+
+def title(run: Run) -> str:
+    """Of the tables."""
+    word = of(run).title
+    return word[0].upper() + word[1:]
+
+
+def source(run: Run) -> str:
+    """Of the rows of the tables: "ac", "relaxed", or "mixed"."""
+    found = {row["source"] for rows in run.tables.values() for row in rows}
+    return next(iter(found)) if len(found) == 1 else "mixed"
+
+
+def _what(run: Run, of_flows: bool = False) -> str:
+    """Whether values are the relaxation's or AC."""
+    lost = of(run).lost
+    said = {
+        "ac": f"AC: the values satisfy the AC power flow equations{', but for ' * bool(lost)}{' and '.join(lost)}.",
+        "relaxed": "Relaxed: values of the second-order-cone relaxation, which need not satisfy the AC power flow "
+        "equations.",
+        "mixed": "Each row says whether its values are AC or relaxed.",
+    }[source(run)]
+    flat = " Flows of the relaxation are not unique: others may cost the same." if of_flows else ""
+    return said + (flat if source(run) != "ac" else "")
+
+
+# --- key figures ---
+
+
+def key_figures(run: Run) -> list[tuple[str, str]]:
+    """Name and value pairs."""
+    found = of(run)
+    power = found.shown
+    if power is None:
+        return []
+    how = "AC" if found.ac else "relaxed"
+    shown = [
+        (f"Load served ({found.loads})", f"{power.served:,.3f} of {power.load:,.3f} MW"),
+        (f"Generation ({how})", f"{power.generation:,.3f} MW"),
+        (f"Cost of generation ({how})", f"{dispatch.money(found.generation_cost(power))} $/h"),
+    ]
+    for label, value, unit in (
+        ("Unserved", power.unserved, "MW"),
+        ("Spilled: generated, used by nobody", power.spilled, "MW"),
+        ("Reactive power not balanced", power.mvar, "MVAr"),
+    ):
+        shown.append((label, f"{value:,.3f} {unit}"))
+    if power.slack >= dispatch.SEEN:
+        shown.append((f"With slack at {found.voll:,.0f} $/MWh", f"{dispatch.money(power.objective)} $/h"))
+    if found.bound is not None:
+        shown.append(("Bound: least cost of the relaxation", f"{dispatch.money(found.bound)} $/h"))
+    gap = run.result.get("gap_estimate")
+    if isinstance(gap, float) and found.converged:  # it says nothing before the zones agree
+        shown.append(("Distance from it, as the zones estimate", f"{100 * gap:.4f} %"))
+    if found.disagreement is not None:
+        shown.append(("Largest disagreement of two zones", f"{found.disagreement:,.3f} MW or MVAr"))
+    return shown + _extremes(run)
+
+
+def _extremes(run: Run) -> list[tuple[str, str]]:
+    shown = []
+    for column, label, unit in (("price_per_mwh", "Prices", "$/MWh"), ("v_pu", "Voltages", "p.u.")):
+        rows = _by(run.tables.get("buses", ()), column)
+        if rows:
+            low, high = rows[0], rows[-1]
+            text = f"{fixed(low[column], 3)} (bus {low['bus']}) to {fixed(high[column], 3)} {unit} (bus {high['bus']})"
+            shown.append((label, text))
+    loaded = _by(run.tables.get("lines", ()), "loading_percent")
+    if loaded:
+        most = loaded[-1]
+        where = f"branch {most['branch']}, {most['from']} to {most['to']}"
+        shown.append(("Most loaded line", f"{fixed(most['loading_percent'], 3)} % ({where})"))
+    return shown
+
+
+def _by(rows: Iterable[Row], column: str) -> list[Row]:
+    """Rows with a value in the column, the lowest first."""
+    return sorted((row for row in rows if math.isfinite(row[column])), key=lambda row: float(row[column]))
+
+
+# --- the map ---
+
+
+def grid(run: Run) -> str:
+    """The map of the dispatch as a figure; "" where there are no tables."""
+    buses = run.tables.get("buses", ())
+    if not buses:
+        return ""
+    if len(buses) > gridmap.MAX_DRAWN:
+        return paragraphs([f"The grid is not drawn: it has {number(len(buses))} buses."])
+    many = "" if len(buses) <= powermap.FEW else " Of this many buses the extremes are labelled."
+    caption = (
+        f"Arrows point where active power flows. The width of a line and its colour say how much of its limit is used; "
+        f"lines between the same two buses are drawn as one, with the highest loading. G, or a small square where no letter fits, marks a bus with a generator. "
+        f"{_what(run, of_flows=True)} {_prices(run)}{many} The layout follows connections, not geography."
+    )
+    return figure(f"{title(run)} on the grid", powermap.drawing(run.tables, name(run)), caption)
+
+
+def _prices(run: Run) -> str:
+    """What a price is."""
+    found = of(run)
+    if not found.converged:
+        return "Prices are those of each zone's own last step: the zones have not agreed on them."
+    return f"Prices are those of the relaxation at the {found.loads}: what one more MW of load at the bus would cost, in $/MWh."
+
+
+# --- tables ---
+
+
+def tables(run: Run) -> str:
+    """The four tables, each led by what matters in it, as HTML."""
+    found = of(run)
+    if not run.tables:
+        return paragraphs([found.sentence, "The run directory holds no tables of it."])
+    return "".join((paragraphs([found.sentence]), _generation(run), _balance(run), _lines(run), _buses(run)))
+
+
+def _head(name: str, *about: str) -> str:
+    return f'<h3>{escape(name)}</h3><p class="about">{escape(" ".join(about))}</p>'
+
+
+def _cell(value: Any) -> str:
+    return fixed(value, 3) if isinstance(value, float) else str(value)
+
+
+def _table(run: Run, name: str, rows: Sequence[Row], which: str) -> str:
+    """Rows under a caption that says which they are, what they are, and at which loads."""
+    columns = HEADINGS[name] | ({"source": "Source"} if source(run) == "mixed" else {})
+    cells = [[_cell(row[key]) for key in columns] for row in rows]
+    found = of(run)
+    apart = "" if found.converged else f"; {found.agreed}"
+    return table(list(columns.values()), cells, f"{which}: {found.title}, at the {found.loads}{apart}.")
+
+
+def _folded(run: Run, name: str, which: str) -> str:
+    whole = _table(run, name, run.tables[name], which)
+    return f"<details><summary>{escape(which)} ({len(run.tables[name])} rows)</summary>{whole}</details>"
+
+
+def _generation(run: Run) -> str:
+    rows = run.tables["generation"]
+    head = _head("Generation", _what(run), "Generators are counted by their row in the case file, from 1.")
+    if len(rows) <= SHORT:
+        return head + _table(run, "generation", rows, "All generators")
+    first = _by(rows, "p_mw")[::-1][:FIRST]
+    led = _table(run, "generation", first, f"The {len(first)} generators of the largest output")
+    return head + led + _folded(run, "generation", "All generators")
+
+
+def _balance(run: Run) -> str:
+    rows = list(run.tables["balance"])
+    if len(rows) > 1:
+        numbers = [key for key in HEADINGS["balance"] if key not in ("zone", "interchange_mw")]
+        sums = {key: math.fsum(row[key] for row in rows) for key in numbers}
+        rows.append({"zone": "all", "interchange_mw": math.nan, **sums, "source": ""})
+    about = (
+        "Interchange is what leaves a zone into lines to others, at its own end of them; what is lost on these lines is "
+        "counted half to each of their zones."
+    )
+    return _head("Balance of each zone", _what(run), about) + _table(run, "balance", rows, "All zones")
+
+
+def _lines(run: Run) -> str:
+    rows = run.tables["lines"]
+    head = _head(
+        "Lines",
+        _what(run, of_flows=True),
+        "Flows are those into the line at its two ends. Branches are counted by their row in the case file, from 1. "
+        "Disagreement: by how much the copies of a flow of two zones differed at the end of the rounds.",
+    )
+    if len(rows) <= SHORT:
+        return head + _table(run, "lines", rows, "All lines")
+    loaded = _by(rows, "loading_percent")[::-1][:FIRST]
+    ties = [row for row in rows if row["tie"] == "yes"]
+    out = head + _table(run, "lines", loaded, f"The {len(loaded)} most loaded lines")
+    if 0 < len(ties) <= SHORT:
+        out += _table(run, "lines", ties, f"The {len(ties)} lines between zones")
+    return out + _folded(run, "lines", "All lines")
+
+
+def _buses(run: Run) -> str:
+    rows = run.tables["buses"]
+    head = _head("Buses", _what(run), _prices(run))
+    if len(rows) <= SHORT:
+        return head + _table(run, "buses", rows, "All buses")
+    out = head
+    for column, what in (("price_per_mwh", "prices"), ("v_pu", "voltages")):
+        known = _by(rows, column)[::-1]
+        ends = known if len(known) <= 2 * ENDS else [*known[:ENDS], *known[-ENDS:]]
+        out += _table(run, "buses", ends, f"The {ENDS} highest and the {ENDS} lowest {what}")
+    return out + _folded(run, "buses", "All buses")
+
+
+# --- charts ---
+
+
+def tolerance(run: Run) -> float | None:
+    """What the primal residual was to stay below at the end: tol (sqrt(m) + |z|), m the number of shared entries."""
+    rule = (run.scenario.get("run") or {}).get("stop")
+    size = (run.result.get("quality") or {}).get("size")
+    shared = run.solution.get("w", np.zeros(0)).size
+    if not isinstance(rule, Mapping) or not isinstance(size, int | float) or not shared:
+        return None
+    value = rule.get("tolerance")
+    return float(value) * (math.sqrt(shared) + size) if isinstance(value, int | float) else None

@@ -1,0 +1,142 @@
+"""What a run at least cost over zones is worth: the dispatch, its tables and its figures.
+
+All of it follows from what the zones have handed over at the end, functions of their gates' answers, so that it is
+shown of private runs too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import inf
+from typing import Any, Protocol
+
+import numpy as np
+
+from hushgrid.broker.report import quality
+from hushgrid.broker.simulation.problems.base import Figures, Finished
+from hushgrid.broker.simulation.recorders.base import Recorded
+from hushgrid.grid_cases import dispatch as tables
+from hushgrid.grid_cases.case import Case
+from hushgrid.grid_cases.dispatch import Dispatch, Part
+from hushgrid.grid_cases.setpoints import Row, setpoints
+from hushgrid.grid_cases.zone.model import ZoneModel, violation
+from hushgrid.kernels.algorithms.consensus_admm import ServerState
+from hushgrid.kernels.types import Vector
+from hushgrid.node import wire
+from hushgrid.node.problems.plan import RunPlan
+from hushgrid.node.problems.power_flow import conclusion
+from hushgrid.node.problems.power_flow.device import Wiring
+from hushgrid.node.runtime.driver import Stored
+
+
+class Zones(Protocol):
+    """What of a run over zones is read here (`power_flow.ZoneSetup`)."""
+
+    @property
+    def case(self) -> Case: ...
+    @property
+    def plan(self) -> RunPlan: ...
+    @property
+    def models(self) -> Mapping[str, ZoneModel]: ...
+    @property
+    def wired(self) -> Wiring: ...
+    @property
+    def expected_l1(self) -> float | None: ...
+    def least_cost(self, d: Mapping[str, Vector]) -> float | None: ...
+
+
+#: Of result.json, beside those of every run over zones.
+FIGURES = ("slack_mvar", "gap_estimate", "disagreement_mw", "prices", "ac")
+
+
+def figures(setup: Zones, seen: Recorded, over: Finished) -> Figures:
+    """Everything of a run whose objective is cost."""
+    T, models, nodes, z, base = seen.rounds_done, setup.models, setup.plan.nodes, seen.own, setup.case.base_mva
+    found = seen.figures
+    solution: dict[str, np.ndarray] = {"w": seen.x, "keys_w": np.array(setup.wired.keys)}
+    for p in nodes:
+        solution[f"z_{p}"] = z[p][-1] if T else models[p].start
+        solution[f"keys_{p}"] = np.array(models[p].keys)
+    shared = np.concatenate([z[p][-1, setup.wired.shared[p]] for p in nodes]) if T else np.zeros(0)
+    judged = quality.judged(
+        seen.residual[-1] if T else None,
+        float(np.linalg.norm(shared)),
+        1,
+        0.0,
+        inf,
+        None,
+        over.stopped_because == "tolerance",
+        agreed=0.0,
+    )
+    expected: list[float | None] = [None] * T
+    if setup.expected_l1 is not None:
+        expected = [setup.expected_l1 if k == 0 else 0.0 for k in range(T)]
+    state = closed(over.centre)
+    done = ending(setup, state) if state is not None else {}
+    at_the_end: dict[str, Any] = done.get("figures", {})
+    if T:
+        at_the_end |= {
+            "gap_estimate": found["gap_estimate"][-1],
+            "disagreement_mw": found["disagreement"][-1] * base,
+        }
+        if "objective" in at_the_end:
+            optimum = setup.least_cost({p: state.closing[p].data for p in nodes}) if state else None
+            at_the_end["optimality_gap"] = at_the_end["objective"] - optimum if optimum is not None else None
+    final: Dispatch | None = done.get("dispatch")
+    return Figures(
+        objective=list(found.get("objective", [])),
+        max_violation=[max(violation(models[p], z[p][k]) for p in nodes) for k in range(T)],
+        expected_noise=expected,
+        quality=judged,
+        solution=solution,
+        setpoints=[(p, *row) for p in nodes for row in setpoints_of(setup, p, solution[f"z_{p}"], final)],
+        at_the_end=at_the_end,
+        history={
+            "dual_residual": list(found["dual_residual"]),
+            "disagreement_mw": [v * base for v in found["disagreement"]],
+            "gap_estimate": list(found["gap_estimate"]),
+            "factor": list(found["factor"]),
+        },
+        tables={} if final is None else dict(final.tables()),
+    )
+
+
+def closed(centre: bytes | None) -> ServerState | None:
+    """The coordinator's last state, if the zones have handed over their parts."""
+    if not centre:
+        return None
+    state = wire.decode_state(ServerState, wire.decode_state(Stored, centre).machine)
+    return state if state.closing else None
+
+
+def ending(setup: Zones, state: ServerState) -> dict[str, Any]:
+    """The dispatch that is shown, AC if there is one, and its figures."""
+    parts = {p: Part(setup.wired.layouts[p], c.data, c.z, c.duals) for p, c in sorted(state.closing.items())}
+    relaxed = tables.relaxed(setup.case, parts)
+    value = relaxed.generation_cost + setup.plan.problem.voll * setup.case.base_mva * float(relaxed.slack.sum())
+    recovered = conclusion.recovered(setup.case, relaxed, state.whole)
+    told: Mapping[str, Any] = {
+        "objective": value,
+        **relaxed.power,
+        "prices": {
+            str(b): round(v, 6) for b, v in zip(setup.case.buses.numbers, relaxed.price[:, 0].tolist(), strict=True)
+        },
+        "ac": {"status": next(iter(state.released.values())).status},
+    }
+    figures = dict(told)
+    if recovered is not None:
+        figures["ac"] |= recovered.figures
+    return {"dispatch": recovered.dispatch if recovered else relaxed, "figures": figures}
+
+
+def setpoints_of(setup: Zones, p: str, z: Vector, final: Dispatch | None) -> list[Row]:
+    """What the zone's own controller has: the recovered dispatch's generation and voltages, else its part of z."""
+    if final is None or final.source == "relaxed":
+        return setpoints(setup.case, setup.models[p].keys, z)
+    case, layout = setup.case, setup.wired.layouts[p]
+    values = {f"pg:{row}": v for row, v in zip(case.generators.rows.tolist(), final.p_g.tolist(), strict=True)}
+    values |= {f"qg:{row}": v for row, v in zip(case.generators.rows.tolist(), final.q_g.tolist(), strict=True)}
+    values |= {f"v:{bus}": v for bus, v in zip(case.buses.numbers.tolist(), final.v.tolist(), strict=True)}
+    rows = case.generators.rows[layout.generators].tolist()
+    keys = [*(f"{kind}:{row}" for row in rows for kind in ("pg", "qg")), *(f"v:{bus}" for bus in layout.buses)]
+    return setpoints(case, keys, np.array([values[key] for key in keys]), "ac")

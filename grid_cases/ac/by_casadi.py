@@ -1,0 +1,81 @@
+"""The program of an AC optimal power flow for casadi, which differentiates it and brings Ipopt with it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import casadi as ca
+import numpy as np
+
+from hushgrid.grid_cases.ac.program import Program
+from hushgrid.grid_cases.case import Floats, Ints
+from hushgrid.grid_cases.costs import UNIT
+
+ACCEPTED = {"Solve_Succeeded": "solved", "Solved_To_Acceptable_Level": "acceptable"}
+
+
+class Solver:
+    """One program, built once, solved for any loads and from any start."""
+
+    def __init__(self, program: Program, limit_s: float) -> None:
+        self._program = program
+        self._bounds, self._rows = program.bounds(), program.rows()
+        ipopt = {"print_level": 0, "sb": "yes", "bound_relax_factor": 0.0, "max_cpu_time": limit_s}
+        options: Any = {"print_time": 0, "ipopt": ipopt}
+        self._solve = ca.nlpsol("opf", "ipopt", _expressions(program), options)
+
+    def solve(self, loads: Floats, x: Floats) -> tuple[str | None, str, int, Floats]:
+        """(solved, acceptable or None, Ipopt's own word for it, iterations, x)."""
+        bounds, rows = self._bounds, self._rows
+        found = self._solve(x0=x, p=loads, lbx=bounds.low, ubx=bounds.high, lbg=rows.low, ubg=rows.high)
+        told = self._solve.stats()
+        word = str(told["return_status"])
+        return ACCEPTED.get(word), word, int(told["iter_count"]), np.array(found["x"]).ravel()
+
+
+def _expressions(program: Program) -> dict[str, Any]:
+    case, sizes, g = program.case, program.sizes, program.case.generators
+    nb, i, j = len(case.buses), program.i, program.j
+    x, d = ca.MX.sym("x", sum(sizes)), ca.MX.sym("d", 2 * nb)
+    angle, v, p_g, q_g, slack, m_v, m_rate, m_p, m_q = ca.vertsplit(x, np.cumsum([0, *sizes]).tolist())
+
+    difference, v_i, v_j = _entries(angle, i) - _entries(angle, j), _entries(v, i), _entries(v, j)
+    cr, si = v_i * v_j * ca.cos(difference), v_i * v_j * ca.sin(difference)
+    c = (v_i**2, v_i**2, v_j**2, v_j**2)
+    flow = [
+        ca.DM(own) * c[k] + ca.DM(b) * cr + ca.DM(e) * si
+        for k, (own, b, e) in enumerate(np.moveaxis(program.terms, 0, 2))
+    ]
+    at_i, at_j, generated = (_incidence(at, nb) for at in (i, j, program.at))
+    rows = [
+        at_i @ flow[0] + at_j @ flow[2] + ca.DM(case.buses.g_s) * v**2 - generated @ p_g + d[:nb],
+        at_i @ flow[1] + at_j @ flow[3] - ca.DM(case.buses.b_s) * v**2 - generated @ q_g + d[nb:],
+    ]
+    if program.voll is not None:
+        shed_p, spilled_p, shed_q, spilled_q = ca.vertsplit(slack, nb)
+        rows[0] -= UNIT * (shed_p - spilled_p)
+        rows[1] -= UNIT * (shed_q - spilled_q)
+    rate: Any = ca.DM(case.lines.rate[program.rated])
+    if program.margins is not None:
+        rate = rate - ca.DM(program.keep_rate) + m_rate
+    rated = [_entries(of_lines, program.rated) for of_lines in flow]
+    rows += [rated[k] ** 2 + rated[k + 1] ** 2 - rate**2 for k in (0, 2)]
+    rows.append(_entries(difference, program.limited))
+    if program.margins is not None:
+        rows += [v + m_v, v - m_v, p_g + m_p, p_g - m_p, q_g + m_q, q_g - m_q]
+    # Costs that are no polynomials would add their epigraph rows and variables here and in `Program`.
+    cost = ca.dot(ca.DM(g.cost_2), p_g**2) + ca.dot(ca.DM(g.cost_1), p_g) + g.cost_0.sum()
+    priced = ca.vertcat(slack, m_v, m_rate, m_p, m_q)
+    goal = cost / program.scale + ca.dot(ca.DM(program.prices), priced)
+    return {"x": x, "p": d, "f": goal, "g": ca.vertcat(*rows)}
+
+
+def _entries(x: Any, at: Ints) -> Any:
+    """x[at] as a column, also where there is none."""
+    return x[at.tolist()] if len(at) else ca.MX(0, 1)
+
+
+def _incidence(at: Ints, n: int) -> Any:
+    """(n, len(at)): 1 in row at[k] of column k."""
+    columns = list(range(len(at)))
+    return ca.DM.triplet(at.tolist(), columns, ca.DM.ones(len(at)), n, len(at))

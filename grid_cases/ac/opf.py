@@ -1,0 +1,230 @@
+"""AC optimal power flow of a case at given loads: the least cost that the network itself allows.
+
+The program is `Program`'s, solved by Ipopt (Waechter, Biegler, 2006) through casadi, which brings it with it, or through
+cyipopt. `recover` solves it in a process of its own that ends, so that a service that needs one now and then never
+keeps casadi in memory; `AcSolver` solves here, for many loads in a row. No Ipopt is an outcome, not an exception.
+
+The program is not convex, so an answer is a local optimum; the relaxation bounds it from below.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import io
+import os
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, fields
+from typing import Any, Literal, Protocol
+
+import numpy as np
+
+from hushgrid.grid_cases.ac.network import Point, flat, flows, outflow, violations
+from hushgrid.grid_cases.ac.presence import ABSENT, installed
+from hushgrid.grid_cases.ac.program import Margins, Program
+from hushgrid.grid_cases.case import Buses, Case, Floats, Generators, Lines
+from hushgrid.grid_cases.costs import UNIT, VOLL, generation_cost
+from hushgrid.kernels.errors import InputError
+
+COUNTS = 1e-6  #: p.u.: slack beyond it is load not served, or power spilled; less is the solver's accuracy
+SLACK = ("p_unserved", "p_spilled", "q_unserved", "q_spilled")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AcDispatch:
+    """Powers in p.u. on the case's base; rows follow the case's own tables (buses nb, generators ng, lines)."""
+
+    status: str  #: solved, or acceptable: to a looser tolerance
+    iterations: int
+    cost: float  #: of generation, $/h
+    objective: float  #: cost and the price of the slack, $/h (and of margins given up)
+    p_g: Floats  #: (ng,)
+    q_g: Floats  #: (ng,)
+    v: Floats  #: (nb,) voltage magnitudes
+    angle: Floats  #: (nb,) rad
+    flows: Floats  #: (lines, 4) p_F, q_F, p_T, q_T
+    slack: Floats  #: (nb, 4) columns as in SLACK, >= 0
+    mismatch: float  #: largest power that is not balanced at a bus, slack counted
+    violations: dict[str, float]  #: the largest of each kind of limit: v, p, q, rating in p.u., angle in rad
+    build_s: float  #: to build and differentiate the program
+    solve_s: float
+
+    @property
+    def point(self) -> Point:
+        """Its voltages and generation."""
+        return Point(self.v, self.angle, self.p_g, self.q_g)
+
+    @property
+    def losses(self) -> float:
+        """Active power lost in the lines, p.u."""
+        return float(self.flows[:, [0, 2]].sum())
+
+    @property
+    def totals(self) -> dict[str, float]:
+        """The slack summed over the buses, p.u., by the names of SLACK; what does not count is left out."""
+        counted = np.where(self.slack > COUNTS, self.slack, 0.0).sum(axis=0)
+        return dict(zip(SLACK, counted.tolist(), strict=True))
+
+
+@dataclass(frozen=True, slots=True)
+class NoDispatch:
+    """Why there is none."""
+
+    reason: Literal["absent", "time", "failed"]  #: no Ipopt here; the time was up; Ipopt found no solution
+    why: str  #: in a sentence
+
+
+class _Solver(Protocol):
+    def solve(self, loads: Floats, x: Floats) -> tuple[str | None, str, int, Floats]: ...
+
+
+class AcSolver:
+    """The program of one case, built once and solved in this process for any loads."""
+
+    def __init__(self, program: Program, limit_s: float = 60.0) -> None:
+        """limit_s: of one solve. Raises ImportError where no Ipopt is installed."""
+        begun = time.perf_counter()
+        self.program = program
+        self._solver: _Solver
+        if importlib.util.find_spec("casadi") is not None:
+            from hushgrid.grid_cases.ac.by_casadi import Solver
+        else:
+            from hushgrid.grid_cases.ac.by_cyipopt import Solver  # type: ignore[assignment]
+        self._solver = Solver(program, limit_s)
+        self.build_s = time.perf_counter() - begun
+
+    def solve(self, loads: Floats, start: Point | None = None) -> AcDispatch | NoDispatch:
+        """At loads (p_d, q_d), shape (2 nb,), p.u., from `start`, by default the flat start."""
+        program, begun = self.program, time.perf_counter()
+        case = program.case
+        status, word, iterations, x = self._solver.solve(loads, program.start(start or flat(case)))
+        if status is None:
+            late = word == "Maximum_CpuTime_Exceeded"
+            return NoDispatch("time" if late else "failed", f"Ipopt ended after {iterations} iterations: {word}")
+        seconds = time.perf_counter() - begun
+        angle, v, p_g, q_g, slack, *given_up = program.split(x)
+        slack = np.zeros((len(v), 4)) if program.voll is None else np.maximum(slack, 0).reshape(4, -1).T * UNIT
+        flow, cost = flows(case, v, angle), generation_cost(case, p_g)
+        priced = slack.sum() * (program.voll or 0.0)
+        if program.margins is not None:
+            priced += sum(m.sum() for m in given_up) * program.margins.price
+        wrong = outflow(case, v, flow) + loads.reshape(2, -1).T - (slack[:, [0, 2]] - slack[:, [1, 3]])
+        np.subtract.at(wrong, program.at, np.stack([p_g, q_g], axis=1))
+        return AcDispatch(
+            status=status,
+            iterations=iterations,
+            cost=cost,
+            objective=cost + float(priced) * case.base_mva,
+            p_g=p_g,
+            q_g=q_g,
+            v=v,
+            angle=angle,
+            flows=flow,
+            slack=slack,
+            mismatch=float(np.abs(wrong).max()),
+            violations=violations(case, Point(v, angle, p_g, q_g)),
+            build_s=self.build_s,
+            solve_s=seconds,
+        )
+
+
+def recover(
+    case: Case,
+    loads: Floats,
+    start: Point | None = None,
+    voll: float | None = VOLL,
+    *,
+    margins: Margins | None = None,
+    limit_s: float = 60.0,
+) -> AcDispatch | NoDispatch:
+    """The least-cost AC dispatch at loads (p_d, q_d), shape (2 nb,), p.u., solved in a process of its own.
+
+    start: where Ipopt begins, by default the flat start, which serves as well as any. voll: $/MWh of load not served; None: every load is served.
+    limit_s: of the solve; the process has 30 s more to start and to build. Raises InputError for a cost that is concave
+    or no polynomial of degree <= 2, and for loads of another shape or not finite.
+    """
+    _check(case, loads)
+    Program.of(case, voll, margins)  # what is wrong with the case is said here, not in the child
+    if not installed():
+        return NoDispatch("absent", ABSENT)
+    request = io.BytesIO()
+    np.savez(request, allow_pickle=False, **_packed(case, loads, start or flat(case), (voll, margins, limit_s)))
+    command = [sys.executable, "-m", "hushgrid.grid_cases.ac.opf"]
+    try:
+        done = subprocess.run(
+            command, input=request.getvalue(), capture_output=True, timeout=limit_s + 30.0, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return NoDispatch("time", f"Ipopt found no dispatch in {limit_s:g} s")
+    if done.returncode:
+        last = (done.stderr.decode(errors="replace").strip().splitlines() or [f"exit {done.returncode}"])[-1]
+        return NoDispatch("failed", f"the process that solves it ended: {last}")
+    with np.load(io.BytesIO(done.stdout), allow_pickle=False) as answer:
+        return _answer({key: answer[key] for key in answer.files})
+
+
+def _check(case: Case, loads: Floats) -> None:
+    expected = (2 * len(case.buses),)
+    if np.shape(loads) != expected or not np.all(np.isfinite(loads)):
+        raise InputError(f"case {case.name}: loads: found shape {np.shape(loads)}, expected {expected} finite numbers")
+
+
+Settings = tuple[float | None, Margins | None, float]  #: voll, margins, limit_s
+
+
+def _packed(case: Case, loads: Floats, start: Point, settings: Settings) -> dict[str, Any]:
+    tables: dict[str, Any] = {"buses": case.buses, "generators": case.generators, "lines": case.lines, "start": start}
+    voll, margins, limit_s = settings
+    packed: dict[str, Any] = {"name": case.name, "base_mva": case.base_mva, "loads": loads, "limit_s": limit_s}
+    if voll is not None:
+        packed["voll"] = voll
+    if margins is not None:
+        tables["margins"] = margins
+    for table, of in tables.items():
+        columns = {f"{table}.{f.name}": getattr(of, f.name) for f in fields(of)}
+        packed |= {key: value for key, value in columns.items() if value is not None}
+    return packed
+
+
+def _unpacked(given: dict[str, Any]) -> tuple[Case, Floats, Point, Settings]:
+    def table(kind: Any, name: str) -> Any:
+        keys = {f.name: f"{name}.{f.name}" for f in fields(kind)}
+        return kind(**{own: given[key] for own, key in keys.items() if key in given})
+
+    buses, generators, lines = table(Buses, "buses"), table(Generators, "generators"), table(Lines, "lines")
+    case = Case(str(given["name"]), float(given["base_mva"]), buses, generators, lines)
+    margins = table(Margins, "margins") if "margins.v" in given else None
+    voll = float(given["voll"]) if "voll" in given else None
+    return case, given["loads"], table(Point, "start"), (voll, margins, float(given["limit_s"]))
+
+
+def _told(outcome: AcDispatch | NoDispatch) -> dict[str, Any]:
+    told = {f.name: getattr(outcome, f.name) for f in fields(outcome)}
+    if isinstance(outcome, AcDispatch):
+        told["kinds"], told["violations"] = list(outcome.violations), list(outcome.violations.values())
+    return told
+
+
+def _answer(told: dict[str, Any]) -> AcDispatch | NoDispatch:
+    if "why" in told:
+        return NoDispatch(told["reason"].item(), told["why"].item())
+    told["violations"] = dict(zip(told.pop("kinds").tolist(), told["violations"].tolist(), strict=True))
+    return AcDispatch(**{k: v.item() if isinstance(v, np.ndarray) and v.ndim == 0 else v for k, v in told.items()})
+
+
+def main() -> int:
+    """Solve the problem on standard input and write the answer to standard output, both .npz of `recover`."""
+    out = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # a solver that prints does not spoil the answer
+    with np.load(io.BytesIO(sys.stdin.buffer.read()), allow_pickle=False) as given:
+        case, loads, start, (voll, margins, limit_s) = _unpacked({key: given[key] for key in given.files})
+    outcome = AcSolver(Program.of(case, voll, margins), limit_s).solve(loads, start)
+    np.savez(answer := io.BytesIO(), allow_pickle=False, **_told(outcome))
+    with out:
+        out.write(answer.getvalue())
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

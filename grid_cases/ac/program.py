@@ -1,0 +1,151 @@
+"""AC optimal power flow as a nonlinear program: its variables, bounds and rows as arrays, for any solver of such.
+
+    minimise    sum_g c2 p_g^2 + c1 p_g + c0 + VOLL b 1'(s+ + s-) + price b 1'm                               $/h
+    subject to  outflow_i(v, angle) - generation_i + d_i = s+_i - s-_i                          p, then q of each bus
+                p_F^2 + q_F^2, p_T^2 + q_T^2 <= (rate - margin + m)^2                               rated lines
+                angle_min <= angle_from - angle_to <= angle_max                                     limited lines
+                v_min + margin - m <= v <= v_max - margin + m, and so p_g, q_g                      given margins only
+
+Polar coordinates; the flows are functions of (angle, v) and no variables of their own. s+ is load not served, s- is
+power spilled; without a value of lost load there is neither. m is the part of a margin that is given up.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from hushgrid.grid_cases.ac.network import Point, flow_terms
+from hushgrid.grid_cases.case import Case, Floats, Ints
+from hushgrid.grid_cases.costs import UNIT, VOLL, cost_scale, require_convex
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Margins:
+    """Distances to keep from the limits. They are soft: giving up 1 p.u. costs `price` times the base.
+
+    A margin is at most half of its range, so that a point that keeps it exists.
+    """
+
+    v: float = 0.0  #: of |V|, p.u.
+    rating: float | Floats = 0.0  #: of a line's rating, as a fraction of it: of all, or (lines,)
+    p: Floats | None = None  #: (generators,) of the active power, p.u.; None: none
+    q: Floats | None = None  #: (generators,) of the reactive power, p.u.; None: none
+    price: float = VOLL / 100  #: $/MWh
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Part:
+    """A block of rows low <= g(x) <= high."""
+
+    low: Floats
+    high: Floats
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Program:
+    """Lengths: buses nb, generators ng, lines nl, rated lines nr, lines with an angle limit na."""
+
+    case: Case
+    voll: float | None  #: $/MWh; None: every load is served
+    margins: Margins | None
+    scale: float  #: $/h by which the objective is divided
+    at: Ints  #: (ng,) bus of each generator, its position
+    i: Ints  #: (nl,) from bus of each line, its position
+    j: Ints  #: (nl,) to bus
+    terms: Floats  #: (nl, 4, 3) of `flow_terms`
+    rated: Ints  #: (nr,) positions of the lines with a rating
+    limited: Ints  #: (na,) positions of the lines with an angle limit
+    keep_v: Floats  #: (nb,) margin of each bus, p.u.; all four empty without margins
+    keep_rate: Floats  #: (nr,) p.u.
+    keep_p: Floats  #: (ng,) p.u.
+    keep_q: Floats  #: (ng,) p.u.
+
+    @classmethod
+    def of(cls, case: Case, voll: float | None = VOLL, margins: Margins | None = None) -> Program:
+        """Raises InputError for a cost that is concave or no polynomial of degree <= 2."""
+        require_convex(case)
+        lines, g, none = case.lines, case.generators, np.empty(0)
+        rated = np.flatnonzero(lines.rate > 0)
+        keep = (none, none, none, none)
+        if margins is not None:
+            p, q = (np.zeros(len(g)) if k is None else np.asarray(k) for k in (margins.p, margins.q))
+            keep = (
+                np.minimum(margins.v, (case.buses.v_max - case.buses.v_min) / 2),
+                np.minimum(np.broadcast_to(margins.rating, len(lines))[rated], 0.5) * lines.rate[rated],
+                np.minimum(p, (g.p_max - g.p_min) / 2),
+                np.minimum(q, (g.q_max - g.q_min) / 2),
+            )
+        return cls(
+            case,
+            voll,
+            margins,
+            cost_scale(case),
+            at=case.index(g.bus),
+            i=case.index(lines.from_bus),
+            j=case.index(lines.to_bus),
+            terms=flow_terms(case),
+            rated=rated,
+            limited=np.flatnonzero(np.isfinite(lines.angle_min) | np.isfinite(lines.angle_max)),
+            keep_v=keep[0],
+            keep_rate=keep[1],
+            keep_p=keep[2],
+            keep_q=keep[3],
+        )
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Of angle, v, p_g, q_g, the slack (p+, p-, q+, q-, each nb, or none) and the margins given up (v, rating, p,
+        q, or none), as they stand in x."""
+        nb, ng = len(self.case.buses), len(self.at)
+        slack = 0 if self.voll is None else 4 * nb
+        return nb, nb, ng, ng, slack, *(len(k) for k in (self.keep_v, self.keep_rate, self.keep_p, self.keep_q))
+
+    def split(self, x: Floats) -> list[Floats]:
+        """The parts of x, in the order of `sizes`."""
+        return np.split(x, np.cumsum(self.sizes)[:-1])
+
+    def bounds(self) -> Part:
+        """Of x. The angle of the largest generator's bus is 0."""
+        b, g, infinite = self.case.buses, self.case.generators, np.full(len(self.case.buses), np.inf)
+        angle = infinite.copy()
+        angle[self.at[np.argmax(g.p_max)] if len(g) else 0] = 0.0
+        slack = np.zeros(self.sizes[4])
+        given_up = np.concatenate([self.keep_v, self.keep_rate, self.keep_p, self.keep_q])
+        return Part(
+            np.concatenate([-angle, b.v_min, g.p_min, g.q_min, slack, np.zeros(len(given_up))]),
+            np.concatenate([angle, b.v_max, g.p_max, g.q_max, slack + np.inf, given_up]),
+        )
+
+    def rows(self) -> Part:
+        """Balance p, q; ratings at the from and at the to ends; angles; then, only with margins, x + m >= low and
+        x - m <= high of v, p_g and q_g."""
+        case, lines = self.case, self.case.lines
+        balance, rating = np.zeros(2 * len(case.buses)), np.zeros(2 * len(self.rated))
+        low = [balance, rating - np.inf, lines.angle_min[self.limited]]
+        high = [balance, rating, lines.angle_max[self.limited]]
+        b, g = case.buses, case.generators
+        for least, most, keep in (
+            (b.v_min, b.v_max, self.keep_v),
+            (g.p_min, g.p_max, self.keep_p),
+            (g.q_min, g.q_max, self.keep_q),
+        ):
+            if self.margins is not None:
+                infinite = np.full(len(keep), np.inf)
+                low += [least + keep, -infinite]
+                high += [infinite, most - keep]
+        return Part(np.concatenate(low), np.concatenate(high))
+
+    @property
+    def prices(self) -> Floats:
+        """Of one unit of each variable behind q_g in x, over `scale`: the slack in units of UNIT, the margins in p.u."""
+        base = self.case.base_mva / self.scale
+        given_up = sum(self.sizes[5:])
+        lost = np.full(self.sizes[4], 0.0 if self.voll is None else self.voll * base * UNIT)
+        return np.concatenate([lost, np.full(given_up, 0.0 if self.margins is None else self.margins.price * base)])
+
+    def start(self, point: Point) -> Floats:
+        """x at a point, without slack and with every margin kept."""
+        given = np.concatenate([point.angle, point.v, point.p_g, point.q_g])
+        return np.concatenate([given, np.zeros(sum(self.sizes[4:]))])

@@ -1,0 +1,36 @@
+"""What a zone's controller sets or sees, row by row: MW, MVAr and p.u., with the case file's own numbers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from hushgrid.grid_cases.case import Case, Floats
+
+#: Of a row. element: the key's own, rows of mpc.gen and mpc.branch counted from 0; number: the same counted from 1, or the
+#: bus number; bus: of a generator or a voltage; from, to: of a flow. source: relaxed, or ac.
+COLUMNS = ("quantity", "element", "value", "unit", "number", "bus", "from", "to", "source")
+Row = tuple[str, str, float, str, int, int | str, int | str, int | str, str]
+
+
+def setpoints(case: Case, keys: Sequence[str], values: Floats, source: str = "relaxed") -> list[Row]:
+    """Of a zone's variables z, or of some of them, by their names (pg:0, pF:7, c:4); others have no row."""
+    bus_of = dict(zip(case.generators.rows.tolist(), case.generators.bus.tolist(), strict=True))
+    ends = dict(
+        zip(
+            case.lines.rows.tolist(),
+            zip(case.lines.from_bus.tolist(), case.lines.to_bus.tolist(), strict=True),
+            strict=True,
+        )
+    )
+    rows: list[Row] = []
+    for key, value in zip(keys, values.tolist(), strict=True):
+        kind, _, element = key.partition(":")
+        if kind in ("pg", "qg", "pF", "qF", "pT", "qT"):
+            unit, row = "MW" if kind[0] == "p" else "MVAr", int(element)
+            where = (bus_of[row], "", "") if kind[1] == "g" else ("", *ends[row])
+            rows.append((f"{kind[0]}_{kind[1]}", element, value * case.base_mva, unit, row + 1, *where, source))
+        elif kind in ("c", "v"):
+            size = math.sqrt(max(value, 0.0)) if kind == "c" else value
+            rows.append(("v", element, size, "p.u.", int(element), int(element), "", "", source))
+    return rows

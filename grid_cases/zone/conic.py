@@ -1,0 +1,186 @@
+"""min 1/2 x' diag(P) x + q'x subject to b - A x in cones: built once, then solved at other P and q.
+
+The bits of a solution depend on (cones, the first P, P, q) alone: a solver's scaling is fixed when it is built, from the
+first P and q = 0, so a device that restarts and is given the same question gives the same answer.
+"""
+
+from __future__ import annotations
+
+import importlib
+import warnings
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import clarabel
+import numpy as np
+from scipy import sparse
+
+from hushgrid.grid_cases.case import Floats
+from hushgrid.kernels.errors import InputError, Stopped
+
+_ACCEPTED = (clarabel.SolverStatus.Solved, clarabel.SolverStatus.AlmostSolved)
+
+
+class StepFailed(Stopped):
+    """A zone's step was not solved: it fails, and nothing is released."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Cones:
+    """b - A x in {0}^zero x R+^nonneg x second-order cones of these dimensions."""
+
+    A: sparse.csc_array  #: (m, n)
+    b: Floats  #: (m,)
+    zero: int
+    nonneg: int
+    soc: tuple[int, ...]
+
+
+class Solver(Protocol):
+    def solve(self, P: Floats, q: Floats) -> tuple[Floats, Floats]:
+        """The minimiser x (n,) and the multipliers y (m,) of A x + s = b. Raises StepFailed."""
+        ...
+
+
+class ClarabelSolver:
+    """Clarabel, updated in place. P >= 0, (n,); its zeros stay in the pattern."""
+
+    def __init__(
+        self, cones: Cones, P_first: Floats, tolerance: float, about: str, feasibility: float | None = None
+    ) -> None:
+        self.cones, self.about, self.tolerance = cones, about, tolerance
+        self._n = P_first.size
+        self._cones = [
+            *([clarabel.ZeroConeT(cones.zero)] if cones.zero else []),
+            *([clarabel.NonnegativeConeT(cones.nonneg)] if cones.nonneg else []),
+            *(clarabel.SecondOrderConeT(k) for k in cones.soc),
+        ]
+        self._A = sparse.csc_matrix(cones.A)
+        self._P = np.array(P_first, np.float64)
+        self._solver = self._built(self._P, np.zeros(self._n), feasibility or tolerance)
+        # P as updated differs in its last bits from P as built: update it once, so that the first P too gives the same
+        # bits whether or not another P came between.
+        self._solver.update(P=self._P)
+
+    def solve(self, P: Floats, q: Floats) -> tuple[Floats, Floats]:
+        if not (np.isfinite(q).all() and np.isfinite(P).all() and np.all(P >= 0)):
+            raise StepFailed(f"{self.about}: found a step that is not finite, expected finite numbers and P >= 0")
+        if np.array_equal(P, self._P):
+            self._solver.update(q=q)
+        else:
+            self._solver.update(P=P, q=q)
+            self._P = P.copy()
+        solution = self._solver.solve()
+        if solution.status != clarabel.SolverStatus.Solved:
+            # A solver scaled for this very problem, used once; the first one goes on afterwards. Dividing the
+            # objective by its largest coefficient moves no minimiser and keeps heavy noise within range.
+            size = float(np.abs(q).max()) or 1.0
+            again = self._built(P / size, q / size, self.tolerance).solve()
+            if again.status == clarabel.SolverStatus.Solved or solution.status not in _ACCEPTED:
+                if again.status not in _ACCEPTED:
+                    raise StepFailed(f"{self.about}: the solver ended {again.status}, expected Solved")
+                return np.array(again.x), np.array(again.z) * size
+        return np.array(solution.x), np.array(solution.z)
+
+    def _built(self, P: Floats, q: Floats, feasibility: float) -> clarabel.DefaultSolver:
+        settings = clarabel.DefaultSettings()
+        settings.verbose = False
+        settings.presolve_enable = False  # presolve would forbid updates
+        settings.direct_solve_method = "qdldl"
+        settings.max_threads = 1
+        settings.tol_gap_abs = settings.tol_gap_rel = self.tolerance
+        settings.tol_feas = feasibility
+        diagonal = sparse.csc_matrix((P, np.arange(self._n), np.arange(self._n + 1)), shape=(self._n, self._n))
+        return clarabel.DefaultSolver(diagonal, q, self._A, self.cones.b, self._cones, settings)
+
+
+class EcosSolver:
+    """ECOS: 1/2 x'Px enters as t with a cone |(sqrt(2P) x, t - 1)| <= t + 1, over the entries with P > 0."""
+
+    def __init__(self, cones: Cones, about: str) -> None:
+        self.cones, self.about = cones, about
+        self._ecos = extra("ecos", "ecos")
+
+    def solve(self, P: Floats, q: Floats) -> tuple[Floats, Floats]:
+        cones, n = self.cones, P.size
+        curved = np.flatnonzero(P > 0)
+        padded = sparse.hstack([cones.A, sparse.csc_array((cones.A.shape[0], 1))], format="csc")
+        k = curved.size
+        # h - G (x, t) = (t + 1, sqrt(2 P) x, t - 1), in a cone iff 1/2 x'Px <= t.
+        top, last = sparse.csc_array(-np.eye(1, n + 1, n)), sparse.csc_array(-np.eye(1, n + 1, n))
+        roots = sparse.csc_array((-np.sqrt(2 * P[curved]), (np.arange(k), curved)), shape=(k, n + 1))
+        G = sparse.csc_matrix(sparse.vstack([padded[cones.zero :], top, roots, last]))
+        h = np.concatenate([cones.b[cones.zero :], [1.0], np.zeros(k), [-1.0]])
+        dims = {"l": cones.nonneg, "q": [*cones.soc, k + 2]}
+        equalities = (sparse.csc_matrix(padded[: cones.zero]), cones.b[: cones.zero]) if cones.zero else ()
+        found = self._ecos.solve(
+            np.append(q, 1.0), G, h, dims, *equalities, verbose=False, abstol=1e-9, reltol=1e-9, max_iters=200
+        )
+        if found["info"]["exitFlag"] not in (0, 10):  # optimal, or optimal to reduced accuracy
+            raise StepFailed(f"{self.about}: ecos ended {found['info']['infostring']}, expected an optimum")
+        inside = np.array(found["z"])[: cones.A.shape[0] - cones.zero]
+        return np.array(found["x"][:n]), np.concatenate([np.array(found["y"]) if cones.zero else [], inside])
+
+
+class IpoptSolver:
+    """Ipopt through cvxpy: the same smooth program, each cone |v| <= t as |v|^2 <= t^2, t >= 0."""
+
+    def __init__(self, cones: Cones, about: str, n: int) -> None:
+        extra("cyipopt", "ipopt")
+        self._cp = cp = extra("cvxpy", "model")
+        self.cones, self.about = cones, about
+        self._P, self._q = cp.Parameter(n, nonneg=True), cp.Parameter(n)
+        self._x = cp.Variable(n)
+        s = cones.b - cones.A @ self._x
+        linear = cones.zero + cones.nonneg
+        self._equal = s[: cones.zero] == 0
+        self._constraints = [self._equal, *second_order(cp, s, linear, cones.soc)]
+        if cones.nonneg:
+            self._constraints.append(s[cones.zero : linear] >= 0)
+        goal = 0.5 * cp.sum(cp.multiply(self._P, cp.square(self._x))) + self._q @ self._x
+        self._program = cp.Problem(cp.Minimize(goal), self._constraints)
+
+    def solve(self, P: Floats, q: Floats) -> tuple[Floats, Floats]:
+        cp = self._cp
+        self._P.value, self._q.value, self._x.value = P, q, np.zeros(P.size)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            try:
+                self._program.solve(nlp=True, solver=cp.IPOPT, tol=1e-9, print_level=0, sb="yes")
+            except cp.SolverError as error:
+                raise StepFailed(f"{self.about}: ipopt ended {error}, expected an optimum") from None
+        if self._program.status not in (cp.OPTIMAL, cp.OPTIMAL_INACCURATE) or self._x.value is None:
+            raise StepFailed(f"{self.about}: ipopt ended {self._program.status}, expected an optimum")
+        y = np.zeros(self.cones.b.size)
+        given = self._equal.dual_value
+        if given is not None:
+            y[: self.cones.zero] = -np.asarray(given)
+        return np.array(self._x.value), y
+
+
+def second_order(cp: Any, s: Any, first: int, soc: tuple[int, ...]) -> list[Any]:
+    """|v|^2 <= t^2, t >= 0 of every cone (t, v) of s, which begin at `first`: one expression a cone size."""
+    sizes, found = np.array(soc, np.int64), []
+    starts = first + np.cumsum([0, *soc[:-1]]) if soc else sizes
+    for size in np.unique(sizes):
+        at = starts[sizes == size]
+        squares = sum(cp.square(s[at + k]) for k in range(1, size))
+        found += [squares <= cp.square(s[at]), s[at] >= 0]
+    return found
+
+
+def extra(module: str, name: str) -> Any:
+    """An optional module. Raises InputError that names the extra."""
+    try:
+        return importlib.import_module(module)
+    except ImportError:
+        raise InputError(f"solver {name}: {module} is not installed, expected hushgrid[{name}]") from None
+
+
+def solver(kind: str, cones: Cones, P_first: Floats, tolerance: float, about: str) -> Solver:
+    """The solver named. Raises InputError if it is not installed."""
+    if kind == "ecos":
+        return EcosSolver(cones, about)
+    if kind == "ipopt":
+        return IpoptSolver(cones, about, P_first.size)
+    return ClarabelSolver(cones, P_first, tolerance, about)

@@ -1,0 +1,162 @@
+"""The least-cost step of a zone: generation cost, value of lost load, and a weighted distance to what it is asked for.
+
+    minimise    (c2 p_g^2 + c1 p_g + VOLL b 1'(s+ + s-)) / cs + sum_k rho_k/2 (z_k - v_k)^2
+    subject to  A z + d = s+ - s-,  s+, s- >= 0,  and (D.2d)-(D.2l)
+
+(a piecewise-linear cost is t >= each of its lines) over the zone's own variables z, with k over the entries it shares. s+ is load that is not served, s- is power that
+nobody takes; b is the case's base. Solved by Clarabel on the canonicalised constraints, built once and then updated: of
+a step only v and the common factor of rho change. The slack variables are in MW and MVAr and costs are divided by cs:
+with slack in p.u. the solver fails on large cases.  Model: docs/papers/power-flow.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from scipy import sparse
+
+from hushgrid.grid_cases.case import Case, CostLines, Floats, Ints
+from hushgrid.grid_cases.costs import cost_scale, of_generation, polynomials
+from hushgrid.grid_cases.variables import Layout
+from hushgrid.grid_cases.zone.conic import Cones, solver
+from hushgrid.grid_cases.zone.model import ZoneModel
+
+TOLERANCE = 1e-9  #: of the solver, relative and absolute, feasibility and gap
+
+
+def stiffness(case: Case, keys: tuple[str, ...]) -> Floats:
+    """|y|^2 of the entries cr, si and c among these, p.u.; nan for flows. Public, shape (len(keys),).
+
+    |y_ij|^2 is the sum over the parallel lines of a pair of 1/(r^2 + x^2); of c_i it is the largest over the pairs ij
+    that are named in `keys`: those of the lines between zones.
+    """
+    lines = case.lines
+    low, high = np.minimum(lines.from_bus, lines.to_bus), np.maximum(lines.from_bus, lines.to_bus)
+    pairs: dict[str, float] = {}
+    for i, j, y2 in zip(low.tolist(), high.tolist(), (1 / (lines.r**2 + lines.x**2)).tolist(), strict=True):
+        pairs[f"{i}-{j}"] = pairs.get(f"{i}-{j}", 0.0) + y2
+    at_bus: dict[str, float] = {}
+    for key in keys:
+        kind, _, element = key.partition(":")
+        if kind == "cr":
+            for bus in element.split("-"):
+                at_bus[bus] = max(at_bus.get(bus, 0.0), pairs[element])
+    of = {"cr": pairs, "si": pairs, "c": at_bus}
+    parted = (key.partition(":") for key in keys)
+    return np.array([of[kind][element] if kind in of else np.nan for kind, _, element in parted])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Least:
+    """The minimiser of one step. Of d = (p, q) of the zone's nb buses everything is at the loads the step was given."""
+
+    z: Floats  #: (n,) p.u.
+    value: float  #: $/h: generation and lost load
+    unserved: Floats  #: (2 nb,) s+, p then q, p.u.
+    spilled: Floats  #: (2 nb,) s-, p.u.
+    price: Floats  #: (2 nb,) what one more MW, MVAr of load costs at each bus, $/MWh, $/MVArh
+
+
+class CostStep:
+    """The least-cost step of one zone at loads d (2 nb,), p.u.
+
+    shared, weight: (m,) positions in z and rho_k at factor 1. The bits of a step depend on (model, d, weight, v, factor)
+    alone, not on earlier ones.
+    """
+
+    def __init__(
+        self,
+        case: Case,
+        model: ZoneModel,
+        d: Floats,
+        shared: Ints,
+        weight: Floats,
+        voll: float,
+        kind: str = "clarabel",
+    ) -> None:
+        self.model, self.d, self.shared, self.weight, self.voll = model, d, shared, weight, voll
+        self.base, self.scale = case.base_mva, cost_scale(case)
+        n, rows = model.n, 2 * len(model.buses)
+        layout = Layout.of(case, model.buses)
+        g, self._p_g = layout.generators, layout.p_g
+        c2, c1, _ = (column[g] for column in polynomials(case))
+        lines = own_lines(case, g)
+        tops = np.unique(lines.generator).size
+        self._case = case
+        self._generators, self._all = g, len(case.generators)
+        #: of x = (z, s+, s-, t): the quadratic's diagonal without rho, and the linear part
+        self._P = np.zeros(n + 2 * rows + tops)
+        self._P[self._p_g] = 2 * c2 / self.scale
+        self._q = np.zeros(n + 2 * rows + tops)
+        self._q[self._p_g] = c1 / self.scale
+        self._q[n : n + 2 * rows] = voll / self.scale
+        self._q[n + 2 * rows :] = 1.0
+        self._balance = slice(model.zero, model.zero + rows)
+        within = cones(model, d, self.base, self._epigraphs(lines))
+        self._solver = solver(kind, within, self._diagonal(1.0), TOLERANCE, f"zone {model.name}")
+
+    def _epigraphs(self, lines: CostLines) -> Epigraphs:
+        """t cs >= slope p_g + intercept for each of the lines of piecewise-linear costs, one t a generator."""
+        at, top = np.unique(lines.generator, return_inverse=True)
+        k = np.arange(len(lines))
+        column = self._p_g[np.searchsorted(self._generators, lines.generator)]
+        of_z = sparse.csr_array((lines.slope / self.scale, (k, column)), shape=(len(lines), self.model.n))
+        of_t = sparse.csr_array((-np.ones(len(lines)), (k, top)), shape=(len(lines), at.size))
+        return Epigraphs(of_z, of_t, -lines.intercept / self.scale)
+
+    def _diagonal(self, factor: float) -> Floats:
+        P = self._P.copy()
+        P[self.shared] += factor * self.weight
+        return P
+
+    def minimum(self, v: Floats, factor: float) -> Least:
+        """The step at v (m,) and rho = factor * weight. Raises StepFailed."""
+        q = self._q.copy()
+        q[self.shared] -= factor * self.weight * v
+        x, y = self._solver.solve(self._diagonal(factor), q)
+        n, rows = self.model.n, 2 * len(self.model.buses)
+        z, slack = x[:n], np.maximum(x[n : n + 2 * rows], 0.0)
+        p_g = np.zeros(self._all)
+        p_g[self._generators] = z[self._p_g]
+        cost = float(of_generation(self._case, p_g)[self._generators].sum()) + self.voll * float(slack.sum())
+        unserved, spilled = slack[:rows] / self.base, slack[rows:] / self.base
+        return Least(z, cost, unserved, spilled, y[self._balance] * self.scale / self.base)
+
+
+class Epigraphs(NamedTuple):
+    """of_z z + of_t t <= bound, rows of piecewise-linear costs."""
+
+    of_z: sparse.csr_array
+    of_t: sparse.csr_array
+    bound: Floats
+
+
+def own_lines(case: Case, generators: Ints) -> CostLines:
+    """The lines of piecewise-linear costs of these generators (positions, ascending)."""
+    lines = case.piecewise
+    kept = np.isin(lines.generator, generators)
+    return CostLines(lines.generator[kept], lines.slope[kept], lines.intercept[kept])
+
+
+def cones(model: ZoneModel, d: Floats, base: float, costs: Epigraphs) -> Cones:
+    """The constraints on x = (z, s+, s-, t), s in MW and MVAr: b - A x in cones, the balance behind the equalities."""
+    rows, m = 2 * len(model.buses), model.cone_A.shape[0]
+    linear, tops = model.zero + model.nonneg, costs.of_t.shape[1]
+    eye = sparse.eye_array(rows, format="csr") / base
+
+    def row(of_z: sparse.sparray, of_s: sparse.sparray, of_t: sparse.sparray | None = None) -> sparse.csr_array:
+        none = sparse.csr_array((of_z.shape[0], tops))
+        joined: sparse.csr_array = sparse.hstack([of_z, of_s, none if of_t is None else of_t], format="csr")
+        return joined
+
+    limits = row(model.cone_A, sparse.csr_array((m, 2 * rows)))
+    balance = row(model.A, sparse.hstack([-eye, eye]))
+    positive = row(sparse.csr_array((2 * rows, model.n)), -sparse.eye_array(2 * rows, format="csr"))
+    above = row(costs.of_z, sparse.csr_array((len(costs.bound), 2 * rows)), costs.of_t)
+    A = sparse.vstack([limits[: model.zero], balance, limits[model.zero : linear], positive, above, limits[linear:]])
+    own = model.cone_b
+    parts = [own[: model.zero], -d, own[model.zero : linear], np.zeros(2 * rows), costs.bound, own[linear:]]
+    nonneg = model.nonneg + 2 * rows + len(costs.bound)
+    return Cones(sparse.csc_array(A), np.concatenate(parts), model.zero + rows, nonneg, model.soc)

@@ -1,0 +1,355 @@
+"""S. Boyd, N. Parikh, E. Chu, B. Peleato, J. Eckstein, Distributed optimization and statistical learning via the
+alternating direction method of multipliers, 2011, Section 7.2 (general form consensus), with over-relaxation (3.4.3).
+
+Problem:   min  sum_p f_p(z_p)   s.t.  z_p in W_p,   w = z_p on the entries p shares,
+with every local problem solved exactly. In the scaled form u_p = lambda_p / rho, s_p = w + u_p is all the state there is,
+and the coordinator keeps it: a member's step is a function of the message, its gate's one answer and public data.
+
+    w = mean over owners of s_p,   v_p = 2 w - s_p,   z_p = argmin f_p + sum_k rho_k/2 (z_k - v_k)^2,
+    F_p = relaxation (z_p - w),    s_p <- s_p + F_p
+
+Beyond the book (docs/papers/consensus-admm.md):
+ - Anderson acceleration (type II; H. Walker, P. Ni, 2011) of this fixed-point iteration in y = sqrt(rho) s, with a
+   safeguard: an accelerated state whose residual is more than twice that of the round before is dropped.
+ - The weights rho differ by entry, and their common factor is balanced (3.4.1) finitely often: convergence is that of
+   fixed weights.
+ - After the last round there are two more exchanges: every member hands over what its outcome is judged by, functions of
+   its gate's one answer, and is told what came of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from math import inf, sqrt
+from typing import Annotated, Any, ClassVar
+
+import numpy as np
+from msgspec import Meta
+
+from hushgrid.kernels.algorithms.base import Keys, Question, Star, Variant
+from hushgrid.kernels.machine import LARGEST, Malformed
+from hushgrid.kernels.patterns.star import (
+    Centre,
+    Close,
+    Closing,
+    Index,
+    Minimum,
+    Place,
+    Released,
+    StarCentre,
+    StarMember,
+    Taken,
+    V,
+)
+from hushgrid.kernels.ranges import Count, Step
+
+Vector = np.ndarray[Any, np.dtype[np.float64]]
+
+ACCELERATED = 5  #: the first round whose next state may be accelerated
+WORSE = 2.0  #: an accelerated state is dropped if its residual is so many times that of the round before
+RIDGE = 1e-8  #: of the acceleration's least squares, relative to tr(dR'dR)
+BALANCED = range(10, 151, 10)  #: rounds in which the common factor may change
+UNBALANCED = 4.0  #: it does if one residual is so many times the other
+MOST_AT_ONCE, LOWEST, HIGHEST = 10.0, 0.01, 1000.0  #: of the factor: a change, and all changes together
+
+
+class Params(Star, tag_field="name", tag="consensus-admm", frozen=True, kw_only=True):
+    """The scenario's `algorithm` section."""
+
+    title: ClassVar[str] = "consensus ADMM, accelerated"
+    paper: ClassVar[str] = (
+        "S. Boyd, N. Parikh, E. Chu, B. Peleato, J. Eckstein, Distributed optimization and statistical learning via "
+        "ADMM, Section 7.2"
+    )
+    claim: ClassVar[str] = "none is made"
+    exact: ClassVar[bool] = True
+    closing: ClassVar[int] = 2
+    modes: ClassVar[tuple[str, ...]] = ("input",)
+    own: ClassVar[tuple[str, ...]] = ("z", "lam")
+    figures: ClassVar[tuple[str, ...]] = (
+        "objective",
+        "consensus_residual",
+        "dual_residual",
+        "disagreement",
+        "gap_estimate",
+        "factor",
+    )
+    stopping: ClassVar[tuple[float, int] | None] = (1e-4, 3)
+    examples: ClassVar[Mapping[Variant, Sequence[Keys]]] = {"guarded": [{}], "none": [{}]}
+
+    rounds: Count  #: the most rounds around the coordinator
+    rho0: Step = 0.2  #: the penalty of flows, before balancing
+    kappa: Step = (
+        0.03  #: that of c, cr and si is rho0 min(kappa |y|^2, cap), y the admittance of the lines between two buses
+    )
+    cap: Step = 100.0  #: see kappa
+    relaxation: Annotated[float, Meta(ge=1.0, lt=2.0)] = 1.7  #: alpha of (3.4.3)
+    memory: Annotated[int, Meta(ge=0, le=50)] = 10  #: differences that the acceleration looks back on; 0: none
+
+    def weights(self, stiffness: Vector) -> Vector:
+        """rho_k at factor 1 of each entry, from |y|^2; nan: a flow."""
+        curved = self.rho0 * np.minimum(self.kappa * np.nan_to_num(stiffness), self.cap)
+        return np.where(np.isnan(stiffness), self.rho0, curved)
+
+    @property
+    def answers(self) -> int:
+        """One: the data, perturbed once."""
+        return 1
+
+    def asks(self, mode: str = "") -> Question:
+        return "data"
+
+    def step_ratio(self, L: Sequence[float], degree: int) -> float | None:
+        return None  # exact steps: it converges for every penalty
+
+    def gain(self, t: int, L: float, epsilon: float) -> float:
+        return 0.0  # no answer enters a step by a gradient
+
+    def agent(self, at: Place) -> Agent:
+        return Agent(self, at)
+
+    def server(self, at: Centre) -> Server:
+        return Server(self, at)
+
+
+def mean(values: list[Vector], position: list[Index], size: int) -> Vector:
+    """The mean of each entry (size,) over its owners. Sums in the order given."""
+    total, owners = np.zeros(size), np.zeros(size)
+    for value, k in zip(values, position, strict=True):
+        total[k] += value
+        owners[k] += 1.0
+    return total / owners
+
+
+def accelerated(ys: list[Vector], Rs: list[Vector]) -> Vector:
+    """The next y from the last pairs (y, R), R the step that the plain iteration takes from y: Anderson, type II."""
+    Y, R = np.stack(ys), np.stack(Rs)
+    dY, dR = np.diff(Y, axis=0), np.diff(R, axis=0)
+    normal = dR @ dR.T
+    gamma = np.linalg.solve(normal + RIDGE * np.trace(normal) * np.eye(len(normal)), dR @ R[-1])
+    following: Vector = Y[-1] + R[-1] - (dY + dR).T @ gamma
+    return following
+
+
+@dataclass
+class AgentState:
+    t: int  #: exchanges answered
+    z: np.ndarray  #: (n,) the minimiser of the last round
+    lam: np.ndarray  #: (m,) rho (z_p - v_p) on the shared entries
+    value: float = 0.0  #: f_p there
+    totals: np.ndarray = field(default_factory=lambda: np.zeros(0))  #: what is told of it beside the value
+    duals: np.ndarray = field(default_factory=lambda: np.zeros(0))  #: the multipliers of its own balance
+    closing: bool = False  #: the last exchange asked for all that the outcome is judged by
+    released: Released | None = None  #: what came of the run
+
+
+class Agent(StarMember):
+    """Member p. What it sends is a function of the message, of its gate's one answer, and of public data."""
+
+    def __init__(self, params: Params, at: Place) -> None:
+        super().__init__("coordinator", params.rounds + params.closing)
+        assert at.local is not None
+        self.gate, self.local, self.shared = at.gate, at.local, at.shared
+        self.weight = params.weights(at.stiffness)
+        self.released_size = at.released
+        self._problem: Any = None
+        self.state = AgentState(0, at.start.copy(), np.zeros(at.shared.size))
+
+    @property
+    def complete(self) -> bool:
+        return self.state.released is not None
+
+    def check(self, body: Any) -> None:
+        m = self.shared.size
+        match body:
+            case V(v=v, factor=factor) if v.shape == (m,) and 0 < factor <= HIGHEST:
+                return
+            case Close() if self.state.t > 0:
+                return
+            case Released(values=values) if self.state.closing and values.size in (0, self.released_size):
+                return
+        raise Malformed(f"{type(body).__name__}, expected v of {m} entries and its factor, or the next of the closing")
+
+    def update(self, t: int, body: Any) -> None:
+        s = self.state
+        match body:
+            case V(v=v, factor=factor):
+                if self._problem is None:
+                    self._problem = self.local(self.gate.data(), self.weight)
+                least = self._problem.minimum(v, factor)
+                s.z, s.value, s.totals, s.duals = least.z, least.value, least.totals, least.duals
+                s.lam = factor * self.weight * (s.z[self.shared] - v)
+                s.closing = False
+            case Close():
+                s.closing = True
+            case Released():
+                s.released = body
+
+    def answer_body(self) -> Any:
+        s = self.state
+        if s.released is not None:
+            return Taken()
+        if s.closing:
+            return Closing(self.gate.data(), s.z, s.duals)
+        return Minimum(s.z[self.shared], s.value, s.totals)
+
+    def outcome(self) -> dict[str, Vector]:
+        released = self.state.released
+        return {"z": self.state.z, "released": released.values if released else np.zeros(0)}
+
+
+@dataclass
+class ServerState:
+    t: int  #: exchange under way
+    w: np.ndarray  #: (N,) the mean of s over the owners of each entry
+    s: dict[str, np.ndarray]  #: (m_p,) each: the state of the iteration
+    factor: float = 1.0  #: of every weight
+    rounds: int = 0  #: rounds that are complete
+    ys: list[np.ndarray] = field(default_factory=list)  #: the acceleration's memory, at this factor
+    Rs: list[np.ndarray] = field(default_factory=list)
+    plain: np.ndarray = field(default_factory=lambda: np.zeros(0))  #: s + F of the last round, all members in order
+    norm: float = inf  #: |R| of it
+    leapt: bool = False  #: the state under way is an accelerated one
+    calm: int = 0  #: rounds in a row with both residuals within the tolerance
+    measured: np.ndarray = field(default_factory=lambda: np.zeros(0))  #: `Params.figures` of the last round
+    residual: float = inf  #: |z - zbar| of the last round
+    why: str | None = None  #: why the rounds are over; the closing exchanges follow
+    closing: dict[str, Closing] = field(default_factory=dict)  #: what the members have handed over
+    released: dict[str, Released] = field(default_factory=dict)
+    whole: np.ndarray = field(default_factory=lambda: np.zeros(0))  #: the outcome, as the problem has it
+    arrived: dict[str, Minimum | Closing | Taken] = field(default_factory=dict)
+    done: str | None = None
+
+
+class Server(StarCentre):
+    """The coordinator. `position[p]` (m_p,) places p's shared entries among all N."""
+
+    def __init__(self, params: Params, at: Centre) -> None:
+        super().__init__(list(at.position), params.rounds)
+        assert at.conclude is not None
+        self.params, self.position, self.conclude = params, at.position, at.conclude
+        self.tolerance, self.patience = at.tolerance, at.patience
+        self.scale, self.totals, self.widths = at.scale, at.totals, at.widths
+        self.flow = np.isnan(at.stiffness)
+        self.size = at.stiffness.size
+        weight = params.weights(at.stiffness)
+        self.at = [at.position[p] for p in self.members]
+        self.owners = np.bincount(np.concatenate(self.at), minlength=self.size).astype(np.float64)
+        self.weight, self.common = np.concatenate([weight[k] for k in self.at]), weight
+        self.cuts = np.cumsum([k.size for k in self.at])[:-1]
+        start = at.warm or {p: v.copy() for p, v in at.start.items()}
+        self.state = ServerState(0, np.zeros(self.size), start, at.factor)
+
+    # --- the pattern ---
+
+    def check(self, member: str, body: Any) -> None:
+        m, (d, n, y) = self.position[member].size, self.widths[member]
+        match body:
+            case Minimum(z=z, totals=totals) if z.shape == (m,) and totals.shape == (self.totals,):
+                expected = self.state.why is None and abs(body.value) <= LARGEST
+            case Closing(data=data, z=z, duals=duals) if (data.size, z.size, duals.size) == (d, n, y):
+                expected = self.state.why is not None and not self.state.closing
+            case Taken():
+                expected = bool(self.state.closing)
+            case _:
+                expected = False
+        if not expected:
+            raise Malformed(f"{type(body).__name__}, expected a minimiser of {m} entries, or the next of the closing")
+
+    def begin(self) -> None:
+        s = self.state
+        s.w = mean([s.s[p] for p in self.members], self.at, self.size)
+
+    def round_body(self, member: str) -> Any:
+        s = self.state
+        if s.closing:
+            return s.released[member]
+        if s.why is not None:
+            return Close()
+        return V(2 * s.w[self.position[member]] - s.s[member], s.factor)
+
+    def ended(self) -> str | None:
+        s = self.state
+        if s.closing:
+            over: str | None = s.why
+            return over
+        if s.why is not None:
+            s.closing = {p: s.arrived[p] for p in self.members}
+            s.released, s.whole = self.conclude(s.closing, self.measured)
+            return None
+        calm = self.combine()
+        s.rounds = s.t
+        s.why = "tolerance" if calm else "rounds" if s.t == self.rounds else None
+        return None
+
+    def completed(self, state: ServerState) -> int:
+        return state.rounds
+
+    @property
+    def measured(self) -> dict[str, float]:
+        """What the last round was worth."""
+        return dict(zip(self.params.figures, self.state.measured.tolist(), strict=True))
+
+    # --- the iteration ---
+
+    def combine(self) -> bool:
+        """Round t: what it was worth, whether to stop, and the next state."""
+        s, members = self.state, self.members
+        z = [s.arrived[p].z for p in members]
+        w, zbar = s.w, mean(z, self.at, self.size)
+        stacked, centred = np.concatenate(z), np.concatenate([zbar[k] for k in self.at])
+        old = np.concatenate([s.s[p] for p in members])
+        asked = 2 * np.concatenate([w[k] for k in self.at]) - old  # v
+        rho, common = s.factor * self.weight, s.factor * self.common
+        lam = rho * (stacked - asked)
+        r = float(np.linalg.norm(stacked - centred))
+        dual = float(np.linalg.norm(common * (zbar - w) * np.sqrt(self.owners)))
+        value = sum(s.arrived[p].value for p in members)
+        apart = np.abs(stacked - centred)[np.concatenate([self.flow[k] for k in self.at])]
+        gap = self.scale * abs(float(lam @ (stacked - centred))) / max(abs(value), 1e-9)
+        s.measured = np.array([value, r, dual, 2 * float(apart.max(initial=0.0)), gap, s.factor])
+        s.residual = r
+        room = self.tolerance * sqrt(self.size)
+        met = r <= room + self.tolerance * float(np.linalg.norm(stacked)) and dual <= room + self.tolerance * float(
+            np.linalg.norm(lam)
+        )
+        s.calm = s.calm + 1 if met else 0
+        self.advance(old, stacked, centred, w, zbar, rho, common)
+        return bool(self.patience and s.calm >= self.patience)
+
+    def advance(
+        self, old: Vector, z: Vector, zbar_all: Vector, w: Vector, zbar: Vector, rho: Vector, common: Vector
+    ) -> None:
+        """The next state: accelerated, plain, balanced, or what the safeguard goes back to."""
+        s, t = self.state, self.state.t
+        F = self.params.relaxation * (z - np.concatenate([w[k] for k in self.at]))
+        root = np.sqrt(rho)
+        R = root * F
+        norm = float(np.linalg.norm(R))
+        if s.leapt and norm > WORSE * s.norm:
+            self.keep(s.plain, leapt=False)
+            s.ys, s.Rs, s.norm = [], [], inf
+            return
+        plain = old + F
+        if t in BALANCED:
+            a = float(np.linalg.norm(root * (z - zbar_all)))
+            q = float(np.linalg.norm(np.sqrt(common * self.owners) * (zbar - w)))
+            if a > UNBALANCED * q or q > UNBALANCED * a:
+                change = min(MOST_AT_ONCE, max(1 / MOST_AT_ONCE, a / q if q else inf))
+                factor = min(HIGHEST, max(LOWEST, s.factor * change))
+                if factor != s.factor:
+                    centre = mean(np.split(plain, self.cuts), self.at, self.size)
+                    centres = np.concatenate([centre[k] for k in self.at])
+                    self.keep(centres + (plain - centres) * (s.factor / factor), leapt=False)
+                    s.factor, s.ys, s.Rs, s.norm = factor, [], [], inf
+                    return
+        memory = self.params.memory
+        s.ys, s.Rs = [*s.ys, root * old][-memory - 1 :], [*s.Rs, R][-memory - 1 :]
+        s.plain, s.norm = plain, norm
+        leap = bool(memory) and t >= ACCELERATED and len(s.ys) >= 2
+        self.keep(accelerated(s.ys, s.Rs) / root if leap else plain, leapt=leap)
+
+    def keep(self, following: Vector, *, leapt: bool) -> None:
+        self.state.s = dict(zip(self.members, np.split(following, self.cuts), strict=True))
+        self.state.leapt = leapt

@@ -1,0 +1,109 @@
+"""What a run at least cost ends with: from what the zones have handed over to what each is told.
+
+Everything here is a function of the gates' answers and of public data: a zone's part of the relaxation's solution, the
+loads that its gate has answered, and its prices. From them the coordinator solves one AC optimal power flow of the whole
+network, in a process of its own. Its machine calls this once the rounds are over, and again after a crash: the same
+question gives the same answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from math import sqrt
+from typing import Any
+
+import numpy as np
+
+from hushgrid.grid_cases.ac.margins import margins
+from hushgrid.grid_cases.ac.network import flows
+from hushgrid.grid_cases.ac.opf import AcDispatch, recover
+from hushgrid.grid_cases.ac.program import Margins
+from hushgrid.grid_cases.case import Case
+from hushgrid.grid_cases.dispatch import SMALLEST, Dispatch
+from hushgrid.grid_cases.variables import Layout
+from hushgrid.kernels.patterns.star import Closing, Conclude, Concluded, Released
+from hushgrid.kernels.types import Vector
+from hushgrid.node.problems.kind import Plan
+
+SOLVED = "solved"  #: of a recovery that has found a dispatch; any other status says why there is none
+LEFT_OUT = "left out: ac: none"
+
+
+def conclusion(case: Case, plan: Plan, layouts: Mapping[str, Layout]) -> Conclude:
+    """The outcome of a run over these zones: the AC recovery that the plan asks for."""
+    problem = plan.problem
+
+    def conclude(closing: Mapping[str, Closing], measured: Mapping[str, float]) -> Concluded:
+        found, status = None, LEFT_OUT
+        if problem.ac == "polish":
+            d, p_g = np.zeros((len(case.buses), 2)), np.zeros(len(case.generators))
+            for p, layout in layouts.items():
+                d[case.index(np.array(layout.buses, np.int64))] = closing[p].data.reshape(2, -1).T
+                p_g[layout.generators] = closing[p].z[layout.p_g]
+            outcome = recover(case, d.T.ravel(), None, problem.voll, margins=margins_of(case, plan, p_g))
+            if isinstance(outcome, AcDispatch):
+                found, status = outcome, SOLVED
+            else:
+                status = outcome.why
+        apart = measured["disagreement"] * case.base_mva
+        told = {p: Released(status, apart, _own(case, layout, found)) for p, layout in layouts.items()}
+        return Concluded(told, np.zeros(0) if found is None else _packed(found))
+
+    return conclude
+
+
+def margins_of(case: Case, plan: Plan, p_g: Vector) -> Margins | None:
+    """What the recovery keeps from the limits if the relaxation's generation is p_g; None where it asks for none.
+
+    Gaussian noise counts by its standard deviation, as the Laplace noise that has the same.
+    """
+    t, problem = plan.terms, plan.problem
+    if not problem.margins or t is None:
+        return None
+    noisy = [
+        buses if problem.loaded is None else set(buses) & set(problem.loaded.p) for buses in problem.zones.values()
+    ]
+    epsilon = t.per_answer * (sqrt(2) if t.mechanism == "gaussian" else 1.0)
+    return margins(case, t.beta, epsilon, [len(buses) for buses in noisy], p_g=p_g)
+
+
+def _own(case: Case, layout: Layout, found: AcDispatch | None) -> Vector:
+    """What a zone is told: p_g, q_g of its generators in turn, then |V| of its own buses, p.u."""
+    if found is None:
+        return np.zeros(0)
+    g, at = layout.generators, case.index(np.array(layout.buses, np.int64))
+    return np.concatenate([np.stack([found.p_g[g], found.q_g[g]], axis=1).ravel(), found.v[at]])
+
+
+def _packed(found: AcDispatch) -> Vector:
+    head = [float(found.iterations), found.objective]
+    return np.concatenate([head, found.p_g, found.q_g, found.v, found.angle, found.slack.ravel()])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Recovered:
+    """A dispatch that satisfies the AC power flow equations, and its figures for result.json."""
+
+    dispatch: Dispatch
+    figures: dict[str, Any]
+
+
+def recovered(case: Case, seen: Dispatch, whole: Vector) -> Recovered | None:
+    """The AC dispatch in the coordinator's state, beside the relaxation's as it was `seen`; None if there is none."""
+    if not whole.size:
+        return None
+    n, g = len(case.buses), len(case.generators)
+    head, p_g, q_g, v, angle, slack = np.split(whole, np.cumsum([2, g, g, n, n]))
+    found = replace(
+        seen,
+        source="ac",
+        p_g=p_g,
+        q_g=q_g,
+        v=v,
+        flows=flows(case, v, angle),
+        slack=np.where(slack > SMALLEST, slack, 0.0).reshape(n, 4),
+    )
+    losses = float(found.flows[:, [0, 2]].sum()) * case.base_mva
+    figures = {"objective": float(head[1]), "iterations": int(head[0]), **found.power, "losses_mw": losses}
+    return Recovered(found, figures)

@@ -1,0 +1,82 @@
+"""The AC optimal power flow in a process of its own, which ends."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from hushgrid.broker.simulation import run
+from hushgrid.grid_cases import load
+from hushgrid.grid_cases.ac.network import relaxed
+from hushgrid.grid_cases.ac.opf import AcDispatch, AcSolver, NoDispatch, recover
+from hushgrid.grid_cases.ac.program import Margins, Program
+from hushgrid.grid_cases.case import loads
+from tests.support.scenarios.zone_models import ZONES14
+
+CASE = load("case30")
+LOADS = loads(CASE, tuple(CASE.buses.numbers.tolist()))
+
+
+@pytest.fixture(autouse=True)
+def ipopt():
+    pytest.importorskip("casadi", reason="no Ipopt: the extra laptop is not installed")
+
+
+def test_the_process_gives_the_same_answer_as_a_solve_here():
+    g, start = CASE.generators, relaxed(CASE, {"pg:0": 1.0, "c:1": 1.05})
+    keep = Margins(v=0.005, p=np.full(len(g), 0.01))
+    for voll, margins in ((10_000.0, None), (None, None), (5_000.0, keep)):
+        there = recover(CASE, LOADS, start, voll, margins=margins)
+        here = AcSolver(Program.of(CASE, voll, margins)).solve(LOADS, start)
+        assert isinstance(there, AcDispatch)
+        assert isinstance(here, AcDispatch)
+        for name in ("p_g", "q_g", "v", "angle", "flows", "slack"):
+            assert np.array_equal(getattr(there, name), getattr(here, name)), name
+        same = ("status", "iterations", "cost", "objective", "mismatch", "violations")
+        assert [getattr(there, name) for name in same] == [getattr(here, name) for name in same]
+
+
+def test_what_has_no_dispatch_and_what_takes_too_long_are_outcomes():
+    tripled = recover(CASE, 3 * LOADS, voll=None)
+    assert isinstance(tripled, NoDispatch)
+    assert tripled.reason == "failed"
+    large = load("case300")
+    late = recover(large, loads(large, tuple(large.buses.numbers.tolist())), limit_s=1e-3)
+    assert isinstance(late, NoDispatch)
+    assert late.reason == "time"
+
+
+def test_the_process_that_asks_never_loads_casadi():
+    program = (
+        "import sys; from hushgrid.grid_cases import load; from hushgrid.grid_cases.case import loads\n"
+        "from hushgrid.grid_cases.ac.opf import recover; c = load('case14')\n"
+        "print(recover(c, loads(c, tuple(c.buses.numbers.tolist()))).status, 'casadi' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["solved", "False"]
+
+
+def test_a_run_with_margins_ends_with_a_dispatch_that_keeps_them_and_costs_more():
+    raw = {
+        "hushgrid": 1,
+        "name": "kept",
+        "seed": 3,
+        "problem": {"kind": "zones", "case": "case14", "zones": ZONES14, "loads": {"nonzero": "case"}},
+        "algorithm": {"name": "consensus-admm", "rounds": 100},
+        "privacy": {"adjacency": {"bounded-change": 0.01}, "epsilon": 1.0},
+    }
+    kept = raw | {"problem": raw["problem"] | {"margins": True}}
+    costs, closest = zip(*(ended(one) for one in (raw, kept)), strict=True)
+    assert costs[0] + 0.5 < costs[1] < costs[0] + 10
+    assert closest[0] < 1e-4  # a voltage at its limit
+    assert closest[1] == pytest.approx(0.005, abs=1e-4)
+
+
+def ended(raw):
+    """The cost of a run's AC dispatch, $/h, and the distance of its nearest voltage from a limit, p.u."""
+    result = run(raw)
+    columns, rows = result.tables["buses"]
+    buses = [dict(zip(columns, row, strict=True)) for row in rows]
+    near = [min(float(b["v_pu"]) - float(b["v_min"]), float(b["v_max"]) - float(b["v_pu"])) for b in buses]
+    return result.summary["ac"]["objective"], min(near)

@@ -13,7 +13,7 @@ import numpy as np
 
 from hushgrid.broker.report.summary import columns
 from hushgrid.grid_cases import load
-from hushgrid.grid_cases.case import Case, Floats, loads
+from hushgrid.grid_cases.case import Case, Floats, facts, loads
 from hushgrid.grid_cases.costs import VOLL
 from hushgrid.grid_cases.matpower import BUILT_IN
 from hushgrid.grid_cases.partition import Zones, explicit, partition, tie_lines, without_generator
@@ -90,28 +90,6 @@ def listing() -> str:
         f = facts(load(name))
         rows.append((name, f["buses"], f["lines"], f["generators"], f"{f['load_mw']:.1f}", f"{f['load_mvar']:.1f}"))
     return columns(rows, HEADER)
-
-
-def facts(case: Case) -> dict[str, Any]:
-    """Counts, and sums in MW and MVAr."""
-    base, lines = case.base_mva, case.lines
-    p_max = case.generators.p_max.sum() * base
-    return {
-        "case": case.name,
-        "base_mva": base,
-        "buses": len(case.buses),
-        "lines": len(lines),
-        "transformers": int(np.sum((lines.tap != 1) | (lines.shift != 0))),
-        "limited_lines": int(np.sum(lines.rate > 0)),
-        "generators": len(case.generators),
-        "polynomial_costs": int(np.sum(~np.isnan(case.generators.cost_2))),
-        "piecewise_costs": len(np.unique(case.piecewise.generator)),
-        "generation_mw": float(p_max) if np.isfinite(p_max) else None,
-        "loaded_buses": int(np.sum((case.buses.p_d != 0) | (case.buses.q_d != 0))),
-        "load_mw": float(case.buses.p_d.sum() * base),
-        "load_mvar": float(case.buses.q_d.sum() * base),
-        "digest": case.public_digest(),
-    }
 
 
 def show(name: str, as_json: bool) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -137,6 +138,28 @@ def loads(case: Case, buses: tuple[int, ...]) -> Floats:
     """The private data of a zone: d = (p_d, q_d) of its buses in the order given, shape (2 len(buses),), p.u."""
     at = case.index(np.array(buses, np.int64))
     return np.concatenate([case.buses.p_d[at], case.buses.q_d[at]])
+
+
+def facts(case: Case) -> dict[str, Any]:
+    """Counts, and sums in MW and MVAr."""
+    base, lines = case.base_mva, case.lines
+    p_max = case.generators.p_max.sum() * base
+    return {
+        "case": case.name,
+        "base_mva": base,
+        "buses": len(case.buses),
+        "lines": len(lines),
+        "transformers": int(np.sum((lines.tap != 1) | (lines.shift != 0))),
+        "limited_lines": int(np.sum(lines.rate > 0)),
+        "generators": len(case.generators),
+        "polynomial_costs": int(np.sum(~np.isnan(case.generators.cost_2))),
+        "piecewise_costs": len(np.unique(case.piecewise.generator)),
+        "generation_mw": float(p_max) if np.isfinite(p_max) else None,
+        "loaded_buses": int(np.sum((case.buses.p_d != 0) | (case.buses.q_d != 0))),
+        "load_mw": float(case.buses.p_d.sum() * base),
+        "load_mvar": float(case.buses.q_d.sum() * base),
+        "digest": case.public_digest(),
+    }
 
 
 def _check(case: Case) -> None:

@@ -46,6 +46,8 @@ Step = Annotated[float, Meta(ge=1e-9, le=1e9)]  #: a step size, a penalty, a mix
 Penalty = Annotated[float, Meta(ge=0, le=1e9)]  #: one that may be absent
 Growth = Annotated[float, Meta(ge=1, le=1e3)]
 Magnitude = Annotated[float, Meta(ge=1e-12, le=1e6)]  #: scale, clip, bounded change, box, omega, a row's norm
+PowerFactor = Annotated[float, Meta(ge=0.1, le=1)]  #: cos(phi) of a customer
+Share = Annotated[float, Meta(ge=1e-4, le=100)]  #: of a contracted capacity
 Weight = Annotated[float, Meta(ge=0, le=1e6)]  #: of a regulariser: l1, l2, lambda
 Noise = Annotated[float, Meta(ge=1e-9, le=1e9)]  #: a paper's own scale or standard deviation
 Number = Annotated[float, Meta(ge=-1e9, le=1e9)]  #: of a start point

@@ -75,7 +75,7 @@ def _first(run: Run) -> list[str]:
     """The sentences under the run's name."""
     if not run.least_cost:
         return [verdict(run)]
-    about = f"{run.scenario['problem'].get('case')} in {len(run.nodes())} zones"
+    about = f"{dispatch_page.name(run)} in {len(run.nodes())} zones"
     return [f"{about}: {dispatch_page.of(run).headline}.", verdict(run)]
 
 
@@ -97,13 +97,14 @@ def verdict(run: Run) -> str:
     """The run in one sentence."""
     result = run.result
     names, zones = run.nodes(), run.zones
-    case = (run.scenario.get("problem") or {}).get("case")
-    what = f"{'the least cost' if run.least_cost else 'set-points'} for {case}" if zones else "one common solution"
+    what = f"set-points for {run.scenario['problem'].get('case')}" if zones else "one common solution"
+    if run.least_cost:
+        what = f"the least cost for {dispatch_page.name(run)}"
     how = {"star": "around a coordinator", "token": "handing on a token", "neighbours": "among neighbours"}[run.pattern]
     who = f"{len(names) or number(result.get('nodes'))} {'zones' if zones else 'nodes'}"
     unit = " p.u." if zones else ""
     agreed = f"consensus residual {number(result.get('consensus_residual'))}{unit}"
-    if result.get("max_violation") is not None:
+    if result.get("max_violation") is not None and not run.least_cost:  # there it is not that of what is shown
         agreed += f", no limit violated by more than {number(result['max_violation'])} p.u."
     done = f"{number(result.get('rounds_done'))} {run.algorithm.unit}"
     text = f"{who} worked on {what} in {done} of {run.algorithm.title}, {how} ({agreed})"

@@ -48,7 +48,7 @@ class Dispatch:
     relaxed: Power | None  #: None: the run ended before the zones had handed over what they found
     ac: Power | None  #: None: there is no AC dispatch
     status: str  #: of the AC recovery; "": there was none
-    gap: float | None  #: the relaxation's objective over its optimum, $/h
+    gap: float | None  #: the relaxation's objective over its optimum, $/h: known, or as the zones estimate it
 
     @property
     def converged(self) -> bool:
@@ -113,6 +113,13 @@ class Dispatch:
         return f"disagreement {amount(self.disagreement)} MW" if self.disagreement is not None else "no round was done"
 
     @property
+    def agreed(self) -> str:
+        """How far the zones have come to agree."""
+        if self.converged and self.disagreement is not None:
+            return f"agreed within {within(self.disagreement)} MW"
+        return f"{WORD.get(self.verdict, 'not converged')}, {self.apart}"
+
+    @property
     def no_ac(self) -> str:
         if not self.status:
             return "none was looked for"
@@ -137,11 +144,8 @@ class Dispatch:
             how.append(f"{money(power.objective)} with slack at {self.voll:,.0f} $/MWh")
         if self.ac and self.bound is not None:
             how.append(f"bound {money(self.bound)}")
-        agreed = f"{WORD.get(self.verdict, 'not converged')}, {self.apart}"
-        if self.converged and self.disagreement is not None:
-            agreed = f"agreed within {within(self.disagreement)} MW"
         told = [f"serves {power.served:,.1f} of {power.load:,.1f} MW ({self.loads}) at {cost} $/h ({'; '.join(how)})"]
-        return ", ".join([*told, *self.lost, agreed])
+        return ", ".join([*told, *self.lost, self.agreed])
 
 
 def of(result: Mapping[str, Any], voll: float | None, noisy: bool) -> Dispatch:
@@ -156,8 +160,13 @@ def of(result: Mapping[str, Any], voll: float | None, noisy: bool) -> Dispatch:
         relaxed=_power(result),
         ac=_power(ac) if status == SOLVED else None,
         status=status,
-        gap=_number(result.get("optimality_gap")),
+        gap=_gap(result),
     )
+
+
+def _gap(result: Mapping[str, Any]) -> float | None:
+    known, share, value = (_number(result.get(key)) for key in ("optimality_gap", "gap_estimate", "objective"))
+    return share * abs(value) if known is None and share is not None and value is not None else known
 
 
 def _power(found: Mapping[str, Any]) -> Power | None:
@@ -212,16 +221,19 @@ def asked(problem: Mapping[str, Any]) -> str:
     )
 
 
-def knowledge(problem: Mapping[str, Any], noisy: bool) -> tuple[tuple[str, str], ...]:
+def knowledge(problem: Mapping[str, Any], result: Mapping[str, Any], noisy: bool) -> tuple[tuple[str, str], ...]:
     """What whom has learnt, of these runs more than of others."""
     loads = "noisy loads" if noisy else "loads"
-    ac = problem.get("ac") == "polish"
+    status = str((result.get("ac") or {}).get("status") or "")
+    ac = ", from which it computed the AC dispatch" if status == SOLVED else ""
+    if not ac and problem.get("ac") == "polish":
+        ac = ", from which it sought an AC dispatch and found none"
     found = [
         (
             "What the coordinator knows",
             f"during the rounds what each zone would have flow over the lines it shares, its cost and the sums of its {loads} "
             f"served and not served; at the end each zone's {loads} one by one, its whole part of the answer, and its "
-            f"prices{', from which it computed the AC dispatch' if ac else ''}.",
+            f"prices{ac}.",
         ),
         (
             "What a zone knows of another",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
+from pathlib import PurePath
 from typing import Any
 
 import numpy as np
@@ -90,6 +91,11 @@ def of(run: Run) -> Dispatch:
     return dispatch.of(run.result, (run.scenario.get("problem") or {}).get("voll"), run.noisy_loads)
 
 
+def name(run: Run) -> str:
+    """Of the case: of a file the name without its folder."""
+    return PurePath(str((run.scenario.get("problem") or {}).get("case"))).name.removesuffix(".m")
+
+
 def title(run: Run) -> str:
     """Of the tables."""
     word = of(run).title
@@ -104,8 +110,9 @@ def source(run: Run) -> str:
 
 def _what(run: Run, of_flows: bool = False) -> str:
     """Whether values are the relaxation's or AC."""
+    lost = of(run).lost
     said = {
-        "ac": "AC: the values satisfy the AC power flow equations.",
+        "ac": f"AC: the values satisfy the AC power flow equations{', but for ' * bool(lost)}{' and '.join(lost)}.",
         "relaxed": "Relaxed: values of the second-order-cone relaxation, which need not satisfy the AC power flow "
         "equations.",
         "mixed": "Each row says whether its values are AC or relaxed.",
@@ -140,10 +147,8 @@ def key_figures(run: Run) -> list[tuple[str, str]]:
     if found.bound is not None:
         shown.append(("Bound: least cost of the relaxation", f"{dispatch.money(found.bound)} $/h"))
     gap = run.result.get("gap_estimate")
-    if isinstance(gap, float):
-        shown.append(
-            ("Distance from it, as the zones estimate", f"{100 * gap:.4f} %" if gap < 1 else "no estimate yet")
-        )
+    if isinstance(gap, float) and found.converged:  # it says nothing before the zones agree
+        shown.append(("Distance from it, as the zones estimate", f"{100 * gap:.4f} %"))
     if found.disagreement is not None:
         shown.append(("Largest disagreement of two zones", f"{found.disagreement:,.3f} MW or MVAr"))
     return shown + _extremes(run)
@@ -186,16 +191,15 @@ def grid(run: Run) -> str:
         f"lines between the same two buses are drawn as one, with the highest loading. G, or a small square where no letter fits, marks a bus with a generator. "
         f"{_what(run, of_flows=True)} {_prices(run)}{many} The layout follows connections, not geography."
     )
-    name = str(run.scenario["problem"].get("case"))
-    return figure(f"{title(run)} on the grid", powermap.drawing(run.tables, name), caption)
+    return figure(f"{title(run)} on the grid", powermap.drawing(run.tables, name(run)), caption)
 
 
 def _prices(run: Run) -> str:
     """What a price is."""
-    return (
-        f"Prices are those of the relaxation at the {of(run).loads}: what one more MW of load at the bus would cost, in "
-        "$/MWh."
-    )
+    found = of(run)
+    if not found.converged:
+        return "Prices are those of each zone's own last step: the zones have not agreed on them."
+    return f"Prices are those of the relaxation at the {found.loads}: what one more MW of load at the bus would cost, in $/MWh."
 
 
 # --- tables ---
@@ -221,7 +225,9 @@ def _table(run: Run, name: str, rows: Sequence[Row], which: str) -> str:
     """Rows under a caption that says which they are, what they are, and at which loads."""
     columns = HEADINGS[name] | ({"source": "Source"} if source(run) == "mixed" else {})
     cells = [[_cell(row[key]) for key in columns] for row in rows]
-    return table(list(columns.values()), cells, f"{which}: {of(run).title}, at the {of(run).loads}.")
+    found = of(run)
+    apart = "" if found.converged else f"; {found.agreed}"
+    return table(list(columns.values()), cells, f"{which}: {found.title}, at the {found.loads}{apart}.")
 
 
 def _folded(run: Run, name: str, which: str) -> str:

@@ -123,13 +123,13 @@ class Ac(Section):
     status: str  #: solved; or why there is none
     objective: float | None = None  #: $/h: generation and lost load
     iterations: int | None = None  #: of Ipopt
-    generation_mw: float | None = None
-    load_mw: float | None = None
-    served_mw: float | None = None
-    unserved_mw: float | None = None
-    spilled_mw: float | None = None
-    slack_mvar: float | None = None
-    losses_mw: float | None = None
+    generation_mw: float | None = None  #: MW generated
+    load_mw: float | None = None  #: the loads it is for, MW
+    served_mw: float | None = None  #: what of the loads is served, MW
+    unserved_mw: float | None = None  #: what is not, MW
+    spilled_mw: float | None = None  #: power that nobody takes, MW
+    slack_mvar: float | None = None  #: reactive power not served or not taken, MVAr
+    losses_mw: float | None = None  #: MW lost in the lines
 
 
 @dataclass(kw_only=True)

@@ -13,6 +13,7 @@ from typing import Any
 from hushgrid.broker.report import dispatch
 from hushgrid.broker.report.run_directory import Run
 from hushgrid.kernels.algorithms.base import Algorithm
+from hushgrid.node.problems.power_flow.words import change_words
 
 MISSING = "–"
 _SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
@@ -86,11 +87,9 @@ def adjacency_words(
     if isinstance(adjacency, Mapping) and "bounded-change" in adjacency:
         beta = adjacency["bounded-change"]
         if zones:
-            power = (
-                f" ({number(beta * base_mva)} MW or {number(beta * base_mva)} MVAr)"
-                if base_mva and isinstance(beta, int | float)
-                else ""
-            )
+            if isinstance(beta, Mapping):
+                return change_words(beta, base_mva)
+            power = f" ({number(beta * base_mva)} MW or {number(beta * base_mva)} MVAr)" if base_mva else ""
             return f"one active or reactive load moves by at most {number(beta)} p.u.{power}"
         norm = _norm(mechanism)
         return f"one node's data change so that its gradient moves by at most {number(beta)} ({norm}) at every point"
@@ -343,7 +342,7 @@ def _limits(how: str, run: Run) -> tuple[tuple[str, str], ...]:
                 "the network, its limits and costs, the zones, the plan, and all released "
                 f"{'values, flows and prices' if run.least_cost else 'set-points and flows'}.",
             ),
-            *(dispatch.knowledge(run.scenario["problem"], run.noisy_loads) if run.least_cost else ()),
+            *(dispatch.knowledge(run.scenario["problem"], run.result, run.noisy_loads) if run.least_cost else ()),
             (
                 "Several loads at once",
                 "a whole bus (its active and reactive load) or several loads changing at once is group privacy: "

@@ -73,7 +73,13 @@ def privacy(r: dict[str, Any]) -> str:
         return published if p["upheld"] is False else "not private: variant none gives exact answers"
     claimed, spent = bound(p["claimed"]), bound(p["spent"])
     kind, change = next(iter(p["adjacency"].items()))
-    change = f"(clip {change['clip']:g})" if isinstance(change, dict) else f"{change:g}"
+    if isinstance(change, dict):
+        said = (
+            f"{key} {value[:12] if isinstance(value, str) else format(value, 'g')}" for key, value in change.items()
+        )
+        change = f"({', '.join(said)})"
+    else:
+        change = f"{change:g}"
     stand = {True: "upheld", False: "not upheld (published is for study)"}.get(
         p["upheld"], "not private (seed or truth)"
     )

@@ -9,7 +9,7 @@ import numpy as np
 
 from hushgrid.grid_cases.ac.program import Program
 from hushgrid.grid_cases.case import Floats, Ints
-from hushgrid.grid_cases.costs import UNIT
+from hushgrid.grid_cases.costs import UNIT, polynomials
 
 ACCEPTED = {"Solve_Succeeded": "solved", "Solved_To_Acceptable_Level": "acceptable"}
 
@@ -34,10 +34,10 @@ class Solver:
 
 
 def _expressions(program: Program) -> dict[str, Any]:
-    case, sizes, g = program.case, program.sizes, program.case.generators
+    case, sizes = program.case, program.sizes
     nb, i, j = len(case.buses), program.i, program.j
     x, d = ca.MX.sym("x", sum(sizes)), ca.MX.sym("d", 2 * nb)
-    angle, v, p_g, q_g, slack, m_v, m_rate, m_p, m_q = ca.vertsplit(x, np.cumsum([0, *sizes]).tolist())
+    angle, v, p_g, q_g, slack, m_v, m_rate, m_p, m_q, top = ca.vertsplit(x, np.cumsum([0, *sizes]).tolist())
 
     difference, v_i, v_j = _entries(angle, i) - _entries(angle, j), _entries(v, i), _entries(v, j)
     cr, si = v_i * v_j * ca.cos(difference), v_i * v_j * ca.sin(difference)
@@ -63,9 +63,11 @@ def _expressions(program: Program) -> dict[str, Any]:
     rows.append(_entries(difference, program.limited))
     if program.margins is not None:
         rows += [v + m_v, v - m_v, p_g + m_p, p_g - m_p, q_g + m_q, q_g - m_q]
-    # Costs that are no polynomials would add their epigraph rows and variables here and in `Program`.
-    cost = ca.dot(ca.DM(g.cost_2), p_g**2) + ca.dot(ca.DM(g.cost_1), p_g) + g.cost_0.sum()
-    priced = ca.vertcat(slack, m_v, m_rate, m_p, m_q)
+    slope, of_line, its_top = program.cost_lines
+    rows.append(ca.DM(slope) * _entries(p_g, of_line) - _entries(top, its_top))
+    c2, c1, c0 = polynomials(case)
+    cost = ca.dot(ca.DM(c2), p_g**2) + ca.dot(ca.DM(c1), p_g) + c0.sum()
+    priced = ca.vertcat(slack, m_v, m_rate, m_p, m_q, top)
     goal = cost / program.scale + ca.dot(ca.DM(program.prices), priced)
     return {"x": x, "p": d, "f": goal, "g": ca.vertcat(*rows)}
 

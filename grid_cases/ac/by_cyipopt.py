@@ -16,7 +16,7 @@ from scipy import sparse
 
 from hushgrid.grid_cases.ac.program import Program
 from hushgrid.grid_cases.case import Floats, Ints
-from hushgrid.grid_cases.costs import UNIT
+from hushgrid.grid_cases.costs import UNIT, polynomials
 
 ACCEPTED = {0: "solved", 1: "acceptable"}
 WORDS = {
@@ -70,15 +70,15 @@ class Derivatives:
     # --- what cyipopt calls ---
 
     def objective(self, x: Floats) -> float:
-        program, g = self._program, self._program.case.generators
+        program, (c2, c1, c0) = self._program, polynomials(self._program.case)
         p_g, priced = x[self._part(2)], x[self._first[4] :]
-        cost = np.sum(g.cost_2 * p_g**2 + g.cost_1 * p_g + g.cost_0)
+        cost = np.sum(c2 * p_g**2 + c1 * p_g + c0)
         return float(cost / program.scale + program.prices @ priced)
 
     def gradient(self, x: Floats) -> Floats:
-        program, g = self._program, self._program.case.generators
+        program, (c2, c1, _) = self._program, polynomials(self._program.case)
         found = np.zeros(len(x))
-        found[self._part(2)] = (2 * g.cost_2 * x[self._part(2)] + g.cost_1) / program.scale
+        found[self._part(2)] = (2 * c2 * x[self._part(2)] + c1) / program.scale
         found[self._first[4] :] = program.prices
         return found
 
@@ -127,7 +127,7 @@ class Derivatives:
 
     def hessian(self, x: Floats, multipliers: Floats, factor: float) -> Floats:
         program, nb, nr = self._program, len(self._program.case.buses), len(self._program.rated)
-        buses, g, rated = program.case.buses, program.case.generators, program.rated
+        buses, rated = program.case.buses, program.rated
         weight = multipliers[self._ends]  # (nl, 4) of each flow
         mu = multipliers[2 * nb : 2 * nb + 2 * nr].reshape(2, nr).T
         flow, by = self._flows(x), self._by_u(x)
@@ -136,7 +136,7 @@ class Derivatives:
         weight = weight + of_ends * flow
         blocks = np.einsum("lk,lkab->lab", weight, self._by_uu(x)) + np.einsum("lk,lka,lkb->lab", of_ends, by, by)
         shunts = 2 * (multipliers[:nb] * buses.g_s - multipliers[nb : 2 * nb] * buses.b_s)
-        found = [blocks[:, *self._lower].ravel(), shunts, factor * 2 * g.cost_2 / program.scale]
+        found = [blocks[:, *self._lower].ravel(), shunts, factor * 2 * polynomials(program.case)[0] / program.scale]
         if program.margins is not None:
             found.append(-2 * mu.sum(axis=1))
         return np.concatenate(found)
@@ -217,8 +217,12 @@ class Derivatives:
                     add(row + at, first[quantity] + at, 1.0)
                     add(row + at, first[given_up] + at, sign)
                     row += len(at)
+        slope, of_line, its_top = program.cost_lines
+        at = row + np.arange(len(slope))
+        add(at, first[9] + its_top, -1.0)
+        rows, columns, values = [*rows, at], [*columns, first[2] + of_line], [*values, slope]
         where = (np.concatenate(rows), np.concatenate(columns))
-        return sparse.csr_array((np.concatenate(values), where), shape=(row, first[-1]))
+        return sparse.csr_array((np.concatenate(values), where), shape=(row + len(slope), first[-1]))
 
 
 def _symmetric(angles: Floats, by_v_i: Floats, by_v_j: Floats, both: Floats) -> Floats:

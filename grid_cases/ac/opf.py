@@ -23,7 +23,7 @@ import numpy as np
 from hushgrid.grid_cases.ac.network import Point, flat, flows, outflow, violations
 from hushgrid.grid_cases.ac.presence import ABSENT, installed
 from hushgrid.grid_cases.ac.program import Margins, Program
-from hushgrid.grid_cases.case import Buses, Case, Floats, Generators, Lines
+from hushgrid.grid_cases.case import Buses, Case, CostLines, Floats, Generators, Lines
 from hushgrid.grid_cases.costs import UNIT, VOLL, generation_cost
 from hushgrid.kernels.errors import InputError
 
@@ -103,7 +103,7 @@ class AcSolver:
             late = word == "Maximum_CpuTime_Exceeded"
             return NoDispatch("time" if late else "failed", f"Ipopt ended after {iterations} iterations: {word}")
         seconds = time.perf_counter() - begun
-        angle, v, p_g, q_g, slack, *given_up = program.split(x)
+        angle, v, p_g, q_g, slack, *given_up, _ = program.split(x)
         slack = np.zeros((len(v), 4)) if program.voll is None else np.maximum(slack, 0).reshape(4, -1).T * UNIT
         flow, cost = flows(case, v, angle), generation_cost(case, p_g)
         priced = slack.sum() * (program.voll or 0.0)
@@ -175,6 +175,7 @@ Settings = tuple[float | None, Margins | None, float]  #: voll, margins, limit_s
 
 def _packed(case: Case, loads: Floats, start: Point, settings: Settings) -> dict[str, Any]:
     tables: dict[str, Any] = {"buses": case.buses, "generators": case.generators, "lines": case.lines, "start": start}
+    tables["piecewise"] = case.piecewise
     voll, margins, limit_s = settings
     packed: dict[str, Any] = {"name": case.name, "base_mva": case.base_mva, "loads": loads, "limit_s": limit_s}
     if voll is not None:
@@ -193,7 +194,8 @@ def _unpacked(given: dict[str, Any]) -> tuple[Case, Floats, Point, Settings]:
         return kind(**{own: given[key] for own, key in keys.items() if key in given})
 
     buses, generators, lines = table(Buses, "buses"), table(Generators, "generators"), table(Lines, "lines")
-    case = Case(str(given["name"]), float(given["base_mva"]), buses, generators, lines)
+    piecewise = table(CostLines, "piecewise")
+    case = Case(str(given["name"]), float(given["base_mva"]), buses, generators, lines, piecewise)
     margins = table(Margins, "margins") if "margins.v" in given else None
     voll = float(given["voll"]) if "voll" in given else None
     return case, given["loads"], table(Point, "start"), (voll, margins, float(given["limit_s"]))

@@ -18,7 +18,7 @@ import numpy as np
 
 from hushgrid.grid_cases.ac.network import Point, flow_terms
 from hushgrid.grid_cases.case import Case, Floats, Ints
-from hushgrid.grid_cases.costs import UNIT, VOLL, cost_scale, require_convex
+from hushgrid.grid_cases.costs import UNIT, VOLL, cost_scale, of_generation, require_convex
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -61,10 +61,11 @@ class Program:
     keep_rate: Floats  #: (nr,) p.u.
     keep_p: Floats  #: (ng,) p.u.
     keep_q: Floats  #: (ng,) p.u.
+    tops: Ints  #: (nt,) positions of the generators whose cost is piecewise linear
 
     @classmethod
     def of(cls, case: Case, voll: float | None = VOLL, margins: Margins | None = None) -> Program:
-        """Raises InputError for a cost that is concave or no polynomial of degree <= 2."""
+        """Raises InputError for a cost that is concave, or neither a polynomial of degree <= 2 nor piecewise linear."""
         require_convex(case)
         lines, g, none = case.lines, case.generators, np.empty(0)
         rated = np.flatnonzero(lines.rate > 0)
@@ -92,15 +93,20 @@ class Program:
             keep_rate=keep[1],
             keep_p=keep[2],
             keep_q=keep[3],
+            tops=np.unique(case.piecewise.generator),
         )
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """Of angle, v, p_g, q_g, the slack (p+, p-, q+, q-, each nb, or none) and the margins given up (v, rating, p,
-        q, or none), as they stand in x."""
+        """Of angle, v, p_g, q_g, the slack (p+, p-, q+, q-, each nb, or none), the margins given up (v, rating, p, q, or
+        none), and the piecewise-linear costs over `scale`, as they stand in x."""
         nb, ng = len(self.case.buses), len(self.at)
         slack = 0 if self.voll is None else 4 * nb
-        return nb, nb, ng, ng, slack, *(len(k) for k in (self.keep_v, self.keep_rate, self.keep_p, self.keep_q))
+        return nb, nb, ng, ng, slack, *map(len, self._given_up), len(self.tops)
+
+    @property
+    def _given_up(self) -> tuple[Floats, ...]:
+        return self.keep_v, self.keep_rate, self.keep_p, self.keep_q
 
     def split(self, x: Floats) -> list[Floats]:
         """The parts of x, in the order of `sizes`."""
@@ -112,15 +118,15 @@ class Program:
         angle = infinite.copy()
         angle[self.at[np.argmax(g.p_max)] if len(g) else 0] = 0.0
         slack = np.zeros(self.sizes[4])
-        given_up = np.concatenate([self.keep_v, self.keep_rate, self.keep_p, self.keep_q])
+        given_up, free = np.concatenate(self._given_up), np.full(len(self.tops), np.inf)
         return Part(
-            np.concatenate([-angle, b.v_min, g.p_min, g.q_min, slack, np.zeros(len(given_up))]),
-            np.concatenate([angle, b.v_max, g.p_max, g.q_max, slack + np.inf, given_up]),
+            np.concatenate([-angle, b.v_min, g.p_min, g.q_min, slack, np.zeros(len(given_up)), -free]),
+            np.concatenate([angle, b.v_max, g.p_max, g.q_max, slack + np.inf, given_up, free]),
         )
 
     def rows(self) -> Part:
         """Balance p, q; ratings at the from and at the to ends; angles; then, only with margins, x + m >= low and
-        x - m <= high of v, p_g and q_g."""
+        x - m <= high of v, p_g and q_g; last, each line of a piecewise-linear cost below its t."""
         case, lines = self.case, self.case.lines
         balance, rating = np.zeros(2 * len(case.buses)), np.zeros(2 * len(self.rated))
         low = [balance, rating - np.inf, lines.angle_min[self.limited]]
@@ -135,17 +141,27 @@ class Program:
                 infinite = np.full(len(keep), np.inf)
                 low += [least + keep, -infinite]
                 high += [infinite, most - keep]
+        low.append(np.full(len(case.piecewise), -np.inf))
+        high.append(-case.piecewise.intercept / self.scale)
         return Part(np.concatenate(low), np.concatenate(high))
 
     @property
     def prices(self) -> Floats:
-        """Of one unit of each variable behind q_g in x, over `scale`: the slack in units of UNIT, the margins in p.u."""
+        """Of one unit of each variable behind q_g in x, over `scale`: the slack in units of UNIT, the margins in p.u., the
+        piecewise-linear costs themselves."""
         base = self.case.base_mva / self.scale
-        given_up = sum(self.sizes[5:])
         lost = np.full(self.sizes[4], 0.0 if self.voll is None else self.voll * base * UNIT)
-        return np.concatenate([lost, np.full(given_up, 0.0 if self.margins is None else self.margins.price * base)])
+        given_up = np.full(sum(self.sizes[5:9]), 0.0 if self.margins is None else self.margins.price * base)
+        return np.concatenate([lost, given_up, np.ones(len(self.tops))])
+
+    @property
+    def cost_lines(self) -> tuple[Floats, Ints, Ints]:
+        """Of each line of a piecewise-linear cost: its slope over `scale`, its generator, and its t among `tops`."""
+        lines = self.case.piecewise
+        return lines.slope / self.scale, lines.generator, np.searchsorted(self.tops, lines.generator)
 
     def start(self, point: Point) -> Floats:
         """x at a point, without slack and with every margin kept."""
         given = np.concatenate([point.angle, point.v, point.p_g, point.q_g])
-        return np.concatenate([given, np.zeros(sum(self.sizes[4:]))])
+        costs = of_generation(self.case, point.p_g)[self.tops] / self.scale
+        return np.concatenate([given, np.zeros(sum(self.sizes[4:9])), costs])

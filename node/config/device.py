@@ -59,6 +59,7 @@ def load_device(path: Path) -> DeviceConfig:
             )
     config = convert(raw, DeviceConfig, str(path))
     _check_owner(config, path)
+    config = _located(config, path)
     plug(config.plugins, str(path))
 
     def near(p: str) -> str:
@@ -83,6 +84,16 @@ def load_device(path: Path) -> DeviceConfig:
     )
 
 
+def _located(config: DeviceConfig, path: Path) -> DeviceConfig:
+    """With the files that its adjacencies name."""
+    found = {}
+    for key, limits in (("budget", config.budget), ("allow", config.allow)):
+        if limits.adjacency is not None:
+            adjacency = config.kind.adjacency(limits.adjacency, path.parent)
+            found[key] = msgspec.structs.replace(limits, adjacency=adjacency)
+    return msgspec.structs.replace(config, **found)
+
+
 def _check_owner(config: DeviceConfig, path: Path) -> None:
     """InputError unless the owner's limits are complete, of one meaning, and about the kind of data the device has."""
 
@@ -98,6 +109,8 @@ def _check_owner(config: DeviceConfig, path: Path) -> None:
         if (change is None) == (replaced is None) or (not records and change is None):
             expected = "bounded-change (a zone)" if not records else "one of bounded-change and replace-one-record"
             raise wrong(f"{key}.adjacency", f"found {'both' if change and replaced else str(a) or '{}'}", expected)
+        if records and a and a.of_loads:
+            raise wrong(f"{key}.adjacency.bounded-change", "found a change of loads", "a number (a device with rows)")
     if not records:
         for key, given in (("labels", labels), ("problem", problem)):
             if given is not None:

@@ -19,7 +19,7 @@ def make_plan(scenario: Scenario, problem: AnyPublic, file: str = "scenario") ->
     """
 
     def plan(of: Scenario) -> RunPlan:
-        privacy = replace(of.privacy, budget=None) if of.privacy else None
+        privacy = of.privacy.public() if of.privacy else None
         return RunPlan(name=of.name, problem=problem, algorithm=of.algorithm, privacy=privacy, stop=of.run.stop)
 
     try:

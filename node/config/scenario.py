@@ -98,6 +98,15 @@ def _with_defaults(raw: dict[str, Any]) -> dict[str, Any]:
     return raw
 
 
+def _with_files(privacy: Privacy, kind: Kind, base: Path) -> Privacy:
+    """With the files that its adjacencies name."""
+    found = msgspec.structs.replace(privacy, adjacency=kind.adjacency(privacy.adjacency, base))
+    if privacy.budget is None or privacy.budget.adjacency is None:
+        return found
+    own = msgspec.structs.replace(privacy.budget, adjacency=kind.adjacency(privacy.budget.adjacency, base))
+    return msgspec.structs.replace(found, budget=own)
+
+
 def scenario_from(raw: dict[str, Any], file: str = "scenario", base: Path = Path()) -> Scenario:
     """A scenario from its mapping; relative paths in it are relative to `base`."""
     algorithm = raw.get("algorithm")
@@ -109,6 +118,8 @@ def scenario_from(raw: dict[str, Any], file: str = "scenario", base: Path = Path
         raise InputError(f"{file}: problem.kind: found {problem.get('kind')!r}, expected one of {', '.join(TAGS)}")
     scenario = convert(_with_defaults(raw), Scenario, file)
     problem, kind = scenario.problem, scenario.kind
+    if scenario.privacy is not None:
+        scenario = msgspec.structs.replace(scenario, privacy=_with_files(scenario.privacy, kind, base))
     registry.check_variant(scenario.algorithm, file)
     kind.check(problem, scenario.algorithm, file)
     check_privacy(scenario.privacy, scenario.algorithm, kind.records, file)

@@ -19,7 +19,7 @@ import numpy as np
 
 from hushgrid.kernels.errors import Refused
 from hushgrid.kernels.privacy.noise import Lattice
-from hushgrid.kernels.types import Vector
+from hushgrid.kernels.types import Index, Vector
 from hushgrid.node.privacy.drawn import Drawn, Noise
 from hushgrid.node.privacy.ledger_rows import Spend
 from hushgrid.node.privacy.noise_source import NoiseSource
@@ -138,8 +138,12 @@ class Gate:
             k, t.mechanism, spent, lattice.sensitivity, lattice.scale, lattice.g, t.adjacency, self.noise.sampler
         )
         (n,) = self._draw(spend, question, lambda: (self.noise.take(lattice, self.width, k),))
-        self.drawn_l1 += float(np.sum(np.abs(n))) * lattice.g
+        self.drawn_l1 += self._size(n, lattice.g)
         return lattice.release(compute(), n)
+
+    def _size(self, n: Index, g: float) -> float:
+        """Sum of |noise| of one answer, in the unit of what it answers."""
+        return float(np.sum(np.abs(n))) * g
 
     def _draw(self, spend: Spend, question: bytes, draw: Callable[[], Noise]) -> Noise:
         """The noise of one answer to `question`, which is paid here.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import inf
 from typing import Literal
 
@@ -19,7 +20,9 @@ class Terms(Struct, frozen=True):
 
     mechanism: Literal["laplace", "gaussian"]
     adjacency: str  #: the neighbouring relation and its unit, in words
-    beta: float  #: the bounded change: p.u. of a load, or the norm of a gradient's change; 0 under replace-one-record
+    #: the bounded change: p.u. of a load (relative: 1, counted in each load's own beta_i), or the norm of a gradient's
+    #: change; 0 under replace-one-record
+    beta: float
     mode: Literal["objective", "input", "output", "output-projected"]
     at: Literal["data", "gradient"]
     published: bool  #: the noise stands where the paper puts it, not at the gate
@@ -35,6 +38,11 @@ class Terms(Struct, frozen=True):
     clip: float = 0.0  #: c, if the adjacency is replace-one-record; else 0
     step: float = 0.0  #: alpha beta with alpha the largest alpha_i, of published DP-RECAL (Lemma 5)
     decay: float = 1.0  #: R >= 1 of the same noise, which shrinks answer by answer: sigma_k^2 = R sigma_{k+1}^2
+    pair: bool = False  #: q_i moves together with p_i
+    reactive: float = 0.0  #: by at most so much, p.u.: beta tan(phi), rounded up
+    relative: float = 0.0  #: beta_i is this share of the capacity of entry i; 0: it is no relative change
+    capacities: str = ""  #: SHA-256 digest of those capacities
+    release: Literal["plain", "totals"] = "plain"
 
     @property
     def event(self) -> accounting.Event:
@@ -69,11 +77,12 @@ def terms(privacy: Privacy | None, algorithm: Algorithm, visits: int = 0) -> Ter
     else:
         assert p.epsilon is not None
         per_answer = accounting.calibrate(accountant, p.epsilon, delta, answers)
+    change = p.adjacency.of_loads
     paper_epsilon = p.per_answer.epsilon if p.per_answer else (p.epsilon or inf) / answers
     t = Terms(
         mechanism=p.mechanism,
         adjacency=str(p.adjacency),
-        beta=p.adjacency.bounded_change or 0.0,
+        beta=(change.pair or 1.0) if change else p.adjacency.beta,
         mode=p.mode,
         at=p.at,
         published=algorithm.variant == "published" and algorithm.published == "paper",
@@ -87,6 +96,11 @@ def terms(privacy: Privacy | None, algorithm: Algorithm, visits: int = 0) -> Ter
         rounds=rounds,
         capped=rounds < algorithm.rounds,
         clip=p.adjacency.replace_one_record.clip if p.adjacency.replace_one_record else 0.0,
+        pair=change is not None and change.pair is not None,
+        reactive=change.reactive if change else 0.0,
+        relative=(change.relative or 0.0) if change else 0.0,
+        capacities=change.capacities if change else "",
+        release=p.release or "plain",
     )
     return replace(t, epsilon=p.epsilon if p.epsilon is not None else t.cost(answers))
 
@@ -118,9 +132,14 @@ def check_privacy(p: Privacy | None, algorithm: Algorithm, records: bool, file: 
         expected = "replace-one-record or bounded-change" if records else "bounded-change (problem.kind: zones)"
         raise wrong("privacy.adjacency", str(p.adjacency) or "{}", expected)
     if records:
-        for key, given, default in (("mode", p.mode, "objective"), ("at", p.at, "data")):
+        for key, given, default in (
+            ("mode", p.mode, "objective"),
+            ("at", p.at, "data"),
+            ("release", p.release or "plain", "plain"),
+        ):
             if given != default:
                 raise wrong(f"privacy.{key}", given, "none (it is for zones)")
+    _check_unit(p, variant, records, wrong)
     if (p.epsilon is None) == (p.per_answer is None):
         stated = "neither epsilon nor per_answer" if p.epsilon is None else "both epsilon and per_answer"
         raise wrong("privacy.epsilon", stated, "one of them")
@@ -150,5 +169,22 @@ def check_privacy(p: Privacy | None, algorithm: Algorithm, records: bool, file: 
         raise wrong("privacy.mode", p.mode, "objective, output or output-projected (variant: published)")
     if p.at == "gradient" and p.mode != "objective":
         raise wrong("privacy.at", "gradient", f"data (mode: {p.mode})")
+    if p.release == "totals" and (p.mode != "input" or gaussian):
+        raise wrong(
+            "privacy.release", "totals", f"plain ({f'mode: {p.mode}' if not gaussian else 'mechanism: gaussian'})"
+        )
     if p.budget and p.budget.adjacency and str(p.budget.adjacency) != str(p.adjacency):
         raise wrong("privacy.budget.adjacency", str(p.budget.adjacency), f"{p.adjacency}, the run's own")
+
+
+def _check_unit(p: Privacy, variant: str, records: bool, wrong: Callable[[str, str, str], InputError]) -> None:
+    """Raises InputError if the change is one of loads, and the run cannot hide such a one."""
+    change = p.adjacency.of_loads
+    if change is None:
+        return
+    kind = "pair" if change.pair is not None else "relative"
+    if records or variant == "published":
+        why = "pair and relative are of zones" if records else "variant: published"
+        raise wrong("privacy.adjacency.bounded-change", kind, f"a number ({why})")
+    if p.at == "gradient":
+        raise wrong("privacy.at", "gradient", f"data (bounded-change: {kind})")

@@ -19,7 +19,7 @@ from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.graphs import Network
 from hushgrid.kernels.types import Vector
 from hushgrid.node.privacy.terms import Terms
-from hushgrid.node.schema.sections import Adjacency, Privacy, Section, Stop
+from hushgrid.node.schema.sections import Adjacency, Allow, Budget, Privacy, Section, Stop
 
 if TYPE_CHECKING:
     from hushgrid.kernels.machine import Keeping
@@ -124,6 +124,8 @@ class Asked(Protocol):
     @property
     def algorithm(self) -> Any: ...
     @property
+    def privacy(self) -> Privacy | None: ...
+    @property
     def seed(self) -> int | None: ...
     @property
     def stop(self) -> Stop | None: ...
@@ -140,6 +142,10 @@ class Owner(Protocol):
     def labels(self) -> Any: ...
     @property
     def problem(self) -> Any: ...
+    @property
+    def budget(self) -> Budget: ...
+    @property
+    def allow(self) -> Allow: ...
 
 
 class Device(Protocol):
@@ -198,6 +204,10 @@ class Kind(ABC):
         if algorithm.pattern not in self.patterns:
             tag, known = problem.__struct_config__.tag, " or ".join(self.algorithms)
             raise InputError(f"{file}: algorithm.name: found {algorithm.name}, expected {known} (problem.kind: {tag})")
+
+    def adjacency(self, given: Adjacency, base: Path) -> Adjacency:
+        """An adjacency with the files that it names found, relative to `base`, and read. Raises InputError."""
+        return given
 
     def check_questions(self, problem: Any, algorithm: Algorithm, privacy: Privacy, file: str) -> None:
         """Raises InputError unless a gate can answer what the algorithm asks."""

@@ -6,6 +6,7 @@ the plan is a measured or a private quantity.
 
 from __future__ import annotations
 
+import re
 from functools import cached_property
 from typing import Literal
 
@@ -19,6 +20,8 @@ from hushgrid.node.privacy.terms import Terms, check_privacy, terms
 from hushgrid.node.problems.kind import Kind
 from hushgrid.node.problems.registry import KINDS, AnyPublic
 from hushgrid.node.schema.sections import Privacy, Stop
+
+DIGEST = re.compile(r"[0-9a-f]{64}\Z")  #: SHA-256
 
 
 class RunPlan(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dict=True):
@@ -65,6 +68,9 @@ def decode_plan(blob: bytes) -> RunPlan:
     problem, algorithm, kind = plan.problem, plan.algorithm, plan.kind
     registry.check_variant(algorithm, "plan")
     check_privacy(plan.privacy, algorithm, kind.records, "plan")
+    change = plan.privacy.adjacency.of_loads if plan.privacy else None
+    if change is not None and change.of is not None and not (change.digest is None and DIGEST.match(change.of)):
+        raise InputError("plan: privacy.adjacency.bounded-change.of: found a name, expected a SHA-256 digest")
     if algorithm.pattern not in kind.patterns:
         raise InputError(
             f"plan: algorithm.name: found {algorithm.name}, expected one for a problem of kind {problem.kind}"

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from math import sqrt
 from typing import Annotated, Literal
 
-from msgspec import Meta, Struct, field
+from msgspec import UNSET, Meta, Struct, UnsetType, field
+from msgspec.structs import replace
 
-from hushgrid.kernels.ranges import BUSES, Bus, Count, Delta, Epsilon, Magnitude, Tolerance
+from hushgrid.kernels.ranges import BUSES, Bus, Count, Delta, Digest, Epsilon, Magnitude, PowerFactor, Share, Tolerance
+
+ROUNDED = 2.0**-50  #: above the relative error of a few operations in float64
 
 
 class Section(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
@@ -17,20 +21,79 @@ class ReplaceOneRecord(Section, frozen=True, kw_only=True):
     clip: Magnitude  #: the norm that a record's gradient is clipped to: L1 for laplace, L2 for gaussian
 
 
+class Change(Section, frozen=True, kw_only=True, omit_defaults=True):
+    """A bounded change that only loads have: of one customer's p and q, or of a load against its contract."""
+
+    #: one customer: p of a bus differs by at most so many p.u., q of the same bus by at most tan(phi) times as much
+    pair: Magnitude | None = None
+    power_factor: PowerFactor | None = None  #: cos(phi) of that customer
+    #: one load, p or q of a bus, differs by at most this share of its contracted capacity
+    relative: Share | None = None
+    #: the public capacities, a CSV file of bus, p_mw, q_mvar with a row a bus (0: never any load); in a plan the SHA-256
+    #: digest of its rows
+    of: Annotated[str, Meta(min_length=1, max_length=4096)] | None = None
+    digest: Digest | None = None  #: what the digest of that file must be [whatever it is]; in no plan
+
+    def __post_init__(self) -> None:
+        pair = self.pair is not None and self.power_factor is not None
+        relative = self.relative is not None and self.of is not None
+        others = (self.relative, self.of, self.digest) if pair else (self.pair, self.power_factor)
+        if not (pair or relative) or any(value is not None for value in others):
+            raise ValueError("Expected a number, {pair, power_factor} or {relative, of}")
+
+    def __str__(self) -> str:
+        """One word, in which a ledger reads a relation of its own: kinds of change are never converted."""
+        if self.pair is not None:
+            return f"pair-change:{self.pair!r}:{self.power_factor!r}"
+        return f"relative-change:{self.relative!r}:{self.capacities[:12]}"
+
+    @property
+    def reactive(self) -> float:
+        """beta tan(phi) of a pair, p.u., never too small; 0 of a relative change. tan = sqrt((1 - cos)(1 + cos))/cos."""
+        if self.pair is None or self.power_factor is None:
+            return 0.0
+        cos = self.power_factor
+        return self.pair * (sqrt((1 - cos) * (1 + cos)) / cos) * (1 + ROUNDED)
+
+    @property
+    def capacities(self) -> str:
+        """Digest of the file of capacities; "" of a pair."""
+        return self.digest or self.of or ""
+
+
 class Adjacency(Section, frozen=True, kw_only=True):
     """Which two data sets a device's privacy makes alike; one of the two."""
 
-    #: zones: one load, p or q of a bus, differs by at most so many p.u.; data: the gradient differs by at most so
-    #: much everywhere, L1 for laplace, L2 for gaussian
-    bounded_change: Magnitude | None = field(default=None, name="bounded-change")
+    #: zones: one load, p or q of a bus, differs by at most so many p.u., or a change of another kind; data: the gradient
+    #: differs by at most so much everywhere, L1 for laplace, L2 for gaussian
+    bounded_change: Magnitude | Change | None = field(default=None, name="bounded-change")
     #: data: one row and its label are replaced by any other
     replace_one_record: ReplaceOneRecord | None = field(default=None, name="replace-one-record")
 
     def __str__(self) -> str:
         """The relation that a ledger counts by: bounded change with its unit; replacing a record, whatever the clip."""
+        if self.of_loads is not None:
+            return str(self.of_loads)
         if self.bounded_change is not None:
             return f"bounded-change {self.bounded_change!r}"
         return "replace-one-record" if self.replace_one_record else ""
+
+    @property
+    def of_loads(self) -> Change | None:
+        """A change that only loads have, if it is one."""
+        return self.bounded_change if isinstance(self.bounded_change, Change) else None
+
+    @property
+    def beta(self) -> float:
+        """The bounded change that is a number; 0 if it is none."""
+        return 0.0 if self.bounded_change is None or isinstance(self.bounded_change, Change) else self.bounded_change
+
+    def public(self) -> Adjacency:
+        """As a plan says it: a file is named by its digest."""
+        change = self.of_loads
+        if change is None or change.of is None:
+            return self
+        return replace(self, bounded_change=replace(change, of=change.capacities, digest=None))
 
 
 class PerAnswer(Section, frozen=True, kw_only=True):
@@ -63,7 +126,15 @@ class Privacy(Section, frozen=True, kw_only=True):
     mode: Literal["objective", "input", "output", "output-projected"] = "objective"
     #: zones: where the noise of mode objective stands, on the loads or the gradient
     at: Literal["data", "gradient"] = "data"
+    #: zones, mode input, laplace: totals also releases noisy sums of a zone's p and of its q, and makes the loads agree
+    #: with them: less noise in sums, up to twice as much in single loads [plain]
+    release: Literal["plain", "totals"] | UnsetType = UNSET
     budget: Budget | None = None  #: what each simulated node's ledger lets it spend
+
+    def public(self) -> Privacy:
+        """As a plan says it: no budget, which stays with the nodes; files by their digests; nothing said of the usual."""
+        release: Literal["totals"] | UnsetType = "totals" if self.release == "totals" else UNSET
+        return replace(self, budget=None, adjacency=self.adjacency.public(), release=release)
 
 
 class Stop(Section, frozen=True, kw_only=True):

@@ -34,9 +34,17 @@ ZONED = [file for file in FILES if hasattr(load_scenario(file).problem, "zones")
 EXPECTED = {setting[:4]: setting[4] for setting in PLAIN}
 
 
+SHORT = {"algorithm.rounds": 3}
+WITHOUT_AC = {"problem.ac": "none"}  # it is a process of its own: tests/system/whole_runs/test_least_cost.py
+
+
+def least_cost(file):
+    return getattr(load_scenario(file).algorithm, "exact", False)
+
+
 @pytest.mark.parametrize("file", FILES, ids=lambda f: str(f.relative_to(SCENARIOS)))
 def test_every_scenario_runs(file):
-    result = run(file, set={"algorithm.rounds": 3})
+    result = run(file, set=SHORT | (WITHOUT_AC if least_cost(file) else {}))
     assert result.rounds_done == 3
     assert result.stopped_because == "rounds"
     assert 0 < result.consensus_residual < (30 if file.stem == "adult-minimisers" else 10)  # each by its own noise
@@ -53,22 +61,23 @@ def test_a_run_leaves_no_file_open():
     """A study runs hundreds of them in one process."""
     open_files = []
     for _ in range(2):
-        run(SCENARIOS / "case14.yaml", set={"algorithm.rounds": 3})
+        run(SCENARIOS / "case14.yaml", set=SHORT | WITHOUT_AC)
         open_files.append(psutil.Process().num_fds())
     assert open_files[0] == open_files[1]
 
 
 def test_the_demo_is_private_and_tells_nothing_of_the_raw_loads():
-    """Its objective and what is served are told at the noisy loads, one answer of each gate; round by round nothing is."""
-    result = run(SCENARIOS / "case14.yaml", set={"algorithm.rounds": 3})
+    """Its cost and what is served are told at the noisy loads, one answer of each gate."""
+    result = run(SCENARIOS / "case14.yaml", set=WITHOUT_AC)
     assert result.privacy["upheld"] is True
     assert result.privacy["claimed"]["epsilon"] == 5.0
     assert result.privacy["spent"]["epsilon"] <= 5.0
     assert all(node["answers"] == 1 for node in result.privacy["per_node"].values())  # mode input: once
-    assert result.history["objective"] == [None] * 3
-    assert result.history["noise_l1"] == [None] * 3
+    assert result.history["noise_l1"] == [None] * result.rounds_done
     assert result.relative_error is None
     assert result.served_mw + result.unserved_mw == pytest.approx(result.load_mw)
+    assert result.served_mw >= 0.98 * result.load_mw
+    assert result.load_mw != pytest.approx(259.0, abs=1e-9)
 
 
 @pytest.mark.parametrize("name", PRIVATE_ROWS)

@@ -36,8 +36,9 @@ from hushgrid.node.config.scenario import Scenario
 from hushgrid.node.durable import stamp
 from hushgrid.node.privacy.terms import Terms
 from hushgrid.node.problems.plan import step_ratio
-from hushgrid.node.problems.power_flow.device import Zone, ZoneLoss, mask_of, model_of, public, wiring
+from hushgrid.node.problems.power_flow.device import Zone, ZoneLoss, capacities, loss_of, model_of, public, wiring
 from hushgrid.node.problems.power_flow.gate import expected_l1
+from hushgrid.node.schema.sections import Adjacency
 
 
 class ZoneSetup(Setup):
@@ -54,6 +55,8 @@ class ZoneSetup(Setup):
             self.case, self.zones, shown = public(self.problem, scenario.algorithm)
         except InputError as error:
             raise InputError(f"{file}: problem.{error}") from None
+        self.adjacency = scenario.privacy.adjacency if scenario.privacy else None
+        capacities(self.adjacency, self.case, self.case.buses.numbers.tolist())
         super().__init__(*make_plan(scenario, shown, file))
         self.models = zone_models(self.case, [list(b) for b in self.zones.values()])
         self.wired = wiring(self.case, self.plan.problem)
@@ -75,15 +78,23 @@ class ZoneSetup(Setup):
         return loads(self.case, self.models[name].buses)
 
     def device(self, name: str) -> Zone:
-        return Zone(name, self.case, self.models[name], self.loads(name), self.problem.solver)
+        contracts = capacities(self.adjacency, self.case, self.models[name].buses)
+        return Zone(name, self.case, self.models[name], self.loads(name), self.problem.solver, contracts=contracts)
 
     def child(self, name: str, place: Path) -> dict[str, Any]:
-        return {"case": self.problem.case, "buses": list(self.zones[name]), "solver": self.problem.solver}
+        return {
+            "case": self.problem.case,
+            "buses": list(self.zones[name]),
+            "solver": self.problem.solver,
+            "adjacency": msgspec.to_builtins(self.adjacency),
+        }
 
     @classmethod
     def node(cls, name: str, data: dict[str, Any]) -> Zone:
         case, buses = load(data["case"]), tuple(sorted(data["buses"]))
-        return Zone(name, case, model_of(name, data["case"], buses), loads(case, buses), data["solver"])
+        contracts = capacities(msgspec.convert(data["adjacency"], Adjacency | None), case, buses)
+        model, d = model_of(name, data["case"], buses), loads(case, buses)
+        return Zone(name, case, model, d, data["solver"], contracts=contracts)
 
     def optimum(self, d: Mapping[str, Vector]) -> float | None:
         """The central optimum of the load shedding, at these loads of the zones; None where the solver finds none."""
@@ -110,7 +121,8 @@ class ZoneSetup(Setup):
     def public_loss(self, name: str) -> ZoneLoss:
         """A zone's loss at no load: what noise needs of it."""
         model = self.models[name]
-        return ZoneLoss(model, np.zeros(2 * len(model.buses)), mask_of(self.plan.problem, model.buses))
+        contracts = capacities(self.adjacency, self.case, model.buses)
+        return loss_of(model, np.zeros(2 * len(model.buses)), self.plan.problem, self.terms, contracts)
 
     def least_cost(self, d: Mapping[str, Vector]) -> float | None:
         """The central optimum at these loads of the zones, $/h; None where the solver finds none."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from math import inf
 from pathlib import Path
 from typing import ClassVar, NamedTuple
@@ -28,11 +29,13 @@ from hushgrid.node.privacy.budget import Allowance
 from hushgrid.node.privacy.gate import Gate
 from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.privacy.noise_source import NoiseSource
+from hushgrid.node.privacy.terms import Terms
 from hushgrid.node.problems.kind import Plan
+from hushgrid.node.problems.power_flow.capacity import read_capacities
 from hushgrid.node.problems.power_flow.costs import TOTALS, LocalCost, released_size
 from hushgrid.node.problems.power_flow.gate import ZoneGate
 from hushgrid.node.problems.power_flow.section import NAME, VOLL, ZonesPlan, ZonesProblem, objective_of
-from hushgrid.node.schema.sections import Loaded
+from hushgrid.node.schema.sections import Adjacency, Loaded
 from hushgrid.node.wire import SMALL
 
 
@@ -42,8 +45,11 @@ class ZoneLoss:
     `mask` (2 nb,): which entries of d may be other than zero, public; the others count as zero, whatever they are.
     """
 
-    def __init__(self, model: ZoneModel, d: Vector, mask: np.ndarray | None = None) -> None:
-        self.model = model
+    def __init__(self, model: ZoneModel, d: Vector, mask: np.ndarray | None = None, unit: Vector | None = None) -> None:
+        """`unit` (2 nb,): beta_i of each entry, p.u., if each has its own; 0: it may not be other than zero."""
+        if unit is not None:
+            mask = unit > 0 if mask is None else mask & (unit > 0)
+        self.model, self.unit, self.size = model, unit, d.size
         self.loaded = np.arange(d.size) if mask is None else np.flatnonzero(mask)
         self.data = d if mask is None else np.where(mask, d, 0.0)
         self._At = model.A.T
@@ -134,6 +140,32 @@ def mask_of(plan: ZonesPlan, buses: tuple[int, ...]) -> np.ndarray | None:
     return np.concatenate([np.isin(buses, plan.loaded.p), np.isin(buses, plan.loaded.q)])
 
 
+class Contracts(NamedTuple):
+    """What a relative change is relative to, at a zone's buses: public."""
+
+    capacity: Vector  #: (2 nb,), p then q, p.u.
+    digest: str  #: of the file that they stand in
+
+
+def capacities(adjacency: Adjacency | None, case: Case, buses: Sequence[int]) -> Contracts | None:
+    """The capacities of these buses, if the adjacency is a relative change. Raises InputError, which names the line."""
+    change = adjacency.of_loads if adjacency else None
+    if change is None or change.of is None:
+        return None
+    read = read_capacities(Path(change.of))
+    return Contracts(read.of(case, buses), read.digest)
+
+
+def loss_of(model: ZoneModel, d: Vector, problem: ZonesPlan, t: Terms | None, contracts: Contracts | None) -> ZoneLoss:
+    """A zone's loss in a run: with the entries that its plan, and under a relative change their contracts, let be loads."""
+    unit = None
+    if t is not None and t.relative:
+        if contracts is None:
+            raise Refused(f"{model.name}: found a relative change in the plan, expected a zone with capacities")
+        unit = t.relative * contracts.capacity
+    return ZoneLoss(model, d, mask_of(problem, model.buses), unit)
+
+
 class Zone:
     """A zone controller's own: the public model of its zone and its private loads."""
 
@@ -148,9 +180,11 @@ class Zone:
         d: Vector,
         solver: str = "clarabel",
         pinned: Loaded | None = None,
+        contracts: Contracts | None = None,
     ) -> None:
-        """`pinned`: the mask of loads that its owner allows; None: any."""
+        """`pinned`: the mask of loads that its owner allows; None: any. `contracts`: where its change is relative."""
         self.name, self.case, self.model, self.d, self.solver, self.pinned = name, case, model, d, solver, pinned
+        self.contracts = contracts
         self._digest = case.public_digest()
         self.layout = Layout.of(case.without_loads(), model.buses)
 
@@ -175,8 +209,20 @@ class Zone:
             raise InputError(f"{self.name}: found L {problem.L} in the plan, expected at least its own {self.model.L}")
         if self.pinned is not None and not self._allows(problem.loaded):
             raise Refused(f"{self.name}: found another mask of loads in the plan, expected the one its owner allows")
+        self._check_contracts(plan.terms)
         if problem.objective == "cost":
             require_convex(self.case)
+
+    def _check_contracts(self, t: Terms | None) -> None:
+        """A share means nothing but with the capacities that it is of."""
+        if t is None or not t.relative:
+            return
+        own = self.contracts.digest if self.contracts else ""
+        if t.capacities != own:
+            raise Refused(
+                f"{self.name}: found capacities of digest {t.capacities[:12]} in the plan, expected "
+                f"{f'its own, {own[:12]}' if own else 'no relative change'}"
+            )
 
     def _allows(self, asked: Loaded | None) -> bool:
         """Whether the plan's mask is the pinned one at this zone's buses."""
@@ -200,7 +246,8 @@ class Zone:
         """Its machine and its gate in a run that it has checked."""
         t, model, problem = plan.terms, self.model, plan.problem
         memory = AnswerMemory(ledger, f"{self.digest} {model.buses}")
-        gate = ZoneGate(self.name, ZoneLoss(model, self.d, mask_of(problem, model.buses)), t, noise, allowance, memory)
+        loss = loss_of(model, self.d, problem, t, self.contracts)
+        gate = ZoneGate(self.name, loss, t, noise, allowance, memory)
         shared = shared_of(self.layout, problem)
         place = Place(
             gate=gate,

@@ -14,14 +14,16 @@ from hushgrid.grid_cases.setpoints import COLUMNS, Row, setpoints
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.types import Vector
 from hushgrid.node.durable import write_file
-from hushgrid.node.problems.power_flow.device import Zone, model_of
-from hushgrid.node.problems.power_flow.gate import LOAD_BOUND
+from hushgrid.node.problems.power_flow.device import Zone, capacities, model_of
+from hushgrid.node.problems.power_flow.question import LOAD_BOUND
 from hushgrid.node.problems.power_flow.section import ZoneData
+from hushgrid.node.schema.sections import Adjacency, Loaded
 
 
 def read_loads(path: Path, buses: tuple[int, ...], base_mva: float) -> list[float]:
     """A zone's loads from its CSV (bus, p_mw, q_mvar): p of each bus in order, then q, in p.u."""
     expected = f"a row bus,p_mw,q_mvar for each of the buses {', '.join(map(str, buses))}"
+    most = LOAD_BOUND * base_mva
     p: dict[int, float] = {}
     q: dict[int, float] = {}
     try:
@@ -37,7 +39,7 @@ def read_loads(path: Path, buses: tuple[int, ...], base_mva: float) -> list[floa
                 except (ValueError, IndexError):
                     # The row itself is private: only its place is said.
                     raise InputError(f"{path}:{reader.line_num}: found a malformed row, expected {expected}") from None
-                if bus in p or bus not in buses or not max(abs(active), abs(reactive)) <= LOAD_BOUND * base_mva:
+                if bus in p or bus not in buses or not most >= abs(active) or not most >= abs(reactive):
                     raise InputError(
                         f"{path}:{reader.line_num}: found bus {bus} (again, foreign, or a load beyond all bounds), expected {expected}"
                     )
@@ -93,7 +95,9 @@ def _write(path: Path, rows: Sequence[Row]) -> None:
     write_file(path, text.getvalue().encode())
 
 
-def zone_of(node: str, data: ZoneData, path: str) -> Zone:
+def zone_of(
+    node: str, data: ZoneData, path: str, adjacency: Adjacency | None = None, pinned: Loaded | None = None
+) -> Zone:
     """The device's zone: its public model and its private loads."""
     case = load(data.case).without_loads()
     buses = tuple(sorted(data.zone))
@@ -104,4 +108,4 @@ def zone_of(node: str, data: ZoneData, path: str) -> Zone:
         raise InputError(f"{path}: data.zone: found bus {foreign[0]}, expected buses of {case.name}")
     d = np.array(read_loads(Path(data.loads), buses, case.base_mva))
     model = model_of(node, data.case, buses, Path(data.model) if data.model else None)
-    return Zone(node, case, model, d, data.solver)
+    return Zone(node, case, model, d, data.solver, pinned, capacities(adjacency, case, buses))

@@ -16,31 +16,26 @@ import numpy as np
 from hushgrid.kernels.errors import Refused
 from hushgrid.kernels.privacy import accounting
 from hushgrid.kernels.privacy.noise import EXACT, Lattice
-from hushgrid.kernels.types import Vector
+from hushgrid.kernels.types import Index, Vector
 from hushgrid.node.privacy.gate import Authority, Gate
 from hushgrid.node.privacy.ledger_rows import Spend
 from hushgrid.node.privacy.noise_source import PAPER_SAMPLER, NoiseSource
 from hushgrid.node.privacy.terms import Terms
+from hushgrid.node.problems.power_flow.question import LOAD_BOUND, LoadQuestion, Loads
 
 #: Gradients are clipped at this many p.u. a coordinate before noise is added to them (`at: gradient`), so that their
 #: rounding error is bounded; no power flow comes near it, and clipping never raises a sensitivity.
 GRADIENT_BOUND = 1e4
-LOAD_BOUND = 1e4  #: p.u.; a load beyond it is no load, and is refused when it is read
 ROUNDING = 1e-9  #: p.u., above 2 x 64 terms x 2^-53 x GRADIENT_BOUND: the sensitivity of what the machine computes
 
 
-class Loss(Protocol):
+class Loss(Loads, Protocol):
     """f_p(z) = |A z + d|^2: d private, A public."""
 
     row_l1: float  #: max_i |a_i|_1
     row_l2: float  #: max_i |a_i|_2
     row_nnz: int  #: most entries of a row
     columns: int  #: entries of z
-
-    @property
-    def loaded(self) -> np.ndarray:
-        """Positions in the data of the entries that may be other than zero; only these carry noise."""
-        ...
 
     @property
     def data(self) -> Vector: ...
@@ -58,22 +53,25 @@ def lattice_of(node: str, loss: Loss, t: Terms | None) -> Lattice | None:
     """The grid and noise of a node's answers, from public numbers alone; None where no noise of ours is added."""
     if t is None or t.published:
         return None
-    sensitivity, moved = t.beta, 1
+    largest = max(LOAD_BOUND, GRADIENT_BOUND)
     if t.at == "gradient":
         norm = loss.row_l1 if t.mechanism == "laplace" else loss.row_l2
         moved = loss.row_nnz
         sensitivity = 2 * t.beta * norm + ROUNDING * moved
+    else:
+        asked = LoadQuestion(loss, t)
+        (sensitivity, moved), largest = asked.sensitivity, max(asked.largest, largest)
     fit = Lattice.laplace if t.mechanism == "laplace" else Lattice.gaussian
     fitted = fit(t.per_answer, sensitivity, moved)
     # Decided here, before there is an answer: at the release it would tell about the data.
-    if max(LOAD_BOUND, GRADIENT_BOUND) / fitted.g > EXACT / 2:
+    if largest / fitted.g > EXACT / 2:
         raise Refused(f"{node}: a grid of {fitted.g:g} p.u. is too fine to release on, expected more noise")
     return fitted
 
 
 def width(loss: Loss, t: Terms | None) -> int:
     """Coordinates of one answer that carry noise."""
-    return loss.columns if t is None or t.at == "gradient" else loss.loaded.size
+    return loss.columns if t is None or t.at == "gradient" else LoadQuestion(loss, t).width
 
 
 def paper_scale(t: Terms, sensitivity: float) -> float:
@@ -85,7 +83,7 @@ def expected_l1(node: str, loss: Loss, t: Terms) -> float:
     """Expected sum of |noise| of one answer, p.u.; of `loss` only what is public."""
     own = lattice_of(node, loss, t)
     if own is not None:
-        return own.expected_l1 * width(loss, t)
+        return own.expected_l1 * loss.columns if t.at == "gradient" else LoadQuestion(loss, t).expected_l1(own)
     scale = paper_scale(t, t.beta if t.mode.startswith("output") else 2 * t.beta)
     return scale * loss.columns * (1.0 if t.mechanism == "laplace" else (2 / np.pi) ** 0.5)
 
@@ -98,6 +96,7 @@ class ZoneGate(Gate):
     ) -> None:
         super().__init__(node, terms, noise, authority, lattice_of(node, loss, terms), width(loss, terms))
         self.loss, self.memory = loss, memory
+        self.question = LoadQuestion(loss, terms) if terms else None
 
     # --- what an algorithm may ask ---
 
@@ -167,17 +166,25 @@ class ZoneGate(Gate):
     # --- inside ---
 
     def _noisy_data(self) -> Vector:
-        """One answer: the data plus noise where they may be other than zero."""
-        loaded = self.loss.loaded
-        noisy = np.zeros(self.loss.data.size)
-        noisy[loaded] = self._release(b"", lambda: self.loss.data[loaded])
-        return noisy
+        """One answer: d~, the data plus noise where they may be other than zero."""
+        asked = self._question()
+        return asked.answered(self._release(b"", lambda: asked.exact(self.loss.data)))
+
+    def _question(self) -> LoadQuestion:
+        if self.question is None:
+            raise Refused(f"{self.node}: a noisy answer was asked for in a run without privacy")
+        return self.question
+
+    def _size(self, n: Index, g: float) -> float:
+        """Sum of |d~ - d|, or of the noise on a gradient."""
+        t, asked = self._terms(), self._question()
+        if t.at == "gradient" or not (t.relative or asked.sums):
+            return super()._size(n, g)
+        return float(np.sum(np.abs(asked.answered(n.astype(np.float64) * g))))
 
     def _key(self, lattice: Lattice) -> bytes:
         """Of the question: everything that the answer depends on beside the data and their version."""
-        whole = self.loss.loaded.size == self.loss.data.size
-        mask = "" if whole else f" on {self.loss.loaded.tolist()}"
-        return self.memory.key(f"{lattice!r} {self._terms().adjacency} {self.noise.source}{mask}")
+        return self.memory.key(f"{lattice!r} {self._terms().adjacency} {self.noise.source}{self._question().words}")
 
     def _published_spend(self, sensitivity: float, *, honest: bool) -> Spend:
         """What the paper's noise really costs where that can be said: at 2 beta |a_i|; infinite for (3.4)."""

@@ -66,14 +66,27 @@ class PowerFlow(Kind):
         from hushgrid.node.problems.power_flow import device
 
         try:
-            return device.public(asked.problem, asked.algorithm)[2]
+            case, _, plan = device.public(asked.problem, asked.algorithm)
         except InputError as error:
             raise InputError(f"{file}: problem.{error}") from None
+        device.capacities(asked.privacy.adjacency if asked.privacy else None, case, case.buses.numbers.tolist())
+        return plan
 
     def device(self, owner: Owner, path: str) -> Device:
         from hushgrid.node.problems.power_flow.files import zone_of
 
-        return zone_of(owner.node, owner.data, path)
+        return zone_of(owner.node, owner.data, path, owner.budget.adjacency, owner.allow.loads)
+
+    def adjacency(self, given: Adjacency, base: Path) -> Adjacency:
+        change = given.of_loads
+        if change is None or change.of is None:
+            return given
+        from hushgrid.node.problems.power_flow.capacity import read_capacities
+
+        read = read_capacities((base / change.of).resolve())
+        if change.digest not in (None, read.digest):
+            raise InputError(f"{read.path}: found rows of digest {read.digest}, expected {change.digest}")
+        return Adjacency(bounded_change=replace(change, of=str(read.path), digest=read.digest))
 
     def outcome(self, device: Any, state: Path) -> Outcome:
         from hushgrid.node.problems.power_flow.files import keep_setpoints
@@ -84,10 +97,27 @@ class PowerFlow(Kind):
         return f"{len(data.zone)} buses of {data.case}"
 
     def hidden(self, owner: Owner, device: Any, adjacency: Adjacency) -> list[str]:
-        assert adjacency.bounded_change is not None  # the file was checked
-        base, beta = device.case.base_mva, adjacency.bounded_change
-        change = f"{beta * base:g} MW or MVAr ({beta:g} p.u. on a base of {base:g} MVA)"
-        return [f"hidden: any one load, p or q of one bus, changed by at most {change}; k such changes count k times"]
+        base, beta, change = device.case.base_mva, adjacency.beta, adjacency.of_loads
+        on = f"on a base of {base:g} MVA"
+        if change is None:
+            size = f"{beta * base:g} MW or MVAr ({beta:g} p.u. {on})"
+            return [f"hidden: any one load, p or q of one bus, changed by at most {size}; k such changes count k times"]
+        if change.pair is not None:
+            p, q = change.pair, change.reactive
+            return [
+                f"hidden: any one customer, p of one bus changed by at most {p * base:g} MW and q of the same bus by at "
+                f"most {q * base:.4g} MVAr ({p:g} and {q:.4g} p.u. {on}, power factor {change.power_factor:g}); k such "
+                "customers count k times"
+            ]
+        assert change.relative is not None
+        betas = change.relative * base * device.contracts.capacity
+        some = betas[betas > 0]
+        span = f"here {some.min():.4g} to {some.max():.4g} MW or MVAr" if some.size else "here none"
+        return [
+            f"hidden: any one load, p or q of one bus, changed by at most {100 * change.relative:g} % of its contracted "
+            f"capacity, {span} (capacities of digest {change.capacities[:12]}); {betas.size - some.size} of {betas.size} "
+            "have none and count as no load; k such changes count k times"
+        ]
 
     def on_devices(self, problem: Any) -> str | None:
         return None

@@ -135,6 +135,15 @@ def test_the_tables_captions_call_the_figures_what_they_are(tmp_path: Path) -> N
         assert captions[:4] == named
 
 
+def test_every_table_of_a_run_that_has_not_converged_says_so(tmp_path: Path) -> None:
+    text = html(write_least_cost(tmp_path, result={"quality": {"verdict": "not-converged"}}))
+    captions = re.findall(r"<caption>(.*?)</caption>", text)[:4]
+    assert all("dispatch (AC), at the noisy loads; not converged, disagreement 0.024 MW." in said for said in captions)
+    assert "the zones have not agreed on them" in text
+    assert "Bound: least cost" not in text
+    assert "as the zones estimate" not in text
+
+
 # Tables -----------------------------------------------------------------------------------------------------------------
 
 
@@ -192,6 +201,22 @@ def test_each_table_and_the_map_say_whether_they_are_relaxed(tmp_path: Path) -> 
     assert relaxed.count("Relaxed: values of the second-order-cone relaxation") == 5
     assert relaxed.count("Flows of the relaxation are not unique") == 2  # the lines, and the map
     assert all(text.count("Prices are those of the relaxation at the noisy loads") == 2 for text in (ac, relaxed))
+
+
+def test_what_is_not_balanced_is_told_wherever_AC_is(tmp_path: Path) -> None:
+    left_out = {"ac": {"unserved_mw": 1.5, "served_mw": 257.8, "slack_mvar": 0.25}}
+    text = page(write_least_cost(tmp_path, result=left_out)).text
+    assert text.count("equations, but for 1.5 MW unserved and 0.25 MVAr not balanced.") == 5
+    assert "hold at the noisy loads, but for 1.5 MW unserved and 0.25 MVAr not balanced." in text
+    assert "serves 257.8 of 259.3 MW" in text
+
+
+def test_a_case_from_a_file_is_called_by_its_name_alone(tmp_path: Path) -> None:
+    path = write_least_cost(tmp_path) / "scenario.yaml"
+    path.write_text(path.read_text().replace("case: case14", "case: /far/away/grid.m"))
+    text = page(tmp_path).text.split("Scenario, resolved")[0]
+    assert "grid in 3 zones: serves" in text
+    assert "/far/away" not in text
 
 
 def test_a_row_says_its_source_where_sources_differ(tmp_path: Path) -> None:
@@ -253,7 +278,10 @@ def test_who_knows_what_is_told_with_the_mask(tmp_path: Path, loads: Any, asked:
 def test_a_run_without_an_AC_step_does_not_say_that_the_coordinator_made_one(tmp_path: Path) -> None:
     text = page(write_least_cost(tmp_path, source="relaxed")).text
     assert "at the end each zone's noisy loads one by one" in text
-    assert "computed the AC dispatch" not in text
+    assert "AC dispatch" not in text.split("What the coordinator knows")[1].split("What a zone knows")[0]
+    path = tmp_path / "scenario.yaml"
+    path.write_text(path.read_text().replace("ac: none", "ac: polish"))
+    assert "from which it sought an AC dispatch and found none" in page(tmp_path).text
 
 
 def test_true_loads_are_never_called_noisy(tmp_path: Path) -> None:

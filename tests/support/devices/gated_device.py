@@ -30,7 +30,7 @@ class Quadratic:
 
     def __init__(self, data=DATA):
         self.data = np.asarray(data, float)
-        self.loaded = np.arange(self.data.size)
+        self.loaded, self.size, self.unit = np.arange(self.data.size), self.data.size, None
 
     def gradient(self, z, d):
         return 2 * self.A.T @ (self.A @ z + d)

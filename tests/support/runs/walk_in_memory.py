@@ -19,8 +19,8 @@ from hushgrid.node import wire
 from hushgrid.node.config.scenario import scenario_from
 from hushgrid.node.runtime.driver import Stored
 from hushgrid.node.wire import COORDINATOR
-from tests.support.scenarios import record_scenarios
 from tests.support.devices.zone_fleet import World
+from tests.support.scenarios import record_scenarios
 
 SILENT_S, WAIT_S = 3.0, 20.0  # virtual seconds
 U = 2.0**-53

@@ -1,0 +1,125 @@
+"""What one answer about a zone's loads is made of: entries, each in a unit of its own, and sums over them.
+
+The noise of an answer is the same in every coordinate, so each coordinate is released in a unit in which it has the same
+right to it: one p.u., or under a relative change beta_i, the largest change of its entry. What is released:
+
+    y_i = d_i / unit_i                              of each entry that may carry load
+    T = sum of the d_i of one kind / the largest of their units    of `release: totals`, p and q each, if there is a d_i
+
+One entry moves y_i by at most beta (relative: 1), and T by no more. Of a pair q_i moves too, by beta tan(phi).
+Made to agree (`kernels/privacy/totals.py`) and put together, the noisy answer is d~: post-processing.
+"""
+
+from __future__ import annotations
+
+from math import fsum, hypot
+from typing import Protocol
+
+import numpy as np
+
+from hushgrid.kernels.privacy.noise import Lattice
+from hushgrid.kernels.privacy.totals import expected_error, reconciled
+from hushgrid.kernels.types import Index, Vector
+from hushgrid.node.privacy.terms import Terms
+from hushgrid.node.schema.sections import ROUNDED
+
+LOAD_BOUND = 1e4  #: p.u.; a load beyond it is no load, and is refused when it is read
+#: A load is clipped at so many times its beta_i, and a sum at so many times the largest, so that the rounding of the
+#: quotient is bounded. With changes of 5 % that is 838,861 times the capacity; clipping never raises a sensitivity.
+RATIO_BOUND = 2.0**24
+
+
+class Loads(Protocol):
+    """Of the loads d (2 nb,), p then q: what is public."""
+
+    @property
+    def loaded(self) -> Index:
+        """Positions in the data of the entries that may be other than zero; only these carry noise."""
+        ...
+
+    @property
+    def size(self) -> int: ...
+    @property
+    def unit(self) -> Vector | None:
+        """beta_i (2 nb,), p.u., above 0 at the loaded entries; None: there is one bound for all."""
+        ...
+
+
+class LoadQuestion:
+    """One answer on the loads, as its terms ask it: from public numbers alone."""
+
+    def __init__(self, loads: Loads, t: Terms) -> None:
+        self.terms, self.loaded, self.size = t, loads.loaded, loads.size
+        n, unit = self.loaded.size, loads.unit
+        self.unit: Vector = np.ones(n) if unit is None else unit[self.loaded]
+        active = self.loaded < self.size // 2
+        kinds = [np.flatnonzero(active), np.flatnonzero(~active)] if t.release == "totals" else []
+        self.sums = [kind for kind in kinds if kind.size]
+        self.of_sum: Vector = np.array([self.unit[kind].max() for kind in self.sums])
+
+    @property
+    def width(self) -> int:
+        """Coordinates of the answer."""
+        return self.loaded.size + len(self.sums)
+
+    @property
+    def largest(self) -> float:
+        """No coordinate is larger, without its noise."""
+        return RATIO_BOUND if self.terms.relative else LOAD_BOUND * max([1, *(kind.size for kind in self.sums)])
+
+    @property
+    def sensitivity(self) -> tuple[float, int]:
+        """How far one change moves the answer as the machine computes it, L1 (laplace) or L2, and how many coordinates.
+
+        A quotient is off by half a unit in the last place, 2^-53 of at most RATIO_BOUND, a sum of any length too (fsum),
+        a beta_i by two: of two neighbours that is below ROUNDED RATIO_BOUND = 2^-26 a coordinate. A sum in p.u. is at most
+        n LOAD_BOUND and is off by 2^-53 of it, in either neighbour.
+        """
+        t, moved = self.terms, 2 if self.terms.pair else 1
+        if t.relative:
+            norm = 1 + ROUNDED * RATIO_BOUND
+        elif t.pair:
+            norm = t.beta + t.reactive if t.mechanism == "laplace" else hypot(t.beta, t.reactive)
+            norm *= 1 + ROUNDED
+        else:
+            norm = t.beta
+        if t.release == "plain":
+            return norm, moved
+        rounding = 0.0 if t.relative else LOAD_BOUND * 2.0**-52 * sum(kind.size for kind in self.sums)
+        return (2 * norm + rounding) * (1 + ROUNDED), 2 * moved
+
+    @property
+    def words(self) -> str:
+        """What of it stands neither in the lattice nor in the relation: part of what an answer is kept under."""
+        whole = self.loaded.size == self.size
+        mask = "" if whole else f" on {self.loaded.tolist()}"
+        capacities = f" of capacities {self.terms.capacities}" if self.terms.relative else ""
+        return mask + capacities + (" with totals" if self.terms.release == "totals" else "")
+
+    def exact(self, d: Vector) -> Vector:
+        """(width,): the answer on d (2 nb,), p.u., without noise."""
+        loads = np.clip(d[self.loaded], -LOAD_BOUND, LOAD_BOUND)
+        totals = [fsum(loads[kind].tolist()) for kind in self.sums]
+        with np.errstate(over="ignore"):
+            answer: Vector = np.concatenate([loads / self.unit, np.array(totals) / self.of_sum])
+        return np.clip(answer, -RATIO_BOUND, RATIO_BOUND) if self.terms.relative else answer
+
+    def answered(self, noisy: Vector) -> Vector:
+        """d~ (2 nb,), p.u., of a noisy answer (width,). It is linear."""
+        n = self.loaded.size
+        y, totals = noisy[:n] * self.unit, noisy[n:] * self.of_sum
+        for kind, total, unit in zip(self.sums, totals, self.of_sum, strict=True):
+            y[kind] = reconciled(y[kind], total, self.unit[kind] ** 2, unit**2)
+        d = np.zeros(self.size)
+        d[self.loaded] = y
+        return d
+
+    def expected_l1(self, lattice: Lattice) -> float:
+        """Expected sum of |d~ - d|, p.u."""
+        if not self.sums:
+            return lattice.expected_l1 * (float(np.sum(self.unit)) if self.terms.relative else self.width)
+        each = [
+            expected_error(lattice.scale * self.unit[kind], lattice.scale * unit)
+            for kind, unit in zip(self.sums, self.of_sum, strict=True)
+        ]
+        return float(np.sum(np.concatenate(each)))

@@ -21,6 +21,7 @@ from hushgrid.grid_cases.ac.opf import AcDispatch, recover
 from hushgrid.grid_cases.ac.program import Margins
 from hushgrid.grid_cases.case import Case
 from hushgrid.grid_cases.dispatch import SMALLEST, Dispatch
+from hushgrid.grid_cases.setpoints import released, released_keys
 from hushgrid.grid_cases.variables import Layout
 from hushgrid.kernels.patterns.star import Closing, Conclude, Concluded, Released
 from hushgrid.kernels.types import Vector
@@ -69,11 +70,10 @@ def margins_of(case: Case, plan: Plan, p_g: Vector) -> Margins | None:
 
 
 def _own(case: Case, layout: Layout, found: AcDispatch | None) -> Vector:
-    """What a zone is told: p_g, q_g of its generators in turn, then |V| of its own buses, p.u."""
+    """What a zone is told (`setpoints.released_keys`), p.u.; nothing if there is no dispatch."""
     if found is None:
         return np.zeros(0)
-    g, at = layout.generators, case.index(np.array(layout.buses, np.int64))
-    return np.concatenate([np.stack([found.p_g[g], found.q_g[g]], axis=1).ravel(), found.v[at]])
+    return released(case, released_keys(case, layout), found.p_g, found.q_g, found.v, found.flows)
 
 
 def _packed(found: AcDispatch) -> Vector:

@@ -66,7 +66,7 @@ def margins_of(case: Case, plan: Plan, p_g: Vector) -> Margins | None:
         buses if problem.loaded is None else set(buses) & set(problem.loaded.p) for buses in problem.zones.values()
     ]
     epsilon = t.per_answer * (sqrt(2) if t.mechanism == "gaussian" else 1.0)
-    return margins(case, t.beta, epsilon, [len(buses) for buses in noisy], p_g=p_g)
+    return margins(case, t.norm, epsilon, [len(buses) for buses in noisy], t.release, p_g=p_g)
 
 
 def _own(case: Case, layout: Layout, found: AcDispatch | None) -> Vector:

@@ -154,6 +154,8 @@ def capacities(adjacency: Adjacency | None, case: Case, buses: Sequence[int]) ->
     if change is None or change.of is None:
         return None
     read = read_capacities(Path(change.of))
+    if change.digest not in (None, read.digest):  # replaced since the owner's file, or the scenario, was read
+        raise InputError(f"{read.path}: found rows of digest {read.digest}, expected {change.digest}")
     return Contracts(read.of(case, buses), read.digest)
 
 

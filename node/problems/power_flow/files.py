@@ -105,5 +105,6 @@ def zone_of(
     if foreign := [b for b in buses if b not in known]:
         raise InputError(f"{path}: data.zone: found bus {foreign[0]}, expected buses of {case.name}")
     d = np.array(read_loads(Path(data.loads), buses, case.base_mva))
+    contracts = capacities(adjacency, case, buses)
     model = model_of(node, data.case, buses, Path(data.model) if data.model else None)
-    return Zone(node, case, model, d, data.solver, pinned, capacities(adjacency, case, buses))
+    return Zone(node, case, model, d, data.solver, pinned, contracts)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import inf
+from typing import Any
 
 import numpy as np
 
@@ -11,9 +13,11 @@ from hushgrid.grid_cases.costs import cost_scale
 from hushgrid.grid_cases.zone.cost import stiffness
 from hushgrid.kernels.patterns.star import Centre
 from hushgrid.node.problems.kind import Plan
-from hushgrid.node.problems.power_flow.conclusion import conclusion
+from hushgrid.node.problems.power_flow.conclusion import conclusion, dispatched
 from hushgrid.node.problems.power_flow.costs import TOTALS
 from hushgrid.node.problems.power_flow.device import largest_message, wiring
+
+Table = tuple[Sequence[str], list[tuple[Any, ...]]]  #: columns, and rows
 
 
 def centre(plan: Plan, source: str) -> Centre:
@@ -35,3 +39,19 @@ def centre(plan: Plan, source: str) -> Centre:
         tolerance=stop.tolerance if stop else 0.0,
         patience=stop.patience if stop else 0,
     )
+
+
+def answer(plan: Plan, source: str, state: Any) -> tuple[dict[str, Any], dict[str, Table]]:
+    """What a run that is over has found, from the coordinator's last state: figures, and tables by name.
+
+    Of a run at least cost, as in result.json and its tables; of load shedding nothing: no zone hands over its part.
+    """
+    if plan.problem.objective != "cost":
+        return {}, {}
+    case = load(source).without_loads()
+    done = dispatched(case, plan.problem, wiring(case, plan.problem).layouts, state)
+    if done is None:
+        return {}, {}
+    measured = dict(zip(plan.running.figures, state.measured.tolist(), strict=True))
+    apart = {"gap_estimate": measured["gap_estimate"], "disagreement_mw": measured["disagreement"] * case.base_mva}
+    return done.figures | apart, dict(done.dispatch.tables())

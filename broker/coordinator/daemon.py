@@ -38,6 +38,7 @@ def prepare(config: CoordinatorConfig, path: str) -> tuple[str, RunPlan]:
         (scenario.seed is not None, "seed", scenario.seed, "none"),
         (scenario.run.truth, "run.truth", "true", "none"),
         (scenario.run.faults is not None, "run.faults", "faults", "none"),
+        (scenario.run.warm_start is not None, "run.warm_start", "a directory", "none"),
         (scenario.run.record != "summary", "run.record", scenario.run.record, "summary"),
     ]
     for wrong, key, found, expected in simulated:

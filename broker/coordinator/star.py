@@ -17,11 +17,14 @@ from hushgrid.node.wire import SMALL, Publication
 class StarCoordinator(Coordinator):
     """A run of rounds around this coordinator, which averages."""
 
-    def __init__(self, fleet: str, plan: RunPlan, source: str, ledger: Ledger, **options: Any) -> None:
+    def __init__(
+        self, fleet: str, plan: RunPlan, source: str, ledger: Ledger, *, warm: str = "", **options: Any
+    ) -> None:
+        """`warm`: the directory of an earlier run, where this one begins; "": at the flat start."""
         # What only a coordinator needs of a kind of problem stands in a file of its own, which no device reaches.
         self._kind: Any = import_module(f"{type(plan.kind).__module__.rpartition('.')[0]}.centre")
         self._source = source
-        self.centre: Centre = self._kind.centre(plan, source)
+        self.centre: Centre = self._kind.centre(plan, source, warm)
         self.shares = {m: k.size for m, k in self.centre.position.items()}
         super().__init__(fleet, plan, ledger, **options)
 

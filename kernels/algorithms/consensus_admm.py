@@ -65,6 +65,7 @@ class Params(Star, tag_field="name", tag="consensus-admm", frozen=True, kw_only=
     claim: ClassVar[str] = "none is made"
     exact_steps: ClassVar[bool] = True
     closing: ClassVar[int] = 2
+    warm: ClassVar[bool] = True
     modes: ClassVar[tuple[str, ...]] = ("input",)
     own: ClassVar[tuple[str, ...]] = ("z", "lam")
     figures: ClassVar[tuple[str, ...]] = (

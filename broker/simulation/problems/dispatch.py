@@ -82,6 +82,8 @@ def figures(setup: Zones, seen: Recorded, over: Finished) -> Figures:
             optimum = setup.least_cost({p: state.closing[p].data for p in nodes}) if state else None
             at_the_end["optimality_gap"] = at_the_end["objective"] - optimum if optimum is not None else None
     final = done.dispatch if done else None
+    if state is not None:  # where a later run may begin
+        solution |= {f"s_{p}": s for p, s in state.s.items()} | {"factor": np.array(state.factor)}
     return Figures(
         objective=list(found.get("objective", [])),
         max_violation=[max(violation(models[p], z[p][k]) for p in nodes) for k in range(T)],

@@ -9,12 +9,10 @@ from pathlib import Path
 from textwrap import fill
 from typing import Any
 
-import numpy as np
-
 from hushgrid.broker.report.summary import columns
 from hushgrid.cli.case_solve import solve
 from hushgrid.grid_cases import load
-from hushgrid.grid_cases.case import Case
+from hushgrid.grid_cases.case import Case, facts
 from hushgrid.grid_cases.matpower import BUILT_IN
 from hushgrid.grid_cases.partition import Zones, explicit, partition, tie_lines, without_generator
 from hushgrid.kernels.errors import InputError
@@ -29,11 +27,21 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         ("show", "Show what is in a case."),
         ("zones", "Cut a case into zones; show the zones and the tie lines; with --export, write the models."),
         ("solve", "Solve a case with one solver that sees everything (second-order-cone relaxation)."),
+        ("export", "Write a case to a file of another program."),
     ):
         add = does.add_parser(name, help=text, description=text).add_argument
         if name == "list":
             continue
-        add("case", metavar="CASE", help="a built-in case or the path of a MATPOWER .m file")
+        add("case", metavar="CASE", help="a built-in case, or the path of a MATPOWER .m or pandapower .json file")
+        if name == "export":
+            add("file", metavar="FILE", type=Path, help="the file to write")
+            add(
+                "--format",
+                default="pandapower",
+                choices=("pandapower",),
+                help="the program whose file it is [pandapower]",
+            )
+            continue
         if name == "zones":
             add(
                 "--zones",
@@ -62,6 +70,8 @@ def main(options: argparse.Namespace) -> int:
             print(zones(options.case, options.zones, options.export, options.json))
         case "solve":
             print(solve(options.case, options.objective, options.json, options.ac))
+        case "export":
+            print(export(options.case, options.file))
     return 0
 
 
@@ -72,28 +82,6 @@ def listing() -> str:
         f = facts(load(name))
         rows.append((name, f["buses"], f["lines"], f["generators"], f"{f['load_mw']:.1f}", f"{f['load_mvar']:.1f}"))
     return columns(rows, HEADER)
-
-
-def facts(case: Case) -> dict[str, Any]:
-    """Counts, and sums in MW and MVAr."""
-    base, lines = case.base_mva, case.lines
-    p_max = case.generators.p_max.sum() * base
-    return {
-        "case": case.name,
-        "base_mva": base,
-        "buses": len(case.buses),
-        "lines": len(lines),
-        "transformers": int(np.sum((lines.tap != 1) | (lines.shift != 0))),
-        "limited_lines": int(np.sum(lines.rate > 0)),
-        "generators": len(case.generators),
-        "polynomial_costs": int(np.sum(~np.isnan(case.generators.cost_2))),
-        "piecewise_costs": len(np.unique(case.piecewise.generator)),
-        "generation_mw": float(p_max) if np.isfinite(p_max) else None,
-        "loaded_buses": int(np.sum((case.buses.p_d != 0) | (case.buses.q_d != 0))),
-        "load_mw": float(case.buses.p_d.sum() * base),
-        "load_mvar": float(case.buses.q_d.sum() * base),
-        "digest": case.public_digest(),
-    }
 
 
 def show(name: str, as_json: bool) -> str:
@@ -185,3 +173,12 @@ def _export(case: Case, found: Zones, directory: Path) -> list[str]:
     except OSError as error:
         raise InputError(f"--export: {error.filename or directory}: {error.strerror}, expected a directory") from None
     return [str(directory / f"{zone}.npz") for zone in models]
+
+
+def export(name: str, file: Path) -> str:
+    """Write a case as a network file of pandapower."""
+    from hushgrid.grid_cases.pandapower import write
+
+    case = load(name)
+    write(case, file)
+    return f"wrote {file} ({case.name}, {len(case.buses)} buses; read it with pandapower.from_json)"

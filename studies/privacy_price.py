@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from functools import cache
 from itertools import product
+from math import inf
 from pathlib import Path
 from typing import NamedTuple
 
@@ -45,7 +46,8 @@ CASES: dict[str, int | list[list[int]]] = {
 }
 EPSILONS = (0.2, 1.0, 5.0)  #: of the whole run, a zone: its gate answers once
 BETA = 0.01  #: p.u.: any one load, p or q of a bus, moved by at most 1 MW or MVAr on 100 MVA
-DRAWS = 100
+DRAWS = {"case300": 40}  #: its solves take the longest
+MANY = 100  #: draws of every other case
 
 
 class Mechanism(NamedTuple):
@@ -59,8 +61,8 @@ MECHANISMS = (
     Mechanism("totals", "totals", False),
     Mechanism("totals + margins", "totals", True),
 )
-#: What the margins cost by themselves: at the true loads, where nothing would need them.
-MARGINS_ALONE = Mechanism("margins alone", None, True)
+#: What lost load at its price and the margins do by themselves: at the true loads, where no limit need be passed.
+NO_NOISE, MARGINS_ALONE = Mechanism("no noise", None, False), Mechanism("margins alone", None, True)
 
 
 class Task(NamedTuple):
@@ -81,6 +83,10 @@ class Drawn(NamedTuple):
     p: float  #: beyond the limits of the worst generator, MW
     q: float  #: MVAr
     unserved: float  #: load that the dispatch sheds, MW
+    slack: (
+        float  #: what else of the dispatch does not add up at its price: unserved MVAr, spilled MW and MVAr, together
+    )
+    why: str = ""  #: there are no figures
 
     @property
     def violates(self) -> bool:
@@ -88,7 +94,8 @@ class Drawn(NamedTuple):
         return max(self.v, self.rating, self.p, self.q) > 0
 
 
-FAILED = Drawn(*[np.nan] * len(Drawn._fields))
+NO_FIGURES = dict.fromkeys(Drawn._fields[:-1], np.nan)
+NO_DISPATCH, NO_FLOW = (Drawn(**NO_FIGURES, why=why) for why in ("no dispatch", "power flow not converged"))
 
 
 class Line(NamedTuple):
@@ -113,9 +120,8 @@ class Line(NamedTuple):
     def violating(self) -> int:
         return sum(d.violates for d in self.drawn)
 
-    @property
-    def failed(self) -> int:
-        return sum(bool(np.isnan(d.cost)) for d in self.drawn)
+    def failed(self, kind: Drawn) -> int:
+        return sum(d.why == kind.why for d in self.drawn)
 
 
 # --- a release of loads, as the gates make it ---
@@ -169,9 +175,9 @@ def kept(case: Case, zones: dict[str, tuple[int, ...]], epsilon: float, p_g: Flo
 
 @cache
 def exact(name: str) -> AcDispatch:
-    """The AC optimum at the true loads."""
+    """The AC optimum at the true loads, all of them served."""
     case = load(name)
-    found = AcSolver(Program.of(case)).solve(loads_of(case, tuple(case.buses.numbers.tolist())))
+    found = AcSolver(Program.of(case, None)).solve(loads_of(case, tuple(case.buses.numbers.tolist())))
     if isinstance(found, NoDispatch):
         raise InputError(f"{COMMAND}: {name}: found no dispatch at the true loads: {found.why}")
     return found
@@ -183,13 +189,13 @@ def operated(case: Case, found: AcDispatch | NoDispatch, optimum: float) -> Draw
     Load that it sheds is not served, as far as there is load; power that it spills is noise below zero, and is not.
     """
     if isinstance(found, NoDispatch):
-        return FAILED
+        return NO_DISPATCH
     d = loads_of(case, tuple(case.buses.numbers.tolist()))
     shed = np.where(found.slack > COUNTS, found.slack, 0.0)[:, [0, 2]]
     unserved = np.minimum(shed, np.maximum(d.reshape(2, -1).T, 0.0))
     told = operate(case, found.point, d, unserved)
     if not told.converged:
-        return FAILED
+        return NO_FLOW
     beyond = {kind: by if by > COUNTS else 0.0 for kind, by in told.violations.items()}
     above, base = generation_cost(case, told.point.p_g) - optimum, case.base_mva
     return Drawn(
@@ -201,6 +207,7 @@ def operated(case: Case, found: AcDispatch | NoDispatch, optimum: float) -> Draw
         p=beyond["p"] * base,
         q=beyond["q"] * base,
         unserved=float(unserved[:, 0].sum()) * base,
+        slack=(sum(found.totals.values()) - found.totals["p_unserved"]) * base,
     )
 
 
@@ -227,14 +234,15 @@ def measure(task: Task) -> Line:
 FIGURES = {
     "cost": "cost above the optimum, $/h",
     "percent": "%",
-    "imbalance": "|imbalance|, MW",
+    "imbalance": "imbalance, MW",
     "v": "beyond V, p.u.",
     "rating": "beyond ratings, MVA",
     "p": "beyond P, MW",
     "q": "beyond Q, MVAr",
     "unserved": "unserved, MW",
+    "slack": "other slack, MW or MVAr",
 }
-COUNTED = ("draws that pass a limit", "draws without a dispatch or power flow")
+COUNTED = ("draws that pass a limit", "without a dispatch", "power flow not converged")
 
 
 def tables(lines: Sequence[Line]) -> list[Table]:
@@ -242,11 +250,14 @@ def tables(lines: Sequence[Line]) -> list[Table]:
     columns, noisy = ("case", "loads", "epsilon", *FIGURES.values()), [li for li in lines if li.task.mechanism.release]
 
     def rows(these: Sequence[Line], figure: Callable[[Line, str], float]) -> list[Sequence[str | float]]:
-        settings = [(li.task.case, li.task.mechanism.name, f"{li.task.epsilon:g}") for li in these]
+        settings = [
+            (li.task.case, li.task.mechanism.name, f"{li.task.epsilon:g}" if li.task.epsilon < inf else "")
+            for li in these
+        ]
         return [(*s, *(figure(li, f) for f in FIGURES)) for s, li in zip(settings, these, strict=True)]
 
     means = [
-        (*row, f"{li.violating} of {len(li.drawn)}", li.failed)
+        (*row, f"{li.violating} of {len(li.drawn)}", li.failed(NO_DISPATCH), li.failed(NO_FLOW))
         for row, li in zip(rows(noisy, Line.mean), noisy, strict=True)
     ]
     alone = [li for li in lines if li.task.mechanism.release is None]
@@ -254,9 +265,7 @@ def tables(lines: Sequence[Line]) -> list[Table]:
     return [
         Table("Operated with the true loads: means", (*columns, *COUNTED), means),
         Table("The same: 95 % quantiles", columns, rows(noisy, Line.high)),
-        Table(
-            "Margins at the true loads, without noise: what they cost by themselves", columns, rows(alone, Line.mean)
-        ),
+        Table("At the true loads, without noise", columns, rows(alone, Line.mean)),
         Table("The exact AC optimum", ("case", "$/h"), [(name, f"{cost:.2f}") for name, cost in optima.items()]),
     ]
 
@@ -264,7 +273,7 @@ def tables(lines: Sequence[Line]) -> list[Table]:
 #: The chart's rows: cost first, violated limits below it. Linear around zero up to the second number.
 ROWS = (
     ("percent", "cost above optimum, %", 0.1),
-    ("imbalance", "|imbalance|, MW", 1.0),
+    ("imbalance", "imbalance, MW", 1.0),
     ("v", "beyond V, p.u.", 1e-3),
     ("rating", "beyond ratings, MVA", 1.0),
     ("q", "beyond Q, MVAr", 1.0),
@@ -292,15 +301,18 @@ def picture(lines: Sequence[Line]) -> str:
 def study(
     cases: Sequence[str] = tuple(CASES),
     epsilons: Sequence[float] = EPSILONS,
-    draws: int = DRAWS,
+    draws: int | None = None,
     target: Path = TARGET,
 ) -> None:
-    """The whole study, to files."""
+    """The whole study, to files; draws: of every case, else DRAWS or MANY."""
     if not installed():
         raise InputError(f"study privacy-price: {ABSENT}")
     began = time.perf_counter()
-    settings = product(reversed(cases), (*MECHANISMS, MARGINS_ALONE), epsilons)  # the longest first
-    tasks = [Task(case, mechanism, epsilon, draws) for case, mechanism, epsilon in settings]
+    settings = [*product(MECHANISMS, epsilons), (NO_NOISE, inf), *product([MARGINS_ALONE], epsilons)]
+    tasks = [
+        Task(case, mechanism, epsilon, draws or DRAWS.get(case, MANY))
+        for case, (mechanism, epsilon) in product(reversed(cases), settings)  # the longest first
+    ]
     found = on_two(measure, tasks, lambda t: f"{t.case}: {t.mechanism.name}, epsilon {t.epsilon:g}")
     lines = sorted(found, key=lambda li: cases.index(li.task.case))
     write("privacy-price-figures", COMMAND, time.perf_counter() - began, tables(lines), picture(lines), target)

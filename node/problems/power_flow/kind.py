@@ -103,6 +103,11 @@ class PowerFlow(Kind):
 
         return lambda outcome: keep_setpoints(device, outcome, state / f"{device.name}.setpoints.csv")
 
+    def own_report(self, device: Any, state: Path) -> list[str]:
+        from hushgrid.node.problems.power_flow.own_check import own_check
+
+        return own_check(device, state / f"{device.name}.setpoints.csv")
+
     def data_words(self, data: ZoneData) -> str:
         return f"{len(data.zone)} buses of {data.case}"
 

@@ -215,6 +215,20 @@ def test_another_release_unit_or_mask_is_another_question(tmp_path, over):
     assert device.start(plan(**given)).knows()
 
 
+def test_the_words_of_a_question_say_its_release_and_its_capacities_in_full():
+    """A relation names the capacities by twelve digits: a question by all of them, whatever else it has in common."""
+    other = Adjacency(bounded_change=Change(relative=0.05, of="ab" * 6 + "cd" * 26))
+    assert str(other) == str(RELATIVE)
+    questions = [
+        LoadQuestion(Loads(np.zeros(8), unit), asked(unit, release)).words
+        for unit in (PLAIN, PAIR, RELATIVE, other)
+        for release in ("plain", "totals")
+    ]
+    assert len(set(questions)) == 6  # a number and a pair differ in their relations
+    whole = LoadQuestion(Loads(np.zeros(8), mask=np.ones(8, bool)), asked(PLAIN))
+    assert whole.words == ""  # as it always was
+
+
 def test_the_loads_agree_with_their_sums_and_only_a_kind_that_has_loads_has_a_sum(tmp_path):
     only_p = np.array([1, 1, 1, 1, 0, 0, 0, 0], bool)
     question = LoadQuestion(Loads(np.zeros(8), mask=only_p), asked(PLAIN, "totals"))

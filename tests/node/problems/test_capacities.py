@@ -21,6 +21,7 @@ from hushgrid.node.privacy.budget import Allowance
 from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.problems.plan import decode_plan, encode_plan, warnings
 from hushgrid.node.problems.power_flow.capacity import read_capacities
+from hushgrid.node.problems.power_flow.conclusion import margins_of
 from hushgrid.node.problems.power_flow.files import read_loads
 
 ROWS = "bus,p_mw,q_mvar\n1,300,100\n2,300,0\n3,400,150\n4,500,200\n5,0,0\n"
@@ -280,3 +281,28 @@ def test_totals_of_few_loads_are_warned_of(place):
         assert any("privacy.release: found totals" in line for line in said) == warned
     raw["problem"]["zones"] = {"z1": [1, 2, 4, 5], "z2": [3]}
     assert warnings(decode_plan(msgspec.json.encode(raw)), "case5") == []
+
+
+def at_least_cost(place, change, **privacy):
+    scenario(place, change, **privacy)
+    raw = yaml.safe_load((place / "scenario.yaml").read_text())
+    raw["problem"] |= {"objective": "cost", "margins": True}
+    raw["algorithm"] = {"name": "consensus-admm", "rounds": 2}
+    (place / "scenario.yaml").write_text(yaml.safe_dump(raw))
+    return load_scenario(place / "scenario.yaml")
+
+
+def test_margins_know_the_unit_and_the_release_and_refuse_shares_that_the_coordinator_cannot_know(place):
+    with pytest.raises(InputError, match=r"problem.margins: found true, expected false \(bounded-change: relative;"):
+        at_least_cost(place, None)
+    sizes = {}
+    for name, change, release in (
+        ("number", 0.01, "plain"),
+        ("pair", {"pair": 0.01, "power_factor": 0.8}, "plain"),
+        ("totals", 0.01, "totals"),
+    ):
+        plan = ZoneSetup(at_least_cost(place, change, release=release)).plan
+        sizes[name] = margins_of(load("case5"), plan, np.ones(5)).p.max()
+    assert sizes["pair"] == pytest.approx(1.75 * sizes["number"])
+    # Zones of three loads and of two: 8 (3/4 + 2/3) against 2 (3 + 2)
+    assert sizes["totals"] == pytest.approx(sizes["number"] * (8 * (3 / 4 + 2 / 3) / 10) ** 0.5)

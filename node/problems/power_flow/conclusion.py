@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from math import sqrt
+from math import hypot, sqrt
 from typing import Any
 
 import numpy as np
@@ -56,7 +56,8 @@ def conclusion(case: Case, plan: Plan, layouts: Mapping[str, Layout]) -> Conclud
 def margins_of(case: Case, plan: Plan, p_g: Vector) -> Margins | None:
     """What the recovery keeps from the limits if the relaxation's generation is p_g; None where it asks for none.
 
-    Gaussian noise counts by its standard deviation, as the Laplace noise that has the same.
+    One change moves an answer by its p and, of a pair, its q. Gaussian noise counts as the Laplace noise of the same
+    standard deviation.
     """
     t, problem = plan.terms, plan.problem
     if not problem.margins or t is None:
@@ -64,8 +65,10 @@ def margins_of(case: Case, plan: Plan, p_g: Vector) -> Margins | None:
     noisy = [
         buses if problem.loaded is None else set(buses) & set(problem.loaded.p) for buses in problem.zones.values()
     ]
-    epsilon = t.per_answer * (sqrt(2) if t.mechanism == "gaussian" else 1.0)
-    return margins(case, t.beta, epsilon, [len(buses) for buses in noisy], p_g=p_g)
+    epsilon, moved = t.per_answer, t.beta + t.reactive
+    if t.mechanism == "gaussian":
+        epsilon, moved = sqrt(2) * t.per_answer, hypot(t.beta, t.reactive)
+    return margins(case, moved, epsilon, [len(buses) for buses in noisy], t.release, p_g=p_g)
 
 
 def _own(case: Case, layout: Layout, found: AcDispatch | None) -> Vector:

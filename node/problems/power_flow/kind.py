@@ -20,7 +20,7 @@ from hushgrid.node.problems.power_flow.section import (
     check_objective,
     objective_of,
 )
-from hushgrid.node.schema.sections import Adjacency, Section
+from hushgrid.node.schema.sections import Adjacency, Privacy, Section
 
 
 class PowerFlow(Kind):
@@ -54,6 +54,15 @@ class PowerFlow(Kind):
             raise InputError(f"{refusal} (algorithm.variant: none; margins are as wide as its noise asks for)")
         if problem.ac == "none":
             raise InputError(f"{refusal} (problem.ac: none; margins are of its AC optimal power flow)")
+
+    def check_questions(self, problem: ZonesProblem, algorithm: Algorithm, privacy: Privacy, file: str) -> None:
+        """Margins are as wide as one noise for all loads makes them."""
+        change = privacy.adjacency.of_loads
+        if problem.margins and change is not None and change.relative is not None:
+            raise InputError(
+                f"{file}: problem.margins: found true, expected false (privacy.adjacency: a relative change, whose noise "
+                "differs by load)"
+            )
 
     def located(self, problem: ZonesProblem, network: Network | None, base: Path, file: str) -> ZonesProblem:
         if network is not None:

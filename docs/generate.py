@@ -178,7 +178,7 @@ def fields(type_: mi.StructType | mi.DataclassType, link: Callable[[type], str],
         elif field.required:
             default = "required"
         elif (value := field.default) is msgspec.NODEFAULT or isinstance(value, msgspec.Struct):
-            default = "its own defaults"
+            default = default or "its own defaults"
         elif value is not None:
             default = f"`{json.dumps(value) if isinstance(value, bool) else value}`"
         else:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,6 +47,7 @@ class Buses(Table):
     b_s: Floats  #: shunt susceptance, p.u. (reactive power given at 1 p.u. voltage)
     v_min: Floats  #: lowest voltage magnitude, p.u.
     v_max: Floats  #: highest voltage magnitude, p.u.
+    base_kv: Floats  #: nominal voltage, kV; nothing is computed with it
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -111,11 +113,11 @@ class Case:
         return replace(self, buses=replace(self.buses, p_d=zero, q_d=zero))
 
     def public_digest(self) -> str:
-        """SHA-256 (hex) of everything except the loads p_d, q_d."""
+        """SHA-256 (hex) of everything except the loads p_d, q_d and the nominal voltages."""
         digest = hashlib.sha256(f"hushgrid case 1 {self.name} {self.base_mva.hex()}".encode())
         for table in (self.buses, self.generators, self.lines, *([self.piecewise] if len(self.piecewise) else [])):
             for column in fields(table):
-                if column.name not in ("p_d", "q_d"):
+                if column.name not in ("p_d", "q_d", "base_kv"):
                     values = getattr(table, column.name)
                     digest.update(f" {column.name} {len(values)} ".encode())
                     digest.update(values.astype(values.dtype.newbyteorder("<")).tobytes())
@@ -136,6 +138,28 @@ def loads(case: Case, buses: tuple[int, ...]) -> Floats:
     """The private data of a zone: d = (p_d, q_d) of its buses in the order given, shape (2 len(buses),), p.u."""
     at = case.index(np.array(buses, np.int64))
     return np.concatenate([case.buses.p_d[at], case.buses.q_d[at]])
+
+
+def facts(case: Case) -> dict[str, Any]:
+    """Counts, and sums in MW and MVAr."""
+    base, lines = case.base_mva, case.lines
+    p_max = case.generators.p_max.sum() * base
+    return {
+        "case": case.name,
+        "base_mva": base,
+        "buses": len(case.buses),
+        "lines": len(lines),
+        "transformers": int(np.sum((lines.tap != 1) | (lines.shift != 0))),
+        "limited_lines": int(np.sum(lines.rate > 0)),
+        "generators": len(case.generators),
+        "polynomial_costs": int(np.sum(~np.isnan(case.generators.cost_2))),
+        "piecewise_costs": len(np.unique(case.piecewise.generator)),
+        "generation_mw": float(p_max) if np.isfinite(p_max) else None,
+        "loaded_buses": int(np.sum((case.buses.p_d != 0) | (case.buses.q_d != 0))),
+        "load_mw": float(case.buses.p_d.sum() * base),
+        "load_mvar": float(case.buses.q_d.sum() * base),
+        "digest": case.public_digest(),
+    }
 
 
 def _check(case: Case) -> None:

@@ -4,7 +4,7 @@ Data are assignments `mpc.FIELD = value`. The distribution cases of MATPOWER (ca
 ohm and their loads in kW, and end with statements that convert whole columns. These forms are understood:
 
     [PQ, PV, REF, ...] = idx_bus;                     names of columns, by their place (idx_brch for lines)
-    Vbase = mpc.bus(1, BASE_KV) * 1e3;                a number from numbers, + - * / ^, sin, acos, ..., baseMVA, one entry
+    Vbase = mpc.bus(1, BASE_KV) * 1e3;                from numbers, + - * / ^, sin, acos, ..., baseMVA, one entry
     mpc.branch(:, [BR_R BR_X]) = mpc.branch(:, [BR_R BR_X]) / (Vbase^2 / Sbase);
                                                       whole columns of bus or branch, times or divided by a number
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+import numpy as np
+
 from hushgrid.grid_cases.case import Case, Floats
+from hushgrid.grid_cases.variables import Layout
 
 #: Of a row. element: the key's own, rows of mpc.gen and mpc.branch counted from 0; number: the same counted from 1, or the
 #: bus number; bus: of a generator or a voltage; from, to: of a flow. source: relaxed, or ac.
@@ -34,3 +37,27 @@ def setpoints(case: Case, keys: Sequence[str], values: Floats, source: str = "re
             size = math.sqrt(max(value, 0.0)) if kind == "c" else value
             rows.append(("v", element, size, "p.u.", int(element), int(element), "", "", source))
     return rows
+
+
+def released_keys(case: Case, layout: Layout) -> list[str]:
+    """What a zone is told of a recovered dispatch, by name: p_g, q_g of its generators, |V| of its own buses, and p, q at
+    its own end of every line to another zone."""
+    generators, lines, own = case.generators.rows[layout.generators].tolist(), case.lines, set(layout.buses)
+    keys = [f"{kind}:{row}" for row in generators for kind in ("pg", "qg")]
+    keys += [f"v:{bus}" for bus in layout.buses]
+    for k in layout.lines.tolist():
+        first, second = int(lines.from_bus[k]) in own, int(lines.to_bus[k]) in own
+        if first != second:
+            keys += [f"{kind}{'F' if first else 'T'}:{lines.rows[k]}" for kind in "pq"]
+    return keys
+
+
+def released(case: Case, keys: Sequence[str], p_g: Floats, q_g: Floats, v: Floats, flows: Floats) -> Floats:
+    """These values of a dispatch of the whole case, p.u.; arrays in the order of the case's tables, flows (lines, 4)."""
+    generators, lines = case.generators.rows.tolist(), case.lines.rows.tolist()
+    named: dict[str, float] = {}
+    for kind, ids, values in (("pg", generators, p_g), ("qg", generators, q_g), ("v", case.buses.numbers.tolist(), v)):
+        named |= {f"{kind}:{one}": value for one, value in zip(ids, values.tolist(), strict=True)}
+    for k, kind in enumerate(("pF", "qF", "pT", "qT")):
+        named |= {f"{kind}:{row}": value for row, value in zip(lines, flows[:, k].tolist(), strict=True)}
+    return np.array([named[key] for key in keys])

@@ -64,4 +64,5 @@ Seconds = Annotated[float, Meta(gt=0, le=float_info.max, extra_json_schema={"uni
 Case = Annotated[str, Meta(pattern=r"^[^\x00-\x1f\x7f-\x9f]{1,64}\Z")]  #: the name of a case's file
 Title = Annotated[str, Meta(pattern=r"^[A-Za-z0-9._-]{1,64}\Z")]  #: of a scenario
 Name = Annotated[str, Meta(pattern=r"^[a-z0-9-]{1,64}\Z")]  #: of a node or a fleet
+Sha256 = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z")]
 Digest = Annotated[str, Meta(pattern=r"^[0-9a-f]{0,128}\Z")]

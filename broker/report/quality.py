@@ -220,6 +220,8 @@ def spread_of_zones(plan: RunPlan, terms: Terms | None, zones: Sequence[tuple[Zo
         lattice = zone_gate.lattice_of(model.name, loss, terms)
         assert lattice is not None
         shared = model.A.toarray()[:, model.shared]
+        if loss.unit is not None:
+            shared = loss.unit[:, None] * shared  # noise of one scale, in multiples of each load's own change
         own = model.shared.size if terms.at == "gradient" else 4 * float(np.sum(shared**2))
         total += own * mean_square(lattice) * weight
     return sqrt(total)

@@ -193,7 +193,9 @@ class Star(Algorithm, frozen=True, kw_only=True):
     pattern: ClassVar[Pattern] = "star"
     own: ClassVar[tuple[str, ...]] = ("mean", "lam")  #: the iterate z_p (n_p,), and a vector (m_p,) over shared entries
     closing: ClassVar[int] = 0  #: exchanges with every member after the last round
-    exact: ClassVar[bool] = False  #: whether a member solves its local problem exactly; else it asks for gradients
+    exact_steps: ClassVar[bool] = (
+        False  #: whether a member solves its local problem exactly; else it asks for gradients
+    )
     #: What the coordinator measures of a round, `measured` of its machine: columns of the history.
     figures: ClassVar[tuple[str, ...]] = ()
 

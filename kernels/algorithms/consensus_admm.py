@@ -63,7 +63,7 @@ class Params(Star, tag_field="name", tag="consensus-admm", frozen=True, kw_only=
         "ADMM, Section 7.2"
     )
     claim: ClassVar[str] = "none is made"
-    exact: ClassVar[bool] = True
+    exact_steps: ClassVar[bool] = True
     closing: ClassVar[int] = 2
     modes: ClassVar[tuple[str, ...]] = ("input",)
     own: ClassVar[tuple[str, ...]] = ("z", "lam")

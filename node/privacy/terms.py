@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import inf
+from math import hypot, inf
 from typing import Literal
 
 from msgspec import Struct
@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from hushgrid.kernels.algorithms.base import Algorithm
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.privacy import accounting
-from hushgrid.node.schema.sections import Privacy
+from hushgrid.node.schema.sections import ROUNDED, Privacy
 
 
 class Terms(Struct, frozen=True):
@@ -50,6 +50,14 @@ class Terms(Struct, frozen=True):
         return (
             accounting.Laplace(self.per_answer) if self.mechanism == "laplace" else accounting.Gaussian(self.per_answer)
         )
+
+    @property
+    def norm(self) -> float:
+        """How far one change moves the loads, in the norm of the mechanism: L1 (laplace) or L2; p.u. (relative: 1)."""
+        if not self.pair:
+            return self.beta
+        moved = self.beta + self.reactive if self.mechanism == "laplace" else hypot(self.beta, self.reactive)
+        return moved * (1 + ROUNDED)
 
     def cost(self, answers: int) -> float:
         """The total epsilon of this many answers, at the run's delta, by the run's accountant."""

@@ -240,6 +240,13 @@ class Kind(ABC):
     def outcome(self, device: Any, state: Path) -> Outcome:
         """The function that stores a run's outcome on this device, in the directory `state`."""
 
+    def own_report(self, device: Any, state: Path) -> list[str]:
+        """What the last outcome in `state` is worth at the device's own data: lines for its owner alone.
+
+        Raises InputError if there is no outcome, or this kind has nothing to say of one.
+        """
+        raise InputError(f"{device.name}: found a device with {self.name}, expected a zone controller")
+
     @abstractmethod
     def data_words(self, data: Any) -> str:
         """The data section of a device's file, in a few words."""

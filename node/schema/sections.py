@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 from msgspec.structs import replace
 
-from hushgrid.kernels.ranges import BUSES, Bus, Count, Delta, Digest, Epsilon, Magnitude, PowerFactor, Share, Tolerance
+from hushgrid.kernels.ranges import BUSES, Bus, Count, Delta, Epsilon, Magnitude, PowerFactor, Sha256, Share, Tolerance
 
 ROUNDED = 2.0**-50  #: above the relative error of a few operations in float64
 
@@ -32,7 +32,7 @@ class Change(Section, frozen=True, kw_only=True, omit_defaults=True):
     #: the public capacities, a CSV file of bus, p_mw, q_mvar with a row a bus (0: never any load); in a plan the SHA-256
     #: digest of its rows
     of: Annotated[str, Meta(min_length=1, max_length=4096)] | None = None
-    digest: Digest | None = None  #: what the digest of that file must be [whatever it is]; in no plan
+    digest: Sha256 | None = None  #: what the digest of that file must be [whatever it is]; in no plan
 
     def __post_init__(self) -> None:
         pair = self.pair is not None and self.power_factor is not None

@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from hushgrid.cli.check import check
+from hushgrid.node.problems.power_flow.capacity import read_capacities
 from tests.support.paths import DEPLOY
 
 
@@ -52,6 +53,27 @@ def test_a_zone_s_owner_reads_what_is_hidden_in_mw_and_what_can_be_asked(zone):
         "epsilon 20 over the life of the ledger, enough for 4 runs of epsilon 5: odds of at most 4.85e+08 : 1" in life
     )
     assert worst.endswith("everything else within its public ranges: when, how often, the steps")
+
+
+def test_an_owner_of_customers_reads_what_one_of_them_may_move_in_mw_and_mvar(zone):
+    change = {"pair": 0.01, "power_factor": 0.95}
+    hidden = checked(zone, {"budget.adjacency": {"bounded-change": change}}).split("\n  ")[1]
+    assert hidden == (
+        "hidden: any one customer, p of one bus changed by at most 1 MW and q of the same bus by at most 0.3287 MVAr "
+        "(0.01 and 0.003287 p.u. on a base of 100 MVA, power factor 0.95); k such customers count k times"
+    )
+
+
+def test_an_owner_of_contracts_reads_the_share_in_mw_and_how_many_entries_have_none(zone):
+    rows = "".join(f"{bus},{20 * bus},{0 if bus > 2 else 5}\n" for bus in range(1, 15))
+    (zone.parent / "capacity.csv").write_text(f"bus,p_mw,q_mvar\n{rows}")
+    change = {"relative": 0.05, "of": "capacity.csv"}
+    hidden = checked(zone, {"budget.adjacency": {"bounded-change": change}}).split("\n  ")[1]
+    digest = read_capacities(zone.parent / "capacity.csv").digest
+    assert hidden == (
+        "hidden: any one load, p or q of one bus, changed by at most 5 % of its contracted capacity, here 0.25 to 5 MW or "
+        f"MVAr (capacities of digest {digest[:12]}); 3 of 10 have none and count as no load; k such changes count k times"
+    )
 
 
 def test_without_a_limit_to_one_run_the_whole_budget_can_be_asked_at_once(zone):

@@ -146,6 +146,38 @@ def test_one_relation_is_one_number(hushgrid, tmp_path):
     assert (total["adjacency"], total["epsilon"], total["left"]) == ("bounded-change 0.02", 3.0, 6.0)
 
 
+def test_each_kind_of_change_is_a_relation_of_its_own_and_none_is_converted(hushgrid, tmp_path):
+    """Pairs of two sizes, and shares of two files, stand side by side; a mark counts each answer once."""
+    ledger = Ledger(tmp_path / "n1.ledger", "n1")
+    ledger.count_at("bounded-change 0.02")
+    ledger.join(b"r" * 16, b"")
+    kinds = [
+        "bounded-change 0.01",
+        "pair-change:0.01:0.95",
+        "pair-change:0.005:0.95",
+        "relative-change:0.05:0123456789ab",
+    ]
+    for k, adjacency in enumerate(kinds):
+        ledger.commit(b"r" * 16, spends=[Spend(k + 1, "laplace", 0.5, 0.02, 0.04, 2.0**-20, adjacency, "test")])
+        ledger.count_at(adjacency)
+    assert ledger.unit == 0.02
+    assert ledger.mark.epsilon == 2 * 0.5 + 3 * 0.5
+    assert [ledger.totals(a).epsilon for a in kinds] == [0.5] * 4
+    ledger.close()
+    totals = json.loads(hushgrid("ledger", "show", "n1.ledger", "--json").out)["totals"]
+    assert {t["adjacency"]: t["epsilon"] for t in totals} == dict.fromkeys(kinds[1:], 0.5) | {
+        "bounded-change 0.02": 1.0
+    }
+    assert "adjacency pair-change:0.01:0.95: spent epsilon 0.5 in 1 laplace answers" in hushgrid("ledger", "show", "n1.ledger").out  # fmt: skip
+    (tmp_path / "n1.yaml").write_text(
+        "node: n1\nfleet: f\nbroker: mqtt://h\nstate: .\ndata: {case: case14, zone: [1], loads: l.csv}\n"
+        "budget: {epsilon: 9.0, adjacency: {bounded-change: {pair: 0.01, power_factor: 0.95}}}\n"
+    )
+    totals = json.loads(hushgrid("ledger", "show", "n1.yaml", "--json").out)["totals"]
+    assert {t["adjacency"]: t["left"] for t in totals}["pair-change:0.01:0.95"] == 8.5
+    assert [t["left"] for t in totals].count(None) == 3
+
+
 def test_new_data_are_said_by_their_owner(hushgrid, restored, tmp_path):
     said = hushgrid("ledger", "new-data", restored)
     assert said.out == f"{restored}: its data are version 2 now; no earlier answer is repeated\n"

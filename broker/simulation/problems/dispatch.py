@@ -18,7 +18,7 @@ from hushgrid.broker.simulation.recorders.base import Recorded
 from hushgrid.grid_cases import dispatch as tables
 from hushgrid.grid_cases.case import Case
 from hushgrid.grid_cases.dispatch import Dispatch, Part
-from hushgrid.grid_cases.setpoints import Row, setpoints
+from hushgrid.grid_cases.setpoints import Row, released, released_keys, setpoints
 from hushgrid.grid_cases.zone.model import ZoneModel, violation
 from hushgrid.kernels.algorithms.consensus_admm import ServerState
 from hushgrid.kernels.types import Vector
@@ -133,10 +133,5 @@ def setpoints_of(setup: Zones, p: str, z: Vector, final: Dispatch | None) -> lis
     """What the zone's own controller has: the recovered dispatch's generation and voltages, else its part of z."""
     if final is None or final.source == "relaxed":
         return setpoints(setup.case, setup.models[p].keys, z)
-    case, layout = setup.case, setup.wired.layouts[p]
-    values = {f"pg:{row}": v for row, v in zip(case.generators.rows.tolist(), final.p_g.tolist(), strict=True)}
-    values |= {f"qg:{row}": v for row, v in zip(case.generators.rows.tolist(), final.q_g.tolist(), strict=True)}
-    values |= {f"v:{bus}": v for bus, v in zip(case.buses.numbers.tolist(), final.v.tolist(), strict=True)}
-    rows = case.generators.rows[layout.generators].tolist()
-    keys = [*(f"{kind}:{row}" for row in rows for kind in ("pg", "qg")), *(f"v:{bus}" for bus in layout.buses)]
-    return setpoints(case, keys, np.array([values[key] for key in keys]), "ac")
+    keys = released_keys(setup.case, setup.wired.layouts[p])
+    return setpoints(setup.case, keys, released(setup.case, keys, final.p_g, final.q_g, final.v, final.flows), "ac")

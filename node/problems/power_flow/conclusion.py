@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from math import hypot, sqrt
+from math import sqrt
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,7 @@ from hushgrid.grid_cases.ac.opf import AcDispatch, recover
 from hushgrid.grid_cases.ac.program import Margins
 from hushgrid.grid_cases.case import Case
 from hushgrid.grid_cases.dispatch import SMALLEST, Dispatch
+from hushgrid.grid_cases.setpoints import released, released_keys
 from hushgrid.grid_cases.variables import Layout
 from hushgrid.kernels.patterns.star import Closing, Conclude, Concluded, Released
 from hushgrid.kernels.types import Vector
@@ -56,8 +57,7 @@ def conclusion(case: Case, plan: Plan, layouts: Mapping[str, Layout]) -> Conclud
 def margins_of(case: Case, plan: Plan, p_g: Vector) -> Margins | None:
     """What the recovery keeps from the limits if the relaxation's generation is p_g; None where it asks for none.
 
-    One change moves an answer by its p and, of a pair, its q. Gaussian noise counts as the Laplace noise of the same
-    standard deviation.
+    Gaussian noise counts by its standard deviation, as the Laplace noise that has the same.
     """
     t, problem = plan.terms, plan.problem
     if not problem.margins or t is None:
@@ -65,18 +65,15 @@ def margins_of(case: Case, plan: Plan, p_g: Vector) -> Margins | None:
     noisy = [
         buses if problem.loaded is None else set(buses) & set(problem.loaded.p) for buses in problem.zones.values()
     ]
-    epsilon, moved = t.per_answer, t.beta + t.reactive
-    if t.mechanism == "gaussian":
-        epsilon, moved = sqrt(2) * t.per_answer, hypot(t.beta, t.reactive)
-    return margins(case, moved, epsilon, [len(buses) for buses in noisy], t.release, p_g=p_g)
+    epsilon = t.per_answer * (sqrt(2) if t.mechanism == "gaussian" else 1.0)
+    return margins(case, t.norm, epsilon, [len(buses) for buses in noisy], t.release, p_g=p_g)
 
 
 def _own(case: Case, layout: Layout, found: AcDispatch | None) -> Vector:
-    """What a zone is told: p_g, q_g of its generators in turn, then |V| of its own buses, p.u."""
+    """What a zone is told (`setpoints.released_keys`), p.u.; nothing if there is no dispatch."""
     if found is None:
         return np.zeros(0)
-    g, at = layout.generators, case.index(np.array(layout.buses, np.int64))
-    return np.concatenate([np.stack([found.p_g[g], found.q_g[g]], axis=1).ravel(), found.v[at]])
+    return released(case, released_keys(case, layout), found.p_g, found.q_g, found.v, found.flows)
 
 
 def _packed(found: AcDispatch) -> Vector:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from hushgrid.grid_cases.case import Case
-from hushgrid.grid_cases.variables import Layout
 from hushgrid.grid_cases.zone.cost import CostStep
 from hushgrid.grid_cases.zone.model import ZoneModel
 from hushgrid.kernels.patterns.star import Index
@@ -41,8 +40,3 @@ class LocalCost:
         unserved, spilled = (s.reshape(2, -1).sum(axis=1) for s in (least.unserved, least.spilled))
         totals = np.stack([self._load - unserved, unserved, spilled]) * self._base
         return Found(least.z, least.value, totals.T.ravel(), least.price)
-
-
-def released_size(layout: Layout) -> int:
-    """Numbers that a zone is told at the end: p_g, q_g of its generators in turn, then |V| of its own buses."""
-    return 2 * len(layout.generators) + len(layout.buses)

@@ -15,6 +15,7 @@ from hushgrid.grid_cases.ac import presence
 from hushgrid.grid_cases.case import Case
 from hushgrid.grid_cases.costs import require_convex
 from hushgrid.grid_cases.partition import explicit, partition
+from hushgrid.grid_cases.setpoints import released_keys
 from hushgrid.grid_cases.variables import Layout
 from hushgrid.grid_cases.zone.backends import make_step
 from hushgrid.grid_cases.zone.build import ensure_model
@@ -32,7 +33,7 @@ from hushgrid.node.privacy.noise_source import NoiseSource
 from hushgrid.node.privacy.terms import Terms
 from hushgrid.node.problems.kind import Plan
 from hushgrid.node.problems.power_flow.capacity import read_capacities
-from hushgrid.node.problems.power_flow.costs import TOTALS, LocalCost, released_size
+from hushgrid.node.problems.power_flow.costs import TOTALS, LocalCost
 from hushgrid.node.problems.power_flow.gate import ZoneGate
 from hushgrid.node.problems.power_flow.section import NAME, VOLL, ZonesPlan, ZonesProblem, objective_of
 from hushgrid.node.schema.sections import Adjacency, Loaded
@@ -153,6 +154,8 @@ def capacities(adjacency: Adjacency | None, case: Case, buses: Sequence[int]) ->
     if change is None or change.of is None:
         return None
     read = read_capacities(Path(change.of))
+    if change.digest not in (None, read.digest):  # replaced since the owner's file, or the scenario, was read
+        raise InputError(f"{read.path}: found rows of digest {read.digest}, expected {change.digest}")
     return Contracts(read.of(case, buses), read.digest)
 
 
@@ -260,7 +263,7 @@ class Zone:
             patience=plan.stop.patience if plan.stop else 0,
             local=lambda d, weight: LocalCost(self.case, model, shared, weight, d, problem.voll, self.solver),
             stiffness=stiffness(self.case, tuple(model.keys[k] for k in shared)),
-            released=released_size(self.layout),
+            released=len(released_keys(self.case, self.layout)),
         )
         return plan.running.agent(place), gate
 
@@ -306,4 +309,4 @@ def largest_message(layout: Layout, problem: ZonesPlan) -> int:
     m = int(shared_of(layout, problem).size)
     if problem.objective != "cost":
         return m
-    return max(m + 2 * len(TOTALS), len(layout.keys) + 4 * len(layout.buses), released_size(layout))
+    return max(m + 2 * len(TOTALS), len(layout.keys) + 4 * len(layout.buses), len(released_keys(layout.case, layout)))

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from hushgrid.grid_cases import load
-from hushgrid.grid_cases.setpoints import COLUMNS, Row, setpoints
+from hushgrid.grid_cases.setpoints import COLUMNS, Row, released_keys, setpoints
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.types import Vector
 from hushgrid.node.durable import write_file
@@ -65,9 +65,7 @@ def keep_setpoints(zone: Zone, outcome: Mapping[str, Vector], path: Path) -> str
     if not released.size:
         _write(path, setpoints(zone.case, zone.model.keys, outcome["z"]))
         return None
-    layout = zone.layout
-    rows, buses = zone.case.generators.rows[layout.generators].tolist(), layout.buses
-    keys = [*(f"{kind}:{row}" for row in rows for kind in ("pg", "qg")), *(f"v:{bus}" for bus in buses)]
+    keys = released_keys(zone.case, zone.layout)
     if wrong := beyond_limits(zone, dict(zip(keys, released.tolist(), strict=True))):
         return f"the dispatch of the coordinator is not taken, {path.name} stays as it was: {wrong}"
     _write(path, setpoints(zone.case, keys, released, "ac"))
@@ -107,5 +105,6 @@ def zone_of(
     if foreign := [b for b in buses if b not in known]:
         raise InputError(f"{path}: data.zone: found bus {foreign[0]}, expected buses of {case.name}")
     d = np.array(read_loads(Path(data.loads), buses, case.base_mva))
+    contracts = capacities(adjacency, case, buses)
     model = model_of(node, data.case, buses, Path(data.model) if data.model else None)
-    return Zone(node, case, model, d, data.solver, pinned, capacities(adjacency, case, buses))
+    return Zone(node, case, model, d, data.solver, pinned, contracts)

@@ -22,6 +22,8 @@ from hushgrid.node.problems.power_flow.section import (
 )
 from hushgrid.node.schema.sections import Adjacency, Privacy, Section
 
+FEW = 3  #: 8 n/(n + 1), the variance of a zone's sum with totals, is no less than 2 n up to here
+
 
 class PowerFlow(Kind):
     name: ClassVar[str] = NAME
@@ -56,12 +58,11 @@ class PowerFlow(Kind):
             raise InputError(f"{refusal} (problem.ac: none; margins are of its AC optimal power flow)")
 
     def check_questions(self, problem: ZonesProblem, algorithm: Algorithm, privacy: Privacy, file: str) -> None:
-        """Margins are as wide as one noise for all loads makes them."""
         change = privacy.adjacency.of_loads
         if problem.margins and change is not None and change.relative is not None:
             raise InputError(
-                f"{file}: problem.margins: found true, expected false (privacy.adjacency: a relative change, whose noise "
-                "differs by load)"
+                f"{file}: problem.margins: found true, expected false (bounded-change: relative; the coordinator knows the "
+                "digest of the capacities alone)"
             )
 
     def located(self, problem: ZonesProblem, network: Network | None, base: Path, file: str) -> ZonesProblem:
@@ -102,6 +103,11 @@ class PowerFlow(Kind):
 
         return lambda outcome: keep_setpoints(device, outcome, state / f"{device.name}.setpoints.csv")
 
+    def own_report(self, device: Any, state: Path) -> list[str]:
+        from hushgrid.node.problems.power_flow.own_check import own_check
+
+        return own_check(device, state / f"{device.name}.setpoints.csv")
+
     def data_words(self, data: ZoneData) -> str:
         return f"{len(data.zone)} buses of {data.case}"
 
@@ -132,6 +138,9 @@ class PowerFlow(Kind):
         return None
 
     def warning(self, plan: Plan, source: str) -> str | None:
+        return "; ".join(filter(None, (_needless_totals(plan), self._low_value(plan, source)))) or None
+
+    def _low_value(self, plan: Plan, source: str) -> str | None:
         from hushgrid.grid_cases import load
         from hushgrid.grid_cases.costs import highest_marginal
 
@@ -147,6 +156,21 @@ class PowerFlow(Kind):
 
     def source(self, problem: ZonesProblem) -> str:
         return problem.case
+
+
+def _needless_totals(plan: Plan) -> str | None:
+    """What to say if the sums over its zones are no better than those of a plain release."""
+    t, problem = plan.terms, plan.problem
+    if t is None or t.release != "totals":
+        return None
+    known = None if problem.loaded is None else set(problem.loaded.p)
+    most = max(len(buses) if known is None else len(known & set(buses)) for buses in problem.zones.values())
+    if most > FEW:
+        return None
+    return (
+        f"privacy.release: found totals, and no zone has more than {FEW} active loads: their sums gain nothing over plain, "
+        "and each load is noisier"
+    )
 
 
 KIND = PowerFlow()

@@ -12,7 +12,7 @@ Made to agree (`kernels/privacy/totals.py`) and put together, the noisy answer i
 
 from __future__ import annotations
 
-from math import fsum, hypot
+from math import fsum
 from typing import Protocol
 
 import numpy as np
@@ -76,13 +76,7 @@ class LoadQuestion:
         n LOAD_BOUND and is off by 2^-53 of it, in either neighbour.
         """
         t, moved = self.terms, 2 if self.terms.pair else 1
-        if t.relative:
-            norm = 1 + ROUNDED * RATIO_BOUND
-        elif t.pair:
-            norm = t.beta + t.reactive if t.mechanism == "laplace" else hypot(t.beta, t.reactive)
-            norm *= 1 + ROUNDED
-        else:
-            norm = t.beta
+        norm = 1 + ROUNDED * RATIO_BOUND if t.relative else t.norm
         if t.release == "plain":
             return norm, moved
         rounding = 0.0 if t.relative else LOAD_BOUND * 2.0**-52 * sum(kind.size for kind in self.sums)

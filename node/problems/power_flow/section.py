@@ -105,7 +105,7 @@ def objective_of(problem: ZonesProblem, algorithm: Algorithm) -> Objective:
 
 def exact(algorithm: Algorithm) -> bool:
     """Whether the algorithm solves each zone's problem exactly: it is for costs, which a gradient step is not."""
-    return bool(getattr(algorithm, "exact", False))
+    return bool(getattr(algorithm, "exact_steps", False))
 
 
 def check_objective(objective: Objective, algorithm: Algorithm, where: str) -> None:

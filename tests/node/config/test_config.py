@@ -247,6 +247,7 @@ def test_a_device_with_rows_declares_its_labels_and_under_bounded_change_its_pro
         (", scale: 1", "", "problem.scale: missing, expected a value"),
         (", row_bound: 1.0", "", "problem.row_bound: missing, expected a value"),
         (ROWS.splitlines()[6] + "\n", "", "problem: missing, expected {kind: ..., scale: ..., row_bound: ...}"),
+        ("{bounded-change: 0.01}", "{bounded-change: {pair: 0.01, power_factor: 0.9}}", "budget.adjacency.bounded-change: found a change of loads, expected a number"),
         ("{bounded-change: 0.01}", "{}", "budget.adjacency: found {}, expected one of bounded-change and"),
         ("{bounded-change: 0.01}", "{bounded-change: 0.01, replace-one-record: {clip: 1}}", "budget.adjacency: found both"),
         ("data: n0.npz", "data: {case: case14, zone: [1], loads: l.csv}", "labels: found a section, expected none (a zone"),

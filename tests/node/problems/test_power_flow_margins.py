@@ -76,7 +76,5 @@ def test_the_coordinator_takes_margins_of_the_noise_that_the_plan_asks_for(over,
 def test_margins_are_refused_where_every_load_has_a_noise_of_its_own(tmp_path):
     (tmp_path / "capacity.csv").write_text("bus,p_mw,q_mvar\n2,100,100\n")
     change = {"relative": 0.05, "of": str(tmp_path / "capacity.csv")}
-    with pytest.raises(
-        InputError, match=r"problem.margins: found true, expected false \(privacy.adjacency: a relative"
-    ):
+    with pytest.raises(InputError, match=r"problem.margins: found true, expected false \(bounded-change: relative"):
         scenario({"margins": True}, PRIVACY | {"adjacency": {"bounded-change": change}})

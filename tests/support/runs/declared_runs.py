@@ -52,7 +52,7 @@ class Example(NamedTuple):
             private |= {"mode": self.declared.modes[0]}
         if self.variant == "published" and "laplace" not in self.declared.published_mechanisms:
             private |= {"mechanism": "gaussian", "delta": 1e-5}
-        if getattr(self.declared, "exact", False):  # the AC step at the end is a process of its own
+        if getattr(self.declared, "exact_steps", False):  # the AC step at the end is a process of its own
             raw["problem"] = raw["problem"] | {"ac": "none"}
         unclaimed = self.variant == "none" or (self.variant == "published" and self.declared.published == "scales")
         return record_scenarios.scenario(

@@ -28,7 +28,7 @@ def test_the_demo_serves_its_load_by_a_dispatch_that_satisfies_the_AC_equations(
     assert quiet.ac.generation_mw - quiet.ac.losses_mw == pytest.approx(quiet.ac.served_mw, abs=0.01)
     assert {row[-1] for _, rows in quiet.tables.values() for row in rows} == {"ac"}
     assert {row[-1] for row in quiet.setpoints} == {"ac"}
-    assert {row[1] for row in quiet.setpoints} == {"p_g", "q_g", "v"}
+    assert {row[1] for row in quiet.setpoints} == {"p_g", "q_g", "v", "p_F", "q_F", "p_T", "q_T"}
 
 
 def test_through_a_broker_the_bits_and_the_tables_are_those_of_memory(any_broker, quiet):

@@ -1,0 +1,245 @@
+"""Networks of pandapower, in and out, by its own converters to and from MATPOWER's tables (extra `pandapower`).
+
+Its network file (.json) names Python classes that pandapower makes again as it reads: read only files you trust.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hushgrid.grid_cases.case import Case, Floats
+from hushgrid.grid_cases.matpower_parser import Value
+from hushgrid.grid_cases.tables import from_fields
+from hushgrid.kernels.errors import InputError
+
+_UNLIMITED = 1e9 * (1 - 1e-9)  #: MW or MVAr by which pandapower says that there is no limit
+_NO_RATING = 1e4  #: p.u. of a line, above which a rating stands for none
+_LIMITS = ("min_p_mw", "max_p_mw", "min_q_mvar", "max_q_mvar")
+_UNKNOWN = ("bus_dc", "branch_dc", "tcsc", "svc", "ssc", "vsc", "source_dc")  #: tables of devices that a case has not
+_ASYMMETRIC = ("branch_r_asym", "branch_x_asym", "branch_g_asym", "branch_b_asym")
+
+
+def read(path: Path) -> Case:
+    """The case in a network file that pandapower wrote (`pandapower.to_json`).
+
+    Raises InputError if pandapower is not installed, cannot read the file, or the network holds what a case cannot.
+    """
+    _check_installed(str(path))
+    import pandapower
+
+    if not path.is_file():
+        raise InputError(f"case: {str(path)!r}: found no such file, expected a network file of pandapower")
+    try:
+        net = pandapower.from_json(str(path))
+    except Exception as error:  # whatever its decoder and the classes it makes can raise
+        raise InputError(f"case: {path}: {_line(error)}, expected a network file of pandapower") from None
+    if not isinstance(net, pandapower.pandapowerNet):
+        raise InputError(f"case: {path}: found {type(net).__name__}, expected a network file of pandapower")
+    return from_pandapower(net, path.stem, str(path))
+
+
+def from_pandapower(net: Any, name: str, where: str | None = None) -> Case:
+    """The case of a pandapower network: its elements in service, transformers as pandapower's power flow sees them.
+
+    A bus has pandapower's index as its number; buses joined by closed switches are one, under the lowest index. Rows of
+    generators and lines count them in the order of pandapower's conversion. The network itself is left as it is.
+    Raises InputError.
+    """
+    where = where or name
+    ppc, net = _converted(net, where)
+    bus, gen, branch = (np.array(np.real(ppc[table]), np.float64) for table in ("bus", "gen", "branch"))
+    mva = float(ppc["baseMVA"])
+    _refuse_unknown(ppc, where)
+    # The conductance of iron in transformers stands beside the branches: half at each end, as a shunt.
+    conductance = np.array(ppc.get("branch_g", np.zeros(0)))
+    if len(conductance):
+        g = (conductance if len(conductance) == len(branch) else conductance[ppc["internal"]["branch_is"]]) * mva / 2
+        ends = branch[:, :2].astype(np.int64)
+        np.add.at(bus[:, 4], ends[:, 0], g / np.where(branch[:, 8] == 0, 1, branch[:, 8]) ** 2)
+        np.add.at(bus[:, 4], ends[:, 1], g)
+    numbers = _numbers(net, len(bus))
+    bus[:, 0] = numbers
+    gen[:, 0] = numbers[gen[:, 0].astype(np.int64)]
+    branch[:, :2] = numbers[branch[:, :2].astype(np.int64)]
+    limits = gen[:, [3, 4, 8, 9]]
+    gen[:, [3, 4, 8, 9]] = np.where(np.abs(limits) >= _UNLIMITED, np.copysign(np.inf, limits), limits)
+    branch[branch[:, 5] > _NO_RATING * mva, 5] = 0
+    tables = {"bus": bus[:, :13], "gen": gen[:, :10], "branch": branch[:, :13]}
+    if len(net.poly_cost) or len(net.pwl_cost):  # else pandapower's own 1 $/MWh for every generator
+        tables["gencost"] = np.nan_to_num(np.real(ppc["gencost"]))
+    fields = {field: Value(0, rows=[(0, row) for row in table.tolist()]) for field, table in tables.items()}
+    return from_fields({"version": Value(0, scalar="2"), "baseMVA": Value(0, scalar=mva)} | fields, name, where)
+
+
+def to_pandapower(case: Case, p_g: Floats | None = None, q_g: Floats | None = None, v: Floats | None = None) -> Any:
+    """The case as a pandapower network, a bus's number as its index.
+
+    p_g, q_g: set-points of the generators, shape (generators,), p.u. v: voltages of the buses, shape (buses,), p.u.
+    Without them each generator takes the same share of its range, q = 0 and v = 1. The generator with the largest limit
+    is the external grid. Charging of transformers is written as shunts at their ends, which is the same circuit. What
+    pandapower does not have is lost: limits of angle differences, and the constant part of a piecewise-linear cost.
+    Raises InputError if pandapower is not installed.
+    """
+    _check_installed(case.name)
+    from pandapower.converter.pypower.from_ppc import from_ppc
+
+    with _quiet():
+        net = from_ppc(_tables(case, p_g, q_g, v), f_hz=50, check_costs=False)
+    net.ext_grid["controllable"] = True  # an optimal power flow may then choose its voltage too
+    return net
+
+
+def write(case: Case, path: Path) -> None:
+    """A network file of pandapower. Raises InputError if it cannot be written, or pandapower is not installed."""
+    net = to_pandapower(case)
+    import pandapower
+
+    try:
+        pandapower.to_json(net, str(path))
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror}, expected a file that can be written") from None
+
+
+def _tables(case: Case, p_g: Floats | None, q_g: Floats | None, v: Floats | None) -> dict[str, Any]:
+    """MATPOWER's tables of a case, with its bus numbers."""
+    mva, buses, generators, lines = case.base_mva, case.buses, case.generators, case.lines
+    at = case.index(generators.bus)
+    p_g = _even_share(case) if p_g is None else np.asarray(p_g)
+    q_g = np.zeros(len(generators)) if q_g is None else np.asarray(q_g)
+    v = np.clip(1.0, buses.v_min, buses.v_max) if v is None else np.asarray(v)
+    kind = np.ones(len(buses))
+    kind[at] = 2
+    if len(at):
+        capacity = np.bincount(at, weights=np.minimum(generators.p_max, 1e6), minlength=len(buses))
+        kind[int(np.argmax(capacity))] = 3
+    zero, one = np.zeros(len(buses)), np.ones(len(buses))
+    volts = np.where(buses.base_kv > 0, buses.base_kv, 1.0)
+    i, j = case.index(lines.from_bus), case.index(lines.to_bus)
+    transformer = (lines.tap != 1) | (lines.shift != 0)
+    charging = np.where(transformer, lines.b / 2, 0)  # pandapower's transformers have none
+    b_s = buses.b_s.copy()
+    np.add.at(b_s, i, charging / lines.tap**2)
+    np.add.at(b_s, j, charging)
+    bus = [buses.numbers, kind, buses.p_d * mva, buses.q_d * mva, buses.g_s * mva, b_s * mva, one, v, zero, volts, one]
+    limits = [np.clip(limit, -1e9, 1e9) for limit in (generators.q_max * mva, generators.q_min * mva)]
+    p_limits = [np.clip(limit, -1e9, 1e9) for limit in (generators.p_max * mva, generators.p_min * mva)]
+    full = np.full(len(generators), mva)
+    gen = [generators.bus, p_g * mva, q_g * mva, *limits, v[at], full, np.ones(len(generators)), *p_limits]
+    # pandapower's converter wants the tap at the side of higher voltage: the same transformer, from its other end.
+    turned = transformer & (volts[i] < volts[j])
+    ends = np.where(turned, [lines.to_bus, lines.from_bus], [lines.from_bus, lines.to_bus])
+    tap = np.where(turned, 1 / lines.tap, lines.tap)
+    r, x = np.where(turned, [lines.r * lines.tap**2, lines.x * lines.tap**2], [lines.r, lines.x])
+    rate, shift = lines.rate * mva, np.rad2deg(np.where(turned, -lines.shift, lines.shift))
+    branch = [*ends, r, x, np.where(transformer, 0, lines.b), rate, rate, rate, np.where(transformer, tap, 0), shift]
+    branch += [np.ones(len(lines)), np.full(len(lines), -360.0)]
+    return {
+        "version": 2,
+        "baseMVA": mva,
+        "bus": np.column_stack([*bus, buses.v_max, buses.v_min]).astype(np.float64),
+        "gen": np.column_stack([*gen, np.zeros((len(generators), 11))]).astype(np.float64),
+        "branch": np.column_stack([*branch, np.full(len(lines), 360.0)]).astype(np.float64),
+        "gencost": _gencost(case),
+    }
+
+
+def _even_share(case: Case) -> Floats:
+    """Active powers that serve the load, each generator at the same share of its range. Without a limit: 0."""
+    g = case.generators
+    low = np.where(np.isfinite(g.p_min), g.p_min, 0.0)
+    span = np.where(np.isfinite(g.p_max), g.p_max, low) - low
+    wanted = case.buses.p_d.sum() - low.sum()
+    return np.asarray(low + span * (np.clip(wanted / span.sum(), 0, 1) if span.sum() > 0 else 0))
+
+
+def _gencost(case: Case) -> Floats:
+    """mpc.gencost of the case's costs: points of each piecewise-linear one between its generator's limits."""
+    g, mva = case.generators, case.base_mva
+    points = dict[int, Floats]()
+    for k in np.unique(case.piecewise.generator).tolist():
+        mine = case.piecewise.generator == k
+        slope, intercept = case.piecewise.slope[mine], case.piecewise.intercept[mine]
+        bends = (intercept[:-1] - intercept[1:]) / (slope[1:] - slope[:-1])
+        low = max(g.p_min[k], -1e4)
+        high = max(min(g.p_max[k], 1e4), low + 1e-3)
+        p = np.unique([low, *bends[(bends > low) & (bends < high)], high])
+        points[k] = np.column_stack([p * mva, (slope * p[:, None] + intercept).max(axis=1)]).ravel()
+    width = max((len(row) for row in points.values()), default=3)
+    table = np.zeros((len(g), 4 + width))
+    table[:, [0, 3]] = 2, 3
+    table[:, 4:7] = np.nan_to_num(np.column_stack([g.cost_2 / mva**2, g.cost_1 / mva, g.cost_0]))
+    for k, row in points.items():  # the converter wants as many points of each, and passes over those that are NaN
+        table[k, [0, 3]] = 1, width // 2
+        table[k, 4:] = np.pad(row, (0, width - len(row)), constant_values=np.nan)
+    return table
+
+
+def _converted(net: Any, where: str) -> tuple[dict[str, Any], Any]:
+    """pandapower's tables for an optimal power flow, and the copy of the network they were made from."""
+    _check_installed(where)
+    from pandapower.converter.pypower.to_ppc import to_ppc
+
+    net = deepcopy(net)
+    missing = [column for column in _LIMITS if len(net.gen) and column not in net.gen]
+    if missing:
+        raise InputError(f"{where}: found no column {missing[0]} in net.gen, expected limits of the generators")
+    for column, none in (("min_vm_pu", 0.0), ("max_vm_pu", 2.0)):  # as pandapower takes them
+        if column not in net.bus:
+            net.bus[column] = none
+    try:
+        with _quiet():
+            return to_ppc(net, init="flat", mode="opf", trafo_model="t", take_slack_vm_limits=False), net
+    except Exception as error:
+        raise InputError(f"{where}: pandapower cannot convert it ({_line(error)}), expected another network") from None
+
+
+def _refuse_unknown(ppc: dict[str, Any], where: str) -> None:
+    for table in _UNKNOWN:
+        if len(ppc.get(table, ())):
+            raise InputError(f"{where}: found elements in {table}, expected a network of alternating current without")
+    for column in _ASYMMETRIC:
+        if np.any(ppc.get(column, 0)):
+            raise InputError(f"{where}: found {column}, expected branches that are the same from both ends")
+
+
+def _numbers(net: Any, count: int) -> Any:
+    """The bus number of each row of the converted table: the lowest index of its buses, or a number above all."""
+    lookup = net._pd2ppc_lookups["bus"]
+    numbers = np.full(count, -1, np.int64)
+    for index in sorted(net.bus.index[net.bus.in_service], reverse=True):
+        if 0 <= lookup[index] < count:
+            numbers[lookup[index]] = index
+    inner = np.flatnonzero(numbers < 0)  # star points of transformers with three windings, open ends of lines
+    numbers[inner] = int(net.bus.index.max()) + 1 + np.arange(len(inner))
+    return numbers
+
+
+def _check_installed(where: str) -> None:
+    try:
+        import pandapower  # noqa: F401
+    except ImportError:
+        raise InputError(
+            f"{where}: found no module pandapower, expected it for its networks (pip install 'hushgrid[pandapower]')"
+        ) from None
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without pandapower's remarks on limits and costs that it fills in."""
+    before = logging.root.manager.disable
+    logging.disable(logging.ERROR)
+    try:
+        yield
+    finally:
+        logging.disable(before)
+
+
+def _line(error: Exception) -> str:
+    return " ".join(str(error).split())[:200] or type(error).__name__

@@ -80,6 +80,10 @@ class Coordinator(Gathering):
     def complete(self, state: Any) -> tuple[int, float | None] | None:
         """(last complete round, its consensus residual) by the machine's state; None before the first."""
 
+    def answer(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """What the run has found, as far as the coordinator knows it: figures, and tables (columns, rows) by name."""
+        return {}, {}
+
     @property
     def lost(self) -> list[str]:
         """The members without which the run went on."""

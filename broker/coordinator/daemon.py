@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import os
 import signal
@@ -36,6 +38,7 @@ def prepare(config: CoordinatorConfig, path: str) -> tuple[str, RunPlan]:
         (scenario.seed is not None, "seed", scenario.seed, "none"),
         (scenario.run.truth, "run.truth", "true", "none"),
         (scenario.run.faults is not None, "run.faults", "faults", "none"),
+        (scenario.run.warm_start is not None, "run.warm_start", "a directory", "none"),
         (scenario.run.record != "summary", "run.record", scenario.run.record, "summary"),
     ]
     for wrong, key, found, expected in simulated:
@@ -139,10 +142,14 @@ def _wait(again: _Again, signals: Signals) -> None:
 
 
 def keep(coordinator: Coordinator, directory: Path, began: time.struct_time) -> Path:
-    """What a coordinator knows of a run that is over, as <name>-<UTC time>.json: nothing a member has not sent it."""
+    """What a coordinator knows of a run that is over, as <name>-<UTC time>.json: nothing a member has not sent it.
+
+    The tables of a dispatch stand beside it, as <name>-<UTC time>-<table>.csv.
+    """
     history = coordinator.ledger.history(coordinator.run)
     error = coordinator.error
     rounds, residual, messages, size = history[-1] if history else (0, None, 0, 0)
+    figures, tables = coordinator.answer()
     record: dict[str, Any] = {
         "name": coordinator.plan.name,
         "run": coordinator.run.hex(),
@@ -156,6 +163,7 @@ def keep(coordinator: Coordinator, directory: Path, began: time.struct_time) -> 
         "consensus_residual": residual,
         "messages": messages,
         "bytes": size,
+        **figures,
         "began": _utc(began),
         "ended": _utc(time.gmtime()),
         "history": [
@@ -166,12 +174,20 @@ def keep(coordinator: Coordinator, directory: Path, began: time.struct_time) -> 
     path = directory / f"{coordinator.plan.name}-{stamp}-{coordinator.run.hex()[:8]}.json"
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_suffix(".new")
-        temporary.write_text(json.dumps(record, indent=2) + "\n")
-        os.replace(temporary, path)
+        for name, (columns, rows) in tables.items():
+            text = io.StringIO(newline="")
+            csv.writer(text).writerows([columns, *rows])
+            _replace(path.with_name(f"{path.stem}-{name}.csv"), text.getvalue())
+        _replace(path, json.dumps(record, indent=2) + "\n")
     except OSError as fault:
         raise Stopped(f"{path}: {fault.strerror}, expected to write what the run has shown") from None
     return path
+
+
+def _replace(path: Path, text: str) -> None:
+    temporary = path.with_suffix(".new")
+    temporary.write_text(text)
+    os.replace(temporary, path)
 
 
 def _utc(moment: time.struct_time) -> str:

@@ -17,10 +17,14 @@ from hushgrid.node.wire import SMALL, Publication
 class StarCoordinator(Coordinator):
     """A run of rounds around this coordinator, which averages."""
 
-    def __init__(self, fleet: str, plan: RunPlan, source: str, ledger: Ledger, **options: Any) -> None:
+    def __init__(
+        self, fleet: str, plan: RunPlan, source: str, ledger: Ledger, *, warm: str = "", **options: Any
+    ) -> None:
+        """`warm`: the directory of an earlier run, where this one begins; "": at the flat start."""
         # What only a coordinator needs of a kind of problem stands in a file of its own, which no device reaches.
-        made: Any = import_module(f"{type(plan.kind).__module__.rpartition('.')[0]}.centre")
-        self.centre: Centre = made.centre(plan, source)
+        self._kind: Any = import_module(f"{type(plan.kind).__module__.rpartition('.')[0]}.centre")
+        self._source = source
+        self.centre: Centre = self._kind.centre(plan, source, warm)
         self.shares = {m: k.size for m, k in self.centre.position.items()}
         super().__init__(fleet, plan, ledger, **options)
 
@@ -39,6 +43,14 @@ class StarCoordinator(Coordinator):
         assert self.driver is not None
         t = cast(StarCentre, self.driver.machine).completed(state)
         return (t, state.residual if state.residual < inf else None) if t > 0 else None
+
+    def answer(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        if self.driver is None:
+            return {}, {}
+        found: tuple[dict[str, Any], dict[str, Any]] = self._kind.answer(
+            self.plan, self._source, self.driver.machine.state
+        )
+        return found
 
     def owing(self) -> list[str]:
         assert self.driver is not None

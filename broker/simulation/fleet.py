@@ -217,6 +217,7 @@ def _memory(
                     setup.plan,
                     setup.scenario.kind.source(setup.scenario.problem),
                     ledger,
+                    **setup.beginning,
                     wait_s=inf,
                     silent_s=inf,
                     observe=traces[name],
@@ -268,6 +269,7 @@ def _children(
         silent_s=silent_s,
         widths=dict(setup.widths(COORDINATOR)),
         plugins=tuple(PLUGGED),
+        beginning=setup.beginning,
         source=scenario.kind.source(scenario.problem),
     )
     nodes = [

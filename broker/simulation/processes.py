@@ -55,6 +55,7 @@ class Child(Struct, frozen=True, kw_only=True):
     client_id: str
     fleet: str
     broker: str
+    beginning: dict[str, str] = {}  #: what the coordinator is told of where the run begins
     source: str = ""  #: where the coordinator finds the public part of the problem that no plan carries
     data: dict[str, Any] = {}  #: what the kind of problem makes the node from
     plan: str = ""
@@ -243,7 +244,9 @@ def _coordinator(child: Child) -> int:
     ledger = Ledger(Path(child.state) / f"{COORDINATOR}.ledger", COORDINATOR, durable=child.durable)
     plan = _plan(child.plan)
     observe = recorder(plan).observer(plan, COORDINATOR, Path(child.trace), child.reveal, child.widths)
-    centre = coordinator(child.fleet, plan, child.source, ledger, silent_s=child.silent_s, observe=observe)
+    centre = coordinator(
+        child.fleet, plan, child.source, ledger, silent_s=child.silent_s, observe=observe, **child.beginning
+    )
     centre.log = lambda text: print(printable(text), flush=True)
     status = Path(child.outcome).with_suffix(".progress")
     last = 0.0

@@ -196,6 +196,9 @@ class Star(Algorithm, frozen=True, kw_only=True):
     exact_steps: ClassVar[bool] = (
         False  #: whether a member solves its local problem exactly; else it asks for gradients
     )
+    warm: ClassVar[bool] = (
+        False  #: whether a run can begin where another one has ended, at no cost: from public state alone
+    )
     #: What the coordinator measures of a round, `measured` of its machine: columns of the history.
     figures: ClassVar[tuple[str, ...]] = ()
 

@@ -65,6 +65,7 @@ class Params(Star, tag_field="name", tag="consensus-admm", frozen=True, kw_only=
     claim: ClassVar[str] = "none is made"
     exact_steps: ClassVar[bool] = True
     closing: ClassVar[int] = 2
+    warm: ClassVar[bool] = True
     modes: ClassVar[tuple[str, ...]] = ("input",)
     own: ClassVar[tuple[str, ...]] = ("z", "lam")
     figures: ClassVar[tuple[str, ...]] = (
@@ -246,16 +247,20 @@ class Server(StarCentre):
     def check(self, member: str, body: Any) -> None:
         m, (d, n, y) = self.position[member].size, self.widths[member]
         match body:
-            case Minimum(z=z, totals=totals) if z.shape == (m,) and totals.shape == (self.totals,):
-                expected = self.state.why is None and abs(body.value) <= LARGEST
-            case Closing(data=data, z=z, duals=duals) if (data.size, z.size, duals.size) == (d, n, y):
-                expected = self.state.why is not None and not self.state.closing
-            case Taken():
-                expected = bool(self.state.closing)
+            case Minimum(z=z, totals=totals, value=value):
+                good = z.shape == (m,) and totals.shape == (self.totals,) and abs(value) <= LARGEST
+            case Closing(data=data, z=z, duals=duals):
+                good = (data.size, z.size, duals.size) == (d, n, y)
             case _:
-                expected = False
-        if not expected:
-            raise Malformed(f"{type(body).__name__}, expected a minimiser of {m} entries, or the next of the closing")
+                good = isinstance(body, Taken)
+        if not good:
+            raise Malformed(f"{type(body).__name__}, expected a minimiser of {m} entries, or what ends a run")
+
+    def due(self, body: Any) -> None:
+        s = self.state
+        expected = Minimum if s.why is None else Taken if s.closing else Closing
+        if not isinstance(body, expected):
+            raise Malformed(f"{type(body).__name__}, expected {expected.__name__} now")
 
     def begin(self) -> None:
         s = self.state

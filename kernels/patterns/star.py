@@ -241,6 +241,10 @@ class StarCentre(ABC):
     def check(self, member: str, body: Any) -> None:
         """Raise Malformed unless `body` is what this member may send."""
 
+    def due(self, body: Any) -> None:
+        """Raise Malformed unless this kind of message is an answer to the exchange under way."""
+        return None
+
     @abstractmethod
     def begin(self) -> None:
         """Compute what round `state.t` sends."""
@@ -276,6 +280,7 @@ class StarCentre(ABC):
         s = self.state
         if s.done is not None or seq != s.t or sender in s.arrived:
             return NOTHING
+        self.due(body)
         s.arrived[sender] = body
         if len(s.arrived) < len(self.members):
             return Step(taken=True)

@@ -39,6 +39,8 @@ class Run(Section, frozen=True, kw_only=True):
     stop: Stop | None = None  #: when to stop before all rounds are done; star and token
     faults: Faults | None = None  #: injected into the memory transport; the answer does not change
     truth: bool = False  #: fill in the figures of raw data; the run is then not private
+    #: the directory of an earlier run of the same zones: this one begins where that one ended; consensus-admm, simulation only
+    warm_start: str | None = None
     processes: Count | None = None  #: of all nodes together (mqtt) [one each up to 16 nodes, else one a core]
 
 
@@ -125,4 +127,11 @@ def scenario_from(raw: dict[str, Any], file: str = "scenario", base: Path = Path
     check_privacy(scenario.privacy, scenario.algorithm, kind.records, file)
     if scenario.privacy is not None:
         kind.check_questions(problem, scenario.algorithm, scenario.privacy, file)
+    if (earlier := scenario.run.warm_start) is not None:
+        if not getattr(scenario.algorithm, "warm", False):
+            raise InputError(
+                f"{file}: run.warm_start: found {earlier!r}, expected none (algorithm.name: {scenario.algorithm.name})"
+            )
+        run = msgspec.structs.replace(scenario.run, warm_start=str((base / earlier).resolve()))
+        scenario = msgspec.structs.replace(scenario, run=run)
     return msgspec.structs.replace(scenario, problem=kind.located(problem, scenario.network, base, file))

@@ -84,6 +84,12 @@ class Setup(ABC):
         return self.upheld is not True
 
     @property
+    def beginning(self) -> dict[str, str]:
+        """What the coordinator is told of where the run begins."""
+        earlier = self.scenario.run.warm_start
+        return {} if earlier is None else {"warm": earlier}
+
+    @property
     def sampler(self) -> str | None:
         """How the noise is drawn, in the words of the report; None without privacy."""
         if self.terms is None:

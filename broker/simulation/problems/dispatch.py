@@ -15,16 +15,15 @@ import numpy as np
 from hushgrid.broker.report import quality
 from hushgrid.broker.simulation.problems.base import Figures, Finished
 from hushgrid.broker.simulation.recorders.base import Recorded
-from hushgrid.grid_cases import dispatch as tables
 from hushgrid.grid_cases.case import Case
-from hushgrid.grid_cases.dispatch import Dispatch, Part
+from hushgrid.grid_cases.dispatch import Dispatch
 from hushgrid.grid_cases.setpoints import Row, released, released_keys, setpoints
 from hushgrid.grid_cases.zone.model import ZoneModel, violation
 from hushgrid.kernels.algorithms.consensus_admm import ServerState
 from hushgrid.kernels.types import Vector
 from hushgrid.node import wire
 from hushgrid.node.problems.plan import RunPlan
-from hushgrid.node.problems.power_flow import conclusion
+from hushgrid.node.problems.power_flow.conclusion import dispatched
 from hushgrid.node.problems.power_flow.device import Wiring
 from hushgrid.node.runtime.driver import Stored
 
@@ -72,8 +71,8 @@ def figures(setup: Zones, seen: Recorded, over: Finished) -> Figures:
     if setup.expected_l1 is not None:
         expected = [setup.expected_l1 if k == 0 else 0.0 for k in range(T)]
     state = closed(over.centre)
-    done = ending(setup, state) if state is not None else {}
-    at_the_end: dict[str, Any] = done.get("figures", {})
+    done = None if state is None else dispatched(setup.case, setup.plan.problem, setup.wired.layouts, state)
+    at_the_end: dict[str, Any] = dict(done.figures) if done else {}
     if T:
         at_the_end |= {
             "gap_estimate": found["gap_estimate"][-1],
@@ -82,7 +81,9 @@ def figures(setup: Zones, seen: Recorded, over: Finished) -> Figures:
         if "objective" in at_the_end:
             optimum = setup.least_cost({p: state.closing[p].data for p in nodes}) if state else None
             at_the_end["optimality_gap"] = at_the_end["objective"] - optimum if optimum is not None else None
-    final: Dispatch | None = done.get("dispatch")
+    final = done.dispatch if done else None
+    if state is not None:  # where a later run may begin
+        solution |= {f"s_{p}": s for p, s in state.s.items()} | {"factor": np.array(state.factor)}
     return Figures(
         objective=list(found.get("objective", [])),
         max_violation=[max(violation(models[p], z[p][k]) for p in nodes) for k in range(T)],
@@ -107,26 +108,6 @@ def closed(centre: bytes | None) -> ServerState | None:
         return None
     state = wire.decode_state(ServerState, wire.decode_state(Stored, centre).machine)
     return state if state.closing else None
-
-
-def ending(setup: Zones, state: ServerState) -> dict[str, Any]:
-    """The dispatch that is shown, AC if there is one, and its figures."""
-    parts = {p: Part(setup.wired.layouts[p], c.data, c.z, c.duals) for p, c in sorted(state.closing.items())}
-    relaxed = tables.relaxed(setup.case, parts)
-    value = relaxed.generation_cost + setup.plan.problem.voll * setup.case.base_mva * float(relaxed.slack.sum())
-    recovered = conclusion.recovered(setup.case, relaxed, state.whole)
-    told: Mapping[str, Any] = {
-        "objective": value,
-        **relaxed.power,
-        "prices": {
-            str(b): round(v, 6) for b, v in zip(setup.case.buses.numbers, relaxed.price[:, 0].tolist(), strict=True)
-        },
-        "ac": {"status": next(iter(state.released.values())).status},
-    }
-    figures = dict(told)
-    if recovered is not None:
-        figures["ac"] |= recovered.figures
-    return {"dispatch": recovered.dispatch if recovered else relaxed, "figures": figures}
 
 
 def setpoints_of(setup: Zones, p: str, z: Vector, final: Dispatch | None) -> list[Row]:

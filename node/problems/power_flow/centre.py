@@ -2,25 +2,34 @@
 
 from __future__ import annotations
 
+import zipfile
+from collections.abc import Sequence
 from math import inf
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from hushgrid.grid_cases import load
 from hushgrid.grid_cases.costs import cost_scale
 from hushgrid.grid_cases.zone.cost import stiffness
+from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.patterns.star import Centre
+from hushgrid.kernels.types import Vector
 from hushgrid.node.problems.kind import Plan
-from hushgrid.node.problems.power_flow.conclusion import conclusion
+from hushgrid.node.problems.power_flow.conclusion import conclusion, dispatched
 from hushgrid.node.problems.power_flow.costs import TOTALS
-from hushgrid.node.problems.power_flow.device import largest_message, wiring
+from hushgrid.node.problems.power_flow.device import Wiring, largest_message, wiring
+
+Table = tuple[Sequence[str], list[tuple[Any, ...]]]  #: columns, and rows
 
 
-def centre(plan: Plan, source: str) -> Centre:
-    """`source`: the case, by its name or path. Raises InputError if it cannot be read."""
+def centre(plan: Plan, source: str, warm: str = "") -> Centre:
+    """`source`: the case, by its name or path. `warm`: the directory of an earlier run, or "". Raises InputError."""
     case = load(source).without_loads()
     wired, cost = wiring(case, plan.problem), plan.problem.objective == "cost"
     t, stop = plan.terms, plan.stop
+    state, factor = _left(Path(warm), wired) if warm else (None, 1.0)
     return Centre(
         stiffness=stiffness(case, wired.keys) if cost else np.zeros(0),
         scale=cost_scale(case) if cost else 1.0,
@@ -29,9 +38,42 @@ def centre(plan: Plan, source: str) -> Centre:
         announced={z: one.shared().size for z, one in wired.layouts.items()},
         largest={z: largest_message(one, plan.problem) for z, one in wired.layouts.items()},
         conclude=conclusion(case, plan, wired.layouts) if cost else None,
+        warm=state,
+        factor=factor,
         position=wired.position,
         start=wired.start,
         epsilon=t.paper_epsilon if t else inf,
         tolerance=stop.tolerance if stop else 0.0,
         patience=stop.patience if stop else 0,
     )
+
+
+def _left(run_dir: Path, wired: Wiring) -> tuple[dict[str, Vector], float]:
+    """The state s and the factor that an earlier run has left. Raises InputError if they are not of these zones."""
+    file = run_dir / "solution.npz"
+    try:
+        with np.load(file, allow_pickle=False) as saved:
+            same = saved["keys_w"].tolist() == list(wired.keys)
+            state = {p: saved[f"s_{p}"].astype(np.float64) for p in wired.position}
+            factor = float(saved["factor"])
+    except (OSError, ValueError, KeyError, zipfile.BadZipFile):
+        raise InputError(f"run.warm_start: {file}: found no state, expected a run of consensus-admm") from None
+    if not same or any(state[p].shape != at.shape for p, at in wired.position.items()) or not 0 < factor <= 1000:
+        raise InputError(f"run.warm_start: {file}: found a run of other zones, expected one of the same")
+    return state, factor
+
+
+def answer(plan: Plan, source: str, state: Any) -> tuple[dict[str, Any], dict[str, Table]]:
+    """What a run that is over has found, from the coordinator's last state: figures, and tables by name.
+
+    Of a run at least cost, as in result.json and its tables; of load shedding nothing: no zone hands over its part.
+    """
+    if plan.problem.objective != "cost":
+        return {}, {}
+    case = load(source).without_loads()
+    done = dispatched(case, plan.problem, wiring(case, plan.problem).layouts, state)
+    if done is None:
+        return {}, {}
+    measured = dict(zip(plan.running.figures, state.measured.tolist(), strict=True))
+    apart = {"gap_estimate": measured["gap_estimate"], "disagreement_mw": measured["disagreement"] * case.base_mva}
+    return done.figures | apart, dict(done.dispatch.tables())

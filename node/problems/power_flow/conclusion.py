@@ -20,12 +20,15 @@ from hushgrid.grid_cases.ac.network import flows
 from hushgrid.grid_cases.ac.opf import AcDispatch, recover
 from hushgrid.grid_cases.ac.program import Margins
 from hushgrid.grid_cases.case import Case
-from hushgrid.grid_cases.dispatch import SMALLEST, Dispatch
+from hushgrid.grid_cases.dispatch import SMALLEST, Dispatch, Part
+from hushgrid.grid_cases.dispatch import relaxed as together
 from hushgrid.grid_cases.setpoints import released, released_keys
 from hushgrid.grid_cases.variables import Layout
+from hushgrid.kernels.algorithms.consensus_admm import ServerState
 from hushgrid.kernels.patterns.star import Closing, Conclude, Concluded, Released
 from hushgrid.kernels.types import Vector
 from hushgrid.node.problems.kind import Plan
+from hushgrid.node.problems.power_flow.section import ZonesPlan
 
 SOLVED = "solved"  #: of a recovery that has found a dispatch; any other status says why there is none
 LEFT_OUT = "left out: ac: none"
@@ -87,6 +90,30 @@ class Recovered:
 
     dispatch: Dispatch
     figures: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Dispatched:
+    """The dispatch that a run has ended with, AC if there is one, and its figures."""
+
+    dispatch: Dispatch
+    figures: dict[str, Any]  #: of result.json
+
+
+def dispatched(case: Case, problem: ZonesPlan, layouts: Mapping[str, Layout], state: ServerState) -> Dispatched | None:
+    """From the coordinator's last state; None if the zones have not handed over their parts."""
+    if not state.closing:
+        return None
+    relaxed = together(case, {p: Part(layouts[p], c.data, c.z, c.duals) for p, c in sorted(state.closing.items())})
+    found = recovered(case, relaxed, state.whole)
+    prices = zip(case.buses.numbers.tolist(), relaxed.price[:, 0].tolist(), strict=True)
+    figures: dict[str, Any] = {
+        "objective": relaxed.generation_cost + problem.voll * case.base_mva * float(relaxed.slack.sum()),
+        **relaxed.power,
+        "prices": {str(bus): round(price, 6) for bus, price in prices},
+        "ac": {"status": next(iter(state.released.values())).status, **(found.figures if found else {})},
+    }
+    return Dispatched(found.dispatch if found else relaxed, figures)
 
 
 def recovered(case: Case, seen: Dispatch, whole: Vector) -> Recovered | None:

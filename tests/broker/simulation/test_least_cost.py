@@ -5,6 +5,7 @@ import pytest
 
 from hushgrid.broker.simulation import run
 from hushgrid.grid_cases import load
+from hushgrid.kernels.errors import InputError
 from tests.support.runs import background_run
 from tests.support.scenarios.least_cost import PRIVATE, scenario, with_loads_times
 
@@ -165,7 +166,6 @@ WRONG = {
 
 @pytest.mark.parametrize(("over", "said"), WRONG.values(), ids=WRONG)
 def test_a_scenario_that_contradicts_itself_is_refused_in_one_line(over, said):
-    from hushgrid.kernels.errors import InputError
 
     raw = scenario("case14", private=True)
     for key, value in over.items():
@@ -177,7 +177,6 @@ def test_a_scenario_that_contradicts_itself_is_refused_in_one_line(over, said):
 
 
 def test_the_papers_method_has_no_costs():
-    from hushgrid.kernels.errors import InputError
 
     raw = scenario("case14", private=True, objective="cost")
     raw["algorithm"] = {"name": "ladmm", "rounds": 5}
@@ -185,3 +184,28 @@ def test_the_papers_method_has_no_costs():
         InputError, match=r"problem\.objective: found cost, expected shedding \(algorithm.name: ladmm\)"
     ):
         run(raw | {"privacy": dict(PRIVATE)})
+
+
+# --- a warm start ---
+
+
+def test_a_run_that_begins_where_another_ended_needs_few_rounds_and_finds_the_same_kind_of_answer(tmp_path):
+    cold = run(scenario(private=True, ac="none") | {"seed": 5}, out=tmp_path / "cold")
+    warm = run(scenario(private=True, ac="none") | {"seed": 6, "run": {"warm_start": str(tmp_path / "cold")}})
+    assert warm.rounds_done <= cold.rounds_done / 2
+    assert warm.quality.verdict == "agreed"
+    assert 0 <= warm.optimality_gap + 0.5 <= 5e-4 * warm.objective + 0.5
+    assert warm.load_mw != cold.load_mw
+
+
+def test_it_begins_only_where_a_run_of_the_same_zones_ended(tmp_path):
+    run(scenario(private=True, ac="none") | {"seed": 5}, out=tmp_path / "cold")
+    other = scenario("case14", 2, private=True, ac="none") | {"run": {"warm_start": str(tmp_path / "cold")}}
+    with pytest.raises(InputError, match=r"run\.warm_start: .*found .*expected a run of consensus-admm|of the same"):
+        run(other)
+    with pytest.raises(InputError, match=r"run\.warm_start: .*found no state, expected a run of consensus-admm"):
+        run(scenario(private=True, ac="none") | {"run": {"warm_start": str(tmp_path)}})
+    shedding = scenario(private=True)
+    shedding["algorithm"] = {"name": "ladmm", "rounds": 3}
+    with pytest.raises(InputError, match=r"run\.warm_start: found .*, expected none \(algorithm\.name: ladmm\)"):
+        run(shedding | {"run": {"warm_start": str(tmp_path / "cold")}})

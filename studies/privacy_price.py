@@ -197,7 +197,7 @@ def operated(case: Case, found: AcDispatch | NoDispatch, optimum: float) -> Draw
     if not told.converged:
         return NO_FLOW
     beyond = {kind: by if by > COUNTS else 0.0 for kind, by in told.violations.items()}
-    above, base = generation_cost(case, told.point.p_g) - optimum, case.base_mva
+    above, base = round(generation_cost(case, told.point.p_g) - optimum, 6), case.base_mva
     return Drawn(
         cost=above,
         percent=100 * above / optimum,

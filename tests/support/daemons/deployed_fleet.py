@@ -159,7 +159,7 @@ def finishes_a_run(fleet: Fleet, nodes: list[Daemon]) -> None:
     coordinator = fleet.coordinator("--once")
     assert coordinator.code() == 0, coordinator.said
     for daemon in nodes:
-        daemon.wait_for(" done: rounds")
+        daemon.wait_for(" done: ")
 
 
 UNITS = ("hushgrid-node@.service", "hushgrid-coordinator.service")

@@ -164,6 +164,10 @@ class Device(Protocol):
         """Raises InputError unless the plan's public part agrees with this device's own."""
         ...
 
+    def remark(self, plan: Plan) -> str:
+        """What the device's own log adds to the name of a run that it joins, about its own data; "" if there is nothing."""
+        ...
+
     def limit(self, plan: Plan) -> int:
         """The bytes of the largest message of a run on this device's edges."""
         ...

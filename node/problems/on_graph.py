@@ -201,6 +201,9 @@ class GraphNode(ABC):
                 f"{self.name}: found a plan of kind {p.kind} for {p.nodes[0]}..{p.nodes[-1]}, expected one for it"
             )
 
+    def remark(self, plan: Plan) -> str:
+        return ""
+
     def limit(self, plan: Plan) -> int:
         """The bytes of the largest message on this device's edges: its vectors, and a token's list of lost nodes."""
         entries: int = plan.algorithm.sent * plan.problem.size

@@ -209,7 +209,7 @@ class Member(Endpoint):
         except Exception as error:  # numbers that no check foresaw; no answer was drawn yet
             self._note(f"a plan that cannot be computed with: {type(error).__name__}: {printable(str(error), LINE)}")
             raise InputError(f"{self.name}: found a plan that it cannot compute with, expected another") from None
-        return plan.name, driver, allowance
+        return plan.name + self.device.remark(plan), driver, allowance
 
     def _on_step(self, src: str, envelope: Envelope, size: int) -> list[Publication]:
         driver = self.driver

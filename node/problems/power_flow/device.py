@@ -239,6 +239,11 @@ class Zone:
         """Entries it shares of the lines between zones: flows, cr and si."""
         return int(self.model.shared.size)
 
+    def remark(self, plan: Plan) -> str:
+        mask = mask_of(plan.problem, self.model.buses)
+        lost = 0 if mask is None else int(np.count_nonzero(self.d[~mask]))
+        return f" ({lost} of its loads are not zero where the plan has none: they count as zero)" if lost else ""
+
     def limit(self, plan: Plan) -> int:
         """Bytes of the largest message of a run on this zone's edges."""
         return SMALL + 8 * largest_message(self.layout, plan.problem)

@@ -107,3 +107,19 @@ def test_a_zone_is_told_what_is_its_own_and_no_more(zones, dispatch):
         made = sum(value for key, value in told.items() if key[:2] == "pg")
         inside = made - CASE.buses.p_d[at].sum() - out  # losses inside, and shunts
         assert 0 <= inside < 0.2
+
+
+def test_loads_that_the_mask_of_a_plan_leaves_out_are_told_to_the_devices_own_log(zones):
+    from types import SimpleNamespace
+
+    from hushgrid.node.problems.power_flow.section import ZonesPlan
+    from hushgrid.node.schema.sections import Loaded
+
+    zone = zones["z1"]  # buses 2, 3, 4, 5 draw p and q
+
+    def said(p, q):
+        problem = ZonesPlan("case14", "", {"z1": [1, 2, 3, 4, 5]}, 1.0, loaded=Loaded(p=p, q=q))
+        return zone.remark(SimpleNamespace(problem=problem))
+
+    assert said([2, 3, 4, 5], [2, 3, 4, 5]) == ""
+    assert "(3 of its loads are not zero where the plan has none" in said([2, 3], [2, 3, 4])

@@ -60,6 +60,8 @@ class Recount:
         name = plan["algorithm"]["name"]
         if name == "ladmm":
             return len(self.said[run_id, node, "ladmm.z"]) * int(plan["algorithm"]["local_updates"])
+        if name == "consensus-admm":
+            return len(self.said[run_id, node, "star.minimum"])
         if name in WALKS:
             return min(len(self.said[run_id, node, "baton.token"]), cap_of(plan))
         return AMONG_NEIGHBOURS[name](len(self.said[run_id, node, "neighbours.share"]))
@@ -76,6 +78,8 @@ def cap_of(plan: dict[str, Any]) -> int:
     name, rounds = algorithm["name"], algorithm["rounds"]
     if name == "ladmm":
         return 1 if privacy["mode"] == "input" else rounds * algorithm["local_updates"]
+    if name == "consensus-admm":
+        return 1
     if name not in WALKS:
         return AMONG_NEIGHBOURS[name](rounds * (2 if name == "dpp2" else 1))
     walk = problem["route"] if isinstance(algorithm["walk"], str) else algorithm["walk"]

@@ -66,7 +66,10 @@ def assert_a_whole_run_tells_nothing(monkeypatch, directory, raw, data=None):
 
 @pytest.mark.parametrize(
     "case",
-    examples.few(["ladmm", "ladmm, mode input", "recal", "dpp2", "radmm"], ["ladmm, mode input", "recal", "dpp2"]),
+    examples.few(
+        ["ladmm", "ladmm, mode input", "consensus-admm", "recal", "dpp2", "radmm"],
+        ["ladmm, mode input", "consensus-admm", "recal", "dpp2"],
+    ),
 )
 def test_the_same_answers_over_other_data_leave_the_same_run_directory(tmp_path, monkeypatch, case):
     """Reports are slow to draw: of the rest of a run the tests above show it for every algorithm."""
@@ -74,6 +77,7 @@ def test_the_same_answers_over_other_data_leave_the_same_run_directory(tmp_path,
     name = "the largest loads" if others(raw) is LOADS else "far rows"
     found = assert_nothing_tells(monkeypatch, tmp_path, raw, [name], out=True)
     assert {"out/report.html", "out/transcript.jsonl", "out/history.csv", "out/solution.npz"} <= found.keys()
+    assert ("out/buses.csv" in found) == (case == "consensus-admm")
 
 
 @pytest.mark.parametrize("case", ["ladmm", "ladmm, mode input", "recal"])

@@ -123,22 +123,25 @@ class EcosSolver:
 
 
 class IpoptSolver:
-    """Ipopt through cvxpy: the same smooth program, each cone |v| <= t as |v|^2 <= t^2, t >= 0."""
+    """Ipopt through cvxpy: the same smooth program, each cone |v| <= t as |v|^2 <= t^2, t >= 0.
 
-    def __init__(self, cones: Cones, about: str, n: int) -> None:
+    cvxpy hands on no multipliers of Ipopt: those are of `multipliers`, another solver of the same program.
+    """
+
+    def __init__(self, cones: Cones, about: str, n: int, multipliers: ClarabelSolver) -> None:
+        self._multipliers = multipliers
         extra("cyipopt", "ipopt")
         self._cp = cp = extra("cvxpy", "model")
-        self.cones, self.about = cones, about
+        self.about = about
         self._P, self._q = cp.Parameter(n, nonneg=True), cp.Parameter(n)
         self._x = cp.Variable(n)
         s = cones.b - cones.A @ self._x
         linear = cones.zero + cones.nonneg
-        self._equal = s[: cones.zero] == 0
-        self._constraints = [self._equal, *second_order(cp, s, linear, cones.soc)]
+        constraints = [s[: cones.zero] == 0, *second_order(cp, s, linear, cones.soc)]
         if cones.nonneg:
-            self._constraints.append(s[cones.zero : linear] >= 0)
+            constraints.append(s[cones.zero : linear] >= 0)
         goal = 0.5 * cp.sum(cp.multiply(self._P, cp.square(self._x))) + self._q @ self._x
-        self._program = cp.Problem(cp.Minimize(goal), self._constraints)
+        self._program = cp.Problem(cp.Minimize(goal), constraints)
 
     def solve(self, P: Floats, q: Floats) -> tuple[Floats, Floats]:
         cp = self._cp
@@ -151,11 +154,7 @@ class IpoptSolver:
                 raise StepFailed(f"{self.about}: ipopt ended {error}, expected an optimum") from None
         if self._program.status not in (cp.OPTIMAL, cp.OPTIMAL_INACCURATE) or self._x.value is None:
             raise StepFailed(f"{self.about}: ipopt ended {self._program.status}, expected an optimum")
-        y = np.zeros(self.cones.b.size)
-        given = self._equal.dual_value
-        if given is not None:
-            y[: self.cones.zero] = -np.asarray(given)
-        return np.array(self._x.value), y
+        return np.array(self._x.value), self._multipliers.solve(P, q)[1]
 
 
 def second_order(cp: Any, s: Any, first: int, soc: tuple[int, ...]) -> list[Any]:
@@ -182,5 +181,5 @@ def solver(kind: str, cones: Cones, P_first: Floats, tolerance: float, about: st
     if kind == "ecos":
         return EcosSolver(cones, about)
     if kind == "ipopt":
-        return IpoptSolver(cones, about, P_first.size)
+        return IpoptSolver(cones, about, P_first.size, ClarabelSolver(cones, P_first, tolerance, about))
     return ClarabelSolver(cones, P_first, tolerance, about)

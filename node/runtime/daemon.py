@@ -13,8 +13,10 @@ from hushgrid.node.durable import stamp
 from hushgrid.node.privacy.drawn import Drawn
 from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.problems.kind import Device
-from hushgrid.node.runtime.event_loop import Signals, link_for, notify, reach, serve
+from hushgrid.node.runtime.event_loop import link_for, reach, serve
 from hushgrid.node.runtime.member import Member
+from hushgrid.node.runtime.signals import Signals
+from hushgrid.node.runtime.systemd import notify
 
 
 class Intake:

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from hushgrid.kernels.errors import InputError, Stopped, printable
+from hushgrid.kernels.errors import InputError, Stopped
 from hushgrid.node.config.device import DeviceConfig
 from hushgrid.node.durable import stamp
+from hushgrid.node.log import Log, Warned
 from hushgrid.node.privacy.drawn import Drawn
 from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.problems.kind import Device
-from hushgrid.node.runtime.event_loop import link_for, reach, serve
+from hushgrid.node.runtime.event_loop import link_for, serve
 from hushgrid.node.runtime.member import Member
 from hushgrid.node.runtime.signals import Signals
-from hushgrid.node.runtime.systemd import notify
+from hushgrid.node.runtime.systemd import Unit
+from hushgrid.node.transport.link import Link
 
 
 class Intake:
@@ -42,7 +43,7 @@ class Intake:
                 self.device, self._stamp = device, stamp
                 self.log(f"{self.file} was replaced: data version {self.ledger.data_version}")
         except InputError as error:
-            self.log(f"the data stay as they were: {error}")
+            self.log(Warned(f"the data stay as they were: {error}"))
         return self.device
 
     def _read(self) -> tuple[Device, str]:
@@ -60,13 +61,38 @@ class Intake:
             raise InputError(f"{self.file}: {error.strerror}, expected this device's data") from None
 
 
-def main(config: DeviceConfig, path: str) -> int:
-    """Run a device until it is told to stop."""
+class Service:
+    """A device while it runs: what it says of itself, and its files read again when its owner asks."""
 
-    def say(text: str) -> None:
-        print(f"{config.node}: {printable(text)}", file=sys.stderr, flush=True)
+    def __init__(self, config: DeviceConfig, member: Member, link: Link, intake: Intake, signals: Signals) -> None:
+        self.config, self.member, self.link, self.intake, self.signals = config, member, link, intake, signals
+        self.unit = Unit()
+        self._greeted = False
 
-    signals = Signals()
+    def __call__(self) -> bool:
+        """What is due besides the run, at every turn of the loop. It never ends the loop."""
+        if self.signals.reload:
+            self.signals.reload = False
+            with self.unit.reloading():
+                self.intake()
+        if not self._greeted and self.link.connects:
+            self._greeted = True
+            at, session = self.config.broker, self.member.session
+            self.member.log(f"ready on {at}, fleet {self.config.fleet}, session {session}")
+        self.unit.shows(self._standing())
+        return False
+
+    def _standing(self) -> str:
+        """What the device does, or waits for."""
+        if not self.link.connected:
+            return f"waits for the broker {self.config.broker}: {self.link.why}"
+        driver = self.member.driver
+        return f"in run {driver.run.hex()[:8]}" if driver else "waits for a run"
+
+
+def main(config: DeviceConfig, path: str, signals: Signals) -> int:
+    """Run a device until it is told to stop. It waits for the broker itself, for as long as that takes."""
+    say = Log(config.node)
     state = Path(config.state)
     ledger = Ledger(state / f"{config.node}.ledger", config.node, Path(config.mark) if config.mark else None)
     intake = Intake(config, path, ledger, say)
@@ -74,7 +100,7 @@ def main(config: DeviceConfig, path: str) -> int:
         if ledger.lost_mark:  # its disk may come back: tried again, with a pause, by whoever restarts us
             ledger.close()
             raise Stopped(f"{config.node}: {why}")
-        say(f"refuses every run: {why}")
+        say(Warned(f"refuses every run: {why}"))
     drawn = Drawn(Path(os.environ.get("RUNTIME_DIRECTORY", config.state)) / f"{config.node}.drawn", ledger)
     member = Member(
         config.fleet,
@@ -88,19 +114,11 @@ def main(config: DeviceConfig, path: str) -> int:
         drawn=drawn,
     )
     link = link_for(member, config.broker, config.tls)
-
-    def look() -> bool:
-        """SIGHUP: has the data file been replaced?"""
-        if signals.reload:
-            signals.reload = False
-            intake()
-        return False
-
+    service = Service(config, member, link, intake, signals)
+    service.unit.ready()
     try:
-        if reach(link, signals):
-            say(f"ready on {config.broker}, fleet {config.fleet}, session {member.session}")
-            serve(member, link, look, signals)
-        notify("STOPPING=1")
+        serve(member, link, service, signals)
+        service.unit.stopping()
         drawn.close()
     finally:
         link.close(clear=member.retained, forget=False)

@@ -24,7 +24,7 @@ from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.privacy.ledger_rows import StoredRun
 from hushgrid.node.privacy.noise_source import noise_source
 from hushgrid.node.problems.kind import Device, Outcome
-from hushgrid.node.problems.plan import RunPlan, decode_plan
+from hushgrid.node.problems.plan import RunPlan, decode_plan, scheduled
 from hushgrid.node.runtime.capabilities import capabilities
 from hushgrid.node.runtime.driver import Driver, StepFailed
 from hushgrid.node.runtime.endpoint import LINE, Endpoint
@@ -155,14 +155,14 @@ class Member(Endpoint):
     # --- the run ---
 
     def _on_plan(self, envelope: Envelope, body: Plan) -> list[Publication]:
-        run = envelope.run
+        run, blob = envelope.run, scheduled(body.plan, body.every)
         if body.members.get(self.name) is None or run != wire.run_id(body.plan, body.nonce, body.members):
             return self._drop("a plan that is not this device's, or not what its run says")
         if run in self._refused:
             return [self._edge(self._refused[run])]
         stored = self.ledger.run(run)
         if stored is not None and stored.status == "stopped" and self._free > 0:
-            return self._join(run, stored.plan or body.plan, stored)
+            return self._join(run, stored.plan or blob, stored)
         if self.driver and self.driver.run == run:
             return [self._edge(wire.encode(Envelope(run, 0, 0, self.ledger.mark, Join())))]
         if stored is not None:
@@ -173,7 +173,7 @@ class Member(Endpoint):
             return self._drop("more plans than a device takes in an hour")
         if mark := body.marks.get(self.name):
             self.ledger.tell(mark)
-        return self._join(run, body.plan, None)
+        return self._join(run, blob, None)
 
     def _join(self, run: bytes, blob: bytes, stopped: StoredRun | None) -> list[Publication]:
         """Joins a run, or refuses it. `stopped`: the run was joined before and goes on with what was paid for."""

@@ -116,21 +116,6 @@ class Totals:
         self._epsilon2 += k * k * other._epsilon2
         self._mu2 += k * k * other._mu2
 
-    def without(self, part: Totals) -> Totals:
-        """What was counted besides `part`, which is a part of it. The largest epsilon and `nonprivate` are the whole's,
-
-        so that no bound is below the truth.
-        """
-        return Totals(
-            self.laplace - part.laplace,
-            self.gaussian - part.gaussian,
-            self.largest_epsilon,
-            self.nonprivate,
-            self._epsilon - part._epsilon,
-            self._epsilon2 - part._epsilon2,
-            self._mu2 - part._mu2,
-        )
-
     @property
     def empty(self) -> bool:
         """Whether no event was counted."""

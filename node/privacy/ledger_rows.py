@@ -153,5 +153,14 @@ class Counted:
         return Counted(kinds, Totals(*counts, *sums))
 
 
+def without(whole: Totals, part: Totals) -> Totals:
+    """What was counted besides `part`, which is a part of the whole.
+
+    The largest epsilon and `nonprivate` stay the whole's, so that no bound is below the truth.
+    """
+    (n, g, largest, nonprivate, *sums), (of_n, of_g, _, _, *of_sums) = astuple(whole), astuple(part)
+    return Totals(n - of_n, g - of_g, largest, nonprivate, *(a - b for a, b in zip(sums, of_sums, strict=True)))
+
+
 #: kinds; laplace, gaussian, largest_epsilon, nonprivate; sums of epsilon, epsilon^2, mu^2
 _Packed = tuple[dict[str, int], int, int, float, bool, bytes, bytes, bytes]

@@ -15,7 +15,7 @@ import msgspec
 
 from hushgrid.kernels.privacy.accounting import Totals
 from hushgrid.node.privacy.ledger_file import LedgerFile
-from hushgrid.node.privacy.ledger_rows import Counted, Recent, Spend, StoredSpend, relation, steps
+from hushgrid.node.privacy.ledger_rows import Counted, Recent, Spend, StoredSpend, relation, steps, without
 from hushgrid.node.privacy.marks import Price
 
 HOUR_S = 3600.0  #: running time whose old spends are condensed to one row
@@ -134,7 +134,7 @@ class SpendTable(LedgerFile):
         `but`: a run whose spends are left out.
         """
         whole = self._in_unit(self._of(ALL), adjacency)
-        return whole.without(self._in_unit(self._of(but), adjacency)) if but is not None else whole
+        return without(whole, self._in_unit(self._of(but), adjacency)) if but is not None else whole
 
     def version_totals(self, adjacency: str) -> Totals:
         """Of `totals`, what was spent in the data version of now, however long ago."""

@@ -23,7 +23,9 @@ from hushgrid.node.config.planning import make_plan
 from hushgrid.node.config.scenario import load_scenario
 from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.problems.plan import RunPlan, encode_plan, warnings
-from hushgrid.node.runtime.event_loop import POLL_S, Signals, link_for, notify, reach, serve
+from hushgrid.node.runtime.event_loop import POLL_S, link_for, reach, serve
+from hushgrid.node.runtime.signals import Signals
+from hushgrid.node.runtime.systemd import notify
 from hushgrid.node.wire import COORDINATOR
 
 

@@ -31,8 +31,9 @@ from hushgrid.kernels.algorithms.registry import plug
 from hushgrid.kernels.errors import HushgridError, Stopped, failure, printable
 from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.problems.plan import RunPlan, decode_plan
-from hushgrid.node.runtime.event_loop import Signals, link_for, reach, serve, serve_all
+from hushgrid.node.runtime.event_loop import link_for, reach, serve, serve_all
 from hushgrid.node.runtime.member import Member, Simulated
+from hushgrid.node.runtime.signals import Signals
 from hushgrid.node.schema.sections import Budget
 from hushgrid.node.transport.link import Link
 from hushgrid.node.transport.mqtt import MqttLink

@@ -1,21 +1,19 @@
-"""One select loop for one endpoint or hundreds, each on its own connection: no threads. Also how it is asked to end."""
+"""One select loop for one endpoint or hundreds, each on its own connection: no threads."""
 
 from __future__ import annotations
 
 import os
 import select
-import signal
-import socket
 import time
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from heapq import heappop, heappush
 from math import inf
-from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from hushgrid.kernels.errors import printable
 from hushgrid.node.runtime.endpoint import LINE, Endpoint
+from hushgrid.node.runtime.signals import Signals
+from hushgrid.node.runtime.systemd import notify
 from hushgrid.node.transport.link import Link, Party
 from hushgrid.node.transport.schemes import link_to
 
@@ -25,35 +23,6 @@ if TYPE_CHECKING:
 POLL_S = 0.25
 OWED_S = 0.5  #: time in which the broker owes us an acknowledgement for longer is not counted as a peer's silence
 REACH_S = 10.0  #: for the broker to be there at the start; whoever restarts us tries again
-
-
-class Signals:
-    """SIGTERM and SIGINT ask the loop to end; what is under way is finished first. SIGHUP: look at the data again."""
-
-    def __init__(self) -> None:
-        self.asked = ""
-        self.reload = False
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, self._ask)
-        signal.signal(signal.SIGHUP, self._hup)
-
-    def _hup(self, number: int, _: FrameType | None) -> None:
-        self.reload = True
-
-    def _ask(self, number: int, _: FrameType | None) -> None:
-        self.asked = signal.Signals(number).name
-
-    def __bool__(self) -> bool:
-        return bool(self.asked)
-
-
-def notify(message: str) -> None:
-    """One line to systemd (Type=notify), from the loop that does the work; nothing where there is no systemd."""
-    address = os.environ.get("NOTIFY_SOCKET")
-    if not address:
-        return
-    with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as out:
-        out.sendto(message.encode(), "\0" + address[1:] if address[0] == "@" else address)
 
 
 def link_for(endpoint: Endpoint, url: str, tls: Tls | None = None, passing_id: str = "") -> Link:

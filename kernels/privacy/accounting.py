@@ -124,7 +124,7 @@ class Totals:
     @property
     def mu2(self) -> float:
         """Sum of the Gaussian answers' mu^2."""
-        return _up(self._mu2, 1 << UNIT)
+        return rounded_up(self._mu2, 1 << UNIT)
 
     @property
     def epsilon(self) -> float:

@@ -117,16 +117,6 @@ class Totals:
         self._mu2 += k * k * other._mu2
 
     @property
-    def empty(self) -> bool:
-        """Whether no event was counted."""
-        return not (self.laplace or self.gaussian or self.nonprivate)
-
-    @property
-    def mu2(self) -> float:
-        """Sum of the Gaussian answers' mu^2."""
-        return rounded_up(self._mu2, 1 << UNIT)
-
-    @property
     def epsilon(self) -> float:
         """Sum of the Laplace answers' epsilon."""
         return rounded_up(self._epsilon, 1 << UNIT)

@@ -17,7 +17,7 @@ from hushgrid.kernels.privacy.accounting import (
     total_epsilon,
 )
 from hushgrid.node.privacy.ledger import Ledger
-from hushgrid.node.privacy.ledger_rows import Spend, relation, steps
+from hushgrid.node.privacy.ledger_rows import Spend, empty, relation, steps
 from hushgrid.node.privacy.terms import Terms
 from hushgrid.node.schema.sections import Allow, Budget
 
@@ -51,7 +51,7 @@ class Allowance:
         if budget:
             ledger.count_at(self.adjacency)
         earlier = ledger.totals(self.adjacency, but=run)  # what other runs have spent: fixed while this one goes on
-        self.first = earlier.empty
+        self.first = empty(earlier)
         self.earlier = total_epsilon(earlier, self.delta)
         self.answered = ledger.answers(run)  #: answers of this run in the ledger
 

@@ -153,6 +153,11 @@ class Counted:
         return Counted(kinds, Totals(*counts, *sums))
 
 
+def empty(totals: Totals) -> bool:
+    """Whether nothing was counted."""
+    return not (totals.laplace or totals.gaussian or totals.nonprivate)
+
+
 def without(whole: Totals, part: Totals) -> Totals:
     """What was counted besides `part`, which is a part of the whole.
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from hushgrid.kernels.privacy.accounting import Totals
+from hushgrid.kernels.privacy.accounting import UNIT, Totals, rounded_up
 from hushgrid.node.privacy.ledger_file import LedgerFile
 from hushgrid.node.privacy.ledger_rows import Counted, Recent, Spend, StoredSpend, relation, steps, without
 from hushgrid.node.privacy.marks import Price
@@ -192,7 +192,7 @@ class SpendTable(LedgerFile):
             # Sums in another order than that of the spends may be a rounding below the price that others remember.
             price = Price(
                 max(anew.epsilon, self._price.epsilon),
-                max(anew.mu2, self._price.mu2),
+                max(rounded_up(anew.sums[2], 1 << UNIT), self._price.mu2),
                 anew.nonprivate or self._price.nonprivate,
             )
             try:

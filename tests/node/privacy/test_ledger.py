@@ -6,7 +6,7 @@ from math import inf
 import pytest
 
 from hushgrid.node.privacy.ledger import Ledger, LedgerFailed
-from hushgrid.node.privacy.ledger_rows import Spend
+from hushgrid.node.privacy.ledger_rows import Spend, empty
 from hushgrid.node.privacy.run_table import KEPT
 from hushgrid.node.schema.sections import Adjacency, ReplaceOneRecord
 from hushgrid.node.wire import Mark
@@ -95,7 +95,7 @@ def test_one_relation_is_one_number_whatever_the_clip_and_the_unit(ledger):
     assert ledger.totals("bounded-change 0.002").epsilon == 0.5 + 0.125  # who hides 0.01 hides 0.002
     assert ledger.totals("bounded-change 0.011").epsilon == 2 * 0.5 + 6 * 0.125
     assert ledger.totals(replaced).epsilon == 0.5
-    assert ledger.totals("bounded-change 0.01", but=RUN).empty
+    assert empty(ledger.totals("bounded-change 0.01", but=RUN))
 
 
 def test_group_privacy_multiplies_mu_too(ledger):

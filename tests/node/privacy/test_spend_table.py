@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from hushgrid.kernels.privacy.accounting import Totals, grouped
 from hushgrid.node.privacy.ledger import Ledger
-from hushgrid.node.privacy.ledger_rows import Counted, Spend, events_of, steps
+from hushgrid.node.privacy.ledger_rows import Counted, Spend, empty, events_of, steps
 from hushgrid.node.wire import Mark
 from tests.support import examples
 from tests.support.devices.gated_device import WORDS, spend
@@ -97,7 +97,7 @@ def test_a_spend_has_the_running_time_and_the_data_version_at_which_it_was_commi
     assert ledger.version_totals(WORDS).epsilon == 2 * 0.5
     assert opened().version_totals(WORDS).epsilon == 2 * 0.5
     opened().new_data()
-    assert opened().version_totals(WORDS).empty
+    assert empty(opened().version_totals(WORDS))
 
 
 def test_the_clock_of_a_device_counts_the_time_in_which_it_sleeps(tmp_path):
@@ -168,7 +168,7 @@ def test_sums_are_those_of_the_rows_whatever_was_spent_by_whom(tmp_path_factory,
             assert (others.laplace, others.gaussian) == (rows.laplace, rows.gaussian)
             assert others.epsilon == pytest.approx(rows.epsilon, rel=1e-12)
             assert others.nonprivate >= rows.nonprivate
-            assert others.empty <= (rows.laplace + rows.gaussian == 0)
+            assert empty(others) <= (rows.laplace + rows.gaussian == 0)
         assert ledger.verify() == []
         mark = ledger.mark
         ledger.close()
@@ -247,7 +247,7 @@ def test_a_ledger_of_the_second_format_counts_its_spends_as_made_now_in_the_vers
         ledger = Ledger(tmp_path / "n0.ledger", "n0", clock=watch)
         assert [(s.ran, s.version) for s in ledger.spends()] == [(0.0, 3)] * 10
         assert ledger.mark == Mark(own, 10, epsilon=price)
-        assert (ledger.answers(RUN), ledger.totals(WORDS, but=RUN).empty, ledger.open_run().spends) == (10, True, 10)
+        assert (ledger.answers(RUN), empty(ledger.totals(WORDS, but=RUN)), ledger.open_run().spends) == (10, True, 10)
         assert ledger.version_totals(WORDS).epsilon == ledger.totals(WORDS).epsilon
         assert (ledger.running, ledger.session, ledger.data_version, ledger.verify()) == (0.0, 4, 3, [])
         assert next(ledger.recent(0.0)).version == 3

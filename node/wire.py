@@ -22,6 +22,9 @@ PLAN_LIMIT = 4 << 20  #: bytes; a plan names every zone's buses
 BARRED = 8  #: topics that a birth names at most
 SMALL = 4096  #: bytes of an envelope beside its vectors
 
+WIRE = 1  #: what is said here. Raised by a change that the program of the number before does not understand
+OLDER: tuple[int, ...] = ()  #: the older numbers that this program speaks too
+
 
 class Mark(Struct, array_like=True, frozen=True):
     """How far a ledger has come: kept by every peer, so that a restored old ledger is noticed.
@@ -36,8 +39,11 @@ class Mark(Struct, array_like=True, frozen=True):
     nonprivate: bool = False
 
 
+Number = Annotated[int, Meta(ge=1, le=1 << 16)]  #: of a wire
+
+
 class Capabilities(Struct, frozen=True):
-    """What a device offers, in its birth: public facts only."""
+    """What a device offers, in its birth: public facts only. A field is added with a default, so that older births decode."""
 
     version: str
     algorithms: tuple[str, ...]
@@ -47,6 +53,13 @@ class Capabilities(Struct, frozen=True):
     dimension: int  #: entries it exchanges
     adjacency: str = ""
     budget_left: float | None = None
+    wire: Number = 1  #: a birth without it is of a program from before the numbers, which all speak 1
+    older: Annotated[tuple[Number, ...], Meta(max_length=16)] = ()  #: other numbers that it speaks
+
+
+def common(wire: int, older: tuple[int, ...], own: int = WIRE, own_older: tuple[int, ...] = OLDER) -> int | None:
+    """The highest number that both parties speak: they can work together. None: they cannot, whatever their versions."""
+    return max({wire, *older} & {own, *own_older}, default=None)
 
 
 class Birth(Struct, tag="birth", frozen=True):

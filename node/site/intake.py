@@ -7,6 +7,7 @@ from collections.abc import Callable
 from hushgrid.kernels.errors import InputError
 from hushgrid.node.config.device import DeviceConfig
 from hushgrid.node.durable import stamp
+from hushgrid.node.log import Warned
 from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.problems.kind import Device
 
@@ -42,7 +43,7 @@ class Intake:
                 self.device, self._stamp = device, stamp
                 self.log(f"{self.file} was replaced: data version {self.ledger.data_version}")
         except InputError as error:
-            self.log(f"the data stay as they were: {error}")
+            self.log(Warned(f"the data stay as they were: {error}"))
 
     def _read(self) -> tuple[Device, str]:
         """Data and stamp of one and the same file, even where it is being replaced meanwhile."""

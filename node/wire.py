@@ -60,9 +60,9 @@ class Capabilities(Struct, frozen=True):
     older: Annotated[tuple[Number, ...], Meta(max_length=16)] = ()  #: other numbers that it speaks
 
 
-def common(wire: int, older: tuple[int, ...], own: int = WIRE, own_older: tuple[int, ...] = OLDER) -> int | None:
+def common(spoken: tuple[int, ...], own: tuple[int, ...] | None = None) -> int | None:
     """The highest number that both parties speak: they can work together. None: they cannot, whatever their versions."""
-    return max({wire, *older} & {own, *own_older}, default=None)
+    return max({*spoken} & {*((WIRE, *OLDER) if own is None else own)}, default=None)
 
 
 class Birth(Struct, tag="birth", frozen=True):

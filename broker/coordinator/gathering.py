@@ -178,7 +178,7 @@ class Gathering(Endpoint):
             (
                 "wire",
                 f"{c.wire} (version {c.version})",
-                wire.common(c.wire, c.older) is not None,
+                wire.common((c.wire, *c.older)) is not None,
                 f"{' or '.join(map(str, (wire.WIRE, *wire.OLDER)))} (version {RUNNING})",
             ),
             (

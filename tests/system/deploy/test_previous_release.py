@@ -60,4 +60,4 @@ def test_a_fleet_is_updated_box_by_box_and_every_run_between_is_done(fleet, tmp_
         assert mixed.running() == {other: RUNNING if ZONES.index(other) <= n else VERSION for other in ZONES}
     mixed.run(old=False)
     mixed.end()
-    assert {z: len(fleet.spends(z)) for z in ZONES} == {z: 2 for z in ZONES}
+    assert {z: len(fleet.spends(z)) for z in ZONES} == dict.fromkeys(ZONES, 2)

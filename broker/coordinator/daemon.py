@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import json
 import os
 import signal
 import sys
 import time
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from types import FrameType
-from typing import Any
 
 from hushgrid.broker.coordinator.base import Coordinator
 from hushgrid.broker.coordinator.create import coordinator as coordinator_of
+from hushgrid.broker.coordinator.intervals import Intervals
 from hushgrid.broker.coordinator.past_runs import failed
+from hushgrid.broker.coordinator.records import keep
 from hushgrid.kernels.errors import InputError, Stopped, printable
 from hushgrid.node.config.coordinator import CoordinatorConfig
 from hushgrid.node.config.planning import make_plan
@@ -26,6 +25,7 @@ from hushgrid.node.problems.plan import RunPlan, encode_plan, warnings
 from hushgrid.node.runtime.event_loop import POLL_S, link_for, reach, serve
 from hushgrid.node.runtime.signals import Signals
 from hushgrid.node.runtime.systemd import notify
+from hushgrid.node.transport.link import Link
 from hushgrid.node.wire import COORDINATOR
 
 
@@ -74,7 +74,7 @@ class _Again:
 
 
 def main(config: CoordinatorConfig, path: str, once: bool = False) -> int:
-    """Coordinate one run (`once`: its exit code is ours), or the first and then one for each SIGUSR1.
+    """Coordinate one run (`once`: its exit code is ours), or the first and then one for each SIGUSR1, or by a schedule.
 
     A run under way when the process ends is gone on with at the next start. SIGTERM and SIGINT: 0.
     """
@@ -85,6 +85,10 @@ def main(config: CoordinatorConfig, path: str, once: bool = False) -> int:
     for warning in warnings(plan, source):
         _say(f"warning: {warning}")
     try:
+        if config.run is not None and not once:
+            _by_schedule(config, Intervals(config, plan, source, ledger, _say), signals, again)
+            _say(f"stopped by {signals.asked}")
+            return 0
         if not once and (why := failed(ledger, encode_plan(plan))):
             _say(
                 f"not begun again: the last run of this plan ended with: {why}; all the same: kill -USR1 {os.getpid()}"
@@ -135,65 +139,53 @@ def main(config: CoordinatorConfig, path: str, once: bool = False) -> int:
     return 0
 
 
-def _wait(again: _Again, signals: Signals) -> None:
-    """Nothing to coordinate until somebody asks for it; systemd hears that all is well."""
+def _by_schedule(config: CoordinatorConfig, intervals: Intervals, signals: Signals, again: _Again) -> None:
+    """Interval after interval, until a signal asks to end. The broker is waited for as long as it takes."""
+
+    def due() -> bool:
+        return intervals.schedule.left == 0 or again()
+
+    def ended(coordinator: Coordinator, link: Link) -> bool:
+        return coordinator.finished or intervals.overdue(coordinator, link.connected)
+
+    def served(coordinator: Coordinator, until: Callable[[Link], bool]) -> bool:
+        """Serves a coordinator on a connection of its own; whether the broker was there in the end."""
+        coordinator.log, coordinator.progress = _say, _Rounds()
+        link = link_for(coordinator, config.broker, config.tls)
+        try:
+            serve(coordinator, link, partial(until, link), signals)
+            return link.connected
+        finally:
+            link.close(clear=(), forget=False)
+
     notify("READY=1")
-    while not again() and not signals:
+    coordinator = intervals.resumed()
+    while not signals:
+        if coordinator is None:
+            _wait(due, signals)
+            if signals:
+                return
+            again.asked = False
+            coordinator = intervals.begin()
+        there, over = True, False
+        while not over and not signals:
+            there = served(coordinator, partial(ended, coordinator))
+            if not signals:
+                following = intervals.without_the_absent(coordinator) if there else None
+                coordinator, over = following or coordinator, following is None
+        if signals:
+            return
+        _say(intervals.end(coordinator, there))
+        served(coordinator, lambda link: due())  # whoever comes late hears how it ended
+        coordinator = None
+
+
+def _wait(until: Callable[[], bool], signals: Signals) -> None:
+    """Nothing to coordinate until then; systemd hears that all is well."""
+    notify("READY=1")
+    while not until() and not signals:
         time.sleep(POLL_S)
         notify("WATCHDOG=1")
-
-
-def keep(coordinator: Coordinator, directory: Path, began: time.struct_time) -> Path:
-    """What a coordinator knows of a run that is over, as <name>-<UTC time>.json: nothing a member has not sent it.
-
-    The tables of a dispatch stand beside it, as <name>-<UTC time>-<table>.csv.
-    """
-    history = coordinator.ledger.history(coordinator.run)
-    error = coordinator.error
-    rounds, residual, messages, size = history[-1] if history else (0, None, 0, 0)
-    figures, tables = coordinator.answer()
-    record: dict[str, Any] = {
-        "name": coordinator.plan.name,
-        "run": coordinator.run.hex(),
-        "algorithm": coordinator.plan.algorithm.name,
-        "members": coordinator.members,
-        "outcome": "stopped" if error else "done",
-        "stopped_because": str(error) if error else coordinator.reason,
-        "exit_code": error.exit_code if error else 0,
-        "lost": coordinator.lost,
-        "rounds_done": rounds,
-        "consensus_residual": residual,
-        "messages": messages,
-        "bytes": size,
-        **figures,
-        "began": _utc(began),
-        "ended": _utc(time.gmtime()),
-        "history": [
-            dict(zip(("round", "consensus_residual", "messages", "bytes"), row, strict=True)) for row in history
-        ],
-    }
-    stamp = time.strftime("%Y%m%dT%H%M%SZ", began)
-    path = directory / f"{coordinator.plan.name}-{stamp}-{coordinator.run.hex()[:8]}.json"
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-        for name, (columns, rows) in tables.items():
-            text = io.StringIO(newline="")
-            csv.writer(text).writerows([columns, *rows])
-            _replace(path.with_name(f"{path.stem}-{name}.csv"), text.getvalue())
-        _replace(path, json.dumps(record, indent=2) + "\n")
-    except OSError as fault:
-        raise Stopped(f"{path}: {fault.strerror}, expected to write what the run has shown") from None
-    return path
-
-
-def _replace(path: Path, text: str) -> None:
-    temporary = path.with_suffix(".new")
-    temporary.write_text(text)
-    os.replace(temporary, path)
-
-
-def _utc(moment: time.struct_time) -> str:
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", moment)
 
 
 def _summary(coordinator: Coordinator) -> str:

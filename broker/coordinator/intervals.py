@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from hushgrid.broker.coordinator import in_force, records
+from hushgrid.broker.coordinator import in_force, kept_runs, records
 from hushgrid.broker.coordinator.base import Coordinator
 from hushgrid.broker.coordinator.create import coordinator as coordinator_of
 from hushgrid.broker.coordinator.in_force import InForce
@@ -136,7 +136,7 @@ class Intervals:
             keys = ("interval", "start", "cold", "held", "absent")
             more: dict[str, Any] = {key: row[key] for key in keys}
             more |= {"every": self.run.every_s, "start_because": self.why_cold if row["start"] == "cold" else ""}
-            path = records.keep(coordinator, self.directory / "runs", self.began, more)
+            path = kept_runs.keep(coordinator, self.directory / "runs", self.began, more)
             line += f" ({path.name}, {row['start']} start, {row['rounds']} rounds)"
         flat = {key: " ".join(value) if isinstance(value, list | dict) else value for key, value in row.items()}
         records.note(self.directory / "intervals.csv", flat, self.run.keep)

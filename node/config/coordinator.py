@@ -14,6 +14,8 @@ from hushgrid.node.schema.durations import Duration, seconds
 from hushgrid.node.schema.sections import Section, Tls
 from hushgrid.node.schema.yaml_file import convert, read_yaml
 
+#: Keys that hold for as long as the process runs.
+FIXED = ("fleet", "broker", "tls", "run", "state", "plugins")
 SHORTEST_S = 1.0  #: of intervals
 
 

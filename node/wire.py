@@ -23,6 +23,9 @@ BARRED = 8  #: topics that a birth names at most
 SMALL = 4096  #: bytes of an envelope beside its vectors
 
 
+Every = Annotated[float, Meta(gt=0, le=1e9)]  #: s
+
+
 class Mark(Struct, array_like=True, frozen=True):
     """How far a ledger has come: kept by every peer, so that a restored old ledger is noticed.
 
@@ -74,16 +77,20 @@ class Progress(Struct, tag="run", frozen=True):
 
 
 class Plan(Struct, tag="plan", frozen=True):
-    """Coordinator to all: join this run. `run` of the envelope is the digest of everything here but the marks."""
+    """Coordinator to all: join this run. `run` of the envelope is the digest of plan, nonce and members."""
 
     plan: bytes
     nonce: bytes
     members: dict[str, int]
     marks: dict[str, Mark]
+    every: Every | None = None  #: s from this run to the next, of a fleet that runs by itself
+    warm: Annotated[bytes, Meta(max_length=16)] = b""  #: the run whose end this one begins at; empty: the flat start
 
 
 class Join(Struct, tag="join", frozen=True):
     """The plan is stored."""
+
+    warm: bool = False  #: the member begins where it has ended that run; else at the flat start
 
 
 class Refuse(Struct, tag="refuse", frozen=True):
@@ -99,6 +106,8 @@ class Finish(Struct, tag="finish", frozen=True):
     state: Literal["done", "stopped"]
     reason: str
     kind: str = ""  #: of a stopped run: refused | input | failed | stopped | suspended: it can be gone on with
+    residual: float | None = None  #: consensus residual of the last round
+    quality: Annotated[str, Meta(max_length=32)] = ""  #: agreed | rounds: made, without having agreed before their end
 
 
 class Finished(Struct, tag="finished", frozen=True):

@@ -11,6 +11,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any
 
 from hushgrid.kernels.errors import printable
+from hushgrid.node.log import Warned
 from hushgrid.node.runtime.endpoint import LINE, Endpoint
 from hushgrid.node.runtime.signals import Signals
 from hushgrid.node.runtime.systemd import notify
@@ -55,7 +56,7 @@ def serve_all(
     """Drive endpoints (one or more), each on its own connection, from one select loop, as `serve` does one.
 
     A message costs the same among hundreds as alone, if `until` does. Links that are not connected are opened here
-    and tried for as long as it takes. READY when each has been connected once.
+    and tried for as long as it takes.
     """
     stop: Callable[[], bool] = asked.__bool__ if isinstance(asked, Signals) else asked
     watchdog = float(os.environ.get("WATCHDOG_USEC", 0)) / 3e6
@@ -91,7 +92,7 @@ class _Seat:
         messages = link.turn(ready)
         if (link.waiting or link.mute) and not self.away:
             self.away = True
-            endpoint.log(f"the broker is away: {printable(link.why, LINE)}")
+            endpoint.log(Warned(f"the broker is away: {printable(link.why, LINE)}"))
         if link.connected and not link.mute and (self.away or link.connects != self.lives):
             self.lives = link.connects
             link.send(endpoint.connected())
@@ -125,7 +126,6 @@ class _Loop:
         self.of: dict[int, _Seat] = {}  # by file descriptor
         self.restless: dict[int, _Seat] = {}  # by number: they have heard something
         self.heap = [(0.0, seat.no) for seat in seats]  # (due, number); void where the seat's `due` is another
-        self.absent = len(seats)  # not connected yet
 
     def turn(self) -> None:
         """Wait, and do what is due."""
@@ -150,12 +150,7 @@ class _Loop:
             self._follow(seat)
 
     def _hear(self, seat: _Seat, ready: bool) -> None:
-        unheard_of = seat.lives < 0
         seat.hear(ready)
-        if unheard_of and seat.lives >= 0:
-            self.absent -= 1
-            if not self.absent:
-                notify("READY=1")
         self._follow(seat)
 
     def _rest(self, seat: _Seat) -> None:

@@ -7,7 +7,9 @@ from contextlib import suppress
 from pathlib import Path
 
 
-def write_file(path: Path, data: bytes, *, sync: bool = True, mode: int | None = None, group: int | None = None) -> None:
+def write_file(
+    path: Path, data: bytes, *, sync: bool = True, mode: int | None = None, group: int | None = None
+) -> None:
     """Replace a file by one with this content; it is on the disk, and so is its name, when this returns. OSError.
 
     A rename may reach the disk before the content it names, and is itself kept only once its folder is. With `mode` and
@@ -17,7 +19,7 @@ def write_file(path: Path, data: bytes, *, sync: bool = True, mode: int | None =
     try:
         if mode is not None or group is not None:
             new.unlink(missing_ok=True)
-        with new.open("wb", opener=None if mode is None and group is None else _private) as file:
+        with open(new, "wb", opener=None if mode is None and group is None else _private) as file:
             if group is not None:
                 os.fchown(file.fileno(), -1, group)
             if mode is not None:

@@ -47,6 +47,11 @@ class Feed(Protocol):
         """The values with one message more. Entries that were never heard are NaN."""
         ...
 
+    @property
+    def public(self) -> Any:
+        """A device without values of the source, for what is said of its public part."""
+        ...
+
     def device(self, values: Values) -> Any:
         """The `kind.Device` that holds these values."""
         ...

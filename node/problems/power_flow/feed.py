@@ -98,6 +98,10 @@ class ZoneFeed:
             d[i] = np.clip(value, self.low[i], self.high[i])
         return {"d": d}
 
+    @property
+    def public(self) -> Zone:
+        return self.zone
+
     def device(self, values: Values) -> Zone:
         return self.zone.holding(values["d"])
 

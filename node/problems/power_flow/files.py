@@ -112,7 +112,11 @@ def zone_of(
         raise InputError(f"{path}: data.zone: found bus {foreign[0]}, expected buses of {case.name}")
     if loaded and data.loads is None:
         raise InputError(f"{path}: data.loads: missing, expected a CSV file of bus, p_mw, q_mvar (or a source)")
-    d = np.array(read_loads(Path(data.loads), buses, case.base_mva)) if loaded and data.loads else np.zeros(2 * len(buses))
+    d = (
+        np.array(read_loads(Path(data.loads), buses, case.base_mva))
+        if loaded and data.loads
+        else np.zeros(2 * len(buses))
+    )
     contracts = capacities(adjacency, case, buses)
     model = model_of(node, data.case, buses, Path(data.model) if data.model else None)
     return Zone(node, case, model, d, data.solver, pinned, contracts)

@@ -67,6 +67,10 @@ class RowsFeed:
         new = self._bounded(row[:, :-1], row[:, -1])
         return self.joined([before or self._bounded(self.first.A, self.first.b), new])
 
+    @property
+    def public(self) -> Rows:
+        return Rows(self.node, self.first, self.labels, self.problem)
+
     def device(self, values: Values) -> Rows:
         shard = shard_of(values["A"], values["b"], "least-squares", self.node)
         return Rows(self.node, shard, self.labels, self.problem)

@@ -321,42 +321,7 @@ def dying_run(device, death):
     return 0 if death == "store" else 1
 
 
-# --- answers a window ---
-
-
-def test_with_fresh_the_version_rises_only_when_the_running_time_between_two_answers_has_passed(tmp_path):
-    device = SourceDevice(tmp_path / "z1", {"file": "loads.csv", "within": 0.5}, budget={"window": "24h"}, fresh=24)
-    file = device.directory / "loads.csv"
-    file.write_text(table(P, Q))
-    device.start()
-    first, rises, last = device.version, 0, device.clock.now
-    for number in range(1, 40):
-        device.clock.now += 600.0
-        file.write_text(table([float(number)] * 3, Q))
-        if number % 7 == 0:
-            device.restart()
-        before = device.version
-        held = device.holds.tobytes()
-        if device.run() != before:
-            assert device.clock.now - last >= 3600.0
-            rises, last = rises + 1, device.clock.now
-            np.testing.assert_array_equal(device.holds, loads([float(number)] * 3, Q))
-        else:
-            assert device.holds.tobytes() == held
-    assert device.version == first + rises
-    assert rises in (5, 6)  # 39 x 10 min = 6.5 h; the time between a death and the last spend does not count
-    assert device.intake.age < 3600.0
-    device.end()
-
-
-def test_a_repeated_run_with_fresh_reads_nothing_and_takes_no_time(tmp_path):
-    device = SourceDevice(tmp_path / "z1", {"file": "loads.csv", "within": 2.0}, budget={"window": "24h"}, fresh=24)
-    (device.directory / "loads.csv").write_text(table(P, Q))
-    device.start()
-    began = time.monotonic()
-    device.run()
-    assert time.monotonic() - began < 1.0
-    device.end()
+# --- without a schedule ---
 
 
 def test_without_a_schedule_a_file_that_is_another_one_is_new_data_and_the_same_file_is_not(device):

@@ -51,8 +51,8 @@ class Source(Section, frozen=True, kw_only=True):
     folder: Word | None = None
     #: a program and its words, without a shell, in the folder of this file: what it prints is read before each run
     command: Annotated[list[Word], Meta(min_length=1, max_length=64)] | None = None
-    mqtt: Heard | None = None
-    bounds: Bounds | None = None
+    mqtt: Heard | None = None  #: topics of a second, local broker
+    bounds: Bounds | None = None  #: public limits of its values [none]
     max_age: Duration | None = None  #: older values are said in the device's own log and sink; they count all the same
     #: s that reading takes, always: what is not there by then counts as missing [file, folder .5, command 5, mqtt .1]
     within: Annotated[float, Meta(ge=0.05, le=20)] | None = None
@@ -92,7 +92,7 @@ class Told(Section, frozen=True, kw_only=True):
 class Sink(Section, frozen=True, kw_only=True):
     """Who is told the outcome of a run, beside the state directory: any of these, one of each."""
 
-    file: SinkFile | None = None
-    mqtt: Told | None = None
+    file: SinkFile | None = None  #: a file
+    mqtt: Told | None = None  #: a retained topic of a second, local broker
     #: a program and its words, without a shell: it gets the JSON document on its standard input
     exec: Annotated[list[Word], Meta(min_length=1, max_length=64)] | None = None

@@ -148,6 +148,18 @@ class RunTable(SpendTable):
         """(round, consensus residual, messages, bytes) a round."""
         return self._ask("SELECT round, residual, messages, bytes FROM history WHERE run = ? ORDER BY round", (run,))
 
+    # --- notes ---
+
+    def keep_note(self, key: str, value: bytes) -> None:
+        """Remembers a few bytes under a name, durably, in place of those before."""
+        with self._transaction():
+            self._set(**{f"note {key}": value})
+
+    def note(self, key: str) -> bytes | None:
+        """What was remembered last under a name."""
+        value: bytes | None = self._meta(f"note {key}")
+        return value
+
     # --- the data ---
 
     @property

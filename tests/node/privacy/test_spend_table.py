@@ -26,6 +26,12 @@ class Watch:
         return self.now
 
 
+def killed(ledger):
+    """What kill -9 leaves: nothing is written any more, and no lock is held."""
+    ledger._held = ledger._opened = False
+    ledger._give_up()
+
+
 @pytest.fixture
 def watch():
     return Watch()
@@ -39,7 +45,7 @@ def opened(tmp_path, watch):
     def open_it(*, orderly=True, **options):
         if ledgers:
             before = ledgers.pop()
-            before.close() if orderly else before.db.close()
+            before.close() if orderly else killed(before)
         ledgers.append(Ledger(tmp_path / "n0.ledger", "n0", durable=False, clock=watch, **options))
         return ledgers[-1]
 

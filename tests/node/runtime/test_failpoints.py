@@ -10,7 +10,7 @@ from hushgrid.kernels.algorithms.registry import ALGORITHMS, of_patterns
 from hushgrid.node.config.scenario import scenario_from
 from hushgrid.node.privacy.drawn import Drawn
 from hushgrid.node.wire import COORDINATOR
-from tests.support.devices.failing_fleet import CRASHES, FULL, KINDS, Fleet
+from tests.support.devices.failing_fleet import CRASHES, CUTS, FULL, KINDS, Fleet
 from tests.support.scenarios.guarded_scenarios import exact_zones, rounds, walk, zones
 
 FEW = {"algorithm.rounds": 3}
@@ -63,7 +63,9 @@ def failed_at(directory, setup, victim, kind, k, undisturbed):
         except AssertionError as error:
             return [str(error)]
     wrong = [f"exit {code}: {text}" for code, text in fleet.exits if kind not in FULL or code != 4]
-    if victim != COORDINATOR and fleet.unpaid > 0:
+    # Between a record's write and its sync a power cut takes both it and the note of what was drawn: nothing has left.
+    unsynced = kind in CUTS and fleet.disk.crossed[k - 1 : k] == ["log"]
+    if victim != COORDINATOR and fleet.unpaid > 0 and not unsynced:
         wrong.append(f"in {fleet.unpaid} answers noise has met data, and the ledger does not show it")
     if found["error"] is not None:
         return [*wrong, f"the run ended: {found['error']}"]

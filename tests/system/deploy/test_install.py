@@ -115,7 +115,7 @@ def test_a_release_that_does_not_accept_what_the_one_before_accepts_is_not_taken
     done = image.install(changed(house, tmp_path / "other", {"hushgrid/cli/check.py": text}), "node")
     assert done.returncode == 1
     *_, why, end = done.stderr.splitlines()
-    assert why.endswith(f"does not accept {image.nodes / 'n0.yaml'}: ImportError: a defect of this release")
+    assert f"does not accept {image.nodes / 'n0.yaml'}: hushgrid: defect: ImportError: a defect of this release" in why
     assert end == f"install.sh: {before.removeprefix('releases/')} goes on"
     assert image.current == before
     image.says("check", str(image.nodes / "n0.yaml"))

@@ -335,6 +335,13 @@ class Kind(ABC):
         """What to say before a run that is likely not what was meant; None if there is nothing. `source`: as `self.source` says."""
         return None
 
+    def among(self, plan: Any, present: Sequence[str]) -> Any:
+        """The public part of the same problem without the nodes that are not there.
+
+        Raises InputError if those who are there cannot solve it without them.
+        """
+        raise InputError(f"found {', '.join(present)} there, expected {', '.join(plan.nodes)}")
+
     def source(self, problem: Any) -> str:
         """Where a coordinator finds the public data that no plan carries; "" if there are none."""
         return ""

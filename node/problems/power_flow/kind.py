@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -165,6 +166,9 @@ class PowerFlow(Kind):
             f"problem.voll: found {voll:g} $/MWh, below the highest cost of generation, {highest:g} $/MWh: load is left "
             "unserved while generators could serve it"
         )
+
+    def among(self, plan: ZonesPlan, present: Sequence[str]) -> ZonesPlan:
+        return replace(plan, zones={z: buses for z, buses in plan.zones.items() if z in present})
 
     def source(self, problem: ZonesProblem) -> str:
         return problem.case

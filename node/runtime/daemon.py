@@ -40,7 +40,7 @@ class Service:
             at, session = self.config.broker, self.member.session
             self.member.log(f"ready on {at}, fleet {self.config.fleet}, session {session}")
         self.unit.shows(self._standing())
-        self.outlet.turn()
+        self.outlet.turn(None if self.member.driver else self.member.last)
         return False
 
     def _standing(self) -> str:

@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from hushgrid.kernels.machine import Malformed
 from hushgrid.kernels.types import Vector
 from hushgrid.node.config.device import DeviceConfig
 from hushgrid.node.config.site import group_of
@@ -26,6 +27,7 @@ from hushgrid.node.site.hook import Hook
 from hushgrid.node.site.intake import Intake
 from hushgrid.node.site.kept_values import running
 from hushgrid.node.site.local_link import LocalEnd, LocalLink
+from hushgrid.node.wire import PLAN_LIMIT, Refuse, decode_envelope
 
 AGAIN_S = 10.0  #: until a file that could not be written is tried again
 SLACK = 0.1, 10.0  #: of the interval, and s: what a run and its jitter may take at the most before an answer is old
@@ -65,7 +67,8 @@ class Outlet:
         self._expired = until is not None and moment(time.time()) > until
         self.teller = Teller(self, log) if sink and sink.mqtt else None
         self._due = 0.0  #: when the file is tried again, of time.monotonic(); 0: it is written
-        self._missed = 0
+        self._last: tuple[bytes, bytes] | None = None
+        self._told = ""  #: the run whose outcome came last, taken or not
         self._health: tuple[bool, str] | None = None
 
     def outcome(self, keep: Outcome) -> Outcome:
@@ -82,6 +85,7 @@ class Outlet:
 
     def tell(self, vectors: dict[str, Vector], about: About) -> None:
         """The outcome of a run is stored: it is in force now, unless the device has not taken it. Raises OSError."""
+        self._told = about.run
         found = self.config.kind.told(self.intake.device, vectors)
         if found.why:
             self.hold(found.why)
@@ -113,13 +117,14 @@ class Outlet:
             return
         self._mark("held", reason)
 
-    def turn(self, ended: int = 0, reason: str = "") -> None:
-        """What is due. `ended`: how many runs have ended here without an outcome; `reason`: the last one's."""
+    def turn(self, last: tuple[bytes, bytes] | None = None) -> None:
+        """What is due. `last`: (run, last message) of the run that has ended here last; None while another goes on."""
         if self.config.sink is None:
             return
-        if ended != self._missed:
-            self._missed = ended
-            self.hold(reason)
+        if last is not None and last != self._last:
+            self._last = last
+            if last[0].hex() != self._told:
+                self.hold(_reason(last[1]))
         now = self.now
         if now is not None and now.document["state"] != "old" and self._overdue(now):
             why = now.document["reason"]
@@ -179,6 +184,15 @@ class Outlet:
             return msgspec.msgpack.decode(self._place.read_bytes(), type=Standing)
         except (OSError, msgspec.DecodeError):
             return None
+
+
+def _reason(last: bytes) -> str:
+    """Why a run has ended without an outcome, from the last message of this device in it."""
+    try:
+        body = decode_envelope(last, PLAN_LIMIT).body
+    except Malformed:
+        return "the run was stopped"
+    return f"refused: {body.reason}" if isinstance(body, Refuse) else "the run was stopped"
 
 
 class Teller(LocalEnd):

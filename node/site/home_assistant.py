@@ -37,10 +37,22 @@ def discovery(
         "origin": {"name": "hushgrid", "sw_version": version("hushgrid"), "support_url": URL},
         "qos": 1,
     }
+    entities = _values(topic, document, validity) | _states(topic, source)
+    return [
+        (
+            f"{PREFIX}/{component}/{name}/{entity}/config",
+            msgspec.json.encode({"unique_id": f"{name}-{entity}", **payload, **shared}),
+        )
+        for (component, entity), payload in entities.items()
+    ]
+
+
+def _values(topic: str, document: dict[str, Any], validity: float | None) -> dict[tuple[str, str], dict[str, Any]]:
+    """The sensors of the set-points, by component and name."""
     here = {"topic": available(topic)}
     young = {"topic": topic, "value_template": "{{ 'offline' if value_json.state == 'old' else 'online' }}"}
     expires = {} if validity is None else {"expire_after": ceil(2 * validity)}
-    found: dict[tuple[str, str], dict[str, Any]] = {}
+    found = {}
     for row in document.get("setpoints", ()):
         bus = row["bus"]
         for key, what, device_class, unit, scaled in PER_BUS:
@@ -56,23 +68,29 @@ def discovery(
                 "availability_mode": "all",
                 **expires,
             }
-    found["sensor", "state"] = {
-        "name": "Set-points",
-        "state_topic": topic,
-        "value_template": "{{ value_json.state }}",
-        "device_class": "enum",
-        "options": ["fresh", "held", "old"],
-        "json_attributes_topic": topic,
-        "json_attributes_template": "{{ {'run': value_json.run, 'reason': value_json.reason, 'age': value_json.age} | tojson }}",
-        "availability": [here],
-    }
-    found["sensor", "valid_until"] = {
-        "name": "Valid until",
-        "state_topic": topic,
-        "value_template": "{{ value_json.valid_until }}",
-        "device_class": "timestamp",
-        "entity_category": "diagnostic",
-        "availability": [here],
+    return found
+
+
+def _states(topic: str, source: bool) -> dict[tuple[str, str], dict[str, Any]]:
+    """Whether they count, until when, and how the device's own source is."""
+    attributes = "{'run': value_json.run, 'reason': value_json.reason, 'age': value_json.age}"
+    found: dict[tuple[str, str], dict[str, Any]] = {
+        ("sensor", "state"): {
+            "name": "Set-points",
+            "state_topic": topic,
+            "value_template": "{{ value_json.state }}",
+            "device_class": "enum",
+            "options": ["fresh", "held", "old"],
+            "json_attributes_topic": topic,
+            "json_attributes_template": f"{{{{ {attributes} | tojson }}}}",
+        },
+        ("sensor", "valid_until"): {
+            "name": "Valid until",
+            "state_topic": topic,
+            "value_template": "{{ value_json.valid_until }}",
+            "device_class": "timestamp",
+            "entity_category": "diagnostic",
+        },
     }
     if source:
         found["binary_sensor", "source"] = {
@@ -82,15 +100,8 @@ def discovery(
             "device_class": "problem",
             "entity_category": "diagnostic",
             "json_attributes_topic": health(topic),
-            "availability": [here],
         }
-    return [
-        (
-            f"{PREFIX}/{component}/{name}/{entity}/config",
-            msgspec.json.encode({"unique_id": f"{name}-{entity}", **payload, **shared}),
-        )
-        for (component, entity), payload in found.items()
-    ]
+    return {key: payload | {"availability": [{"topic": available(topic)}]} for key, payload in found.items()}
 
 
 def available(topic: str) -> str:

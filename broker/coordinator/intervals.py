@@ -130,7 +130,7 @@ class Intervals:
         """The interval is over, or given up: everything of it is kept. Returns a line about it. `broker`: is it there?"""
         if not coordinator.ending and coordinator.run:
             coordinator.stop("the broker is away" if not broker else "the next run is due")
-        row = self._row(coordinator, broker)
+        row = self.row(coordinator, broker)
         line = f"interval {row['interval']}: {row['outcome']}" + (f", {row['reason']}" if row["reason"] else "")
         if coordinator.run:
             keys = ("interval", "start", "cold", "held", "absent")
@@ -185,7 +185,8 @@ class Intervals:
             self.why_cold = "warm_start: false"
         return coordinator_of(self.config.fleet, plan, self.source, self.ledger, **options)
 
-    def _row(self, coordinator: Coordinator, broker: bool) -> dict[str, Any]:
+    def row(self, coordinator: Coordinator, broker: bool = True) -> dict[str, Any]:
+        """The line of an interval that is over, or given up."""
         error = coordinator.error
         history = self.ledger.history(coordinator.run) if coordinator.run else []
         done = bool(coordinator.run) and error is None and coordinator.ending

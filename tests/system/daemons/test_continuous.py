@@ -31,7 +31,7 @@ def intervals(fleet):
 def until(fleet, happened):
     """The intervals so far, once `happened` of them."""
     deadline = time.monotonic() + PATIENCE
-    while not happened(rows := intervals(fleet)):
+    while not (rows := intervals(fleet)) or not happened(rows):
         assert time.monotonic() < deadline, rows
         time.sleep(0.05)
     return rows

@@ -45,7 +45,8 @@ class Allowance:
         simulated: bool,
     ) -> None:
         self.node, self.algorithm, self.terms, self.budget, self.allow = node, algorithm, terms, budget, allow
-        self.ledger, self.simulated = ledger, simulated
+        self.ledger, self.simulated, self.run = ledger, simulated, run
+        self._further: list[Allowance] = []  #: of budgets that the run has to keep too
         counts = budget.adjacency if budget else None
         self.adjacency = str(counts or (terms.adjacency if terms else ""))
         if budget:
@@ -102,6 +103,8 @@ class Allowance:
 
     def authorise(self, spends: list[Spend]) -> None:
         """Whether these spends, not yet committed, may be added now. Refused otherwise."""
+        for further in self._further:
+            further.authorise(spends)
         if self.budget is None:
             return
         if any(s.value == inf for s in spends):
@@ -115,6 +118,23 @@ class Allowance:
     def committed(self, spends: list[Spend]) -> None:
         """These spends are in the ledger now."""
         self.answered += len(spends)
+        for further in self._further:
+            further.committed(spends)
+
+    def tighten(self, budget: Budget) -> None:
+        """Another budget that this run has to keep too, from its next answer on. A larger one changes nothing in it."""
+        self._further.append(
+            Allowance(
+                self.node,
+                self.ledger,
+                self.run,
+                self.algorithm,
+                self.terms,
+                budget,
+                self.allow,
+                simulated=self.simulated,
+            )
+        )
 
     def _event(self, t: Terms) -> Event:
         return grouped(t.event, steps(t.adjacency, self.adjacency))

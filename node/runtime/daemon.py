@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from hushgrid.kernels.errors import Stopped
-from hushgrid.node.config.device import DeviceConfig
+from hushgrid.kernels.errors import InputError, Stopped
+from hushgrid.node.config.device import FIXED, DeviceConfig, load_device
+from hushgrid.node.config.files import kept
 from hushgrid.node.log import Log, Warned
 from hushgrid.node.privacy.drawn import Drawn
 from hushgrid.node.privacy.ledger import Ledger
@@ -21,8 +22,11 @@ from hushgrid.node.transport.link import Link
 class Service:
     """A device while it runs: what it says of itself, and its files read again when its owner asks."""
 
-    def __init__(self, config: DeviceConfig, member: Member, link: Link, intake: Intake, signals: Signals) -> None:
-        self.config, self.member, self.link, self.intake, self.signals = config, member, link, intake, signals
+    def __init__(
+        self, config: DeviceConfig, path: str, member: Member, link: Link, intake: Intake, signals: Signals
+    ) -> None:
+        self.config, self.path, self.member, self.link, self.intake = config, path, member, link, intake
+        self.signals = signals
         self.unit = Unit()
         self._greeted = False
 
@@ -31,13 +35,28 @@ class Service:
         if self.signals.reload:
             self.signals.reload = False
             with self.unit.reloading():
-                self.intake.look()
+                self._reload()
         if not self._greeted and self.link.connects:
             self._greeted = True
             at, session = self.config.broker, self.member.session
             self.member.log(f"ready on {at}, fleet {self.config.fleet}, session {session}")
         self.unit.shows(self._standing())
         return False
+
+    def _reload(self) -> None:
+        """The owner's file again, and the data. A file that is wrong changes nothing, and is said in one line."""
+        log = self.member.log
+        try:
+            config = kept(self.config, load_device(Path(self.path)), FIXED, self.path, log)
+            self.intake.declare(config)
+        except InputError as error:
+            log(Warned(f"its configuration stays as it was: {error}"))
+        else:
+            before, self.config = self.config, config
+            if (config.budget, config.allow) != (before.budget, before.allow):
+                self.link.send(self.member.govern(config.budget, config.allow))
+                log(f"the budget is epsilon {config.budget.epsilon:g} from now on")
+        self.intake.look()
 
     def _standing(self) -> str:
         """What the device does, or waits for."""
@@ -71,7 +90,7 @@ def main(config: DeviceConfig, path: str, signals: Signals) -> int:
         drawn=drawn,
     )
     link = link_for(member, config.broker, config.tls)
-    service = Service(config, member, link, intake, signals)
+    service = Service(config, path, member, link, intake, signals)
     service.unit.ready()
     try:
         serve(member, link, service, signals)

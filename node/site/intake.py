@@ -45,6 +45,29 @@ class Intake:
         except InputError as error:
             self.log(Warned(f"the data stay as they were: {error}"))
 
+    def declare(self, config: DeviceConfig) -> None:
+        """The owner's file says other things of the data: they are read by it, and count as new.
+
+        Raises InputError if they cannot be read, or their public part is another. Nothing has changed then.
+        """
+        before = self.config, self.file
+        if (config.data, config.labels, config.problem) == (before[0].data, before[0].labels, before[0].problem):
+            self.config = config
+            return
+        self.config, self.file = config, config.file
+        try:
+            device, stamp = self._read()
+            for what in ("digest", "dimension", "neighbours"):
+                if getattr(device, what) != getattr(self.device, what):
+                    raise InputError(f"{self.path}: data: found another {what}, expected the one at the start")
+        except InputError:
+            self.config, self.file = before
+            raise
+        if not self.ledger.saw_data(stamp):
+            self.ledger.new_data()
+        self.device, self._stamp = device, stamp
+        self.log(f"the data are declared anew: data version {self.ledger.data_version}")
+
     def _read(self) -> tuple[Device, str]:
         """Data and stamp of one and the same file, even where it is being replaced meanwhile."""
         while True:

@@ -11,7 +11,7 @@ from hushgrid.broker.coordinator.base import Coordinator
 from hushgrid.broker.coordinator.create import coordinator as coordinator_of
 from hushgrid.broker.coordinator.kept_runs import keep, summary
 from hushgrid.broker.coordinator.past_runs import failed
-from hushgrid.broker.coordinator.standing import standing
+from hushgrid.broker.coordinator.standing import Reporter, standing
 from hushgrid.kernels.errors import InputError, Stopped
 from hushgrid.node.config.coordinator import FIXED, CoordinatorConfig, load_coordinator
 from hushgrid.node.config.files import kept
@@ -90,7 +90,7 @@ class Service:
         """`public`: what `prepare` has made of the configuration."""
         self.config, self.path, self.signals, self.ledger = config, path, signals, ledger
         self.source, self.plan = public
-        self.unit = Unit()
+        self.unit, self.reporter = Unit(), Reporter(config)
         self._missing = ""  #: who was said not to be there
         for warning in warnings(self.plan, self.source):
             _say(Warned(f"warning: {warning}"))
@@ -102,12 +102,13 @@ class Service:
         try:
             if reach(link, self.signals):
                 self._coordinate(coordinator, link)
+            if coordinator.finished:
+                self._keep(coordinator, began)
         finally:
+            self.reporter.publish(coordinator, link, "off")
             link.close(clear=(), forget=False)
-        if coordinator.finished:
-            self._keep(coordinator, began)
-            if error := coordinator.error:
-                raise type(error)(f"{error}{coordinator.paid}")
+        if error := coordinator.error:
+            raise type(error)(f"{error}{coordinator.paid}")
 
     def run(self) -> None:
         """Run after run, until somebody asks to end."""
@@ -124,6 +125,8 @@ class Service:
                 if coordinator.finished and self._over(coordinator, began):
                     self._wait(coordinator, link)
             finally:
+                if self.signals:
+                    self.reporter.publish(coordinator, link, "off")
                 link.close(clear=(), forget=False)
 
     # --- a run ---
@@ -145,6 +148,7 @@ class Service:
 
         def over() -> bool:
             self.unit.shows(f"waits for the broker: {link.why}" if not link.connected else standing(coordinator))
+            self.reporter(coordinator, link)
             return coordinator.finished
 
         serve(coordinator, link, over, self.signals)
@@ -168,6 +172,7 @@ class Service:
         if coordinator.run:
             _say(f"{keep(coordinator, Path(self.config.state) / 'runs', began)}: {summary(coordinator)}")
         coordinator.conclude()
+        self.reporter.anew()
 
     # --- between runs ---
 
@@ -175,8 +180,13 @@ class Service:
         """Until the next run is asked for."""
         _say(f"the next run: {_again()}")
         self.unit.shows("waits for SIGUSR1")
+
+        def roused() -> bool:
+            self.reporter(coordinator, link)
+            return self.signals.begin or self.signals.reload
+
         while not self._asked():
-            serve(coordinator, link, self._roused, self.signals)
+            serve(coordinator, link, roused, self.signals)
             self._look()
 
     def _idle(self) -> None:
@@ -189,9 +199,6 @@ class Service:
 
     def _asked(self) -> bool:
         return self.signals.begin or bool(self.signals)
-
-    def _roused(self) -> bool:
-        return self.signals.begin or self.signals.reload
 
     def _look(self) -> None:
         """SIGHUP: the file and its scenario again. A bad one, or one that changes what cannot change, is not taken."""

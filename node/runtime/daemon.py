@@ -13,6 +13,7 @@ from hushgrid.node.privacy.drawn import Drawn
 from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.runtime.event_loop import link_for, serve
 from hushgrid.node.runtime.member import Member
+from hushgrid.node.runtime.reporter import Reporter
 from hushgrid.node.runtime.signals import Signals
 from hushgrid.node.runtime.systemd import Unit
 from hushgrid.node.site.intake import Intake
@@ -27,7 +28,7 @@ class Service:
     ) -> None:
         self.config, self.path, self.member, self.link, self.intake = config, path, member, link, intake
         self.signals = signals
-        self.unit = Unit()
+        self.unit, self.reporter = Unit(), Reporter(config, member, link)
         self._greeted = False
 
     def __call__(self) -> bool:
@@ -41,7 +42,13 @@ class Service:
             at, session = self.config.broker, self.member.session
             self.member.log(f"ready on {at}, fleet {self.config.fleet}, session {session}")
         self.unit.shows(self._standing())
+        self.reporter()
         return False
+
+    def end(self) -> None:
+        """It ends in order, and says so."""
+        self.unit.stopping()
+        self.reporter.publish("off")
 
     def _reload(self) -> None:
         """The owner's file again, and the data. A file that is wrong changes nothing, and is said in one line."""
@@ -52,7 +59,7 @@ class Service:
         except InputError as error:
             log(Warned(f"its configuration stays as it was: {error}"))
         else:
-            before, self.config = self.config, config
+            before, self.config, self.reporter.config = self.config, config, config
             if (config.budget, config.allow) != (before.budget, before.allow):
                 self.link.send(self.member.govern(config.budget, config.allow))
                 log(f"the budget is epsilon {config.budget.epsilon:g} from now on")
@@ -94,7 +101,7 @@ def main(config: DeviceConfig, path: str, signals: Signals) -> int:
     service.unit.ready()
     try:
         serve(member, link, service, signals)
-        service.unit.stopping()
+        service.end()
         drawn.close()
     finally:
         link.close(clear=member.retained, forget=False)

@@ -61,9 +61,9 @@ class Reporter:
         self._said, self._at = said, now
         self.publish(coordinator, link, waits_s=now - self._waited if waits else None)
 
-    def anew(self) -> None:
-        """What it has said is not true any more: how a run has ended stands in the ledger now."""
-        self._said = ()
+    def anew(self, due: float | None = None) -> None:
+        """What it has said is not true any more: a run has ended, and the next one is due then (s since 1970)."""
+        self._said, self.due = (), due
 
     def publish(
         self, coordinator: Coordinator, link: Link, state: status.State | None = None, waits_s: float | None = None
@@ -77,6 +77,7 @@ class Reporter:
         stored, now = coordinator.ledger.last_run(), time.time()
         done = coordinator.complete(coordinator.driver.machine.state) if coordinator.driver else None
         algorithm, tls = coordinator.plan.algorithm, self.config.tls
+        begun = coordinator.phase in ("running", "finishing")
         return Status(
             node=COORDINATOR,
             version=RUNNING,
@@ -91,7 +92,7 @@ class Reporter:
             rounds=algorithm.rounds,
             waits_for=self._waits[:NAMED],
             waits_s=None if waits_s is None else round(waits_s, 1),
-            late_s=None if self.due is None else round(max(now - self.due, 0.0), 1),
+            late_s=None if self.due is None or begun else round(max(now - self.due, 0.0), 1),
             due=None if self.due is None else status.moment(self.due),
             gone={name: status.moment(at) for name, at in list(self._gone.items())[:NAMED]},
             certificate_days=_days(tls.cert if tls else None),

@@ -20,6 +20,7 @@ from hushgrid.kernels.graphs import Network
 from hushgrid.kernels.types import Vector
 from hushgrid.node.privacy.terms import Terms
 from hushgrid.node.schema.sections import Adjacency, Allow, Budget, Privacy, Section, Stop
+from hushgrid.node.schema.site import Source
 
 if TYPE_CHECKING:
     from hushgrid.kernels.machine import Keeping
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from hushgrid.node.privacy.gate import Gate
     from hushgrid.node.privacy.ledger import Ledger
     from hushgrid.node.privacy.noise_source import NoiseSource
+    from hushgrid.node.problems.feed import Feed
 
 
 class About(NamedTuple):
@@ -160,6 +162,8 @@ class Owner(Protocol):
     def budget(self) -> Budget: ...
     @property
     def allow(self) -> Allow: ...
+    @property
+    def source(self) -> Source | None: ...
 
 
 class Device(Protocol):
@@ -268,6 +272,10 @@ class Kind(ABC):
     def device(self, owner: Owner, path: str) -> Device:
         """A real device with its own data, read now. Raises InputError if they are wrong. `path`: the device's file."""
 
+    def feed(self, owner: Owner, path: str) -> Feed:
+        """What makes values and devices of the contents of the owner's source. Raises InputError as `device` does."""
+        raise InputError(f"{path}: source: found a section, expected none ({self.name})")
+
     @abstractmethod
     def outcome(self, device: Any, state: Path) -> Outcome:
         """The function that stores a run's outcome on this device, in the directory `state`."""
@@ -301,6 +309,13 @@ class Kind(ABC):
     def warning(self, plan: Plan, source: str) -> str | None:
         """What to say before a run that is likely not what was meant; None if there is nothing. `source`: as `self.source` says."""
         return None
+
+    def among(self, plan: Any, present: Sequence[str]) -> Any:
+        """The public part of the same problem without the nodes that are not there.
+
+        Raises InputError if those who are there cannot solve it without them.
+        """
+        raise InputError(f"found {', '.join(present)} there, expected {', '.join(plan.nodes)}")
 
     def source(self, problem: Any) -> str:
         """Where a coordinator finds the public data that no plan carries; "" if there are none."""

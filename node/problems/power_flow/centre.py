@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import zipfile
-from collections.abc import Sequence
-from math import inf
+from collections.abc import Mapping, Sequence
+from math import inf, nan
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +61,22 @@ def _left(run_dir: Path, wired: Wiring) -> tuple[dict[str, Vector], float]:
     if not same or any(state[p].shape != at.shape for p, at in wired.position.items()) or not 0 < factor <= 1000:
         raise InputError(f"run.warm_start: {file}: found a run of other zones, expected one of the same")
     return state, factor
+
+
+def held(plan: Plan, whole: Plan, source: str, z: Mapping[str, Vector]) -> Vector:
+    """(N,) what w is in a run of `plan` because of the zones of `whole` that are not in it; nan: it is free.
+
+    z: what those zones said last of the entries that they share.
+    """
+    case = load(source).without_loads()
+    here, there = wiring(case, plan.problem).keys, wiring(case, whole.problem)
+    total, owners = dict.fromkeys(here, 0.0), dict.fromkeys(here, 0)
+    for zone, values in z.items():
+        for k, value in zip(there.position[zone].tolist(), values.tolist(), strict=True):
+            if (key := there.keys[k]) in total:
+                total[key] += value
+                owners[key] += 1
+    return np.array([total[key] / owners[key] if owners[key] else nan for key in here])
 
 
 def answer(plan: Plan, source: str, state: Any) -> tuple[dict[str, Any], dict[str, Table]]:

@@ -11,11 +11,9 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
 
-from hushgrid.cli.findings import Finding, bad, ok, warn
+from hushgrid.cli.findings import Finding, Place, bad, ok, warn
 from hushgrid.kernels.errors import HushgridError, InputError, Stopped
-from hushgrid.node.schema.sections import Tls
 
 ENOUGH, LITTLE = 200 << 20, 20 << 20  #: bytes free on the disk of the ledger: below them it is said, or it is bad
 SOON_D = 30  #: days a certificate should have left
@@ -34,25 +32,6 @@ def main(options: argparse.Namespace) -> int:
         print(finding, flush=True)
         codes.add(finding.code)
     return 2 if 2 in codes else max(codes, default=0)
-
-
-class Place(NamedTuple):
-    """An installation: who it is, and where its things are."""
-
-    path: Path
-    name: str
-    unit: str
-    fleet: str
-    broker: str
-    tls: Tls | None
-    state: Path
-    mark: Path | None
-    members: tuple[str, ...]  #: a coordinator's
-    alone: bool  #: whether a device speaks to the coordinator only
-
-    @property
-    def ledger(self) -> Path:
-        return self.state / f"{self.name}.ledger"
 
 
 def look_over(path: Path) -> Iterator[Finding]:

@@ -2,11 +2,32 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Literal, NamedTuple
 
 from hushgrid.kernels.errors import printable
+from hushgrid.node.schema.sections import Tls
 
 LIMIT = 300  #: characters of what is said
+
+
+class Place(NamedTuple):
+    """An installation: who it is, and where its things are."""
+
+    path: Path
+    name: str
+    unit: str
+    fleet: str
+    broker: str
+    tls: Tls | None
+    state: Path
+    mark: Path | None
+    members: tuple[str, ...]  #: a coordinator's
+    alone: bool  #: whether a device speaks to the coordinator only
+
+    @property
+    def ledger(self) -> Path:
+        return self.state / f"{self.name}.ledger"
 
 
 class Finding(NamedTuple):

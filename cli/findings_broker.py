@@ -7,18 +7,15 @@ import ssl
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from hushgrid.cli.findings import Finding, bad, ok, warn
+from hushgrid.cli.findings import Finding, Place, bad, ok, warn
 from hushgrid.kernels.errors import HushgridError, Stopped
 from hushgrid.node.config.watch import WATCH, WatchConfig, load_watch
 from hushgrid.node.transport.connect import Address, Dial, parse_url, tls_context
 from hushgrid.node.transport.lookup import Lookup, numeric
 from hushgrid.node.transport.mqtt import MqttLink
 from hushgrid.node.wire import COORDINATOR, Topics
-
-if TYPE_CHECKING:
-    from hushgrid.cli.doctor import Place
 
 CONNECT_S = 10.0  #: for TCP and TLS, and for the broker to take us
 ANSWERS_S = 5.0  #: for the acknowledgements of what is tried

@@ -16,6 +16,7 @@ from hushgrid.node.runtime.member import Member
 from hushgrid.node.runtime.reporter import Reporter
 from hushgrid.node.runtime.signals import Signals
 from hushgrid.node.runtime.systemd import Unit
+from hushgrid.node.schema.sections import Allow, Budget
 from hushgrid.node.site.intake import Intake, intake_of
 from hushgrid.node.transport.link import Link
 
@@ -61,9 +62,17 @@ class Service:
         else:
             before, self.config, self.reporter.config = self.config, config, config
             if (config.budget, config.allow) != (before.budget, before.allow):
-                self.link.send(self.member.govern(config.budget, config.allow))
-                log(f"the budget is epsilon {config.budget.epsilon:g} from now on")
+                self._govern(config.budget, config.allow)
         self.intake.look()
+
+    def _govern(self, budget: Budget, allow: Allow) -> None:
+        """The owner's limits are others. A smaller budget holds at once, all else from the next consent."""
+        member = self.member
+        member.budget, member.allow = budget, allow
+        if member.driver and member.allowance:
+            member.allowance.tighten(budget)
+        self.link.send(member.connected())  # its birth says what is left
+        member.log(f"the budget is epsilon {budget.epsilon:g} from now on")
 
     def _standing(self) -> str:
         """What the device does, or waits for."""

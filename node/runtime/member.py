@@ -161,13 +161,6 @@ class Member(Endpoint):
         super().refused(topic, reason)
         return self._bar(topic)
 
-    def govern(self, budget: Budget | None, allow: Allow) -> list[Publication]:
-        """The owner's limits are others. A smaller budget holds at once, all else from the next consent. The birth."""
-        self.budget, self.allow = budget, allow
-        if self.driver and self.allowance and budget:
-            self.allowance.tighten(budget)
-        return [self._birth()]
-
     # --- the run ---
 
     def _on_plan(self, envelope: Envelope, body: Plan) -> list[Publication]:

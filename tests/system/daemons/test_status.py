@@ -121,7 +121,7 @@ def test_prometheus_reads_the_figures_and_a_reader_never_finds_half_of_them(flee
     daemons = [fleet.node(z) for z in ZONES]
     finishes_a_run(fleet, daemons)
     until(fleet, lambda found: all(found[z]["last"] == "done" for z in ZONES))
-    file = tmp_path / "hushgrid.prom"
+    file = tmp_path / "fleet.prom"
     done = status(fleet, "--prometheus", str(file))
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     assert not list(tmp_path.glob("*.new"))

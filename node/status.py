@@ -21,7 +21,7 @@ Text = Annotated[str, Meta(max_length=64)]
 Moment = Annotated[str, Meta(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$")]  #: UTC
 Amount = Annotated[float, Meta(ge=0)]
 
-Word = Annotated[str, Meta(pattern="^[a-z]{0,16}$")]  #: one of a few; a later version may have more
+Word = Annotated[str, Meta(pattern="^[a-z-]{0,16}$")]  #: one of a few; a later version may have more
 
 #: What a node does. gathering: members are missing; joining: members have not stored the plan; over: members have not
 #: heard of the end; off: it has ended in order.
@@ -42,8 +42,8 @@ class Status(Struct, frozen=True, kw_only=True):
     last: Word = (
         ""  #: how the last run stands here: joined, running, owed (its outcome is not written), done, stopped, refused
     )
-    #: why it has refused last in this session: refused (budget or consent), input (a plan that is not for it), failed (a
-    #: step), mark (its ledger is behind its mark)
+    #: the rule by which it has refused last in this session: budget, window, lifetime, per-run, algorithm, adjacency,
+    #: variant, mark (its ledger is behind its mark), input (a plan that is not for it), failed (a step), device
     refused: Word = ""
     round: int | None = None  #: of the run; the coordinator's
     rounds: int | None = None  #: at most

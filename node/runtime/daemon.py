@@ -18,6 +18,7 @@ from hushgrid.node.runtime.signals import Signals
 from hushgrid.node.runtime.systemd import Unit
 from hushgrid.node.schema.sections import Allow, Budget
 from hushgrid.node.site.intake import Intake, intake_of
+from hushgrid.node.site.outlet import Outlet, ends_of
 from hushgrid.node.transport.link import Link
 
 
@@ -25,10 +26,17 @@ class Service:
     """A device while it runs: what it says of itself, and its files read again when its owner asks."""
 
     def __init__(
-        self, config: DeviceConfig, path: str, member: Member, link: Link, intake: Intake, signals: Signals
+        self,
+        config: DeviceConfig,
+        path: str,
+        member: Member,
+        link: Link,
+        intake: Intake,
+        outlet: Outlet,
+        signals: Signals,
     ) -> None:
         self.config, self.path, self.member, self.link, self.intake = config, path, member, link, intake
-        self.signals = signals
+        self.outlet, self.signals = outlet, signals
         self.unit, self.reporter = Unit(), Reporter(config, member, link)
         self._greeted = False
 
@@ -44,6 +52,7 @@ class Service:
             self.member.log(f"ready on {at}, fleet {self.config.fleet}, session {session}")
         self.unit.shows(self._standing())
         self.reporter()
+        self.outlet.turn(None if self.member.driver else self.member.last)
         return False
 
     def end(self) -> None:
@@ -93,6 +102,7 @@ def main(config: DeviceConfig, path: str, signals: Signals) -> int:
             ledger.close()
             raise Stopped(f"{config.node}: {why}")
         say(Warned(f"refuses every run: {why}"))
+    outlet = Outlet(config, path, intake, ledger, say)
     drawn = Drawn(Path(os.environ.get("RUNTIME_DIRECTORY", config.state)) / f"{config.node}.drawn", ledger)
     member = Member(
         config.fleet,
@@ -101,13 +111,13 @@ def main(config: DeviceConfig, path: str, signals: Signals) -> int:
         config.budget,
         config.allow,
         log=say,
-        outcome=config.kind.outcome(intake.device, state),
+        outcome=outlet.outcome(config.kind.outcome(intake.device, state)),
         renew=intake,
         drawn=drawn,
     )
     link = link_for(member, config.broker, config.tls)
-    ends = [intake.meter] if intake.meter else []
-    service = Service(config, path, member, link, intake, signals)
+    ends = ends_of(intake, outlet)
+    service = Service(config, path, member, link, intake, outlet, signals)
     service.unit.ready()
     try:
         serve_all([(member, link), *((end, end.link) for end in ends)], service, signals)
@@ -115,6 +125,7 @@ def main(config: DeviceConfig, path: str, signals: Signals) -> int:
         drawn.close()
     finally:
         link.close(clear=member.retained, forget=False)
+        outlet.close()
         for end in ends:
             end.link.close()
         ledger.close()

@@ -217,7 +217,8 @@ class Member(Endpoint):
             t = plan.terms
             repeated = driver.gate is None or driver.gate.knows()  # the one answer of mode input
             allowance.consent(0 if t is None or repeated else t.answers)
-        except HushgridError:
+        except HushgridError as error:
+            self.refusal = getattr(error, "refused_by", error.kind)
             raise
         except Exception as error:  # numbers that no check foresaw; no answer was drawn yet
             self._note(f"a plan that cannot be computed with: {type(error).__name__}: {printable(str(error), LINE)}")
@@ -289,7 +290,7 @@ class Member(Endpoint):
 
     def _refuse(self, run: bytes, body: Refuse) -> list[Publication]:
         """Refuses a run, now and whenever it is announced again in this session."""
-        self.refusal, self.ended = body.kind, self.ended + 1
+        self.ended += 1
         payload = wire.encode(Envelope(run, 0, 0, self.ledger.mark, body))
         stored = self.ledger.run(run)
         if stored is not None:  # it was joined once, so the refusal is stored

@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 
 from hushgrid.kernels.errors import HushgridError, InputError
-from hushgrid.kernels.privacy.accounting import total_epsilon
 from hushgrid.node import status
 from hushgrid.node.config.device import DeviceConfig
 from hushgrid.node.privacy.ledger_rows import StoredRun
+from hushgrid.node.privacy.renewal import Standing, standing
 from hushgrid.node.problems.plan import RunPlan, decode_plan
 from hushgrid.node.runtime.member import Member
 from hushgrid.node.status import Status
@@ -43,7 +43,7 @@ class Reporter:
         """What is public of the device."""
         member, ledger = self.member, self.member.ledger
         stored, now = ledger.last_run(), time.time()
-        left = self._left()
+        left = standing(ledger, member.budget or self.config.budget)
         return Status(
             node=member.name,
             version=RUNNING,
@@ -55,24 +55,22 @@ class Reporter:
             run=stored.id.hex() if stored else "",
             last=stored.status if stored else "",
             refused="mark" if ledger.refusal else member.refusal,
-            epsilon_left=left,
-            epsilon_left_life=left,
+            epsilon_left=left.left,
+            epsilon_left_life=left.left_life,
+            window_s=left.window_s,
             runs_out=self._runs_out(stored, left, now),
             certificate_days=self._days(),
         )
 
-    def _left(self) -> float:
-        budget = self.config.budget if self.member.budget is None else self.member.budget
-        spent = total_epsilon(self.member.ledger.totals(str(budget.adjacency)), budget.delta or 0.0)
-        return max(budget.epsilon - spent, 0.0)
-
-    def _runs_out(self, stored: StoredRun | None, left: float, now: float) -> str | None:
-        """When nothing is left, if runs come as the last plan says, and each costs as much as that one may."""
+    def _runs_out(self, stored: StoredRun | None, left: Standing, now: float) -> str | None:
+        """When the life's epsilon is spent: by the pace of the window, else if every run costs what the last plan may."""
+        if left.runs_out_s is not None:
+            return status.moment(now + left.runs_out_s)
         plan = _plan(stored)
-        every, terms = getattr(plan, "every", None), plan.terms if plan else None
-        if every is None or terms is None:
+        every, terms = (plan.every, plan.terms) if plan else (None, None)
+        if every is None or terms is None or left.left_life is None:
             return None
-        return status.moment(now + left / terms.epsilon * every)
+        return status.moment(now + left.left_life / terms.epsilon * every)
 
     def _days(self) -> int | None:
         tls = self.config.tls

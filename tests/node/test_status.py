@@ -10,10 +10,7 @@ from msgspec.structs import replace
 
 from hushgrid.kernels.machine import Malformed
 from hushgrid.node.status import LIMIT, NAMED, Status, decode, encode, moment
-
-PLAIN = Status(
-    node="z1", version="0.1.0", wire=1, session=3, since="2026-11-22T15:00:00Z", at="2026-11-22T16:00:00Z", state="idle"
-)  # fmt: skip
+from tests.support.status import PLAIN
 
 
 def test_it_is_one_line_of_json_with_every_key_and_comes_back():

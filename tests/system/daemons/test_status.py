@@ -79,7 +79,7 @@ def test_a_refusal_is_told_by_its_code_alone(fleet):
         fleet.node(z)
     assert fleet.coordinator("--once").code() == 3
     found = until(fleet, lambda found: found["z1"]["refused"])
-    assert {z: found[z]["refused"] for z in ZONES} == {"z1": "refused", "z2": None, "z3": None}
+    assert {z: found[z]["refused"] for z in ZONES} == {"z1": "budget", "z2": None, "z3": None}
 
 
 def test_whoever_is_waited_for_is_named_with_the_time(fleet):

@@ -19,7 +19,7 @@ from hushgrid.node.log import Warned
 from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.problems.feed import Values
 from hushgrid.node.problems.kind import Device
-from hushgrid.node.schema.durations import seconds
+from hushgrid.node.schema.durations import in_words, seconds
 from hushgrid.node.schema.site import Source
 from hushgrid.node.site.forked import hold
 from hushgrid.node.site.kept_values import KeptValues, kept_file, last_kept, running
@@ -177,12 +177,14 @@ class SourceIntake(Intake):
     def __call__(self, every: float | None) -> Device:
         until = time.monotonic() + self.source.deadline
         now = self.kept.now
-        if now is None or running(self.ledger) - now.risen >= self.pause:
-            reading = self._read()
-            values = reading.values if reading else self.kept.values
-            if values is not None and (every is not None or self._replaced(reading)):
-                self._rise(values, reading)
-            hold(until)
+        if now is not None and running(self.ledger) - now.risen < self.pause:
+            self.log(f"data version {now.version} counts on, {in_words(running(self.ledger) - now.risen)} old (fresh)")
+            return self.device  # as public as the schedule
+        reading = self._read()
+        hold(until)  # from here on nothing takes longer for one value than for another
+        values = reading.values if reading else self.kept.values
+        if values is not None and (every is not None or self._replaced(reading)):
+            self._rise(values, reading)
         return self.device
 
     @property

@@ -58,6 +58,7 @@ class Capabilities(Struct, frozen=True):
     budget_left: float | None = None
     wire: Number = 1  #: a birth without it is of a program from before the numbers, which all speak 1
     older: Annotated[tuple[Number, ...], Meta(max_length=16)] = ()  #: other numbers that it speaks
+    certificate_days: int | None = None  #: until its certificate ends, by its own clock
 
 
 def common(spoken: tuple[int, ...], own: tuple[int, ...] | None = None) -> int | None:
@@ -180,6 +181,10 @@ class Topics(NamedTuple):
         """Retained: that the node is alive, in which session and run; its last will says that it is not."""
         return f"{ROOT}/{self.fleet}/state/{node}"
 
+    def status(self, node: str) -> str:
+        """Retained, as JSON: what is public of the node, for the identity `watch`; no node hears it."""
+        return f"{ROOT}/{self.fleet}/status/{node}"
+
     def parse(self, topic: str) -> tuple[str, str, str]:
         """(kind, src, dst) of a topic of this fleet; dst is "" but for an edge. Malformed otherwise."""
         parts = topic.split("/")
@@ -187,7 +192,7 @@ class Topics(NamedTuple):
             match parts[3:]:
                 case ["edge", src, dst]:
                     return "edge", src, dst
-                case [("all" | "state") as kind, src]:
+                case [("all" | "state" | "status") as kind, src]:
                     return kind, src, ""
         raise Malformed(f"topic {topic[:80]!r}")
 

@@ -204,7 +204,7 @@ class Ledger(LoggedTables):
             self._set(accepted=msgspec.msgpack.encode(list(accepted.values())), told=msgspec.msgpack.encode([]))
             self._new_branch()
         self._branched()
-        self._counted_now(sums, price, 0)
+        self._counted_now(sums, price, costs)
         self.no, self._heard = no, False
         self._write_mark()
         return ahead
@@ -302,7 +302,7 @@ class Ledger(LoggedTables):
                     self.db.execute("INSERT OR REPLACE INTO history VALUES (?,?,?,?,?)", (run, *history))
                 if status in ENDED:
                     self._compact()
-            self._counted_now(sums, price, len(spends))
+            self._counted_now(sums, price, costs)
         if spends:
             self._sync_mark()
 

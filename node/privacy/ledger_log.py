@@ -221,7 +221,7 @@ class LoggedTables(RunTable):
         self._waiting.append(record)
         self._changed |= sums.keys()
         self._ran = max(self._ran, record.ran)
-        self._counted_now(sums, price, len(record.spends))
+        self._counted_now(sums, price, costs)
 
     def _log_step(self, record: Record) -> bool:
         """Appends a record and follows it. False if it belongs into the tables. Raises LedgerFailed."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from hushgrid.kernels.privacy.accounting import total_epsilon
 from hushgrid.node.privacy.ledger import Ledger
+from hushgrid.node.privacy.renewal import standing
 from hushgrid.node.problems.kind import Device
 from hushgrid.node.problems.registry import KINDS
 from hushgrid.node.schema.sections import Budget
@@ -11,11 +11,10 @@ from hushgrid.node.versions import RUNNING
 from hushgrid.node.wire import OLDER, WIRE, Capabilities
 
 
-def capabilities(device: Device, budget: Budget | None, ledger: Ledger) -> Capabilities:
-    """The algorithms, problem and mechanisms of a device, and what is left of its budget."""
+def capabilities(device: Device, budget: Budget | None, ledger: Ledger, days: int | None = None) -> Capabilities:
+    """The algorithms, problem and mechanisms of a device, and what is left of its budget. `days`: until its certificate ends."""
     kind = KINDS[device.kind]
-    adjacency = str(budget.adjacency or "") if budget else ""
-    spent = total_epsilon(ledger.totals(adjacency), budget.delta or 0.0) if budget else 0.0
+    left = standing(ledger, budget).left if budget else None
     return Capabilities(
         version=RUNNING,
         algorithms=kind.algorithms,
@@ -23,8 +22,9 @@ def capabilities(device: Device, budget: Budget | None, ledger: Ledger) -> Capab
         problem=kind.name,
         digest=device.digest,
         dimension=device.dimension,
-        adjacency=adjacency,
-        budget_left=budget.epsilon - spent if budget else None,
+        adjacency=str(budget.adjacency or "") if budget else "",
+        budget_left=left,
         wire=WIRE,
         older=OLDER,
+        certificate_days=days,
     )

@@ -14,7 +14,7 @@ from hushgrid.node.privacy.ledger import TORN, Ledger, LedgerFailed
 from hushgrid.node.privacy.ledger_log import BLOCK, BLOCKS, Behind, LedgerLog, Record, encoded, records
 from tests.support import examples
 from tests.support.devices.gated_device import WORDS, spend
-from tests.support.devices.ledgers import RUN, copied, fill, reopened
+from tests.support.devices.ledgers import RUN, copied, fill, killed, reopened
 
 SECTOR = 512
 ID = b"this ledger's id"
@@ -255,8 +255,7 @@ def test_a_power_cut_that_tears_or_drops_a_write_takes_nothing_that_was_released
             shutil.rmtree(after, ignore_errors=True)
             shutil.copytree(folder, after)
             power.cut(after / "n0.ledger-log")
-        ledger._held = ledger._opened = False
-        ledger._give_up()
+        killed(ledger)
         shutil.rmtree(folder)
         shutil.move(after, folder)
         ledger = Ledger(path, "n0")

@@ -13,7 +13,7 @@ from hushgrid.node.privacy.ledger_rows import Counted, Spend, empty, events_of, 
 from hushgrid.node.wire import Mark
 from tests.support import examples
 from tests.support.devices.gated_device import WORDS, spend
-from tests.support.devices.ledgers import RUN, fill
+from tests.support.devices.ledgers import RUN, fill, killed
 
 
 class Watch:
@@ -24,12 +24,6 @@ class Watch:
 
     def __call__(self):
         return self.now
-
-
-def killed(ledger):
-    """What kill -9 leaves: nothing is written any more, and no lock is held."""
-    ledger._held = ledger._opened = False
-    ledger._give_up()
 
 
 @pytest.fixture

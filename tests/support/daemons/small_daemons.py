@@ -170,7 +170,7 @@ def copied(target: Target, to: Path) -> Ledger:
     to.mkdir(parents=True, exist_ok=True)
     for old in to.iterdir():
         old.unlink()
-    for suffix in ("", "-wal"):
+    for suffix in ("", "-wal", "-log"):
         with suppress(FileNotFoundError):
             copy2(f"{target.ledger}{suffix}", to)
     return Ledger(to / target.ledger.name, target.name, durable=False)

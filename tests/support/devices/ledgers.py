@@ -55,6 +55,12 @@ def opening(path, node="n0"):
     return line
 
 
+def killed(ledger):
+    """What kill -9 leaves: nothing is written any more, and no lock is held."""
+    ledger._held = ledger._opened = False
+    ledger._give_up()
+
+
 def copied(ledger, place, *, log):
     """The files of an open ledger, as a backup or a power cut has them; without its log where that was forgotten."""
     place.mkdir()

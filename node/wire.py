@@ -22,6 +22,9 @@ PLAN_LIMIT = 4 << 20  #: bytes; a plan names every zone's buses
 BARRED = 8  #: topics that a birth names at most
 SMALL = 4096  #: bytes of an envelope beside its vectors
 
+WIRE = 1  #: what is said here. Raised by a change that the program of the number before does not understand
+OLDER: tuple[int, ...] = ()  #: the older numbers that this program speaks too
+
 
 Every = Annotated[float, Meta(gt=0, le=1e9)]  #: s
 
@@ -39,8 +42,11 @@ class Mark(Struct, array_like=True, frozen=True):
     nonprivate: bool = False
 
 
+Number = Annotated[int, Meta(ge=1, le=1 << 16)]  #: of a wire
+
+
 class Capabilities(Struct, frozen=True):
-    """What a device offers, in its birth: public facts only."""
+    """What a device offers, in its birth: public facts only. A field is added with a default, so that older births decode."""
 
     version: str
     algorithms: tuple[str, ...]
@@ -50,6 +56,13 @@ class Capabilities(Struct, frozen=True):
     dimension: int  #: entries it exchanges
     adjacency: str = ""
     budget_left: float | None = None
+    wire: Number = 1  #: a birth without it is of a program from before the numbers, which all speak 1
+    older: Annotated[tuple[Number, ...], Meta(max_length=16)] = ()  #: other numbers that it speaks
+
+
+def common(spoken: tuple[int, ...], own: tuple[int, ...] | None = None) -> int | None:
+    """The highest number that both parties speak: they can work together. None: they cannot, whatever their versions."""
+    return max({*spoken} & {*((WIRE, *OLDER) if own is None else own)}, default=None)
 
 
 class Birth(Struct, tag="birth", frozen=True):

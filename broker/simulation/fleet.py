@@ -375,10 +375,10 @@ def _account(setup: Setup, ledger: Ledger, run: bytes) -> dict[str, Any]:
     t = setup.terms
     if t is None:
         return {"claimed": None, "spent": None, "ledger": None, "left": None}
-    answered = len(ledger.spends(run))
+    answered = ledger.answers(run)
     delta = (setup.budget.delta if setup.budget else None) or t.delta
     total = total_epsilon(ledger.totals(t.adjacency), delta)
-    if total > t.epsilon and len(ledger.spends()) == answered:
+    if total > t.epsilon and ledger.answers() == answered:
         total = t.epsilon if not t.published else total  # the run's own accountant is the better bound
     left = max(setup.budget.epsilon - total, 0.0) if setup.budget else None
     spent = t.cost(answered) if not t.published else total

@@ -17,7 +17,7 @@ from hushgrid.kernels.privacy.accounting import (
     total_epsilon,
 )
 from hushgrid.node.privacy.ledger import Ledger
-from hushgrid.node.privacy.ledger_rows import Spend, relation, steps
+from hushgrid.node.privacy.ledger_rows import Spend, empty, relation, steps
 from hushgrid.node.privacy.terms import Terms
 from hushgrid.node.schema.sections import Allow, Budget
 
@@ -50,13 +50,10 @@ class Allowance:
         self.adjacency = str(counts or (terms.adjacency if terms else ""))
         if budget:
             ledger.count_at(self.adjacency)
-        earlier = Totals()  # what earlier runs have spent: fixed while this one goes on
-        events = ledger.events(self.adjacency, but=run)
-        for event in events:
-            earlier.add(event)
-        self.first = not events
+        earlier = ledger.totals(self.adjacency, but=run)  # what other runs have spent: fixed while this one goes on
+        self.first = empty(earlier)
         self.earlier = total_epsilon(earlier, self.delta)
-        self.answered = len(ledger.spends(run))  #: answers of this run in the ledger
+        self.answered = ledger.answers(run)  #: answers of this run in the ledger
 
     @property
     def delta(self) -> float:

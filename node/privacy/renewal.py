@@ -32,11 +32,11 @@ class Denied(NamedTuple):
 class Renewal:
     """The two limits of one budget, while the device holds one version of its data: that of the ledger's now."""
 
-    def __init__(self, ledger: Ledger, budget: Budget, adjacency: str) -> None:
-        """`adjacency`: at whose unit all is counted."""
+    def __init__(self, ledger: Ledger, budget: Budget, adjacency: str, delta: float) -> None:
+        """`adjacency`: at whose unit all is counted. `delta`: of both limits."""
         assert budget.span is not None
         self.ledger, self.budget, self.adjacency, self.span = ledger, budget, adjacency, budget.span
-        self.delta = budget.delta or 0.0
+        self.delta = delta
         self.version = ledger.data_version
         self._about_version = Charge()
 
@@ -122,6 +122,11 @@ class Standing(NamedTuple):
     #: there is no window to judge by
     runs_out_s: float | None
 
+    @property
+    def left(self) -> float:
+        """Epsilon left of the window and of the life, whichever has less."""
+        return min(left for left in (self.left_window, self.left_life) if left is not None)
+
 
 def standing(ledger: Ledger, budget: Budget) -> Standing:
     """What is left of a budget now."""
@@ -129,7 +134,7 @@ def standing(ledger: Ledger, budget: Budget) -> Standing:
     if budget.span is None:
         spent = total_epsilon(ledger.totals(adjacency), delta)
         return Standing(None, None, max(budget.epsilon - spent, 0.0), None, None)
-    renewal = Renewal(ledger, budget, adjacency)
+    renewal = Renewal(ledger, budget, adjacency, delta)
     window = renewal.window
     taken = window.charge(ledger.running)
     renews = window.wait(ledger.running, lambda charge: charge != taken) if window.groups else None

@@ -11,9 +11,8 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from hushgrid.kernels.privacy.accounting import grouped
+from hushgrid.kernels.privacy.accounting import Totals, grouped
 from hushgrid.kernels.privacy.limits import Charge, charge_of, charge_of_totals
-from hushgrid.kernels.privacy.accounting import Totals
 from hushgrid.node.privacy.ledger_rows import Recent, events_of, relation, steps
 
 GROUPS = 1000  #: the most that a window is divided into

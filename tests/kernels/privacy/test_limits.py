@@ -122,7 +122,9 @@ def test_a_laplace_run_beside_a_delta_costs_no_more_than_its_pure_sum():
     cap = limit(5.0, 1e-5)
     assert cap.holds(charge_of(Laplace(5.0)))
     assert not cap.holds(charge_of(Laplace(math.nextafter(5.0, 6))))
-    assert not cap.holds(charge_of(Laplace(5.0)).plus(charge_of(Gaussian(1e-6))))  # no longer pure: 5 is too much in GDP
+    assert not cap.holds(
+        charge_of(Laplace(5.0)).plus(charge_of(Gaussian(1e-6)))
+    )  # no longer pure: 5 is too much in GDP
 
 
 def test_many_small_laplace_answers_pass_by_gdp_where_their_sum_would_not():

@@ -9,8 +9,9 @@ import msgspec
 
 from hushgrid.kernels.algorithms.registry import plug
 from hushgrid.kernels.errors import InputError
-from hushgrid.kernels.ranges import Name
+from hushgrid.kernels.ranges import Count, Name
 from hushgrid.node.config.files import near_tls, unwrapped
+from hushgrid.node.config.site import check_site, near_sink, near_source
 from hushgrid.node.problems.kind import Kind
 from hushgrid.node.problems.power_flow.kind import KIND as POWER_FLOW
 from hushgrid.node.problems.power_flow.section import ZoneData
@@ -18,6 +19,7 @@ from hushgrid.node.problems.records.kind import KIND as RECORDS
 from hushgrid.node.problems.records.section import DeclaredProblem, Labels
 from hushgrid.node.schema.durations import Length, in_words, seconds
 from hushgrid.node.schema.sections import Allow, Budget, Section, Tls
+from hushgrid.node.schema.site import Sink, Source
 from hushgrid.node.schema.yaml_file import convert, read_yaml
 
 #: Keys that hold for as long as the process runs.
@@ -44,6 +46,10 @@ class DeviceConfig(Section, frozen=True, kw_only=True):
     allow: Allow = Allow()  #: what the owner consents to in one run
     #: modules from outside whose algorithms may run here, importable where this program runs; no other is imported
     plugins: tuple[str, ...] = ()
+    source: Source | None = None  #: where its data come from, run after run [the file that `data` names]
+    #: zones, mode input: answers a window; the stored answer is repeated in between at no cost [one a run]
+    fresh: Count | None = None
+    sink: Sink | None = None  #: who is told the outcome of a run, beside the state directory [nobody]
 
     @property
     def kind(self) -> Kind:
@@ -53,7 +59,13 @@ class DeviceConfig(Section, frozen=True, kw_only=True):
     @property
     def file(self) -> Path:
         """Of its private data."""
-        return Path(self.data.loads if isinstance(self.data, ZoneData) else self.data)
+        return Path((self.data.loads or "") if isinstance(self.data, ZoneData) else self.data)
+
+    @property
+    def pause(self) -> float:
+        """Seconds of running time that pass between two versions of its data at the least: w/K; 0 without `fresh`."""
+        window = getattr(self.budget, "window", None)
+        return seconds(window) / self.fresh if self.fresh and window else 0.0
 
 
 def load_device(path: Path) -> DeviceConfig:
@@ -71,6 +83,10 @@ def load_device(path: Path) -> DeviceConfig:
         )
     config = convert(raw, DeviceConfig, str(path))
     _check_owner(config, path)
+    check_site(config.source, config.sink, config.kind.records, path)
+    if config.fresh and (config.kind.records or getattr(config.budget, "window", None) is None):
+        expected = "none (a device with rows)" if config.kind.records else "one beside budget.window"
+        raise InputError(f"{path}: fresh: found {config.fresh}, expected {expected}")
     config = _located(config, path)
     plug(config.plugins, str(path))
 
@@ -83,7 +99,7 @@ def load_device(path: Path) -> DeviceConfig:
     else:
         data = msgspec.structs.replace(
             data,
-            loads=near(data.loads),
+            loads=near(data.loads) if data.loads else None,
             model=near(data.model) if data.model else None,
             case=near(data.case) if os.path.isfile(path.parent / data.case) else data.case,
         )
@@ -93,6 +109,8 @@ def load_device(path: Path) -> DeviceConfig:
         tls=near_tls(config.tls, path),
         mark=near(config.mark) if config.mark else None,
         data=data,
+        source=near_source(config.source, path),
+        sink=near_sink(config.sink, path),
     )
 
 

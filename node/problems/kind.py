@@ -20,6 +20,7 @@ from hushgrid.kernels.graphs import Network
 from hushgrid.kernels.types import Vector
 from hushgrid.node.privacy.terms import Terms
 from hushgrid.node.schema.sections import Adjacency, Allow, Budget, Privacy, Section, Stop
+from hushgrid.node.schema.site import Source
 
 if TYPE_CHECKING:
     from hushgrid.kernels.machine import Keeping
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from hushgrid.node.privacy.gate import Gate
     from hushgrid.node.privacy.ledger import Ledger
     from hushgrid.node.privacy.noise_source import NoiseSource
+    from hushgrid.node.problems.feed import Feed
 
 
 class About(NamedTuple):
@@ -160,6 +162,8 @@ class Owner(Protocol):
     def budget(self) -> Budget: ...
     @property
     def allow(self) -> Allow: ...
+    @property
+    def source(self) -> Source | None: ...
 
 
 class Device(Protocol):
@@ -267,6 +271,10 @@ class Kind(ABC):
     @abstractmethod
     def device(self, owner: Owner, path: str) -> Device:
         """A real device with its own data, read now. Raises InputError if they are wrong. `path`: the device's file."""
+
+    def feed(self, owner: Owner, path: str) -> Feed:
+        """What makes values and devices of the contents of the owner's source. Raises InputError as `device` does."""
+        raise InputError(f"{path}: source: found a section, expected none ({self.name})")
 
     @abstractmethod
     def outcome(self, device: Any, state: Path) -> Outcome:

@@ -10,11 +10,11 @@ from hushgrid.node.config.device import DeviceConfig
 from hushgrid.node.log import Log, Warned
 from hushgrid.node.privacy.drawn import Drawn
 from hushgrid.node.privacy.ledger import Ledger
-from hushgrid.node.runtime.event_loop import link_for, serve
+from hushgrid.node.runtime.event_loop import link_for, serve_all
 from hushgrid.node.runtime.member import Member
 from hushgrid.node.runtime.signals import Signals
 from hushgrid.node.runtime.systemd import Unit
-from hushgrid.node.site.intake import Intake
+from hushgrid.node.site.intake import Intake, intake_of
 from hushgrid.node.transport.link import Link
 
 
@@ -52,7 +52,7 @@ def main(config: DeviceConfig, path: str, signals: Signals) -> int:
     say = Log(config.node)
     state = Path(config.state)
     ledger = Ledger(state / f"{config.node}.ledger", config.node, Path(config.mark) if config.mark else None)
-    intake = Intake(config, path, ledger, say)
+    intake = intake_of(config, path, ledger, say)
     if why := ledger.refusal:
         if ledger.lost_mark:  # its disk may come back: tried again, with a pause, by whoever restarts us
             ledger.close()
@@ -71,14 +71,17 @@ def main(config: DeviceConfig, path: str, signals: Signals) -> int:
         drawn=drawn,
     )
     link = link_for(member, config.broker, config.tls)
+    ends = [intake.meter] if intake.meter else []
     service = Service(config, member, link, intake, signals)
     service.unit.ready()
     try:
-        serve(member, link, service, signals)
+        serve_all([(member, link), *((end, end.link) for end in ends)], service, signals)
         service.unit.stopping()
         drawn.close()
     finally:
         link.close(clear=member.retained, forget=False)
+        for end in ends:
+            end.link.close()
         ledger.close()
     say(f"stopped by {signals.asked}")
     return 0

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import select
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from heapq import heappop, heappush
 from math import inf
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from hushgrid.kernels.errors import printable
 from hushgrid.node.log import Warned
@@ -49,7 +49,7 @@ def serve(
 
 
 def serve_all(
-    pairs: Iterable[tuple[Endpoint, Link]],
+    pairs: Iterable[tuple[Served, Link]],
     until: Callable[[], bool],
     asked: Callable[[], bool] | Signals = lambda: False,
 ) -> None:
@@ -71,10 +71,34 @@ def serve_all(
                 fed = now
 
 
+class Ticking(Protocol):
+    """An end's own time, in seconds."""
+
+    time: float
+
+    def at(self, now: float, hears: bool) -> float: ...
+
+
+class Served(Protocol):
+    """What the loop drives: an `Endpoint` of the fleet, or an end of a local connection."""
+
+    log: Callable[[str], None]
+
+    @property
+    def clock(self) -> Ticking: ...
+    @property
+    def subscriptions(self) -> tuple[str, ...]: ...
+    def connected(self) -> Sequence[tuple[str, bytes, bool]]: ...
+    def on_message(self, topic: str, payload: bytes) -> Sequence[tuple[str, bytes, bool]]: ...
+    def on_tick(self, now: float) -> Sequence[tuple[str, bytes, bool]]: ...
+    def idle(self) -> None: ...
+    def refused(self, topic: str, reason: str) -> Sequence[tuple[str, bytes, bool]]: ...
+
+
 class _Seat:
     """An endpoint and its connection in the loop."""
 
-    def __init__(self, endpoint: Endpoint, link: Link, no: int) -> None:
+    def __init__(self, endpoint: Served, link: Link, no: int) -> None:
         self.endpoint, self.link, self.no = endpoint, link, no
         self.lives = -1  # `connects` when the endpoint last heard of it
         self.topics = endpoint.subscriptions

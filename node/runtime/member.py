@@ -185,6 +185,7 @@ class Member(Endpoint):
         try:
             name, driver, allowance = self._agreed(run, blob, renew=stopped is None)
         except (InputError, Refused) as error:
+            self._free -= RUN_BYTES if self.renew else 0  # a data version may have risen for it
             return self._refuse(run, Refuse(str(error), error.kind))
         self._free -= RUN_BYTES + (0 if stopped and stopped.plan else len(blob))
         if stopped is None:
@@ -202,7 +203,7 @@ class Member(Endpoint):
         try:
             plan = decode_plan(blob)
             if renew and self.renew:
-                self.device = self.renew(getattr(plan, "every", None))
+                self.device = self.renew(plan.every)
             self.device.check(plan)
             driver, allowance = self._assemble(run, plan)
             t = plan.terms

@@ -94,9 +94,15 @@ def _write(path: Path, rows: Sequence[Row]) -> None:
 
 
 def zone_of(
-    node: str, data: ZoneData, path: str, adjacency: Adjacency | None = None, pinned: Loaded | None = None
+    node: str,
+    data: ZoneData,
+    path: str,
+    adjacency: Adjacency | None = None,
+    pinned: Loaded | None = None,
+    *,
+    loaded: bool = True,
 ) -> Zone:
-    """The device's zone: its public model and its private loads."""
+    """The device's zone: its public model and its private loads, which are zero unless `loaded`."""
     case = load(data.case).without_loads()
     buses = tuple(sorted(data.zone))
     if not buses or len(set(buses)) != len(buses):
@@ -104,7 +110,13 @@ def zone_of(
     known = set(case.buses.numbers.tolist())
     if foreign := [b for b in buses if b not in known]:
         raise InputError(f"{path}: data.zone: found bus {foreign[0]}, expected buses of {case.name}")
-    d = np.array(read_loads(Path(data.loads), buses, case.base_mva))
+    if loaded and data.loads is None:
+        raise InputError(f"{path}: data.loads: missing, expected a CSV file of bus, p_mw, q_mvar (or a source)")
+    d = (
+        np.array(read_loads(Path(data.loads), buses, case.base_mva))
+        if loaded and data.loads
+        else np.zeros(2 * len(buses))
+    )
     contracts = capacities(adjacency, case, buses)
     model = model_of(node, data.case, buses, Path(data.model) if data.model else None)
     return Zone(node, case, model, d, data.solver, pinned, contracts)

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from hushgrid.kernels.algorithms.base import Algorithm, Pattern
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.graphs import Network
+from hushgrid.node.problems.feed import Feed
 from hushgrid.node.problems.kind import Asked, Device, Kind, Outcome, Owner, Plan
 from hushgrid.node.problems.power_flow.section import (
     NAME,
@@ -86,6 +87,11 @@ class PowerFlow(Kind):
         from hushgrid.node.problems.power_flow.files import zone_of
 
         return zone_of(owner.node, owner.data, path, owner.budget.adjacency, owner.allow.loads)
+
+    def feed(self, owner: Owner, path: str) -> Feed:
+        from hushgrid.node.problems.power_flow.feed import ZoneFeed
+
+        return ZoneFeed(owner, path)
 
     def adjacency(self, given: Adjacency, base: Path) -> Adjacency:
         change = given.of_loads

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from hushgrid.kernels.algorithms.base import Algorithm
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.graphs import Network
+from hushgrid.node.problems.feed import Feed
 from hushgrid.node.problems.kind import Asked, Device, Outcome, Owner, Plan
 from hushgrid.node.problems.on_graph import GraphKind
 from hushgrid.node.problems.records.section import (
@@ -118,6 +119,11 @@ class Records(GraphKind):
         from hushgrid.node.problems.records.device import rows_of
 
         return rows_of(owner.node, Path(owner.data), owner.labels, owner.problem)
+
+    def feed(self, owner: Owner, path: str) -> Feed:
+        from hushgrid.node.problems.records.feed import RowsFeed
+
+        return RowsFeed(owner, path)
 
     def outcome(self, device: Device, state: Path) -> Outcome:
         from hushgrid.node.problems.records.device import keep_model

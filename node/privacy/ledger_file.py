@@ -183,12 +183,18 @@ class LedgerFile:
         return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
     def copy_to(self, path: Path) -> None:
-        """A consistent copy for a run directory: it holds gate answers and public data only."""
+        """A consistent copy for a run directory: it holds gate answers and public data only, and no running times:
+
+        how long a step takes may depend on data.
+        """
         with self._failing():
             self.db.execute("VACUUM INTO ?", (str(path),))
             with closing(sqlite3.connect(path, isolation_level=None)) as copy:  # it has no log, and needs none
                 copy.execute("PRAGMA synchronous = OFF")
                 copy.execute("DELETE FROM meta WHERE key = 'open'")
+                copy.execute("UPDATE meta SET value = 0.0 WHERE key = 'ran'")
+                for table in ("spend", "past"):
+                    copy.execute(f"UPDATE {table} SET ran = 0.0")
 
 
 def _unusable(path: Path, error: Exception) -> HushgridError:

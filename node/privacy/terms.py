@@ -14,6 +14,9 @@ from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.privacy import accounting
 from hushgrid.node.schema.sections import ROUNDED, Privacy
 
+#: Why pure-optimal is refused beside a window.
+NOT_OPTIMAL = "pure-optimal needs the number of all answers beforehand"
+
 
 class Terms(Struct, frozen=True):
     """What a plan asks of each node's gate: how the gate answers, how often at most, and what all answers cost."""
@@ -160,6 +163,8 @@ def check_privacy(p: Privacy | None, algorithm: Algorithm, records: bool, file: 
         raise wrong(
             "privacy.mechanism", p.mechanism, f"{' or '.join(algorithm.published_mechanisms)} (published {name})"
         )
+    if accountant == "pure-optimal" and p.budget and p.budget.window is not None:
+        raise wrong("privacy.accountant", accountant, f"pure-basic (privacy.budget.window: {NOT_OPTIMAL})")
     delta = p.delta or (p.per_answer.delta if p.per_answer else None)
     if delta is None and (gaussian or accountant == "pure-optimal"):
         raise wrong(

@@ -39,7 +39,7 @@ class DeviceConfig(Section, frozen=True, kw_only=True):
     labels: Labels | None = None  #: the public range of its labels; required of a data problem
     #: of a data problem; required under bounded-change: a plan that differs is refused
     problem: DeclaredProblem | None = None
-    budget: Budget  #: over the life of the ledger, whatever a coordinator asks
+    budget: Budget  #: over the life of the ledger, or in any window, whatever a coordinator asks
     #: of a budget with a window: each answer is computed from data of the last so many seconds, hours or days (a source that
     #: averages, a growing file). What is hidden is then an event of at most the window less this [answers look at the moment]
     retention: Length | None = None
@@ -64,8 +64,7 @@ class DeviceConfig(Section, frozen=True, kw_only=True):
     @property
     def pause(self) -> float:
         """Seconds of running time that pass between two versions of its data at the least: w/K; 0 without `fresh`."""
-        window = getattr(self.budget, "window", None)
-        return seconds(window) / self.fresh if self.fresh and window else 0.0
+        return self.budget.span / self.fresh if self.fresh and self.budget.span else 0.0
 
 
 def load_device(path: Path) -> DeviceConfig:
@@ -84,7 +83,7 @@ def load_device(path: Path) -> DeviceConfig:
     config = convert(raw, DeviceConfig, str(path))
     _check_owner(config, path)
     check_site(config.source, config.sink, config.kind.records, path)
-    if config.fresh and (config.kind.records or getattr(config.budget, "window", None) is None):
+    if config.fresh and (config.kind.records or config.budget.window is None):
         expected = "none (a device with rows)" if config.kind.records else "one beside budget.window"
         raise InputError(f"{path}: fresh: found {config.fresh}, expected {expected}")
     config = _located(config, path)

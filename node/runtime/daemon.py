@@ -15,15 +15,18 @@ from hushgrid.node.runtime.member import Member
 from hushgrid.node.runtime.signals import Signals
 from hushgrid.node.runtime.systemd import Unit
 from hushgrid.node.site.intake import Intake, intake_of
+from hushgrid.node.site.outlet import Outlet, ends_of
 from hushgrid.node.transport.link import Link
 
 
 class Service:
     """A device while it runs: what it says of itself, and its files read again when its owner asks."""
 
-    def __init__(self, config: DeviceConfig, member: Member, link: Link, intake: Intake, signals: Signals) -> None:
+    def __init__(
+        self, config: DeviceConfig, member: Member, link: Link, intake: Intake, outlet: Outlet, signals: Signals
+    ) -> None:
         self.config, self.member, self.link, self.intake, self.signals = config, member, link, intake, signals
-        self.unit = Unit()
+        self.outlet, self.unit = outlet, Unit()
         self._greeted = False
 
     def __call__(self) -> bool:
@@ -37,6 +40,7 @@ class Service:
             at, session = self.config.broker, self.member.session
             self.member.log(f"ready on {at}, fleet {self.config.fleet}, session {session}")
         self.unit.shows(self._standing())
+        self.outlet.turn(None if self.member.driver else self.member.last)
         return False
 
     def _standing(self) -> str:
@@ -58,6 +62,7 @@ def main(config: DeviceConfig, path: str, signals: Signals) -> int:
             ledger.close()
             raise Stopped(f"{config.node}: {why}")
         say(Warned(f"refuses every run: {why}"))
+    outlet = Outlet(config, path, intake, ledger, say)
     drawn = Drawn(Path(os.environ.get("RUNTIME_DIRECTORY", config.state)) / f"{config.node}.drawn", ledger)
     member = Member(
         config.fleet,
@@ -66,13 +71,13 @@ def main(config: DeviceConfig, path: str, signals: Signals) -> int:
         config.budget,
         config.allow,
         log=say,
-        outcome=config.kind.outcome(intake.device, state),
+        outcome=outlet.outcome(config.kind.outcome(intake.device, state)),
         renew=intake,
         drawn=drawn,
     )
     link = link_for(member, config.broker, config.tls)
-    ends = [intake.meter] if intake.meter else []
-    service = Service(config, member, link, intake, signals)
+    ends = ends_of(intake, outlet)
+    service = Service(config, member, link, intake, outlet, signals)
     service.unit.ready()
     try:
         serve_all([(member, link), *((end, end.link) for end in ends)], service, signals)
@@ -80,6 +85,7 @@ def main(config: DeviceConfig, path: str, signals: Signals) -> int:
         drawn.close()
     finally:
         link.close(clear=member.retained, forget=False)
+        outlet.close()
         for end in ends:
             end.link.close()
         ledger.close()

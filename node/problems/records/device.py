@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar
@@ -19,7 +18,7 @@ from hushgrid.kernels.types import Matrix, Vector
 from hushgrid.node.durable import write_file
 from hushgrid.node.privacy.budget import Allowance
 from hushgrid.node.privacy.noise_source import NoiseSource
-from hushgrid.node.problems.kind import Asked, Plan
+from hushgrid.node.problems.kind import Asked, Plan, archive_of
 from hushgrid.node.problems.on_graph import GraphNode, wired
 from hushgrid.node.problems.records.data import Arrays, Loaded, classes, load
 from hushgrid.node.problems.records.files import Shard, read_npz
@@ -135,9 +134,7 @@ def rows_of(node: str, path: Path, labels: Labels | None, problem: DeclaredProbl
 
 def keep_model(outcome: dict[str, Vector], path: Path) -> None:
     """What a run has left on this device, replaced whole. OSError."""
-    archive = io.BytesIO()
-    np.savez(archive, allow_pickle=False, **outcome)
-    write_file(path, archive.getvalue())
+    write_file(path, archive_of(outcome))
 
 
 def public(asked: Asked, file: str = "scenario", arrays: Arrays | None = None) -> tuple[Loaded | None, DataPlan]:

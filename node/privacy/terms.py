@@ -163,8 +163,6 @@ def check_privacy(p: Privacy | None, algorithm: Algorithm, records: bool, file: 
         raise wrong(
             "privacy.mechanism", p.mechanism, f"{' or '.join(algorithm.published_mechanisms)} (published {name})"
         )
-    if accountant == "pure-optimal" and p.budget and p.budget.window is not None:
-        raise wrong("privacy.accountant", accountant, f"pure-basic (privacy.budget.window: {NOT_OPTIMAL})")
     delta = p.delta or (p.per_answer.delta if p.per_answer else None)
     if delta is None and (gaussian or accountant == "pure-optimal"):
         raise wrong(

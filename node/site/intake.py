@@ -37,8 +37,11 @@ class Intake(ABC):
     meter: Meter | None = None  #: what hears the source's topics, if it has any
 
     @abstractmethod
-    def __call__(self, every: float | None) -> Device:
-        """The device with the data of a new run. `every`: s from one run of its plan to the next, if it has that."""
+    def __call__(self, every: float | None, affordable: bool = True) -> Device:
+        """The device with the data of a new run. `every`: s from one run of its plan to the next, if it has that.
+
+        `affordable`: whether the window of its budget has room for an answer about new data.
+        """
 
     @property
     @abstractmethod
@@ -85,7 +88,7 @@ class FileIntake(Intake):
         self.device, self._stamp = self._read()
         ledger.saw_data(self._stamp)
 
-    def __call__(self, every: float | None) -> Device:
+    def __call__(self, every: float | None, affordable: bool = True) -> Device:
         self.look()
         return self.device
 
@@ -149,10 +152,14 @@ class SourceIntake(Intake):
             raise Stopped(f"{config.node}: source: no value yet: {self.reason}")
         self._rise(values, reading)
 
-    def __call__(self, every: float | None) -> Device:
+    def __call__(self, every: float | None, affordable: bool = True) -> Device:
         until = time.monotonic() + self.source.deadline
         now = self.kept.now
         if now is None or running(self.ledger) - now.risen >= self.pause:
+            if self.pause and not affordable:  # `fresh`: so the answer that is paid counts on
+                self._because("the window of its budget has no room for a fresh answer yet")
+                hold(until)
+                return self.device
             reading = self._read()
             values = reading.values if reading else self.kept.values
             if values is not None and (every is not None or self._replaced(reading)):

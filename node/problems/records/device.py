@@ -10,7 +10,6 @@ import numpy as np
 from msgspec.structs import replace
 
 from hushgrid.kernels.errors import InputError
-from hushgrid.kernels.patterns import routes
 from hushgrid.kernels.privacy import perturbation
 from hushgrid.kernels.problems.losses import LARGEST, Loss, U
 from hushgrid.kernels.problems.losses import Kind as LossKind
@@ -77,8 +76,8 @@ class Rows(GraphNode):
                 f"{self.name}: found a plan for {p.nodes[0]}..{p.nodes[-1]}, expected its own name among them"
             )
         m, q = self.shard.A.shape
-        if (p.rows[routes.index(self.name)], p.features) != (m, q):
-            found = f"{p.rows[routes.index(self.name)]} rows of {p.features}"
+        if (p.rows[p.position(self.name)], p.features) != (m, q):
+            found = f"{p.rows[p.position(self.name)]} rows of {p.features}"
             raise InputError(f"{self.name}: found a plan for {found}, expected its own {m} rows of {q}")
         o, own = p.objective, self.problem
         if self.labels is not None and not self.labels.fit(o.kind, p.classes):
@@ -98,7 +97,7 @@ class Rows(GraphNode):
         return Loss(p.objective, A, b, p.classes, p.row_bound)
 
     def gate(self, plan: Plan, noise: NoiseSource, allowance: Allowance) -> RowsGate:
-        p, t, i, algorithm = plan.problem, plan.terms, routes.index(self.name), plan.running
+        p, t, i, algorithm = plan.problem, plan.terms, plan.problem.position(self.name), plan.running
         check_minimizer(plan, i)
         if t is not None:
             step, decay = algorithm.scaled(i, p.L[i], len(p.rows))

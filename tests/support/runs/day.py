@@ -12,7 +12,9 @@ from contextlib import suppress
 from math import sqrt
 from pathlib import Path
 
+from hushgrid.benchmarks.continuous import Fleet
 from hushgrid.benchmarks.households import day as loads_of_a_day
+from hushgrid.benchmarks.measure import ZONES
 from hushgrid.broker.coordinator.schedule import Clocks
 from hushgrid.broker.simulation.problems.power_flow import ZoneSetup
 from hushgrid.kernels.privacy.accounting import calibrate, claimed_epsilon
@@ -24,7 +26,6 @@ from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.runtime.member import Member
 from hushgrid.node.site.intake import intake_of
 from hushgrid.node.wire import COORDINATOR
-from tests.support.runs.continuous_fleet import ZONES14, Fleet
 
 EPSILON, DELTA, WINDOW_S = 5.0, 1e-5, 86400.0
 EVERY_S, INTERVALS = 900.0, 96
@@ -42,7 +43,7 @@ def setup_of_a_day(fresh):
         "mode": "input",
         "adjacency": {"bounded-change": 0.01},
     }
-    problem = {"kind": "zones", "case": "case14", "zones": ZONES14, "ac": "none", "loads": {"nonzero": "case"}}
+    problem = {"kind": "zones", "case": "case14", "zones": ZONES["case14"], "ac": "none", "loads": {"nonzero": "case"}}
     raw = {"hushgrid": 1, "name": "day", "problem": problem, "privacy": privacy}
     return ZoneSetup(scenario_from(raw | {"algorithm": {"name": "consensus-admm", "rounds": 200}}))
 
@@ -51,15 +52,16 @@ class Day(Fleet):
     """`interval()` makes the next interval with the loads of its time, and appends its row to `rows`."""
 
     def __init__(self, directory, fresh=24, **keys):
-        self.fresh, self.jump, self.time, self.rows, self.devices = fresh, 0.0, 0.0, [], {}
+        self.fresh, self.jump, self.rows, self.drawn = fresh, 0.0, [], {}
         setup = setup_of_a_day(fresh)
-        self.day = loads_of_a_day(setup.case)
-        self.folder = Path(directory)
+        self.day, self.folder = loads_of_a_day(setup.case), Path(directory)
         for z in setup.plan.nodes:
             self._file(z, setup)
             self._meters(z, setup, 0)
-        clocks = Clocks(lambda: self.time, lambda: 1.8e9 + self.time + self.jump, lambda: "boot")
-        super().__init__(directory, setup, every="15min", clocks=clocks, quorum=2, hold="3h", **keys)
+        super().__init__(self.folder / COORDINATOR, setup, quorum=2, hold="3h", **keys)
+        # Read from now on; a start that is remembered nowhere has asked for nothing but the time.
+        self.clocks = Clocks(lambda: self.now, lambda: 1.8e9 + self.now + self.jump, lambda: "boot")
+        self.intervals = self._wakes()
 
     # --- the devices ---
 
@@ -96,17 +98,17 @@ class Day(Fleet):
             return super()._ledger(name)
         config = load_device(self.folder / name / "device.yaml")
         path = Path(config.state) / f"{name}.ledger"
-        self.ledgers[name] = Ledger(path, name, Path(config.mark), durable=False, clock=lambda: self.time)
+        self.ledgers[name] = Ledger(path, name, Path(config.mark), durable=False, clock=lambda: self.now)
         return self.ledgers[name]
 
-    def member(self, z):
+    def _member(self, z):
         file = self.folder / z / "device.yaml"
         config, log = load_device(file), self.logs.setdefault(z, []).append
         ledger = self._ledger(z)
         intake = intake_of(config, str(file), ledger, log)
         drawn = Drawn(Path(config.state) / f"{z}.drawn", ledger)
         outcome = config.kind.outcome(intake.device, Path(config.state))
-        self.devices[z] = drawn
+        self.drawn[z] = drawn
         return Member(
             *(config.fleet, intake.device, ledger, config.budget, config.allow),
             **{"log": log, "outcome": outcome, "renew": intake, "drawn": drawn},
@@ -117,16 +119,16 @@ class Day(Fleet):
     def goes(self, z):
         """Its power is off: no time passes on it."""
         super().goes(z)
-        self.devices[z].close()
+        self.drawn[z].close()
         self.ledgers.pop(z).close()
 
     def restarts(self, who):
         """A death and a new start at once."""
-        if who != COORDINATOR:
+        if who == COORDINATOR:
+            super().restarts(who)
+        else:
             self.goes(who)
             self.comes(who)
-        else:
-            super().restarts(who)
 
     def copied(self, z):
         """Its owner takes a backup of a device that is off. Returns where."""
@@ -136,8 +138,7 @@ class Day(Fleet):
 
     def replaced(self, z, copy):
         """A new device in its place, with an old copy of the ledger; its owner accepts what the mark says is lost."""
-        if z in self.there:
-            self.goes(z)
+        self.goes(z)
         shutil.rmtree(self.folder / z / "state")
         shutil.copytree(copy, self.folder / z / "state")
         with suppress(FileNotFoundError):
@@ -151,25 +152,23 @@ class Day(Fleet):
 
     # --- the day ---
 
-    def interval(self, again=None, during=lambda fleet: None):
-        k = len(self.rows)
-        self.time = max(self.time, self.intervals.schedule.due)
+    def interval(self, during=lambda fleet: None):
         for z in self.zones:
-            self._meters(z, self.setup, k % INTERVALS)
-        begun, hub = self.time, self.hub.now
+            self._meters(z, self.setup, len(self.rows) % INTERVALS)
+        due, began = max(self.now, self.intervals.schedule.due), self.hub.now
 
         def passes(fleet):
-            self.time = begun + self.hub.now - hub
+            self.now = due + self.hub.now - began
             during(fleet)
 
-        self.rows.append(self.goes_on(self.intervals.begin(), again, passes))
+        self.rows.append(super().interval(passes))
         return self.rows[-1]
 
-    def spends(self):
-        """(running time, mu^2) of every spend and gap of each device, from its ledger."""
-        return {z: [(s.ran, s.mu2 if s.kind == "gap" else s.value**2) for s in self.ledgers[z].spends()] for z in self.zones}
+    def spends(self, z):
+        """(running time, mu^2) of every spend and gap of a device, from its ledger."""
+        return self.ledgers[z]._ask("SELECT ran, mu2 FROM spend ORDER BY no")
 
     def dearest_window(self, z):
         """The largest sum of mu^2 in a closed interval of WINDOW_S of a device's running time."""
-        rows = self.spends()[z]
+        rows = self.spends(z)
         return max((sum(m for t, m in rows if end - WINDOW_S <= t <= end) for end, _ in rows), default=0.0)

@@ -4,16 +4,16 @@ The day is accelerated, in this process: the clocks are its own, everything else
 """
 
 import csv
-from functools import cache
 
 import pytest
 
 from hushgrid.kernels.privacy.limits import limit
 from hushgrid.node.wire import COORDINATOR
-from tests.support.runs.day import DELTA, EPSILON, INTERVALS, WINDOW_S, Day
+from tests.support.runs.continuous_fleet import Again
+from tests.support.runs.day import DELTA, EPSILON, INTERVALS, Day
 
 TEN_YEARS_S = 3.2e8
-DEAD = {10: (20, "z2"), 20: (31, COORDINATOR), 33: (7, "z2"), 81: (12, COORDINATOR)}  #: interval: (message, who dies)
+DEAD = {12: (40, "z2"), 20: (33, COORDINATOR), 36: (25, "z2"), 80: (12, COORDINATOR)}  #: interval: (message, who dies)
 BACKUP, REPLACED = 24, 48  #: z3 is backed up at six, and replaced at noon by a device with that backup
 AWAY = range(56, 64)  #: z1, for two hours
 BROKER = 70  #: away for ten minutes
@@ -34,9 +34,9 @@ def lived(directory):
             day.goes("z1")
         if k == AWAY.stop:
             day.comes("z1")
-        if k == BROKER:
-            day.time = max(day.time, day.intervals.schedule.due) + 600.0
-        day.interval(again=DEAD.get(k))
+        if k == BROKER:  # nobody's clock counts the time without it but the schedule's
+            day.now = max(day.now, day.intervals.schedule.due) + 600.0
+        day.interval(Again(*DEAD.get(k, (0, ""))))
     return day
 
 
@@ -59,3 +59,16 @@ def test_no_window_of_running_time_holds_more_than_its_epsilon(day):
     most = limit(EPSILON, DELTA)
     for z in day.zones:
         assert day.dearest_window(z) <= most.mu2 / 2**256
+
+
+def test_all_that_was_to_go_wrong_did(day):
+    assert sum("resumed" in line for line in day.logs["z2"]) == 2
+    kinds = [kind for (kind,) in day.ledgers["z3"]._ask("SELECT kind FROM spend ORDER BY no")]
+    assert kinds.count("gap") == 1
+    assert set(kinds) == {"gaussian", "gap"}
+    assert day.ledgers["z1"].running == pytest.approx(day.now - 2 * 3600, abs=60)
+    assert day.ledgers["z2"].running == pytest.approx(day.now, abs=1)
+
+
+def test_a_device_answers_afresh_as_often_as_its_window_lets_it(day):
+    assert day.fresh - 2 <= len(day.spends("z2")) <= day.fresh

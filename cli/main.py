@@ -30,6 +30,11 @@ COMMANDS = {
         "For a device it also says, in words, what its owner consents to."
     ),
     "report": "Build report.html of a run again.",
+    "status": "Show a fleet of devices, as its broker knows it, without stopping one.",
+    "doctor": (
+        "Look an installation over, step by step; a running device is not disturbed.\n"
+        "Each step is ok, warn or bad, with what to do. Exit code 2: there is something to do; 4: it may pass by itself."
+    ),
     "node": "Run one device, until SIGTERM.",
     "coordinator": (
         "Coordinate a fleet of devices, until SIGTERM.\n"
@@ -40,6 +45,10 @@ COMMANDS = {
     "broker": "Run the embedded MQTT broker on loopback, until SIGTERM.",
     "ledger": "Show what a device has spent, on what, and what is left; accept a loss; declare new data.",
     "deploy": "Write out the installer, the systemd units, the broker's files and the example fleets.",
+    "budget": (
+        "Choose a budget: what error an epsilon a window buys, from public numbers alone.\n"
+        "No data file is opened, and no device is asked."
+    ),
     "case": "Show power-system cases, cut them into zones, solve them centrally.",
     "bench": "Run the benchmarks: what the program costs in time and memory.",
     "study": "Repeat the studies of the papers; without a name, list them.",

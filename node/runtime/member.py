@@ -212,8 +212,7 @@ class Member(Endpoint):
         try:
             plan = decode_plan(blob)
             if renew and self.renew:
-                answers = plan.terms.answers if plan.terms else 0
-                self.device = self.renew(plan.every, self._allowance(run, plan).affords(answers))
+                self.device = self.renew(plan.every, self._allowance(run, plan).affordable)
             self.device.check(plan)
             driver, allowance = self._assemble(run, plan)
             t = plan.terms

@@ -89,7 +89,7 @@ def a_run(machine, cursor=None):
     """A run begins when it is asked for, and is done."""
     cursor = cursor or machine.cursor()
     machine.run(f"systemctl kill -s USR1 {COORDINATOR}")
-    return said(machine, COORDINATOR, cursor, " done")
+    return said(machine, COORDINATOR, cursor, "the next run:")
 
 
 def test_three_units_a_coordinator_and_a_broker_come_up_from_the_wheelhouse_and_do_a_run(machine):
@@ -99,7 +99,7 @@ def test_three_units_a_coordinator_and_a_broker_come_up_from_the_wheelhouse_and_
     machine.run(INSTALL)
     for unit in ALL:
         machine.wait_for(f"systemctl is-active {unit}", "active")
-    machine.wait_for(f"journalctl -u {COORDINATOR} -o cat", " done")
+    machine.wait_for(f"journalctl -u {COORDINATOR} -o cat", "the next run:")
     for z in ZONES:
         machine.wait_for(f"cat {CARD[:-2]}{z}/{z}.setpoints.csv || true", "quantity,element")
     assert machine.run("systemctl --failed --plain --no-legend") == ""
@@ -115,7 +115,7 @@ def test_no_signal_but_term_and_int_ends_a_unit(machine, signal):
     machine.run("sleep 2")
     assert {unit: process(machine, unit) for unit in ALL} == before
     if signal == "USR1":
-        said(machine, COORDINATOR, cursor, " done")
+        said(machine, COORDINATOR, cursor, "the next run:")
     a_run(machine)
     lines = [line for line in machine.journal(NODES[0], cursor).splitlines() if line.startswith("z1: ")]
     ROWS.append(
@@ -166,7 +166,7 @@ def test_no_broker_at_boot_is_waited_for(machine):
     assert [process(machine, unit)[2] for unit in ALL] == ["0"] * 4
     cursor = machine.cursor()
     machine.run("systemctl enable --now mosquitto")
-    said(machine, COORDINATOR, cursor, " done")
+    said(machine, COORDINATOR, cursor, "the next run:")
     ROWS.append(
         (
             "no broker at boot",
@@ -190,7 +190,7 @@ def test_no_name_service_at_boot_is_waited_for(machine):
     assert [process(machine, unit)[2] for unit in ALL] == ["0"] * 4
     cursor = machine.cursor()
     machine.run("echo '127.0.0.1 broker.example' >> /etc/hosts")
-    said(machine, COORDINATOR, cursor, " done")
+    said(machine, COORDINATOR, cursor, "the next run:")
     ROWS.append(
         (
             "no name service at boot",

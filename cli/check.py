@@ -74,7 +74,7 @@ def _delta(delta: float) -> str:
 
 
 def _device(path: Path) -> str:
-    from hushgrid.cli.consent import consent
+    from hushgrid.cli.consent import consent, renews
 
     config = load_device(path)
     tls_context(parse_url(config.broker), config.tls)
@@ -84,7 +84,7 @@ def _device(path: Path) -> str:
     what = config.kind.data_words(config.data)
     first = (
         f"node {config.node} of fleet {config.fleet} on {config.broker}: {what}, "
-        f"budget epsilon {budget.epsilon:g}{_delta(budget.delta or 0.0)}"
+        f"budget epsilon {budget.epsilon:g}{_delta(budget.delta or 0.0)}{renews(budget)}"
     )
     return "\n  ".join([first, *consent(config, device), *ready])
 

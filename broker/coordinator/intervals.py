@@ -23,7 +23,7 @@ from hushgrid.kernels.errors import Failed, HushgridError, InputError, Refused, 
 from hushgrid.node import wire
 from hushgrid.node.config.coordinator import CoordinatorConfig
 from hushgrid.node.privacy.ledger import Ledger
-from hushgrid.node.problems.plan import RunPlan, encode_plan
+from hushgrid.node.problems.plan import RunPlan, decode_plan, encode_plan
 from hushgrid.node.schema.durations import seconds
 from hushgrid.node.wire import Plan
 
@@ -130,12 +130,15 @@ class Intervals:
         """The interval is over, or given up: everything of it is kept. Returns a line about it. `broker`: is it there?"""
         if not coordinator.ending and coordinator.run:
             coordinator.stop("the broker is away" if not broker else "the next run is due")
-        row = self._row(coordinator, broker)
+        row = self.row(coordinator, broker)
         line = f"interval {row['interval']}: {row['outcome']}" + (f", {row['reason']}" if row["reason"] else "")
         if coordinator.run:
             keys = ("interval", "start", "cold", "held", "absent")
             more: dict[str, Any] = {key: row[key] for key in keys}
             more |= {"every": self.run.every_s, "start_because": self.why_cold if row["start"] == "cold" else ""}
+            if self.absent and self.plan.kind.records:
+                nodes, edges = coordinator.plan.nodes, coordinator.plan.problem.edges
+                more["graph"] = [[nodes[i], nodes[j]] for i, j in edges]
             path = kept_runs.keep(coordinator, self.directory / "runs", self.began, more)
             line += f" ({path.name}, {row['start']} start, {row['rounds']} rounds)"
         flat = {key: " ".join(value) if isinstance(value, list | dict) else value for key, value in row.items()}
@@ -156,7 +159,10 @@ class Intervals:
     def _among(self, present: list[str]) -> RunPlan:
         if present == self.plan.nodes:
             return self.plan
-        return msgspec.structs.replace(self.plan, problem=self.plan.kind.among(self.plan.problem, present))
+        plan = msgspec.structs.replace(self.plan, problem=self.plan.kind.among(self.plan.problem, present))
+        decode_plan(encode_plan(plan))
+        plan.kind.check_answers(plan)
+        return plan
 
     def _held(self, start: InForce | None) -> Held | None:
         """The zones that are absent, at what they said last. Raises InputError if that is unknown, or too old."""
@@ -185,7 +191,8 @@ class Intervals:
             self.why_cold = "warm_start: false"
         return coordinator_of(self.config.fleet, plan, self.source, self.ledger, **options)
 
-    def _row(self, coordinator: Coordinator, broker: bool) -> dict[str, Any]:
+    def row(self, coordinator: Coordinator, broker: bool = True) -> dict[str, Any]:
+        """The line of an interval that is over, or given up."""
         error = coordinator.error
         history = self.ledger.history(coordinator.run) if coordinator.run else []
         done = bool(coordinator.run) and error is None and coordinator.ending

@@ -190,6 +190,7 @@ class Ledger(RunTable):
             self.db.execute("DELETE FROM meta WHERE key = 'torn'")
         self.no, self._price = no, price
         self._sums |= sums
+        self._tell(costs)
         self._write_mark()
         return ahead
 
@@ -273,6 +274,7 @@ class Ledger(RunTable):
                 self._compact()
         self.no, self._price = self.no + len(spends), price
         self._sums |= sums
+        self._tell(costs)
         if spends:
             self.answered = self.no
             self._sync_mark()

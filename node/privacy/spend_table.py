@@ -17,6 +17,7 @@ from hushgrid.kernels.privacy.accounting import UNIT, Totals, rounded_up
 from hushgrid.node.privacy.ledger_file import LedgerFile
 from hushgrid.node.privacy.ledger_rows import Counted, Recent, Spend, StoredSpend, relation, steps, without
 from hushgrid.node.privacy.marks import Price
+from hushgrid.node.privacy.window import Window
 
 HOUR_S = 3600.0  #: running time whose old spends are condensed to one row
 CHUNK = 1000  #: rows that are read, or condensed, at once
@@ -45,6 +46,7 @@ class SpendTable(LedgerFile):
 
     def __init__(self, path: Path, node: str | None, durable: bool, clock: Callable[[], float] = boottime) -> None:
         self._clock = clock
+        self._window: Window | None = None
         super().__init__(path, node, durable)
 
     def _load(self) -> None:
@@ -139,6 +141,19 @@ class SpendTable(LedgerFile):
     def version_totals(self, adjacency: str) -> Totals:
         """Of `totals`, what was spent in the data version of now, however long ago."""
         return self._in_unit(self._of(VERSION), adjacency)
+
+    def window(self, span: float, adjacency: str) -> Window:
+        """What was spent in the last `span` s of running time, at the unit of `adjacency`, now and from here on."""
+        held = self._window
+        if held is None or (held.span, held.adjacency) != (span, adjacency):
+            held = self._window = Window(span, adjacency, self.recent(self.running - span))
+        return held
+
+    def _tell(self, costs: Iterable[Cost]) -> None:
+        """These rows are committed: the window holds them from now on."""
+        if self._window is not None:
+            for kind, value, mu2, adjacency in costs:
+                self._window.add(self._ran, adjacency, kind, value, mu2)
 
     @staticmethod
     def _in_unit(sums: dict[str, Counted], adjacency: str) -> Totals:

@@ -8,10 +8,13 @@ device with rows of records never loads a power-system case.
 
 from __future__ import annotations
 
+import io
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
+
+import numpy as np
 
 from hushgrid.kernels.algorithms.base import Algorithm, Pattern
 from hushgrid.kernels.algorithms.registry import of_patterns
@@ -44,9 +47,26 @@ class About(NamedTuple):
     age: float | None  #: s of running time since the data of this version were read; None if the device does not know
 
 
+FEW = 1024  #: numbers of an outcome that a JSON document has; more stand in an archive only
+
 #: Stores the outcome of a run, vectors by name, on the device. Returns what the device's log is to say of it, or None.
 #: Raises OSError if the disk does not take it.
 Outcome = Callable[[dict[str, Vector], About], str | None]
+
+
+class Told(NamedTuple):
+    """An outcome as other programs on the site read it."""
+
+    body: dict[str, Any]  #: keys of a JSON document
+    archive: bytes | None = None  #: the same as a file of its own format
+    why: str = ""  #: why the device does not take it, and keeps the last one; "" if it does
+
+
+def archive_of(outcome: dict[str, Vector]) -> bytes:
+    """Vectors by name as a NumPy archive."""
+    archive = io.BytesIO()
+    np.savez(archive, allow_pickle=False, **outcome)
+    return archive.getvalue()
 
 
 class Public(Protocol):
@@ -279,6 +299,11 @@ class Kind(ABC):
     @abstractmethod
     def outcome(self, device: Any, state: Path) -> Outcome:
         """The function that stores a run's outcome on this device, in the directory `state`."""
+
+    def told(self, device: Any, outcome: dict[str, Vector]) -> Told:
+        """An outcome for other programs on the site: vectors of few numbers, by name."""
+        few = sum(v.size for v in outcome.values()) <= FEW
+        return Told({"model": {name: v.tolist() for name, v in outcome.items()} if few else None}, archive_of(outcome))
 
     def own_report(self, device: Any, state: Path) -> list[str]:
         """What the last outcome in `state` is worth at the device's own data: lines for its owner alone.

@@ -6,7 +6,6 @@ now. Were they read again, one version would have two data sets. The file holds 
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import msgspec
@@ -87,5 +86,4 @@ def last_kept(path: Path) -> Kept | None:
 
 def running(ledger: Ledger) -> float:
     """Seconds that the device has run, over all its sessions."""
-    given: float = getattr(ledger, "running", 0.0) or time.clock_gettime(time.CLOCK_BOOTTIME)
-    return given
+    return ledger.running

@@ -10,6 +10,7 @@ import ipaddress
 import select
 import time
 from collections.abc import Callable, Sequence
+from math import inf
 from typing import Any
 
 import msgspec
@@ -112,6 +113,7 @@ class _Clock:
     """The loop's own time: what is done here waits for no peer."""
 
     time = 0.0
+    sleeps_until = 0.0
 
     def at(self, now: float, hears: bool) -> float:
         return now
@@ -134,6 +136,11 @@ class LocalEnd:
 
     def on_tick(self, now: float) -> list[tuple[str, bytes, bool]]:
         return []
+
+    @property
+    def due(self) -> float:
+        """Nothing is due before something happens."""
+        return inf
 
     def idle(self) -> None:
         """It has nothing to do beforehand."""

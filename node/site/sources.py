@@ -17,6 +17,7 @@ from hushgrid.node.problems.feed import Feed, Values, pack, unpack, whole
 from hushgrid.node.schema.site import Source
 from hushgrid.node.site.forked import Worker
 
+READS = 0.8  #: of the time that reading takes, after which a reader is ended: that takes some time too
 MOST_FILES = 4096  #: of a folder that are read, the newest
 WRITTEN = (".tmp", ".new", ".part", ".partial", ".swp", "~")  #: how names end of files that are being written
 KEPT = {"HOME", "LANG", "LC_ALL", "PATH", "TZ", "TMPDIR"}  #: of the environment, that a command gets
@@ -40,7 +41,7 @@ class Reader:
 
     def __call__(self) -> Reading:
         """What the source gives now. Raises InputError if that is no value, or comes too late."""
-        blob = self.worker.done(self._work, self.source.deadline, 2 * self.feed.most)
+        blob = self.worker.done(self._work, READS * self.source.deadline, 2 * self.feed.most)
         packed, age, left_out, stamp = msgspec.msgpack.decode(blob, type=tuple[bytes, float, str, str])
         return Reading(unpack(packed), age, left_out, stamp)
 

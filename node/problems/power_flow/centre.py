@@ -17,7 +17,7 @@ from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.patterns.star import Centre
 from hushgrid.kernels.types import Vector
 from hushgrid.node.problems.kind import Plan
-from hushgrid.node.problems.power_flow.conclusion import conclusion, dispatched
+from hushgrid.node.problems.power_flow.conclusion import conclusion, dispatched, parts_together
 from hushgrid.node.problems.power_flow.costs import TOTALS
 from hushgrid.node.problems.power_flow.device import Wiring, largest_message, wiring
 
@@ -82,14 +82,17 @@ def held(plan: Plan, whole: Plan, source: str, z: Mapping[str, Vector]) -> Vecto
 def answer(plan: Plan, source: str, state: Any) -> tuple[dict[str, Any], dict[str, Table]]:
     """What a run that is over has found, from the coordinator's last state: figures, and tables by name.
 
-    Of a run at least cost, as in result.json and its tables; of load shedding nothing: no zone hands over its part.
+    Of a run at least cost, as in result.json and its tables; of load shedding nothing: no zone hands over its part. If a
+    zone is held, the figures are the sums of the others, and there are no tables.
     """
-    if plan.problem.objective != "cost":
+    if plan.problem.objective != "cost" or not state.closing:
         return {}, {}
     case = load(source).without_loads()
-    done = dispatched(case, plan.problem, wiring(case, plan.problem).layouts, state)
-    if done is None:
-        return {}, {}
+    layouts = wiring(case, plan.problem).layouts
+    done = dispatched(case, plan.problem, layouts, state)
     measured = dict(zip(plan.running.figures, state.measured.tolist(), strict=True))
     apart = {"gap_estimate": measured["gap_estimate"], "disagreement_mw": measured["disagreement"] * case.base_mva}
+    if done is None:
+        others = parts_together(case, layouts, state)
+        return {"objective": measured["objective"], **others.power} | apart, {}
     return done.figures | apart, dict(done.dispatch.tables())

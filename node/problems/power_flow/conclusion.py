@@ -112,7 +112,7 @@ def dispatched(case: Case, problem: ZonesPlan, layouts: Mapping[str, Layout], st
     """From the coordinator's last state; None if the zones have not handed over their parts, or not all are there."""
     if not state.closing or not covers(case, layouts):
         return None
-    relaxed = together(case, {p: Part(layouts[p], c.data, c.z, c.duals) for p, c in sorted(state.closing.items())})
+    relaxed = parts_together(case, layouts, state)
     found = recovered(case, relaxed, state.whole)
     prices = zip(case.buses.numbers.tolist(), relaxed.price[:, 0].tolist(), strict=True)
     figures: dict[str, Any] = {
@@ -122,6 +122,11 @@ def dispatched(case: Case, problem: ZonesPlan, layouts: Mapping[str, Layout], st
         "ac": {"status": next(iter(state.released.values())).status, **(found.figures if found else {})},
     }
     return Dispatched(found.dispatch if found else relaxed, figures)
+
+
+def parts_together(case: Case, layouts: Mapping[str, Layout], state: ServerState) -> Dispatch:
+    """What the zones have handed over, as one; where a zone is held, its part is missing."""
+    return together(case, {p: Part(layouts[p], c.data, c.z, c.duals) for p, c in sorted(state.closing.items())})
 
 
 def recovered(case: Case, seen: Dispatch, whole: Vector) -> Recovered | None:

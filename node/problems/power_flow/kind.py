@@ -12,8 +12,9 @@ from msgspec.structs import replace
 from hushgrid.kernels.algorithms.base import Algorithm, Pattern
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.graphs import Network
+from hushgrid.kernels.types import Vector
 from hushgrid.node.problems.feed import Feed
-from hushgrid.node.problems.kind import Asked, Device, Kind, Outcome, Owner, Plan
+from hushgrid.node.problems.kind import Asked, Device, Kind, Outcome, Owner, Plan, Told
 from hushgrid.node.problems.power_flow.section import (
     NAME,
     ZoneData,
@@ -109,6 +110,11 @@ class PowerFlow(Kind):
         from hushgrid.node.problems.power_flow.files import keep_setpoints
 
         return lambda outcome, about: keep_setpoints(device, outcome, state / f"{device.name}.setpoints.csv")
+
+    def told(self, device: Any, outcome: dict[str, Vector]) -> Told:
+        from hushgrid.node.problems.power_flow.files import told_setpoints
+
+        return told_setpoints(device, outcome)
 
     def own_report(self, device: Any, state: Path) -> list[str]:
         from hushgrid.node.problems.power_flow.own_check import own_check

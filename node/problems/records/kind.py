@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import ceil, inf, sqrt
 from pathlib import Path
 from typing import Any, ClassVar
@@ -13,7 +14,7 @@ from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.graphs import Network
 from hushgrid.node.problems.feed import Feed
 from hushgrid.node.problems.kind import Asked, Device, Outcome, Owner, Plan
-from hushgrid.node.problems.on_graph import GraphKind
+from hushgrid.node.problems.on_graph import GraphKind, induced
 from hushgrid.node.problems.records.section import (
     NAME,
     DataPlan,
@@ -114,6 +115,10 @@ class Records(GraphKind):
         from hushgrid.node.problems.records import device
 
         return device.public(asked, file)[1]
+
+    def among(self, plan: DataPlan, present: Sequence[str]) -> DataPlan:
+        rows = [m for node, m in zip(plan.nodes, plan.rows, strict=True) if node in present]
+        return replace(plan, rows=rows, **induced(plan, present))
 
     def device(self, owner: Owner, path: str) -> Device:
         from hushgrid.node.problems.records.device import rows_of

@@ -53,7 +53,7 @@ class SourceDevice:
     def start(self):
         self.config = load_device(self.file)
         path = Path(self.config.state) / f"{self.config.node}.ledger"
-        self.ledger = Ledger(path, self.config.node, durable=False)
+        self.ledger = Ledger(path, self.config.node, durable=False, clock=self.clock)
         self.intake = intake_of(self.config, str(self.file), self.ledger, self.said.append)
         return self
 

@@ -1,6 +1,5 @@
 """The example fleet as one that runs by itself: real daemons, an interval every two seconds."""
 
-import csv
 import json
 import os
 import signal
@@ -9,7 +8,8 @@ from contextlib import ExitStack
 
 import pytest
 
-from tests.support.daemons.deployed_fleet import PATIENCE, ZONES, Fleet
+from tests.support.daemons.deployed_fleet import ZONES, Fleet
+from tests.support.daemons.intervals import intervals, until
 
 pytestmark = pytest.mark.mosquitto
 
@@ -21,20 +21,6 @@ def made(directory, url, stack, more="", every="2s"):
     path = fleet.directory / "coordinator.yaml"
     path.write_text(path.read_text() + f"run: {{every: {every}}}\n{more}")
     return fleet
-
-
-def intervals(fleet):
-    path = fleet.state("coordinator") / "intervals.csv"
-    return list(csv.DictReader(path.read_text().splitlines())) if path.exists() else []
-
-
-def until(fleet, happened):
-    """The intervals so far, once `happened` of them."""
-    deadline = time.monotonic() + PATIENCE
-    while not happened(rows := intervals(fleet)):
-        assert time.monotonic() < deadline, rows
-        time.sleep(0.05)
-    return rows
 
 
 def numbers(rows):

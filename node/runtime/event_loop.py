@@ -124,7 +124,8 @@ class _Seat:
                 self.away = False
                 endpoint.log("the broker is back")
         for message in messages:
-            link.send(endpoint.on_message(message.topic, message.payload))
+            # An empty one says nothing: what was retained is cleared, or somebody tries whether a topic is allowed.
+            link.send(endpoint.on_message(message.topic, message.payload) if message.payload else [])
         if endpoint.subscriptions is not self.topics:
             self.topics = endpoint.subscriptions
             link.follow(self.topics)

@@ -90,6 +90,7 @@ class Member(Endpoint):
         self.allowance: Allowance | None = None
         self.last: tuple[bytes, bytes] | None = None  #: (run, payload) of the last join, refusal or farewell, to repeat
         self.refusal = ""  #: why the last refusal of this session was, as a code
+        self.days: Callable[[], int | None] = lambda: None  #: until its certificate ends
         self.ended = 0  #: runs that have ended here, or were refused, in this session
         self._refused: OrderedDict[bytes, bytes] = OrderedDict()  #: refusals of plans in this session, by run
         self._free = float(FREE_BYTES)  #: bytes that plans may still write
@@ -211,7 +212,7 @@ class Member(Endpoint):
         try:
             plan = decode_plan(blob)
             if renew and self.renew:
-                self.device = self.renew(plan.every)
+                self.device = self.renew(plan.every, self._allowance(run, plan).affordable)
             self.device.check(plan)
             driver, allowance = self._assemble(run, plan)
             t = plan.terms
@@ -318,12 +319,12 @@ class Member(Endpoint):
         self.log(Warned(f"run {run.hex()[:8]} ended here: {printable(failed.detail, LINE)}"))
         return [self._edge(failed.payload)]
 
+    def _allowance(self, run: bytes, plan: RunPlan) -> Allowance:
+        simulated, limits = self.simulated is not None, (self.budget, self.allow)
+        return Allowance(self.name, self.ledger, run, plan.algorithm, plan.terms, *limits, simulated=simulated)
+
     def _assemble(self, run: bytes, plan: RunPlan) -> tuple[Driver, Allowance]:
-        t = plan.terms
-        simulated = self.simulated is not None
-        allowance = Allowance(
-            self.name, self.ledger, run, plan.algorithm, t, self.budget, self.allow, simulated=simulated
-        )
+        allowance = self._allowance(run, plan)
         seed = self.simulated.seed if self.simulated else None
         noise = noise_source(seed, self.name)
         machine, gate = self.device.machine(plan, run, self.ledger, noise, allowance)
@@ -372,7 +373,7 @@ class Member(Endpoint):
     def _birth(self) -> Publication:
         stored = self.ledger.open_run()
         run = stored.id if stored else b""
-        offered = capabilities(self.device, self.budget, self.ledger)
+        offered = capabilities(self.device, self.budget, self.ledger, self.days())
         birth = Birth(self.session, run, self.ledger.mark, offered, self._withheld.topics)
         return Publication(self.topics.state(self.name), wire.encode(birth), True)
 

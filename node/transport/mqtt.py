@@ -280,9 +280,10 @@ class MqttLink:
         elif self._stage is not _Stage.UP or self._session is None:
             self._drop("no answer")
         else:
-            self.due = now + min(1.0, self._as.keepalive / 4)
             if not self._session.keep_alive():
                 self._lose(self._session)
+            else:
+                self.due = max(self._session.due, now + 1e-3)
 
     def _take(self) -> list[Message]:
         messages, self._inbox = self._inbox, []

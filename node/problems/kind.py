@@ -11,7 +11,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 from hushgrid.kernels.algorithms.base import Algorithm, Pattern
 from hushgrid.kernels.algorithms.registry import of_patterns
@@ -28,9 +28,23 @@ if TYPE_CHECKING:
     from hushgrid.node.privacy.ledger import Ledger
     from hushgrid.node.privacy.noise_source import NoiseSource
 
+
+class About(NamedTuple):
+    """What an outcome is of: public facts of its run, and the version of the device's data that it was answered from."""
+
+    run: str  #: the run's id, in hex
+    name: str  #: the run's name
+    reason: str  #: why the run ended
+    every: float | None  #: s from one run of a continuous plan to the next; None of a run that stands alone
+    residual: float | None  #: as the coordinator has measured it, if it says so
+    quality: str | None  #: the coordinator's verdict, if it says so
+    version: int  #: of the device's data
+    age: float | None  #: s of running time since the data of this version were read; None if the device does not know
+
+
 #: Stores the outcome of a run, vectors by name, on the device. Returns what the device's log is to say of it, or None.
 #: Raises OSError if the disk does not take it.
-Outcome = Callable[[dict[str, Vector]], str | None]
+Outcome = Callable[[dict[str, Vector], About], str | None]
 
 
 class Public(Protocol):
@@ -176,6 +190,20 @@ class Device(Protocol):
         self, plan: Plan, run: bytes, ledger: Ledger, noise: NoiseSource, allowance: Allowance
     ) -> tuple[Keeping, Gate]:
         """Its machine and its gate in a run whose plan it has checked. `run`: the run's id."""
+        ...
+
+
+class Renewal(Protocol):
+    """Brings a device's data up to date."""
+
+    def __call__(self, every: float | None) -> Device:
+        """The device with the data that a new run is to have. `every`: s from one run of the plan to the next, if it has
+        that: a public schedule."""
+        ...
+
+    @property
+    def age(self) -> float | None:
+        """Seconds of running time since the data of now were read; None if that is not known."""
         ...
 
 

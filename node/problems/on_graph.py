@@ -291,7 +291,7 @@ class GraphKind(Kind):
         raise InputError(f"{path}: data: found data of kind {self.name}, expected a kind that is not simulated only")
 
     def outcome(self, device: Any, state: Path) -> Outcome:
-        return lambda vectors: None
+        return lambda vectors, about: None
 
     def data_words(self, data: Any) -> str:
         return self.name

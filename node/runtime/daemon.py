@@ -4,60 +4,17 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
-from hushgrid.kernels.errors import InputError, Stopped, printable
+from hushgrid.kernels.errors import Stopped, printable
 from hushgrid.node.config.device import DeviceConfig
-from hushgrid.node.durable import stamp
 from hushgrid.node.privacy.drawn import Drawn
 from hushgrid.node.privacy.ledger import Ledger
-from hushgrid.node.problems.kind import Device
 from hushgrid.node.runtime.event_loop import link_for, reach, serve
 from hushgrid.node.runtime.member import Member
 from hushgrid.node.runtime.signals import Signals
 from hushgrid.node.runtime.systemd import notify
-
-
-class Intake:
-    """The device with its data as their file holds them; a file that is another one is a new data version.
-
-    Whether it is another is judged by inode, size and time, never by what it holds: that would tell whether two data sets
-    are equal. The version is raised in the ledger before the new data are used.
-    """
-
-    def __init__(self, config: DeviceConfig, path: str, ledger: Ledger, log: Callable[[str], None]) -> None:
-        """Reads the data. InputError."""
-        self.config, self.path, self.ledger, self.log = config, path, ledger, log
-        self.file = config.file
-        self.device, self._stamp = self._read()
-        ledger.saw_data(self._stamp)
-
-    def __call__(self) -> Device:
-        """The device with its data of now; with those of before where the file cannot be read."""
-        try:
-            if self._look() != self._stamp:
-                device, stamp = self._read()
-                self.ledger.saw_data(stamp)
-                self.device, self._stamp = device, stamp
-                self.log(f"{self.file} was replaced: data version {self.ledger.data_version}")
-        except InputError as error:
-            self.log(f"the data stay as they were: {error}")
-        return self.device
-
-    def _read(self) -> tuple[Device, str]:
-        """Data and stamp of one and the same file, even where it is being replaced meanwhile."""
-        while True:
-            before = self._look()
-            device = self.config.kind.device(self.config, self.path)
-            if self._look() == before:
-                return device, before
-
-    def _look(self) -> str:
-        try:
-            return stamp(self.file)
-        except OSError as error:
-            raise InputError(f"{self.file}: {error.strerror}, expected this device's data") from None
+from hushgrid.node.site.intake import Intake
 
 
 def main(config: DeviceConfig, path: str) -> int:
@@ -93,7 +50,7 @@ def main(config: DeviceConfig, path: str) -> int:
         """SIGHUP: has the data file been replaced?"""
         if signals.reload:
             signals.reload = False
-            intake()
+            intake.look()
         return False
 
     try:

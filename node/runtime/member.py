@@ -12,10 +12,10 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
-from hushgrid.kernels.errors import HushgridError, InputError, Refused, Stopped, printable
-from hushgrid.kernels.machine import ALL, Keeping, Malformed
+from hushgrid.kernels.errors import HushgridError, InputError, Refused, printable
+from hushgrid.kernels.machine import ALL, Malformed
 from hushgrid.kernels.patterns.neighbours import Iterate
 from hushgrid.node import wire
 from hushgrid.node.privacy.budget import Allowance
@@ -23,11 +23,12 @@ from hushgrid.node.privacy.drawn import Drawn
 from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.privacy.ledger_rows import StoredRun
 from hushgrid.node.privacy.noise_source import noise_source
-from hushgrid.node.problems.kind import Device, Outcome
+from hushgrid.node.problems.kind import Device, Outcome, Renewal
 from hushgrid.node.problems.plan import RunPlan, decode_plan
 from hushgrid.node.runtime.capabilities import capabilities
 from hushgrid.node.runtime.driver import Driver, StepFailed
 from hushgrid.node.runtime.endpoint import LINE, Endpoint
+from hushgrid.node.runtime.outcomes import Outcomes
 from hushgrid.node.runtime.withheld import Withheld
 from hushgrid.node.schema.sections import Allow, Budget
 from hushgrid.node.wire import (
@@ -74,13 +75,15 @@ class Member(Endpoint):
         log: Callable[[str], None] = lambda _: None,
         *,
         outcome: Outcome | None = None,
-        renew: Callable[[], Device] | None = None,
+        renew: Renewal | None = None,
         drawn: Drawn | None = None,
     ) -> None:
         super().__init__(device.name, fleet, ledger, log)
         self.device, self.budget, self.allow = device, budget, allow or Allow()
         self.simulated, self.observe = simulated, observe
-        self.outcome, self.renew, self.drawn = outcome, renew, drawn
+        self.renew, self.drawn = renew, drawn
+        age = (lambda: renew.age) if renew else lambda: None
+        self.outcomes = Outcomes(ledger, outcome, log, age) if outcome else None
         self.driver: Driver | None = None
         self.allowance: Allowance | None = None
         self.last: tuple[bytes, bytes] | None = None  #: (run, payload) of the last join, refusal or farewell, to repeat
@@ -93,8 +96,9 @@ class Member(Endpoint):
         t = self.topics
         edges = t.edge("+" if device.neighbours else COORDINATOR, self.name)
         self._subscriptions: tuple[str, ...] = (t.all(COORDINATOR), edges, t.state(COORDINATOR))
-        for owed in ledger.owed():
-            self._settle(owed)
+        if self.outcomes:
+            for owed in ledger.owed():
+                self.outcomes.settle(owed, self._remade)
         stored = ledger.open_run()
         if stored is not None:
             self._resume(stored)
@@ -177,10 +181,8 @@ class Member(Endpoint):
 
     def _join(self, run: bytes, blob: bytes, stopped: StoredRun | None) -> list[Publication]:
         """Joins a run, or refuses it. `stopped`: the run was joined before and goes on with what was paid for."""
-        if self.renew and stopped is None:
-            self.device = self.renew()
         try:
-            name, driver, allowance = self._agreed(run, blob)
+            name, driver, allowance = self._agreed(run, blob, renew=stopped is None)
         except (InputError, Refused) as error:
             return self._refuse(run, Refuse(str(error), error.kind))
         self._free -= RUN_BYTES + (0 if stopped and stopped.plan else len(blob))
@@ -195,10 +197,12 @@ class Member(Endpoint):
         self.log(f"{'joined' if stopped is None else 'resumed'} run {run.hex()[:8]}: {name}")
         return self._say_joined(run)
 
-    def _agreed(self, run: bytes, blob: bytes) -> tuple[str, Driver, Allowance]:
+    def _agreed(self, run: bytes, blob: bytes, *, renew: bool = False) -> tuple[str, Driver, Allowance]:
         """The name, driver and allowance of a run. Raises InputError or Refused if device or owner do not agree."""
         try:
             plan = decode_plan(blob)
+            if renew and self.renew:
+                self.device = self.renew(getattr(plan, "every", None))
             self.device.check(plan)
             driver, allowance = self._assemble(run, plan)
             t = plan.terms
@@ -232,7 +236,7 @@ class Member(Endpoint):
         stored = self.ledger.run(run)
         if stored is None:
             return self._drop("a foreign run")
-        if stored.status in ("joined", "running") and not self._end(stored, body.state, body.reason):
+        if stored.status in ("joined", "running") and not self._end(stored, body):
             return self._drop("done before the run is complete here")
         # `last` stays: if an old farewell comes late, it belongs to another run.
         return [self._edge(wire.encode(Envelope(run, 0, 0, self.ledger.mark, Finished())))]
@@ -249,51 +253,28 @@ class Member(Endpoint):
             whole = driver.machine.complete  # if not, the others went on without this device, or never asked it
             why = "over when this device came back" if whole else "over without this device's part"
             if stored:
-                self._end(stored, progress.state if whole else "stopped", why)
+                self._end(stored, Finish("done" if whole and progress.state == "done" else "stopped", why))
         return []
 
-    def _end(self, stored: StoredRun, state: str, reason: str) -> bool:
+    def _end(self, stored: StoredRun, told: Finish) -> bool:
         """Ends the run. False, and nothing has changed, if the run is called done before it is complete here."""
-        driver, done = self.driver, state == "done"
+        driver, done = self.driver, told.state == "done"
         if done and (driver is None or not driver.machine.complete):
             return False
         payload = wire.encode(Envelope(stored.id, 0, 0, self.ledger.mark, Finished()))
-        owed = done and self.outcome is not None
-        self.ledger.commit(stored.id, status="owed" if owed else "done" if done else "stopped", last=payload)
+        ended = "stopped" if not done else "owed" if self.outcomes else "done"
+        self.ledger.commit(stored.id, status=ended, last=payload)
         self.driver, self.last = None, (stored.id, payload)
         self._ended = True
-        if owed and driver is not None:
-            self._keep(driver)
-        self.log(f"run {stored.id.hex()[:8]} {state}: {printable(reason, LINE)}")
+        if done and driver is not None and self.outcomes:
+            self.outcomes.keep(driver, decode_plan(stored.plan), told)
+        self.log(f"run {stored.id.hex()[:8]} {told.state}: {printable(told.reason, LINE)}")
         return True
 
-    def _keep(self, driver: Driver) -> None:
-        """Writes the outcome of a run that is done. Raises Stopped if the disk does not take it: it is still owed."""
-        if self.outcome is not None:
-            try:
-                said = self.outcome(cast(Keeping, driver.machine).outcome())
-            except OSError as error:
-                where = f"{error.filename}: " if error.filename else ""
-                raise Stopped(
-                    f"{self.name}: {where}{error.strerror or error}, expected to write the outcome of run "
-                    f"{driver.run.hex()[:8]}: it is owed, the next start writes it"
-                ) from None
-            if said:
-                self.log(said)
-        self.ledger.commit(driver.run, status="done")
-
-    def _settle(self, stored: StoredRun) -> None:
-        """Writes the outcome of a run now, because the process ended before it could; from the state in the ledger."""
-        try:
-            plan = decode_plan(stored.plan)
-            self.device.check(plan)
-            driver, _ = self._assemble(stored.id, plan)
-        except (InputError, Refused) as error:
-            self.log(f"run {stored.id.hex()[:8]}: its outcome is not written: {error}")
-            self.ledger.commit(stored.id, status="done")
-            return
-        self._keep(driver)
-        self.log(f"run {stored.id.hex()[:8]}: its outcome was owed, and is written")
+    def _remade(self, run: bytes, plan: RunPlan) -> Driver:
+        """The driver of a stored run. Raises InputError or Refused if the device does not agree to it any more."""
+        self.device.check(plan)
+        return self._assemble(run, plan)[0]
 
     def _refuse(self, run: bytes, body: Refuse) -> list[Publication]:
         """Refuses a run, now and whenever it is announced again in this session."""

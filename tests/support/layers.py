@@ -98,7 +98,7 @@ INSIDE: dict[str, tuple[str, ...]] = dict.fromkeys(WINGS, ("",)) | {
     "grid_cases": ("", "ac", "zone"),
     "node": (
         *("", "schema", "privacy", "transport", "problems", "problems/power_flow", "problems/records"),
-        *("config", "runtime"),
+        *("config", "site", "runtime"),
     ),
     "broker": ("servers", "coordinator", "report", "simulation/recorders", "simulation/problems", "simulation", ""),
     "studies": ("baselines", ""),

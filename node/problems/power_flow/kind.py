@@ -101,7 +101,7 @@ class PowerFlow(Kind):
     def outcome(self, device: Any, state: Path) -> Outcome:
         from hushgrid.node.problems.power_flow.files import keep_setpoints
 
-        return lambda outcome: keep_setpoints(device, outcome, state / f"{device.name}.setpoints.csv")
+        return lambda outcome, about: keep_setpoints(device, outcome, state / f"{device.name}.setpoints.csv")
 
     def own_report(self, device: Any, state: Path) -> list[str]:
         from hushgrid.node.problems.power_flow.own_check import own_check

@@ -122,7 +122,7 @@ class Records(GraphKind):
     def outcome(self, device: Device, state: Path) -> Outcome:
         from hushgrid.node.problems.records.device import keep_model
 
-        return lambda found: keep_model(found, state / f"{device.name}.model.npz")
+        return lambda found, about: keep_model(found, state / f"{device.name}.model.npz")
 
     def data_words(self, data: str) -> str:
         return f"the rows of {data}"

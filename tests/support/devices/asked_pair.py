@@ -102,7 +102,7 @@ class Pair:
             ledger = Ledger(path.parent / "state" / f"{config.node}.ledger", config.node)
             half.member = Member(
                 config.fleet, device, ledger, config.budget, config.allow,
-                outcome=half.outcomes.append, drawn=Drawn(ledger.path.with_suffix(".drawn"), ledger),
+                outcome=lambda found, about, half=half: half.outcomes.append(found), drawn=Drawn(ledger.path.with_suffix(".drawn"), ledger),
             )  # fmt: skip
             half.member.connected()
             self.halves.append(half)

@@ -127,7 +127,7 @@ def test_the_transport_carries_a_run_with_the_same_bits_as_in_memory(tmp_path, m
     members = [
         Member(
             "demo", setup.device(n), ledgers[n], None, simulated=Simulated(1),
-            outcome=lambda found, n=n: kept.__setitem__(n, found),
+            outcome=lambda found, about, n=n: kept.__setitem__(n, found),
         )
         for n in setup.plan.nodes
     ]  # fmt: skip

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
+from math import inf
 from typing import NamedTuple
 
 from hushgrid.kernels.errors import HushgridError, InputError, Refused, printable
@@ -147,8 +148,13 @@ class Member(Endpoint):
         self._now = now
         return self._again() if self._due_at(now) else []
 
+    @property
+    def due(self) -> float:
+        """Nothing is due without a run."""
+        return inf if self.driver is None else self._due or self.clock.time
+
     def idle(self) -> None:
-        """No message waits: draws noise for the next answers."""
+        """The answers are sent: draws noise for the next ones."""
         if self.driver and self.driver.gate:
             self.driver.gate.refill()
 

@@ -86,6 +86,7 @@ class MqttLink:
         self.oversize = 0  #: messages above `payload_limit`: not handed over; far above it, not even read
         self.foreign = 0  #: messages received on topics we did not subscribe to, not handed over
         self.dropped = 0  #: publications that did not reach a broker's acknowledgement
+        self.patient = False  #: nothing waits for the broker: attempts to reach it may be far apart
         self.due = inf  #: when `turn` must be called at the latest, of time.monotonic()
         self.readable: list[int] = []  #: those of `fds` that ended the last `poll`
 
@@ -376,7 +377,7 @@ class MqttLink:
         elif session is not None and not session.accepted and self._attempts.answered(refusal):
             self.due = now
             return
-        self.due = self._attempts.next(now)
+        self.due = self._attempts.next(now, self.patient)
 
     def _end(self) -> None:
         self._shut()

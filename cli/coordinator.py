@@ -12,7 +12,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(options: argparse.Namespace) -> int:
-    from hushgrid.broker.coordinator import daemon as coordinate
-    from hushgrid.node.config.coordinator import load_coordinator
+    from hushgrid.node.runtime.signals import Signals
+    from hushgrid.node.runtime.systemd import service
 
-    return coordinate.main(load_coordinator(options.config), str(options.config), options.once)
+    signals = Signals()  # before all that takes its time: from here on no signal but TERM and INT ends the process
+    with service():
+        from hushgrid.broker.coordinator import daemon as coordinate
+        from hushgrid.node.config.coordinator import load_coordinator
+
+        return coordinate.main(load_coordinator(options.config), str(options.config), signals, once=options.once)

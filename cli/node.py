@@ -11,7 +11,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(options: argparse.Namespace) -> int:
-    from hushgrid.node.config.device import load_device
-    from hushgrid.node.runtime import daemon
+    from hushgrid.node.runtime.signals import Signals
+    from hushgrid.node.runtime.systemd import service
 
-    return daemon.main(load_device(options.config), str(options.config))
+    signals = Signals()  # before all that takes its time: from here on no signal but TERM and INT ends the process
+    with service():
+        from hushgrid.node.config.device import load_device
+        from hushgrid.node.runtime import daemon
+
+        return daemon.main(load_device(options.config), str(options.config), signals)

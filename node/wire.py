@@ -22,6 +22,12 @@ PLAN_LIMIT = 4 << 20  #: bytes; a plan names every zone's buses
 BARRED = 8  #: topics that a birth names at most
 SMALL = 4096  #: bytes of an envelope beside its vectors
 
+WIRE = 1  #: what is said here. Raised by a change that the program of the number before does not understand
+OLDER: tuple[int, ...] = ()  #: the older numbers that this program speaks too
+
+
+Every = Annotated[float, Meta(gt=0, le=1e9)]  #: s
+
 
 class Mark(Struct, array_like=True, frozen=True):
     """How far a ledger has come: kept by every peer, so that a restored old ledger is noticed.
@@ -36,8 +42,11 @@ class Mark(Struct, array_like=True, frozen=True):
     nonprivate: bool = False
 
 
+Number = Annotated[int, Meta(ge=1, le=1 << 16)]  #: of a wire
+
+
 class Capabilities(Struct, frozen=True):
-    """What a device offers, in its birth: public facts only."""
+    """What a device offers, in its birth: public facts only. A field is added with a default, so that older births decode."""
 
     version: str
     algorithms: tuple[str, ...]
@@ -47,6 +56,13 @@ class Capabilities(Struct, frozen=True):
     dimension: int  #: entries it exchanges
     adjacency: str = ""
     budget_left: float | None = None
+    wire: Number = 1  #: a birth without it is of a program from before the numbers, which all speak 1
+    older: Annotated[tuple[Number, ...], Meta(max_length=16)] = ()  #: other numbers that it speaks
+
+
+def common(spoken: tuple[int, ...], own: tuple[int, ...] | None = None) -> int | None:
+    """The highest number that both parties speak: they can work together. None: they cannot, whatever their versions."""
+    return max({*spoken} & {*((WIRE, *OLDER) if own is None else own)}, default=None)
 
 
 class Birth(Struct, tag="birth", frozen=True):
@@ -74,16 +90,20 @@ class Progress(Struct, tag="run", frozen=True):
 
 
 class Plan(Struct, tag="plan", frozen=True):
-    """Coordinator to all: join this run. `run` of the envelope is the digest of everything here but the marks."""
+    """Coordinator to all: join this run. `run` of the envelope is the digest of plan, nonce and members."""
 
     plan: bytes
     nonce: bytes
     members: dict[str, int]
     marks: dict[str, Mark]
+    every: Every | None = None  #: s from this run to the next, of a fleet that runs by itself
+    warm: Annotated[bytes, Meta(max_length=16)] = b""  #: the run whose end this one begins at; empty: the flat start
 
 
 class Join(Struct, tag="join", frozen=True):
     """The plan is stored."""
+
+    warm: bool = False  #: the member begins where it has ended that run; else at the flat start
 
 
 class Refuse(Struct, tag="refuse", frozen=True):
@@ -99,6 +119,8 @@ class Finish(Struct, tag="finish", frozen=True):
     state: Literal["done", "stopped"]
     reason: str
     kind: str = ""  #: of a stopped run: refused | input | failed | stopped | suspended: it can be gone on with
+    residual: float | None = None  #: consensus residual of the last round
+    quality: Annotated[str, Meta(max_length=32)] = ""  #: agreed | rounds: made, without having agreed before their end
 
 
 class Finished(Struct, tag="finished", frozen=True):

@@ -106,6 +106,11 @@ class Coordinator(Gathering):
         return tuple(x for m in self.members for x in (t.state(m), t.edge(m, COORDINATOR)))
 
     @property
+    def waiting(self) -> list[str]:
+        """The members that must send something now."""
+        return self._waiting()
+
+    @property
     def finished(self) -> bool:
         return self.phase == "over"
 

@@ -2,31 +2,31 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import json
 import os
-import signal
-import sys
 import time
-from functools import partial
+from contextlib import closing
 from pathlib import Path
-from types import FrameType
-from typing import Any
 
 from hushgrid.broker.coordinator.base import Coordinator
 from hushgrid.broker.coordinator.create import coordinator as coordinator_of
+from hushgrid.broker.coordinator.kept_runs import keep, summary
 from hushgrid.broker.coordinator.past_runs import failed
-from hushgrid.kernels.errors import InputError, Stopped, printable
-from hushgrid.node.config.coordinator import CoordinatorConfig
+from hushgrid.broker.coordinator.standing import standing
+from hushgrid.kernels.errors import InputError, Stopped
+from hushgrid.node.config.coordinator import FIXED, CoordinatorConfig, load_coordinator
+from hushgrid.node.config.files import kept
 from hushgrid.node.config.planning import make_plan
 from hushgrid.node.config.scenario import load_scenario
+from hushgrid.node.log import Log, Warned
 from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.problems.plan import RunPlan, encode_plan, warnings
 from hushgrid.node.runtime.event_loop import POLL_S, link_for, reach, serve
 from hushgrid.node.runtime.signals import Signals
-from hushgrid.node.runtime.systemd import notify
+from hushgrid.node.runtime.systemd import Unit
+from hushgrid.node.transport.link import Link
 from hushgrid.node.wire import COORDINATOR
+
+_say = Log(COORDINATOR)
 
 
 def prepare(config: CoordinatorConfig, path: str) -> tuple[str, RunPlan]:
@@ -59,148 +59,161 @@ def prepare(config: CoordinatorConfig, path: str) -> tuple[str, RunPlan]:
     return scenario.kind.source(scenario.problem), plan
 
 
-class _Again:
-    """SIGUSR1 asks for the next run."""
+def main(config: CoordinatorConfig, path: str, signals: Signals, *, once: bool = False) -> int:
+    """Coordinate one run (`once`: what has stopped it is raised), or the first and then one for each SIGUSR1.
 
-    def __init__(self) -> None:
-        self.asked = False
-        signal.signal(signal.SIGUSR1, self._ask)
-
-    def _ask(self, number: int, frame: FrameType | None) -> None:
-        self.asked = True
-
-    def __call__(self) -> bool:
-        return self.asked
-
-
-def main(config: CoordinatorConfig, path: str, once: bool = False) -> int:
-    """Coordinate one run (`once`: its exit code is ours), or the first and then one for each SIGUSR1.
-
-    A run under way when the process ends is gone on with at the next start. SIGTERM and SIGINT: 0.
+    A run under way when the process ends is gone on with at the next start. It waits for the broker itself, for as long
+    as that takes (`once`: for REACH_S). SIGTERM and SIGINT: 0.
     """
-    signals, again = Signals(), _Again()
-    source, plan = prepare(config, path)
-    ledger = Ledger(Path(config.state) / f"{COORDINATOR}.ledger", COORDINATOR)
-    missing = ""
-    for warning in warnings(plan, source):
-        _say(f"warning: {warning}")
-    try:
-        if not once and (why := failed(ledger, encode_plan(plan))):
-            _say(
-                f"not begun again: the last run of this plan ended with: {why}; all the same: kill -USR1 {os.getpid()}"
-            )
-            _wait(again, signals)
-        while not signals:
-            again.asked = False
-            patience = {"wait_s": config.wait_s, "silent_s": config.silent_s}
-            coordinator = coordinator_of(
-                config.fleet, plan, source, ledger, resumes=True, progress=_Rounds(), **patience
-            )
-            coordinator.log = _say
-            link = link_for(coordinator, config.broker, config.tls)
-            began = time.gmtime()
-            try:
-                if not reach(link, signals):
-                    break
-                if not missing:
-                    _say(f"{plan.name} on {config.broker}, fleet {config.fleet}: waits for {', '.join(plan.nodes)}")
-                serve(coordinator, link, partial(getattr, coordinator, "finished"), signals)
-                if not coordinator.finished:
-                    break
-                error = coordinator.error
-                if coordinator.run:
-                    _say(f"{keep(coordinator, Path(config.state) / 'runs', began)}: {_summary(coordinator)}")
-                coordinator.conclude()
-                if once:
-                    if error:
-                        raise type(error)(f"{error}{coordinator.paid}")
-                    return 0
-                if isinstance(error, Stopped) and not coordinator.run:
-                    # Nobody has spent anything: the devices may simply come later.
-                    if str(error) != missing:
-                        _say(f"{error}; still waiting")
-                    missing = str(error)
-                    continue
-                missing = ""
-                if error:
-                    _say(f"stopped: {error}{coordinator.paid}")
-                _say(f"the next run: kill -USR1 {os.getpid()}")
-                serve(coordinator, link, again, signals)
-            finally:
-                link.close(clear=(), forget=False)
-    finally:
-        notify("STOPPING=1")
-        ledger.close()
-    _say(f"stopped by {signals.asked}")
+    public = prepare(config, path)
+    with closing(Ledger(Path(config.state) / f"{COORDINATOR}.ledger", COORDINATOR)) as ledger:
+        service = Service(config, path, public, signals, ledger)
+        try:
+            if once:
+                service.once()
+            else:
+                service.unit.ready()
+                service.run()
+        finally:
+            service.unit.stopping()
+    if signals:
+        _say(f"stopped by {signals.asked}")
     return 0
 
 
-def _wait(again: _Again, signals: Signals) -> None:
-    """Nothing to coordinate until somebody asks for it; systemd hears that all is well."""
-    notify("READY=1")
-    while not again() and not signals:
-        time.sleep(POLL_S)
-        notify("WATCHDOG=1")
+class Service:
+    """The coordinator of a fleet, run after run, and what it says of itself."""
+
+    def __init__(
+        self, config: CoordinatorConfig, path: str, public: tuple[str, RunPlan], signals: Signals, ledger: Ledger
+    ) -> None:
+        """`public`: what `prepare` has made of the configuration."""
+        self.config, self.path, self.signals, self.ledger = config, path, signals, ledger
+        self.source, self.plan = public
+        self.unit = Unit()
+        self._missing = ""  #: who was said not to be there
+        for warning in warnings(self.plan, self.source):
+            _say(Warned(f"warning: {warning}"))
+
+    def once(self) -> None:
+        """One run; what has stopped it is raised. The broker must be there within REACH_S."""
+        coordinator, link = self._made()
+        began = time.gmtime()
+        try:
+            if reach(link, self.signals):
+                self._coordinate(coordinator, link)
+        finally:
+            link.close(clear=(), forget=False)
+        if coordinator.finished:
+            self._keep(coordinator, began)
+            if error := coordinator.error:
+                raise type(error)(f"{error}{coordinator.paid}")
+
+    def run(self) -> None:
+        """Run after run, until somebody asks to end."""
+        if why := failed(self.ledger, encode_plan(self.plan)):
+            _say(Warned(f"not begun again: the last run of this plan ended with: {why}; all the same: {_again()}"))
+            self._idle()
+        while not self.signals:
+            self._look()
+            self.signals.begin = False
+            coordinator, link = self._made()
+            began = time.gmtime()
+            try:
+                self._coordinate(coordinator, link)
+                if coordinator.finished and self._over(coordinator, began):
+                    self._wait(coordinator, link)
+            finally:
+                link.close(clear=(), forget=False)
+
+    # --- a run ---
+
+    def _made(self) -> tuple[Coordinator, Link]:
+        config = self.config
+        patience = {"wait_s": config.wait_s, "silent_s": config.silent_s}
+        coordinator = coordinator_of(
+            config.fleet, self.plan, self.source, self.ledger, resumes=True, progress=_Rounds(), **patience
+        )
+        coordinator.log = _say
+        return coordinator, link_for(coordinator, config.broker, config.tls)
+
+    def _coordinate(self, coordinator: Coordinator, link: Link) -> None:
+        """Until the run is over, or somebody asks to end."""
+        if not self._missing:
+            at, who = f"{self.config.broker}, fleet {self.config.fleet}", ", ".join(self.plan.nodes)
+            _say(f"{self.plan.name} on {at}: waits for {who}")
+
+        def over() -> bool:
+            self.unit.shows(f"waits for the broker: {link.why}" if not link.connected else standing(coordinator))
+            return coordinator.finished
+
+        serve(coordinator, link, over, self.signals)
+
+    def _over(self, coordinator: Coordinator, began: time.struct_time) -> bool:
+        """Keeps what a run has shown. False if none has begun, because somebody is not there: the wait goes on."""
+        error = coordinator.error
+        self._keep(coordinator, began)
+        if isinstance(error, Stopped) and not coordinator.run:
+            # Nobody has spent anything: the devices may simply come later.
+            if str(error) != self._missing:
+                _say(Warned(f"{error}; still waiting"))
+            self._missing = str(error)
+            return False
+        self._missing = ""
+        if error:
+            _say(Warned(f"stopped: {error}{coordinator.paid}"))
+        return True
+
+    def _keep(self, coordinator: Coordinator, began: time.struct_time) -> None:
+        if coordinator.run:
+            _say(f"{keep(coordinator, Path(self.config.state) / 'runs', began)}: {summary(coordinator)}")
+        coordinator.conclude()
+
+    # --- between runs ---
+
+    def _wait(self, coordinator: Coordinator, link: Link) -> None:
+        """Until the next run is asked for."""
+        _say(f"the next run: {_again()}")
+        self.unit.shows("waits for SIGUSR1")
+        while not self._asked():
+            serve(coordinator, link, self._roused, self.signals)
+            self._look()
+
+    def _idle(self) -> None:
+        """Nothing to coordinate until somebody asks for it; systemd hears that all is well."""
+        self.unit.shows("waits for SIGUSR1")
+        while not self._asked():
+            time.sleep(POLL_S)
+            self.unit.alive()
+            self._look()
+
+    def _asked(self) -> bool:
+        return self.signals.begin or bool(self.signals)
+
+    def _roused(self) -> bool:
+        return self.signals.begin or self.signals.reload
+
+    def _look(self) -> None:
+        """SIGHUP: the file and its scenario again. A bad one, or one that changes what cannot change, is not taken."""
+        if not self.signals.reload:
+            return
+        self.signals.reload = False
+        with self.unit.reloading():
+            try:
+                config = kept(self.config, load_coordinator(Path(self.path)), FIXED, self.path, _say)
+                self.source, self.plan = prepare(config, self.path)
+                self.config = config
+            except InputError as error:
+                _say(Warned(f"its configuration stays as it was: {error}"))
+                return
+            for warning in warnings(self.plan, self.source):
+                _say(Warned(f"warning: {warning}"))
+            _say(f"{self.path} was read again: {self.plan.name}, {self.plan.algorithm.name}")
 
 
-def keep(coordinator: Coordinator, directory: Path, began: time.struct_time) -> Path:
-    """What a coordinator knows of a run that is over, as <name>-<UTC time>.json: nothing a member has not sent it.
-
-    The tables of a dispatch stand beside it, as <name>-<UTC time>-<table>.csv.
-    """
-    history = coordinator.ledger.history(coordinator.run)
-    error = coordinator.error
-    rounds, residual, messages, size = history[-1] if history else (0, None, 0, 0)
-    figures, tables = coordinator.answer()
-    record: dict[str, Any] = {
-        "name": coordinator.plan.name,
-        "run": coordinator.run.hex(),
-        "algorithm": coordinator.plan.algorithm.name,
-        "members": coordinator.members,
-        "outcome": "stopped" if error else "done",
-        "stopped_because": str(error) if error else coordinator.reason,
-        "exit_code": error.exit_code if error else 0,
-        "lost": coordinator.lost,
-        "rounds_done": rounds,
-        "consensus_residual": residual,
-        "messages": messages,
-        "bytes": size,
-        **figures,
-        "began": _utc(began),
-        "ended": _utc(time.gmtime()),
-        "history": [
-            dict(zip(("round", "consensus_residual", "messages", "bytes"), row, strict=True)) for row in history
-        ],
-    }
-    stamp = time.strftime("%Y%m%dT%H%M%SZ", began)
-    path = directory / f"{coordinator.plan.name}-{stamp}-{coordinator.run.hex()[:8]}.json"
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-        for name, (columns, rows) in tables.items():
-            text = io.StringIO(newline="")
-            csv.writer(text).writerows([columns, *rows])
-            _replace(path.with_name(f"{path.stem}-{name}.csv"), text.getvalue())
-        _replace(path, json.dumps(record, indent=2) + "\n")
-    except OSError as fault:
-        raise Stopped(f"{path}: {fault.strerror}, expected to write what the run has shown") from None
-    return path
-
-
-def _replace(path: Path, text: str) -> None:
-    temporary = path.with_suffix(".new")
-    temporary.write_text(text)
-    os.replace(temporary, path)
-
-
-def _utc(moment: time.struct_time) -> str:
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", moment)
-
-
-def _summary(coordinator: Coordinator) -> str:
-    history = coordinator.ledger.history(coordinator.run)
-    rounds, residual, messages, _ = history[-1] if history else (0, None, 0, 0)
-    # The coordinator of a walk sees no iterate.
-    return f"{rounds} rounds" + ("" if residual is None else f", residual {residual:.3g}, {messages} messages")
+def _again() -> str:
+    """What asks this process for a run."""
+    return f"kill -USR1 {os.getpid()}"
 
 
 class _Rounds:
@@ -214,7 +227,3 @@ class _Rounds:
         if tenth > self.said:
             self.said = tenth
             _say(f"round {t} of {total}" + ("" if residual is None else f", residual {residual:.3g}"))
-
-
-def _say(text: str) -> None:
-    print(f"{COORDINATOR}: {printable(text)}", file=sys.stderr, flush=True)

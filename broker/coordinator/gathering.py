@@ -16,7 +16,7 @@ from hushgrid.node.privacy.ledger_rows import StoredRun, relation
 from hushgrid.node.privacy.marks import highest
 from hushgrid.node.problems.plan import RunPlan, encode_plan
 from hushgrid.node.runtime.endpoint import LINE, Endpoint
-from hushgrid.node.versions import version
+from hushgrid.node.versions import RUNNING
 from hushgrid.node.wire import COORDINATOR, Birth, Death, Envelope, Finish, Mark, Plan, Progress, Publication
 
 ANNOUNCED = 3  #: plans announced at once for members that start again before they have joined; the next ones wait,
@@ -171,11 +171,16 @@ class Gathering(Endpoint):
 
     def _check(self, member: str, c: wire.Capabilities) -> None:
         """Refuse a bad mix, naming who and what."""
-        plan, t, own = self.plan, self.terms, version("hushgrid")
+        plan, t = self.plan, self.terms
         wanted: list[tuple[str, str, bool, str]] = [
             ("problem", c.problem, c.problem == plan.problem.kind, plan.problem.kind),
             ("case digest", c.digest[:12], c.digest == plan.problem.digest, plan.problem.digest[:12]),
-            ("version", c.version, c.version.split(".")[:2] == own.split(".")[:2], f"{own}, in its first two numbers"),
+            (
+                "wire",
+                f"{c.wire} (version {c.version})",
+                wire.common((c.wire, *c.older)) is not None,
+                f"{' or '.join(map(str, (wire.WIRE, *wire.OLDER)))} (version {RUNNING})",
+            ),
             (
                 "dimension",
                 str(c.dimension),

@@ -67,7 +67,7 @@ def grouped(event: Event, k: int) -> Event:
     if value == inf:
         return NonPrivate()
     a, b = value.as_integer_ratio()
-    return Laplace(_up(k * a, b)) if isinstance(event, Laplace) else Gaussian(_up(k * a, b))
+    return Laplace(rounded_up(k * a, b)) if isinstance(event, Laplace) else Gaussian(rounded_up(k * a, b))
 
 
 @dataclass
@@ -99,18 +99,18 @@ class Totals:
         elif isinstance(event, Laplace):
             self.laplace += times
             self.largest_epsilon = max(self.largest_epsilon, value)
-            self._epsilon += times * _units(value, 1)
-            self._epsilon2 += times * _units(value, 2)
+            self._epsilon += times * units(value, 1)
+            self._epsilon2 += times * units(value, 2)
         else:
             self.gaussian += times
-            self._mu2 += times * _units(value, 2)
+            self._mu2 += times * units(value, 2)
 
     def include(self, other: Totals, k: int = 1) -> None:
         """Count all that another has counted, by group privacy of k: each answer's epsilon and mu k times as large."""
         a, b = other.largest_epsilon.as_integer_ratio()
         self.laplace += other.laplace
         self.gaussian += other.gaussian
-        self.largest_epsilon = max(self.largest_epsilon, _up(k * a, b))
+        self.largest_epsilon = max(self.largest_epsilon, rounded_up(k * a, b))
         self.nonprivate = self.nonprivate or other.nonprivate
         self._epsilon += k * other._epsilon
         self._epsilon2 += k * k * other._epsilon2
@@ -119,18 +119,22 @@ class Totals:
     @property
     def epsilon(self) -> float:
         """Sum of the Laplace answers' epsilon."""
-        return _up(self._epsilon, 1 << UNIT)
+        return rounded_up(self._epsilon, 1 << UNIT)
 
     @property
     def rho(self) -> float:
         """zCDP of all answers: sum of mu^2/2 and of epsilon^2/2."""
-        return _up(self._mu2 + self._epsilon2, 2 << UNIT)
+        return rounded_up(self._mu2 + self._epsilon2, 2 << UNIT)
 
     @property
     def mu(self) -> float:
         """GDP of the Gaussian answers: root of the sum of mu^2."""
-        root = math.isqrt(self._mu2 << UNIT)
-        return _up(root + (root * root < self._mu2 << UNIT), 1 << UNIT)
+        return root_up(self._mu2)
+
+    @property
+    def sums(self) -> tuple[int, int, int]:
+        """Of epsilon, of epsilon^2 and of mu^2, in units of 2^-256."""
+        return self._epsilon, self._epsilon2, self._mu2
 
 
 def claimed_epsilon(accountant: str, per_answer: float, answers: int, delta: float) -> float:
@@ -159,7 +163,7 @@ def spent_epsilon(accountant: str, totals: Totals, delta: float) -> float:
         return totals.epsilon
     if accountant == "pure-optimal":
         return _optimal_epsilon(totals, delta)
-    return _zcdp_epsilon(totals.rho, delta) if accountant == "zcdp" else _gdp_epsilon(totals.mu, delta)
+    return zcdp_epsilon(totals.rho, delta) if accountant == "zcdp" else gdp_epsilon(totals.mu, delta)
 
 
 @lru_cache(maxsize=256)  # every node of a simulated run asks the same, several times
@@ -181,8 +185,8 @@ def calibrate(accountant: str, epsilon: float, delta: float, answers: int) -> fl
         return exact if Fraction(exact) <= share else math.nextafter(exact, 0.0)
     aim = _aim(epsilon, answers)
     if accountant == "pure-optimal":
-        return _largest(lambda p: _optimal_delta(aim, p, answers) <= delta, aim / answers)
-    return _largest(lambda p: claimed_epsilon(accountant, p, answers, delta) <= aim)
+        return largest(lambda p: _optimal_delta(aim, p, answers) <= delta, aim / answers)
+    return largest(lambda p: claimed_epsilon(accountant, p, answers, delta) <= aim)
 
 
 def total_epsilon(totals: Totals, delta: float) -> float:
@@ -199,11 +203,11 @@ def total_epsilon(totals: Totals, delta: float) -> float:
     if totals.nonprivate or (totals.mu and not delta):
         return inf
     if not totals.mu:
-        return min(totals.epsilon, _zcdp_epsilon(totals.rho, delta)) if delta else totals.epsilon
+        return min(totals.epsilon, zcdp_epsilon(totals.rho, delta)) if delta else totals.epsilon
     if not totals.epsilon:
-        return _gdp_epsilon(totals.mu, delta)
-    pure_and_gdp = math.nextafter(totals.epsilon + _gdp_epsilon(totals.mu, delta / 2), inf)
-    return min(pure_and_gdp, _zcdp_epsilon(totals.rho, delta / 2))
+        return gdp_epsilon(totals.mu, delta)
+    pure_and_gdp = math.nextafter(totals.epsilon + gdp_epsilon(totals.mu, delta / 2), inf)
+    return min(pure_and_gdp, zcdp_epsilon(totals.rho, delta / 2))
 
 
 def per_answer_paper(mechanism: str, epsilon: float, delta: float | None, sensitivity: float) -> float:
@@ -221,7 +225,7 @@ def per_answer_paper(mechanism: str, epsilon: float, delta: float | None, sensit
 # --- the conversions ---
 
 
-def _zcdp_epsilon(rho: float, delta: float) -> float:
+def zcdp_epsilon(rho: float, delta: float) -> float:
     """min over alpha > 1 of alpha rho + ln(1 - 1/alpha) + (ln(1/delta) - ln alpha)/(alpha - 1); any alpha is valid.
 
     With a = alpha - 1 the derivative is rho - (ln(1/delta) - ln alpha)/a^2; its one root solves rho a^2 + ln(1 + a) =
@@ -239,7 +243,7 @@ def _zcdp_epsilon(rho: float, delta: float) -> float:
     return max(math.fsum(parts) + 2.0**-50 * math.fsum(map(abs, parts)), 0.0)
 
 
-def _gdp_delta(epsilon: float, mu: float) -> float:
+def gdp_delta(epsilon: float, mu: float) -> float:
     """delta(epsilon) of mu-GDP: with x, y = epsilon/mu -+ mu/2 and e^epsilon = phi(x)/phi(y), phi(x) (M(x) - M(y)).
 
     M = (1 - Phi)/phi. x and y are off by 2^-52 y at most, which moves phi(x) by x times that, relative: the slack.
@@ -260,10 +264,10 @@ def _mills(y: float) -> float:
     return 1 / value
 
 
-def _gdp_epsilon(mu: float, delta: float) -> float:
+def gdp_epsilon(mu: float, delta: float) -> float:
     if mu == 0:
         return 0.0
-    return _smallest(lambda epsilon: _gdp_delta(epsilon, mu) <= delta)
+    return _smallest(lambda epsilon: gdp_delta(epsilon, mu) <= delta)
 
 
 def _optimal_delta(target: float, epsilon: float, k: int) -> float:
@@ -340,7 +344,7 @@ def _aim(epsilon: float, answers: int) -> float:
     return epsilon - relative * epsilon - min(2.0**-42, epsilon * 2.0**-10)
 
 
-def _largest(holds: Callable[[float], bool], start: float = 1.0) -> float:
+def largest(holds: Callable[[float], bool], start: float = 1.0) -> float:
     """The largest p > 0 with holds(p), to the last bit but for the rounding of holds; holds is true near 0."""
     while not holds(start):
         start /= 2
@@ -371,13 +375,19 @@ def _bisect(below: Callable[[float], bool], low: float, high: float) -> tuple[fl
 
 
 @lru_cache(maxsize=256)  # a run repeats one event
-def _units(value: float, power: Literal[1, 2]) -> int:
+def units(value: float, power: Literal[1, 2]) -> int:
     """value^power in units of 2^-256, rounded up."""
     exact = Fraction(value) ** power
     return -(-(exact.numerator << UNIT) // exact.denominator)
 
 
-def _up(numerator: int, denominator: int) -> float:
+def root_up(square: int) -> float:
+    """The root of a number in units of 2^-256, never too small."""
+    root = math.isqrt(square << UNIT)
+    return rounded_up(root + (root * root < square << UNIT), 1 << UNIT)
+
+
+def rounded_up(numerator: int, denominator: int) -> float:
     """The least float >= numerator/denominator; infinity where there is none."""
     try:
         value = numerator / denominator

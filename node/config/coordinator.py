@@ -12,6 +12,9 @@ from hushgrid.node.config.files import near_tls, unwrapped
 from hushgrid.node.schema.sections import Section, Tls
 from hushgrid.node.schema.yaml_file import convert, read_yaml
 
+#: Keys that hold for as long as the process runs.
+FIXED = ("fleet", "broker", "tls", "state", "plugins")
+
 
 class CoordinatorConfig(Section, frozen=True, kw_only=True):
     """`hushgrid coordinator CONFIG`."""

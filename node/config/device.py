@@ -19,6 +19,9 @@ from hushgrid.node.problems.records.section import DeclaredProblem, Labels
 from hushgrid.node.schema.sections import Allow, Budget, Section, Tls
 from hushgrid.node.schema.yaml_file import convert, read_yaml
 
+#: Keys that hold for as long as the process runs.
+FIXED = ("node", "fleet", "broker", "tls", "state", "mark", "plugins")
+
 
 class DeviceConfig(Section, frozen=True, kw_only=True):
     """`hushgrid node CONFIG`."""

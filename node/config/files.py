@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+
+from msgspec.structs import replace
 
 from hushgrid.kernels.errors import InputError
-from hushgrid.node.schema.sections import Tls
+from hushgrid.node.log import Warned
+from hushgrid.node.schema.sections import Section, Tls
 
 
 def unwrapped(raw: dict[str, Any], key: str, path: Path) -> dict[str, Any]:
@@ -26,3 +30,14 @@ def near_tls(tls: Tls | None, path: Path) -> Tls | None:
         return None
     found = {k: str((path.parent / v).resolve()) for k in ("ca", "cert", "key") if (v := getattr(tls, k))}
     return Tls(**found)
+
+
+S = TypeVar("S", bound=Section)
+
+
+def kept(before: S, after: S, keys: Sequence[str], file: str, log: Callable[[str], None]) -> S:
+    """`after`, with the values of `before` at these keys; one line to `log` if any of them differs."""
+    values = {key: getattr(before, key) for key in keys if hasattr(before, key)}
+    if changed := [key for key, value in values.items() if getattr(after, key) != value]:
+        log(Warned(f"{file}: {', '.join(changed)}: changed, which holds from the next start on"))
+    return replace(after, **values)

@@ -11,11 +11,12 @@ from functools import cached_property
 from typing import Literal
 
 import msgspec
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
+from msgspec.structs import replace
 
 from hushgrid.kernels.algorithms import registry
 from hushgrid.kernels.errors import InputError
-from hushgrid.kernels.ranges import Title
+from hushgrid.kernels.ranges import Seconds, Title
 from hushgrid.node.privacy.terms import Terms, check_privacy, terms
 from hushgrid.node.problems.kind import Kind
 from hushgrid.node.problems.registry import KINDS, AnyPublic
@@ -33,6 +34,13 @@ class RunPlan(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dic
     algorithm: registry.AnyAlgorithm
     privacy: Privacy | None
     stop: Stop | None
+    #: Of runs that begin by themselves. Not in the bytes that travel: an older peer refuses a plan with a key it lacks.
+    interval: Seconds | UnsetType = UNSET
+
+    @property
+    def every(self) -> float | None:
+        """The next run of this kind begins so many seconds after this one; None: by no schedule."""
+        return None if self.interval is UNSET else self.interval
 
     @property
     def nodes(self) -> list[str]:
@@ -57,6 +65,16 @@ class RunPlan(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dic
 
 def encode_plan(plan: RunPlan) -> bytes:
     return msgspec.json.encode(plan, order="deterministic")
+
+
+def scheduled(blob: bytes, every: float | None) -> bytes:
+    """A plan's bytes with `every`, as a member stores them; as they are where they are no plan, or there is no schedule."""
+    if every is None:
+        return blob
+    try:
+        return encode_plan(replace(msgspec.json.decode(blob, type=RunPlan), interval=every))
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        return blob
 
 
 def decode_plan(blob: bytes) -> RunPlan:

@@ -7,8 +7,8 @@ from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.problems.kind import Device
 from hushgrid.node.problems.registry import KINDS
 from hushgrid.node.schema.sections import Budget
-from hushgrid.node.versions import version
-from hushgrid.node.wire import Capabilities
+from hushgrid.node.versions import RUNNING
+from hushgrid.node.wire import OLDER, WIRE, Capabilities
 
 
 def capabilities(device: Device, budget: Budget | None, ledger: Ledger) -> Capabilities:
@@ -17,7 +17,7 @@ def capabilities(device: Device, budget: Budget | None, ledger: Ledger) -> Capab
     adjacency = str(budget.adjacency or "") if budget else ""
     spent = total_epsilon(ledger.totals(adjacency), budget.delta or 0.0) if budget else 0.0
     return Capabilities(
-        version=version("hushgrid"),
+        version=RUNNING,
         algorithms=kind.algorithms,
         mechanisms=("laplace", "gaussian"),
         problem=kind.name,
@@ -25,4 +25,6 @@ def capabilities(device: Device, budget: Budget | None, ledger: Ledger) -> Capab
         dimension=device.dimension,
         adjacency=adjacency,
         budget_left=budget.epsilon - spent if budget else None,
+        wire=WIRE,
+        older=OLDER,
     )

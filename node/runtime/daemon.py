@@ -3,27 +3,54 @@
 from __future__ import annotations
 
 import os
-import sys
+from math import inf
 from pathlib import Path
 
-from hushgrid.kernels.errors import Stopped, printable
+from hushgrid.kernels.errors import Stopped
 from hushgrid.node.config.device import DeviceConfig
+from hushgrid.node.log import Log, Warned
 from hushgrid.node.privacy.drawn import Drawn
 from hushgrid.node.privacy.ledger import Ledger
-from hushgrid.node.runtime.event_loop import link_for, reach, serve
+from hushgrid.node.runtime.event_loop import link_for, serve
 from hushgrid.node.runtime.member import Member
 from hushgrid.node.runtime.signals import Signals
-from hushgrid.node.runtime.systemd import notify
+from hushgrid.node.runtime.systemd import Unit
 from hushgrid.node.site.intake import Intake
+from hushgrid.node.transport.link import Link
 
 
-def main(config: DeviceConfig, path: str) -> int:
-    """Run a device until it is told to stop."""
+class Service:
+    """A device while it runs: what it says of itself, and its files read again when its owner asks."""
 
-    def say(text: str) -> None:
-        print(f"{config.node}: {printable(text)}", file=sys.stderr, flush=True)
+    def __init__(self, config: DeviceConfig, member: Member, link: Link, intake: Intake, signals: Signals) -> None:
+        self.config, self.member, self.link, self.intake, self.signals = config, member, link, intake, signals
+        self.unit = Unit()
+        self._greeted = False
 
-    signals = Signals()
+    def __call__(self) -> bool:
+        """What is due besides the run, at every turn of the loop. It never ends the loop."""
+        if self.signals.reload:
+            self.signals.reload = False
+            with self.unit.reloading():
+                self.intake.look()
+        if not self._greeted and self.link.connects:
+            self._greeted = True
+            at, session = self.config.broker, self.member.session
+            self.member.log(f"ready on {at}, fleet {self.config.fleet}, session {session}")
+        self.unit.shows(self._standing())
+        return False
+
+    def _standing(self) -> str:
+        """What the device does, or waits for."""
+        if not self.link.connected:
+            return f"waits for the broker {self.config.broker}: {self.link.why}"
+        driver = self.member.driver
+        return f"in run {driver.run.hex()[:8]}" if driver else "waits for a run"
+
+
+def main(config: DeviceConfig, path: str, signals: Signals) -> int:
+    """Run a device until it is told to stop. It waits for the broker itself, for as long as that takes."""
+    say = Log(config.node)
     state = Path(config.state)
     ledger = Ledger(state / f"{config.node}.ledger", config.node, Path(config.mark) if config.mark else None)
     intake = Intake(config, path, ledger, say)
@@ -31,7 +58,7 @@ def main(config: DeviceConfig, path: str) -> int:
         if ledger.lost_mark:  # its disk may come back: tried again, with a pause, by whoever restarts us
             ledger.close()
             raise Stopped(f"{config.node}: {why}")
-        say(f"refuses every run: {why}")
+        say(Warned(f"refuses every run: {why}"))
     drawn = Drawn(Path(os.environ.get("RUNTIME_DIRECTORY", config.state)) / f"{config.node}.drawn", ledger)
     member = Member(
         config.fleet,
@@ -45,19 +72,11 @@ def main(config: DeviceConfig, path: str) -> int:
         drawn=drawn,
     )
     link = link_for(member, config.broker, config.tls)
-
-    def look() -> bool:
-        """SIGHUP: has the data file been replaced?"""
-        if signals.reload:
-            signals.reload = False
-            intake.look()
-        return False
-
+    service = Service(config, member, link, intake, signals)
+    service.unit.ready()
     try:
-        if reach(link, signals):
-            say(f"ready on {config.broker}, fleet {config.fleet}, session {member.session}")
-            serve(member, link, look, signals)
-        notify("STOPPING=1")
+        serve(member, link, service, signals, look_s=inf)
+        service.unit.stopping()
         drawn.close()
     finally:
         link.close(clear=member.retained, forget=False)

@@ -9,6 +9,7 @@ from math import inf
 
 from hushgrid.kernels.errors import printable
 from hushgrid.node import wire
+from hushgrid.node.log import Warned
 from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.wire import Death, Publication, Topics
 
@@ -92,7 +93,7 @@ class Endpoint(ABC):
 
     def refused(self, topic: str, reason: str) -> list[Publication]:
         """The broker does not let this endpoint publish on a topic, or hear it. Returns what to send about it."""
-        self.log(f"the broker refuses {topic}: {printable(reason, LINE)}")
+        self.log(Warned(f"the broker refuses {topic}: {printable(reason, LINE)}"))
         return []
 
     def _soon(self) -> None:
@@ -113,6 +114,6 @@ class Endpoint(ABC):
     def _drop(self, why: str) -> list[Publication]:
         kind = why.split(":")[0]
         if not self.dropped[kind]:  # one line a kind, so that a hostile peer cannot fill the disk
-            self.log(f"dropped a message: {printable(why, LINE)}")
+            self.log(Warned(f"dropped a message: {printable(why, LINE)}"))
         self.dropped[kind] += 1
         return []

@@ -15,6 +15,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any
 
 from hushgrid.kernels.errors import printable
+from hushgrid.node.log import Warned
 from hushgrid.node.runtime.endpoint import LINE, Endpoint
 from hushgrid.node.runtime.signals import Signals
 from hushgrid.node.runtime.systemd import notify
@@ -67,8 +68,8 @@ def serve_all(
     """Drive endpoints (one or more), each on its own connection, from one select loop, as `serve` does one.
 
     A message costs the same among hundreds as alone, if `until` does. Links that are not connected are opened here
-    and tried for as long as it takes. READY when each has been connected once. `until` and `asked` are looked at after
-    each message, each signal, and at least every `look_s` seconds: inf if nothing but messages and signals change them.
+    and tried for as long as it takes. `until` and `asked` are looked at after each message, each signal, and at least
+    every `look_s` seconds: inf if nothing but messages, signals and the connection change them.
     """
     stop: Callable[[], bool] = asked.__bool__ if isinstance(asked, Signals) else asked
     watchdog = float(os.environ.get("WATCHDOG_USEC", 0)) / 3e6 or inf
@@ -110,7 +111,7 @@ class _Seat:
         news = False
         if (link.waiting or link.mute) and not self.away:
             self.away = news = True
-            endpoint.log(f"the broker is away: {printable(link.why, LINE)}")
+            endpoint.log(Warned(f"the broker is away: {printable(link.why, LINE)}"))
         if link.connected and not link.mute and (self.away or link.connects != self.lives):
             self.lives, news = link.connects, True
             link.send(endpoint.connected())
@@ -172,7 +173,6 @@ class _Loop:
         self.seats, self.poller, self.wakeup = seats, poller, wakeup
         self.of: dict[int, _Seat] = {}  # by file descriptor
         self.heap = [(0.0, seat.no) for seat in seats]  # (due, number); void where the seat's `due` is another
-        self.absent = len(seats)  # not connected yet
 
     def turn(self, longest: float) -> float:
         """Wait until something is due, at most until `longest` of time.monotonic(), and do it. Returns the time."""
@@ -181,7 +181,9 @@ class _Loop:
             if fd == self.wakeup.fd:
                 self.wakeup.clear()
             else:
-                self._hear(self.of[fd], True)
+                seat = self.of[fd]
+                seat.hear(True)
+                self._follow(seat)
         now = time.monotonic()
         while self.heap[0][0] <= now:
             due, no = heappop(self.heap)
@@ -189,20 +191,11 @@ class _Loop:
             if due != seat.due:
                 continue
             seat.due = inf
-            self._hear(seat, False)
+            seat.hear(False)
             if seat.tick <= now:
                 seat.rest()
             self._follow(seat)
         return now
-
-    def _hear(self, seat: _Seat, ready: bool) -> None:
-        unheard_of = seat.lives < 0
-        seat.hear(ready)
-        if unheard_of and seat.lives >= 0:
-            self.absent -= 1
-            if not self.absent:
-                notify("READY=1")
-        self._follow(seat)
 
     def _follow(self, seat: _Seat) -> None:
         """The poller knows the socket of now, and what is waited for; the heap the next time."""

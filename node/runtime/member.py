@@ -19,6 +19,7 @@ from hushgrid.kernels.errors import HushgridError, InputError, Refused, printabl
 from hushgrid.kernels.machine import ALL, Malformed
 from hushgrid.kernels.patterns.neighbours import Iterate
 from hushgrid.node import wire
+from hushgrid.node.log import Warned
 from hushgrid.node.privacy.budget import Allowance
 from hushgrid.node.privacy.drawn import Drawn
 from hushgrid.node.privacy.ledger import Ledger
@@ -196,8 +197,7 @@ class Member(Endpoint):
             self.ledger.join(run, blob)
         else:
             self.ledger.reopen(run, blob)
-        self.driver, self.allowance = driver, allowance
-        self._ended = False
+        self.driver, self.allowance, self._ended = driver, allowance, False
         if self.observe and driver.started:
             self.observe(driver, False)
         self.log(f"{'joined' if stopped is None else 'resumed'} run {run.hex()[:8]}: {name}")
@@ -300,14 +300,14 @@ class Member(Endpoint):
         """Writes a line of the log that costs no epsilon, as long as plans may still write."""
         if self._free > 0:
             self._free -= len(line)
-            self.log(line)
+            self.log(Warned(line))
 
     def _fail(self, failed: StepFailed) -> list[Publication]:
         """The run is over here, because a step failed. What was drawn is paid, and the network gets one sentence."""
         assert self.driver is not None
         run, self.driver = self.driver.run, None
         self.last, self._ended = (run, failed.payload), True
-        self.log(f"run {run.hex()[:8]} ended here: {printable(failed.detail, LINE)}")
+        self.log(Warned(f"run {run.hex()[:8]} ended here: {printable(failed.detail, LINE)}"))
         return [self._edge(failed.payload)]
 
     def _assemble(self, run: bytes, plan: RunPlan) -> tuple[Driver, Allowance]:

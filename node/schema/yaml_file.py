@@ -11,6 +11,7 @@ import msgspec
 import yaml
 
 from hushgrid.kernels.errors import InputError
+from hushgrid.node.schema.durations import EXPECTED, PATTERN
 
 #: PyYAML's constructors raise these too where a tag and its text do not match.
 _NOT_YAML = (yaml.YAMLError, ValueError, TypeError, LookupError, AttributeError, RecursionError)
@@ -95,6 +96,8 @@ def _explain(message: str, raw: Any, prefix: str, type_: Any) -> str:
         return f"{path + '.' if path else ''}{match[1]}: unknown key{known}"
     expected = re.sub("`([^`]*)`", r"\1", text)
     expected = re.sub(r"^Expected ", "", expected).split(", got ")[0]
+    if repr(PATTERN)[1:-1] in expected:
+        expected = EXPECTED
     expected = re.sub(r"^Invalid (enum )?value.*", lambda _: _choices(type_, steps, raw), expected)
     return f"{path or 'file'}: found {_short(found)}, expected {expected}"
 

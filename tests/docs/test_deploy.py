@@ -77,7 +77,17 @@ def test_the_note_of_drawn_noise_is_in_memory_outlives_a_crash_and_is_in_no_core
     s = settings("hushgrid-node@.service")
     assert (s["RuntimeDirectory"], s["RuntimeDirectoryMode"]) == (["hushgrid/%i"], ["0700"])
     assert s["RuntimeDirectoryPreserve"] == ["restart"]
-    assert s["LimitCORE"] == ["0"]
+
+
+@pytest.mark.parametrize("unit", UNITS)
+def test_no_memory_of_a_unit_is_written_to_a_disk(unit):
+    s = settings(unit)
+    assert (s["LimitCORE"], s["MemorySwapMax"]) == (["0"], ["0"])
+
+
+@pytest.mark.parametrize("unit", UNITS)
+def test_a_unit_reads_its_files_again_by_systemctl_reload(unit):
+    assert settings(unit)["ExecReload"] == ["/bin/kill -HUP $MAINPID"]
 
 
 # --- the example ---

@@ -1,0 +1,38 @@
+"""Lengths of time as files say them, a number and its unit (10s, 15min, 1h, 30d), and as lines of text say them."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta
+
+UNITS = {"s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+LONGEST = 3.2e9  #: s, a hundred years
+EXPECTED = "a length of time with its unit: 30s, 15min, 24h or 7d"  #: what an error line says in place of the pattern
+
+PATTERN = r"^[0-9]{1,7}(\.[0-9]{1,3})?(s|min|h|d)\Z"
+#: A number without its unit is refused: whether 15 is seconds or minutes is what two people will not agree on.
+Duration = Annotated[str, Meta(pattern=PATTERN, examples=["10s", "15min", "1h"])]
+#: The same, or a number of seconds, for keys that programs write too.
+Length = Duration | Annotated[float, Meta(ge=0, le=LONGEST)]
+
+
+def seconds(length: Length) -> float:
+    """The length of a `Duration`, or of a number of seconds, s."""
+    if isinstance(length, int | float):
+        return float(length)
+    number = length.rstrip("smindh")
+    return float(number) * UNITS[length[len(number) :]]
+
+
+def in_words(length: float) -> str:
+    """A length of time, s, to two parts: "45s", "2h 13min", "24h", "3d 4h" (days from the third on)."""
+    if length < 60:
+        return f"{length:.3g}s"
+    whole = round(length)
+    for big, small in (("d", "h"), ("h", "min"), ("min", "s")):
+        size = round(UNITS[big])
+        if whole >= size * (3 if big == "d" else 1):
+            rest = whole % size // round(UNITS[small])
+            return f"{whole // size}{big}" + (f" {rest}{small}" if rest else "")
+    return f"{whole}s"

@@ -1,0 +1,63 @@
+"""The release before and the one of today in one fleet, on a real broker: updated box by box, and not taken back."""
+
+import pytest
+
+from hushgrid.node.versions import RUNNING
+from hushgrid.node.wire import Birth, decode_presence
+from tests.support.daemons.deployed_fleet import ROOT, ZONES
+from tests.support.daemons.previous_release import VERSION, previous_release
+
+LOADS = {"z1": "2,21.7,12.7", "z2": "9,29.5,16.6", "z3": "6,11.2,7.5"}  #: one line of each zone's file
+
+pytestmark = pytest.mark.mosquitto
+
+
+class Mixed:
+    """The example fleet with each box at a version of its own."""
+
+    def __init__(self, fleet, before):
+        self.fleet, self.before = fleet, before
+        self.nodes, self.outcomes = {}, dict.fromkeys(ZONES, 0)
+
+    def start(self, z, old):
+        environment = self.before if old else {}
+        self.nodes[z] = self.fleet.node(z, **environment)
+        self.outcomes[z] = 0
+
+    def coordinator(self, old):
+        environment = self.before if old else {}
+        return self.fleet.start("coordinator", "coordinator.yaml", "coordinator", "--once", **environment)
+
+    def run(self, old):
+        coordinator = self.coordinator(old)
+        assert coordinator.code() == 0, coordinator.said
+        for z, node in self.nodes.items():
+            self.outcomes[z] += 1
+            node.wait_for(" done: ", self.outcomes[z])
+
+    def running(self):
+        born = {topic.removeprefix(f"{ROOT}/state/"): decode_presence(p) for topic, p in self.fleet.retained().items()}
+        return {z: birth.capabilities.version for z, birth in born.items() if isinstance(birth, Birth)}
+
+    def end(self):
+        for z, node in self.nodes.items():
+            assert node.end() == 0, (z, node.said)
+
+
+@pytest.mark.parametrize("coordinator_at", [0, 1, 3], ids=["hub first", "hub second", "hub last"])
+def test_a_fleet_is_updated_box_by_box_and_every_run_between_is_done(fleet, tmp_path, coordinator_at):
+    mixed = Mixed(fleet, previous_release(tmp_path / "before"))
+    for z in ZONES:
+        mixed.start(z, old=True)
+    mixed.run(old=True)
+    for n, z in enumerate(ZONES):
+        before = coordinator_at > n
+        mixed.run(old=before)  # the hub with the boxes as they are
+        assert mixed.nodes[z].end() == 0
+        fleet.edit(f"nodes/loads-{z}.csv", LOADS[z], LOADS[z].replace(".", ".1", 1))
+        mixed.start(z, old=False)
+        mixed.run(old=before)  # the box's new loads cost once, at its new version
+        assert mixed.running() == {other: RUNNING if ZONES.index(other) <= n else VERSION for other in ZONES}
+    mixed.run(old=False)
+    mixed.end()
+    assert {z: len(fleet.spends(z)) for z in ZONES} == dict.fromkeys(ZONES, 2)

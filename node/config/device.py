@@ -9,7 +9,7 @@ import msgspec
 
 from hushgrid.kernels.algorithms.registry import plug
 from hushgrid.kernels.errors import InputError
-from hushgrid.kernels.ranges import Name
+from hushgrid.kernels.ranges import Keepalive, Name
 from hushgrid.node.config.files import near_tls, unwrapped
 from hushgrid.node.problems.kind import Kind
 from hushgrid.node.problems.power_flow.kind import KIND as POWER_FLOW
@@ -20,7 +20,7 @@ from hushgrid.node.schema.sections import Allow, Budget, Section, Tls
 from hushgrid.node.schema.yaml_file import convert, read_yaml
 
 #: Keys that hold for as long as the process runs.
-FIXED = ("node", "fleet", "broker", "tls", "state", "mark", "plugins")
+FIXED = ("node", "fleet", "broker", "tls", "keepalive", "state", "mark", "plugins")
 
 
 class DeviceConfig(Section, frozen=True, kw_only=True):
@@ -30,6 +30,7 @@ class DeviceConfig(Section, frozen=True, kw_only=True):
     fleet: Name  #: the fleet's name, a part of every topic
     broker: str  #: mqtt://host:port or mqtts://host:port
     tls: Tls | None = None  #: required of mqtts
+    keepalive: Keepalive = 60  #: without a word for 1.5 times as long, the broker takes it for dead
     state: str  #: a directory of its own: ledger and outcome
     mark: str | None = None  #: a file on another disk that remembers how far the ledger has come
     data: str | ZoneData  #: of a data problem: a NumPy archive of A (m, q) and b (m,); of a zone: a section

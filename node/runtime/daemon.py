@@ -71,7 +71,7 @@ def main(config: DeviceConfig, path: str, signals: Signals) -> int:
         renew=intake,
         drawn=drawn,
     )
-    link = link_for(member, config.broker, config.tls)
+    link = link_for(member, config.broker, config.tls, keepalive=config.keepalive)
     service = Service(config, member, link, intake, signals)
     service.unit.ready()
     try:

@@ -20,7 +20,7 @@ from hushgrid.node.runtime.endpoint import LINE, Endpoint
 from hushgrid.node.runtime.signals import Signals
 from hushgrid.node.runtime.systemd import notify
 from hushgrid.node.runtime.wakeup import Wakeup
-from hushgrid.node.transport.link import Link, Message, Party
+from hushgrid.node.transport.link import KEEPALIVE_S, Link, Message, Party
 from hushgrid.node.transport.schemes import link_to
 
 if TYPE_CHECKING:
@@ -33,13 +33,15 @@ OWED_S = 0.5  #: time in which the broker owes us an acknowledgement for longer 
 REACH_S = 10.0  #: for the broker to be there at the start; whoever restarts us tries again
 
 
-def link_for(endpoint: Endpoint, url: str, tls: Tls | None = None, passing_id: str = "") -> Link:
+def link_for(
+    endpoint: Endpoint, url: str, tls: Tls | None = None, passing_id: str = "", keepalive: int = KEEPALIVE_S
+) -> Link:
     """The endpoint's own connection: its name is its identity towards the broker, its last will its death.
 
     `passing_id`: that of a simulated endpoint, which leaves no session on the broker however it ends.
     """
     name, persistent = passing_id or endpoint.name, not passing_id
-    return link_to(url, Party(name, endpoint.will, endpoint.subscriptions, tls, persistent))
+    return link_to(url, Party(name, endpoint.will, endpoint.subscriptions, tls, persistent, keepalive))
 
 
 def reach(link: Link, asked: Callable[[], bool] | Signals = lambda: False, seconds: float = REACH_S) -> bool:
@@ -96,6 +98,7 @@ class _Seat:
         self.refused = 0
         self.tick = self.due = 0.0  #: when `rest` is due; when it or the link is, as the heap knows it
         self.ticked = -inf  #: when the endpoint was last told the time
+        self.life = -1  #: `connects` then: if it is another now, the broker could not be heard meanwhile
         self.unrested = 0  #: messages since then
         self.sock: Any = None  # with fd and events: as the poller knows them
         self.fd = self.events = 0
@@ -105,8 +108,7 @@ class _Seat:
     def hear(self, ready: bool) -> None:
         """What has come, and the answers."""
         link, endpoint = self.link, self.endpoint
-        if not link.connected:
-            link.patient = endpoint.due == inf
+        link.patient = not link.connected and endpoint.due == inf
         messages = link.turn(ready)
         news = False
         if (link.waiting or link.mute) and not self.away:
@@ -153,8 +155,9 @@ class _Seat:
     def _tell(self, now: float) -> None:
         """Tells the endpoint the time."""
         link, endpoint = self.link, self.endpoint
-        self.ticked, self.unrested = now, 0
-        if publications := endpoint.on_tick(endpoint.clock.at(now, link.connected and link.owing < OWED_S)):
+        hears = link.connected and link.owing < OWED_S and link.connects == self.life
+        self.ticked, self.unrested, self.life = now, 0, link.connects
+        if publications := endpoint.on_tick(endpoint.clock.at(now, hears)):
             link.send(publications)
 
     def _next(self, now: float) -> float:

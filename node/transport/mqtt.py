@@ -23,7 +23,7 @@ from hushgrid.kernels.errors import Stopped
 from hushgrid.node.schema.sections import Tls
 from hushgrid.node.transport.attempts import Attempts
 from hushgrid.node.transport.connect import Dial, parse_url, tls_context
-from hushgrid.node.transport.link import Link, Message, Party, register
+from hushgrid.node.transport.link import KEEPALIVE_S, Link, Message, Party, register
 from hushgrid.node.transport.mqtt_session import CLOSE_S, Client, Session
 
 ATTEMPT_S = 10.0  #: from dialling to the answer to SUBSCRIBE, s; a small device's TLS handshake takes 1 s
@@ -64,7 +64,7 @@ class MqttLink:
         username: str | None = None,
         password: str | None = None,
         tls: Tls | None = None,
-        keepalive: int = 30,
+        keepalive: int = KEEPALIVE_S,
         persistent: bool = True,
         payload_limit: int = 8 << 20,
     ) -> None:
@@ -395,6 +395,5 @@ class MqttLink:
 @register("mqtt", "mqtts")
 def link(url: str, party: Party) -> Link:
     """A link to an MQTT broker; mqtts:// speaks TLS. Raises InputError if the URL or the certificates are wrong."""
-    return MqttLink(
-        url, party.name, will=party.will, subscriptions=party.subscriptions, tls=party.tls, persistent=party.persistent
-    )
+    settings = party._asdict()
+    return MqttLink(url, settings.pop("name"), **settings)

@@ -20,11 +20,18 @@ from paho.mqtt.reasoncodes import ReasonCode
 from paho.mqtt.subscribeoptions import SubscribeOptions
 
 from hushgrid.node.transport import packets
+from hushgrid.node.transport.attempts import LAST_DELAY_S
 from hushgrid.node.transport.buffered_socket import Stream
 from hushgrid.node.transport.connect import Address
 
 CLOSE_S = 2.0  #: for the last acknowledgements, s, and again for the broker to read the goodbye
 SESSION_S = 3600  #: how long a persistent session outlives its connection, s (MQTT 5)
+#: How long the broker waits with the last will, s (MQTT 5): a device in a run tries again within that time, and a
+#: connection that is made again is no death. A session that nobody keeps ends at once, and the will is published then.
+WILL_S = round(LAST_DELAY_S)
+#: How long the broker keeps a message for a receiver that is away, s (MQTT 5; what it retains, for ever). Whoever needs
+#: an answer sends again every five seconds (`RETRY_S` of node/runtime/endpoint.py), so an older copy serves nobody.
+EXPIRY_S = 60
 QUEUE, QUEUE_BYTES = 4096, 64 << 20  #: the most messages and bytes without acknowledgement; beyond that `put` refuses
 HEAD = 16  #: bytes of a published packet besides its topic and payload, at most
 QUIET = 0.75  #: of `keepalive`: so long nothing is sent before the broker is asked whether it is there
@@ -168,8 +175,8 @@ class Session:
         """Sends what is queued, as long as the broker accepts more messages without acknowledging (Receive Maximum)."""
         while self._queue and self.connected and len(self.unacked) < self._receive_maximum:
             topic, name, payload, retain = self._queue.popleft()
-            number, self._sent_at = self._next_number(), time.monotonic()
-            self.stream.send(packets.publish(name, payload, number, retain=retain, five=self.five))
+            number, self._sent_at, expiry = self._next_number(), time.monotonic(), None if retain else EXPIRY_S
+            self.stream.send(packets.publish(name, payload, number, retain=retain, five=self.five, expiry=expiry))
             self.unacked[number] = topic, len(name) + len(payload) + HEAD, self._sent_at
         self.stream.flush()
 
@@ -250,7 +257,11 @@ class Session:
         if client.username is not None:
             speaker.username_pw_set(client.username, client.password)
         if client.will is not None:
-            speaker.will_set(*client.will, qos=1, retain=True)
+            delay = None
+            if self.five and client.persistent:
+                delay = Properties(PacketTypes.WILLMESSAGE)
+                delay.WillDelayInterval = WILL_S
+            speaker.will_set(*client.will, qos=1, retain=True, properties=delay)
         speaker.on_connect, speaker.on_disconnect = self._on_connect, self._on_disconnect
         speaker.on_subscribe = self._on_subscribe
         # paho would block in connecting; it gets a socket that is connected already.

@@ -13,7 +13,7 @@ import pytest
 from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.runtime import event_loop
 from hushgrid.node.runtime.event_loop import link_for, serve
-from hushgrid.node.transport.attempts import PATIENT_S
+from hushgrid.node.transport.attempts import LAST_DELAY_S, PATIENT_S
 from tests.system.transport.test_serve import Relay, up
 
 PATIENCE = 60.0  # seconds until a test gives up
@@ -143,3 +143,31 @@ def test_a_message_after_a_long_sleep_finds_the_time_told(any_broker, idle, monk
     publisher.close()
     assert order[-2:] == ["tick", "message"]
     assert 1.8 < ticks[-1] - ticks[0] < 2.5  # the sleep counts, for it was meant
+
+
+@pytest.mark.mosquitto
+def test_one_that_waits_for_its_broker_in_a_run_tries_more_often(mosquitto, idle):
+    endpoint, link = idle(mosquitto.url)
+    serve(endpoint, link, up([link]))
+    endpoint.due = 0.0  # a run has begun since
+    mosquitto.kill()
+    serve(endpoint, link, lambda: link.waiting)
+    assert not link.patient
+    link._attempts.delay = PATIENT_S
+    tried = link.due
+    serve(endpoint, link, lambda: link.waiting and link.due != tried)
+    assert link._attempts.delay == LAST_DELAY_S
+
+
+@pytest.mark.mosquitto
+def test_time_slept_while_the_broker_was_away_is_nobodys_silence(mosquitto, idle):
+    endpoint, link = idle(mosquitto.url)
+    ticks = []
+    endpoint.on_tick = lambda now: ticks.append(now) or []
+    serve(endpoint, link, up([link]))
+    mosquitto.kill()
+    again = threading.Timer(2.0, mosquitto.start, (mosquitto.port,))
+    again.start()
+    serve(endpoint, link, lambda: link.connects == 2 and len(ticks) > 1 and link.connected, look_s=float("inf"))
+    again.join()
+    assert ticks[-1] - ticks[0] < 1.0

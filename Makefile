@@ -3,14 +3,14 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 
-.PHONY: demo test test-system test-long lint docs reference notebook clean
+.PHONY: demo test test-system test-long device-test wheelhouse lint docs reference notebook clean
 
 demo: $(VENV)/.laptop
 	$(BIN)/hushgrid run scenarios/case14.yaml --transport mqtt --broker embedded
 
 # Whatever starts no process and no broker.
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not long and not system" --ignore=tests/system
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not long and not system and not device" --ignore=tests/system --ignore=tests/device
 
 # Fleets of real daemons on real brokers: run, attacked, killed, without their broker.
 test-system: $(VENV)/.dev
@@ -18,7 +18,17 @@ test-system: $(VENV)/.dev
 
 # The storms, and every example of every property: all but the shorter system tests.
 test-long: $(VENV)/.dev
-	HUSHGRID_EXAMPLES=thorough $(BIN)/python -m pytest -n 2 -m "long or not system"
+	HUSHGRID_EXAMPLES=thorough $(BIN)/python -m pytest -n 2 -m "(long or not system) and not device"
+
+# A Debian system that boots, with a fleet installed from its wheelhouse, and what goes wrong on a device. As root, with
+# debootstrap and systemd-container; the first time it fetches the packages of the system.
+device-test: $(VENV)/.dev
+	$(BIN)/python -m pytest -m device -s tests/device
+
+# Everything that a device installs, with hashes, in wheelhouse/: `make wheelhouse ARCH=aarch64 PYTHON=3.11` (3.11 to 3.13).
+wheelhouse: ARCH := $(shell uname -m)
+wheelhouse:
+	sh deploy/wheelhouse.sh wheelhouse $(ARCH) $(subst python3,$(shell python3 -c 'import sys; print("%d.%d" % sys.version_info[:2])'),$(PYTHON))
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
@@ -46,4 +56,4 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
 clean:
-	rm -rf $(VENV) build dist site *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist site wheelhouse *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -10,8 +10,10 @@ from hushgrid.kernels.errors import InputError
 from hushgrid.node.config.coordinator import load_coordinator
 from hushgrid.node.config.device import load_device
 from hushgrid.node.config.scenario import load_scenario
+from hushgrid.node.config.site import ready_words
 from hushgrid.node.problems.plan import step_ratio
 from hushgrid.node.schema.yaml_file import read_yaml
+from hushgrid.node.site.intake import device_of
 from hushgrid.node.transport.connect import parse_url, tls_context
 from hushgrid.scenarios import find
 
@@ -72,18 +74,19 @@ def _delta(delta: float) -> str:
 
 
 def _device(path: Path) -> str:
-    from hushgrid.cli.consent import consent
+    from hushgrid.cli.consent import consent, renews
 
     config = load_device(path)
     tls_context(parse_url(config.broker), config.tls)
-    device = config.kind.device(config, str(path))
+    ready = ready_words(config.source, config.sink, path)
+    device = device_of(config, str(path))
     budget = config.budget
     what = config.kind.data_words(config.data)
     first = (
         f"node {config.node} of fleet {config.fleet} on {config.broker}: {what}, "
-        f"budget epsilon {budget.epsilon:g}{_delta(budget.delta or 0.0)}"
+        f"budget epsilon {budget.epsilon:g}{_delta(budget.delta or 0.0)}{renews(budget)}"
     )
-    return "\n  ".join([first, *consent(config, device)])
+    return "\n  ".join([first, *consent(config, device), *ready])
 
 
 def _coordinator(path: Path) -> str:

@@ -5,14 +5,16 @@ Only public numbers: the owner's own limits, and of its data their number, width
 
 from __future__ import annotations
 
-from math import exp
+from math import ceil, exp
 
 from hushgrid.node.config.device import DeviceConfig
 from hushgrid.node.privacy.budget import DECIMAL
 from hushgrid.node.problems.kind import Device
 from hushgrid.node.problems.registry import KINDS
-from hushgrid.node.schema.sections import Adjacency
+from hushgrid.node.schema.durations import Length, in_words, seconds
+from hushgrid.node.schema.sections import Adjacency, Budget
 
+YEAR = 365 * 86400.0  #: s
 LARGEST = 20.0  #: epsilon whose odds are written out
 
 
@@ -30,13 +32,36 @@ def _limits(config: DeviceConfig, device: Device) -> list[str]:
     count = int(budget.epsilon * DECIMAL / run)
     enough = f"{'at least ' if budget.delta else ''}{count} runs of epsilon {run:g}" if count > 1 else "a single run"
     unlimited = "" if allow.per_run else " (no allow.per_run: a single run may spend the budget)"
+    enough += " a window" if budget.span else ""
     exact = f", but for a probability of about {budget.delta:g}" if budget.delta else ""
+    counted = renews(budget) or " over the life of the ledger"
     return [
         f"one run: {', '.join(algorithms) or 'no algorithm'}; epsilon {run:g} at most{unlimited}: whoever sees every "
         f"message can tell two such data sets apart with odds of at most {_odds(run)}{exact}",
-        f"all runs: epsilon {budget.epsilon:g} over the life of the ledger, enough for {enough}: odds of at most "
-        f"{_odds(budget.epsilon)}{exact}",
+        f"all runs: epsilon {budget.epsilon:g}{counted}, enough for {enough}: odds of at most {_odds(budget.epsilon)}{exact}",
+        *([] if budget.span is None else [_not_promised(budget, config.retention)]),
     ]
+
+
+def renews(budget: Budget) -> str:
+    """How a budget renews, as the end of a line; "" if it does not."""
+    if budget.span is None:
+        return ""
+    life = "no limit over its life" if budget.lifetime is None else f"epsilon {budget.lifetime:g} over its life"
+    return f" in any {in_words(budget.span)} of running time, {life}"
+
+
+def _not_promised(budget: Budget, retention: Length | None) -> str:
+    """What a window does not hide, in numbers."""
+    span = budget.span or 0.0
+    hidden = span - (seconds(retention) if retention is not None else 0.0)
+    many = ceil(YEAR / span)
+    year = f"epsilon {budget.epsilon:g} x {many} = {budget.epsilon * many:g}" if many > 1 else "within one window"
+    at_most = f", and {budget.lifetime:g} at most" if budget.lifetime is not None else ""
+    return (
+        f"a window hides an event of at most {in_words(hidden)}; each window of {in_words(span)} begins anew, so a habit "
+        f"that is seen through many windows is not hidden: someone present for a year: {year} (pure){at_most}"
+    )
 
 
 def _odds(epsilon: float) -> str:

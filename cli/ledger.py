@@ -142,7 +142,7 @@ def show(file: Path, mark: Path | None, delta: float | None, as_json: bool) -> s
 
 def facts(ledger: Ledger, where: Source, delta: float | None = None) -> dict[str, Any]:
     """All that `show` says."""
-    ahead, spends = ledger.told(), ledger.spends()
+    ahead = ledger.told()
     runs, last = [], dict[str, tuple[bytes, RunPlan, Terms]]()
     for run in ledger.runs():
         plan = _plan(ledger.node, run.plan)
@@ -151,7 +151,7 @@ def facts(ledger: Ledger, where: Source, delta: float | None = None) -> dict[str
             runs.append(row | _NOTHING)
             continue
         t = plan.terms
-        answers = sum(s.run == run.id for s in spends)
+        answers = run.spends
         runs.append(
             row
             | {
@@ -177,13 +177,14 @@ def facts(ledger: Ledger, where: Source, delta: float | None = None) -> dict[str
             unit = Adjacency(bounded_change=_unit(adjacency)) if _unit(adjacency) else None
             counts = budget or Budget(epsilon=1.0, delta=at or None, adjacency=unit)
             epsilon = Allowance(ledger.node, ledger, run_id, of.algorithm, t, counts, Allow(), simulated=False).spent
-        own = [s for s in spends if s.adjacency == "" or relation(s.adjacency) == relation(adjacency)]
+        kinds = ledger.kinds(adjacency)
+        gaps = kinds.pop("gap", 0)
         totals.append(
             {
                 "adjacency": adjacency,
-                "answers": sum(s.kind != "gap" for s in own),
-                "gaps": sum(s.kind == "gap" for s in own),
-                "mechanisms": sorted({s.kind for s in own} - {"gap"}),
+                "answers": sum(kinds.values()),
+                "gaps": gaps,
+                "mechanisms": sorted(kinds),
                 "epsilon": _finite(epsilon),
                 "delta": at,
                 "budget": budget.epsilon if budget else None,
@@ -195,7 +196,7 @@ def facts(ledger: Ledger, where: Source, delta: float | None = None) -> dict[str
         "node": ledger.node,
         "ledger": ledger.id.hex(),
         "session": ledger.session,
-        "spends": len(spends),
+        "spends": ledger.answers(),
         "mark": ledger.no,
         "behind": ahead.no if ahead else None,
         "refuses": _behind(ledger, where),

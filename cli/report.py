@@ -28,7 +28,8 @@ def main(options: argparse.Namespace) -> int:
 
 def _of_device(path: Path) -> str:
     from hushgrid.node.config.device import load_device
+    from hushgrid.node.site.intake import device_of
 
     config = load_device(path)
-    lines = config.kind.own_report(config.kind.device(config, str(path)), Path(config.state))
+    lines = config.kind.own_report(device_of(config, str(path)), Path(config.state))
     return "\n  ".join([f"{config.node}: its set-points at its own loads (this stays on the device)", *lines])

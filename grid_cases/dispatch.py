@@ -198,7 +198,7 @@ def relaxed(case: Case, parts: Mapping[str, Part]) -> Dispatch:
         p_g=p_g,
         q_g=q_g,
         v=v,
-        flows=total / count[:, None],
+        flows=total / np.maximum(count, 1)[:, None],  # a line inside a zone that is held is nobody's
         apart=(high - low).max(axis=1, initial=0.0),
         slack=base_slack,
         price=price,

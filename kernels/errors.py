@@ -6,6 +6,7 @@ class HushgridError(Exception):
 
     exit_code = 1
     kind = "stopped"
+    refused_by = ""  #: which of a device's rules refused, as one word
 
     def __str__(self) -> str:
         return printable(" ".join(super().__str__().split()))
@@ -16,6 +17,7 @@ class InputError(HushgridError):
 
     exit_code = 2
     kind = "input"
+    refused_by = "plan"
 
 
 class Refused(HushgridError):
@@ -23,6 +25,10 @@ class Refused(HushgridError):
 
     exit_code = 3
     kind = "refused"
+
+    def __init__(self, reason: str = "", by: str = "device") -> None:
+        super().__init__(reason)
+        self.refused_by = by
 
 
 class Stopped(HushgridError):

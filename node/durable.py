@@ -7,14 +7,23 @@ from contextlib import suppress
 from pathlib import Path
 
 
-def write_file(path: Path, data: bytes, *, sync: bool = True) -> None:
+def write_file(
+    path: Path, data: bytes, *, sync: bool = True, mode: int | None = None, group: int | None = None
+) -> None:
     """Replace a file by one with this content; it is on the disk, and so is its name, when this returns. OSError.
 
-    A rename may reach the disk before the content it names, and is itself kept only once its folder is.
+    A rename may reach the disk before the content it names, and is itself kept only once its folder is. With `mode` and
+    `group` (a number) the file has these before anybody can open it under its name.
     """
     new = path.with_name(path.name + ".new")
     try:
-        with new.open("wb") as file:
+        if mode is not None or group is not None:
+            new.unlink(missing_ok=True)
+        with open(new, "wb", opener=None if mode is None and group is None else _private) as file:
+            if group is not None:
+                os.fchown(file.fileno(), -1, group)
+            if mode is not None:
+                os.fchmod(file.fileno(), mode)
             file.write(data)
             file.flush()
             if sync:
@@ -26,6 +35,10 @@ def write_file(path: Path, data: bytes, *, sync: bool = True) -> None:
         raise
     if sync:
         sync_folder(path.parent)
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_EXCL | os.O_NOFOLLOW, 0o600)
 
 
 def sync_folder(path: Path) -> None:

@@ -97,13 +97,13 @@ class Plan(Struct, tag="plan", frozen=True):
     members: dict[str, int]
     marks: dict[str, Mark]
     every: Every | None = None  #: s from this run to the next, of a fleet that runs by itself
-    warm: Annotated[bytes, Meta(max_length=16)] = b""  #: the run whose end this one begins at; empty: the flat start
+    warm: dict[str, bytes] = {}  #: member: the run at whose end it begins; else at the flat start
 
 
 class Join(Struct, tag="join", frozen=True):
     """The plan is stored."""
 
-    warm: bool = False  #: the member begins where it has ended that run; else at the flat start
+    warm: bool = False  #: it has kept the end of the run that the plan names, and begins there; else at the flat start
 
 
 class Refuse(Struct, tag="refuse", frozen=True):

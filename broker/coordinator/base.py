@@ -17,6 +17,7 @@ from hushgrid.broker.coordinator import past_runs
 from hushgrid.broker.coordinator.gathering import Gathering
 from hushgrid.kernels.errors import HushgridError, Stopped, Suspended, failure, printable
 from hushgrid.kernels.machine import Machine, Malformed
+from hushgrid.kernels.patterns.star import Left
 from hushgrid.node import wire
 from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.problems.plan import RunPlan
@@ -42,14 +43,16 @@ class Coordinator(Gathering):
         wait_s: float = 60.0,
         silent_s: float = 10.0,
         resumes: bool = False,
+        every: float | None = None,
         observe: Callable[[Driver, bool], None] | None = None,
         progress: Callable[[int, int, float | None], None] | None = None,
     ) -> None:
         """`wait_s`: for all members to be connected. `silent_s`: of a member's silence before the run is stopped.
 
         `resumes`: if a run of this plan was stopped by silence, go on with it instead of beginning a new one.
+        `every`: the next run begins so many seconds after this one; None: by no schedule.
         """
-        super().__init__(fleet, plan, ledger)
+        super().__init__(fleet, plan, ledger, every)
         self.wait_s, self.silent_s = wait_s, silent_s
         self.observe, self.progress = observe, progress
         self._shown: tuple[int, float | None] | None = None  #: (round, residual) that `progress` was last called with
@@ -84,6 +87,15 @@ class Coordinator(Gathering):
     def answer(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """What the run has found, as far as the coordinator knows it: figures, and tables (columns, rows) by name."""
         return {}, {}
+
+    def left(self) -> Left | None:
+        """What a run that is done leaves for the next one; None: nothing."""
+        return None
+
+    @property
+    def cold(self) -> list[str]:
+        """The members that began at the flat start while the coordinator did not."""
+        return []
 
     @property
     def lost(self) -> list[str]:
@@ -160,7 +172,9 @@ class Coordinator(Gathering):
         self.absent.pop(src, None)
         self._remember(src, envelope.mark)
         match body:
-            case Join():
+            case Join(warm):
+                if warm:
+                    self.warmed.add(src)
                 return self._on_join(src)
             case Refuse(reason, kind):
                 if self._stopped:
@@ -301,7 +315,12 @@ class Coordinator(Gathering):
 
     def _farewell(self) -> Envelope:
         error = self.error
-        body = Finish("stopped", str(error), error.kind) if error else Finish("done", self.reason)
+        if error:
+            body = Finish("stopped", str(error), error.kind)
+        else:
+            done = self.complete(self.driver.machine.state) if self.driver else None
+            agreed = "agreed" if self.reason == "tolerance" else "rounds"
+            body = Finish("done", self.reason, residual=done[1] if done else None, quality=agreed)
         return Envelope(self.run, 0, 0, None, body)
 
     def _on_finished(self, member: str) -> list[Publication]:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 from hushgrid.broker.coordinator.base import Coordinator
 from hushgrid.broker.coordinator.create import coordinator as coordinator_of
+from hushgrid.broker.coordinator.intervals import Intervals
 from hushgrid.broker.coordinator.kept_runs import keep, summary
 from hushgrid.broker.coordinator.past_runs import failed
 from hushgrid.broker.coordinator.standing import standing
@@ -60,14 +63,15 @@ def prepare(config: CoordinatorConfig, path: str) -> tuple[str, RunPlan]:
 
 
 def main(config: CoordinatorConfig, path: str, signals: Signals, *, once: bool = False) -> int:
-    """Coordinate one run (`once`: what has stopped it is raised), or the first and then one for each SIGUSR1.
+    """Coordinate one run (`once`: what has stopped it is raised), or the first and then one for each SIGUSR1, or by a schedule.
 
     A run under way when the process ends is gone on with at the next start. It waits for the broker itself, for as long
     as that takes (`once`: for REACH_S). SIGTERM and SIGINT: 0.
     """
     public = prepare(config, path)
     with closing(Ledger(Path(config.state) / f"{COORDINATOR}.ledger", COORDINATOR)) as ledger:
-        service = Service(config, path, public, signals, ledger)
+        of = Service if config.run is None or once else Scheduled
+        service = of(config, path, public, signals, ledger)
         try:
             if once:
                 service.once()
@@ -180,8 +184,8 @@ class Service:
             self._look()
 
     def _idle(self) -> None:
-        """Nothing to coordinate until somebody asks for it; systemd hears that all is well."""
-        self.unit.shows("waits for SIGUSR1")
+        """Nothing to coordinate until a run is due, or asked for; systemd hears that all is well."""
+        self.unit.shows("waits for SIGUSR1" if self.config.run is None else "waits for the next interval")
         while not self._asked():
             time.sleep(POLL_S)
             self.unit.alive()
@@ -209,6 +213,63 @@ class Service:
             for warning in warnings(self.plan, self.source):
                 _say(Warned(f"warning: {warning}"))
             _say(f"{self.path} was read again: {self.plan.name}, {self.plan.algorithm.name}")
+
+
+class Scheduled(Service):
+    """The coordinator of a fleet that runs by itself: interval after interval; SIGUSR1 begins one at once."""
+
+    def run(self) -> None:
+        intervals = self.intervals = Intervals(self.config, self.plan, self.source, self.ledger, _say)
+        coordinator = intervals.resumed()
+        while not self.signals:
+            if coordinator is None:
+                self._idle()
+                if self.signals:
+                    return
+                self.signals.begin = False
+                coordinator = intervals.begin()
+            self._interval(coordinator)
+            coordinator = None
+
+    def _interval(self, coordinator: Coordinator) -> None:
+        """One interval, of those who are there, and then the wait for the next one."""
+        there = True
+        following: Coordinator | None = coordinator
+        while following is not None and not self.signals:
+            coordinator = following
+            there = self._served(coordinator, self._ended)
+            following = self.intervals.without_the_absent(coordinator) if there else None
+        if self.signals and not coordinator.finished:
+            return
+        _say(self.intervals.end(coordinator, there))
+        while not self._asked():
+            self._served(coordinator, self._rests)  # whoever comes late hears how it ended
+            self._look()
+
+    def _served(self, coordinator: Coordinator, until: Callable[[Coordinator, Link], bool]) -> bool:
+        """Serves a coordinator on a connection of its own. Whether the broker was there in the end."""
+        coordinator.log, coordinator.progress = _say, _Rounds()
+        link = link_for(coordinator, self.config.broker, self.config.tls)
+        try:
+            serve(coordinator, link, partial(until, coordinator, link), self.signals)
+            return link.connected
+        finally:
+            link.close(clear=(), forget=False)
+
+    def _ended(self, coordinator: Coordinator, link: Link) -> bool:
+        self.unit.shows(f"waits for the broker: {link.why}" if not link.connected else standing(coordinator))
+        return coordinator.finished or self.intervals.overdue(coordinator, link.connected)
+
+    def _rests(self, coordinator: Coordinator, link: Link) -> bool:
+        self.unit.shows(f"waits for the next interval, {self.intervals.schedule.number + 1}")
+        return self._asked() or self.signals.reload
+
+    def _asked(self) -> bool:
+        return super()._asked() or self.intervals.schedule.left == 0
+
+    def _look(self) -> None:
+        super()._look()
+        self.intervals.config, self.intervals.plan, self.intervals.source = self.config, self.plan, self.source
 
 
 def _again() -> str:

@@ -28,8 +28,11 @@ Phase = Literal["gathering", "joining", "running", "finishing", "over"]
 class Gathering(Endpoint):
     """The members of one run: their births, their joining, the marks of their ledgers, and who is absent."""
 
-    def __init__(self, fleet: str, plan: RunPlan, ledger: Ledger) -> None:
+    def __init__(self, fleet: str, plan: RunPlan, ledger: Ledger, every: float | None = None) -> None:
         super().__init__(COORDINATOR, fleet, ledger)
+        self.every = every
+        self.earlier: dict[str, bytes] = {}  #: member: the run at whose end it is to begin
+        self.warmed: set[str] = set()  #: members that have said that they do
         self.plan = plan
         self.members = plan.nodes
         self.blob = encode_plan(plan)
@@ -54,6 +57,11 @@ class Gathering(Endpoint):
         self._next = 0.0  #: when the next may be
 
     # --- what the rounds and their end say ---
+
+    @property
+    def asks_earlier(self) -> bool:
+        """Whether each member must say itself that it has joined, and whether it begins where the plan says."""
+        return False
 
     @abstractmethod
     def dimension(self, member: str) -> int:
@@ -106,8 +114,8 @@ class Gathering(Endpoint):
         out = self._farewell_of(member, presence.run)
         if self.phase == "running":
             return out + self._again(member)
-        if self.phase == "joining" and presence.run == self.run:  # its birth says so: the plan is stored
-            return self._on_join(member)
+        if self.phase == "joining" and presence.run == self.run and not self.asks_earlier:
+            return self._on_join(member)  # its birth says so: the plan is stored
         if self.phase == "joining" and not self._stopped and presence.session != self.sessions[member]:
             self.phase = "gathering"  # it has not stored this plan; a run's id holds its session, so a new run
             self._soon()
@@ -153,12 +161,15 @@ class Gathering(Endpoint):
             self.nonce = os.urandom(16)
             self.run = wire.run_id(self.blob, self.nonce, self.sessions)
             self.ledger.drop(before)
-            self.ledger.join(self.run, wire.encode(Plan(self.blob, self.nonce, self.sessions, {})))
+            self.warmed = set()
+            self.ledger.join(self.run, wire.encode(self._body({})))
             self._announced += 1
             first, longest = ANNOUNCE_S
             late = self._announced - ANNOUNCED
             self._next = self._now + (min(first * 2.0 ** min(late, 10), longest) if late >= 0 else 0.0)
         self.joined = {m for m, birth in self.births.items() if birth.run == self.run}  # it has never left it
+        if self.asks_earlier and not self._stopped:
+            self.joined = set()
         self.phase = "joining"
         self._soon()
         self._heard, self._asked = dict.fromkeys(self.members, self._now), self._now
@@ -217,6 +228,7 @@ class Gathering(Endpoint):
     def _take(self, stored: StoredRun) -> None:
         announced = wire.decode_state(Plan, stored.plan)
         self.run, self.nonce, self.sessions = stored.id, announced.nonce, announced.members
+        self.every, self.earlier = announced.every, announced.warm
 
     def _call(self) -> list[Publication]:
         """A birth may have been lost, the last one of a member that has not joined: who is there says so again."""
@@ -225,8 +237,11 @@ class Gathering(Endpoint):
         return [Publication(self.topics.state(COORDINATOR), wire.encode(Progress(b"", 0, "gathering")))]
 
     def _plan(self) -> Publication:
-        body = Plan(self.blob, self.nonce, self.sessions, self.marks)
-        return Publication(self.topics.all(COORDINATOR), wire.encode(Envelope(self.run, 0, 0, None, body)))
+        payload = wire.encode(Envelope(self.run, 0, 0, None, self._body(self.marks)))
+        return Publication(self.topics.all(COORDINATOR), payload)
+
+    def _body(self, marks: dict[str, Mark]) -> Plan:
+        return Plan(self.blob, self.nonce, self.sessions, marks, self.every, self.earlier)
 
     # --- marks, and silence ---
 

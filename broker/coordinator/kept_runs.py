@@ -14,10 +14,12 @@ from hushgrid.broker.coordinator.base import Coordinator
 from hushgrid.kernels.errors import Stopped
 
 
-def keep(coordinator: Coordinator, directory: Path, began: time.struct_time) -> Path:
+def keep(
+    coordinator: Coordinator, directory: Path, began: time.struct_time, more: dict[str, Any] | None = None
+) -> Path:
     """What a coordinator knows of a run that is over, as <name>-<UTC time>.json: nothing a member has not sent it.
 
-    The tables of a dispatch stand beside it, as <name>-<UTC time>-<table>.csv.
+    The tables of a dispatch stand beside it, as <name>-<UTC time>-<table>.csv. `more`: what else the record says.
     """
     history = coordinator.ledger.history(coordinator.run)
     error = coordinator.error
@@ -32,6 +34,7 @@ def keep(coordinator: Coordinator, directory: Path, began: time.struct_time) -> 
         "stopped_because": str(error) if error else coordinator.reason,
         "exit_code": error.exit_code if error else 0,
         "lost": coordinator.lost,
+        **(more or {}),
         "rounds_done": rounds,
         "consensus_residual": residual,
         "messages": messages,

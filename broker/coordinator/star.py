@@ -2,34 +2,84 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from importlib import import_module
 from math import inf
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
+from hushgrid.broker.coordinator import in_force
 from hushgrid.broker.coordinator.base import Coordinator
+from hushgrid.broker.coordinator.in_force import InForce
 from hushgrid.kernels.algorithms.base import Star
-from hushgrid.kernels.patterns.star import Centre, StarCentre
+from hushgrid.kernels.patterns.star import Centre, Left, StarCentre
+from hushgrid.kernels.types import Vector
 from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.problems.plan import RunPlan
 from hushgrid.node.wire import SMALL, Publication
+
+
+class Held(NamedTuple):
+    """The members that count as constants in a run."""
+
+    whole: RunPlan  #: the plan of a run in which they take part
+    z: dict[str, Vector]  #: what each said last
 
 
 class StarCoordinator(Coordinator):
     """A run of rounds around this coordinator, which averages."""
 
     def __init__(
-        self, fleet: str, plan: RunPlan, source: str, ledger: Ledger, *, warm: str = "", **options: Any
+        self,
+        fleet: str,
+        plan: RunPlan,
+        source: str,
+        ledger: Ledger,
+        *,
+        warm: str = "",
+        start: InForce | None = None,
+        held: Held | None = None,
+        **options: Any,
     ) -> None:
-        """`warm`: the directory of an earlier run, where this one begins; "": at the flat start."""
+        """`warm`: the directory of an earlier run, where this one begins; "": at the flat start.
+
+        `start`: the state in force, where this one begins if it fits. `held`: members that are not in the plan.
+        """
         # What only a coordinator needs of a kind of problem stands in a file of its own, which no device reaches.
         self._kind: Any = import_module(f"{type(plan.kind).__module__.rpartition('.')[0]}.centre")
         self._source = source
         self.centre: Centre = self._kind.centre(plan, source, warm)
         self.shares = {m: k.size for m, k in self.centre.position.items()}
+        self._start = start if start is not None and in_force.fits(start, self.shares) else None
+        if held is not None:
+            self.centre = replace(self.centre, held=self._kind.held(plan, held.whole, source, held.z))
         super().__init__(fleet, plan, ledger, **options)
+        if self._start is not None and not self.run:
+            self.earlier = {m: run for m, run in self._start.warm.items() if m in self.shares}
 
     def machine(self) -> StarCentre:
-        return cast(Star, self.plan.running).server(self.centre)
+        algorithm, start, centre = cast(Star, self.plan.running), self._start, self.centre
+        if start is not None:
+            warm = {m: v for m, v in in_force.vectors(start, "warm").items() if m in self.shares}
+            duals = {
+                m: v for m, v in in_force.vectors(start, "dual").items() if m in self.shares and m not in self.cold
+            }
+            centre = replace(centre, warm=warm, duals=duals, factor=start.factor)
+        return algorithm.server(centre)
+
+    @property
+    def cold(self) -> list[str]:
+        if self.driver is not None and self.driver.started:
+            return list(getattr(self.driver.machine.state, "cold", []))
+        return [m for m in self.members if m not in self.warmed] if self.asks_earlier else []
+
+    @property
+    def asks_earlier(self) -> bool:
+        return bool(self.earlier) and cast(Star, self.plan.algorithm).both_remember
+
+    def left(self) -> Left | None:
+        if self.driver is None or self.error or not self.driver.done:
+            return None
+        return cast(StarCentre, self.driver.machine).left()
 
     def dimension(self, member: str) -> int:
         return int((self.centre.announced or self.shares)[member])

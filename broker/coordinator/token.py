@@ -12,7 +12,6 @@ from typing import Any, cast
 
 from hushgrid.broker.coordinator.base import Coordinator
 from hushgrid.kernels.errors import HushgridError, Stopped, Suspended
-from hushgrid.kernels.patterns.routes import name
 from hushgrid.kernels.patterns.token_monitor import TokenMonitor
 from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.problems.plan import RunPlan
@@ -38,8 +37,8 @@ class TokenCoordinator(Coordinator):
     # --- the pattern ---
 
     def machine(self) -> TokenMonitor:
-        graph = self.problem.graph
-        neighbours = {name(i): [name(j) for j in js] for i, js in enumerate(graph.neighbours)}
+        nodes, near = self.problem.nodes, self.problem.graph.neighbours
+        neighbours = {nodes[i]: [nodes[j] for j in js] for i, js in enumerate(near)}
         return TokenMonitor(neighbours, self.problem.way(self.plan.algorithm, self.run), self.plan.algorithm.rounds)
 
     def dimension(self, member: str) -> int:

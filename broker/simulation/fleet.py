@@ -39,6 +39,7 @@ from hushgrid.kernels.privacy.accounting import total_epsilon
 from hushgrid.node import wire
 from hushgrid.node.config.scenario import Scenario
 from hushgrid.node.privacy.ledger import Ledger
+from hushgrid.node.privacy.renewal import Renewal
 from hushgrid.node.problems.plan import encode_plan, warnings
 from hushgrid.node.runtime.endpoint import Endpoint
 from hushgrid.node.runtime.member import Member, Simulated
@@ -375,12 +376,14 @@ def _account(setup: Setup, ledger: Ledger, run: bytes) -> dict[str, Any]:
     t = setup.terms
     if t is None:
         return {"claimed": None, "spent": None, "ledger": None, "left": None}
-    answered = len(ledger.spends(run))
+    answered = ledger.answers(run)
     delta = (setup.budget.delta if setup.budget else None) or t.delta
     total = total_epsilon(ledger.totals(t.adjacency), delta)
-    if total > t.epsilon and len(ledger.spends()) == answered:
+    if total > t.epsilon and ledger.answers() == answered:
         total = t.epsilon if not t.published else total  # the run's own accountant is the better bound
     left = max(setup.budget.epsilon - total, 0.0) if setup.budget else None
+    if setup.budget and setup.budget.span:
+        left = Renewal(ledger, setup.budget, t.adjacency, delta).left
     spent = t.cost(answered) if not t.published else total
     return {
         "claimed": {"epsilon": t.epsilon, "delta": t.delta},

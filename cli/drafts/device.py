@@ -34,6 +34,8 @@ broker: {quoted(broker)}
 {f"tls: {quoted(tls)}" if tls else "# tls: {ca: ca.crt, cert: ..., key: ...}   # with mqtts"}
 state: {quoted(f"state-{name}")}                 # its ledger and its outcome; keep it
 # mark: /another/disk/{name}.mark   # remembers how far the ledger has come, against an old copy of it
+# source: {{file: ...}}               # where its data come from, run after run: file, folder, command or mqtt
+# sink: {{mqtt: {{broker: ..., topic: ...}}}}   # who is told the outcome: file, mqtt, exec
 """
 
     return written

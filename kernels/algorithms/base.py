@@ -199,6 +199,8 @@ class Star(Algorithm, frozen=True, kw_only=True):
     warm: ClassVar[bool] = (
         False  #: whether a run can begin where another one has ended, at no cost: from public state alone
     )
+    #: Whether a member that begins at the flat start must be known to the coordinator, because both keep one dual.
+    both_remember: ClassVar[bool] = False
     #: What the coordinator measures of a round, `measured` of its machine: columns of the history.
     figures: ClassVar[tuple[str, ...]] = ()
 

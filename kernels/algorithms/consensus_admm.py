@@ -34,6 +34,7 @@ from hushgrid.kernels.patterns.star import (
     Close,
     Closing,
     Index,
+    Left,
     Minimum,
     Place,
     Released,
@@ -41,6 +42,7 @@ from hushgrid.kernels.patterns.star import (
     StarMember,
     Taken,
     V,
+    held_at,
 )
 from hushgrid.kernels.ranges import Count, Step
 
@@ -215,6 +217,7 @@ class ServerState:
     calm: int = 0  #: rounds in a row with both residuals within the tolerance
     measured: np.ndarray = field(default_factory=lambda: np.zeros(0))  #: `Params.figures` of the last round
     residual: float = inf  #: |z - zbar| of the last round
+    z: dict[str, np.ndarray] = field(default_factory=dict)  #: what each member said in the last round
     why: str | None = None  #: why the rounds are over; the closing exchanges follow
     closing: dict[str, Closing] = field(default_factory=dict)  #: what the members have handed over
     released: dict[str, Released] = field(default_factory=dict)
@@ -232,7 +235,7 @@ class Server(StarCentre):
         self.params, self.position, self.conclude = params, at.position, at.conclude
         self.tolerance, self.patience = at.tolerance, at.patience
         self.scale, self.totals, self.widths = at.scale, at.totals, at.widths
-        self.flow = np.isnan(at.stiffness)
+        self.flow, self.held = np.isnan(at.stiffness), at.held
         self.size = at.stiffness.size
         weight = params.weights(at.stiffness)
         self.at = [at.position[p] for p in self.members]
@@ -264,7 +267,7 @@ class Server(StarCentre):
 
     def begin(self) -> None:
         s = self.state
-        s.w = mean([s.s[p] for p in self.members], self.at, self.size)
+        s.w = held_at(mean([s.s[p] for p in self.members], self.at, self.size), self.held)
 
     def round_body(self, member: str) -> Any:
         s = self.state
@@ -288,6 +291,10 @@ class Server(StarCentre):
         s.why = "tolerance" if calm else "rounds" if s.t == self.rounds else None
         return None
 
+    def left(self) -> Left:
+        s = self.state
+        return Left(warm=s.s, z=s.z, factor=s.factor)
+
     def completed(self, state: ServerState) -> int:
         return state.rounds
 
@@ -302,7 +309,7 @@ class Server(StarCentre):
         """Round t: what it was worth, whether to stop, and the next state."""
         s, members = self.state, self.members
         z = [s.arrived[p].z for p in members]
-        w, zbar = s.w, mean(z, self.at, self.size)
+        w, zbar = s.w, held_at(mean(z, self.at, self.size), self.held)
         stacked, centred = np.concatenate(z), np.concatenate([zbar[k] for k in self.at])
         old = np.concatenate([s.s[p] for p in members])
         asked = 2 * np.concatenate([w[k] for k in self.at]) - old  # v
@@ -314,7 +321,7 @@ class Server(StarCentre):
         apart = np.abs(stacked - centred)[np.concatenate([self.flow[k] for k in self.at])]
         gap = self.scale * abs(float(lam @ (stacked - centred))) / max(abs(value), 1e-9)
         s.measured = np.array([value, r, dual, 2 * float(apart.max(initial=0.0)), gap, s.factor])
-        s.residual = r
+        s.residual, s.z = r, dict(zip(members, z, strict=True))
         room = self.tolerance * sqrt(self.size)
         met = r <= room + self.tolerance * float(np.linalg.norm(stacked)) and dual <= room + self.tolerance * float(
             np.linalg.norm(lam)
@@ -344,7 +351,7 @@ class Server(StarCentre):
                 change = min(MOST_AT_ONCE, max(1 / MOST_AT_ONCE, a / q if q else inf))
                 factor = min(HIGHEST, max(LOWEST, s.factor * change))
                 if factor != s.factor:
-                    centre = mean(np.split(plain, self.cuts), self.at, self.size)
+                    centre = held_at(mean(np.split(plain, self.cuts), self.at, self.size), self.held)
                     centres = np.concatenate([centre[k] for k in self.at])
                     self.keep(centres + (plain - centres) * (s.factor / factor), leapt=False)
                     s.factor, s.ys, s.Rs, s.norm = factor, [], [], inf

@@ -24,8 +24,8 @@ import numpy as np
 from msgspec import Struct
 
 from hushgrid.kernels.algorithms.base import Keys, Source, Star, Variant
-from hushgrid.kernels.machine import Malformed
-from hushgrid.kernels.patterns.star import Centre, Feasible, Index, Place, StarCentre, StarMember, W, Z
+from hushgrid.kernels.machine import LARGEST, Malformed
+from hushgrid.kernels.patterns.star import Centre, Feasible, Index, Left, Place, StarCentre, StarMember, W, Z, held_at
 from hushgrid.kernels.ranges import Count, Penalty, Step, Updates
 
 Vector = np.ndarray[Any, np.dtype[np.float64]]
@@ -47,6 +47,8 @@ class Params(Star, tag_field="name", tag="ladmm", frozen=True, kw_only=True):
     claim: ClassVar[str] = "no: the sensitivity is up to 13 times too small (2.3)"
     published: ClassVar[Source | None] = "paper"
     examples: ClassVar[Mapping[Variant, Sequence[Keys]]] = {"guarded": [{}], "published": [{}], "none": [{}]}
+
+    both_remember: ClassVar[bool] = True
 
     rounds: Count  #: T, rounds around the coordinator
     rho: Step | Rho = 100.0  #: the penalty, a number or the schedule (E.1)
@@ -114,7 +116,7 @@ class Params(Star, tag_field="name", tag="ladmm", frozen=True, kw_only=True):
         )
 
     def server(self, at: Centre) -> Server:
-        return Server(self, at.position, at.start, epsilon=at.epsilon, tolerance=at.tolerance, patience=at.patience)
+        return Server(self, at)
 
 
 def average(z: list[Vector], lam: list[Vector], position: list[Index], size: int, rho: float) -> Vector:
@@ -166,6 +168,7 @@ class AgentState:
     z: np.ndarray  #: (n,) z_p^{t,E+1}
     mean: np.ndarray  #: (n,) z_p^{t+1}, line 20
     lam: np.ndarray  #: (m,) lambda_p^{t+1}
+    warm: bool = False  #: the first of them were an earlier run's last
 
 
 class Agent(StarMember):
@@ -190,6 +193,18 @@ class Agent(StarMember):
         self.shared, self.L, self.epsilon = shared, L, epsilon
         self.perturbation = perturbation
         self.state = AgentState(0, start.copy(), start.copy(), np.zeros(shared.size))
+
+    remembers: ClassVar[bool] = True
+
+    def take(self, ended: AgentState) -> bool:
+        """Begin at the last state of an earlier run. False, and nothing has changed, if it is not one of this problem's."""
+        own = self.state
+        for name in ("z", "mean", "lam"):
+            theirs = getattr(ended, name)
+            if theirs.shape != getattr(own, name).shape or not np.all(np.abs(theirs) <= LARGEST):
+                return False
+        self.state = AgentState(0, ended.z, ended.mean, ended.lam, warm=True)
+        return True
 
     def check(self, body: Any) -> None:
         if not isinstance(body, W) or body.w.shape != self.shared.shape:
@@ -234,28 +249,21 @@ class ServerState:
     calm: int = 0  #: rounds in a row with max |w^{t+1} - w^t| within the tolerance
     residual: float = inf  #: sqrt(sum_p |w_p - z_p|^2) of the last complete round
     done: str | None = None
+    cold: list[str] = field(default_factory=list)  #: members that began at the flat start while the server did not
 
 
 class Server(StarCentre):
     """The server, lines 1-9. `position[p]` (m_p,) places p's shared entries in w (N,); `start[p]` is z_p^1 there."""
 
-    def __init__(
-        self,
-        params: Params,
-        position: dict[str, Index],
-        start: dict[str, Vector],
-        *,
-        epsilon: float = inf,
-        tolerance: float = 0.0,
-        patience: int = 0,
-    ) -> None:
-        super().__init__(list(position), params.rounds)
-        self.params, self.position, self.epsilon = params, position, epsilon
-        self.tolerance, self.patience = tolerance, patience
-        self.size = 1 + max((int(k.max()) for k in position.values() if k.size), default=-1)
-        self.state = ServerState(
-            0, np.zeros(self.size), {p: start[p].copy() for p in self.members}, {p: 0 * start[p] for p in self.members}
-        )
+    def __init__(self, params: Params, at: Centre) -> None:
+        super().__init__(list(at.position), params.rounds)
+        self.params, self.position, self.epsilon = params, at.position, at.epsilon
+        self.tolerance, self.patience, self.held = at.tolerance, at.patience, at.held
+        self.size = 1 + max((int(k.max()) for k in at.position.values() if k.size), default=-1)
+        z = at.warm or at.start
+        lam = {p: at.duals.get(p, np.zeros(z[p].size)) for p in self.members}
+        cold = [p for p in self.members if at.warm and p not in at.duals]
+        self.state = ServerState(0, np.zeros(self.size), {p: z[p].copy() for p in self.members}, lam, cold=cold)
 
     def check(self, member: str, body: Any) -> None:
         if not isinstance(body, Z) or body.z.shape != self.position[member].shape:
@@ -267,7 +275,8 @@ class Server(StarCentre):
     def next_w(self, t: int) -> Vector:
         s, m = self.state, self.members
         rho = self.params.rho_t(t, self.epsilon)
-        return average([s.z[p] for p in m], [s.lam[p] for p in m], [self.position[p] for p in m], self.size, rho)
+        free = average([s.z[p] for p in m], [s.lam[p] for p in m], [self.position[p] for p in m], self.size, rho)
+        return held_at(free, self.held)
 
     def combine(self) -> bool:
         s, rho = self.state, self.params.rho_t(self.state.t, self.epsilon)
@@ -282,6 +291,10 @@ class Server(StarCentre):
         moved = float(np.max(np.abs(self.next_w(s.t + 1) - s.w), initial=0.0))  # decided before the next w is sent
         s.calm = s.calm + 1 if moved <= self.tolerance else 0
         return bool(s.calm >= self.patience)
+
+    def left(self) -> Left:
+        z = self.state.z
+        return Left(warm=z, z=z, duals=self.state.lam)
 
     def round_body(self, member: str) -> W:
         return W(self.state.w[self.position[member]])

@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from functools import cache
 from math import ceil
 
+from msgspec.structs import replace
+
 from hushgrid.kernels.errors import Suspended
 from hushgrid.kernels.graphs import Graph, closed_walk, next_node, walk_entropy
 from hushgrid.kernels.patterns.token import Leg, Route
@@ -62,6 +64,17 @@ def given(walk: Sequence[int]) -> Route:
         return to
 
     return route
+
+
+def renamed(route: Route, names: Sequence[str]) -> Route:
+    """The same walk where node i of the graph is called names[i]."""
+    back = {node: name(i) for i, node in enumerate(names)} | {"": ""}
+
+    def translated(node: str, hop: int, leg: Leg) -> str:
+        here = replace(leg, origin=back[leg.origin], without=tuple(back[lost] for lost in leg.without))
+        return names[index(route(back[node], hop, here))]
+
+    return translated
 
 
 def visits(n: int, walk: Sequence[int], rounds: int) -> int:

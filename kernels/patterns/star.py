@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 from msgspec import Struct
@@ -95,8 +95,26 @@ class Centre:
     announced: Mapping[str, int] = field(default_factory=dict)
     largest: Mapping[str, int] = field(default_factory=dict)  #: numbers in the largest message on each member's edges
     conclude: Conclude | None = None  #: what a run of exact steps ends with
-    warm: dict[str, Vector] | None = None  #: the state that an earlier run has left, (m_p,) each
+    #: The state that an earlier run has left, (m_p,) each: the iteration's, of exact steps; else z_p on the shared entries.
+    warm: dict[str, Vector] | None = None
+    duals: dict[str, Vector] = field(default_factory=dict)  #: and lambda_p there, of the members that begin warm too
     factor: float = 1.0  #: and its weights' factor
+    held: Vector = field(default_factory=lambda: np.zeros(0))  #: (N,) what w is whatever members say; nan: it is free
+
+
+@dataclass(frozen=True, kw_only=True)
+class Left:
+    """What a run leaves its coordinator: where the next one may begin. All of it is public."""
+
+    warm: dict[str, Vector]  #: as in `Centre`
+    z: dict[str, Vector]  #: (m_p,) each: what the members said last
+    duals: dict[str, Vector] = field(default_factory=dict)
+    factor: float = 1.0
+
+
+def held_at(w: Vector, held: Vector) -> Vector:
+    """w (N,) with the entries that are held, if there are any, at their values."""
+    return np.where(np.isnan(held), w, held) if held.size else w
 
 
 class W(Struct, tag="ladmm.w", frozen=True):
@@ -168,6 +186,7 @@ class StarMember(ABC):
     """A member of a star. `state.t` is the last round answered; `answer_body` rebuilds that round's message from it."""
 
     state: Any
+    remembers: ClassVar[bool] = False  #: whether its own state is a part of where a next run may begin
 
     def __init__(self, centre: str, rounds: int, patience: int = 0) -> None:
         """`patience`: calm rounds after which the centre may end the run early; 0: it may not."""
@@ -262,6 +281,10 @@ class StarCentre(ABC):
         if self.combine():
             return "tolerance"
         return "rounds" if self.state.t == self.rounds else None
+
+    @abstractmethod
+    def left(self) -> Left:
+        """What the run leaves for the next one, once it is done."""
 
     def completed(self, state: Any) -> int:
         """Rounds that are complete."""

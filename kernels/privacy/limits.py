@@ -47,7 +47,7 @@ from hushgrid.kernels.privacy.accounting import (
 HALF_PI = (355, 226)  #: above pi/2 by 9e-8 of it
 
 
-class Cost(NamedTuple):
+class Charge(NamedTuple):
     """What answers cost, summed. Exact integers, so that what is added can be taken away again.
 
     The first three are in units of 2^-256; the last two count answers.
@@ -59,16 +59,20 @@ class Cost(NamedTuple):
     gaussian: int = 0
     nonprivate: int = 0
 
-    def plus(self, other: Cost, times: int = 1) -> Cost:
+    def plus(self, other: Charge, times: int = 1) -> Charge:
         """The sum; `times` may be negative."""
         a, b = self, other
-        return Cost(
+        return Charge(
             a.epsilon + times * b.epsilon,
             a.epsilon2 + times * b.epsilon2,
             a.mu2 + times * b.mu2,
             a.gaussian + times * b.gaussian,
             a.nonprivate + times * b.nonprivate,
         )
+
+    def or_more(self, other: Charge) -> Charge:
+        """The larger of each component."""
+        return Charge(*map(max, self, other))
 
     @property
     def pure(self) -> bool:
@@ -83,18 +87,18 @@ class Cost(NamedTuple):
 
 
 @lru_cache(maxsize=256)  # a run repeats one event
-def cost_of(event: Event) -> Cost:
+def charge_of(event: Event) -> Charge:
     """Of one answer."""
     if isinstance(event, Laplace) and event.epsilon < inf:
-        return Cost(units(event.epsilon, 1), units(event.epsilon, 2))
+        return Charge(units(event.epsilon, 1), units(event.epsilon, 2))
     if isinstance(event, Gaussian) and event.mu < inf:
-        return Cost(mu2=units(event.mu, 2), gaussian=1)
-    return Cost(nonprivate=1)
+        return Charge(mu2=units(event.mu, 2), gaussian=1)
+    return Charge(nonprivate=1)
 
 
-def cost_of_totals(totals: Totals) -> Cost:
+def charge_of_totals(totals: Totals) -> Charge:
     """Of all that was counted. Answers without privacy count as one."""
-    return Cost(*totals.sums, totals.gaussian, int(totals.nonprivate))
+    return Charge(*totals.sums, totals.gaussian, int(totals.nonprivate))
 
 
 class Limit(NamedTuple):
@@ -106,27 +110,27 @@ class Limit(NamedTuple):
     rho: int  #: rho_max
     mu2: int  #: mu_max^2
 
-    def holds(self, cost: Cost) -> bool:
-        """Whether answers of this cost in all are (epsilon, delta)-differentially private, whoever chose them."""
-        if cost.nonprivate:
+    def holds(self, charge: Charge) -> bool:
+        """Whether answers of this charge in all are (epsilon, delta)-differentially private, whoever chose them."""
+        if charge.nonprivate:
             return False
-        return (cost.pure and cost.epsilon <= self.pure) or cost.gdp <= self.mu2
+        return (charge.pure and charge.epsilon <= self.pure) or charge.gdp <= self.mu2
 
-    def share(self, cost: Cost) -> float:
-        """How much of the limit this cost is: 1 is all of it; infinity where an answer had no privacy."""
-        if cost.nonprivate:
+    def share(self, charge: Charge) -> float:
+        """How much of the limit this charge is: 1 is all of it; infinity where an answer had no privacy."""
+        if charge.nonprivate:
             return inf
-        shares = [cost.epsilon / self.pure] if cost.pure else []
+        shares = [charge.epsilon / self.pure] if charge.pure else []
         if self.mu2:
-            shares.append(cost.gdp / self.mu2)
+            shares.append(charge.gdp / self.mu2)
         return min(shares, default=inf)
 
-    def spent(self, cost: Cost) -> float:
-        """The smallest epsilon whose limit, at this delta, holds for the cost; infinity where none does."""
-        if cost.nonprivate or not (cost.pure or self.delta):
+    def spent(self, charge: Charge) -> float:
+        """The smallest epsilon whose limit, at this delta, holds for the charge; infinity where none does."""
+        if charge.nonprivate or not (charge.pure or self.delta):
             return inf
-        found = rounded_up(cost.epsilon, 1 << UNIT) if cost.pure else inf
-        return min(found, gdp_epsilon(root_up(cost.gdp), self.delta)) if self.delta else found
+        found = rounded_up(charge.epsilon, 1 << UNIT) if charge.pure else inf
+        return min(found, gdp_epsilon(root_up(charge.gdp), self.delta)) if self.delta else found
 
 
 @lru_cache(maxsize=64)

@@ -7,13 +7,36 @@ from pathlib import Path
 import msgspec
 
 from hushgrid.kernels.algorithms.registry import plug
-from hushgrid.kernels.ranges import Keepalive, Name, Seconds
+from hushgrid.kernels.errors import InputError
+from hushgrid.kernels.ranges import Count, Keepalive, Name, Seconds
 from hushgrid.node.config.files import near_tls, unwrapped
+from hushgrid.node.schema.durations import Duration, seconds
 from hushgrid.node.schema.sections import Section, Tls
 from hushgrid.node.schema.yaml_file import convert, read_yaml
 
 #: Keys that hold for as long as the process runs.
-FIXED = ("fleet", "broker", "tls", "keepalive", "state", "plugins")
+FIXED = ("fleet", "broker", "tls", "keepalive", "run", "state", "plugins")
+SHORTEST_S = 1.0  #: of intervals
+
+
+class Continuous(Section, frozen=True, kw_only=True):
+    """Runs that begin by themselves."""
+
+    every: Duration  #: from the beginning of one run to that of the next; what was missed is not made up for
+    jitter: Duration = "0s"  #: each run begins up to so much later, drawn at random
+    warm_start: bool = True  #: each run begins where the last one has ended, if its algorithm can (docs/continuous.md)
+    keep: Count = 960  #: intervals whose records stay in the directory `state`
+
+    @property
+    def every_s(self) -> float:
+        return seconds(self.every)
+
+    def check(self, path: Path) -> None:
+        """InputError unless the lengths fit each other."""
+        if self.every_s < SHORTEST_S:
+            raise InputError(f"{path}: run.every: found {self.every}, expected at least {SHORTEST_S:g}s")
+        if seconds(self.jitter) >= self.every_s:
+            raise InputError(f"{path}: run.jitter: found {self.jitter}, expected less than run.every, {self.every}")
 
 
 class CoordinatorConfig(Section, frozen=True, kw_only=True):
@@ -27,6 +50,11 @@ class CoordinatorConfig(Section, frozen=True, kw_only=True):
     members: list[Name] | None = None  #: who must take part [the scenario's nodes]
     wait_s: Seconds = 60.0  #: for all members to be there
     silent_s: Seconds = 10.0  #: a member that says nothing for so long in a run ends it
+    #: runs that begin by themselves, over and over [one at the start, then one for each SIGUSR1]
+    run: Continuous | None = None
+    #: the fewest members that a run is made with, if others are absent when wait_s ends [all of them]
+    quorum: Count | None = None
+    hold: Duration = "1h"  #: zones: how long an absent one counts as it was last, if there is a quorum without it
     state: str  #: a directory of its own: ledger and runs
     #: modules from outside whose algorithms may run here, importable where this program runs; no other is imported
     plugins: tuple[str, ...] = ()
@@ -37,6 +65,8 @@ def load_coordinator(path: Path) -> CoordinatorConfig:
     raw = unwrapped(read_yaml(path), "coordinator", path)
     config = convert(raw, CoordinatorConfig, str(path))
     plug(config.plugins, str(path))
+    if config.run is not None:
+        config.run.check(path)
     return msgspec.structs.replace(
         config,
         tls=near_tls(config.tls, path),

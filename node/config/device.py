@@ -9,14 +9,17 @@ import msgspec
 
 from hushgrid.kernels.algorithms.registry import plug
 from hushgrid.kernels.errors import InputError
-from hushgrid.kernels.ranges import Keepalive, Name
+from hushgrid.kernels.ranges import Count, Keepalive, Name
 from hushgrid.node.config.files import near_tls, unwrapped
+from hushgrid.node.config.site import check_site, near_sink, near_source
 from hushgrid.node.problems.kind import Kind
 from hushgrid.node.problems.power_flow.kind import KIND as POWER_FLOW
 from hushgrid.node.problems.power_flow.section import ZoneData
 from hushgrid.node.problems.records.kind import KIND as RECORDS
 from hushgrid.node.problems.records.section import DeclaredProblem, Labels
+from hushgrid.node.schema.durations import Length, in_words, seconds
 from hushgrid.node.schema.sections import Allow, Budget, Section, Tls
+from hushgrid.node.schema.site import Sink, Source
 from hushgrid.node.schema.yaml_file import convert, read_yaml
 
 #: Keys that hold for as long as the process runs.
@@ -37,10 +40,17 @@ class DeviceConfig(Section, frozen=True, kw_only=True):
     labels: Labels | None = None  #: the public range of its labels; required of a data problem
     #: of a data problem; required under bounded-change: a plan that differs is refused
     problem: DeclaredProblem | None = None
-    budget: Budget  #: over the life of the ledger, whatever a coordinator asks
+    budget: Budget  #: over the life of the ledger, or in any window, whatever a coordinator asks
+    #: of a budget with a window: each answer is computed from data of the last so many seconds, hours or days (a source that
+    #: averages, a growing file). What is hidden is then an event of at most the window less this [answers look at the moment]
+    retention: Length | None = None
     allow: Allow = Allow()  #: what the owner consents to in one run
     #: modules from outside whose algorithms may run here, importable where this program runs; no other is imported
     plugins: tuple[str, ...] = ()
+    source: Source | None = None  #: where its data come from, run after run [the file that `data` names]
+    #: zones, mode input: answers a window; the stored answer is repeated in between at no cost [one a run]
+    fresh: Count | None = None
+    sink: Sink | None = None  #: who is told the outcome of a run, beside the state directory [nobody]
 
     @property
     def kind(self) -> Kind:
@@ -50,7 +60,12 @@ class DeviceConfig(Section, frozen=True, kw_only=True):
     @property
     def file(self) -> Path:
         """Of its private data."""
-        return Path(self.data.loads if isinstance(self.data, ZoneData) else self.data)
+        return Path((self.data.loads or "") if isinstance(self.data, ZoneData) else self.data)
+
+    @property
+    def pause(self) -> float:
+        """Seconds of running time that pass between two versions of its data at the least: w/K; 0 without `fresh`."""
+        return self.budget.span / self.fresh if self.fresh and self.budget.span else 0.0
 
 
 def load_device(path: Path) -> DeviceConfig:
@@ -61,8 +76,17 @@ def load_device(path: Path) -> DeviceConfig:
             raise InputError(
                 f"{path}: {key}: found in a device's configuration, expected in simulation only (hushgrid run)"
             )
+    if isinstance(raw.get("budget"), dict) and "period" in raw["budget"]:
+        raise InputError(
+            f"{path}: budget.period: found a period of the calendar, expected window: a sliding one of running time "
+            "(a period lets twice epsilon pass across its end)"
+        )
     config = convert(raw, DeviceConfig, str(path))
     _check_owner(config, path)
+    check_site(config.source, config.sink, config.kind.records, path)
+    if config.fresh and (config.kind.records or config.budget.window is None):
+        expected = "none (a device with rows)" if config.kind.records else "one beside budget.window"
+        raise InputError(f"{path}: fresh: found {config.fresh}, expected {expected}")
     config = _located(config, path)
     plug(config.plugins, str(path))
 
@@ -75,7 +99,7 @@ def load_device(path: Path) -> DeviceConfig:
     else:
         data = msgspec.structs.replace(
             data,
-            loads=near(data.loads),
+            loads=near(data.loads) if data.loads else None,
             model=near(data.model) if data.model else None,
             case=near(data.case) if os.path.isfile(path.parent / data.case) else data.case,
         )
@@ -85,6 +109,8 @@ def load_device(path: Path) -> DeviceConfig:
         tls=near_tls(config.tls, path),
         mark=near(config.mark) if config.mark else None,
         data=data,
+        source=near_source(config.source, path),
+        sink=near_sink(config.sink, path),
     )
 
 
@@ -115,6 +141,11 @@ def _check_owner(config: DeviceConfig, path: Path) -> None:
             raise wrong(f"{key}.adjacency", f"found {'both' if change and replaced else str(a) or '{}'}", expected)
         if records and a and a.of_loads:
             raise wrong(f"{key}.adjacency.bounded-change", "found a change of loads", "a number (a device with rows)")
+    if config.retention is not None:
+        span = config.budget.span
+        if span is None or seconds(config.retention) >= span:
+            expected = "a budget with a window" if span is None else f"less than its window of {in_words(span)}"
+            raise wrong("retention", f"found {config.retention}", expected)
     if not records:
         for key, given in (("labels", labels), ("problem", problem)):
             if given is not None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import lru_cache, reduce
 from math import inf
 
 from hushgrid.kernels.algorithms.base import Algorithm
-from hushgrid.kernels.errors import Refused
+from hushgrid.kernels.errors import InputError, Refused
 from hushgrid.kernels.privacy.accounting import (
     Event,
     Gaussian,
@@ -16,9 +16,11 @@ from hushgrid.kernels.privacy.accounting import (
     grouped,
     total_epsilon,
 )
+from hushgrid.kernels.privacy.limits import Charge, charge_of
 from hushgrid.node.privacy.ledger import Ledger
-from hushgrid.node.privacy.ledger_rows import Spend, relation, steps
-from hushgrid.node.privacy.terms import Terms
+from hushgrid.node.privacy.ledger_rows import Spend, empty, relation, steps
+from hushgrid.node.privacy.renewal import Renewal
+from hushgrid.node.privacy.terms import NOT_OPTIMAL, Terms
 from hushgrid.node.schema.sections import Allow, Budget
 
 #: A plan's numbers are decimals rounded to binary (100 answers of 0.05 are a little more than 5), and are compared with
@@ -29,7 +31,8 @@ DECIMAL = 1 + 1e-12
 class Allowance:
     """One run's allowance on one device. `budget` None: nothing is capped (simulation without a budget).
 
-    Everything is counted at the budget's own unit: what a plan asks at a smaller one costs by group privacy.
+    Everything is counted at the budget's own unit: what a plan asks at a smaller one costs by group privacy. A refusal says
+    in `refused_by` which rule refused: mark, variant, algorithm, adjacency, per-run, budget, window, lifetime.
     """
 
     def __init__(
@@ -50,13 +53,12 @@ class Allowance:
         self.adjacency = str(counts or (terms.adjacency if terms else ""))
         if budget:
             ledger.count_at(self.adjacency)
-        earlier = Totals()  # what earlier runs have spent: fixed while this one goes on
-        events = ledger.events(self.adjacency, but=run)
-        for event in events:
-            earlier.add(event)
-        self.first = not events
+        earlier = ledger.totals(self.adjacency, but=run)  # what other runs have spent: fixed while this one goes on
+        self.first = empty(earlier)
         self.earlier = total_epsilon(earlier, self.delta)
-        self.answered = len(ledger.spends(run))  #: answers of this run in the ledger
+        self.answered = ledger.answers(run)  #: answers of this run in the ledger
+        #: of a budget with a window; every other rule here is of one without
+        self.renewal = Renewal(ledger, budget, self.adjacency, self.delta) if budget and budget.span else None
 
     @property
     def delta(self) -> float:
@@ -66,55 +68,83 @@ class Allowance:
 
     @property
     def spent(self) -> float:
-        """Epsilon of everything in the ledger under this adjacency, at the budget's delta."""
-        return self._cost()
+        """Epsilon of everything in the ledger under this adjacency, at the budget's delta; of a window's budget: in it."""
+        return self.renewal.spent if self.renewal else self._cost()
 
     @property
     def left(self) -> float:
+        if self.renewal:
+            return self.renewal.left
         return max(self.budget.epsilon - self.spent, 0.0) if self.budget else inf
 
     def consent(self, answers: int) -> None:
-        """Whether the whole plan, `answers` gate answers at most, is within what the owner allows. Refused otherwise."""
+        """Whether the whole plan, `answers` gate answers at most, is within what the owner allows. Refused otherwise.
+
+        Raises InputError if its accountant cannot be counted by a budget that renews.
+        """
         t, name = self.terms, self.algorithm.name
         if why := self.ledger.refusal:
-            raise Refused(f"{self.node}: {why}")
+            raise self._refused(why, "mark")
         if not self.simulated and self.algorithm.variant != "guarded":
-            raise Refused(f"{self.node}: variant {self.algorithm.variant} runs in simulation only (hushgrid run)")
+            raise self._refused(f"variant {self.algorithm.variant} runs in simulation only (hushgrid run)", "variant")
         if self.allow.algorithms is not None and name not in self.allow.algorithms:
-            raise Refused(
-                f"{self.node}: algorithm {name}, its owner allows {', '.join(self.allow.algorithms) or 'none'}"
-            )
+            allowed = ", ".join(self.allow.algorithms) or "none"
+            raise self._refused(f"algorithm {name}, its owner allows {allowed}", "algorithm")
         if t is None:
             if self.budget:
-                raise Refused(f"{self.node}: variant none reveals everything, its budget is {self.budget.epsilon:g}")
+                words = f"variant none reveals everything, its budget is {self.budget.epsilon:g}"
+                raise self._refused(words, "variant")
             return
         for whose, adjacency in (("budget", self.budget and self.budget.adjacency), ("allow", self.allow.adjacency)):
             if adjacency and relation(str(adjacency)) != relation(t.adjacency):
-                raise Refused(f"{self.node}: adjacency {t.adjacency}, its {whose} counts {adjacency}")
+                raise self._refused(f"adjacency {t.adjacency}, its {whose} counts {adjacency}", "adjacency")
         asked = self._price(t, str(self.allow.adjacency or self.adjacency))
         if self.allow.per_run and asked > self.allow.per_run.epsilon * DECIMAL:
-            raise Refused(
-                f"{self.node}: asked epsilon {asked:g} for the run, its owner allows {self.allow.per_run.epsilon:g}"
-            )
+            words = f"asked epsilon {asked:g} for the run, its owner allows {self.allow.per_run.epsilon:g}"
+            raise self._refused(words, "per-run")
         more = max(answers - self.answered, 0)  # none: what is only repeated passes no budget
-        if self.budget and more and self._cost((self._event(t), more)) > self.budget.epsilon * DECIMAL:
-            raise self._refusal(self._price(t, self.adjacency))
+        if self.renewal:
+            if t.accountant == "pure-optimal":
+                raise InputError(
+                    f"{self.node}: found accountant pure-optimal in the plan, expected another: its budget has a "
+                    f"window, and {NOT_OPTIMAL}"
+                )
+            if more:
+                asked = self._price(t, self.adjacency)
+                self._renewed(Charge().plus(charge_of(self._event(t)), more), asked, DECIMAL)
+        elif self.budget and more and self._cost((self._event(t), more)) > self.budget.epsilon * DECIMAL:
+            raise self._over(self._price(t, self.adjacency))
 
     def authorise(self, spends: list[Spend]) -> None:
         """Whether these spends, not yet committed, may be added now. Refused otherwise."""
         if self.budget is None:
             return
         if any(s.value == inf for s in spends):
-            raise Refused(f"{self.node}: an answer without privacy was asked, its budget is {self.budget.epsilon:g}")
-        if (
-            self._cost(*((grouped(s.event, steps(s.adjacency, self.adjacency)), 1) for s in spends))
-            > self.budget.epsilon
-        ):
-            raise self._refusal(_claim(self.terms, 1, self.adjacency) if self.terms else inf)
+            words = f"an answer without privacy was asked, its budget is {self.budget.epsilon:g}"
+            raise self._refused(words, "variant")
+        asked = _claim(self.terms, 1, self.adjacency) if self.terms else inf
+        if self.renewal:
+            self._renewed(self._charge(spends), asked)
+        elif self._cost(*((self._at_unit(s), 1) for s in spends)) > self.budget.epsilon:
+            raise self._over(asked)
 
     def committed(self, spends: list[Spend]) -> None:
         """These spends are in the ledger now."""
         self.answered += len(spends)
+        if self.renewal:
+            self.renewal.committed(self._charge(spends))
+
+    def _renewed(self, more: Charge, asked: float, room: float = 1.0) -> None:
+        """Raises Refused if answers of this charge would pass the window's limit or the life's."""
+        assert self.renewal is not None
+        if denied := self.renewal.denied(more, asked, room):
+            raise self._refused(denied.words, denied.by)
+
+    def _charge(self, spends: list[Spend]) -> Charge:
+        return reduce(Charge.plus, (charge_of(self._at_unit(s)) for s in spends), Charge())
+
+    def _at_unit(self, spend: Spend) -> Event:
+        return grouped(spend.event, steps(spend.adjacency, self.adjacency))
 
     def _event(self, t: Terms) -> Event:
         return grouped(t.event, steps(t.adjacency, self.adjacency))
@@ -144,12 +174,16 @@ class Allowance:
         claim = t.delta <= self.delta if self.first else t.delta == self.delta == 0
         return min(together, self.earlier + _claim(t, t.answers, self.adjacency)) if claim else together
 
-    def _refusal(self, asked: float) -> Refused:
+    def _over(self, asked: float) -> Refused:
         assert self.budget is not None
-        return Refused(
-            f"{self.node}: spent epsilon {self.spent:g}, asked {asked:g} more, budget {self.budget.epsilon:g} "
-            f"({self.terms.adjacency if self.terms else ''}, delta {self.delta:g})"
+        return self._refused(
+            f"spent epsilon {self.spent:g}, asked {asked:g} more, budget {self.budget.epsilon:g} "
+            f"({self.terms.adjacency if self.terms else ''}, delta {self.delta:g})",
+            "budget",
         )
+
+    def _refused(self, words: str, by: str) -> Refused:
+        return Refused(f"{self.node}: {words}", by)
 
 
 @lru_cache(maxsize=256)  # asked for before every answer

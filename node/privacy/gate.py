@@ -112,11 +112,13 @@ class Gate:
     def _spend(self, spend: Spend) -> None:
         cap = self.terms.answers if self.terms else None
         if cap is not None and self.state.answers >= cap:
-            raise Exhausted(f"{self.node}: {self.state.answers} answers given, one more asked, the plan's cap is {cap}")
+            raise Exhausted(
+                f"{self.node}: {self.state.answers} answers given, one more asked, the plan's cap is {cap}", "cap"
+            )
         try:
             self.authority.authorise([*self.spends, spend])
         except Refused as error:
-            raise Exhausted(str(error)) from None
+            raise Exhausted(str(error), error.refused_by) from None
         self.spends.append(spend)
         self.state.answers += 1
 

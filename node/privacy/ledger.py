@@ -9,19 +9,19 @@ never shows less than what has left the device. A mark of how far the ledger has
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from math import inf
 from pathlib import Path
 
 import msgspec
 
-from hushgrid.kernels.privacy.accounting import Event, Totals, grouped
 from hushgrid.node.privacy import marks
 from hushgrid.node.privacy.ledger_file import LedgerFailed
-from hushgrid.node.privacy.ledger_rows import Spend, StoredSpend, events_of, relation, steps
-from hushgrid.node.privacy.marks import MarkFile, NoMark, Price
-from hushgrid.node.privacy.run_table import ENDED, RunTable
+from hushgrid.node.privacy.ledger_rows import Counted, Spend
+from hushgrid.node.privacy.marks import MarkFile, NoMark
+from hushgrid.node.privacy.run_table import ENDED, KEEP, RunTable
+from hushgrid.node.privacy.spend_table import ALL, Cost, boottime, unpacked
 from hushgrid.node.wire import Mark
 
 __all__ = ["Ledger", "LedgerFailed"]
@@ -35,81 +35,24 @@ class Ledger(RunTable):
     Raises InputError if the file is no whole ledger, LedgerFailed if the disk fails.
     """
 
-    def __init__(self, path: Path, node: str | None, mark: Path | None = None, *, durable: bool = True) -> None:
+    def __init__(
+        self,
+        path: Path,
+        node: str | None,
+        mark: Path | None = None,
+        *,
+        durable: bool = True,
+        clock: Callable[[], float] = boottime,
+        keep: int = KEEP,
+    ) -> None:
         self._mark_file = MarkFile(mark, durable) if mark else None
-        super().__init__(path, node, durable)
+        super().__init__(path, node, durable, clock, keep)
         try:
             if self.refusal is None:
                 self._write_mark()
         except LedgerFailed:
             self._give_up()
             raise
-
-    def _load(self) -> None:
-        self.id: bytes = self._meta("ledger")
-        self.unit: float = self._meta("unit") or 0.0
-        self.no: int = self._ask("SELECT coalesce(max(no), 0) FROM spend")[0][0]
-        #: number of the last answer; a gap that the owner has accepted since is none
-        self.answered: int = self._ask("SELECT coalesce(max(no), 0) FROM spend WHERE kind != 'gap'")[0][0]
-        self._totals: dict[str, Totals] = {}
-        for row in self._rows():
-            self._count(*row)
-        self._price = self._priced()
-
-    # --- what a device has spent ---
-
-    def _rows(self) -> list[tuple[str, float, float, str]]:
-        return self._ask("SELECT kind, value, mu2, adjacency FROM spend ORDER BY no")
-
-    def _count(self, kind: str, value: float, mu2: float, adjacency: str) -> None:
-        totals = self._totals.setdefault(adjacency, Totals())
-        for event in events_of(kind, value, mu2):
-            totals.add(event)
-
-    def _priced(self) -> Price:
-        price = Price()
-        for kind, value, mu2, adjacency in self._rows():
-            price = price.plus(kind, value, mu2, self._steps(adjacency))
-        return price
-
-    def _steps(self, adjacency: str) -> int:
-        return steps(adjacency, f"bounded-change {self.unit!r}") if self.unit else 1
-
-    def count_at(self, adjacency: str) -> None:
-        """A budget counts at the unit of `adjacency`. Marks are priced at the largest unit that was ever used.
-
-        So no price is too small. Otherwise answers of a small unit that were lost with an old copy would be accepted at
-        a fraction of what they cost.
-        """
-        unit = float(adjacency.partition(" ")[2]) if relation(adjacency) == "bounded-change" else 0.0
-        if unit > self.unit:
-            with self._transaction():
-                self._set(unit=unit)
-            self.unit = unit
-            self._price = self._priced()
-
-    def totals(self, adjacency: str) -> Totals:
-        """What was spent under the relation of `adjacency` or under every relation, at the unit of `adjacency`."""
-        totals = Totals()
-        for stored, counted in self._totals.items():
-            if stored == "" or relation(stored) == relation(adjacency):
-                totals.include(counted, steps(stored, adjacency) if stored else 1)
-        return totals
-
-    def events(self, adjacency: str, but: bytes) -> list[Event]:
-        """The events that `totals` counts, at the unit of `adjacency`, of all runs but the run `but`."""
-        rows = self._ask("SELECT kind, value, mu2, adjacency FROM spend WHERE run IS NOT ? ORDER BY no", (but,))
-        return [
-            grouped(event, steps(stored, adjacency) if stored else 1)
-            for kind, value, mu2, stored in rows
-            if stored == "" or relation(stored) == relation(adjacency)
-            for event in events_of(kind, value, mu2)
-        ]
-
-    @property
-    def adjacencies(self) -> list[str]:
-        """Every adjacency under which something was spent, in words, sorted."""
-        return sorted(a for a in self._totals if a)
 
     # --- marks ---
 
@@ -125,14 +68,8 @@ class Ledger(RunTable):
 
     def mark_after(self, spends: Iterable[Spend]) -> Mark:
         """The mark after these spends, which are not committed yet."""
-        spends = list(spends)
-        return self._price_after(spends).mark(self.id, self.no + len(spends))
-
-    def _price_after(self, spends: Iterable[Spend]) -> Price:
-        price = self._price
-        for s in spends:
-            price = price.plus(s.kind, s.value, s.mu2, self._steps(s.adjacency))
-        return price
+        costs = _costs(spends)
+        return self._price_after(costs).mark(self.id, self.no + len(costs))
 
     def _counted(self, ledger: bytes) -> Mark:
         """How far this ledger has counted the ledger of this id: itself, or one whose spends its owner has accepted."""
@@ -230,27 +167,30 @@ class Ledger(RunTable):
         """
         ahead = self._ahead()
         accepted = {m.ledger: m for m in self._marks("accepted")}
-        no, rows = self.no, []
+        no, rows, costs = self.no, [], []
         for mark in ahead:
             counted = self._counted(mark.ledger)
             no = max(mark.no, no + 1) if mark.ledger == self.id else no + 1
             value = marks.missing(mark.epsilon, counted.epsilon)
             if mark.nonprivate and not counted.nonprivate:
                 value = inf
-            rows.append((no, value, marks.missing(mark.mu2, counted.mu2), self.now()))
+            costs.append(Cost("gap", value, marks.missing(mark.mu2, counted.mu2), ""))
+            rows.append((no, *costs[-1][1:3], self.now(), self.running, self.data_version))
             if mark.ledger != self.id:
                 accepted[mark.ledger] = marks.highest(counted, mark)
+        sums, price = self._sums_after(costs, None), self._price_after(costs)
         with self._transaction():
             self.db.executemany(
-                "INSERT INTO spend (no, kind, value, mu2, adjacency, sampler, at) "
-                "VALUES (?1, 'gap', ?2, ?3, '', '', ?4)",
+                "INSERT INTO spend (no, kind, value, mu2, adjacency, sampler, at, ran, version) "
+                "VALUES (?1, 'gap', ?2, ?3, '', '', ?4, ?5, ?6)",
                 rows,
             )
+            self._write_sums(sums, price)
             self._set(accepted=msgspec.msgpack.encode(list(accepted.values())), told=msgspec.msgpack.encode([]))
             self.db.execute("DELETE FROM meta WHERE key = 'torn'")
-        for no, value, mu2, _ in rows:
-            self.no, self._price = no, self._price.plus("gap", value, mu2)
-            self._count("gap", value, mu2, "")
+        self.no, self._price = no, price
+        self._sums |= sums
+        self._tell(costs)
         self._write_mark()
         return ahead
 
@@ -314,18 +254,17 @@ class Ledger(RunTable):
         gate must repeat, as (question, answer). `history`: (round, residual, messages, bytes). Raises LedgerFailed if
         the disk does not take it.
         """
-        spends, at = list(spends), self.now()
-        rows = [
-            (no, run, s.answer, s.kind, s.value, s.sensitivity, s.scale, s.grid, s.adjacency, s.sampler, s.mu2, at)
-            for no, s in enumerate(spends, start=self.no + 1)
-        ]
+        spends = list(spends)
+        costs = _costs(spends)
+        sums, price = self._sums_after(costs, run), self._price_after(costs)
         with self._transaction():
-            if rows:
-                self.db.executemany("INSERT INTO spend VALUES (?,?,?,?,?,?,?,?,?,?,?,?)", rows)
+            if spends:
+                self._insert(run, spends)
+                self._write_sums(sums, price)
             self.db.execute(
                 "UPDATE run SET state = coalesce(?, state), status = coalesce(?, status), last = coalesce(?, last), "
                 "spends = spends + ? WHERE id = ?",
-                (state, status, last, len(rows), run),
+                (state, status, last, len(spends), run),
             )
             if answers := list(answers):
                 self.db.executemany("INSERT OR IGNORE INTO answer VALUES (?, ?)", answers)
@@ -333,19 +272,12 @@ class Ledger(RunTable):
                 self.db.execute("INSERT OR REPLACE INTO history VALUES (?,?,?,?,?)", (run, *history))
             if status in ENDED:
                 self._compact()
-        self.no, self._price = self.no + len(rows), self._price_after(spends)
-        for s in spends:
-            self._count(s.kind, s.value, s.mu2, s.adjacency)
-        if rows:
+        self.no, self._price = self.no + len(spends), price
+        self._sums |= sums
+        self._tell(costs)
+        if spends:
             self.answered = self.no
             self._sync_mark()
-
-    def spends(self, run: bytes | None = None) -> list[StoredSpend]:
-        """What has been spent, in order, in the run `run` or in all (None)."""
-        rows = self._ask(
-            f"SELECT {', '.join(StoredSpend._fields)} FROM spend WHERE ?1 IS NULL OR run = ?1 ORDER BY no", (run,)
-        )
-        return [StoredSpend(*row) for row in rows]
 
     # --- what an owner does with the file ---
 
@@ -357,11 +289,38 @@ class Ledger(RunTable):
             return [f"integrity: {error}"]
         if wrong:
             return wrong
-        previous, gaps = 0, dict(self.db.execute("SELECT no, no FROM spend WHERE kind = 'gap'").fetchall())
-        for (no,) in self.db.execute("SELECT no FROM spend ORDER BY no"):
-            if no != previous + 1 and no not in gaps:
-                wrong.append(f"spends {previous + 1} to {no - 1} are missing")
-            previous = no
+        wrong = self._missing() or self._miscounted()
         if words := self.behind_in_words:
             wrong.append(words)
         return wrong
+
+    def _missing(self) -> list[str]:
+        """Numbers that no row stands for, in words."""
+        wrong, previous = [], 0
+        gaps = {no for (no,) in self.db.execute("SELECT no FROM spend WHERE kind = 'gap'")}
+        for first, no, sums in self.db.execute(
+            "SELECT first, no, sums FROM past UNION ALL SELECT no, no, NULL FROM spend ORDER BY no"
+        ):
+            if (
+                first != previous + 1
+                and no not in gaps
+                and not (sums and any("gap" in c.kinds for c in unpacked(sums).values()))
+            ):
+                wrong.append(f"spends {previous + 1} to {first - 1} are missing")
+            previous = no
+        return wrong
+
+    def _miscounted(self) -> list[str]:
+        """Whether the sums of all spends are those of the rows, in words."""
+        found: dict[str, Counted] = {}
+        row = "adjacency, kind, value, mu2"
+        for adjacency, *equal in self.db.execute(f"SELECT {row}, count(*) FROM spend GROUP BY {row}"):
+            found[adjacency] = found.get(adjacency, Counted()).plus(*equal)
+        for (blob,) in self.db.execute("SELECT sums FROM past"):
+            for adjacency, sums in unpacked(blob).items():
+                found[adjacency] = found.get(adjacency, Counted()).with_all(sums)
+        return ["the sums of its spends are not those of its rows"] if found != self._of(ALL) else []
+
+
+def _costs(spends: Iterable[Spend]) -> list[Cost]:
+    return [Cost(s.kind, s.value, s.mu2, s.adjacency) for s in spends]

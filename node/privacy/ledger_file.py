@@ -80,11 +80,13 @@ class LedgerFile:
             )
         owner, form, left_open = self._meta("node"), self._meta("format"), self._meta("open") is not None
         self._held = left_open and log
-        if owner != (node or owner) or form not in range(1, FORMAT + 1):
+        if form not in range(1, FORMAT + 1):
             raise InputError(
-                f"{self.path}: found the ledger of {owner!r} (format {form}), "
-                f"expected {node or owner!r} (format {FORMAT} or older)"
+                f"{self.path}: found format {form}, expected {FORMAT} or older: a ledger is not taken back to an earlier "
+                "version of the program"
             )
+        if owner != (node or owner):
+            raise InputError(f"{self.path}: found the ledger of {owner!r}, expected {node or owner!r}")
         self.node = str(owner)
         mode = self.db.execute("PRAGMA journal_mode = WAL").fetchone()[0]
         self.db.execute(f"PRAGMA synchronous = {'FULL' if self.durable else 'OFF'}")
@@ -98,7 +100,7 @@ class LedgerFile:
             )
         with self._transaction():
             if form < FORMAT:
-                migrate(self.db)
+                migrate(self.db, form)
             if left_open and not log:
                 self._set(torn=1)
             self._set(open=1)
@@ -181,12 +183,18 @@ class LedgerFile:
         return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
     def copy_to(self, path: Path) -> None:
-        """A consistent copy for a run directory: it holds gate answers and public data only."""
+        """A consistent copy for a run directory: it holds gate answers and public data only, and no running times:
+
+        how long a step takes may depend on data.
+        """
         with self._failing():
             self.db.execute("VACUUM INTO ?", (str(path),))
             with closing(sqlite3.connect(path, isolation_level=None)) as copy:  # it has no log, and needs none
                 copy.execute("PRAGMA synchronous = OFF")
                 copy.execute("DELETE FROM meta WHERE key = 'open'")
+                copy.execute("UPDATE meta SET value = 0.0 WHERE key = 'ran'")
+                for table in ("spend", "past"):
+                    copy.execute(f"UPDATE {table} SET ran = 0.0")
 
 
 def _unusable(path: Path, error: Exception) -> HushgridError:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import astuple, dataclass, field, replace
 from fractions import Fraction
 from functools import lru_cache
 from math import ceil, inf, nextafter
 from typing import Literal, NamedTuple
 
+import msgspec
 from msgspec import Struct
 
-from hushgrid.kernels.privacy.accounting import Event, Gaussian, Laplace, NonPrivate
+from hushgrid.kernels.privacy.accounting import Event, Gaussian, Laplace, NonPrivate, Totals
 
 Kind = Literal["laplace", "gaussian", "nonprivate", "gap"]
 
@@ -83,6 +85,7 @@ class StoredRun(NamedTuple):
     state: bytes | None
     last: bytes | None  #: the last message, repeated for ever once the run is over
     started: str  #: UTC
+    spends: int = 0  #: answers paid in it
 
 
 class StoredSpend(NamedTuple):
@@ -99,3 +102,70 @@ class StoredSpend(NamedTuple):
     adjacency: str
     sampler: str
     at: str  #: UTC
+    ran: float = 0.0  #: running time, s
+    version: int = 1  #: of the data
+
+
+class Recent(NamedTuple):
+    """What was spent under one adjacency at a running time, or in the hour before it: see `Ledger.recent`."""
+
+    ran: float  #: running time, s: of the last of them
+    version: int  #: of the data: the latest of them
+    adjacency: str
+    totals: Totals
+
+
+@dataclass
+class Counted:
+    """What was spent under one adjacency: how often each kind of row, and the sums that price them."""
+
+    kinds: dict[str, int] = field(default_factory=dict)
+    totals: Totals = field(default_factory=Totals)
+
+    def plus(self, kind: str, value: float, mu2: float, times: int = 1) -> Counted:
+        """The same after so many more equal rows."""
+        more = Counted(self.kinds | {kind: self.kinds.get(kind, 0) + times}, replace(self.totals))
+        for event in events_of(kind, value, mu2):
+            more.totals.add(event, times)
+        return more
+
+    def with_all(self, other: Counted) -> Counted:
+        """The same after all that another has counted."""
+        kinds = {k: self.kinds.get(k, 0) + other.kinds.get(k, 0) for k in self.kinds | other.kinds}
+        more = Counted(kinds, replace(self.totals))
+        more.totals.include(other.totals)
+        return more
+
+    @property
+    def rows(self) -> int:
+        return sum(self.kinds.values())
+
+    def packed(self) -> bytes:
+        """For the ledger. The sums are integers of any size."""
+        *counts, epsilon, epsilon2, mu2 = astuple(self.totals)
+        sums = [n.to_bytes((n.bit_length() + 7) // 8, "little") for n in (epsilon, epsilon2, mu2)]
+        return msgspec.msgpack.encode([self.kinds, *counts, *sums])
+
+    @staticmethod
+    def unpacked(blob: bytes) -> Counted:
+        kinds, *counts, epsilon, epsilon2, mu2 = msgspec.msgpack.decode(blob, type=_Packed)
+        sums = (int.from_bytes(n, "little") for n in (epsilon, epsilon2, mu2))
+        return Counted(kinds, Totals(*counts, *sums))
+
+
+def empty(totals: Totals) -> bool:
+    """Whether nothing was counted."""
+    return not (totals.laplace or totals.gaussian or totals.nonprivate)
+
+
+def without(whole: Totals, part: Totals) -> Totals:
+    """What was counted besides `part`, which is a part of the whole.
+
+    The largest epsilon and `nonprivate` stay the whole's, so that no bound is below the truth.
+    """
+    (n, g, largest, nonprivate, *sums), (of_n, of_g, _, _, *of_sums) = astuple(whole), astuple(part)
+    return Totals(n - of_n, g - of_g, largest, nonprivate, *(a - b for a, b in zip(sums, of_sums, strict=True)))
+
+
+#: kinds; laplace, gaussian, largest_epsilon, nonprivate; sums of epsilon, epsilon^2, mu^2
+_Packed = tuple[dict[str, int], int, int, float, bool, bytes, bytes, bytes]

@@ -13,20 +13,30 @@ import msgspec
 
 from hushgrid.kernels.errors import InputError
 from hushgrid.node.durable import sync_folder
-from hushgrid.node.privacy.marks import highest
+from hushgrid.node.privacy.ledger_rows import Counted, steps
+from hushgrid.node.privacy.marks import Price, highest
 from hushgrid.node.wire import Mark
 
-FORMAT = 2
+FORMAT = 3
+#: `total`: sums of spends, packed (`Counted`). Its scope is a run's id, or the text 'all', or 'version' (the spends of
+#: the data version of now). `past`: spends of ended runs that are no rows any more, by the hour of running time: numbers
+#: `first` to `no`, and {adjacency: sums}. `known`: ended runs of this session that are no rows any more.
 SCHEMA = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value) WITHOUT ROWID;
 CREATE TABLE spend (no INTEGER PRIMARY KEY, run BLOB, answer INTEGER, kind TEXT NOT NULL, value REAL NOT NULL,
                     sensitivity REAL, scale REAL, grid REAL, adjacency TEXT NOT NULL, sampler TEXT NOT NULL,
-                    mu2 REAL NOT NULL, at TEXT NOT NULL);
+                    mu2 REAL NOT NULL, at TEXT NOT NULL, ran REAL NOT NULL DEFAULT 0,
+                    version INTEGER NOT NULL DEFAULT 1);
 CREATE TABLE run (id BLOB PRIMARY KEY, plan BLOB NOT NULL, status TEXT NOT NULL, state BLOB, last BLOB,
-                  started TEXT NOT NULL, spends INTEGER NOT NULL DEFAULT 0);
+                  started TEXT NOT NULL, spends INTEGER NOT NULL DEFAULT 0, session INTEGER NOT NULL DEFAULT 0,
+                  first INTEGER NOT NULL DEFAULT 0);
 CREATE TABLE answer (key BLOB PRIMARY KEY, value BLOB NOT NULL);
 CREATE TABLE history (run BLOB, round INTEGER, residual REAL, messages INTEGER, bytes INTEGER, PRIMARY KEY (run, round));
 CREATE TABLE peer (node TEXT PRIMARY KEY, mark BLOB NOT NULL);
+CREATE TABLE total (scope, adjacency TEXT, sums BLOB NOT NULL, PRIMARY KEY (scope, adjacency)) WITHOUT ROWID;
+CREATE TABLE past (no INTEGER PRIMARY KEY, first INTEGER NOT NULL, ran REAL NOT NULL, version INTEGER NOT NULL,
+                   sums BLOB NOT NULL);
+CREATE TABLE known (run BLOB PRIMARY KEY, session INTEGER NOT NULL) WITHOUT ROWID;
 """
 
 
@@ -53,7 +63,8 @@ def create(path: Path, node: str, durable: bool) -> None:
                 db.execute("BEGIN")
                 for statement in SCHEMA.split(";"):
                     db.execute(statement)
-                values = {"format": FORMAT, "ledger": os.urandom(16), "node": node, "session": 0, "data_version": 1}
+                values: dict[str, object] = {"format": FORMAT, "ledger": os.urandom(16), "node": node}
+                values |= {"session": 0, "data_version": 1, "ran": 0.0, "price": Price().packed()}
                 db.executemany("INSERT INTO meta VALUES (?, ?)", values.items())
                 db.execute("COMMIT")
             os.replace(new, path)
@@ -76,8 +87,16 @@ def _alone(folder: Path) -> Iterator[None]:
         os.close(handle)
 
 
-def migrate(db: sqlite3.Connection) -> None:
-    """From format 1, inside the caller's transaction. What was counted by its clip is one relation from now on."""
+def migrate(db: sqlite3.Connection, form: int) -> None:
+    """From an older format, inside the caller's transaction: all of the way, or nothing."""
+    if form < 2:
+        _second(db)
+    _third(db)
+    db.execute("UPDATE meta SET value = ? WHERE key = 'format'", (FORMAT,))
+
+
+def _second(db: sqlite3.Connection) -> None:
+    """From format 1. What was counted by its clip is one relation from now on."""
     db.execute("ALTER TABLE run ADD COLUMN spends INTEGER NOT NULL DEFAULT 0")
     db.execute("UPDATE run SET spends = (SELECT count(*) FROM spend WHERE spend.run = run.id)")
     db.execute("UPDATE spend SET adjacency = 'replace-one-record' WHERE adjacency LIKE 'replace-one-record %'")
@@ -96,6 +115,31 @@ def migrate(db: sqlite3.Connection) -> None:
         "accepted": msgspec.msgpack.encode(list(accepted.values())),
         "told": msgspec.msgpack.encode(told),
         "data_version": 1,
-        "format": FORMAT,
     }
     db.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", values.items())
+
+
+def _third(db: sqlite3.Connection) -> None:
+    """From format 2. Every spend counts as made now, at running time 0, in the data version of now."""
+    for column in ("ran REAL NOT NULL DEFAULT 0", "version INTEGER NOT NULL DEFAULT 1"):
+        db.execute(f"ALTER TABLE spend ADD COLUMN {column}")
+    for column in ("session INTEGER NOT NULL DEFAULT 0", "first INTEGER NOT NULL DEFAULT 0"):
+        db.execute(f"ALTER TABLE run ADD COLUMN {column}")
+    for statement in SCHEMA.split(";"):
+        if statement.split()[2:3] in (["total"], ["past"], ["known"]):
+            db.execute(statement)
+    meta = dict(db.execute("SELECT key, value FROM meta").fetchall())
+    db.execute("UPDATE spend SET version = ? WHERE version != ?", (meta["data_version"], meta["data_version"]))
+    unit = meta.get("unit") or 0.0
+    price, sums = Price(), dict[tuple[object, str], Counted]()
+    for kind, value, mu2, adjacency in db.execute("SELECT kind, value, mu2, adjacency FROM spend ORDER BY no"):
+        price = price.plus(kind, value, mu2, steps(adjacency, f"bounded-change {unit!r}") if unit else 1)
+    row = "run, adjacency, kind, value, mu2"
+    for run, adjacency, *equal in db.execute(f"SELECT {row}, count(*) FROM spend GROUP BY {row}"):
+        for scope in ("all", "version", *([] if run is None else [run])):
+            sums[scope, adjacency] = sums.get((scope, adjacency), Counted()).plus(*equal)
+    rows = [(*key, counted.packed()) for key, counted in sums.items()]
+    db.executemany("INSERT INTO total VALUES (?, ?, ?)", rows)
+    first = db.execute("SELECT min(no), run FROM spend WHERE run NOT NULL GROUP BY run").fetchall()
+    db.executemany("UPDATE run SET first = ? WHERE id = ?", first)
+    db.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", {"ran": 0.0, "price": price.packed()}.items())

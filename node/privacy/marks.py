@@ -45,6 +45,14 @@ class Price(NamedTuple):
         squares = self.mu2 + scale * scale * mu2 if mu2 else self.mu2
         return Price(epsilon, squares, self.nonprivate or value == inf)
 
+    def packed(self) -> bytes:
+        """For the ledger, to the last bit."""
+        return msgspec.msgpack.encode(tuple(self))
+
+    @staticmethod
+    def unpacked(blob: bytes) -> Price:
+        return Price(*msgspec.msgpack.decode(blob, type=tuple[float, float, bool]))
+
     def mark(self, ledger: bytes, no: int) -> Mark:
         """The mark of a ledger with this price whose last spend has number `no`."""
         return bounded(Mark(ledger, no, *self))

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from hushgrid.node.privacy.ledger_file import LedgerFile
+from collections.abc import Callable
+from pathlib import Path
+
 from hushgrid.node.privacy.ledger_rows import StoredRun
+from hushgrid.node.privacy.spend_table import CHUNK, VERSION, SpendTable, boottime
 
 OPEN = "status IN ('joined', 'running')"
 ENDED = ("done", "refused", "stopped")
@@ -11,10 +14,23 @@ ENDED = ("done", "refused", "stopped")
 STOP = f"UPDATE run SET status = 'stopped' WHERE {OPEN}"
 #: Ended runs without a spend that are remembered, each by its last message.
 KEPT = 200
+#: Ended runs with a spend whose plan, rows of spends and rounds are kept, unless the device's file says another number.
+KEEP = 100
 
 
-class RunTable(LedgerFile):
-    """The part of a ledger that is about runs."""
+class RunTable(SpendTable):
+    """The part of a ledger that is about runs. `keep`: how many ended runs with a spend are kept with all their rows."""
+
+    def __init__(
+        self,
+        path: Path,
+        node: str | None,
+        durable: bool,
+        clock: Callable[[], float] = boottime,
+        keep: int = KEEP,
+    ) -> None:
+        self._keep = keep
+        super().__init__(path, node, durable, clock)
 
     @property
     def session(self) -> int:
@@ -26,6 +42,7 @@ class RunTable(LedgerFile):
         session = self.session + 1
         with self._transaction():
             self._set(session=session)
+            self.db.execute("DELETE FROM known WHERE session < ?", (session,))
         return session
 
     # --- runs ---
@@ -36,8 +53,8 @@ class RunTable(LedgerFile):
             if status == "joined":
                 self.db.execute(STOP)
             self.db.execute(
-                "INSERT OR IGNORE INTO run (id, plan, status, started) VALUES (?,?,?,?)",
-                (run, plan, status, self.now()),
+                "INSERT OR IGNORE INTO run (id, plan, status, started, session, first) VALUES (?,?,?,?,?,?)",
+                (run, plan, status, self.now(), self.session, self.no + 1),
             )
             self._compact()
 
@@ -74,7 +91,8 @@ class RunTable(LedgerFile):
         A state is kept while its run is under way or may go on; a plan, if something was spent by it. The latest run
         keeps both. Of those without a spend the last KEPT are known by name. To answer an older one afresh harms
         nobody: in an earlier session it can no longer be joined (`Member._on_plan` compares sessions), in this one it
-        never cost anything.
+        never cost anything. Of those with a spend the last `keep` are kept whole; an older one of this session is known
+        by its id, so that it is not answered afresh.
         """
         old, free = "rowid < (SELECT max(rowid) FROM run)", f"status IN {ENDED} AND spends = 0"
         self.db.execute(f"UPDATE run SET plan = x'', state = NULL WHERE {free} AND {old} AND length(plan)")
@@ -82,9 +100,28 @@ class RunTable(LedgerFile):
         cut = f"SELECT rowid FROM run WHERE {free} ORDER BY rowid DESC LIMIT 1 OFFSET {KEPT}"
         if self.db.execute(f"DELETE FROM run WHERE {free} AND rowid <= ({cut})").rowcount:
             self.db.execute("DELETE FROM history WHERE run NOT IN (SELECT id FROM run)")
+        paid = f"status IN {ENDED} AND spends > 0"
+        cut = f"SELECT rowid FROM run WHERE {paid} ORDER BY rowid DESC LIMIT 1 OFFSET {self._keep:d}"
+        past = self.db.execute(
+            f"SELECT id, session FROM run WHERE {paid} AND rowid <= ({cut}) ORDER BY rowid LIMIT {CHUNK}"
+        ).fetchall()
+        for run, session in past:
+            if session == self.session:
+                self.db.execute("INSERT INTO known VALUES (?, ?)", (run, session))
+            self.db.execute("DELETE FROM run WHERE id = ?", (run,))
+            self.db.execute("DELETE FROM history WHERE run = ?", (run,))
+            self.db.execute("DELETE FROM total WHERE scope = ?", (run,))
+        (below, largest) = self.db.execute(
+            f"SELECT min(first), max(spends) FROM run WHERE spends > 0 OR status NOT IN {ENDED}"
+        ).fetchone()
+        if below is not None:
+            self._condense(below, max(CHUNK, 2 * largest))
 
     def run(self, run: bytes) -> StoredRun | None:
-        return next(iter(self.runs("WHERE id = ?", run)), None)
+        found = next(iter(self.runs("WHERE id = ?", run)), None)
+        if found is None and self._ask("SELECT 1 FROM known WHERE run = ?", (run,)):
+            return StoredRun(run, b"", "past", None, None, "")
+        return found
 
     def open_run(self) -> StoredRun | None:
         """The run under way when the process ended, if any."""
@@ -100,7 +137,7 @@ class RunTable(LedgerFile):
 
     def runs(self, which: str = "ORDER BY rowid", *values: bytes) -> list[StoredRun]:
         """Every run known, in the order of joining; or those that a clause of SQL chooses."""
-        rows = self._ask(f"SELECT id, plan, status, state, last, started FROM run {which}", values)
+        rows = self._ask(f"SELECT id, plan, status, state, last, started, spends FROM run {which}", values)
         return [StoredRun(*row) for row in rows]
 
     def answer(self, key: bytes) -> bytes | None:
@@ -110,6 +147,18 @@ class RunTable(LedgerFile):
     def history(self, run: bytes) -> list[tuple[int, float, int, int]]:
         """(round, consensus residual, messages, bytes) a round."""
         return self._ask("SELECT round, residual, messages, bytes FROM history WHERE run = ? ORDER BY round", (run,))
+
+    # --- notes ---
+
+    def keep_note(self, key: str, value: bytes) -> None:
+        """Remembers a few bytes under a name, durably, in place of those before."""
+        with self._transaction():
+            self._set(**{f"note {key}": value})
+
+    def note(self, key: str) -> bytes | None:
+        """What was remembered last under a name."""
+        value: bytes | None = self._meta(f"note {key}")
+        return value
 
     # --- the data ---
 
@@ -121,8 +170,16 @@ class RunTable(LedgerFile):
     def new_data(self) -> int:
         """The owner's word that the data are new. Returns their version."""
         with self._transaction():
-            self._set(data_version=self.data_version + 1)
+            self._raise_version()
+        self._forget(VERSION)
         return self.data_version
+
+    def _raise_version(self, times: int = 1) -> None:
+        """Inside a transaction. An answer about an earlier version is repeated no more, so it takes no room."""
+        if times:
+            self._set(data_version=self.data_version + times)
+            self.db.execute("DELETE FROM answer")
+            self.db.execute("DELETE FROM total WHERE scope = ?", (VERSION,))
 
     def saw_data(self, stamp: str) -> bool:
         """Notes how the data's file looks from outside (inode, size, time). True, and a new version, if it was replaced.
@@ -133,5 +190,7 @@ class RunTable(LedgerFile):
         if stamp == before:
             return False
         with self._transaction():
-            self._set(data=stamp, data_version=self.data_version + (before is not None))
+            self._set(data=stamp)
+            self._raise_version(int(before is not None))
+        self._forget(VERSION)
         return before is not None

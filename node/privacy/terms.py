@@ -14,6 +14,9 @@ from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.privacy import accounting
 from hushgrid.node.schema.sections import ROUNDED, Privacy
 
+#: Why pure-optimal is refused beside a window.
+NOT_OPTIMAL = "pure-optimal needs the number of all answers beforehand"
+
 
 class Terms(Struct, frozen=True):
     """What a plan asks of each node's gate: how the gate answers, how often at most, and what all answers cost."""
@@ -181,8 +184,17 @@ def check_privacy(p: Privacy | None, algorithm: Algorithm, records: bool, file: 
         raise wrong(
             "privacy.release", "totals", f"plain ({f'mode: {p.mode}' if not gaussian else 'mechanism: gaussian'})"
         )
-    if p.budget and p.budget.adjacency and str(p.budget.adjacency) != str(p.adjacency):
+    _check_budget(p, wrong)
+
+
+def _check_budget(p: Privacy, wrong: Callable[[str, str, str], InputError]) -> None:
+    """Raises InputError if the nodes' budget cannot count what the run asks."""
+    if p.budget is None:
+        return
+    if p.budget.adjacency and str(p.budget.adjacency) != str(p.adjacency):
         raise wrong("privacy.budget.adjacency", str(p.budget.adjacency), f"{p.adjacency}, the run's own")
+    if p.accountant == "pure-optimal" and p.budget.window is not None:
+        raise wrong("privacy.accountant", p.accountant, f"pure-basic (privacy.budget.window: {NOT_OPTIMAL})")
 
 
 def _check_unit(p: Privacy, variant: str, records: bool, wrong: Callable[[str, str, str], InputError]) -> None:

@@ -8,10 +8,13 @@ device with rows of records never loads a power-system case.
 
 from __future__ import annotations
 
+import io
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
+
+import numpy as np
 
 from hushgrid.kernels.algorithms.base import Algorithm, Pattern
 from hushgrid.kernels.algorithms.registry import of_patterns
@@ -20,6 +23,7 @@ from hushgrid.kernels.graphs import Network
 from hushgrid.kernels.types import Vector
 from hushgrid.node.privacy.terms import Terms
 from hushgrid.node.schema.sections import Adjacency, Allow, Budget, Privacy, Section, Stop
+from hushgrid.node.schema.site import Source
 
 if TYPE_CHECKING:
     from hushgrid.kernels.machine import Keeping
@@ -27,6 +31,7 @@ if TYPE_CHECKING:
     from hushgrid.node.privacy.gate import Gate
     from hushgrid.node.privacy.ledger import Ledger
     from hushgrid.node.privacy.noise_source import NoiseSource
+    from hushgrid.node.problems.feed import Feed
 
 
 class About(NamedTuple):
@@ -42,9 +47,26 @@ class About(NamedTuple):
     age: float | None  #: s of running time since the data of this version were read; None if the device does not know
 
 
+FEW = 1024  #: numbers of an outcome that a JSON document has; more stand in an archive only
+
 #: Stores the outcome of a run, vectors by name, on the device. Returns what the device's log is to say of it, or None.
 #: Raises OSError if the disk does not take it.
 Outcome = Callable[[dict[str, Vector], About], str | None]
+
+
+class Told(NamedTuple):
+    """An outcome as other programs on the site read it."""
+
+    body: dict[str, Any]  #: keys of a JSON document
+    archive: bytes | None = None  #: the same as a file of its own format
+    why: str = ""  #: why the device does not take it, and keeps the last one; "" if it does
+
+
+def archive_of(outcome: dict[str, Vector]) -> bytes:
+    """Vectors by name as a NumPy archive."""
+    archive = io.BytesIO()
+    np.savez(archive, allow_pickle=False, **outcome)
+    return archive.getvalue()
 
 
 class Public(Protocol):
@@ -160,6 +182,8 @@ class Owner(Protocol):
     def budget(self) -> Budget: ...
     @property
     def allow(self) -> Allow: ...
+    @property
+    def source(self) -> Source | None: ...
 
 
 class Device(Protocol):
@@ -268,9 +292,18 @@ class Kind(ABC):
     def device(self, owner: Owner, path: str) -> Device:
         """A real device with its own data, read now. Raises InputError if they are wrong. `path`: the device's file."""
 
+    def feed(self, owner: Owner, path: str) -> Feed:
+        """What makes values and devices of the contents of the owner's source. Raises InputError as `device` does."""
+        raise InputError(f"{path}: source: found a section, expected none ({self.name})")
+
     @abstractmethod
     def outcome(self, device: Any, state: Path) -> Outcome:
         """The function that stores a run's outcome on this device, in the directory `state`."""
+
+    def told(self, device: Any, outcome: dict[str, Vector]) -> Told:
+        """An outcome for other programs on the site: vectors of few numbers, by name."""
+        few = sum(v.size for v in outcome.values()) <= FEW
+        return Told({"model": {name: v.tolist() for name, v in outcome.items()} if few else None}, archive_of(outcome))
 
     def own_report(self, device: Any, state: Path) -> list[str]:
         """What the last outcome in `state` is worth at the device's own data: lines for its owner alone.
@@ -301,6 +334,13 @@ class Kind(ABC):
     def warning(self, plan: Plan, source: str) -> str | None:
         """What to say before a run that is likely not what was meant; None if there is nothing. `source`: as `self.source` says."""
         return None
+
+    def among(self, plan: Any, present: Sequence[str]) -> Any:
+        """The public part of the same problem without the nodes that are not there.
+
+        Raises InputError if those who are there cannot solve it without them.
+        """
+        raise InputError(f"found {', '.join(present)} there, expected {', '.join(plan.nodes)}")
 
     def source(self, problem: Any) -> str:
         """Where a coordinator finds the public data that no plan carries; "" if there are none."""

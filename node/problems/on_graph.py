@@ -11,7 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple
 
-from msgspec import Meta, Struct
+from msgspec import UNSET, Meta, Struct
 
 from hushgrid.kernels.algorithms.base import Algorithm, Pattern
 from hushgrid.kernels.errors import InputError
@@ -36,6 +36,8 @@ QUICK = 16  #: up to so many nodes, a walk's token is back before its sender wou
 REPORT = 8  #: the coordinator hears of every so many messages, which is far more often than it would suspect silence
 RouteIs = Literal["random", "given", "hamiltonian", "closed-walk", "rounds"]
 Constants = Annotated[list[Lipschitz], Meta(max_length=NODES)]
+#: The numbers of the nodes that a run is made with, ascending, if it is without some.
+Ids = Annotated[list[Node], Meta(max_length=NODES)]
 Edges = Annotated[list[tuple[Node, Node]], Meta(max_length=EDGES)]
 #: The closed walk to repeat, from node 0; empty for a random and for a given walk.
 ClosedWalk = Annotated[list[Node], Meta(max_length=2 * NODES)]
@@ -48,6 +50,25 @@ class Wiring(NamedTuple):
     route: list[int]  #: the closed walk to repeat, from node 0; empty for a random and for a given walk
     route_is: RouteIs
     walk_seed: int | None
+
+
+def induced(plan: OnGraph, present: Sequence[str]) -> dict[str, Any]:
+    """What changes in the public part of a problem over a graph if these nodes alone take part: fields by name.
+
+    Raises InputError if they are not connected among themselves, or the walk is given.
+    """
+    if plan.route_is == "given":
+        raise InputError("algorithm.walk: found a given walk, expected one that can go on without a node")
+    kept = [i for i, node in enumerate(plan.nodes) if node in present]
+    place = {i: k for k, i in enumerate(kept)}
+    edges = [(place[a], place[b]) for a, b in plan.edges if a in place and b in place]
+    graph = Graph.of(len(kept), edges)
+    numbers = [routes.index(plan.nodes[i]) for i in kept]
+    found: dict[str, Any] = {"L": [plan.L[i] for i in kept], "edges": edges, "present": numbers}
+    if plan.route:
+        cycle = cyclic_route(graph)
+        found |= {"route": list(cycle.nodes), "route_is": cycle.kind}
+    return found
 
 
 def wired(asked: Asked, L: Sequence[float]) -> Wiring:
@@ -86,6 +107,7 @@ class OnGraph(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dic
         L: Constants
         edges: Edges
         route: ClosedWalk
+        route_is: RouteIs
         walk_seed: Seed | None
 
         @property
@@ -104,8 +126,18 @@ class OnGraph(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dic
 
     @property
     def nodes(self) -> list[str]:
-        """The names n0, n1, ..., one for each entry of L."""
-        return [routes.name(i) for i in range(len(self.L))]
+        """The names n0, n1, ..., one for each entry of L; of a run without some nodes, the names of the others."""
+        return [routes.name(i) for i in self.ids or range(len(self.L))]
+
+    @property
+    def ids(self) -> list[int]:
+        """The numbers in the nodes' names; empty where they are 0, 1, ... without a gap."""
+        given = getattr(self, "present", UNSET)
+        return [] if given is UNSET else given
+
+    def position(self, node: str) -> int:
+        """Where a node of this run stands in L and in the graph."""
+        return self.ids.index(routes.index(node)) if self.ids else routes.index(node)
 
     @cached_property
     def graph(self) -> Graph:
@@ -139,14 +171,15 @@ class OnGraph(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dic
         walk = algorithm.walks
         if not isinstance(walk, str):
             return routes.given(walk or ())
-        if walk == "hamiltonian":
-            return routes.cyclic(self.graph, self.route)
-        return routes.random(
-            self.graph, int.from_bytes(run[:8], "little") if self.walk_seed is None else self.walk_seed
-        )
+        seed = int.from_bytes(run[:8], "little") if self.walk_seed is None else self.walk_seed
+        cyclic = walk == "hamiltonian"
+        route = routes.cyclic(self.graph, self.route) if cyclic else routes.random(self.graph, seed)
+        return routes.renamed(route, self.nodes) if self.ids else route
 
     def check(self, algorithm: Algorithm) -> None:
         """Raises InputError if its parts contradict each other. A device checks this before it computes with them."""
+        if self.ids and (len(self.ids) != len(self.L) or sorted(set(self.ids)) != self.ids):
+            raise InputError("plan: present: found other numbers, expected one for each node, ascending")
         algorithm.check(self.L, self.degree)
         n, graph, route, walk = len(self.L), self.graph, self.route, algorithm.walks
         if walk is None:
@@ -214,7 +247,7 @@ class GraphNode(ABC):
     ) -> tuple[Keeping, Gate]:
         """Its machine and its gate in a run whose plan it has checked. `run`: the run's id."""
         gate = self.gate(plan, noise, allowance)
-        made: Keeping = plan.running.agent(place(plan, run, routes.index(self.name), gate, noise))
+        made: Keeping = plan.running.agent(place(plan, run, plan.problem.position(self.name), gate, noise))
         return made, gate
 
 
@@ -225,12 +258,12 @@ def place(plan: Plan, run: bytes, i: int, gate: Gate, noise: NoiseSource) -> Any
 
 
 def _on_walk(plan: Plan, run: bytes, i: int, gate: Gate, noise: NoiseSource) -> walks.Place:
-    p, t, node = plan.problem, plan.terms, routes.name(i)
-    n, stop = len(p.nodes), plan.stop
+    p, t, nodes = plan.problem, plan.terms, plan.problem.nodes
+    n, stop = len(nodes), plan.stop
     return walks.Place(
         gate=gate,
-        name=node,
-        neighbours=[routes.name(j) for j in p.graph.neighbours[i]],
+        name=nodes[i],
+        neighbours=[nodes[j] for j in p.graph.neighbours[i]],
         graph=p.graph,
         index=i,
         size=p.size,
@@ -247,11 +280,11 @@ def _on_walk(plan: Plan, run: bytes, i: int, gate: Gate, noise: NoiseSource) -> 
 
 
 def _among_neighbours(plan: Plan, run: bytes, i: int, gate: Gate, noise: NoiseSource) -> neighbours.Place:
-    p = plan.problem
+    p, nodes = plan.problem, plan.problem.nodes
     return neighbours.Place(
         gate=gate,
-        name=routes.name(i),
-        neighbours=[routes.name(j) for j in p.graph.neighbours[i]],
+        name=nodes[i],
+        neighbours=[nodes[j] for j in p.graph.neighbours[i]],
         graph=p.graph,
         index=i,
         size=p.size,

@@ -77,6 +77,14 @@ def scheduled(blob: bytes, every: float | None) -> bytes:
         return blob
 
 
+def scheduled_every(blob: bytes) -> float | None:
+    """`every` of the plan in a member's store; None where there is none."""
+    try:
+        return msgspec.json.decode(blob, type=RunPlan).every
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        return None
+
+
 def decode_plan(blob: bytes) -> RunPlan:
     """The plan in its bytes. Raises InputError if it is not one, or contradicts itself."""
     try:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from hushgrid.kernels.privacy.accounting import total_epsilon
 from hushgrid.node.privacy.ledger import Ledger
+from hushgrid.node.privacy.renewal import standing
 from hushgrid.node.problems.kind import Device
 from hushgrid.node.problems.registry import KINDS
 from hushgrid.node.schema.sections import Budget
@@ -14,8 +14,7 @@ from hushgrid.node.wire import OLDER, WIRE, Capabilities
 def capabilities(device: Device, budget: Budget | None, ledger: Ledger) -> Capabilities:
     """The algorithms, problem and mechanisms of a device, and what is left of its budget."""
     kind = KINDS[device.kind]
-    adjacency = str(budget.adjacency or "") if budget else ""
-    spent = total_epsilon(ledger.totals(adjacency), budget.delta or 0.0) if budget else 0.0
+    left = standing(ledger, budget).left if budget else None
     return Capabilities(
         version=RUNNING,
         algorithms=kind.algorithms,
@@ -23,8 +22,8 @@ def capabilities(device: Device, budget: Budget | None, ledger: Ledger) -> Capab
         problem=kind.name,
         digest=device.digest,
         dimension=device.dimension,
-        adjacency=adjacency,
-        budget_left=budget.epsilon - spent if budget else None,
+        adjacency=str(budget.adjacency or "") if budget else "",
+        budget_left=left,
         wire=WIRE,
         older=OLDER,
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from math import inf
 from pathlib import Path
 
 from hushgrid.kernels.errors import Stopped
@@ -11,20 +10,23 @@ from hushgrid.node.config.device import DeviceConfig
 from hushgrid.node.log import Log, Warned
 from hushgrid.node.privacy.drawn import Drawn
 from hushgrid.node.privacy.ledger import Ledger
-from hushgrid.node.runtime.event_loop import link_for, serve
+from hushgrid.node.runtime.event_loop import link_for, serve_all
 from hushgrid.node.runtime.member import Member
 from hushgrid.node.runtime.signals import Signals
 from hushgrid.node.runtime.systemd import Unit
-from hushgrid.node.site.intake import Intake
+from hushgrid.node.site.intake import Intake, intake_of
+from hushgrid.node.site.outlet import Outlet, ends_of
 from hushgrid.node.transport.link import Link
 
 
 class Service:
     """A device while it runs: what it says of itself, and its files read again when its owner asks."""
 
-    def __init__(self, config: DeviceConfig, member: Member, link: Link, intake: Intake, signals: Signals) -> None:
+    def __init__(
+        self, config: DeviceConfig, member: Member, link: Link, intake: Intake, outlet: Outlet, signals: Signals
+    ) -> None:
         self.config, self.member, self.link, self.intake, self.signals = config, member, link, intake, signals
-        self.unit = Unit()
+        self.outlet, self.unit = outlet, Unit()
         self._greeted = False
 
     def __call__(self) -> bool:
@@ -38,6 +40,7 @@ class Service:
             at, session = self.config.broker, self.member.session
             self.member.log(f"ready on {at}, fleet {self.config.fleet}, session {session}")
         self.unit.shows(self._standing())
+        self.outlet.turn(None if self.member.driver else self.member.last)
         return False
 
     def _standing(self) -> str:
@@ -53,12 +56,13 @@ def main(config: DeviceConfig, path: str, signals: Signals) -> int:
     say = Log(config.node)
     state = Path(config.state)
     ledger = Ledger(state / f"{config.node}.ledger", config.node, Path(config.mark) if config.mark else None)
-    intake = Intake(config, path, ledger, say)
+    intake = intake_of(config, path, ledger, say)
     if why := ledger.refusal:
         if ledger.lost_mark:  # its disk may come back: tried again, with a pause, by whoever restarts us
             ledger.close()
             raise Stopped(f"{config.node}: {why}")
         say(Warned(f"refuses every run: {why}"))
+    outlet = Outlet(config, path, intake, ledger, say)
     drawn = Drawn(Path(os.environ.get("RUNTIME_DIRECTORY", config.state)) / f"{config.node}.drawn", ledger)
     member = Member(
         config.fleet,
@@ -67,19 +71,23 @@ def main(config: DeviceConfig, path: str, signals: Signals) -> int:
         config.budget,
         config.allow,
         log=say,
-        outcome=config.kind.outcome(intake.device, state),
+        outcome=outlet.outcome(config.kind.outcome(intake.device, state)),
         renew=intake,
         drawn=drawn,
     )
     link = link_for(member, config.broker, config.tls, keepalive=config.keepalive)
-    service = Service(config, member, link, intake, signals)
+    ends = ends_of(intake, outlet)
+    service = Service(config, member, link, intake, outlet, signals)
     service.unit.ready()
     try:
-        serve(member, link, service, signals, look_s=inf)
+        serve_all([(member, link), *((end, end.link) for end in ends)], service, signals, lambda: outlet.wait)
         service.unit.stopping()
         drawn.close()
     finally:
         link.close(clear=member.retained, forget=False)
+        outlet.close()
+        for end in ends:
+            end.link.close()
         ledger.close()
     say(f"stopped by {signals.asked}")
     return 0

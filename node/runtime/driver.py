@@ -187,18 +187,11 @@ class Driver:
 
     def _commit(self, step: Step, so_far: tuple[int, int]) -> None:
         gate = self.gate
-        state = Stored(
-            wire.encode(self.machine.state),
-            wire.encode(gate.state) if gate else None,
-            self.seen,
-            self.sent,
-            self.taken,
-        )
         done = self.round_of(self.machine.state) if self.round_of else None
         self.ledger.commit(
             self.run,
             spends=gate.spends if gate else [],
-            state=wire.encode(state),
+            state=self._stored(),
             status="running",
             answers=gate.repeat if gate else [],
             history=(*done, *so_far) if done else None,
@@ -208,6 +201,15 @@ class Driver:
         self.done = step.done or self.done
         if self.observe:
             self.observe(self)
+
+    def store(self) -> None:
+        """Stores the machine before its first step, durably."""
+        self.ledger.commit(self.run, state=self._stored())
+
+    def _stored(self) -> bytes:
+        """What `_restore` goes on from."""
+        gate = wire.encode(self.gate.state) if self.gate else None
+        return wire.encode(Stored(wire.encode(self.machine.state), gate, self.seen, self.sent, self.taken))
 
     def _encode(self, step: Step) -> list[tuple[str, bytes]]:
         mark = self.ledger.mark_after(self.gate.spends) if self.gate else None

@@ -9,10 +9,10 @@ from __future__ import annotations
 import os
 import select
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from heapq import heappop, heappush
 from math import inf
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from hushgrid.kernels.errors import printable
 from hushgrid.node.log import Warned
@@ -55,23 +55,23 @@ def serve(
     link: Link,
     until: Callable[[], bool],
     asked: Callable[[], bool] | Signals = lambda: False,
-    look_s: float = POLL_S,
+    wait: Callable[[], float] = lambda: POLL_S,
 ) -> None:
-    """Drive an endpoint until `until()`, or until somebody asked it to end. `look_s`: as in `serve_all`."""
-    serve_all([(endpoint, link)], until, asked, look_s)
+    """Drive an endpoint until `until()`, or until somebody asked it to end. `wait`: as in `serve_all`."""
+    serve_all([(endpoint, link)], until, asked, wait)
 
 
 def serve_all(
-    pairs: Iterable[tuple[Endpoint, Link]],
+    pairs: Iterable[tuple[Served, Link]],
     until: Callable[[], bool],
     asked: Callable[[], bool] | Signals = lambda: False,
-    look_s: float = POLL_S,
+    wait: Callable[[], float] = lambda: POLL_S,
 ) -> None:
     """Drive endpoints (one or more), each on its own connection, from one select loop, as `serve` does one.
 
     A message costs the same among hundreds as alone, if `until` does. Links that are not connected are opened here
     and tried for as long as it takes. `until` and `asked` are looked at after each message, each signal, and at least
-    every `look_s` seconds: inf if nothing but messages, signals and the connection change them.
+    `wait()` seconds later: inf if nothing but messages, signals and the connection change them.
     """
     stop: Callable[[], bool] = asked.__bool__ if isinstance(asked, Signals) else asked
     watchdog = float(os.environ.get("WATCHDOG_USEC", 0)) / 3e6 or inf
@@ -81,16 +81,40 @@ def serve_all(
         loop = _Loop([_Seat(endpoint, link, no) for no, (endpoint, link) in enumerate(pairs)], poller, wakeup)
         now = time.monotonic()
         while not until() and not stop():
-            now = loop.turn(min(now + look_s, fed + watchdog))
+            now = loop.turn(min(now + wait(), fed + watchdog))
             if now - fed >= watchdog:
                 notify("WATCHDOG=1")
                 fed = now
 
 
+class Ticking(Protocol):
+    """An end's own time, in seconds."""
+
+    time: float
+
+    def at(self, now: float, hears: bool) -> float: ...
+
+
+class Served(Protocol):
+    """What the loop drives: an `Endpoint` of the fleet, or an end of a local connection."""
+
+    log: Callable[[str], None]
+
+    @property
+    def clock(self) -> Ticking: ...
+    @property
+    def subscriptions(self) -> tuple[str, ...]: ...
+    def connected(self) -> Sequence[tuple[str, bytes, bool]]: ...
+    def on_message(self, topic: str, payload: bytes) -> Sequence[tuple[str, bytes, bool]]: ...
+    def on_tick(self, now: float) -> Sequence[tuple[str, bytes, bool]]: ...
+    def idle(self) -> None: ...
+    def refused(self, topic: str, reason: str) -> Sequence[tuple[str, bytes, bool]]: ...
+
+
 class _Seat:
     """An endpoint and its connection in the loop."""
 
-    def __init__(self, endpoint: Endpoint, link: Link, no: int) -> None:
+    def __init__(self, endpoint: Served, link: Link, no: int) -> None:
         self.endpoint, self.link, self.no = endpoint, link, no
         self.lives = -1  # `connects` when the endpoint last heard of it
         self.topics = endpoint.subscriptions

@@ -26,7 +26,8 @@ from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.privacy.ledger_rows import StoredRun
 from hushgrid.node.privacy.noise_source import noise_source
 from hushgrid.node.problems.kind import Device, Outcome, Renewal
-from hushgrid.node.problems.plan import RunPlan, decode_plan
+from hushgrid.node.problems.plan import RunPlan, decode_plan, scheduled
+from hushgrid.node.runtime import warm_start
 from hushgrid.node.runtime.capabilities import capabilities
 from hushgrid.node.runtime.driver import Driver, StepFailed
 from hushgrid.node.runtime.endpoint import LINE, Endpoint
@@ -166,16 +167,16 @@ class Member(Endpoint):
     # --- the run ---
 
     def _on_plan(self, envelope: Envelope, body: Plan) -> list[Publication]:
-        run = envelope.run
+        run, blob = envelope.run, scheduled(body.plan, body.every)
         if body.members.get(self.name) is None or run != wire.run_id(body.plan, body.nonce, body.members):
             return self._drop("a plan that is not this device's, or not what its run says")
         if run in self._refused:
             return [self._edge(self._refused[run])]
         stored = self.ledger.run(run)
         if stored is not None and stored.status == "stopped" and self._free > 0:
-            return self._join(run, stored.plan or body.plan, stored)
+            return self._join(run, stored.plan or blob, stored)
         if self.driver and self.driver.run == run:
-            return [self._edge(wire.encode(Envelope(run, 0, 0, self.ledger.mark, Join())))]
+            return [self._edge(self._joined(run))]
         if stored is not None:
             return [self._edge(stored.last)] if stored.last else []
         if body.members[self.name] != self.session:
@@ -184,17 +185,22 @@ class Member(Endpoint):
             return self._drop("more plans than a device takes in an hour")
         if mark := body.marks.get(self.name):
             self.ledger.tell(mark)
-        return self._join(run, body.plan, None)
+        return self._join(run, blob, None, body.warm.get(self.name, b""))
 
-    def _join(self, run: bytes, blob: bytes, stopped: StoredRun | None) -> list[Publication]:
-        """Joins a run, or refuses it. `stopped`: the run was joined before and goes on with what was paid for."""
+    def _join(self, run: bytes, blob: bytes, stopped: StoredRun | None, earlier: bytes = b"") -> list[Publication]:
+        """Joins a run, or refuses it. `stopped`: the run was joined before and goes on with what was paid for.
+
+        `earlier`: the run whose end it begins at, if this device has kept it.
+        """
         try:
             name, driver, allowance = self._agreed(run, blob, renew=stopped is None)
         except (InputError, Refused) as error:
+            self._free -= RUN_BYTES if self.renew else 0  # a data version may have risen for it
             return self._refuse(run, Refuse(str(error), error.kind))
         self._free -= RUN_BYTES + (0 if stopped and stopped.plan else len(blob))
         if stopped is None:
             self.ledger.join(run, blob)
+            warm_start.begin(driver, earlier)
         else:
             self.ledger.reopen(run, blob)
         self.driver, self.allowance, self._ended = driver, allowance, False
@@ -208,7 +214,7 @@ class Member(Endpoint):
         try:
             plan = decode_plan(blob)
             if renew and self.renew:
-                self.device = self.renew(getattr(plan, "every", None))
+                self.device = self.renew(plan.every)
             self.device.check(plan)
             driver, allowance = self._assemble(run, plan)
             t = plan.terms
@@ -268,6 +274,8 @@ class Member(Endpoint):
         if done and (driver is None or not driver.machine.complete):
             return False
         payload = wire.encode(Envelope(stored.id, 0, 0, self.ledger.mark, Finished()))
+        if done and driver is not None:
+            warm_start.keep(driver, stored.plan)
         ended = "stopped" if not done else "owed" if self.outcomes else "done"
         self.ledger.commit(stored.id, status=ended, last=payload)
         self.driver, self.last = None, (stored.id, payload)
@@ -339,7 +347,7 @@ class Member(Endpoint):
         except (InputError, Refused) as error:
             self._refuse(stored.id, Refuse(str(error), error.kind))
             return
-        if stored.state is None:
+        if not self.driver.started:
             self._say_joined(stored.id)
         elif self.observe:
             self.observe(self.driver, False)
@@ -369,10 +377,14 @@ class Member(Endpoint):
         return Publication(self.topics.state(self.name), wire.encode(birth), True)
 
     def _say_joined(self, run: bytes) -> list[Publication]:
-        payload = wire.encode(Envelope(run, 0, 0, self.ledger.mark, Join()))
+        payload = self._joined(run)
         self.last = (run, payload)
         self._soon()
         return [self._edge(payload)]
+
+    def _joined(self, run: bytes) -> bytes:
+        warm = self.driver is not None and warm_start.begun(self.driver)
+        return wire.encode(Envelope(run, 0, 0, self.ledger.mark, Join(warm)))
 
     def _again(self) -> list[Publication]:
         if self.driver and self.driver.started:

@@ -35,9 +35,9 @@ class Outcomes:
             run=run,
             name=plan.name,
             reason=told.reason if told else OWED,
-            every=getattr(plan, "every", None),
-            residual=getattr(told, "residual", None),
-            quality=getattr(told, "quality", None),
+            every=plan.every,
+            residual=told.residual if told else None,
+            quality=told.quality or None if told else None,
             version=self.ledger.data_version,
             age=self.age(),
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import ceil
 from typing import Annotated
 
 from msgspec import Meta
@@ -25,8 +26,15 @@ def seconds(length: Length) -> float:
     return float(number) * UNITS[length[len(number) :]]
 
 
-def in_words(length: float) -> str:
-    """A length of time, s, to two parts: "45s", "2h 13min", "24h", "3d 4h" (days from the third on)."""
+def in_words(length: float, *, up: bool = False) -> str:
+    """A length of time, s, to two parts: "45s", "2h 13min", "24h", "3d 4h" (days from the third on).
+
+    `up`: never less than the length; else what is smaller than the second part is left out.
+    """
+    if up:
+        length = ceil(length)
+        part = next((UNITS[unit] for most, unit in ((3600, "s"), (3 * 86400, "min")) if length < most), UNITS["h"])
+        length = ceil(length / part) * part
     if length < 60:
         return f"{length:.3g}s"
     whole = round(length)

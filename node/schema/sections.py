@@ -9,6 +9,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType, field
 from msgspec.structs import replace
 
 from hushgrid.kernels.ranges import BUSES, Bus, Count, Delta, Epsilon, Magnitude, PowerFactor, Sha256, Share, Tolerance
+from hushgrid.node.schema.durations import Length, seconds
 
 ROUNDED = 2.0**-50  #: above the relative error of a few operations in float64
 
@@ -104,9 +105,30 @@ class PerAnswer(Section, frozen=True, kw_only=True):
 class Budget(Section, frozen=True, kw_only=True):
     """A hard cap a device enforces from its own ledger; one budget belongs to one adjacency."""
 
-    epsilon: Epsilon  #: the most that the ledger may spend, over all runs
+    epsilon: Epsilon  #: the most that the ledger may spend, over all runs; with a window: in any window
     delta: Delta | None = None  #: required if runs with gaussian noise are allowed
+    #: a sliding window of the device's own running time, e.g. 24h: epsilon is the most that may be spent on what the data
+    #: are within any such interval, and on any one data version of whatever age; the time off counts nothing [epsilon is
+    #: over the life of the ledger]
+    window: Length | None = None
+    #: the most epsilon that the ledger may spend over its life beside the window's, at the same delta [no limit with a
+    #: window; without one epsilon is it]
+    lifetime: Epsilon | None = None
     adjacency: Adjacency | None = None  #: the relation it belongs to; required of a device [the run's own]
+
+    def __post_init__(self) -> None:
+        if self.window is None:
+            if self.lifetime is not None:
+                raise ValueError("Expected no lifetime without a window: epsilon is over the life of the ledger then")
+        elif self.span == 0:
+            raise ValueError("Expected a window above 0s")
+        elif self.lifetime is not None and self.lifetime < self.epsilon:
+            raise ValueError("Expected a lifetime of at least the epsilon of one window")
+
+    @property
+    def span(self) -> float | None:
+        """Length of the window, s; None without one."""
+        return None if self.window is None else seconds(self.window)
 
 
 class Privacy(Section, frozen=True, kw_only=True):

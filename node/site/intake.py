@@ -1,25 +1,84 @@
-"""How a device gets its data: from the file that its owner replaces."""
+"""How a device gets its data: from the file that its owner replaces, or from a source that other programs write.
+
+Whether the data are new is never decided by what they are. A file that takes another's place is another data version.
+With a source the version follows the public schedule of the runs: values come and change as they like, and the device
+takes the last good ones when a run begins. A value that is late, missing or none is told to the owner alone.
+"""
 
 from __future__ import annotations
 
+import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable
+from pathlib import Path
 
-from hushgrid.kernels.errors import InputError
+from hushgrid.kernels.errors import InputError, Stopped
 from hushgrid.node.config.device import DeviceConfig
 from hushgrid.node.durable import stamp
 from hushgrid.node.log import Warned
 from hushgrid.node.privacy.ledger import Ledger
+from hushgrid.node.problems.feed import Values
 from hushgrid.node.problems.kind import Device
+from hushgrid.node.schema.durations import in_words, seconds
+from hushgrid.node.schema.site import Source
+from hushgrid.node.site.forked import hold
+from hushgrid.node.site.kept_values import KeptValues, kept_file, last_kept, running
+from hushgrid.node.site.meter import Meter
+from hushgrid.node.site.sources import Reader, Reading
+
+Say = Callable[[str], None]
 
 
-class Intake:
-    """The device with its data as their file holds them; a file that is another one is a new data version.
+class Intake(ABC):
+    """The device with the data that a run is to have. `reason`: why its values are not of now; "" if they are."""
+
+    device: Device
+    reason: str = ""
+    meter: Meter | None = None  #: what hears the source's topics, if it has any
+
+    @abstractmethod
+    def __call__(self, every: float | None) -> Device:
+        """The device with the data of a new run. `every`: s from one run of its plan to the next, if it has that."""
+
+    @property
+    @abstractmethod
+    def age(self) -> float | None:
+        """Seconds of running time since the data were good; None if that is not known."""
+
+    @abstractmethod
+    def look(self) -> None:
+        """Its owner asks it to look at the data."""
+
+
+def intake_of(config: DeviceConfig, path: str, ledger: Ledger, log: Say) -> Intake:
+    """The intake of a device with its data read. Raises InputError if they are wrong, Stopped if there are none yet."""
+    if config.source is None:
+        return FileIntake(config, path, ledger, log)
+    return SourceIntake(config, config.source, path, ledger, log)
+
+
+def device_of(config: DeviceConfig, path: str) -> Device:
+    """The device as a command sees it, beside one that may be running: with the last values that it has taken.
+
+    Without any it has those that its file names, or none. Raises InputError if its file is wrong.
+    """
+    if config.source is None:
+        return config.kind.device(config, path)
+    feed = config.kind.feed(config, path)
+    kept = last_kept(kept_file(config.state, config.node))
+    values = (kept and kept.good) or feed.declared
+    device: Device = feed.device(values) if values else feed.public
+    return device
+
+
+class FileIntake(Intake):
+    """The data as their file holds them; a file that is another one is a new data version.
 
     Whether it is another is judged by inode, size and time, never by what it holds: that would tell whether two data sets
     are equal. The version is raised in the ledger before the new data are used.
     """
 
-    def __init__(self, config: DeviceConfig, path: str, ledger: Ledger, log: Callable[[str], None]) -> None:
+    def __init__(self, config: DeviceConfig, path: str, ledger: Ledger, log: Say) -> None:
         """Reads the data. InputError."""
         self.config, self.path, self.ledger, self.log = config, path, ledger, log
         self.file = config.file
@@ -58,3 +117,89 @@ class Intake:
             return stamp(self.file)
         except OSError as error:
             raise InputError(f"{self.file}: {error.strerror}, expected this device's data") from None
+
+
+class SourceIntake(Intake):
+    """The data as a source gives them. Reading always takes the same time, so that it tells nothing of what is read."""
+
+    def __init__(self, config: DeviceConfig, source: Source, path: str, ledger: Ledger, log: Say) -> None:
+        """Takes the values of the ledger's data version, or reads them and raises it.
+
+        Raises InputError if the device's file is wrong, Stopped if there never was a good value: it may come.
+        """
+        self.source, self.ledger, self.log = source, ledger, log
+        self.pause = config.pause  #: s of running time between two versions at the least
+        self.feed = config.kind.feed(config, path)
+        self.kept = KeptValues(kept_file(config.state, config.node), ledger)
+        self._reader = Reader(source, self.feed, Path(path).resolve().parent)
+        if source.mqtt:
+            self.meter = Meter(source.mqtt, self.feed, f"{config.fleet}-{config.node}", log)
+        if self.kept.current and self.kept.values is not None:
+            self.device = self.feed.device(self.kept.values)
+            return
+        until = time.monotonic() + source.deadline
+        if self.meter:
+            self.meter.wait()
+        reading = self._read()
+        hold(until)
+        values = reading.values if reading else self.kept.values or self.feed.declared
+        if values is None:
+            if self.meter:
+                self.meter.link.close()
+            raise Stopped(f"{config.node}: source: no value yet: {self.reason}")
+        self._rise(values, reading)
+
+    def __call__(self, every: float | None) -> Device:
+        until = time.monotonic() + self.source.deadline
+        now = self.kept.now
+        if now is not None and running(self.ledger) - now.risen < self.pause:
+            self.log(f"data version {now.version} counts on, {in_words(running(self.ledger) - now.risen)} old (fresh)")
+            return self.device  # as public as the schedule
+        reading = self._read()
+        hold(until)  # from here on nothing takes longer for one value than for another
+        values = reading.values if reading else self.kept.values
+        if values is not None and (every is not None or self._replaced(reading)):
+            self._rise(values, reading)
+        return self.device
+
+    @property
+    def age(self) -> float | None:
+        now = self.kept.now
+        return None if now is None else max(0.0, running(self.ledger) - now.read)
+
+    def look(self) -> None:
+        """Nothing: values are taken when a run begins, and at no other time."""
+
+    def _replaced(self, reading: Reading | None) -> bool:
+        """Without a schedule: whether the file is another one. Other sources have none: each run is a version."""
+        if self.source.file is None:
+            return True
+        return reading is not None and (self.kept.now is None or reading.stamp != self.kept.now.stamp)
+
+    def _read(self) -> Reading | None:
+        """What the source gives now; None, and a reason, if that is no value."""
+        try:
+            reading = self.meter.reading() if self.meter else self._reader()
+        except InputError as error:
+            self._because(str(error))
+            return None
+        old = self.source.max_age is not None and reading.age > seconds(self.source.max_age)
+        self._because(f"its value is older than {self.source.max_age}" if old else reading.left_out)
+        return reading
+
+    def _because(self, reason: str) -> None:
+        """Tells the owner, once, why the values are not of now."""
+        if reason and reason != self.reason:
+            self.log(Warned(f"the source gives no value of now, and the last good one counts: {reason}"))
+        elif self.reason and not reason:
+            self.log("the source gives values again")
+        self.reason = reason
+
+    def _rise(self, values: Values, reading: Reading | None) -> None:
+        """A new data version, with new values or with the last good ones: whether they are new is nobody's business."""
+        kept = self.kept.now
+        if reading:
+            self.kept.rise(values, running(self.ledger) - reading.age, reading.stamp)
+        else:
+            self.kept.rise(values, kept.read if kept else running(self.ledger), kept.stamp if kept else "")
+        self.device = self.feed.device(values)

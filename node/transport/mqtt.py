@@ -48,7 +48,7 @@ class MqttLink:
 
     It speaks MQTT 5 if the broker does, else 3.1.1. It hands over only messages whose topic matches `subscriptions`,
     and none with a payload above `payload_limit` bytes. `persistent` asks the broker to keep the session when the
-    connection is lost. User and password default to HUSHGRID_MQTT_USER and HUSHGRID_MQTT_PASSWORD.
+    connection is lost. User and password default to the environment's <secrets>_USER and <secrets>_PASSWORD.
 
     Its owner either calls `poll`, or waits on `sock` for `events` until `due`, and then calls `turn`, and `send` with
     the answers. If neither runs within 1.5 `keepalive` seconds, the broker takes us for dead and publishes the will.
@@ -67,10 +67,11 @@ class MqttLink:
         keepalive: int = KEEPALIVE_S,
         persistent: bool = True,
         payload_limit: int = 8 << 20,
+        secrets: str = "HUSHGRID_MQTT",
     ) -> None:
         self.url = url
-        username = os.environ.get("HUSHGRID_MQTT_USER") if username is None else username
-        password = os.environ.get("HUSHGRID_MQTT_PASSWORD") if password is None else password
+        username = os.environ.get(f"{secrets}_USER") if username is None else username
+        password = os.environ.get(f"{secrets}_PASSWORD") if password is None else password
         self._as = Client(
             parse_url(url), client_id, will, username, password, keepalive, persistent, payload_limit + ROOM
         )

@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from hushgrid.cli.check import check
+from hushgrid.kernels.errors import InputError
 from hushgrid.node.problems.power_flow.capacity import read_capacities
 from tests.support.paths import DEPLOY
 
@@ -127,3 +128,47 @@ def test_no_number_of_the_rows_is_said(sensor):
     path = sensor.parent / "n0.npz"
     np.savez(path, A=np.full((200, 8), -7.0), b=np.arange(200.0))
     assert checked(sensor) == said
+
+
+# --- a budget that renews ---
+
+
+def test_an_owner_reads_window_life_and_what_a_window_does_not_hide(zone):
+    window = {"budget.window": "24h", "budget.lifetime": 400.0, "retention": "4h"}
+    first, *lines = checked(zone, window).split("\n  ")
+    assert first.endswith("budget epsilon 20 in any 24h of running time, epsilon 400 over its life")
+    assert lines[2] == (
+        "all runs: epsilon 20 in any 24h of running time, epsilon 400 over its life, enough for 4 runs of epsilon 5 a "
+        "window: odds of at most 4.85e+08 : 1 (e^20)"
+    )
+    assert lines[3] == (
+        "a window hides an event of at most 20h; each window of 24h begins anew, so a habit that is seen through many "
+        "windows is not hidden: someone present for a year: epsilon 20 x 365 = 7300 (pure), and 400 at most"
+    )
+
+
+def test_a_window_without_a_limit_over_its_life_says_so(zone):
+    assert (
+        checked(zone, {"budget.window": "7d"})
+        .split("\n")[0]
+        .endswith("in any 7d of running time, no limit over its life")
+    )
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "line"),
+    [
+        ("budget.period", "24h", "budget.period: found a period of the calendar, expected window: a sliding one"),
+        ("budget.window", "1 day", "budget.window: found '1 day', expected a length of time with its unit: 30s, 15min"),
+        ("budget.lifetime", 50.0, "budget: found .*, expected no lifetime without a window"),
+        ("retention", "4h", "retention: found 4h, expected a budget with a window"),
+    ],
+)
+def test_keys_of_a_window_that_are_wrong_are_one_line(zone, key, value, line):
+    with pytest.raises(InputError, match=line):
+        checked(zone, {key: value})
+
+
+def test_data_of_a_day_are_not_hidden_by_a_window_of_a_day(zone):
+    with pytest.raises(InputError, match="retention: found 24h, expected less than its window of 24h"):
+        checked(zone, {"budget.window": "24h", "retention": "24h"})

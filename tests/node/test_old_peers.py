@@ -34,7 +34,7 @@ def read(value, type_):
 
 
 def test_a_peer_of_the_version_before_reads_the_messages_of_a_continuous_run():
-    plan = wire.Plan(b"{}", b"n", {"z1": 1}, {}, every=900.0, warm=b"r")
+    plan = wire.Plan(b"{}", b"n", {"z1": 1}, {}, every=900.0, warm={"z1": b"r"})
     assert read(plan, Plan) == Plan(b"{}", b"n", {"z1": 1}, {})
     assert read(wire.Join(warm=True), Join) == Join()
     last = wire.Finish("done", "rounds", residual=0.5, quality="rounds")

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from tests.support.paths import ROOT
 
 #: Each wing needs only itself and what stands before it.
-WINGS = ("kernels", "grid_cases", "node", "scenarios", "broker", "benchmarks", "studies", "cli")
+WINGS = ("kernels", "grid_cases", "node", "scenarios", "deploy", "broker", "benchmarks", "studies", "cli")
 
 
 ROOMS = sorted(path for wing in WINGS for path in (ROOT / wing).rglob("*.py"))

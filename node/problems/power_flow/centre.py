@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import zipfile
-from collections.abc import Sequence
-from math import inf
+from collections.abc import Mapping, Sequence
+from math import inf, nan
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.patterns.star import Centre
 from hushgrid.kernels.types import Vector
 from hushgrid.node.problems.kind import Plan
-from hushgrid.node.problems.power_flow.conclusion import conclusion, dispatched
+from hushgrid.node.problems.power_flow.conclusion import conclusion, dispatched, parts_together
 from hushgrid.node.problems.power_flow.costs import TOTALS
 from hushgrid.node.problems.power_flow.device import Wiring, largest_message, wiring
 
@@ -63,17 +63,36 @@ def _left(run_dir: Path, wired: Wiring) -> tuple[dict[str, Vector], float]:
     return state, factor
 
 
+def held(plan: Plan, whole: Plan, source: str, z: Mapping[str, Vector]) -> Vector:
+    """(N,) what w is in a run of `plan` because of the zones of `whole` that are not in it; nan: it is free.
+
+    z: what those zones said last of the entries that they share.
+    """
+    case = load(source).without_loads()
+    here, there = wiring(case, plan.problem).keys, wiring(case, whole.problem)
+    total, owners = dict.fromkeys(here, 0.0), dict.fromkeys(here, 0)
+    for zone, values in z.items():
+        for k, value in zip(there.position[zone].tolist(), values.tolist(), strict=True):
+            if (key := there.keys[k]) in total:
+                total[key] += value
+                owners[key] += 1
+    return np.array([total[key] / owners[key] if owners[key] else nan for key in here])
+
+
 def answer(plan: Plan, source: str, state: Any) -> tuple[dict[str, Any], dict[str, Table]]:
     """What a run that is over has found, from the coordinator's last state: figures, and tables by name.
 
-    Of a run at least cost, as in result.json and its tables; of load shedding nothing: no zone hands over its part.
+    Of a run at least cost, as in result.json and its tables; of load shedding nothing: no zone hands over its part. If a
+    zone is held, the figures are the sums of the others, and there are no tables.
     """
-    if plan.problem.objective != "cost":
+    if plan.problem.objective != "cost" or not state.closing:
         return {}, {}
     case = load(source).without_loads()
-    done = dispatched(case, plan.problem, wiring(case, plan.problem).layouts, state)
-    if done is None:
-        return {}, {}
+    layouts = wiring(case, plan.problem).layouts
+    done = dispatched(case, plan.problem, layouts, state)
     measured = dict(zip(plan.running.figures, state.measured.tolist(), strict=True))
     apart = {"gap_estimate": measured["gap_estimate"], "disagreement_mw": measured["disagreement"] * case.base_mva}
+    if done is None:
+        others = parts_together(case, layouts, state)
+        return {"objective": measured["objective"], **others.power} | apart, {}
     return done.figures | apart, dict(done.dispatch.tables())

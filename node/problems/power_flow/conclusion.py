@@ -32,6 +32,7 @@ from hushgrid.node.problems.power_flow.section import ZonesPlan
 
 SOLVED = "solved"  #: of a recovery that has found a dispatch; any other status says why there is none
 LEFT_OUT = "left out: ac: none"
+ABSENT = "left out: a zone is held"  #: the loads of the whole network are not known
 
 
 def conclusion(case: Case, plan: Plan, layouts: Mapping[str, Layout]) -> Conclude:
@@ -40,7 +41,9 @@ def conclusion(case: Case, plan: Plan, layouts: Mapping[str, Layout]) -> Conclud
 
     def conclude(closing: Mapping[str, Closing], measured: Mapping[str, float]) -> Concluded:
         found, status = None, LEFT_OUT
-        if problem.ac == "polish":
+        if problem.ac == "polish" and not covers(case, layouts):
+            status = ABSENT
+        elif problem.ac == "polish":
             d, p_g = np.zeros((len(case.buses), 2)), np.zeros(len(case.generators))
             for p, layout in layouts.items():
                 d[case.index(np.array(layout.buses, np.int64))] = closing[p].data.reshape(2, -1).T
@@ -55,6 +58,11 @@ def conclusion(case: Case, plan: Plan, layouts: Mapping[str, Layout]) -> Conclud
         return Concluded(told, np.zeros(0) if found is None else _packed(found))
 
     return conclude
+
+
+def covers(case: Case, layouts: Mapping[str, Layout]) -> bool:
+    """Whether the zones are all of the case; else one of them is held."""
+    return sum(len(layout.buses) for layout in layouts.values()) == len(case.buses)
 
 
 def margins_of(case: Case, plan: Plan, p_g: Vector) -> Margins | None:
@@ -101,10 +109,10 @@ class Dispatched:
 
 
 def dispatched(case: Case, problem: ZonesPlan, layouts: Mapping[str, Layout], state: ServerState) -> Dispatched | None:
-    """From the coordinator's last state; None if the zones have not handed over their parts."""
-    if not state.closing:
+    """From the coordinator's last state; None if the zones have not handed over their parts, or not all are there."""
+    if not state.closing or not covers(case, layouts):
         return None
-    relaxed = together(case, {p: Part(layouts[p], c.data, c.z, c.duals) for p, c in sorted(state.closing.items())})
+    relaxed = parts_together(case, layouts, state)
     found = recovered(case, relaxed, state.whole)
     prices = zip(case.buses.numbers.tolist(), relaxed.price[:, 0].tolist(), strict=True)
     figures: dict[str, Any] = {
@@ -114,6 +122,11 @@ def dispatched(case: Case, problem: ZonesPlan, layouts: Mapping[str, Layout], st
         "ac": {"status": next(iter(state.released.values())).status, **(found.figures if found else {})},
     }
     return Dispatched(found.dispatch if found else relaxed, figures)
+
+
+def parts_together(case: Case, layouts: Mapping[str, Layout], state: ServerState) -> Dispatch:
+    """What the zones have handed over, as one; where a zone is held, its part is missing."""
+    return together(case, {p: Part(layouts[p], c.data, c.z, c.duals) for p, c in sorted(state.closing.items())})
 
 
 def recovered(case: Case, seen: Dispatch, whole: Vector) -> Recovered | None:

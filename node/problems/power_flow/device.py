@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from copy import copy
 from math import inf
 from pathlib import Path
 from typing import ClassVar, NamedTuple
@@ -190,6 +191,12 @@ class Zone:
         self.contracts = contracts
         self._digest = case.public_digest()
         self.layout = Layout.of(case.without_loads(), model.buses)
+
+    def holding(self, d: Vector) -> Zone:
+        """The same zone with other loads (2 nb,), p.u."""
+        other = copy(self)
+        other.d = d
+        return other
 
     @property
     def digest(self) -> str:

@@ -6,6 +6,7 @@ import csv
 import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from hushgrid.grid_cases.setpoints import COLUMNS, Row, released_keys, setpoints
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.types import Vector
 from hushgrid.node.durable import write_file
+from hushgrid.node.problems.kind import Told
 from hushgrid.node.problems.power_flow.device import Zone, capacities, model_of
 from hushgrid.node.problems.power_flow.question import LOAD_BOUND
 from hushgrid.node.problems.power_flow.section import ZoneData
@@ -55,21 +57,50 @@ def read_loads(path: Path, buses: tuple[int, ...], base_mva: float) -> list[floa
 WITHIN = 1e-6
 
 
+class Dispatched(NamedTuple):
+    """What a zone's controller is to do, or why it is not."""
+
+    rows: list[Row]
+    source: str  #: ac | relaxed
+    wrong: str | None = None  #: the limit of the zone that it passes
+
+
+def dispatched(zone: Zone, outcome: Mapping[str, Vector]) -> Dispatched:
+    """Of a run at least cost the recovered dispatch, if there is one. One that passes a limit of the zone is not taken."""
+    given = outcome.get("released", np.zeros(0))
+    if not given.size:
+        return Dispatched(setpoints(zone.case, zone.model.keys, outcome["z"]), "relaxed")
+    keys = released_keys(zone.case, zone.layout)
+    wrong = beyond_limits(zone, dict(zip(keys, given.tolist(), strict=True)))
+    return Dispatched(setpoints(zone.case, keys, given, "ac"), "ac", wrong)
+
+
 def keep_setpoints(zone: Zone, outcome: Mapping[str, Vector], path: Path) -> str | None:
     """What the zone's controller is to do now, as CSV, replaced whole. Returns what is to be said of it, or None. OSError.
 
-    Of a run at least cost: the recovered dispatch, if there is one. One that passes a limit of the zone is not taken, and
-    what was there before stays.
+    What is not taken leaves what was there before.
     """
-    released = outcome.get("released", np.zeros(0))
-    if not released.size:
-        _write(path, setpoints(zone.case, zone.model.keys, outcome["z"]))
-        return None
-    keys = released_keys(zone.case, zone.layout)
-    if wrong := beyond_limits(zone, dict(zip(keys, released.tolist(), strict=True))):
-        return f"the dispatch of the coordinator is not taken, {path.name} stays as it was: {wrong}"
-    _write(path, setpoints(zone.case, keys, released, "ac"))
+    found = dispatched(zone, outcome)
+    if found.wrong:
+        return f"the dispatch of the coordinator is not taken, {path.name} stays as it was: {found.wrong}"
+    _write(path, found.rows)
     return None
+
+
+def told_setpoints(zone: Zone, outcome: Mapping[str, Vector]) -> Told:
+    """The same for other programs: what all generators of a bus are to give, MW and MVAr, and its voltage, p.u."""
+    found = dispatched(zone, outcome)
+    if found.wrong:
+        return Told({}, why=f"the dispatch of the coordinator is not taken: {found.wrong}")
+    buses: dict[int, dict[str, float | int]] = {}
+    for row in found.rows:
+        if row[0] in ("p_g", "q_g"):
+            here = buses.setdefault(int(row[5]), {"bus": int(row[5]), "mw": 0.0, "mvar": 0.0})
+            here["mw" if row[0] == "p_g" else "mvar"] += row[2]
+    for row in found.rows:
+        if row[0] == "v" and int(row[5]) in buses:
+            buses[int(row[5])]["pu"] = row[2]
+    return Told({"source": found.source, "setpoints": [buses[bus] for bus in sorted(buses)]})
 
 
 def beyond_limits(zone: Zone, values: Mapping[str, float]) -> str | None:
@@ -94,9 +125,15 @@ def _write(path: Path, rows: Sequence[Row]) -> None:
 
 
 def zone_of(
-    node: str, data: ZoneData, path: str, adjacency: Adjacency | None = None, pinned: Loaded | None = None
+    node: str,
+    data: ZoneData,
+    path: str,
+    adjacency: Adjacency | None = None,
+    pinned: Loaded | None = None,
+    *,
+    loaded: bool = True,
 ) -> Zone:
-    """The device's zone: its public model and its private loads."""
+    """The device's zone: its public model and its private loads, which are zero unless `loaded`."""
     case = load(data.case).without_loads()
     buses = tuple(sorted(data.zone))
     if not buses or len(set(buses)) != len(buses):
@@ -104,7 +141,13 @@ def zone_of(
     known = set(case.buses.numbers.tolist())
     if foreign := [b for b in buses if b not in known]:
         raise InputError(f"{path}: data.zone: found bus {foreign[0]}, expected buses of {case.name}")
-    d = np.array(read_loads(Path(data.loads), buses, case.base_mva))
+    if loaded and data.loads is None:
+        raise InputError(f"{path}: data.loads: missing, expected a CSV file of bus, p_mw, q_mvar (or a source)")
+    d = (
+        np.array(read_loads(Path(data.loads), buses, case.base_mva))
+        if loaded and data.loads
+        else np.zeros(2 * len(buses))
+    )
     contracts = capacities(adjacency, case, buses)
     model = model_of(node, data.case, buses, Path(data.model) if data.model else None)
     return Zone(node, case, model, d, data.solver, pinned, contracts)

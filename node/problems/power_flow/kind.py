@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -11,7 +12,9 @@ from msgspec.structs import replace
 from hushgrid.kernels.algorithms.base import Algorithm, Pattern
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.graphs import Network
-from hushgrid.node.problems.kind import Asked, Device, Kind, Outcome, Owner, Plan
+from hushgrid.kernels.types import Vector
+from hushgrid.node.problems.feed import Feed
+from hushgrid.node.problems.kind import Asked, Device, Kind, Outcome, Owner, Plan, Told
 from hushgrid.node.problems.power_flow.section import (
     NAME,
     ZoneData,
@@ -87,6 +90,11 @@ class PowerFlow(Kind):
 
         return zone_of(owner.node, owner.data, path, owner.budget.adjacency, owner.allow.loads)
 
+    def feed(self, owner: Owner, path: str) -> Feed:
+        from hushgrid.node.problems.power_flow.feed import ZoneFeed
+
+        return ZoneFeed(owner, path)
+
     def adjacency(self, given: Adjacency, base: Path) -> Adjacency:
         change = given.of_loads
         if change is None or change.of is None:
@@ -102,6 +110,11 @@ class PowerFlow(Kind):
         from hushgrid.node.problems.power_flow.files import keep_setpoints
 
         return lambda outcome, about: keep_setpoints(device, outcome, state / f"{device.name}.setpoints.csv")
+
+    def told(self, device: Any, outcome: dict[str, Vector]) -> Told:
+        from hushgrid.node.problems.power_flow.files import told_setpoints
+
+        return told_setpoints(device, outcome)
 
     def own_report(self, device: Any, state: Path) -> list[str]:
         from hushgrid.node.problems.power_flow.own_check import own_check
@@ -153,6 +166,9 @@ class PowerFlow(Kind):
             f"problem.voll: found {voll:g} $/MWh, below the highest cost of generation, {highest:g} $/MWh: load is left "
             "unserved while generators could serve it"
         )
+
+    def among(self, plan: ZonesPlan, present: Sequence[str]) -> ZonesPlan:
+        return replace(plan, zones={z: buses for z, buses in plan.zones.items() if z in present})
 
     def source(self, problem: ZonesProblem) -> str:
         return problem.case

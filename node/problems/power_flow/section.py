@@ -51,7 +51,8 @@ class ZoneData(Section, frozen=True, kw_only=True):
 
     case: str  #: the public network: a built-in case or a MATPOWER file; its loads are not used
     zone: list[int]  #: this zone's bus numbers
-    loads: str  #: private: a CSV file of bus, p_mw, q_mvar
+    #: private: a CSV file of bus, p_mw, q_mvar. Beside a `source` what counts until its first good value [none]
+    loads: str | None = None
     model: str | None = None  #: the zone's public model, exported by `hushgrid case zones` [made at the start]
     solver: Solver = "clarabel"  #: of the zone's step
 

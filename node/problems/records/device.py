@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar
@@ -11,7 +10,6 @@ import numpy as np
 from msgspec.structs import replace
 
 from hushgrid.kernels.errors import InputError
-from hushgrid.kernels.patterns import routes
 from hushgrid.kernels.privacy import perturbation
 from hushgrid.kernels.problems.losses import LARGEST, Loss, U
 from hushgrid.kernels.problems.losses import Kind as LossKind
@@ -19,7 +17,7 @@ from hushgrid.kernels.types import Matrix, Vector
 from hushgrid.node.durable import write_file
 from hushgrid.node.privacy.budget import Allowance
 from hushgrid.node.privacy.noise_source import NoiseSource
-from hushgrid.node.problems.kind import Asked, Plan
+from hushgrid.node.problems.kind import Asked, Plan, archive_of
 from hushgrid.node.problems.on_graph import GraphNode, wired
 from hushgrid.node.problems.records.data import Arrays, Loaded, classes, load
 from hushgrid.node.problems.records.files import Shard, read_npz
@@ -78,8 +76,8 @@ class Rows(GraphNode):
                 f"{self.name}: found a plan for {p.nodes[0]}..{p.nodes[-1]}, expected its own name among them"
             )
         m, q = self.shard.A.shape
-        if (p.rows[routes.index(self.name)], p.features) != (m, q):
-            found = f"{p.rows[routes.index(self.name)]} rows of {p.features}"
+        if (p.rows[p.position(self.name)], p.features) != (m, q):
+            found = f"{p.rows[p.position(self.name)]} rows of {p.features}"
             raise InputError(f"{self.name}: found a plan for {found}, expected its own {m} rows of {q}")
         o, own = p.objective, self.problem
         if self.labels is not None and not self.labels.fit(o.kind, p.classes):
@@ -99,7 +97,7 @@ class Rows(GraphNode):
         return Loss(p.objective, A, b, p.classes, p.row_bound)
 
     def gate(self, plan: Plan, noise: NoiseSource, allowance: Allowance) -> RowsGate:
-        p, t, i, algorithm = plan.problem, plan.terms, routes.index(self.name), plan.running
+        p, t, i, algorithm = plan.problem, plan.terms, plan.problem.position(self.name), plan.running
         check_minimizer(plan, i)
         if t is not None:
             step, decay = algorithm.scaled(i, p.L[i], len(p.rows))
@@ -135,9 +133,7 @@ def rows_of(node: str, path: Path, labels: Labels | None, problem: DeclaredProbl
 
 def keep_model(outcome: dict[str, Vector], path: Path) -> None:
     """What a run has left on this device, replaced whole. OSError."""
-    archive = io.BytesIO()
-    np.savez(archive, allow_pickle=False, **outcome)
-    write_file(path, archive.getvalue())
+    write_file(path, archive_of(outcome))
 
 
 def public(asked: Asked, file: str = "scenario", arrays: Arrays | None = None) -> tuple[Loaded | None, DataPlan]:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from math import isfinite
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,9 +48,14 @@ class Table(NamedTuple):
 
 def read_npz(path: Path, kind: Kind) -> Shard:
     """A (m, q) and b (m,) of a NumPy archive; nothing in it is executed."""
+    return shard_of(*archive_of(path, str(path)), kind, str(path))
+
+
+def archive_of(file: Path | IO[bytes], path: str) -> tuple[NDArray[Any], NDArray[Any]]:
+    """A and b of a NumPy archive as they stand there. `path`: its name in error lines."""
     found: dict[str, NDArray[Any]] = {}
     try:
-        with zipfile.ZipFile(path) as archive:
+        with zipfile.ZipFile(file) as archive:
             size = sum(info.file_size for info in archive.infolist() if info.filename in ("A.npy", "b.npy"))
             if size > LARGEST_FILE:
                 raise InputError(f"{path}: found {size} bytes unpacked, expected at most {LARGEST_FILE}")
@@ -67,7 +72,7 @@ def read_npz(path: Path, kind: Kind) -> Shard:
         raise InputError(
             f"{path}: {str(error)[:120] or type(error).__name__}, expected a NumPy archive of A and b"
         ) from None
-    return shard_of(found["A"], found["b"], kind, str(path))
+    return found["A"], found["b"]
 
 
 def shard_of(A: NDArray[Any], b: NDArray[Any], kind: Kind, place: str) -> Shard:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import ceil, inf, sqrt
 from pathlib import Path
 from typing import Any, ClassVar
@@ -11,8 +12,9 @@ from msgspec.structs import replace
 from hushgrid.kernels.algorithms.base import Algorithm
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.graphs import Network
+from hushgrid.node.problems.feed import Feed
 from hushgrid.node.problems.kind import Asked, Device, Outcome, Owner, Plan
-from hushgrid.node.problems.on_graph import GraphKind
+from hushgrid.node.problems.on_graph import GraphKind, induced
 from hushgrid.node.problems.records.section import (
     NAME,
     DataPlan,
@@ -114,10 +116,19 @@ class Records(GraphKind):
 
         return device.public(asked, file)[1]
 
+    def among(self, plan: DataPlan, present: Sequence[str]) -> DataPlan:
+        rows = [m for node, m in zip(plan.nodes, plan.rows, strict=True) if node in present]
+        return replace(plan, rows=rows, **induced(plan, present))
+
     def device(self, owner: Owner, path: str) -> Device:
         from hushgrid.node.problems.records.device import rows_of
 
         return rows_of(owner.node, Path(owner.data), owner.labels, owner.problem)
+
+    def feed(self, owner: Owner, path: str) -> Feed:
+        from hushgrid.node.problems.records.feed import RowsFeed
+
+        return RowsFeed(owner, path)
 
     def outcome(self, device: Device, state: Path) -> Outcome:
         from hushgrid.node.problems.records.device import keep_model

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import inf
 from typing import Annotated, ClassVar
 
-from msgspec import Meta
+from msgspec import UNSET, Meta, UnsetType
 
 from hushgrid.kernels.algorithms.base import Algorithm
 from hushgrid.kernels.errors import InputError
@@ -23,7 +23,7 @@ from hushgrid.kernels.ranges import (
     Seed,
     Weight,
 )
-from hushgrid.node.problems.on_graph import ClosedWalk, Constants, Edges, OnGraph, RouteIs
+from hushgrid.node.problems.on_graph import ClosedWalk, Constants, Edges, Ids, OnGraph, RouteIs
 from hushgrid.node.problems.records.data import Data
 from hushgrid.node.schema.sections import Section
 
@@ -142,6 +142,7 @@ class DataPlan(OnGraph, tag_field="kind", tag="data", frozen=True, kw_only=True)
     route_is: RouteIs
     walk_seed: Seed | None  #: of a seeded run; else a random walk is a function of the run's id
     digest: Digest = ""  #: rows have no public part but what stands here
+    present: Ids | UnsetType = UNSET  #: the numbers of the nodes, of a run without some; L, rows and edges are theirs
 
     @property
     def size(self) -> int:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.privacy.accounting import UNIT, Gaussian, Laplace, NonPrivate, Totals, total_epsilon
-from hushgrid.kernels.privacy.limits import HALF_PI, Cost, cost_of, cost_of_totals, gdp_of_pure, limit, mu_max
+from hushgrid.kernels.privacy.limits import HALF_PI, Charge, charge_of, charge_of_totals, gdp_of_pure, limit, mu_max
 from tests.support import examples
 from tests.support.agents.accountants import deltas, exact_gdp_delta
 
@@ -73,9 +73,9 @@ some = st.lists(kinds, max_size=20)
 
 
 def summed(events):
-    total = Cost()
+    total = Charge()
     for event in events:
-        total = total.plus(cost_of(event))
+        total = total.plus(charge_of(event))
     return total
 
 
@@ -89,7 +89,7 @@ def test_totals_and_sums_of_costs_agree(events):
     totals = Totals()
     for event in events:
         totals.add(event)
-    assert cost_of_totals(totals) == summed(events)
+    assert charge_of_totals(totals) == summed(events)
 
 
 @given(some, st.floats(0.05, 20), st.sampled_from([0.0, 1e-6, 1e-3]))
@@ -120,25 +120,27 @@ def test_where_only_one_kind_answered_the_filter_is_as_good_as_the_best_bound_bu
 
 def test_a_laplace_run_beside_a_delta_costs_no_more_than_its_pure_sum():
     cap = limit(5.0, 1e-5)
-    assert cap.holds(cost_of(Laplace(5.0)))
-    assert not cap.holds(cost_of(Laplace(math.nextafter(5.0, 6))))
-    assert not cap.holds(cost_of(Laplace(5.0)).plus(cost_of(Gaussian(1e-6))))  # no longer pure: 5 is too much in GDP
+    assert cap.holds(charge_of(Laplace(5.0)))
+    assert not cap.holds(charge_of(Laplace(math.nextafter(5.0, 6))))
+    assert not cap.holds(
+        charge_of(Laplace(5.0)).plus(charge_of(Gaussian(1e-6)))
+    )  # no longer pure: 5 is too much in GDP
 
 
 def test_many_small_laplace_answers_pass_by_gdp_where_their_sum_would_not():
-    many = Cost().plus(cost_of(Laplace(0.01)), 200)
+    many = Charge().plus(charge_of(Laplace(0.01)), 200)
     assert limit(1.0, 1e-5).holds(many)
     assert not limit(1.0).holds(many)
 
 
 def test_without_a_delta_no_gaussian_answer_is_within_any_limit():
-    assert not limit(1e9).holds(cost_of(Gaussian(1e-9)))
-    assert limit(1e9).spent(cost_of(Gaussian(1e-9))) == limit(1e9).share(cost_of(Gaussian(1e-9))) == inf
+    assert not limit(1e9).holds(charge_of(Gaussian(1e-9)))
+    assert limit(1e9).spent(charge_of(Gaussian(1e-9))) == limit(1e9).share(charge_of(Gaussian(1e-9))) == inf
 
 
 @pytest.mark.parametrize("event", [NonPrivate(), Laplace(inf), Gaussian(inf)])
 def test_an_answer_without_noise_is_within_no_limit_until_it_is_taken_away(event):
-    cap, cost = limit(1e9, 0.5), cost_of(event)
+    cap, cost = limit(1e9, 0.5), charge_of(event)
     assert not cap.holds(cost)
     assert cap.spent(cost) == cap.share(cost) == inf
     assert cap.holds(cost.plus(cost, -1))

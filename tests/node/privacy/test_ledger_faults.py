@@ -33,7 +33,7 @@ class Broken:
     [
         lambda ledger: ledger.spends(),
         lambda ledger: ledger.run(RUN),
-        lambda ledger: ledger.events("", but=b""),
+        lambda ledger: ledger.answers(RUN),
         lambda ledger: ledger.new_session(),
         lambda ledger: ledger.data_version,
         lambda ledger: ledger.answer(b"key"),

@@ -84,13 +84,15 @@ def test_accept_records_the_gap_at_the_marks_price(ledger):
     assert reopened(old).told() is None
 
 
-def test_only_the_mark_finds_deleted_last_rows(ledger):
+def test_deleted_last_rows_are_found_by_the_mark_and_by_the_sums_and_give_no_budget_back(ledger):
     fill(ledger, 5)
     ledger.db.execute("DELETE FROM spend WHERE no > 3")
     again = reopened(ledger)
-    assert again.verify() == ["behind its mark: spend 3, the mark says 5"]
+    sums = "the sums of its spends are not those of its rows"
+    assert again.verify() == [sums, "behind its mark: spend 3, the mark says 5"]
+    assert again.totals(WORDS).epsilon == 5 * 0.5
     again.close()
-    assert Ledger(again.path, "n0").verify() == []
+    assert Ledger(again.path, "n0").verify() == [sums]
 
 
 @pytest.mark.parametrize(

@@ -65,3 +65,10 @@ def test_a_length_is_said_in_two_parts(length, words):
 @given(st.integers(1, 59), st.sampled_from(["s", "min", "h"]))
 def test_whole_units_are_said_as_they_are_written(number, unit):
     assert seconds(in_words(seconds(f"{number}{unit}"))) == seconds(f"{number}{unit}")
+
+
+@pytest.mark.parametrize(
+    ("length", "words"), [(0.2, "1s"), (3599.5, "1h"), (7201, "2h 1min"), (4 * 86400 + 1, "4d 1h"), (900, "15min")]
+)
+def test_a_time_to_wait_is_never_said_too_short(length, words):
+    assert in_words(length, up=True) == words

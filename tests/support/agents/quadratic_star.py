@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from math import inf
+
 import numpy as np
 
 from hushgrid.kernels.algorithms.ladmm import Agent, Params, Server
+from hushgrid.kernels.patterns.star import Centre
 
 
 class Exact:
@@ -54,7 +57,8 @@ def agent(name, p, *, limit=10.0, noise=None, perturbation="gate", L=3.0):
 
 
 def server(p, **over):
-    return Server(p, POSITION, {name: np.zeros(2) for name in POSITION}, **over)
+    at = {"epsilon": inf, "tolerance": 0.0, "patience": 0} | over
+    return Server(p, Centre(position=POSITION, start={name: np.zeros(2) for name in POSITION}, **at))
 
 
 def fleet(p, **over):

@@ -5,10 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from hushgrid.kernels.algorithms.ladmm import Params
+from hushgrid.kernels.privacy.accounting import grouped
 from hushgrid.node.privacy.budget import Allowance
 from hushgrid.node.privacy.ledger import Ledger
-from hushgrid.node.privacy.ledger_rows import Spend
+from hushgrid.node.privacy.ledger_rows import Spend, event_of, steps
 from hushgrid.node.privacy.noise_source import SystemNoise
+from hushgrid.node.privacy.spend_table import boottime
 from hushgrid.node.privacy.terms import terms
 from hushgrid.node.problems.plan import RunPlan
 from hushgrid.node.problems.power_flow.device import AnswerMemory
@@ -36,8 +38,8 @@ class Quadratic:
         return 2 * self.A.T @ (self.A @ z + d)
 
 
-def budget(epsilon, delta=None, adjacency=ADJACENCY):
-    return Budget(epsilon=epsilon, delta=delta, adjacency=adjacency)
+def budget(epsilon, delta=None, adjacency=ADJACENCY, window=None, lifetime=None):
+    return Budget(epsilon=epsilon, delta=delta, adjacency=adjacency, window=window, lifetime=lifetime)
 
 
 def plan(rounds=4, local_updates=1, variant="guarded", **privacy):
@@ -57,8 +59,19 @@ def plan(rounds=4, local_updates=1, variant="guarded", **privacy):
 class Device:
     """One node with one ledger file; `start(plan)` begins a run and gives its gate."""
 
-    def __init__(self, directory, cap=None, *, allow=None, simulated=False, data=DATA, noise=SystemNoise, mark=None):
-        self.ledger = Ledger(directory / "n0.ledger", "n0", mark)
+    def __init__(
+        self,
+        directory,
+        cap=None,
+        *,
+        allow=None,
+        simulated=False,
+        data=DATA,
+        noise=SystemNoise,
+        mark=None,
+        clock=boottime,
+    ):
+        self.ledger = Ledger(directory / "n0.ledger", "n0", mark, clock=clock)
         self.cap, self.allow, self.simulated = cap, allow or Allow(), simulated
         self.loss, self.noise = Quadratic(data), noise
         self.runs = 0
@@ -86,6 +99,10 @@ class Device:
         """What the driver does with a step."""
         self.ledger.commit(self.run, spends=gate.spends, answers=gate.repeat)
         gate.committed()
+
+    def event(self, spend):
+        """What a stored spend costs at the budget's unit."""
+        return grouped(event_of(spend.kind, spend.value), steps(spend.adjacency, str(self.cap.adjacency)))
 
     def answer(self, gate, times=1, x=None):
         """`times` gradients, each committed."""

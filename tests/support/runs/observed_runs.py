@@ -148,9 +148,11 @@ def seen(monkeypatch, directory, raw, *data, out=False, release=None):
 
     def listened(*arguments, **options):
         name = arguments[1].name
-        end = member(*arguments, **options, log=lambda text: logs.append((name, text)))
-        end.outcome = lambda given: outcomes.append((name, wire.encode(given)))
-        return end
+
+        def kept(given, about):
+            outcomes.append((name, wire.encode(given), about._replace(age=None)))
+
+        return member(*arguments, **options, log=lambda text: logs.append((name, text)), outcome=kept)
 
     found = {}
     with held_still(monkeypatch, release) as held:

@@ -54,7 +54,7 @@ def turns_in(seconds, endpoint, link):
     before = signal.signal(signal.SIGUSR2, lambda *_: None)
     ended.start()
     try:
-        serve(endpoint, link, until, look_s=float("inf"))
+        serve(endpoint, link, until, wait=lambda: float("inf"))
     finally:
         ended.join()
         signal.signal(signal.SIGUSR2, before)
@@ -88,7 +88,7 @@ def test_a_signal_ends_the_sleep_at_once(any_broker, idle):
         for _ in range(3):
             sender = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGUSR2))
             sender.start()
-            serve(endpoint, link, lambda: bool(asked), look_s=float("inf"))
+            serve(endpoint, link, lambda: bool(asked), wait=lambda: float("inf"))
             assert time.monotonic() - asked.pop() < 0.2
             sender.join()
     finally:
@@ -101,7 +101,7 @@ def test_the_watchdog_is_fed_though_nothing_happens(any_broker, idle, monkeypatc
     monkeypatch.setenv("WATCHDOG_USEC", "1500000")
     monkeypatch.setattr(event_loop, "notify", lambda line: said.append((line, time.monotonic())))
     endpoint, link = idle(any_broker.url)
-    serve(endpoint, link, lambda: len(said) > 6, look_s=float("inf"))
+    serve(endpoint, link, lambda: len(said) > 6, wait=lambda: float("inf"))
     fed = [at for line, at in said if line == "WATCHDOG=1"]
     assert all(0.3 < b - a < 1.0 for a, b in pairwise(fed))
 
@@ -120,7 +120,7 @@ def test_what_falls_due_is_done_when_it_is_due(any_broker, idle):
 
     endpoint.on_tick = on_tick
     began = time.monotonic()
-    serve(endpoint, link, lambda: bool(seen) and endpoint.due == float("inf"), look_s=float("inf"))
+    serve(endpoint, link, lambda: bool(seen) and endpoint.due == float("inf"), wait=lambda: float("inf"))
     assert 0.9 < time.monotonic() - began < 1.5
     assert len(seen) <= 5
 
@@ -138,7 +138,7 @@ def test_a_message_after_a_long_sleep_finds_the_time_told(any_broker, idle, monk
     publisher.connect(PATIENCE)
     late = threading.Timer(2.0, publisher.publish, ("hushgrid/1/many/edge/n1/n0", b"1"))
     late.start()
-    serve(endpoint, link, lambda: "message" in order, look_s=float("inf"))
+    serve(endpoint, link, lambda: "message" in order, wait=lambda: float("inf"))
     late.join()
     publisher.close()
     assert order[-2:] == ["tick", "message"]
@@ -168,6 +168,6 @@ def test_time_slept_while_the_broker_was_away_is_nobodys_silence(mosquitto, idle
     mosquitto.kill()
     again = threading.Timer(2.0, mosquitto.start, (mosquitto.port,))
     again.start()
-    serve(endpoint, link, lambda: link.connects == 2 and len(ticks) > 1 and link.connected, look_s=float("inf"))
+    serve(endpoint, link, lambda: link.connects == 2 and len(ticks) > 1 and link.connected, wait=lambda: float("inf"))
     again.join()
     assert ticks[-1] - ticks[0] < 1.0

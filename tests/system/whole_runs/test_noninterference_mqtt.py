@@ -3,6 +3,7 @@ real endpoints say is the same. Times and repetitions are the network's and are 
 
 import time
 from contextlib import ExitStack, closing
+from functools import partial
 
 import numpy as np
 import pytest
@@ -71,11 +72,10 @@ def fleet_seen(monkeypatch, directory, url, raw, data=""):
         for ledger in ledgers.values():
             stack.enter_context(closing(ledger))
         source = setup.scenario.kind.source(setup.scenario.problem)
-        ends = [Member("still", setup.device(n), ledgers[n], setup.budget) for n in setup.plan.nodes]
-        for end in ends:
-            end.outcome = lambda given, n=end.name: vectors.update(
-                {(n, k): v.tobytes() for k, v in fields(given).items() if isinstance(v, np.ndarray)}
-            )
+        ends = [
+            Member("still", setup.device(n), ledgers[n], setup.budget, outcome=partial(kept_in, vectors, n))
+            for n in setup.plan.nodes
+        ]
         centre = coordinator("still", setup.plan, source, ledgers[COORDINATOR], wait_s=GIVE_UP_S, silent_s=GIVE_UP_S)
         pairs = [
             (listened(e, heard, logs), session(e, url, passing_id=f"{e.name}-{directory.name}"))
@@ -95,8 +95,9 @@ def fleet_seen(monkeypatch, directory, url, raw, data=""):
     return {"said": sorted(heard), "logs": sorted(logs), "end": end, "outcomes": vectors} | kept
 
 
-def fields(outcome):
-    return outcome if isinstance(outcome, dict) else vars(outcome)
+def kept_in(vectors, node, given, about):
+    """What a device would write of its outcome."""
+    vectors |= {(node, key): v.tobytes() for key, v in given.items() if isinstance(v, np.ndarray)}
 
 
 @pytest.mark.parametrize("case", CASES)

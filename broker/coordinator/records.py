@@ -1,0 +1,62 @@
+"""A line of each interval in a table that does not grow for ever, and the removal of old records of runs."""
+
+from __future__ import annotations
+
+import csv
+import io
+import time
+from pathlib import Path
+from typing import Any
+
+from hushgrid.kernels.errors import Stopped
+from hushgrid.node.durable import write_file
+
+#: Of intervals.csv. Times are UTC, by the wall clock.
+COLUMNS = (
+    *("interval", "began", "ended", "outcome", "cause", "reason", "run", "start", "cold"),
+    *("rounds", "residual", "quality", "held", "absent"),
+)
+
+
+def note(path: Path, row: dict[str, Any], most: int) -> None:
+    """Adds an interval to the table at `path`, which keeps the last `most`, and now and then up to twice as many.
+
+    An interval whose line is there already, because the process ended meanwhile, gets another line in its place. Raises
+    Stopped if the disk does not take it.
+    """
+    line = _line([row.get(c, "") for c in COLUMNS])
+    try:
+        lines = path.read_text().splitlines(keepends=True)[1:] if path.exists() else []
+        whole = [one for one in lines if one.endswith("\n")]
+        again = bool(whole) and whole[-1].split(",")[0] == str(row["interval"])
+        if path.exists() and whole == lines and not again and len(whole) < 2 * most:
+            with path.open("a") as file:
+                file.write(line)
+            return
+        path.parent.mkdir(parents=True, exist_ok=True)
+        kept = [*(whole[:-1] if again else whole), line][-most:]
+        write_file(path, "".join([_line(COLUMNS), *kept]).encode())
+    except (OSError, UnicodeDecodeError) as fault:
+        raise Stopped(f"{path}: {getattr(fault, 'strerror', fault)}, expected to write how an interval ended") from None
+
+
+def prune(directory: Path, most: int) -> None:
+    """Removes the oldest records, with their tables, beyond the last `most`; one that resists stays."""
+    try:
+        records = sorted(directory.glob("*.json"), key=lambda path: (path.stat().st_mtime_ns, path.name))
+        for path in records[: max(len(records) - most, 0)]:
+            for table in directory.glob(f"{path.stem}-*.csv"):
+                table.unlink()
+            path.unlink()
+    except OSError:
+        return
+
+
+def _line(values: Any) -> str:
+    text = io.StringIO(newline="")
+    csv.writer(text, lineterminator="\n").writerow([str(v).replace("\n", " ") for v in values])
+    return text.getvalue()
+
+
+def utc(moment: time.struct_time) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", moment)

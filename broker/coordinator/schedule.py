@@ -1,0 +1,97 @@
+"""When the next run of a fleet that runs by itself is due: every so often, and never to catch up.
+
+Time here is CLOCK_BOOTTIME, which goes on while the machine sleeps, and which nobody can set. It begins anew with each
+boot of the machine, so what is remembered names the boot. Only across a boot the wall clock is asked how long the machine
+was off, and it is believed for one interval at most: a clock without a battery may be decades wrong, either way.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from random import SystemRandom
+from typing import NamedTuple
+
+from msgspec import Struct
+
+DICE = SystemRandom()
+BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+
+
+def boot_id() -> str:
+    """Which boot of the machine this is; "" where the system does not say."""
+    try:
+        return BOOT_ID.read_text().strip()
+    except OSError:
+        return ""
+
+
+def boottime() -> float:
+    """Seconds since the machine was booted, its sleep included."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+class Remembered(Struct, frozen=True):
+    """What a coordinator's ledger keeps of its schedule, from before each run begins."""
+
+    number: int  #: of the interval that began last, from 1
+    due: float  #: when the next one is, s of this boot's clock
+    late: float  #: how much of that is jitter, s
+    boot: str  #: which boot
+    wall: float  #: when the next one is by the wall clock, s since 1970
+
+
+class Clocks(NamedTuple):
+    """The clocks that a schedule reads, s."""
+
+    boot: Callable[[], float] = boottime
+    wall: Callable[[], float] = time.time
+    boot_id: Callable[[], str] = boot_id
+
+
+class Schedule:
+    """One run every `every` s, each up to `jitter` s later, which is drawn at random and public.
+
+    Whatever was missed is not made up for: after a sleep, a stop or a run that took too long, the next run is due once,
+    and the one after it `every` later.
+    """
+
+    def __init__(
+        self,
+        every: float,
+        jitter: float = 0.0,
+        remembered: Remembered | None = None,
+        clocks: Clocks | None = None,
+        share: Callable[[], float] = DICE.random,
+    ) -> None:
+        """`remembered`: by an earlier process; None: the first run is due now. `share` draws from [0, 1)."""
+        self.every, self.jitter, self.clocks, self.share = every, jitter, clocks or Clocks(), share
+        self.number = remembered.number if remembered else 0
+        self.late = min(max(remembered.late, 0.0), jitter) if remembered else 0.0
+        self.due = self._since(remembered)  #: s of CLOCK_BOOTTIME
+
+    def _since(self, remembered: Remembered | None) -> float:
+        now = self.clocks.boot()
+        if remembered is None:
+            return now
+        same = remembered.boot != "" and remembered.boot == self.clocks.boot_id()
+        left = remembered.due - now if same else remembered.wall - self.clocks.wall()
+        # However a clock was set meanwhile, no more than one interval is waited for.
+        return now + min(max(left, 0.0), self.every + self.jitter)
+
+    @property
+    def left(self) -> float:
+        """Seconds until the next run is due; 0 if it is."""
+        return max(self.due - self.clocks.boot(), 0.0)
+
+    def begin(self) -> Remembered:
+        """The next interval begins now. Returns what is to be remembered durably before anything of it is said."""
+        now = self.clocks.boot()
+        # As long as the beat is kept, jitter does not add up; a run asked for early, or far too late, begins a new one.
+        beat = self.due - self.late if 0.0 <= now - self.due < self.every else now
+        self.number += 1
+        self.late = self.jitter * self.share()
+        self.due = max(beat + self.every + self.late, now)
+        wall = self.clocks.wall() + self.due - now
+        return Remembered(self.number, self.due, self.late, self.clocks.boot_id(), wall)

@@ -1,0 +1,300 @@
+"""What a device has spent, on what, and when: rows of its ledger, and their sums, which stand in the same transaction.
+
+Neither opening nor joining reads the whole past: sums are kept for all spends, for those of the data version of now,
+and for each run whose rows are kept. The rows of old runs are condensed to sums by the hour (`RunTable` says which).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from hushgrid.kernels.privacy.accounting import UNIT, Totals, rounded_up
+from hushgrid.node.privacy.ledger_file import LedgerFile
+from hushgrid.node.privacy.ledger_rows import Counted, Recent, Spend, StoredSpend, relation, steps, without
+from hushgrid.node.privacy.marks import Price
+from hushgrid.node.privacy.window import Window
+
+HOUR_S = 3600.0  #: running time whose old spends are condensed to one row
+CHUNK = 1000  #: rows that are read, or condensed, at once
+ALL, VERSION = "all", "version"  #: scopes of sums, beside the ids of runs
+
+Scope = str | bytes
+Sums = dict[tuple[Scope, str], Counted]  #: by scope and adjacency
+
+
+def boottime() -> float:
+    """Seconds since this machine was started, those in which it slept among them. No setting of a clock changes it."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+class Cost(NamedTuple):
+    """What decides the cost of one row."""
+
+    kind: str
+    value: float
+    mu2: float
+    adjacency: str
+
+
+class SpendTable(LedgerFile):
+    """The part of a ledger that is about spends. `clock` counts seconds; only its differences matter."""
+
+    def __init__(self, path: Path, node: str | None, durable: bool, clock: Callable[[], float] = boottime) -> None:
+        self._clock = clock
+        self._window: Window | None = None
+        super().__init__(path, node, durable)
+
+    def _load(self) -> None:
+        self.id: bytes = self._meta("ledger")
+        self.unit: float = self._meta("unit") or 0.0
+        (last,) = self._ask("SELECT max(no), max(ran) FROM (SELECT no, ran FROM spend ORDER BY no DESC LIMIT 1)")
+        (past,) = self._ask("SELECT max(no), max(ran) FROM (SELECT no, ran FROM past ORDER BY no DESC LIMIT 1)")
+        self.no: int = max(last[0] or 0, past[0] or 0)
+        #: number of the last answer; a gap that the owner has accepted since is none
+        self.answered: int = self._last_answer()
+        self._sums: Sums = {}
+        self._loaded: set[Scope] = set()
+        for scope in (ALL, VERSION):
+            self._need(scope)
+        self._price = Price.unpacked(self._meta("price"))
+        self._ran: float = max(self._meta("ran"), last[1] or 0.0, past[1] or 0.0)
+        self._began = self._clock()
+
+    def _last_answer(self) -> int:
+        found = self._ask("SELECT no FROM spend WHERE kind != 'gap' ORDER BY no DESC LIMIT 1")
+        return int(found[0][0]) if found else int(self._meta("answered") or 0)
+
+    # --- time ---
+
+    @property
+    def running(self) -> float:
+        """Running time, s: how long this device has run, over all sessions; never less than what was stored before.
+
+        The time in which the device was off does not count, and no setting of a clock changes it. It is stored with
+        each spend and at an orderly end. After a crash it goes on from there: too little, never too much.
+        """
+        now = self._clock()
+        self._ran += max(now - self._began, 0.0)
+        self._began = now
+        return self._ran
+
+    def _let_go(self) -> None:
+        if self._held and hasattr(self, "_ran"):
+            self.db.execute("INSERT OR REPLACE INTO meta VALUES ('ran', ?)", (self.running,))
+        super()._let_go()
+
+    # --- sums ---
+
+    def _need(self, scope: Scope) -> None:
+        """Reads the sums of a scope, unless they are in memory. Of runs, only the last that was asked for stays there."""
+        if scope in self._loaded:
+            return
+        if isinstance(scope, bytes):
+            for other in [s for s in self._loaded if isinstance(s, bytes)]:
+                self._forget(other)
+        for adjacency, blob in self._ask("SELECT adjacency, sums FROM total WHERE scope = ?", (scope,)):
+            self._sums[scope, adjacency] = Counted.unpacked(blob)
+        self._loaded.add(scope)
+
+    def _forget(self, scope: Scope) -> None:
+        self._loaded.discard(scope)
+        self._sums = {key: counted for key, counted in self._sums.items() if key[0] != scope}
+
+    def _of(self, scope: Scope) -> dict[str, Counted]:
+        """The sums of a scope, by adjacency."""
+        self._need(scope)
+        return {adjacency: counted for (of, adjacency), counted in self._sums.items() if of == scope}
+
+    def _sums_after(self, costs: Iterable[Cost], run: bytes | None) -> Sums:
+        """The sums that these rows change, as they are after them."""
+        scopes: list[Scope] = [ALL, VERSION]
+        if run is not None:
+            self._need(run)
+            scopes.append(run)
+        after: Sums = {}
+        for kind, value, mu2, adjacency in costs:
+            for scope in scopes:
+                key = scope, adjacency
+                after[key] = (after.get(key) or self._sums.get(key) or Counted()).plus(kind, value, mu2)
+        return after
+
+    def _write_sums(self, sums: Sums, price: Price) -> None:
+        """Inside a transaction."""
+        self.db.executemany(
+            "INSERT OR REPLACE INTO total VALUES (?, ?, ?)", [(*key, counted.packed()) for key, counted in sums.items()]
+        )
+        self._set(price=price.packed())
+
+    def totals(self, adjacency: str, but: bytes | None = None) -> Totals:
+        """What was spent under the relation of `adjacency` or under every relation, at the unit of `adjacency`.
+
+        `but`: a run whose spends are left out.
+        """
+        whole = self._in_unit(self._of(ALL), adjacency)
+        return without(whole, self._in_unit(self._of(but), adjacency)) if but is not None else whole
+
+    def version_totals(self, adjacency: str) -> Totals:
+        """Of `totals`, what was spent in the data version of now, however long ago."""
+        return self._in_unit(self._of(VERSION), adjacency)
+
+    def window(self, span: float, adjacency: str) -> Window:
+        """What was spent in the last `span` s of running time, at the unit of `adjacency`, now and from here on."""
+        held = self._window
+        if held is None or (held.span, held.adjacency) != (span, adjacency):
+            held = self._window = Window(span, adjacency, self.recent(self.running - span))
+        return held
+
+    def _tell(self, costs: Iterable[Cost]) -> None:
+        """These rows are committed: the window holds them from now on."""
+        if self._window is not None:
+            for kind, value, mu2, adjacency in costs:
+                self._window.add(self._ran, adjacency, kind, value, mu2)
+
+    @staticmethod
+    def _in_unit(sums: dict[str, Counted], adjacency: str) -> Totals:
+        totals = Totals()
+        for stored, counted in sums.items():
+            if stored == "" or relation(stored) == relation(adjacency):
+                totals.include(counted.totals, steps(stored, adjacency) if stored else 1)
+        return totals
+
+    def kinds(self, adjacency: str) -> dict[str, int]:
+        """How many rows of each kind `totals` counts."""
+        kinds: dict[str, int] = {}
+        for stored, counted in self._of(ALL).items():
+            if stored == "" or relation(stored) == relation(adjacency):
+                for kind, times in counted.kinds.items():
+                    kinds[kind] = kinds.get(kind, 0) + times
+        return kinds
+
+    def answers(self, run: bytes | None = None) -> int:
+        """How many answers were paid in the run `run`, or in all (None), accepted gaps among these."""
+        return sum(counted.rows for counted in self._of(ALL if run is None else run).values())
+
+    @property
+    def adjacencies(self) -> list[str]:
+        """Every adjacency under which something was spent, in words, sorted."""
+        return sorted(a for a in self._of(ALL) if a)
+
+    # --- the price of a mark ---
+
+    def _steps(self, adjacency: str) -> int:
+        return steps(adjacency, f"bounded-change {self.unit!r}") if self.unit else 1
+
+    def _price_after(self, costs: Iterable[Cost]) -> Price:
+        price = self._price
+        for kind, value, mu2, adjacency in costs:
+            price = price.plus(kind, value, mu2, self._steps(adjacency))
+        return price
+
+    def count_at(self, adjacency: str) -> None:
+        """A budget counts at the unit of `adjacency`. Marks are priced at the largest unit that was ever used.
+
+        So no price is too small. Otherwise answers of a small unit that were lost with an old copy would be accepted at
+        a fraction of what they cost.
+        """
+        unit = float(adjacency.partition(" ")[2]) if relation(adjacency) == "bounded-change" else 0.0
+        if unit > self.unit:
+            before, self.unit = self.unit, unit
+            anew = Totals()
+            for stored, counted in self._of(ALL).items():
+                anew.include(counted.totals, self._steps(stored))
+            # Sums in another order than that of the spends may be a rounding below the price that others remember.
+            price = Price(
+                max(anew.epsilon, self._price.epsilon),
+                max(rounded_up(anew.sums[2], 1 << UNIT), self._price.mu2),
+                anew.nonprivate or self._price.nonprivate,
+            )
+            try:
+                with self._transaction():
+                    self._set(unit=unit, price=price.packed())
+            except BaseException:
+                self.unit = before
+                raise
+            self._price = price
+
+    # --- rows ---
+
+    def spends(self, run: bytes | None = None) -> list[StoredSpend]:
+        """What has been spent, in order, in the run `run` or in all (None), as far as its rows are kept."""
+        rows = self._ask(
+            f"SELECT {', '.join(StoredSpend._fields)} FROM spend WHERE ?1 IS NULL OR run = ?1 ORDER BY no", (run,)
+        )
+        return [StoredSpend(*row) for row in rows]
+
+    def recent(self, since: float) -> Iterator[Recent]:
+        """What was spent at running time `since` (s) or later, the last first.
+
+        Spends whose rows are condensed come as sums of an hour, with the time and version of the last of them: too
+        late, never too early.
+        """
+        below = self.no + 1
+        while True:
+            rows = self._ask(
+                "SELECT no, ran, version, adjacency, kind, value, mu2 FROM spend WHERE no < ? ORDER BY no DESC LIMIT ?",
+                (below, CHUNK),
+            )
+            for no, ran, version, adjacency, kind, value, mu2 in rows:
+                if ran < since:
+                    return
+                below = no
+                yield Recent(ran, version, adjacency, Counted().plus(kind, value, mu2).totals)
+            if not rows:
+                break
+        for ran, version, blob in self._ask(
+            "SELECT ran, version, sums FROM past WHERE ran >= ? ORDER BY no DESC", (since,)
+        ):
+            for adjacency, counted in unpacked(blob).items():
+                yield Recent(ran, version, adjacency, counted.totals)
+
+    def _insert(self, run: bytes, spends: list[Spend]) -> None:
+        """Inside a transaction."""
+        at, ran, version = self.now(), self.running, self._meta("data_version")
+        rows = [
+            (no, run, s.answer, s.kind, s.value, s.sensitivity, s.scale, s.grid, s.adjacency, s.sampler, s.mu2, at, ran)
+            for no, s in enumerate(spends, start=self.no + 1)
+        ]
+        self.db.executemany(
+            f"INSERT INTO spend VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,{version:d})",
+            rows,
+        )
+
+    def _condense(self, below: int, most: int) -> None:
+        """Inside a transaction: of the spends with a number less than `below`, the first `most` become sums."""
+        hours: dict[float, tuple[int, int, float, int, dict[str, Counted]]] = {}
+        last = self.db.execute("SELECT no, first, ran, version, sums FROM past ORDER BY no DESC LIMIT 1").fetchone()
+        if last:
+            hours[last[2] // HOUR_S] = (*last[:4], unpacked(last[4]))
+        rows = self.db.execute(
+            "SELECT no, ran, version, adjacency, kind, value, mu2 FROM spend WHERE no < ? ORDER BY no LIMIT ?",
+            (below, most),
+        ).fetchall()
+        for no, ran, version, adjacency, *cost in rows:
+            _, first, _, latest, sums = hours.get(ran // HOUR_S, (no, no, ran, version, {}))
+            sums[adjacency] = sums.get(adjacency, Counted()).plus(*cost)
+            hours[ran // HOUR_S] = no, first, ran, max(version, latest), sums
+        if not rows:
+            return
+        answered = [no for no, _, _, _, kind, *_ in rows if kind != "gap"]
+        if answered:
+            self._set(answered=answered[-1])
+        if last:
+            self.db.execute("DELETE FROM past WHERE no = ?", (last[0],))
+        self.db.executemany(
+            "INSERT INTO past (no, first, ran, version, sums) VALUES (?, ?, ?, ?, ?)",
+            [
+                (*row, msgspec.msgpack.encode({a: counted.packed() for a, counted in sums.items()}))
+                for *row, sums in hours.values()
+            ],
+        )
+        self.db.execute("DELETE FROM spend WHERE no <= ?", (rows[-1][0],))
+
+
+def unpacked(blob: bytes) -> dict[str, Counted]:
+    """The sums of a row of `past`, by adjacency."""
+    return {a: Counted.unpacked(sums) for a, sums in msgspec.msgpack.decode(blob, type=dict[str, bytes]).items()}

@@ -1,0 +1,115 @@
+"""What a kind of problem makes of the contents of a source: values, and a device that holds them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from hushgrid.kernels.errors import InputError
+
+Values = dict[str, NDArray[np.float64]]  #: a device's data, by name
+Slot = tuple[str, ...]  #: which part of the values a topic carries; () is all of them
+
+
+class Feed(Protocol):
+    """Of one device. Its methods raise InputError if contents are no values; the line says where, never what."""
+
+    most: int  #: bytes that contents may have
+
+    @property
+    def declared(self) -> Values | None:
+        """The values that the device's file names itself; None if it names none."""
+        ...
+
+    def read(self, content: bytes, place: str) -> Values:
+        """The values in a whole file, or in what a program has printed. `place`: its name in error lines."""
+        ...
+
+    def joined(self, parts: Sequence[Values]) -> Values:
+        """The values of a folder's files, the oldest first, of those that are there."""
+        ...
+
+    @property
+    def accumulates(self) -> bool:
+        """Whether all files of a folder count, and all messages of a topic; else the newest."""
+        ...
+
+    def slots(self, topic: str) -> Mapping[str, Slot]:
+        """The topics that a source's topic stands for, and what each of them carries."""
+        ...
+
+    def heard(self, before: Values | None, slot: Slot, document: Any, place: str) -> Values:
+        """The values with one message more. Entries that were never heard are NaN."""
+        ...
+
+    @property
+    def public(self) -> Any:
+        """A device without values of the source, for what is said of its public part."""
+        ...
+
+    def device(self, values: Values) -> Any:
+        """The `kind.Device` that holds these values."""
+        ...
+
+
+def whole(values: Values | None) -> bool:
+    """Whether every entry is there."""
+    return values is not None and all(np.isfinite(v).all() for v in values.values())
+
+
+def pack(values: Values) -> bytes:
+    """Values as bytes; `unpack` is the way back."""
+    return msgspec.msgpack.encode({k: (v.shape, np.ascontiguousarray(v).tobytes()) for k, v in values.items()})
+
+
+def unpack(blob: bytes) -> Values:
+    """Raises InputError if the bytes are no values."""
+    try:
+        found = msgspec.msgpack.decode(blob, type=dict[str, tuple[tuple[int, ...], bytes]])
+        return {k: np.frombuffer(data).reshape(shape).copy() for k, (shape, data) in found.items()}
+    except (msgspec.DecodeError, ValueError):
+        raise InputError("found other bytes, expected values") from None
+
+
+def document_of(text: bytes, place: str) -> Any:
+    """JSON as it stands in a message or a file. Raises InputError."""
+    try:
+        return json.loads(text.decode("utf-8"), parse_constant=_constant)
+    except (ValueError, RecursionError):
+        raise InputError(f"{place}: found no JSON, expected a number or a document") from None
+
+
+def _constant(word: str) -> float:
+    raise ValueError(word)
+
+
+def at(document: Any, path: str | None, place: str) -> Any:
+    """What stands in a document at a path, e.g. power.active or phases.0. Raises InputError if nothing does."""
+    for key in path.split(".") if path else ():
+        if isinstance(document, dict) and key in document:
+            document = document[key]
+        elif isinstance(document, list) and key.isdecimal() and len(key) < 10 and int(key) < len(document):
+            document = document[int(key)]
+        else:
+            raise InputError(f"{place}: found nothing at {path}, expected a value")
+    return document
+
+
+def number_of(found: Any, place: str) -> float:
+    """A number, or a text that is one. Raises InputError; a number beyond all floats is infinite, as its text says."""
+    if isinstance(found, bool) or not isinstance(found, int | float | str):
+        raise InputError(f"{place}: found no number, expected one")
+    try:
+        value = float(found)
+    except OverflowError:
+        return np.inf if isinstance(found, int) and found > 0 else -np.inf
+    except ValueError:
+        value = np.nan
+    if np.isnan(value):
+        raise InputError(f"{place}: found no number, expected one")
+    return value

@@ -1,0 +1,114 @@
+"""What Home Assistant is told of a device's topics (MQTT discovery), so that its owner need not describe them by hand.
+
+Each set-point is a sensor of one device. Home Assistant knows reactive power in var and kvar only, so that MVAr are
+multiplied there. A sensor is unavailable while this program is away, and once its value is old.
+"""
+
+from __future__ import annotations
+
+from math import ceil
+from typing import Any
+
+import msgspec
+
+from hushgrid.node.versions import version
+
+PREFIX = "homeassistant"  #: Home Assistant's own default
+URL = "https://pypi.org/project/hushgrid/"
+PER_BUS = (("mw", "active power", "power", "MW", ""), ("mvar", "reactive power", "reactive_power", "kvar", " * 1000"))
+
+
+def discovery(
+    fleet: str, node: str, topic: str, document: dict[str, Any], validity: float | None, source: bool
+) -> list[tuple[str, bytes]]:
+    """(topic, payload) of each entity; all are to be retained.
+
+    `topic`: of the document. `validity`: s for which it counts, if that is known. `source`: whether the device has one.
+    """
+    name = f"hushgrid-{fleet}-{node}"
+    shared: dict[str, Any] = {
+        "device": {
+            "identifiers": [name],
+            "name": f"hushgrid {node}",
+            "manufacturer": "hushgrid",
+            "model": f"node of fleet {fleet}",
+            "sw_version": version("hushgrid"),
+        },
+        "origin": {"name": "hushgrid", "sw_version": version("hushgrid"), "support_url": URL},
+        "qos": 1,
+    }
+    entities = _values(topic, document, validity) | _states(topic, source)
+    return [
+        (
+            f"{PREFIX}/{component}/{name}/{entity}/config",
+            msgspec.json.encode({"unique_id": f"{name}-{entity}", **payload, **shared}),
+        )
+        for (component, entity), payload in entities.items()
+    ]
+
+
+def _values(topic: str, document: dict[str, Any], validity: float | None) -> dict[tuple[str, str], dict[str, Any]]:
+    """The sensors of the set-points, by component and name."""
+    here = {"topic": available(topic)}
+    young = {"topic": topic, "value_template": "{{ 'offline' if value_json.state == 'old' else 'online' }}"}
+    expires = {} if validity is None else {"expire_after": ceil(2 * validity)}
+    found = {}
+    for row in document.get("setpoints", ()):
+        bus = row["bus"]
+        for key, what, device_class, unit, scaled in PER_BUS:
+            value = f"(value_json.setpoints | selectattr('bus', 'eq', {bus}) | first).{key}{scaled}"
+            found["sensor", f"bus{bus}_{key}"] = {
+                "name": f"Bus {bus} {what}",
+                "state_topic": topic,
+                "value_template": f"{{{{ {value} }}}}",
+                "device_class": device_class,
+                "unit_of_measurement": unit,
+                "state_class": "measurement",
+                "availability": [here, young],
+                "availability_mode": "all",
+                **expires,
+            }
+    return found
+
+
+def _states(topic: str, source: bool) -> dict[tuple[str, str], dict[str, Any]]:
+    """Whether they count, until when, and how the device's own source is."""
+    attributes = "{'run': value_json.run, 'reason': value_json.reason, 'age': value_json.age}"
+    found: dict[tuple[str, str], dict[str, Any]] = {
+        ("sensor", "state"): {
+            "name": "Set-points",
+            "state_topic": topic,
+            "value_template": "{{ value_json.state }}",
+            "device_class": "enum",
+            "options": ["fresh", "held", "old"],
+            "json_attributes_topic": topic,
+            "json_attributes_template": f"{{{{ {attributes} | tojson }}}}",
+        },
+        ("sensor", "valid_until"): {
+            "name": "Valid until",
+            "state_topic": topic,
+            "value_template": "{{ value_json.valid_until }}",
+            "device_class": "timestamp",
+            "entity_category": "diagnostic",
+        },
+    }
+    if source:
+        found["binary_sensor", "source"] = {
+            "name": "Data source",
+            "state_topic": health(topic),
+            "value_template": "{{ 'ON' if value_json.problem else 'OFF' }}",
+            "device_class": "problem",
+            "entity_category": "diagnostic",
+            "json_attributes_topic": health(topic),
+        }
+    return {key: payload | {"availability": [{"topic": available(topic)}]} for key, payload in found.items()}
+
+
+def available(topic: str) -> str:
+    """The topic that says online or offline."""
+    return f"{topic}/available"
+
+
+def health(topic: str) -> str:
+    """The topic of the source's health: whether it gives values, never which."""
+    return f"{topic}/source"

@@ -1,0 +1,152 @@
+"""A connection to the local broker of a site. Whatever that broker does, the fleet's connection beside it goes on.
+
+One loop drives both. So a flood is read only as fast as little time of the loop allows, a large payload is not read at
+all, and a name that no name server knows holds the loop up for two seconds a minute at most.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import select
+import time
+from collections.abc import Callable, Sequence
+from math import inf
+from typing import Any
+
+import msgspec
+import paho.mqtt.client as paho
+
+from hushgrid.kernels.errors import InputError
+from hushgrid.node.schema.sections import Tls
+from hushgrid.node.site.forked import Worker
+from hushgrid.node.transport.attempts import Attempts
+from hushgrid.node.transport.connect import Address, resolve
+from hushgrid.node.transport.link import Message
+from hushgrid.node.transport.mqtt import MqttLink
+
+SECRETS = "HUSHGRID_SITE"  #: the environment's names of user and password begin with it
+PAYLOAD = 1 << 18  #: bytes of a message
+MANY = 500  #: messages in a second, beyond which the rest waits for the next second
+NAME_S, NAME_PAUSE_S = 2.0, 60.0  #: for a name server to answer, and until it is asked again
+REFUSED_LINES = 4  #: lines of the log about topics that a broker refuses
+
+
+class LocalLink(MqttLink):
+    """A `Link` that takes at most about MANY messages a second."""
+
+    def __init__(
+        self,
+        url: str,
+        name: str,
+        subscriptions: Sequence[str] = (),
+        will: tuple[str, bytes] | None = None,
+        tls: Tls | None = None,
+    ) -> None:
+        super().__init__(
+            url, name, will=will, subscriptions=subscriptions, tls=tls, persistent=False, payload_limit=PAYLOAD, secrets=SECRETS
+        )  # fmt: skip
+        self._attempts: Attempts = _Attempts()
+        self._since, self._taken = 0.0, 0
+
+    @property
+    def full(self) -> bool:
+        """Whether this second's messages are taken."""
+        return self._taken > MANY and time.monotonic() < self._since + 1.0
+
+    @property
+    def events(self) -> int:
+        return super().events & ~select.POLLIN if self.full else super().events
+
+    def turn(self, ready: bool) -> list[Message]:
+        if self.full and not ready:  # ready all the same: the broker has closed
+            self.due = self._since + 1.0
+            return []
+        messages = super().turn(ready)
+        now = time.monotonic()
+        if now >= self._since + 1.0:
+            self._since, self._taken = now, 0
+        self._taken += len(messages) + ready
+        if self.full:
+            self.due = self._since + 1.0
+        return messages
+
+
+class _Attempts(Attempts):
+    """Attempts for which a name is resolved in a process of its own, and its addresses are kept."""
+
+    def __init__(self, protocol: Any = paho.MQTTv5, *, known: bool = False) -> None:
+        super().__init__(protocol, known=known)
+        self._worker, self._found, self._asked = Worker(), list[Any](), -NAME_PAUSE_S
+
+    def target(self, address: Address) -> Any:
+        if not self._addresses:
+            self._addresses = resolve(address) if _plain(address.host) else self._looked_up(address)
+        return self._addresses.pop(0)
+
+    def _looked_up(self, address: Address) -> list[Any]:
+        now = time.monotonic()
+        if not self._found or now - self._asked > NAME_PAUSE_S:
+            if now - self._asked <= NAME_PAUSE_S:
+                raise OSError(0, "its name is not known")
+            self._asked = now
+            try:
+                blob = self._worker.done(lambda: msgspec.json.encode(resolve(address)), NAME_S, 1 << 16)
+                self._found = [(*t[:4], tuple(t[4])) for t in msgspec.json.decode(blob)]
+            except InputError as error:
+                if not self._found:
+                    raise OSError(0, f"its name is not known: {error}") from None
+        return list(self._found)
+
+
+def _plain(host: str) -> bool:
+    """Whether a host needs no name server."""
+    if host == "localhost":
+        return True
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+class _Clock:
+    """The loop's own time: what is done here waits for no peer."""
+
+    time = 0.0
+    sleeps_until = 0.0
+
+    def at(self, now: float, hears: bool) -> float:
+        return now
+
+
+class LocalEnd:
+    """One end of a local connection as the event loop drives it. It answers nothing by itself."""
+
+    def __init__(self, link: LocalLink, log: Callable[[str], None]) -> None:
+        self.link, self.log = link, log
+        self.clock = _Clock()
+        self.subscriptions: tuple[str, ...] = link.subscriptions
+        self._refusals = 0
+
+    def connected(self) -> list[tuple[str, bytes, bool]]:
+        return []
+
+    def on_message(self, topic: str, payload: bytes) -> list[tuple[str, bytes, bool]]:
+        return []
+
+    def on_tick(self, now: float) -> list[tuple[str, bytes, bool]]:
+        return []
+
+    @property
+    def due(self) -> float:
+        """Nothing is due before something happens."""
+        return inf
+
+    def idle(self) -> None:
+        """It has nothing to do beforehand."""
+
+    def refused(self, topic: str, reason: str) -> list[tuple[str, bytes, bool]]:
+        self._refusals += 1
+        if self._refusals <= REFUSED_LINES:
+            self.log(f"the local broker refuses {topic[:200]!a}: {reason[:200]!a}")
+        return []

@@ -1,0 +1,269 @@
+"""Who is told the outcome of a run: a file, a topic of the local broker, a program. Set-points are post-processing.
+
+The last safe answer stays in force when an interval is missed, and once it is older than it may be, the device's own
+timer says so. What fails here is said in the device's log and tried again; it never disturbs a run.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from math import inf
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from hushgrid.kernels.machine import Malformed
+from hushgrid.kernels.types import Vector
+from hushgrid.node.config.device import DeviceConfig
+from hushgrid.node.config.site import group_of
+from hushgrid.node.durable import write_file
+from hushgrid.node.log import Warned
+from hushgrid.node.privacy.ledger import Ledger
+from hushgrid.node.problems.kind import About, Outcome
+from hushgrid.node.site.home_assistant import available, discovery, health
+from hushgrid.node.site.hook import Hook
+from hushgrid.node.site.intake import Intake
+from hushgrid.node.site.kept_values import running
+from hushgrid.node.site.local_link import LocalEnd, LocalLink
+from hushgrid.node.wire import PLAN_LIMIT, Refuse, decode_envelope
+
+LOOK_S, HOOK_S = 10.0, 0.25  #: between two turns in which nothing happens; while the program runs
+AGAIN_S = 10.0  #: until a file that could not be written is tried again
+SLACK = 0.1, 10.0  #: of the interval, and s: what a run and its jitter may take at the most before an answer is old
+
+
+def validity(every: float | None) -> float | None:
+    """Seconds for which an answer counts: until the next one is there, with some slack; None without a schedule."""
+    if every is None:
+        return None
+    return every + min(max(SLACK[0] * every, SLACK[1]), every)
+
+
+class Standing(Struct):
+    """The answer in force, as it is kept over restarts."""
+
+    document: dict[str, Any]  #: what others are told
+    archive: bytes | None  #: of rows: the model, .npz
+    ran: float  #: running time when it was written, s
+    validity: float | None  #: s for which it counts
+
+
+class Outlet:
+    """Of one device. `turn` is called by the loop, at every turn."""
+
+    def __init__(
+        self, config: DeviceConfig, path: str, intake: Intake, ledger: Ledger, log: Callable[[str], None]
+    ) -> None:
+        """Raises InputError if the device's file is wrong."""
+        self.config, self.intake, self.ledger, self.log = config, intake, ledger, log
+        sink = config.sink
+        self.file = sink.file if sink else None
+        self.group = group_of(self.file.group, f"{path}: sink.file.group") if self.file and self.file.group else None
+        self.hook = Hook(sink.exec, Path(path).resolve().parent, log) if sink and sink.exec else None
+        self._place = Path(config.state) / f"{config.node}.told"
+        self.now = self._load() if sink else None
+        until = self.now.document["valid_until"] if self.now else None
+        self._expired = until is not None and moment(time.time()) > until
+        self.teller = Teller(self, log) if sink and sink.mqtt else None
+        self._due = 0.0  #: when the file is tried again, of time.monotonic(); 0: it is written
+        self._last: tuple[bytes, bytes] | None = None
+        self._told = ""  #: the run whose outcome came last, taken or not
+        self._health: tuple[bool, str] | None = None
+
+    def outcome(self, keep: Outcome) -> Outcome:
+        """What stores the outcome of a run by `keep`, and then tells it."""
+        if self.config.sink is None:
+            return keep
+
+        def told(vectors: dict[str, Vector], about: About) -> str | None:
+            said = keep(vectors, about)
+            self.tell(vectors, about)
+            return said
+
+        return told
+
+    def tell(self, vectors: dict[str, Vector], about: About) -> None:
+        """The outcome of a run is stored: it is in force now, unless the device has not taken it. Raises OSError."""
+        self._told = about.run
+        found = self.config.kind.told(self.intake.device, vectors)
+        if found.why:
+            self.hold(found.why)
+            return
+        length, now = validity(about.every), time.time()
+        document = {
+            "format": 1,
+            "fleet": self.config.fleet,
+            "node": self.config.node,
+            "run": about.run,
+            "name": about.name,
+            "time": moment(now),
+            "valid_until": None if length is None else moment(now + length),
+            "state": "fresh",
+            "reason": "",
+            "age": None if about.age is None else round(about.age, 1),
+            "data_version": about.version,
+            "residual": about.residual,
+            "quality": about.quality,
+            **found.body,
+        }
+        self.now, self._expired = Standing(document, found.archive, running(self.ledger), length), False
+        write_file(self._place, msgspec.msgpack.encode(self.now), mode=0o600)
+        self._spread()
+
+    def hold(self, reason: str) -> None:
+        """An interval had no answer, for this reason: the last one stays in force."""
+        if self.now is None or self.now.document["state"] == "old":
+            return
+        self._mark("held", reason)
+
+    def turn(self, last: tuple[bytes, bytes] | None = None) -> None:
+        """What is due. `last`: (run, last message) of the run that has ended here last; None while another goes on."""
+        if self.config.sink is None:
+            return
+        if last is not None and last != self._last:
+            self._last = last
+            if last[0].hex() != self._told:
+                self.hold(_reason(last[1]))
+        now = self.now
+        if now is not None and now.document["state"] != "old" and self._overdue(now):
+            why = now.document["reason"]
+            self._mark("old", f"no answer since{f': {why}' if why else ''}")
+        if self._due and time.monotonic() >= self._due:
+            self._write()
+        if self.hook:
+            self.hook.turn()
+        if (
+            self.teller
+            and self.config.source
+            and self._health != (said := (bool(self.intake.reason), self.intake.reason))
+        ):
+            self._health = said
+            self.teller.tell()
+
+    @property
+    def wait(self) -> float:
+        """Seconds after which `turn` is called at the latest though nothing happens."""
+        if self.config.sink is None:
+            return inf
+        if self.hook and self.hook.running:
+            return HOOK_S
+        waits, now = [LOOK_S], self.now
+        if self._due:
+            waits.append(self._due - time.monotonic())
+        if now is not None and now.validity is not None and now.document["state"] != "old":
+            waits.append(now.validity - (running(self.ledger) - now.ran))
+        return max(HOOK_S / 10, min(waits))
+
+    def close(self) -> None:
+        if self.hook:
+            self.hook.close()
+        if self.teller:
+            self.teller.leave()
+
+    # --- inside ---
+
+    def _overdue(self, now: Standing) -> bool:
+        """By the running time, which no setting of the clock changes; at a start by the clock too, if it is right."""
+        return now.validity is not None and (self._expired or running(self.ledger) - now.ran > now.validity)
+
+    def _mark(self, state: str, reason: str) -> None:
+        assert self.now is not None
+        self.now.document |= {"state": state, "reason": reason}
+        self._spread()
+
+    def _spread(self) -> None:
+        self._write()
+        if self.teller:
+            self.teller.tell()
+        if self.hook and self.now:
+            self.hook(msgspec.json.encode(self.now.document))
+
+    def _write(self) -> None:
+        if self.file is None or self.now is None:
+            return
+        archive = self.now.archive if self.file.path.endswith(".npz") else None
+        content = archive or msgspec.json.format(msgspec.json.encode(self.now.document)) + b"\n"
+        try:
+            write_file(Path(self.file.path), content, mode=int(self.file.mode, 8), group=self.group)
+        except OSError as error:
+            if not self._due:
+                self.log(Warned(f"sink: {self.file.path}: {error.strerror}, tried again"))
+            self._due = time.monotonic() + AGAIN_S
+        else:
+            self._due = 0.0
+
+    def _load(self) -> Standing | None:
+        try:
+            return msgspec.msgpack.decode(self._place.read_bytes(), type=Standing)
+        except (OSError, msgspec.DecodeError):
+            return None
+
+
+def _reason(last: bytes) -> str:
+    """Why a run has ended without an outcome, from the last message of this device in it."""
+    try:
+        body = decode_envelope(last, PLAN_LIMIT).body
+    except Malformed:
+        return "the run was stopped"
+    return f"refused: {body.reason}" if isinstance(body, Refuse) else "the run was stopped"
+
+
+class Teller(LocalEnd):
+    """Retained topics of the local broker: the document, whether this program is there, and the source's health."""
+
+    def __init__(self, outlet: Outlet, log: Callable[[str], None]) -> None:
+        config = outlet.config
+        assert config.sink is not None
+        assert config.sink.mqtt is not None
+        self.outlet, self.told = outlet, config.sink.mqtt
+        name, will = f"hushgrid-{config.fleet}-{config.node}-sink", (available(self.told.topic), b"offline")
+        link = LocalLink(self.told.broker, name, will=will, tls=self.told.tls)
+        super().__init__(link, lambda line: log(f"sink: {line}"))
+
+    def connected(self) -> list[tuple[str, bytes, bool]]:
+        return [(available(self.told.topic), b"online", True), *self._publications()]
+
+    def tell(self) -> None:
+        """Publishes what is in force now; a connection that is made later does it then."""
+        if self.link.connected:
+            self.link.send(self._publications())
+
+    def leave(self) -> None:
+        """An orderly end: the will is not published, so this says it."""
+        if self.link.connected:
+            self.link.publish(available(self.told.topic), b"offline", retain=True)
+        self.link.close()
+
+    def _publications(self) -> list[tuple[str, bytes, bool]]:
+        config, topic, now = self.outlet.config, self.told.topic, self.outlet.now
+        out: list[tuple[str, bytes, bool]] = []
+        if config.source:
+            intake = self.outlet.intake
+            age = intake.age
+            body = {
+                "problem": bool(intake.reason),
+                "reason": intake.reason,
+                "age": None if age is None else round(age, 1),
+            }
+            out.append((health(topic), msgspec.json.encode(body), True))
+        if now is not None:
+            if self.told.discovery:
+                described = discovery(
+                    config.fleet, config.node, topic, now.document, now.validity, config.source is not None
+                )
+                out += [(place, payload, True) for place, payload in described]
+            out.append((topic, msgspec.json.encode(now.document), True))
+        return out
+
+
+def moment(at: float) -> str:
+    """A time of the machine's clock, in UTC."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(at))
+
+
+def ends_of(intake: Intake, outlet: Outlet) -> list[LocalEnd]:
+    """The ends of local connections that the loop is to drive."""
+    return [end for end in (intake.meter, outlet.teller) if end is not None]

@@ -1,0 +1,51 @@
+"""What Home Assistant is told validates against its public format, and the format notices what is wrong."""
+
+import json
+
+import jsonschema
+import pytest
+
+from hushgrid.node.site.home_assistant import discovery
+from tests.support.site import home_assistant as public
+
+DOCUMENT = {
+    "state": "fresh", "reason": "", "run": "ab", "age": 1.0, "valid_until": "2026-01-01T00:00:00Z",
+    "setpoints": [{"bus": 3, "mw": 12.5, "mvar": -0.25, "pu": 1.02}, {"bus": 1, "mw": 7.0, "mvar": 0.125}],
+}  # fmt: skip
+
+
+def told(validity=990.0, source=True):
+    made = discovery("demo", "z1", "grid/z1/setpoints", DOCUMENT, validity, source)
+    return [(topic, json.loads(payload)) for topic, payload in made]
+
+
+@pytest.mark.parametrize("validity", [None, 990.4])
+@pytest.mark.parametrize("source", [True, False])
+def test_every_entity_is_one_that_home_assistant_can_read(validity, source):
+    entities = told(validity, source)
+    for topic, payload in entities:
+        public.check(topic, payload)
+    assert len(entities) == 2 * 2 + 2 + source
+    ids = [payload["unique_id"] for _, payload in entities]
+    assert len(set(ids)) == len(ids)
+    assert len({json.dumps(payload["device"]) for _, payload in entities}) == 1
+    power = [payload for _, payload in entities if payload.get("device_class") in ("power", "reactive_power")]
+    assert {payload.get("expire_after") for payload in power} == {None if validity is None else 1981}
+
+
+def test_set_points_become_unavailable_when_they_are_old():
+    for _, payload in told():
+        if payload.get("device_class") == "power":
+            assert payload["availability_mode"] == "all"
+            assert any("'old'" in a.get("value_template", "") for a in payload["availability"])
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("unit_of_measurement", "Mvar"), ("device_class", "reactive"), ("stat_class", "measurement"), ("unique_id", ""),
+     ("expire_after", 1.5), ("state_topic", "a/+"), ("device", {"name": "x"}), ("entity_category", "config")],
+)  # fmt: skip
+def test_the_format_notices_what_home_assistant_refuses(key, value):
+    topic, payload = next((t, p) for t, p in told() if p.get("device_class") == "reactive_power")
+    with pytest.raises(jsonschema.ValidationError):
+        public.check(topic, payload | {key: value})

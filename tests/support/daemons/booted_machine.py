@@ -1,0 +1,111 @@
+"""A Debian machine for tests: its root made by debootstrap, booted by systemd-nspawn, without a network."""
+
+import os
+import shutil
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+PACKAGES = (
+    "systemd", "systemd-sysv", "dbus", "mosquitto", "mosquitto-clients", "openssl", "python3", "python3-venv", "procps",
+    "libfaketime",
+)  # fmt: skip
+SUITE = "bookworm"
+PATIENCE = 120.0  #: s
+
+
+def base(directory: Path, architecture: str = "") -> Path:
+    """The root that the machines of a test are copies of; made once, which needs Debian's packages."""
+    root = directory / f"{SUITE}{architecture and '-'}{architecture}"
+    if not (root / "complete").exists():
+        shutil.rmtree(root, ignore_errors=True)
+        include = ",".join(PACKAGES)
+        subprocess.run(["debootstrap", "--variant=minbase", f"--include={include}", SUITE, root], check=True)
+        (root / "etc/machine-id").write_text("")
+        (root / "complete").touch()
+    return root
+
+
+class Machine:
+    """A copy of a root, and the systemd that runs in it."""
+
+    def __init__(self, root: Path, of: Path) -> None:
+        self.root, self.child, self.pid = root, None, 0
+        subprocess.run(["cp", "-a", "--reflink=auto", of, root], check=True)
+
+    def boot(self) -> float:
+        """Until all that is enabled is up, or has failed. Seconds."""
+        began = time.monotonic()
+        command = [
+            "systemd-nspawn",
+            "--quiet",
+            "-D",
+            self.root,
+            "--boot",
+            "--register=no",
+            "--keep-unit",
+            "--private-network",
+        ]
+        self.child = subprocess.Popen(
+            [*command, "--kill-signal=SIGRTMIN+3", "--console=read-only"],
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            assert self.child.poll() is None, "systemd-nspawn ended"
+            assert time.monotonic() < deadline
+            children = Path(f"/proc/{self.child.pid}/task/{self.child.pid}/children").read_text().split()
+            if children:
+                self.pid = int(children[0])
+                if self.run("systemctl is-system-running --wait", check=False).strip() in ("running", "degraded"):
+                    return time.monotonic() - began
+            time.sleep(0.2)
+
+    def shut_down(self) -> None:
+        if self.child is not None:
+            self.child.send_signal(signal.SIGTERM)
+            try:
+                self.child.wait(PATIENCE)
+            except subprocess.TimeoutExpired:
+                self.child.kill()
+                self.child.wait()
+            self.child = None
+
+    def run(self, script: str, *, check: bool = True, timeout: float = 10 * PATIENCE) -> str:
+        """What a shell in the machine says, stdout and stderr."""
+        assert self.child is not None
+        done = subprocess.run(
+            ["nsenter", "-t", str(self.pid), "-a", "env", "-i", "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C.UTF-8",
+             "sh", "-euc", script],
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=timeout,
+        )  # fmt: skip
+        assert not check or done.returncode == 0, f"{script}: {done.returncode}: {done.stdout}"
+        return done.stdout
+
+    def wait_for(self, script: str, text: str, patience: float = PATIENCE) -> str:
+        """Until the script says `text`."""
+        deadline = time.monotonic() + patience
+        while text not in (said := self.run(script, check=False)):
+            assert time.monotonic() < deadline, f"no {text!r} of {script!r}: {said}"
+            time.sleep(0.3)
+        return said
+
+    def unit(self, name: str, *keys: str) -> list[str]:
+        """The values of properties of a unit."""
+        said = self.run(f"systemctl show {name} " + " ".join(f"-p {key}" for key in keys))
+        found = dict(line.split("=", 1) for line in said.splitlines() if "=" in line)
+        return [found.get(key, "") for key in keys]
+
+    def cursor(self) -> str:
+        return self.run("journalctl -n 0 --show-cursor -o cat").split("cursor: ")[-1].strip()
+
+    def journal(self, unit: str, cursor: str) -> str:
+        """What a unit's process and systemd have said of it since."""
+        return self.run(f"journalctl -u {unit} -o cat --after-cursor '{cursor}'")
+
+
+def able() -> str:
+    """What is missing to boot a machine here; "" if nothing."""
+    missing = [name for name in ("systemd-nspawn", "debootstrap", "nsenter") if shutil.which(name) is None]
+    return ", ".join([*missing, *(["root's rights"] if os.geteuid() else [])])

@@ -1,0 +1,84 @@
+"""A zone of case5, or a device with rows, from a file with a `source`; its ledger runs on a clock of the test's own."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+
+from hushgrid.node.config.device import load_device
+from hushgrid.node.privacy.ledger import Ledger
+from hushgrid.node.site.intake import intake_of
+
+BUSES = (1, 2, 3)
+BASE = 100.0
+ADJACENCY = {"bounded-change": 0.01}
+
+
+def table(p, q, buses=BUSES):
+    """Loads as CSV, MW and MVAr."""
+    return "bus,p_mw,q_mvar\n" + "".join(f"{b},{x!r},{y!r}\n" for b, x, y in zip(buses, p, q, strict=True))
+
+
+def document(p, q, buses=BUSES):
+    return json.dumps({str(b): {"p_mw": x, "q_mvar": y} for b, x, y in zip(buses, p, q, strict=True)})
+
+
+def loads(p, q):
+    """The same as a device holds them, p.u."""
+    return np.array([*p, *q]) / BASE
+
+
+class Clock:
+    def __init__(self):
+        self.now = 1000.0
+
+    def __call__(self):
+        return self.now
+
+
+class SourceDevice:
+    """The device's file, its ledger and its intake; `restart` is what a death and a new start leave of it."""
+
+    def __init__(self, directory: Path, source: dict, **more):
+        self.directory, self.said = directory, []
+        directory.mkdir(parents=True, exist_ok=True)
+        data = {"case": "case5", "zone": list(BUSES)}
+        node = {"node": "z1", "fleet": "demo", "broker": "mqtt://x:1883", "state": "state", "data": data}
+        budget = {"epsilon": 1e6, "adjacency": ADJACENCY} | more.pop("budget", {})
+        self.file = directory / "device.yaml"
+        self.file.write_text(json.dumps({"node": node | {"source": source, "budget": budget} | more}))
+        self.clock = Clock()
+        self.ledger = self.intake = None
+
+    def start(self):
+        self.config = load_device(self.file)
+        path = Path(self.config.state) / f"{self.config.node}.ledger"
+        self.ledger = Ledger(path, self.config.node, durable=False, clock=self.clock)
+        self.intake = intake_of(self.config, str(self.file), self.ledger, self.said.append)
+        return self
+
+    def end(self):
+        """A death: what is in memory is gone."""
+        if self.intake is not None and self.intake.meter:
+            self.intake.meter.link.close()
+        if self.ledger is not None:
+            self.ledger.close()
+        self.ledger = self.intake = None
+
+    def restart(self):
+        self.end()
+        return self.start()
+
+    @property
+    def version(self):
+        return self.ledger.data_version
+
+    @property
+    def holds(self):
+        """The loads that the device computes with, p.u."""
+        return self.intake.device.d
+
+    def run(self, every=900.0):
+        """What a new run does first. Returns the data version that it has."""
+        self.intake(every)
+        return self.version

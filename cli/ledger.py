@@ -29,7 +29,7 @@ from hushgrid.node.schema.sections import Adjacency, Allow, Budget
 
 #: Of a run that was refused: its plan is not kept, or cannot be read.
 _NOTHING = {"name": "?", "algorithm": None, "adjacency": None, "answers": 0, "epsilon": 0.0, "delta": 0.0}
-_LOCKED = (0x40000000, 512)  #: SQLite's lock bytes (PENDING_BYTE, RESERVED and SHARED), first and number
+LOCKED = (0x40000000, 512)  #: SQLite's lock bytes (PENDING_BYTE, RESERVED and SHARED), first and number
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -95,7 +95,7 @@ def reading(where: Source) -> Iterator[Ledger]:
                 if file.read(16) != b"SQLite format 3\0":
                     raise InputError(f"{path}: found no SQLite file, expected a ledger")
                 try:
-                    fcntl.lockf(file, fcntl.LOCK_SH | fcntl.LOCK_NB, _LOCKED[1], _LOCKED[0])
+                    fcntl.lockf(file, fcntl.LOCK_SH | fcntl.LOCK_NB, LOCKED[1], LOCKED[0])
                 except OSError:
                     raise InputError(
                         f"{path}: held by another process, expected one process per ledger (stop the device first)"

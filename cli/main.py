@@ -30,6 +30,11 @@ COMMANDS = {
         "For a device it also says, in words, what its owner consents to."
     ),
     "report": "Build report.html of a run again.",
+    "status": "Show a fleet of devices, as its broker knows it, without stopping one.",
+    "doctor": (
+        "Look an installation over, step by step; a running device is not disturbed.\n"
+        "Each step is ok, warn or bad, with what to do. Exit code 2: there is something to do; 4: it may pass by itself."
+    ),
     "node": "Run one device, until SIGTERM.",
     "coordinator": (
         "Coordinate a fleet of devices, until SIGTERM.\n"

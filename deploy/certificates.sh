@@ -1,6 +1,7 @@
 #!/bin/sh
 # Makes the certificates of a fleet in a directory, with openssl (3.0 or later):
-#     sh deploy/certificates.sh DIR BROKER_HOST coordinator z1 z2 z3
+#     sh deploy/certificates.sh DIR BROKER_HOST coordinator z1 z2 z3 watch
+# watch is who may see how the fleet is (hushgrid status) and writes nothing.
 # ca.key signs new devices: keep it off every machine of the fleet. Run it again to add names; what is there is kept.
 set -eu
 umask 077

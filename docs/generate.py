@@ -33,6 +33,7 @@ from hushgrid.node.config.device import DeviceConfig
 from hushgrid.node.config.scenario import Scenario
 from hushgrid.node.problems.kind import Kind
 from hushgrid.node.problems.registry import KINDS
+from hushgrid.node.status import Status
 
 PLACE = Path(__file__).parent / "reference"
 GENERATED = "<!-- Written by docs/generate.py (`make reference`) from the program's own declarations. -->\n"
@@ -314,6 +315,7 @@ def topics_page() -> str:
         (f"`{topics.edge('<src>', '<dst>')}`", *spoken(wire.Topics.edge)),
         (f"`{topics.all('<src>')}`", *spoken(wire.Topics.all)),
         (f"`{topics.state('<node>')}`", *spoken(wire.Topics.state)),
+        (f"`{topics.status('<node>')}`", *spoken(wire.Topics.status)),
     ]
     text = f"{GENERATED}\n# Topics and messages\n\n"
     text += (
@@ -327,7 +329,8 @@ def topics_page() -> str:
     ):  # fmt: skip
         listed = [(f"`{cls.__struct_config__.tag}`", *spoken(cls)) for cls in get_args(group)]
         text += f"\n## {title}\n\n" + table(("message", "what it says"), listed)
-    return text
+    listed = [(f"`{field.encode_name}`", meaning(Status, field.name)[0]) for field in msgspec.structs.fields(Status)]
+    return text + f"\n## The status\n\n{spoken(Status)[0]}\n\n" + table(("key", "meaning"), listed)
 
 
 def spoken(of: Any) -> tuple[str]:

@@ -180,6 +180,10 @@ class Topics(NamedTuple):
         """Retained: that the node is alive, in which session and run; its last will says that it is not."""
         return f"{ROOT}/{self.fleet}/state/{node}"
 
+    def status(self, node: str) -> str:
+        """Retained, as JSON: what is public of the node, for the identity `watch`; no node hears it."""
+        return f"{ROOT}/{self.fleet}/status/{node}"
+
     def parse(self, topic: str) -> tuple[str, str, str]:
         """(kind, src, dst) of a topic of this fleet; dst is "" but for an edge. Malformed otherwise."""
         parts = topic.split("/")
@@ -187,7 +191,7 @@ class Topics(NamedTuple):
             match parts[3:]:
                 case ["edge", src, dst]:
                     return "edge", src, dst
-                case [("all" | "state") as kind, src]:
+                case [("all" | "state" | "status") as kind, src]:
                     return kind, src, ""
         raise Malformed(f"topic {topic[:80]!r}")
 

@@ -14,7 +14,7 @@ from hushgrid.broker.coordinator.create import coordinator as coordinator_of
 from hushgrid.broker.coordinator.intervals import Intervals
 from hushgrid.broker.coordinator.kept_runs import keep, summary
 from hushgrid.broker.coordinator.past_runs import failed
-from hushgrid.broker.coordinator.standing import standing
+from hushgrid.broker.coordinator.standing import Reporter, standing
 from hushgrid.kernels.errors import InputError, Stopped
 from hushgrid.node.config.coordinator import FIXED, CoordinatorConfig, load_coordinator
 from hushgrid.node.config.files import kept
@@ -94,7 +94,7 @@ class Service:
         """`public`: what `prepare` has made of the configuration."""
         self.config, self.path, self.signals, self.ledger = config, path, signals, ledger
         self.source, self.plan = public
-        self.unit = Unit()
+        self.unit, self.reporter = Unit(), Reporter(config)
         self._missing = ""  #: who was said not to be there
         for warning in warnings(self.plan, self.source):
             _say(Warned(f"warning: {warning}"))
@@ -106,12 +106,13 @@ class Service:
         try:
             if reach(link, self.signals):
                 self._coordinate(coordinator, link)
+            if coordinator.finished:
+                self._keep(coordinator, began)
         finally:
+            self.reporter.publish(coordinator, link, "off")
             link.close(clear=(), forget=False)
-        if coordinator.finished:
-            self._keep(coordinator, began)
-            if error := coordinator.error:
-                raise type(error)(f"{error}{coordinator.paid}")
+        if error := coordinator.error:
+            raise type(error)(f"{error}{coordinator.paid}")
 
     def run(self) -> None:
         """Run after run, until somebody asks to end."""
@@ -128,6 +129,8 @@ class Service:
                 if coordinator.finished and self._over(coordinator, began):
                     self._wait(coordinator, link)
             finally:
+                if self.signals:
+                    self.reporter.publish(coordinator, link, "off")
                 link.close(clear=(), forget=False)
 
     # --- a run ---
@@ -149,6 +152,7 @@ class Service:
 
         def over() -> bool:
             self.unit.shows(f"waits for the broker: {link.why}" if not link.connected else standing(coordinator))
+            self.reporter(coordinator, link)
             return coordinator.finished
 
         serve(coordinator, link, over, self.signals)
@@ -172,6 +176,7 @@ class Service:
         if coordinator.run:
             _say(f"{keep(coordinator, Path(self.config.state) / 'runs', began)}: {summary(coordinator)}")
         coordinator.conclude()
+        self.reporter.anew()
 
     # --- between runs ---
 
@@ -179,8 +184,13 @@ class Service:
         """Until the next run is asked for."""
         _say(f"the next run: {_again()}")
         self.unit.shows("waits for SIGUSR1")
+
+        def roused() -> bool:
+            self.reporter(coordinator, link)
+            return self.signals.begin or self.signals.reload
+
         while not self._asked():
-            serve(coordinator, link, self._roused, self.signals)
+            serve(coordinator, link, roused, self.signals)
             self._look()
 
     def _idle(self) -> None:
@@ -193,9 +203,6 @@ class Service:
 
     def _asked(self) -> bool:
         return self.signals.begin or bool(self.signals)
-
-    def _roused(self) -> bool:
-        return self.signals.begin or self.signals.reload
 
     def _look(self) -> None:
         """SIGHUP: the file and its scenario again. A bad one, or one that changes what cannot change, is not taken."""
@@ -242,6 +249,7 @@ class Scheduled(Service):
         if self.signals and not coordinator.finished:
             return
         _say(self.intervals.end(coordinator, there))
+        self.reporter.anew(time.time() + self.intervals.schedule.left)
         while not self._asked():
             self._served(coordinator, self._rests)  # whoever comes late hears how it ended
             self._look()
@@ -254,14 +262,18 @@ class Scheduled(Service):
             serve(coordinator, link, partial(until, coordinator, link), self.signals)
             return link.connected
         finally:
+            if self.signals:
+                self.reporter.publish(coordinator, link, "off")
             link.close(clear=(), forget=False)
 
     def _ended(self, coordinator: Coordinator, link: Link) -> bool:
         self.unit.shows(f"waits for the broker: {link.why}" if not link.connected else standing(coordinator))
+        self.reporter(coordinator, link)
         return coordinator.finished or self.intervals.overdue(coordinator, link.connected)
 
     def _rests(self, coordinator: Coordinator, link: Link) -> bool:
         self.unit.shows(f"waits for the next interval, {self.intervals.schedule.number + 1}")
+        self.reporter(coordinator, link)
         return self._asked() or self.signals.reload
 
     def _asked(self) -> bool:

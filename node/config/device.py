@@ -23,7 +23,10 @@ from hushgrid.node.schema.site import Sink, Source
 from hushgrid.node.schema.yaml_file import convert, read_yaml
 
 #: Keys that hold for as long as the process runs.
-FIXED = ("node", "fleet", "broker", "tls", "keepalive", "state", "mark", "plugins")
+FIXED = (
+    *("node", "fleet", "broker", "tls", "state", "mark", "plugins", "source", "fresh", "sink"),
+    *("keepalive", "keep"),
+)
 
 
 class DeviceConfig(Section, frozen=True, kw_only=True):

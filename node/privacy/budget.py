@@ -48,7 +48,8 @@ class Allowance:
         simulated: bool,
     ) -> None:
         self.node, self.algorithm, self.terms, self.budget, self.allow = node, algorithm, terms, budget, allow
-        self.ledger, self.simulated = ledger, simulated
+        self.ledger, self.simulated, self.run = ledger, simulated, run
+        self._further: list[Allowance] = []  #: of budgets that the run has to keep too
         counts = budget.adjacency if budget else None
         self.adjacency = str(counts or (terms.adjacency if terms else ""))
         if budget:
@@ -117,6 +118,8 @@ class Allowance:
 
     def authorise(self, spends: list[Spend]) -> None:
         """Whether these spends, not yet committed, may be added now. Refused otherwise."""
+        for further in self._further:
+            further.authorise(spends)
         if self.budget is None:
             return
         if any(s.value == inf for s in spends):
@@ -133,6 +136,23 @@ class Allowance:
         self.answered += len(spends)
         if self.renewal:
             self.renewal.committed(self._charge(spends))
+        for further in self._further:
+            further.committed(spends)
+
+    def tighten(self, budget: Budget) -> None:
+        """Another budget that this run has to keep too, from its next answer on. A larger one changes nothing in it."""
+        self._further.append(
+            Allowance(
+                self.node,
+                self.ledger,
+                self.run,
+                self.algorithm,
+                self.terms,
+                budget,
+                self.allow,
+                simulated=self.simulated,
+            )
+        )
 
     def _renewed(self, more: Charge, asked: float, room: float = 1.0) -> None:
         """Raises Refused if answers of this charge would pass the window's limit or the life's."""

@@ -5,15 +5,18 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from hushgrid.kernels.errors import Stopped
-from hushgrid.node.config.device import DeviceConfig
+from hushgrid.kernels.errors import InputError, Stopped
+from hushgrid.node.config.device import FIXED, DeviceConfig, load_device
+from hushgrid.node.config.files import kept
 from hushgrid.node.log import Log, Warned
 from hushgrid.node.privacy.drawn import Drawn
 from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.runtime.event_loop import link_for, serve_all
 from hushgrid.node.runtime.member import Member
+from hushgrid.node.runtime.reporter import Reporter
 from hushgrid.node.runtime.signals import Signals
 from hushgrid.node.runtime.systemd import Unit
+from hushgrid.node.schema.sections import Allow, Budget
 from hushgrid.node.site.intake import Intake, intake_of
 from hushgrid.node.site.outlet import Outlet, ends_of
 from hushgrid.node.transport.link import Link
@@ -23,10 +26,18 @@ class Service:
     """A device while it runs: what it says of itself, and its files read again when its owner asks."""
 
     def __init__(
-        self, config: DeviceConfig, member: Member, link: Link, intake: Intake, outlet: Outlet, signals: Signals
+        self,
+        config: DeviceConfig,
+        path: str,
+        member: Member,
+        link: Link,
+        intake: Intake,
+        outlet: Outlet,
+        signals: Signals,
     ) -> None:
-        self.config, self.member, self.link, self.intake, self.signals = config, member, link, intake, signals
-        self.outlet, self.unit = outlet, Unit()
+        self.config, self.path, self.member, self.link, self.intake = config, path, member, link, intake
+        self.outlet, self.signals = outlet, signals
+        self.unit, self.reporter = Unit(), Reporter(config, member, link)
         self._greeted = False
 
     def __call__(self) -> bool:
@@ -34,14 +45,43 @@ class Service:
         if self.signals.reload:
             self.signals.reload = False
             with self.unit.reloading():
-                self.intake.look()
+                self._reload()
         if not self._greeted and self.link.connects:
             self._greeted = True
             at, session = self.config.broker, self.member.session
             self.member.log(f"ready on {at}, fleet {self.config.fleet}, session {session}")
         self.unit.shows(self._standing())
+        self.reporter()
         self.outlet.turn(None if self.member.driver else self.member.last)
         return False
+
+    def end(self) -> None:
+        """It ends in order, and says so."""
+        self.unit.stopping()
+        self.reporter.publish("off")
+
+    def _reload(self) -> None:
+        """The owner's file again, and the data. A file that is wrong changes nothing, and is said in one line."""
+        log = self.member.log
+        try:
+            config = kept(self.config, load_device(Path(self.path)), FIXED, self.path, log)
+            self.intake.declare(config)
+        except InputError as error:
+            log(Warned(f"its configuration stays as it was: {error}"))
+        else:
+            before, self.config, self.reporter.config = self.config, config, config
+            if (config.budget, config.allow) != (before.budget, before.allow):
+                self._govern(config.budget, config.allow)
+        self.intake.look()
+
+    def _govern(self, budget: Budget, allow: Allow) -> None:
+        """The owner's limits are others. A smaller budget holds at once, all else from the next consent."""
+        member = self.member
+        member.budget, member.allow = budget, allow
+        if member.driver and member.allowance:
+            member.allowance.tighten(budget)
+        self.link.send(member.connected())  # its birth says what is left
+        member.log(f"the budget is epsilon {budget.epsilon:g} from now on")
 
     def _standing(self) -> str:
         """What the device does, or waits for."""
@@ -77,11 +117,11 @@ def main(config: DeviceConfig, path: str, signals: Signals) -> int:
     )
     link = link_for(member, config.broker, config.tls, keepalive=config.keepalive)
     ends = ends_of(intake, outlet)
-    service = Service(config, member, link, intake, outlet, signals)
+    service = Service(config, path, member, link, intake, outlet, signals)
     service.unit.ready()
     try:
         serve_all([(member, link), *((end, end.link) for end in ends)], service, signals, lambda: outlet.wait)
-        service.unit.stopping()
+        service.end()
         drawn.close()
     finally:
         link.close(clear=member.retained, forget=False)

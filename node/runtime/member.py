@@ -90,6 +90,8 @@ class Member(Endpoint):
         self.driver: Driver | None = None
         self.allowance: Allowance | None = None
         self.last: tuple[bytes, bytes] | None = None  #: (run, payload) of the last join, refusal or farewell, to repeat
+        self.refusal = ""  #: why the last refusal of this session was, as a code
+        self.ended = 0  #: runs that have ended here, or were refused, in this session
         self._refused: OrderedDict[bytes, bytes] = OrderedDict()  #: refusals of plans in this session, by run
         self._free = float(FREE_BYTES)  #: bytes that plans may still write
         self._now = 0.0  #: time of the last tick, s
@@ -126,7 +128,8 @@ class Member(Endpoint):
         try:
             kind, src, dst = self.topics.parse(topic)
             from_neighbour = kind != "state" and self.device.neighbours and src != self.name
-            if (src != COORDINATOR and not from_neighbour) or (kind == "edge" and dst != self.name):
+            strange = kind == "status" or (src != COORDINATOR and not from_neighbour)
+            if strange or (kind == "edge" and dst != self.name):
                 raise Malformed("not of this device's edges")
             if kind == "state":
                 return self._on_progress(wire.decode_presence(payload)) if payload else []
@@ -220,7 +223,8 @@ class Member(Endpoint):
             t = plan.terms
             repeated = driver.gate is None or driver.gate.knows()  # the one answer of mode input
             allowance.consent(0 if t is None or repeated else t.answers)
-        except HushgridError:
+        except HushgridError as error:
+            self.refusal = getattr(error, "refused_by", error.kind)
             raise
         except Exception as error:  # numbers that no check foresaw; no answer was drawn yet
             self._note(f"a plan that cannot be computed with: {type(error).__name__}: {printable(str(error), LINE)}")
@@ -279,7 +283,7 @@ class Member(Endpoint):
         ended = "stopped" if not done else "owed" if self.outcomes else "done"
         self.ledger.commit(stored.id, status=ended, last=payload)
         self.driver, self.last = None, (stored.id, payload)
-        self._ended = True
+        self._ended, self.ended = True, self.ended + 1
         if done and driver is not None and self.outcomes:
             self.outcomes.keep(driver, decode_plan(stored.plan), told)
         self.log(f"run {stored.id.hex()[:8]} {told.state}: {printable(told.reason, LINE)}")
@@ -292,6 +296,7 @@ class Member(Endpoint):
 
     def _refuse(self, run: bytes, body: Refuse) -> list[Publication]:
         """Refuses a run, now and whenever it is announced again in this session."""
+        self.ended += 1
         payload = wire.encode(Envelope(run, 0, 0, self.ledger.mark, body))
         stored = self.ledger.run(run)
         if stored is not None:  # it was joined once, so the refusal is stored
@@ -314,6 +319,7 @@ class Member(Endpoint):
         """The run is over here, because a step failed. What was drawn is paid, and the network gets one sentence."""
         assert self.driver is not None
         run, self.driver = self.driver.run, None
+        self.refusal, self.ended = failed.refuse.kind, self.ended + 1
         self.last, self._ended = (run, failed.payload), True
         self.log(Warned(f"run {run.hex()[:8]} ended here: {printable(failed.detail, LINE)}"))
         return [self._edge(failed.payload)]

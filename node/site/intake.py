@@ -49,6 +49,10 @@ class Intake(ABC):
     def look(self) -> None:
         """Its owner asks it to look at the data."""
 
+    @abstractmethod
+    def declare(self, config: DeviceConfig) -> None:
+        """The owner's file says other things of the data. Raises InputError if they are wrong; nothing has changed then."""
+
 
 def intake_of(config: DeviceConfig, path: str, ledger: Ledger, log: Say) -> Intake:
     """The intake of a device with its data read. Raises InputError if they are wrong, Stopped if there are none yet."""
@@ -104,6 +108,26 @@ class FileIntake(Intake):
         except InputError as error:
             self.log(Warned(f"the data stay as they were: {error}"))
 
+    def declare(self, config: DeviceConfig) -> None:
+        """They are read by it, and count as new. InputError if they cannot be, or their public part is another."""
+        before = self.config, self.file
+        if (config.data, config.labels, config.problem) == (before[0].data, before[0].labels, before[0].problem):
+            self.config = config
+            return
+        self.config, self.file = config, config.file
+        try:
+            device, stamp = self._read()
+            for what in ("digest", "dimension", "neighbours"):
+                if getattr(device, what) != getattr(self.device, what):
+                    raise InputError(f"{self.path}: data: found another {what}, expected the one at the start")
+        except InputError:
+            self.config, self.file = before
+            raise
+        if not self.ledger.saw_data(stamp):
+            self.ledger.new_data()
+        self.device, self._stamp = device, stamp
+        self.log(f"the data are declared anew: data version {self.ledger.data_version}")
+
     def _read(self) -> tuple[Device, str]:
         """Data and stamp of one and the same file, even where it is being replaced meanwhile."""
         while True:
@@ -128,6 +152,7 @@ class SourceIntake(Intake):
         Raises InputError if the device's file is wrong, Stopped if there never was a good value: it may come.
         """
         self.source, self.ledger, self.log = source, ledger, log
+        self._declared = config.data, config.labels, config.problem
         self.pause = config.pause  #: s of running time between two versions at the least
         self.feed = config.kind.feed(config, path)
         self.kept = KeptValues(kept_file(config.state, config.node), ledger)
@@ -169,6 +194,11 @@ class SourceIntake(Intake):
 
     def look(self) -> None:
         """Nothing: values are taken when a run begins, and at no other time."""
+
+    def declare(self, config: DeviceConfig) -> None:
+        """Nothing but what was declared at the start: a source is read by it, run after run."""
+        if (config.data, config.labels, config.problem) != self._declared:
+            raise InputError("data: found another section beside a source, expected the one at the start")
 
     def _replaced(self, reading: Reading | None) -> bool:
         """Without a schedule: whether the file is another one. Other sources have none: each run is a version."""

@@ -1,9 +1,14 @@
 """What a device allows: its owner's consent, and a budget that holds before the first answer and at every step."""
 
 import math
+from contextlib import suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from hushgrid.kernels.errors import Refused
 from hushgrid.kernels.privacy.accounting import claimed_epsilon
@@ -297,3 +302,24 @@ def test_what_is_left_is_the_budget_less_what_was_spent(tmp_path):
     gate = device.start(plan(rounds=4))
     device.answer(gate, 1)
     assert gate.authority.left == pytest.approx(1.5, rel=1e-3)
+
+
+@settings(deadline=None)
+@given(st.integers(0, 7), st.floats(0.1, 8.0), st.floats(0.1, 8.0))
+def test_a_budget_that_the_owner_makes_smaller_in_a_run_holds_from_the_next_answer_on(given_before, second, third):
+    """A larger one changes nothing in the run: whatever the order, the smallest of all holds."""
+    with TemporaryDirectory() as place:
+        device = Device(Path(place), budget(4.0))
+        run = device.start(plan(rounds=8))
+        device.answer(run, given_before)
+        for epsilon in (second, third):
+            run.authority.tighten(budget(epsilon))
+        least, answers = min(4.0, second, third), given_before
+        with suppress(Refused):
+            while answers < 8:
+                device.answer(run, 1)
+                answers += 1
+        costs = answers * run.terms.per_answer
+        assert costs <= least or answers == given_before
+        assert answers == 8 or costs + run.terms.per_answer > least
+        device.ledger.close()

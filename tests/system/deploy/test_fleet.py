@@ -90,12 +90,12 @@ def test_who_writes_to_anothers_topics_is_refused_by_the_broker_and_says_so(flee
 
 @pytest.mark.mosquitto
 def test_an_identity_may_write_its_own_topics_only_and_hears_only_what_is_for_it(fleet):
-    every = [f"{ROOT}/state/{n}" for n in (*ZONES, "coordinator")]
+    every = [f"{ROOT}/{t}/{n}" for t in ("state", "status") for n in (*ZONES, "coordinator")]
     every += [f"{ROOT}/all/{n}" for n in (*ZONES, "coordinator")]
     every += [f"{ROOT}/edge/{a}/{b}" for a in (*ZONES, "coordinator") for b in (*ZONES, "coordinator")]
     every += [t.replace("/demo/", "/other/") for t in every] + ["hushgrid/1", "anything"]
-    own = {z: {f"{ROOT}/state/{z}", f"{ROOT}/edge/{z}/coordinator"} for z in ZONES}
-    own["coordinator"] = {f"{ROOT}/{t}/coordinator" for t in ("state", "all")} | {
+    own = {z: {f"{ROOT}/state/{z}", f"{ROOT}/status/{z}", f"{ROOT}/edge/{z}/coordinator"} for z in ZONES}
+    own["coordinator"] = {f"{ROOT}/{t}/coordinator" for t in ("state", "status", "all")} | {
         t for t in every if t.startswith(f"{ROOT}/edge/coordinator/")
     }
     heard = {
@@ -104,7 +104,8 @@ def test_an_identity_may_write_its_own_topics_only_and_hears_only_what_is_for_it
     heard["coordinator"] = {f"{ROOT}/edge/{n}/coordinator" for n in (*ZONES, "coordinator")} | {
         f"{ROOT}/state/{n}" for n in (*ZONES, "coordinator")
     }
-    names = (*ZONES, "coordinator", "stranger")
+    heard["watch"] = {f"{ROOT}/{t}/{n}" for t in ("state", "status") for n in (*ZONES, "coordinator")}
+    names = (*ZONES, "coordinator", "watch", "stranger")
     links = {n: MqttLink(fleet.url, n, username=n, subscriptions=["#"], persistent=False) for n in names}
     received = {n: set() for n in names}
     try:

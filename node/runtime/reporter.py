@@ -1,0 +1,90 @@
+"""What a device's status says, and when it is said: at each connection, and when a run begins or has ended here."""
+
+from __future__ import annotations
+
+import time
+
+from hushgrid.kernels.errors import HushgridError, InputError
+from hushgrid.node import status
+from hushgrid.node.config.device import DeviceConfig
+from hushgrid.node.privacy.ledger_rows import StoredRun
+from hushgrid.node.privacy.renewal import Standing, standing
+from hushgrid.node.problems.plan import RunPlan, decode_plan
+from hushgrid.node.runtime.member import Member
+from hushgrid.node.status import Status
+from hushgrid.node.transport.certificate import days_left
+from hushgrid.node.transport.link import Link
+from hushgrid.node.versions import RUNNING
+from hushgrid.node.wire import WIRE
+
+
+class Reporter:
+    """Publishes the status of one device. It says nothing by the moment: each is that of a message of the run."""
+
+    def __init__(self, config: DeviceConfig, member: Member, link: Link) -> None:
+        self.config, self.member, self.link = config, member, link
+        self.since = time.time()
+        self._said: tuple[object, ...] = ()
+
+    def __call__(self) -> None:
+        """At every turn of the loop: says it again if something is another now."""
+        member, link = self.member, self.link
+        now = (link.connects, member.driver, member.ended, member.budget)
+        if now != self._said and link.connected:
+            self._said = now
+            self.publish()
+
+    def publish(self, state: status.State | None = None) -> None:
+        """Says it now. `state`: another than the member's own."""
+        payload = status.encode(self.status(state))
+        self.link.send([(self.member.topics.status(self.member.name), payload, True)])
+
+    def status(self, state: status.State | None = None) -> Status:
+        """What is public of the device."""
+        member, ledger = self.member, self.member.ledger
+        stored, now = ledger.last_run(), time.time()
+        left = standing(ledger, member.budget or self.config.budget)
+        return Status(
+            node=member.name,
+            version=RUNNING,
+            wire=WIRE,
+            session=member.session,
+            since=status.moment(self.since),
+            at=status.moment(now),
+            state=state or ("running" if member.driver else "idle"),
+            run=stored.id.hex() if stored else "",
+            last=stored.status if stored else "",
+            refused="mark" if ledger.refusal else member.refusal,
+            epsilon_left=left.left,
+            epsilon_left_life=left.left_life,
+            window_s=left.window_s,
+            runs_out=self._runs_out(stored, left, now),
+            certificate_days=self._days(),
+        )
+
+    def _runs_out(self, stored: StoredRun | None, left: Standing, now: float) -> str | None:
+        """When the life's epsilon is spent: by the pace of the window, else if every run costs what the last plan may."""
+        if left.runs_out_s is not None:
+            return status.moment(now + left.runs_out_s)
+        plan = _plan(stored)
+        every, terms = (plan.every, plan.terms) if plan else (None, None)
+        if every is None or terms is None or left.left_life is None:
+            return None
+        return status.moment(now + left.left_life / terms.epsilon * every)
+
+    def _days(self) -> int | None:
+        tls = self.config.tls
+        if tls is None or tls.cert is None:
+            return None
+        try:
+            return days_left(tls.cert)
+        except InputError:
+            return None
+
+
+def _plan(stored: StoredRun | None) -> RunPlan | None:
+    """The plan of a run; None if it is not kept, or cannot be read any more."""
+    try:
+        return decode_plan(stored.plan) if stored and stored.plan else None
+    except HushgridError:
+        return None

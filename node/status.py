@@ -1,0 +1,84 @@
+"""What a device or a coordinator says of itself to whoever watches the fleet: public facts, as JSON.
+
+It stands retained on `status/<node>`. Nothing in it is computed from data: what was spent follows from the plans, a
+refusal is named by a code, and when it is said follows from the runs alone.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta, Struct
+
+from hushgrid.kernels.machine import Malformed
+from hushgrid.kernels.ranges import Name
+
+LIMIT = 8192  #: bytes of a status
+NAMED = 32  #: the most nodes that a status names
+Text = Annotated[str, Meta(max_length=64)]
+Moment = Annotated[str, Meta(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$")]  #: UTC
+Amount = Annotated[float, Meta(ge=0)]
+
+Word = Annotated[str, Meta(pattern="^[a-z-]{0,16}$")]  #: one of a few; a later version may have more
+
+#: What a node does. gathering: members are missing; joining: members have not stored the plan; over: members have not
+#: heard of the end; off: it has ended in order.
+State = Literal["idle", "gathering", "joining", "running", "over", "off"]
+
+
+class Status(Struct, frozen=True, kw_only=True):
+    """Of a device, or of the coordinator. Times are UTC by the sender's own clock."""
+
+    node: Name  #: who says it
+    version: Text  #: of the program that runs
+    wire: int  #: the number of the messages that it speaks
+    session: int  #: its starts so far
+    since: Moment  #: start of this one
+    at: Moment  #: when this was said
+    state: Word  #: what it does now: idle, running, off (it has ended in order); the coordinator also gathering, joining, over
+    run: Annotated[str, Meta(pattern="^([0-9a-f]{32})?$")] = ""  #: the run under way, or the last one
+    last: Word = (
+        ""  #: how the last run stands here: joined, running, owed (its outcome is not written), done, stopped, refused
+    )
+    #: the rule by which it has refused last in this session: budget, window, lifetime, per-run, algorithm, adjacency,
+    #: variant, mark (its ledger is behind its mark), input (a plan that is not for it), failed (a step), device
+    refused: Word = ""
+    round: int | None = None  #: of the run; the coordinator's
+    rounds: int | None = None  #: at most
+    waits_for: Annotated[
+        tuple[Name, ...], Meta(max_length=NAMED)
+    ] = ()  #: members that must send something; the coordinator's
+    waits_s: Amount | None = None  #: for how long it has waited for them
+    late_s: Amount | None = None  #: by how much the next run is behind its schedule; the coordinator's
+    due: Moment | None = None  #: the next run, by the schedule; the coordinator's
+    gone: Annotated[dict[Name, Moment], Meta(max_length=NAMED)] = {}  #: members that are not connected, and since when
+    epsilon_left: float | None = None  #: of the window; without a window, of the budget
+    epsilon_left_life: float | None = None  #: of the whole life
+    window_s: Amount | None = None  #: the window's length in running time
+    runs_out: Moment | None = None  #: when the life's budget ends, if every run costs as much as the last one
+    certificate_days: int | None = None  #: until its certificate ends
+
+
+_decoder = msgspec.json.Decoder(Status)
+
+
+def encode(status: Status) -> bytes:
+    """A status as JSON on one line."""
+    return msgspec.json.encode(status)
+
+
+def decode(payload: bytes) -> Status:
+    """The status in `payload`. Malformed on anything else."""
+    if len(payload) > LIMIT:
+        raise Malformed(f"{len(payload)} bytes, at most {LIMIT} expected")
+    try:
+        return _decoder.decode(payload)
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
+        raise Malformed(str(error)[:200]) from None
+
+
+def moment(seconds: float) -> str:
+    """s since 1970 as UTC."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(min(max(seconds, 0.0), 253402300799.0)))

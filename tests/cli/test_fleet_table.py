@@ -1,0 +1,101 @@
+"""The rows of a fleet: made of what stands on its topics, whoever wrote it, and the same figures in Prometheus' format."""
+
+import json
+
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+from prometheus_client.parser import text_string_to_metric_families
+
+from hushgrid.cli.fleet import fleet
+from hushgrid.cli.fleet_table import rows, table
+from hushgrid.cli.metrics import text
+from hushgrid.node import status, wire
+from hushgrid.node.wire import Birth, Capabilities, Death, Mark, Topics
+from tests.support.status import PLAIN
+
+TOPICS = Topics("demo")
+OFFERED = Capabilities("0.1.0", ("ladmm",), ("laplace",), "zones", "ab", 4, "bounded-change 0.01", 3.0)
+CENTRE = replace(PLAIN, node="coordinator", state="gathering", waits_for=("z2",), waits_s=7.5, gone={"z2": PLAIN.at})
+
+
+def born(session=3, version="0.1.0"):
+    return wire.encode(Birth(session, b"", Mark(b"l", 0), replace(OFFERED, version=version)))
+
+
+def seen(**said):
+    """Rows by name of: state/z1 as `state_z1`, status/z1 as `status_z1`."""
+    found = {}
+    for key, payload in said.items():
+        kind, _, name = key.partition("_")
+        found[TOPICS.state(name) if kind == "state" else TOPICS.status(name)] = payload
+    return {row["node"]: row for row in rows("demo", fleet(TOPICS, found))["nodes"]}
+
+
+def test_a_node_is_there_by_its_birth_and_says_the_rest_by_its_status():
+    row = seen(state_z1=born(), status_z1=status.encode(replace(PLAIN, epsilon_left=2.0, certificate_days=8)))["z1"]
+    assert (row["there"], row["session"], row["epsilon_left"], row["certificate_days"]) == (True, 3, 2.0, 8)
+    assert row["since"] == PLAIN.since
+
+
+def test_without_a_status_what_the_birth_says_is_shown():
+    row = seen(state_z1=born())["z1"]
+    assert (row["there"], row["version"], row["epsilon_left"], row["state"]) == (True, "0.1.0", 3.0, "idle")
+
+
+def test_a_status_of_an_earlier_start_says_nothing_of_this_one():
+    row = seen(state_z1=born(session=4), status_z1=status.encode(PLAIN))["z1"]
+    assert (row["session"], row["at"], row["since"]) == (4, None, None)
+
+
+def test_whoever_died_is_gone_since_the_coordinator_saw_it_and_whoever_left_since_it_said_so():
+    death = wire.encode(Death(3))
+    found = seen(
+        state_z2=death, status_coordinator=status.encode(CENTRE), status_z1=status.encode(replace(PLAIN, state="off"))
+    )
+    assert (found["z2"]["there"], found["z2"]["gone_since"], found["z2"]["late_s"]) == (False, PLAIN.at, 7.5)
+    assert (found["z1"]["there"], found["z1"]["gone_since"], found["z1"]["state"]) == (False, PLAIN.at, "off")
+    assert found["coordinator"]["there"]
+
+
+def test_the_death_of_an_earlier_start_is_not_a_coordinators_of_now():
+    said = status.encode(CENTRE)
+    assert not seen(state_coordinator=wire.encode(Death(3)), status_coordinator=said)["coordinator"]["there"]
+    assert seen(state_coordinator=wire.encode(Death(2)), status_coordinator=said)["coordinator"]["there"]
+
+
+def test_a_status_that_speaks_for_another_is_left_out():
+    assert seen(status_z2=status.encode(PLAIN)) == {}
+
+
+def test_what_a_terminal_would_take_as_a_command_is_not_printed():
+    found = rows("demo", fleet(TOPICS, {TOPICS.state("z1"): born(version="1\x1b[2J\n2")}))
+    assert "\x1b" not in table(found)
+    assert len(table(found).splitlines()) == 2
+    (family,) = [f for f in text_string_to_metric_families(text(found)) if f.name == "hushgrid_version_info"]
+    assert family.samples[0].labels["node"] == "z1"
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from([*TOPICS.state("z1").split(), TOPICS.status("z1"), "other"]), st.binary(max_size=80)
+    )
+)
+def test_bytes_of_a_stranger_are_left_out(found):
+    assert json.dumps(rows("demo", fleet(TOPICS, found)))
+
+
+NUMBERS = st.none() | st.floats(allow_nan=False, allow_infinity=False)
+
+
+@given(NUMBERS, st.none() | st.integers(-9999, 9999), st.sampled_from(["", "done", "refused"]), st.booleans())
+def test_every_figure_that_was_said_is_in_prometheus_format_with_its_value(left, days, last, there):
+    said = replace(PLAIN, epsilon_left=left, certificate_days=days, last=last, runs_out=PLAIN.at if there else None)
+    found = {TOPICS.status("z1"): status.encode(said)} | ({TOPICS.state("z1"): born()} if there else {})
+    families = {f.name: f for f in text_string_to_metric_families(text(rows("demo", fleet(TOPICS, found))))}
+    values = {name: [s.value for s in family.samples] for name, family in families.items()}
+    assert values["hushgrid_up"] == [float(there)]
+    assert values.get("hushgrid_epsilon_left") == (None if left is None else [left])
+    assert values.get("hushgrid_certificate_days") == (None if days is None else [days])
+    assert ("hushgrid_last_run_info" in values) == (last != "")
+    assert ("hushgrid_runs_out_timestamp_seconds" in values) == there

@@ -23,8 +23,10 @@ from hushgrid.node.config.device import load_device
 from hushgrid.node.privacy.budget import Allowance
 from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.privacy.ledger_rows import relation
+from hushgrid.node.privacy.renewal import Renewal, standing
 from hushgrid.node.privacy.terms import Terms
 from hushgrid.node.problems.plan import RunPlan, decode_plan
+from hushgrid.node.schema.durations import in_words
 from hushgrid.node.schema.sections import Adjacency, Allow, Budget
 
 #: Of a run that was refused: its plan is not kept, or cannot be read.
@@ -171,7 +173,10 @@ def facts(ledger: Ledger, where: Source, delta: float | None = None) -> dict[str
         known = last.get(relation(adjacency))
         at = delta if delta is not None else (budget.delta or 0.0) if budget else known[2].delta if known else 0.0
         epsilon = total_epsilon(ledger.totals(adjacency), at)
-        if known and (budget is None or delta is None):
+        renewal = Renewal(ledger, budget, adjacency, at) if budget and budget.span else None
+        if renewal:
+            epsilon = renewal.spent_in_life
+        elif known and (budget is None or delta is None):
             run_id, of, t = known
             # At this delta and unit; how much it allows is not asked.
             unit = Adjacency(bounded_change=_unit(adjacency)) if _unit(adjacency) else None
@@ -188,7 +193,8 @@ def facts(ledger: Ledger, where: Source, delta: float | None = None) -> dict[str
                 "epsilon": _finite(epsilon),
                 "delta": at,
                 "budget": budget.epsilon if budget else None,
-                "left": max(budget.epsilon - epsilon, 0.0) if budget else None,
+                "left": renewal.left if renewal else max(budget.epsilon - epsilon, 0.0) if budget else None,
+                "window": _window(renewal, known[1].every if known else None) if renewal else None,
             }
         )
     return {
@@ -204,6 +210,20 @@ def facts(ledger: Ledger, where: Source, delta: float | None = None) -> dict[str
         "totals": totals,
         "runs": runs,
         "peers": {name: peer.no for name, peer in ledger.peers().items()},
+    }
+
+
+def _window(renewal: Renewal, every: float | None) -> dict[str, Any]:
+    """What a budget that renews has spent and left: of its window, and of its life."""
+    now = standing(renewal.ledger, renewal.budget)
+    return {
+        "seconds": now.window_s,
+        "epsilon": _finite(renewal.spent),
+        "left": now.left_window,
+        "renews_in": now.renews_s,
+        "lifetime": renewal.budget.lifetime,
+        "lifetime_left": now.left_life,
+        "every": every,
     }
 
 
@@ -246,7 +266,13 @@ def _text(seen: dict[str, Any]) -> str:
         f"{seen['spends']} spends, mark {seen['mark']}{refuses}"
     ]
     for total in seen["totals"]:
-        budget = "" if total["budget"] is None else f"; budget {total['budget']:g}, left {total['left']:.6g}"
+        budget = (
+            _of_window(total)
+            if total["window"]
+            else ""
+            if total["budget"] is None
+            else f"; budget {total['budget']:g}, left {total['left']:.6g}"
+        )
         under = f"adjacency {total['adjacency']}" if total["adjacency"] else "under every adjacency"
         spent = [f"{total['answers']} {', '.join(total['mechanisms'])} answers"] if total["answers"] else []
         spent += [f"{total['gaps']} accepted gaps"] if total["gaps"] else []
@@ -262,6 +288,19 @@ def _text(seen: dict[str, Any]) -> str:
     if seen["peers"]:
         lines.append("marks of others: " + ", ".join(f"{name} {no}" for name, no in seen["peers"].items()))
     return "\n".join(lines)
+
+
+def _of_window(total: dict[str, Any]) -> str:
+    window, spent = total["window"], total["window"]["epsilon"]
+    span, every, renews = window["seconds"], window["every"], window["renews_in"]
+    life = "no limit over its life" if window["lifetime"] is None else f"lifetime {window['lifetime']:g}"
+    life += "" if window["lifetime"] is None else f", left {window['lifetime_left']:.6g}"
+    runs = f", a run every {in_words(every)}" if every else ""
+    leaves = "" if renews is None else f", the earliest leaves it in {in_words(renews, up=True)} of running time"
+    return (
+        f"; budget {total['budget']:g} in any {in_words(span)} of running time{runs}: spent there "
+        f"{'unbounded epsilon' if spent is None else f'{spent:.6g}'}, left {window['left']:.6g}{leaves}; {life}"
+    )
 
 
 def _epsilon(row: dict[str, Any]) -> str:

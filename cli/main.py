@@ -45,6 +45,10 @@ COMMANDS = {
     "broker": "Run the embedded MQTT broker on loopback, until SIGTERM.",
     "ledger": "Show what a device has spent, on what, and what is left; accept a loss; declare new data.",
     "deploy": "Write out the installer, the systemd units, the broker's files and the example fleets.",
+    "budget": (
+        "Choose a budget: what error an epsilon a window buys, from public numbers alone.\n"
+        "No data file is opened, and no device is asked."
+    ),
     "case": "Show power-system cases, cut them into zones, solve them centrally.",
     "bench": "Run the benchmarks: what the program costs in time and memory.",
     "study": "Repeat the studies of the papers; without a name, list them.",

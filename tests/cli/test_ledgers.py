@@ -14,6 +14,7 @@ from hushgrid.node.privacy.ledger_rows import Spend
 from hushgrid.node.problems.plan import encode_plan
 from hushgrid.node.wire import Mark
 from tests.support.devices.gated_device import plan
+from tests.support.devices.windows import Clock
 
 # --- ledgers ---
 
@@ -223,3 +224,26 @@ def test_another_database_is_no_ledger(hushgrid, tmp_path):
         said.err
         == "hushgrid: x.ledger: found no ledger's tables (cut short, or copied without its -wal), expected a whole ledger\n"
     )
+
+
+def test_a_budget_that_renews_shows_what_window_and_life_have_left(hushgrid, tmp_path):
+    (tmp_path / "n1.yaml").write_text(
+        "{node: n1, fleet: f, broker: mqtt://127.0.0.1, state: ., data: n1.npz, labels: {classes: 2}, "
+        "problem: {kind: logistic, scale: 1.0, row_bound: 1.0}, "
+        "budget: {epsilon: 2.0, window: 24h, lifetime: 10.0, adjacency: {bounded-change: 0.01}}}"
+    )
+    clock = Clock()
+    ledger = Ledger(tmp_path / "n1.ledger", "n1", clock=clock)
+    for _ in range(3):
+        ledger.new_data()
+        ledger.join(b"r" * 16, b"no plan of ours")
+        spend(ledger, b"r" * 16, 3)
+        clock.pass_(20 * 3600.0)
+    ledger.close()
+    said = hushgrid("ledger", "show", "n1.yaml").out
+    assert (
+        "spent epsilon 4.5 in 9 laplace answers; budget 2 in any 24h of running time: spent there 1.5, left 0.5, the "
+        "earliest leaves it in 4h of running time; lifetime 10, left 5.5" in said
+    )
+    (total,) = json.loads(hushgrid("ledger", "show", "n1.yaml", "--json").out)["totals"]
+    assert (total["epsilon"], total["left"], total["window"]["left"]) == (4.5, 0.5, 0.5)

@@ -1,0 +1,222 @@
+"""`hushgrid budget plan FILE`: the error that a budget buys, from public numbers alone. No data file is opened."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterator
+from itertools import product
+from math import ceil, floor, hypot, pi, sqrt
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from hushgrid.broker.report.summary import columns
+from hushgrid.cli.consent import YEAR, renews
+from hushgrid.grid_cases import load
+from hushgrid.kernels.errors import InputError
+from hushgrid.kernels.privacy.limits import mu_max
+from hushgrid.node.config.device import DeviceConfig, load_device
+from hushgrid.node.problems.power_flow.section import ZoneData
+from hushgrid.node.schema.durations import PATTERN, UNITS, in_words, seconds
+from hushgrid.node.schema.sections import Budget
+
+FRESH = (1, 4, 24, 96)  #: answers a window that are compared, unless the file or the caller says which
+HOUR = UNITS["h"]
+
+
+class Unit(NamedTuple):
+    """What one change is: how far it moves the data in both norms, and in which unit errors are said."""
+
+    l1: float
+    l2: float
+    name: str
+
+
+class Row(NamedTuple):
+    """What one choice buys."""
+
+    epsilon: float  #: of a window
+    mechanism: Literal["laplace", "gaussian"]
+    fresh: int  #: K, answers a window; each is repeated until the next
+    rounds: int  #: gate answers of one run: 1 in mode input, whatever the rounds; else one a round
+    run: float  #: epsilon of one run, by itself, at the budget's delta: what a scenario's privacy.epsilon may be
+    answer: float  #: rms error of one gate answer, of one load
+    noise: float  #: rms error of one load after the run: of the mean of its gate answers
+    age: float  #: s, of the oldest answer in use
+    stale: float | None  #: rms change of one load since it was answered, by --drift; None without it
+    total: float  #: root of the sum of squares of noise and stale
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    does = parser.add_subparsers(metavar="WHAT", dest="what", required=True)
+    text = "Print the error that each choice buys, and mark the best row."
+    add = does.add_parser("plan", help=text, description=text).add_argument
+    add("file", metavar="FILE", type=Path, help="a device's file")
+    add("--epsilon", metavar="E,...", help="epsilon a window [the file's]")
+    add("--fresh", metavar="K,...", help="answers a window [the file's, or 1,4,24,96]")
+    add("--mechanism", metavar="NAME", choices=("laplace", "gaussian"), help="laplace or gaussian [both]")
+    add("--rounds", metavar="R,...", help="gate answers of a run: 1 in mode input, else one a round [1]")
+    add("--every", metavar="TIME", help="a run each 15min, say: so often at most is there a fresh answer")
+    add("--drift", metavar="X", type=float, help="how far a load moves in an hour, rms, MW: public knowledge [unknown]")
+    add("--json", action="store_true", help="print JSON instead of text")
+
+
+def main(options: argparse.Namespace) -> int:
+    print(plan(options))
+    return 0
+
+
+def plan(options: argparse.Namespace) -> str:
+    """The table, or JSON. Raises InputError if the file is no device's, or an option is no number in its range."""
+    config = load_device(options.file)
+    budget, unit = config.budget, unit_of(config)
+    span, every = budget.span, _every(options.every)
+    epsilons = _numbers("--epsilon", options.epsilon, 1e-9, 1e9) or [budget.epsilon]
+    most = floor(span / every * (1 + 1e-9)) if span and every else None
+    fresh = [int(k) for k in _numbers("--fresh", options.fresh, 1, 1e7, whole=True)]
+    fresh = fresh or ([config.fresh] if config.fresh else sorted({*FRESH, *([most] if most else [])}))
+    fresh = [k for k in fresh if most is None or k <= most]
+    if not fresh:
+        raise InputError(f"--fresh: found more answers than runs, expected at most {most} a window (--every)")
+    if options.drift is not None and not 0 <= options.drift < 1e9:
+        raise InputError(f"--drift: found {options.drift:g}, expected a number of at least 0")
+    if options.mechanism == "gaussian" and not budget.delta:
+        raise InputError(f"{options.file}: budget.delta: missing, expected a value (--mechanism gaussian)")
+    mechanisms = [options.mechanism] if options.mechanism else ["laplace", "gaussian"] if budget.delta else ["laplace"]
+    rounds = [int(r) for r in _numbers("--rounds", options.rounds, 1, 1e7, whole=True)] or [1]
+    rows = [
+        bought(budget, unit, mechanism, (epsilon, k, r), every, options.drift)
+        for epsilon, k, mechanism, r in product(epsilons, fresh, mechanisms, rounds)
+    ]
+    best = best_of(rows, options.drift)
+    return (
+        _json(config, unit, rows, best) if options.json else "\n".join(_text(config, unit, rows, best, options.drift))
+    )
+
+
+def unit_of(config: DeviceConfig) -> Unit:
+    """The owner's unit of change. Of zones errors are in MW (MVAr); of rows, in multiples of the answer's sensitivity."""
+    adjacency = config.budget.adjacency
+    assert adjacency is not None  # load_device has seen to it
+    change = adjacency.of_loads
+    if not isinstance(config.data, ZoneData):
+        return Unit(1.0, 1.0, "x sensitivity")
+    if change is not None and change.relative is not None:
+        return Unit(100 * change.relative, 100 * change.relative, "% of capacity")
+    base = load(config.data.case).base_mva
+    if change is not None and change.pair is not None:
+        return Unit(base * (change.pair + change.reactive), base * hypot(change.pair, change.reactive), "MW")
+    return Unit(base * adjacency.beta, base * adjacency.beta, "MW")
+
+
+def bought(
+    budget: Budget,
+    unit: Unit,
+    mechanism: Literal["laplace", "gaussian"],
+    choice: tuple[float, int, int],
+    every: float | None,
+    drift: float | None,
+) -> Row:
+    """`choice`: epsilon a window, fresh answers a window, gate answers a run. docs/privacy.md has the formulas."""
+    epsilon, fresh, rounds = choice
+    delta, answers = budget.delta or 0.0, fresh * rounds
+    if mechanism == "gaussian":
+        mu = mu_max(epsilon, delta) / sqrt(answers)
+        answer = unit.l2 / mu
+        run = _alone(mu * sqrt(rounds), delta)
+    else:
+        by_gdp = sqrt(2 / pi) * mu_max(epsilon, delta) / sqrt(answers) if delta else 0.0
+        each = max(epsilon / answers, by_gdp)
+        answer, run = sqrt(2) * unit.l1 / each, each * rounds
+    noise = answer / sqrt(rounds)
+    age = max(budget.span / fresh - (every or 0.0), 0.0) if budget.span else 0.0
+    stale = None if drift is None else drift * sqrt(age / 2 / HOUR)
+    return Row(epsilon, mechanism, fresh, rounds, run, answer, noise, age, stale, hypot(noise, stale or 0.0))
+
+
+def _alone(mu: float, delta: float) -> float:
+    from hushgrid.kernels.privacy.accounting import gdp_epsilon
+
+    return gdp_epsilon(mu, delta)
+
+
+def best_of(rows: list[Row], drift: float | None) -> list[Row]:
+    """For each epsilon: with a drift, the least error in all; without one, the least noise of the freshest rows."""
+    freshest = max(row.fresh for row in rows)
+    open_to = [row for row in rows if drift is not None or row.fresh == freshest]
+    return [
+        min((row for row in open_to if row.epsilon == epsilon), key=lambda row: row.total)
+        for epsilon in dict.fromkeys(row.epsilon for row in rows)
+    ]
+
+
+def _every(given: str | None) -> float | None:
+    import re
+
+    if given is None:
+        return None
+    if not re.match(PATTERN, given) or not (every := seconds(given)):
+        raise InputError(f"--every: found {given!r}, expected a length of time above 0s: 30s, 15min or 24h")
+    return every
+
+
+def _numbers(option: str, given: str | None, low: float, high: float, *, whole: bool = False) -> list[float]:
+    """The numbers of an option, none if it is not given. InputError names the first that is out of its range."""
+    found = []
+    for text in given.split(",") if given is not None else ():
+        try:
+            value = float(text)
+        except ValueError:
+            value = low - 1
+        if not low <= value <= high or (whole and value != int(value)):
+            kind = "whole numbers" if whole else "numbers"
+            raise InputError(
+                f"{option}: found {text[:60]!r}, expected {kind} from {low:g} to {high:g}, with commas between"
+            )
+        found.append(value)
+    return found
+
+
+def _json(config: DeviceConfig, unit: Unit, rows: list[Row], best: list[Row]) -> str:
+    budget = config.budget
+    said: dict[str, Any] = {
+        "node": config.node,
+        "delta": budget.delta or 0.0,
+        "window_s": budget.span,
+        "lifetime": budget.lifetime,
+        "unit": unit.name,
+        "rows": [row._asdict() | {"best": row in best} for row in rows],
+    }
+    return json.dumps(said, indent=2)
+
+
+def _text(config: DeviceConfig, unit: Unit, rows: list[Row], best: list[Row], drift: float | None) -> Iterator[str]:
+    budget = config.budget
+    delta = f", delta {budget.delta:g}" if budget.delta else ", no delta (so no gaussian noise)"
+    counted = renews(budget) or " over the life of the ledger (no window)"
+    yield f"node {config.node}: budget epsilon {budget.epsilon:g}{delta}{counted}"
+    yield f"rms error of one load in {unit.name}: noise only, from public numbers; what a load does meanwhile is not in it"
+    header = ["", "epsilon", "mechanism", "fresh", "rounds", "epsilon a run", "one answer", "a run", "age up to"]
+    table: list[list[object]] = []
+    for row in rows:
+        cells: list[object] = [
+            "*" if row in best else "",
+            f"{row.epsilon:g}",
+            row.mechanism,
+            row.fresh,
+            row.rounds,
+            f"{row.run:.4g}",
+        ]
+        cells += [f"{row.answer:.3g}", f"{row.noise:.3g}", in_words(row.age) if budget.span else "-"]
+        table.append(cells if drift is None else [*cells, f"{row.stale:.3g}", f"{row.total:.3g}"])
+    yield columns(table, header if drift is None else [*header, "stale", "in all"], indent=2)
+    if drift is None:
+        yield "*: the least noise of the freshest; --drift X says how far a load moves in an hour, and finds the least of both"
+    else:
+        yield f"*: the least in all, if a load moves by {drift:g} {unit.name} in an hour (rms, as a random walk does)"
+    if budget.span:
+        times = ceil(YEAR / budget.span)
+        yield (
+            f"each window of {in_words(budget.span)} begins anew: someone present for a year has told {times} times the "
+            f"epsilon (pure); the window is closed, so an answer that comes early is refused until the first has left it"
+        )

@@ -219,11 +219,13 @@ class Teller(LocalEnd):
         assert config.sink is not None
         assert config.sink.mqtt is not None
         self.outlet, self.told = outlet, config.sink.mqtt
+        self._described: list[tuple[str, bytes]] = []  #: what Home Assistant was told on this connection
         name, will = f"hushgrid-{config.fleet}-{config.node}-sink", (available(self.told.topic), b"offline")
         link = LocalLink(self.told.broker, name, will=will, tls=self.told.tls)
         super().__init__(link, lambda line: log(f"sink: {line}"))
 
     def connected(self) -> list[tuple[str, bytes, bool]]:
+        self._described = []  # another broker may have taken the old one's place
         return [(available(self.told.topic), b"online", True), *self._publications()]
 
     def tell(self) -> None:
@@ -254,7 +256,9 @@ class Teller(LocalEnd):
                 described = discovery(
                     config.fleet, config.node, topic, now.document, now.validity, config.source is not None
                 )
-                out += [(place, payload, True) for place, payload in described]
+                if described != self._described:
+                    self._described = described
+                    out += [(place, payload, True) for place, payload in described]
             out.append((topic, msgspec.json.encode(now.document), True))
         return out
 

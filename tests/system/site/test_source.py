@@ -380,9 +380,3 @@ def test_a_section_that_contradicts_itself_is_one_line(tmp_path, section, said):
         device.start()
     assert said in str(error.value)
     assert "\n" not in str(error.value)
-
-
-def test_fresh_needs_a_window(tmp_path):
-    device = SourceDevice(tmp_path / "z1", {"file": "loads.csv"}, fresh=24)
-    with pytest.raises(InputError, match=r"fresh: found 24, expected one beside budget\.window"):
-        device.start()

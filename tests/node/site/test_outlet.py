@@ -1,0 +1,162 @@
+"""What a sink says of an answer: fresh, then held or old, never a second time by itself, over restarts and clocks."""
+
+import json
+import os
+import stat
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from hushgrid.kernels.errors import InputError
+from hushgrid.node.privacy.ledger import Ledger
+from hushgrid.node.problems.kind import About, Told
+from hushgrid.node.schema.site import Sink, SinkFile
+from hushgrid.node.site import outlet as module
+from hushgrid.node.site.outlet import Outlet, validity
+from hushgrid.node.wire import Envelope, Finished, Refuse, encode
+from tests.support.site.source_device import Clock
+
+VECTORS = {"z": np.array([1.0])}
+
+
+class Device:
+    """An outlet with a file, its ledger on the test's own clock, and its restarts."""
+
+    def __init__(self, directory, **file):
+        self.directory, self.said, self.clock = directory, [], Clock()
+        self.path = directory / "out.json"
+        self.sink = Sink(file=SinkFile(path=str(self.path), **file))
+        self.why = ""
+        self.start()
+
+    def start(self):
+        self.ledger = Ledger(self.directory / "z1.ledger", "z1", durable=False, clock=self.clock)
+        kind = SimpleNamespace(told=lambda device, vectors: Told({"setpoints": [{"bus": 1, "mw": 2.0}]}, why=self.why))
+        config = SimpleNamespace(
+            sink=self.sink, source=None, state=str(self.directory), node="z1", fleet="demo", kind=kind
+        )
+        intake = SimpleNamespace(device=None, reason="", meter=None, age=None)
+        self.outlet = Outlet(config, str(self.directory / "z1.yaml"), intake, self.ledger, self.said.append)
+
+    def restart(self):
+        self.ledger.close()
+        self.start()
+
+    def answer(self, run="ab", every=900.0):
+        about = About(run=run, name="x", reason="", every=every, residual=0.5, quality="agreed", version=3, age=12.34)
+        self.outlet.outcome(lambda vectors, about: None)(VECTORS, about)
+        return self.document
+
+    def later(self, seconds, last=None):
+        self.clock.now += seconds
+        self.outlet.turn(last)
+        return self.document
+
+    @property
+    def document(self):
+        return json.loads(self.path.read_text())
+
+
+@pytest.fixture
+def device(tmp_path):
+    made = Device(tmp_path)
+    yield made
+    made.ledger.close()
+
+
+def test_an_answer_is_fresh_until_the_next_should_be_there_and_then_old(device):
+    told = device.answer()
+    assert (told["state"], told["age"], told["data_version"]) == ("fresh", 12.3, 3)
+    assert (told["residual"], told["quality"]) == (0.5, "agreed")
+    assert device.later(989)["state"] == "fresh"
+    old = device.later(2)
+    assert (old["state"], old["reason"], old["setpoints"]) == ("old", "no answer since", told["setpoints"])
+    assert device.answer("cd")["state"] == "fresh"
+
+
+def test_the_slack_is_a_tenth_of_the_interval_ten_seconds_at_least_and_never_more_than_the_interval():
+    assert [validity(every) for every in (900.0, 60.0, 5.0)] == [990.0, 70.0, 10.0]
+    assert validity(None) is None
+
+
+def test_a_run_without_an_answer_here_holds_the_last_one_and_says_why(device):
+    device.answer("ab")
+    refusal = (b"\xcd" * 16, encode(Envelope(b"\xcd" * 16, 0, 0, None, Refuse("over its budget", "refused"))))
+    held = device.later(600, refusal)
+    assert (held["state"], held["reason"]) == ("held", "refused: over its budget")
+    old = device.later(500, refusal)
+    assert (old["state"], old["reason"]) == ("old", "no answer since: refused: over its budget")
+
+
+def test_a_stopped_run_holds_the_last_answer_and_one_that_is_done_does_not(device):
+    device.answer("cd" * 16)
+    done = (b"\xcd" * 16, encode(Envelope(b"\xcd" * 16, 0, 0, None, Finished())))
+    assert device.later(1, done)["state"] == "fresh"
+    stopped = (b"\xef" * 16, encode(Envelope(b"\xef" * 16, 0, 0, None, Finished())))
+    assert device.later(1, stopped)["reason"] == "the run was stopped"
+
+
+def test_a_dispatch_that_the_device_does_not_take_leaves_the_last_one(device):
+    before = device.answer("ab")
+    device.why = "beyond a limit"
+    held = device.answer("cd")
+    assert (held["run"], held["state"], held["reason"]) == (before["run"], "held", "beyond a limit")
+
+
+def test_an_answer_of_a_run_without_a_schedule_never_becomes_old(device):
+    assert device.answer(every=None)["valid_until"] is None
+    assert device.later(1e7)["state"] == "fresh"
+
+
+def test_no_setting_of_the_clock_makes_an_answer_old_while_the_device_runs(device, monkeypatch):
+    device.answer()
+    monkeypatch.setattr(module.time, "time", lambda: 4e9)
+    assert device.later(10)["state"] == "fresh"
+
+
+def test_the_answer_in_force_survives_a_restart_and_is_old_after_a_long_absence(device, monkeypatch):
+    before = device.answer()
+    device.path.unlink()
+    device.restart()
+    assert device.outlet.now.document == before
+    device.later(991)
+    assert device.document["state"] == "old"
+    device.answer("cd")
+    monkeypatch.setattr(module.time, "time", lambda: 4e9)
+    device.restart()
+    assert device.later(1)["state"] == "old"
+
+
+def test_a_file_has_its_mode_and_is_replaced_in_one_piece(tmp_path):
+    device = Device(tmp_path, mode="640")
+    device.answer()
+    assert stat.S_IMODE(os.stat(device.path).st_mode) == 0o640
+    inode = os.stat(device.path).st_ino
+    with device.path.open() as file:
+        device.answer("cd")
+        assert json.loads(file.read())["run"] == "ab"
+    assert os.stat(device.path).st_ino != inode
+    device.ledger.close()
+
+
+def test_a_file_that_cannot_be_written_is_said_once_and_tried_again(tmp_path, monkeypatch):
+    device = Device(tmp_path)
+    device.path.mkdir()
+    device.outlet.tell(VECTORS, About("ab", "x", "", 900.0, None, None, 1, None))
+    assert len(device.said) == 1
+    assert "tried again" in device.said[0]
+    device.path.rmdir()
+    device.outlet.turn()
+    assert not device.path.exists()  # not at once
+    now = module.time.monotonic()
+    monkeypatch.setattr(module.time, "monotonic", lambda: now + 11)
+    device.outlet.turn()
+    assert device.document["run"] == "ab"
+    assert len(device.said) == 1
+    device.ledger.close()
+
+
+def test_a_group_that_is_none_is_a_line_at_the_start(tmp_path):
+    with pytest.raises(InputError, match=r"sink\.file\.group: found 'no-such-group', expected a group of this machine"):
+        Device(tmp_path, group="no-such-group")

@@ -14,7 +14,7 @@ from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.runtime import event_loop
 from hushgrid.node.runtime.event_loop import link_for, serve
 from hushgrid.node.transport.attempts import LAST_DELAY_S, PATIENT_S
-from tests.system.transport.test_serve import Relay, up
+from tests.support.transport.relay import Relay, up
 
 PATIENCE = 60.0  # seconds until a test gives up
 

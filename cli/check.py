@@ -12,8 +12,10 @@ from hushgrid.node.config.device import load_device
 from hushgrid.node.config.scenario import load_scenario
 from hushgrid.node.config.site import ready_words
 from hushgrid.node.problems.plan import step_ratio
+from hushgrid.node.schema.sections import Tls
 from hushgrid.node.schema.yaml_file import read_yaml
 from hushgrid.node.site.intake import device_of
+from hushgrid.node.transport.certificate import days_of
 from hushgrid.node.transport.connect import parse_url, tls_context
 from hushgrid.scenarios import find
 
@@ -86,7 +88,7 @@ def _device(path: Path) -> str:
         f"node {config.node} of fleet {config.fleet} on {config.broker}: {what}, "
         f"budget epsilon {budget.epsilon:g}{_delta(budget.delta or 0.0)}{renews(budget)}"
     )
-    return "\n  ".join([first, *consent(config, device), *ready])
+    return "\n  ".join([first, *consent(config, device), *ready, *_certificate(config.tls)])
 
 
 def _coordinator(path: Path) -> str:
@@ -95,4 +97,13 @@ def _coordinator(path: Path) -> str:
     config = load_coordinator(path)
     tls_context(parse_url(config.broker), config.tls)
     _, plan = prepare(config, str(path))
-    return f"coordinator of fleet {config.fleet} on {config.broker}: {plan.name}, members {', '.join(plan.nodes)}"
+    first = f"coordinator of fleet {config.fleet} on {config.broker}: {plan.name}, members {', '.join(plan.nodes)}"
+    return "\n  ".join([first, *_certificate(config.tls)])
+
+
+def _certificate(tls: Tls | None) -> list[str]:
+    """For how long a client's own certificate is good."""
+    days = days_of(tls)
+    if days is None:
+        return []
+    return [f"its certificate ends in {days} days" if days >= 0 else f"its certificate has ended {-days} days ago"]

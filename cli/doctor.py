@@ -65,11 +65,10 @@ def _place(path: Path) -> tuple[Place, str]:
     what = check(path).splitlines()[0]  # reads the data and the scenario too
     if "node" in read_yaml(path):
         device = load_device(path)
-        own = device.kind.device(device, str(path))
         mark = Path(device.mark) if device.mark else None
         unit, state = f"hushgrid-node@{device.node}", Path(device.state)
         names = (path, device.node, unit, device.fleet, device.broker, device.tls, state, mark)
-        return Place(*names, (), not own.neighbours), what
+        return Place(*names, ()), what
     if what.startswith("scenario"):
         raise InputError(f"{path}: found a scenario, expected a device's or a coordinator's file")
     from hushgrid.broker.coordinator.daemon import prepare
@@ -78,7 +77,7 @@ def _place(path: Path) -> tuple[Place, str]:
     _, plan = prepare(centre, str(path))
     unit, state = "hushgrid-coordinator", Path(centre.state)
     names = (path, COORDINATOR, unit, centre.fleet, centre.broker, centre.tls, state, None)
-    return Place(*names, tuple(plan.nodes), True), what
+    return Place(*names, tuple(plan.nodes)), what
 
 
 # --- on this machine ---

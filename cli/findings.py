@@ -23,7 +23,6 @@ class Place(NamedTuple):
     state: Path
     mark: Path | None
     members: tuple[str, ...]  #: a coordinator's
-    alone: bool  #: whether a device speaks to the coordinator only
 
     @property
     def ledger(self) -> Path:

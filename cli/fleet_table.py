@@ -47,7 +47,7 @@ def _row(node: Seen, centre: Seen | None) -> dict[str, Any]:
         "epsilon_left_life": said.epsilon_left_life if said else None,
         "window_s": said.window_s if said else None,
         "runs_out": said.runs_out if said else None,
-        "certificate_days": said.certificate_days if said else None,
+        "certificate_days": said.certificate_days if said else offered.certificate_days if offered else None,
         "last": said.last if said and said.last else None,
         "refused": said.refused if said and said.refused else None,
         "barred": [printable(topic, 2 * WORDS) for topic in birth.barred] if birth else [],

@@ -5,11 +5,10 @@ from __future__ import annotations
 import time
 
 from hushgrid.broker.coordinator.base import Coordinator
-from hushgrid.kernels.errors import InputError
 from hushgrid.node import status
 from hushgrid.node.config.coordinator import CoordinatorConfig
 from hushgrid.node.status import NAMED, Status
-from hushgrid.node.transport.certificate import days_left
+from hushgrid.node.transport.certificate import days_of
 from hushgrid.node.transport.link import Link
 from hushgrid.node.versions import RUNNING
 from hushgrid.node.wire import COORDINATOR, WIRE
@@ -76,7 +75,7 @@ class Reporter:
         """What is public of the coordinator."""
         stored, now = coordinator.ledger.last_run(), time.time()
         done = coordinator.complete(coordinator.driver.machine.state) if coordinator.driver else None
-        algorithm, tls = coordinator.plan.algorithm, self.config.tls
+        algorithm = coordinator.plan.algorithm
         begun = coordinator.phase in ("running", "finishing")
         return Status(
             node=COORDINATOR,
@@ -95,7 +94,7 @@ class Reporter:
             late_s=None if self.due is None or begun else round(max(now - self.due, 0.0), 1),
             due=None if self.due is None else status.moment(self.due),
             gone={name: status.moment(at) for name, at in list(self._gone.items())[:NAMED]},
-            certificate_days=_days(tls.cert if tls else None),
+            certificate_days=days_of(self.config.tls),
         )
 
     def _notice(self, coordinator: Coordinator) -> None:
@@ -104,10 +103,3 @@ class Reporter:
             self._gone.setdefault(name, time.time())
         for name in coordinator.births:
             self._gone.pop(name, None)
-
-
-def _days(certificate: str | None) -> int | None:
-    try:
-        return days_left(certificate) if certificate else None
-    except InputError:
-        return None

@@ -11,8 +11,8 @@ from hushgrid.node.versions import RUNNING
 from hushgrid.node.wire import OLDER, WIRE, Capabilities
 
 
-def capabilities(device: Device, budget: Budget | None, ledger: Ledger) -> Capabilities:
-    """The algorithms, problem and mechanisms of a device, and what is left of its budget."""
+def capabilities(device: Device, budget: Budget | None, ledger: Ledger, days: int | None = None) -> Capabilities:
+    """The algorithms, problem and mechanisms of a device, and what is left of its budget. `days`: until its certificate ends."""
     kind = KINDS[device.kind]
     left = standing(ledger, budget).left if budget else None
     return Capabilities(
@@ -26,4 +26,5 @@ def capabilities(device: Device, budget: Budget | None, ledger: Ledger) -> Capab
         budget_left=left,
         wire=WIRE,
         older=OLDER,
+        certificate_days=days,
     )

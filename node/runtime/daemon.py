@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from pathlib import Path
 
 from hushgrid.kernels.errors import InputError, Stopped
@@ -19,6 +20,7 @@ from hushgrid.node.runtime.systemd import Unit
 from hushgrid.node.schema.sections import Allow, Budget
 from hushgrid.node.site.intake import Intake, intake_of
 from hushgrid.node.site.outlet import Outlet, ends_of
+from hushgrid.node.transport.certificate import days_of
 from hushgrid.node.transport.link import Link
 
 
@@ -115,6 +117,7 @@ def main(config: DeviceConfig, path: str, signals: Signals) -> int:
         renew=intake,
         drawn=drawn,
     )
+    member.days = partial(days_of, config.tls)
     link = link_for(member, config.broker, config.tls, keepalive=config.keepalive)
     ends = ends_of(intake, outlet)
     service = Service(config, path, member, link, intake, outlet, signals)

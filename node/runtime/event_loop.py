@@ -163,7 +163,8 @@ class _Seat:
         if now - self.ticked > POLL_S:  # it has slept: it learns the time first
             self._tell(now)
         for message in messages:
-            link.send(endpoint.on_message(message.topic, message.payload))
+            # An empty one says nothing: what was retained is cleared, or somebody tries whether a topic is allowed.
+            link.send(endpoint.on_message(message.topic, message.payload) if message.payload else [])
         self.unrested += len(messages)
         endpoint.idle()
 

@@ -79,6 +79,7 @@ class Member(Endpoint):
         self.allowance: Allowance | None = None
         self.last: tuple[bytes, bytes] | None = None  #: (run, payload) of the last join, refusal or farewell, to repeat
         self.refusal = ""  #: why the last refusal of this session was, as a code
+        self.days: Callable[[], int | None] = lambda: None  #: until its certificate ends
         self.ended = 0  #: runs that have ended here, or were refused, in this session
         self._refused: OrderedDict[bytes, bytes] = OrderedDict()  #: refusals of plans in this session, by run
         self._free = float(FREE_BYTES)  #: bytes that plans may still write
@@ -366,7 +367,7 @@ class Member(Endpoint):
     def _birth(self) -> Publication:
         stored = self.ledger.open_run()
         run = stored.id if stored else b""
-        offered = capabilities(self.device, self.budget, self.ledger)
+        offered = capabilities(self.device, self.budget, self.ledger, self.days())
         birth = Birth(self.session, run, self.ledger.mark, offered, self._withheld.topics)
         return Publication(self.topics.state(self.name), wire.encode(birth), True)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from hushgrid.kernels.errors import HushgridError, InputError
+from hushgrid.kernels.errors import HushgridError
 from hushgrid.node import status
 from hushgrid.node.config.device import DeviceConfig
 from hushgrid.node.privacy.ledger_rows import StoredRun
@@ -12,7 +12,6 @@ from hushgrid.node.privacy.renewal import Standing, standing
 from hushgrid.node.problems.plan import RunPlan, decode_plan
 from hushgrid.node.runtime.member import Member
 from hushgrid.node.status import Status
-from hushgrid.node.transport.certificate import days_left
 from hushgrid.node.transport.link import Link
 from hushgrid.node.versions import RUNNING
 from hushgrid.node.wire import WIRE
@@ -59,7 +58,7 @@ class Reporter:
             epsilon_left_life=left.left_life,
             window_s=left.window_s,
             runs_out=self._runs_out(stored, left, now),
-            certificate_days=self._days(),
+            certificate_days=member.days(),
         )
 
     def _runs_out(self, stored: StoredRun | None, left: Standing, now: float) -> str | None:
@@ -71,15 +70,6 @@ class Reporter:
         if every is None or terms is None or left.left_life is None:
             return None
         return status.moment(now + left.left_life / terms.epsilon * every)
-
-    def _days(self) -> int | None:
-        tls = self.config.tls
-        if tls is None or tls.cert is None:
-            return None
-        try:
-            return days_left(tls.cert)
-        except InputError:
-            return None
 
 
 def _plan(stored: StoredRun | None) -> RunPlan | None:

@@ -7,7 +7,8 @@ from typing import Any
 
 import paho.mqtt.client as paho
 
-from hushgrid.node.transport.connect import Address, resolve
+from hushgrid.node.transport.connect import Address
+from hushgrid.node.transport.lookup import Lookup, numeric
 
 FIRST_DELAY_S, LAST_DELAY_S = 0.05, 5.0  #: waits, s: they double; each is shortened at random by up to a half
 PATIENT_S = 15.0  #: the longest wait while nothing waits for the broker
@@ -25,11 +26,28 @@ class Attempts:
         self.delay = 0.0  #: the last wait, s
         self._up_at = 0.0
         self._addresses: list[Any] = []  #: addresses that are not tried yet
+        self.lookup: Lookup | None = None  #: while its name is looked up
 
     def target(self, address: Address) -> Any:
-        """The socket address to dial now. Raises OSError if the name cannot be resolved."""
-        self._addresses = self._addresses or resolve(address)
+        """The socket address to dial now; None while its name is looked up. Raises OSError if it cannot be."""
+        self._addresses = self._addresses or numeric(address)
+        if not self._addresses:
+            self.lookup = self.lookup or Lookup(address)
+            try:
+                self._addresses = self.lookup.answer() or []
+            except OSError:
+                self.lookup = None
+                raise
+            if not self._addresses:
+                return None
+            self.lookup = None
         return self._addresses.pop(0)
+
+    def close(self) -> None:
+        """Nothing is looked up any more."""
+        if self.lookup is not None:
+            self.lookup.close()
+            self.lookup = None
 
     def succeeded(self, now: float) -> None:
         """The connection is up."""

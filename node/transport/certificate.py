@@ -9,6 +9,7 @@ from math import floor
 from pathlib import Path
 
 from hushgrid.kernels.errors import InputError
+from hushgrid.node.schema.sections import Tls
 
 DAY_S = 86400.0
 SEQUENCE, VERSION, UTC_TIME, TIME = 0x30, 0xA0, 0x17, 0x18  #: tags of DER; VERSION is the field [0] of a certificate
@@ -67,3 +68,13 @@ def _inside(der: bytes, tag: int) -> tuple[bytes, bytes]:
     if start + length > len(der):
         raise ValueError("cut short")
     return der[start : start + length], der[start + length :]
+
+
+def days_of(tls: Tls | None) -> int | None:
+    """Whole days that the certificate of a client has left; None if it has none, or none that can be read."""
+    if tls is None or tls.cert is None:
+        return None
+    try:
+        return days_left(tls.cert)
+    except InputError:
+        return None

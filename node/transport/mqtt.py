@@ -123,7 +123,7 @@ class MqttLink:
 
     @property
     def waiting(self) -> bool:
-        return self._stage is _Stage.DOWN
+        return self._stage is _Stage.DOWN and self._attempts.lookup is None
 
     @property
     def sock(self) -> Any:
@@ -243,8 +243,6 @@ class MqttLink:
                 eraser.connect(CLOSE_S)
                 eraser.close()
 
-    # -- one turn of the loop
-
     def _wait(self, timeout: float, fds: Sequence[int] = ()) -> None:
         """Waits until something is to be done, at most `timeout` seconds, and does it."""
         poller = select.poll()
@@ -303,14 +301,16 @@ class MqttLink:
             self._session.flush()
         return self.connected
 
-    # -- coming up
-
     def _redial(self, now: float) -> None:
         if self._why == NOT_YET:  # a later reason stays: an attempt that is cut short says less
             self._why = "no answer"
         self.due = now + ATTEMPT_S
         try:
-            self._dial = Dial(self._attempts.target(self._as.address), self._as.address.host, self._ssl)
+            target = self._attempts.target(self._as.address)
+            if self._attempts.lookup is not None:
+                self.due = now + self._attempts.lookup.wait
+                return
+            self._dial = Dial(target, self._as.address.host, self._ssl)
             self._stage = _Stage.DIALLING
         except OSError as error:
             self._drop(error.strerror or str(error))
@@ -382,6 +382,7 @@ class MqttLink:
 
     def _end(self) -> None:
         self._shut()
+        self._attempts.close()
         self._stage, self.due = _Stage.CLOSED, inf
 
     def _shut(self) -> None:

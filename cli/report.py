@@ -29,7 +29,9 @@ def main(options: argparse.Namespace) -> int:
 def _of_device(path: Path) -> str:
     from hushgrid.node.config.device import load_device
     from hushgrid.node.site.intake import device_of
+    from hushgrid.node.site.outlet import standing_words
 
     config = load_device(path)
     lines = config.kind.own_report(device_of(config, str(path)), Path(config.state))
-    return "\n  ".join([f"{config.node}: its set-points at its own loads (this stays on the device)", *lines])
+    head = f"{config.node}: its set-points at its own loads (this stays on the device)"
+    return "\n  ".join([head, *lines, *standing_words(config)])

@@ -58,6 +58,12 @@ STUDIES = {
         "hushgrid.studies.privacy_price",
         "study",
     ),
+    "renewing": Study(
+        "a budget that renews, over a day of changing loads: fresh answers, their noise, their age",
+        "1 to 4 minutes",
+        "hushgrid.studies.renewing",
+        "study",
+    ),
     "accuracy": Study(
         "objective, feasibility and central optima beside what independent reference code found",
         "1 to 3 minutes",

@@ -116,6 +116,15 @@ class Allowance:
         elif self.budget and more and self._cost((self._event(t), more)) > self.budget.epsilon * DECIMAL:
             raise self._over(self._price(t, self.adjacency))
 
+    @property
+    def affordable(self) -> bool:
+        """Whether the window has room for all answers of the plan about a data version that is yet to be declared."""
+        if self.renewal is None or self.terms is None:
+            return True
+        more = Charge().plus(charge_of(self._event(self.terms)), self.terms.answers)
+        denied = self.renewal.anew().denied(more, 0.0, DECIMAL)
+        return denied is None or denied.by != "window"
+
     def authorise(self, spends: list[Spend]) -> None:
         """Whether these spends, not yet committed, may be added now. Refused otherwise."""
         for further in self._further:

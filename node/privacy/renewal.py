@@ -65,6 +65,12 @@ class Renewal:
         """Answers of this charge, about the version that is held, are in the ledger now."""
         self._about_version = self._about_version.plus(charge)
 
+    def anew(self) -> Renewal:
+        """The same limits for a data version that is yet to be declared: nothing has been said about it."""
+        following = Renewal(self.ledger, self.budget, self.adjacency, self.delta)
+        following.version += 1
+        return following
+
     def denied(self, more: Charge, asked: float, room: float = 1.0) -> Denied | None:
         """Which limit answers of the charge `more` would pass, None if neither. `asked`: their epsilon, to be said.
 

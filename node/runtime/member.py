@@ -206,7 +206,7 @@ class Member(Endpoint):
         try:
             plan = decode_plan(blob)
             if renew and self.renew:
-                self.device = self.renew(plan.every)
+                self.device = self.renew(plan.every, self._allowance(run, plan).affordable)
             self.device.check(plan)
             driver, allowance = self._assemble(run, plan)
             t = plan.terms
@@ -313,12 +313,12 @@ class Member(Endpoint):
         self.log(Warned(f"run {run.hex()[:8]} ended here: {printable(failed.detail, LINE)}"))
         return [self._edge(failed.payload)]
 
+    def _allowance(self, run: bytes, plan: RunPlan) -> Allowance:
+        simulated, limits = self.simulated is not None, (self.budget, self.allow)
+        return Allowance(self.name, self.ledger, run, plan.algorithm, plan.terms, *limits, simulated=simulated)
+
     def _assemble(self, run: bytes, plan: RunPlan) -> tuple[Driver, Allowance]:
-        t = plan.terms
-        simulated = self.simulated is not None
-        allowance = Allowance(
-            self.name, self.ledger, run, plan.algorithm, t, self.budget, self.allow, simulated=simulated
-        )
+        allowance = self._allowance(run, plan)
         seed = self.simulated.seed if self.simulated else None
         noise = noise_source(seed, self.name)
         machine, gate = self.device.machine(plan, run, self.ledger, noise, allowance)

@@ -37,8 +37,11 @@ class Intake(ABC):
     meter: Meter | None = None  #: what hears the source's topics, if it has any
 
     @abstractmethod
-    def __call__(self, every: float | None) -> Device:
-        """The device with the data of a new run. `every`: s from one run of its plan to the next, if it has that."""
+    def __call__(self, every: float | None, affordable: bool = True) -> Device:
+        """The device with the data of a new run. `every`: s from one run of its plan to the next, if it has that.
+
+        `affordable`: whether the window of its budget has room for an answer about new data.
+        """
 
     @property
     @abstractmethod
@@ -89,7 +92,7 @@ class FileIntake(Intake):
         self.device, self._stamp = self._read()
         ledger.saw_data(self._stamp)
 
-    def __call__(self, every: float | None) -> Device:
+    def __call__(self, every: float | None, affordable: bool = True) -> Device:
         self.look()
         return self.device
 
@@ -174,12 +177,15 @@ class SourceIntake(Intake):
             raise Stopped(f"{config.node}: source: no value yet: {self.reason}")
         self._rise(values, reading)
 
-    def __call__(self, every: float | None) -> Device:
+    def __call__(self, every: float | None, affordable: bool = True) -> Device:
         until = time.monotonic() + self.source.deadline
         now = self.kept.now
         if now is not None and running(self.ledger) - now.risen < self.pause:
             self.log(f"data version {now.version} counts on, {in_words(running(self.ledger) - now.risen)} old (fresh)")
             return self.device  # as public as the schedule
+        if self.pause and now is not None and not affordable:  # and so is what the window holds
+            self._because("the window of its budget has no room for a fresh answer yet")
+            return self.device
         reading = self._read()
         hold(until)  # from here on nothing takes longer for one value than for another
         values = reading.values if reading else self.kept.values

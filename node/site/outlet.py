@@ -23,6 +23,7 @@ from hushgrid.node.durable import write_file
 from hushgrid.node.log import Warned
 from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.problems.kind import About, Outcome
+from hushgrid.node.schema.durations import in_words
 from hushgrid.node.site.home_assistant import available, discovery, health
 from hushgrid.node.site.hook import Hook
 from hushgrid.node.site.intake import Intake
@@ -63,7 +64,7 @@ class Outlet:
         self.file = sink.file if sink else None
         self.group = group_of(self.file.group, f"{path}: sink.file.group") if self.file and self.file.group else None
         self.hook = Hook(sink.exec, Path(path).resolve().parent, log) if sink and sink.exec else None
-        self._place = Path(config.state) / f"{config.node}.told"
+        self._place = _place(config)
         self.now = self._load() if sink else None
         until = self.now.document["valid_until"] if self.now else None
         self._expired = until is not None and moment(time.time()) > until
@@ -266,6 +267,22 @@ class Teller(LocalEnd):
 def moment(at: float) -> str:
     """A time of the machine's clock, in UTC."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(at))
+
+
+def standing_words(config: DeviceConfig) -> list[str]:
+    """The device's own report on its answer in force and its data, in lines: their version and age when it was made."""
+    try:
+        document = msgspec.msgpack.decode(_place(config).read_bytes(), type=Standing).document
+    except (OSError, msgspec.DecodeError):
+        return []
+    age = document["age"]
+    old = "" if age is None else f", {in_words(age)} old when it was made"
+    until = f", good until {document['valid_until']}" if document["valid_until"] else ""
+    return [f"the answer in force is of {document['time']}{until}: run {document['run'][:8]}, data version {document['data_version']}{old}"]  # fmt: skip
+
+
+def _place(config: DeviceConfig) -> Path:
+    return Path(config.state) / f"{config.node}.told"
 
 
 def ends_of(intake: Intake, outlet: Outlet) -> list[LocalEnd]:

@@ -225,6 +225,26 @@ def test_96_gaussian_answers_a_day_fit_and_one_more_does_not(tmp_path):
         clock.pass_(900.0)
 
 
+def test_whether_a_fresh_answer_is_affordable_is_asked_of_the_window_alone_and_of_no_version(tmp_path):
+    whole = plan(rounds=1, epsilon=1.0)
+    node, clock = device(tmp_path, budget(1.0, window=SPAN, lifetime=2.0))
+    assert node.allowance(whole).affordable
+    assert not node.allowance(plan(rounds=1, epsilon=1.1)).affordable
+    node.answer(node.start(whole), 1)
+    assert not node.allowance(whole).affordable
+    clock.pass_(1.01 * SPAN)
+    assert node.allowance(whole).affordable  # about new data; about those that stand still nothing fits
+    with pytest.raises(Refused, match="never while data version 1 stands"):
+        node.start(whole)
+    node.ledger.new_data()
+    node.answer(node.start(whole), 1)
+    clock.pass_(1.01 * SPAN)
+    node.ledger.new_data()
+    assert node.allowance(whole).affordable  # its life is over: that is refused, not repeated for ever
+    with pytest.raises(Refused, match="no time brings it back"):
+        node.start(whole)
+
+
 def one_answer(mu):
     from hushgrid.kernels.privacy.accounting import claimed_epsilon
 

@@ -128,6 +128,17 @@ def test_the_answer_in_force_survives_a_restart_and_is_old_after_a_long_absence(
     assert device.later(1)["state"] == "old"
 
 
+def test_the_own_report_says_how_old_the_data_of_the_answer_in_force_were(device):
+    config = device.outlet.config
+    assert module.standing_words(config) == []
+    told = device.answer("abcdef0123")
+    (line,) = module.standing_words(config)
+    assert line == (
+        f"the answer in force is of {told['time']}, good until {told['valid_until']}: run abcdef01, data version 3, "
+        "12.3s old when it was made"
+    )
+
+
 def test_a_file_has_its_mode_and_is_replaced_in_one_piece(tmp_path):
     device = Device(tmp_path, mode="640")
     device.answer()

@@ -338,8 +338,6 @@ class MqttLink:
         self._attempts.succeeded(self.due)
         self.connects += 1
 
-    # -- what a session tells
-
     def _hear(self, subscriptions: Sequence[str]) -> None:
         self.subscriptions = tuple(subscriptions)
         self._exact = frozenset(t for t in subscriptions if "+" not in t and "#" not in t)
@@ -356,8 +354,6 @@ class MqttLink:
     def refuse(self, topic: str, reason: str) -> None:
         if (topic, reason) not in self.refused:
             self.refused.append((topic, reason))
-
-    # -- going down
 
     def _lose(self, session: Session) -> None:
         if session.stream.excess:

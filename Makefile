@@ -10,11 +10,11 @@ demo: $(VENV)/.laptop
 
 # Whatever starts no process and no broker.
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not long and not system and not device" --ignore=tests/system --ignore=tests/device
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not long and not system" --ignore=tests/system
 
 # Fleets of real daemons on real brokers: run, attacked, killed, without their broker.
 test-system: $(VENV)/.dev
-	$(BIN)/python -m pytest -n 2 --dist loadgroup -m "system and not long" tests/system
+	$(BIN)/python -m pytest -n 2 --dist loadgroup -m "system and not long and not device" tests/system
 
 # The storms, and every example of every property: all but the shorter system tests.
 test-long: $(VENV)/.dev
@@ -23,7 +23,7 @@ test-long: $(VENV)/.dev
 # A Debian system that boots, with a fleet installed from its wheelhouse, and what goes wrong on a device. As root, with
 # debootstrap and systemd-container; the first time it fetches the packages of the system.
 device-test: $(VENV)/.dev
-	$(BIN)/python -m pytest -m device -s tests/device
+	$(BIN)/python -m pytest -m device -s tests/system/device
 
 # Everything that a device installs, with hashes, in wheelhouse/: `make wheelhouse ARCH=aarch64 PYTHON=3.11` (3.11 to 3.13).
 wheelhouse: ARCH := $(shell uname -m)

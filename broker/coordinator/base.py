@@ -143,7 +143,7 @@ class Coordinator(Gathering):
         self._news_at = self._now
         try:
             kind, src, dst = self.topics.parse(topic)
-            if src not in self.members or (kind == "edge" and dst != COORDINATOR):
+            if src not in self.members or kind == "status" or (kind == "edge" and dst != COORDINATOR):
                 raise Malformed("not of this run's edges")
             if kind == "state":
                 return self._on_presence(src, wire.decode_presence(payload)) if payload else []

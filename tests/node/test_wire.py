@@ -180,6 +180,7 @@ def test_topics_name_the_directed_edge():
     assert t.parse(t.edge("z1", "coordinator")) == ("edge", "z1", "coordinator")
     assert t.parse(t.all("coordinator")) == ("all", "coordinator", "")
     assert t.parse(t.state("z1")) == ("state", "z1", "")
+    assert t.parse(t.status("z1")) == ("status", "z1", "")
 
 
 @given(st.one_of(st.text(max_size=60), st.lists(st.sampled_from(["hushgrid", "1", "demo", "edge", "all", "", "+", "z1"]), max_size=7).map("/".join)))  # fmt: skip

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from hushgrid.kernels.patterns.star import W, Z
-from hushgrid.node import wire
+from hushgrid.node import status, wire
 from hushgrid.node.problems.plan import decode_plan, encode_plan
 from hushgrid.node.wire import (
     COORDINATOR,
@@ -23,6 +23,7 @@ from hushgrid.node.wire import (
 from tests.support.devices.gated_device import budget
 from tests.support.devices.hostile_messages import AHEAD, NONCE, OTHER, birth, envelope, not_envelopes, plan_message
 from tests.support.devices.zone_fleet import World, setup
+from tests.support.status import PLAIN
 
 
 def to_member(world):
@@ -39,6 +40,9 @@ def to_member(world):
     yield "another's edge", t.edge(COORDINATOR, "z2"), envelope(run, now + 1, w), "malformed"
     yield "another fleet", "hushgrid/1/demo/edge/coordinator/z1", envelope(run, now + 1, w), "malformed"
     yield "no topic at all", "", b"", "malformed"
+    for whose in (COORDINATOR, "z1", "z2"):
+        yield f"the status of {whose}", t.status(whose), status.encode(PLAIN), "malformed"
+        yield f"a message as the status of {whose}", t.status(whose), envelope(run, now + 1, w), "malformed"
     yield "a foreign run", edge, envelope(OTHER, now + 1, w), "a foreign run"
     yield "a foreign farewell", edge, envelope(OTHER, 0, Finish("stopped", "go home")), "a foreign run"
     if z1.driver:
@@ -83,6 +87,9 @@ def to_coordinator(world):
     for name, payload in not_envelopes(size + wire.SMALL):
         yield name, edge, payload, "malformed"
     yield "a stranger", t.edge("z9", COORDINATOR), envelope(run, now, z), "malformed"
+    for whose in (COORDINATOR, "z1", "z9"):
+        yield f"the status of {whose}", t.status(whose), status.encode(PLAIN), "malformed"
+        yield f"a birth as the status of {whose}", t.status(whose), wire.encode(birth()), "malformed"
     yield "a stranger's birth", t.state("z9"), wire.encode(birth()), "malformed"
     yield "itself", t.edge(COORDINATOR, COORDINATOR), envelope(run, now, z), "malformed"
     yield "not to it", t.edge("z1", "z2"), envelope(run, now, z), "malformed"

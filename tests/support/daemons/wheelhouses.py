@@ -1,12 +1,14 @@
 """Wheelhouses for tests: this checkout's, and copies of it with another hushgrid inside."""
 
 import hashlib
+import os
 import re
 import shutil
 import subprocess
 import sys
 import zipfile
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from tests.support.paths import DEPLOY
@@ -23,8 +25,6 @@ def wheelhouse(directory: Path) -> Path:
 
 
 def _pip() -> dict[str, str]:
-    import os
-
     return {name: value for name, value in os.environ.items() if name.startswith(("PIP_", "SSL_", "HOME", "XDG_"))}
 
 
@@ -52,9 +52,10 @@ def changed(house: Path, directory: Path, files: Mapping[str, str], *, told: boo
 
 def _link(source: str, target: str) -> None:
     if source.endswith(".whl"):
-        Path(target).hardlink_to(source)
-    else:
-        shutil.copy2(source, target)
+        with suppress(OSError):  # on another file system
+            Path(target).hardlink_to(source)
+            return
+    shutil.copy2(source, target)
 
 
 def names(listed: str) -> set[str]:

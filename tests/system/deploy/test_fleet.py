@@ -227,4 +227,6 @@ def test_the_first_commands_of_the_guide_run_as_they_stand(tmp_path, mosquitto_p
             os.killpg(child.pid, signal.SIGKILL)  # the group is ours alone: its leader is the shell started here
     assert child.returncode == 0, said
     assert "quantity,element,value,unit" in said
+    assert re.search(r"^z2 +since 20", said, re.M)
+    assert "ok    topics: z1 is seen on the broker, session 1" in said
     assert "spent epsilon 4.99" in said

@@ -61,3 +61,22 @@ def test_a_fleet_is_updated_box_by_box_and_every_run_between_is_done(fleet, tmp_
     mixed.run(old=False)
     mixed.end()
     assert {z: len(fleet.spends(z)) for z in ZONES} == dict.fromkeys(ZONES, 2)
+
+
+def test_the_release_before_refuses_a_ledger_of_a_newer_format_in_one_line(fleet, tmp_path):
+    mixed = Mixed(fleet, previous_release(tmp_path / "before"))
+    for z in ZONES:
+        mixed.start(z, old=True)
+    mixed.run(old=True)
+    assert mixed.nodes["z1"].end() == 0
+    mixed.start("z1", old=False)  # brings the ledger to today's format
+    assert mixed.nodes["z1"].end() == 0
+    before = fleet.spends("z1")
+    back = fleet.start("node", "z1.yaml", "z1", **mixed.before)
+    assert back.code() == 2
+    (line,) = back.said.splitlines()
+    assert line.endswith("(format 3), expected 'z1' (format 2 or older)")
+    assert fleet.spends("z1") == before
+    mixed.start("z1", old=False)
+    mixed.run(old=False)
+    mixed.end()

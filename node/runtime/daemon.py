@@ -120,12 +120,12 @@ def main(config: DeviceConfig, path: str, signals: Signals) -> int:
         drawn=drawn,
     )
     member.days = partial(days_of, config.tls)
-    link = link_for(member, config.broker, config.tls)
+    link = link_for(member, config.broker, config.tls, keepalive=config.keepalive)
     ends = ends_of(intake, outlet)
     service = Service(config, path, member, link, intake, outlet, signals)
     service.unit.ready()
     try:
-        serve_all([(member, link), *((end, end.link) for end in ends)], service, signals)
+        serve_all([(member, link), *((end, end.link) for end in ends)], service, signals, lambda: outlet.wait)
         service.end()
         drawn.close()
     finally:

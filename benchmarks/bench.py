@@ -45,8 +45,8 @@ def main(name: str | None, as_json: bool = False) -> int:
         "daemon": daemon.daemon,
         "walk": walk.walk,
         "dpp2": rounds.dpp2,
-        "opf": opf.opf,
         "ledger": ledger.ledger,
+        "opf": opf.opf,
         "warm": continuous.warm,
     }
     if name is not None and name not in benchmarks:

@@ -22,7 +22,8 @@ import errno
 import os
 import struct
 import zlib
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import msgspec
@@ -187,12 +188,13 @@ class LoggedTables(RunTable):
     else is asked of them, if the log is full, and at the end. A ledger that need not survive a power cut has no log.
     """
 
+    _waiting: list[Record] = []  # noqa: RUF012  (before anything is read)
     _gone = False  #: the tables have all of the log, and say that there is none
 
     def _load(self) -> None:
         super()._load()
         self._applied: int = self._meta("applied") or 0
-        self._waiting: list[Record] = []  #: in the log, and not in the tables
+        self._waiting = []  #: in the log, and not in the tables
         self._front = LedgerLog(self._ahead_log, self.id, self.durable)
         if not self.torn and self._front.exists():
             self._recover()
@@ -256,21 +258,29 @@ class LoggedTables(RunTable):
             self._checkpoint()
 
     def _checkpoint(self) -> None:
-        """One transaction; the log is written anew only once it is durable."""
-        waiting, self._waiting = self._waiting, []  # so that the transaction does not ask for another checkpoint
+        with self._transaction():
+            pass
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        """What only the log has goes into the same transaction; the log is written anew only once that is durable."""
+        waiting, self._waiting = self._waiting, []
         try:
-            with self._transaction():
-                for record in waiting:
-                    self._insert(record.run, record.no, record.spends, (record.at, record.ran, record.version))
-                self._last_states(waiting)
-                self._write_sums({key: self._sums[key] for key in self._changed if key in self._sums}, self._price)
-                self._set(applied=self._applied + len(waiting), ran=self._ran)
+            with super()._transaction():
+                if waiting:
+                    for record in waiting:
+                        self._insert(record.run, record.no, record.spends, (record.at, record.ran, record.version))
+                    self._last_states(waiting)
+                    self._write_sums({key: self._sums[key] for key in self._changed if key in self._sums}, self._price)
+                    self._set(applied=self._applied + len(waiting), ran=self._ran)
+                yield
         except BaseException:
             self._waiting = waiting
             raise
-        self._applied += len(waiting)
-        self._changed = set()
-        self._front.restart()
+        if waiting:
+            self._applied += len(waiting)
+            self._changed = set()
+            self._front.restart()
 
     def _last_states(self, waiting: list[Record]) -> None:
         """Inside a transaction: of each run the last state and status, its number of spends, and its rounds."""

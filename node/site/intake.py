@@ -165,12 +165,12 @@ class SourceIntake(Intake):
         if self.kept.current and self.kept.values is not None:
             self.device = self.feed.device(self.kept.values)
             return
-        until = time.monotonic() + source.deadline
+        until, last = time.monotonic() + source.deadline, self.kept.values or self.feed.declared
         if self.meter:
             self.meter.wait()
-        reading = self._read()
+        reading = self._read(tell=last is not None)
         hold(until)
-        values = reading.values if reading else self.kept.values or self.feed.declared
+        values = reading.values if reading else last
         if values is None:
             if self.meter:
                 self.meter.link.close()
@@ -212,20 +212,20 @@ class SourceIntake(Intake):
             return True
         return reading is not None and (self.kept.now is None or reading.stamp != self.kept.now.stamp)
 
-    def _read(self) -> Reading | None:
-        """What the source gives now; None, and a reason, if that is no value."""
+    def _read(self, *, tell: bool = True) -> Reading | None:
+        """What the source gives now; None, and a reason, if that is no value. `tell`: the owner of it, in the log."""
         try:
             reading = self.meter.reading() if self.meter else self._reader()
         except InputError as error:
-            self._because(str(error))
+            self._because(str(error), tell)
             return None
         old = self.source.max_age is not None and reading.age > seconds(self.source.max_age)
         self._because(f"its value is older than {self.source.max_age}" if old else reading.left_out)
         return reading
 
-    def _because(self, reason: str) -> None:
+    def _because(self, reason: str, tell: bool = True) -> None:
         """Tells the owner, once, why the values are not of now."""
-        if reason and reason != self.reason:
+        if tell and reason and reason != self.reason:
             self.log(Warned(f"the source gives no value of now, and the last good one counts: {reason}"))
         elif self.reason and not reason:
             self.log("the source gives values again")

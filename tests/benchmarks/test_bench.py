@@ -132,7 +132,7 @@ def test_the_case_of_588_buses_is_there_if_its_file_is_named(monkeypatch):
 
 
 def test_a_benchmark_that_does_not_exist_is_refused_in_one_line():
-    with pytest.raises(InputError, match=r"^bench: found 'speed', expected one of step, noise, .*opf$"):
+    with pytest.raises(InputError, match=r"^bench: found 'speed', expected one of step, noise, .*opf, warm$"):
         bench.main("speed")
 
 

@@ -28,7 +28,7 @@ class Recount:
 
     def hear(self, topic: str, payload: bytes) -> None:
         _, _, _, kind, src, *_ = topic.split("/")
-        if kind == "state":
+        if kind in ("state", "status"):
             return
         run_id, epoch, number, _, body = msgspec.msgpack.decode(payload)
         what = body["type"]

@@ -2,6 +2,7 @@
 
 import pytest
 
+from hushgrid.node.privacy.ledger_schema import FORMAT
 from hushgrid.node.versions import RUNNING
 from hushgrid.node.wire import Birth, decode_presence
 from tests.support.daemons.deployed_fleet import ROOT, ZONES
@@ -75,7 +76,7 @@ def test_the_release_before_refuses_a_ledger_of_a_newer_format_in_one_line(fleet
     back = fleet.start("node", "z1.yaml", "z1", **mixed.before)
     assert back.code() == 2
     (line,) = back.said.splitlines()
-    assert line.endswith("(format 3), expected 'z1' (format 2 or older)")
+    assert line.endswith(f"(format {FORMAT}), expected 'z1' (format 2 or older)")
     assert fleet.spends("z1") == before
     mixed.start("z1", old=False)
     mixed.run(old=False)

@@ -15,6 +15,7 @@ import yaml
 
 from hushgrid.broker.servers import choose as brokers
 from hushgrid.grid_cases import load
+from hushgrid.node.site.kept_values import last_kept
 from hushgrid.node.transport.mqtt import MqttLink
 from tests.support.daemons.deployed_fleet import PATIENCE, ZONES, Fleet
 from tests.support.site.home_assistant import check
@@ -170,6 +171,43 @@ def test_with_fresh_a_fleets_runs_repeat_the_stored_answer_at_no_cost_and_say_it
     for daemon in nodes.values():
         assert daemon.end() == 0
     assert len(site.fleet.spends("z1")) == 1
+
+
+def test_a_device_that_never_had_a_value_ends_with_4_in_a_line_and_goes_on_once_there_is_one(site):
+    site.configure(source={"file": str(site.fleet.directory / "meter.csv")})
+    daemon = site.fleet.start("node", "z1.yaml", "z1")
+    assert daemon.code() == 4
+    assert daemon.said.count("\n") == 1
+    assert "no value yet" in daemon.said
+    shutil.copy(site.fleet.directory / "nodes/loads-z1.csv", site.fleet.directory / "meter.csv")
+    assert site.fleet.node("z1").end() == 0
+    os.unlink(site.fleet.directory / "meter.csv")
+    assert site.fleet.node("z1").end() == 0  # the last good value counts
+
+
+def test_a_device_killed_in_a_run_goes_on_with_the_values_of_its_data_version(site):
+    """It dies once it has joined; what its file says meanwhile is for the next run."""
+    file = site.fleet.directory / "meter.csv"
+    shutil.copy(site.fleet.directory / "nodes/loads-z1.csv", file)
+    site.fleet.gradients(4000)
+    site.fleet.edit("coordinator.yaml", "silent_s: 1.5 ", "silent_s: 20 ")
+    site.configure(source={"file": str(file)})
+    nodes = {z: site.fleet.node(z) for z in ZONES}
+    site.fleet.coordinator()
+    nodes["z1"].wait_for("joined run")
+    before = kept(site.fleet)
+    nodes["z1"].kill()
+    file.write_text(file.read_text().replace("21.7", "1.5"))
+    again = site.fleet.node("z1")
+    again.wait_for("resumed run")
+    assert kept(site.fleet) == before
+    again.kill()
+
+
+def kept(fleet):
+    """(data version, values) that z1 holds."""
+    found = last_kept(fleet.state("z1") / "z1.intake")
+    return found.version, found.values
 
 
 def test_a_local_broker_that_floods_and_dies_does_not_disturb_the_run(tmp_path, mosquitto):

@@ -46,11 +46,11 @@ def test_any_smaller_budget_is_refused_before_the_first_answer(tmp_path, account
     device = Device(tmp_path, simulated=True)
     wanted = plan(rounds=rounds, **privacy)
     need = best(accountant, device.allowance(wanted).terms)
-    device.cap = budget(10.0, DELTA)  # both kinds are counted as Gaussian answers, which pay with delta once
+    device.cap = budget(need * (1 - 1e-9), privacy.get("delta"))
     with pytest.raises(Refused, match=rf"n0: spent epsilon 0, asked .* more, budget .* \({WORDS}, delta"):
         device.start(wanted)
     assert device.ledger.spends() == []
-    device.cap = budget(10.0, DELTA)  # both kinds are counted as Gaussian answers, which pay with delta once
+    device.cap = budget(need * (1 + 1e-9), privacy.get("delta"))
     device.start(wanted)
 
 
@@ -70,7 +70,7 @@ def test_two_runs_on_one_ledger_add_up(tmp_path):
     with pytest.raises(Refused, match="n0: spent epsilon"):
         device.start(plan(rounds=4))
     assert device.ledger.totals(WORDS).epsilon <= 4.0
-    device.cap = budget(10.0, DELTA)  # both kinds are counted as Gaussian answers, which pay with delta once
+    device.cap = budget(5.9)
     with pytest.raises(Refused, match="asked 2 more"):
         device.start(plan(rounds=4))
     assert len(device.ledger.spends()) == 8
@@ -222,7 +222,7 @@ def test_every_accountant_prices_a_smaller_unit_by_group_privacy(tmp_path, accou
     device = Device(tmp_path / "b", budget(need * (1 - 1e-9), privacy.get("delta")))
     with pytest.raises(Refused):
         device.start(plan(rounds=9, **privacy))
-    device.cap = budget(10.0, DELTA)  # both kinds are counted as Gaussian answers, which pay with delta once
+    device.cap = budget(need * (1 + 1e-9), privacy.get("delta"))
     device.answer(device.start(plan(rounds=9, **privacy)), 9)
 
 

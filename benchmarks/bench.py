@@ -32,7 +32,7 @@ from hushgrid.node.schema.sections import Allow
 
 def main(name: str | None, as_json: bool = False) -> int:
     """Run one benchmark, or all, and print tables, or JSON. Raises InputError for a name that is none."""
-    from hushgrid.benchmarks import continuous, daemon, fleet, hop, opf, ring, rounds, walk
+    from hushgrid.benchmarks import continuous, daemon, fleet, hop, ledger, opf, ring, rounds, walk
 
     benchmarks: dict[str, Callable[[], Table]] = {
         "step": step,
@@ -46,6 +46,7 @@ def main(name: str | None, as_json: bool = False) -> int:
         "walk": walk.walk,
         "dpp2": rounds.dpp2,
         "opf": opf.opf,
+        "ledger": ledger.ledger,
         "warm": continuous.warm,
     }
     if name is not None and name not in benchmarks:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import fcntl
 import os
 import shutil
 import subprocess
@@ -155,16 +154,14 @@ def _disk(place: Place) -> Iterator[Finding]:
 
 def _held(ledger: Path) -> bool:
     """Whether a process has the ledger open."""
-    from hushgrid.cli.ledger import LOCKED
+    from hushgrid.node.privacy.ledger_file import held
 
     try:
-        with ledger.open("rb") as file:
-            fcntl.lockf(file, fcntl.LOCK_SH | fcntl.LOCK_NB, LOCKED[1], LOCKED[0])
+        return held(ledger)
     except FileNotFoundError:
         return False
     except OSError:
         return True
-    return False
 
 
 def _ledger(place: Place, running: bool) -> Iterator[Finding]:

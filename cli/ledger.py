@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import fcntl
 import json
 import shutil
+import sqlite3
 import tempfile
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
@@ -22,6 +22,7 @@ from hushgrid.node import wire
 from hushgrid.node.config.device import load_device
 from hushgrid.node.privacy.budget import Allowance
 from hushgrid.node.privacy.ledger import Ledger
+from hushgrid.node.privacy.ledger_file import held, snapshot
 from hushgrid.node.privacy.ledger_rows import relation
 from hushgrid.node.privacy.renewal import Renewal, standing
 from hushgrid.node.privacy.terms import Terms
@@ -31,7 +32,6 @@ from hushgrid.node.schema.sections import Adjacency, Allow, Budget
 
 #: Of a run that was refused: its plan is not kept, or cannot be read.
 _NOTHING = {"name": "?", "algorithm": None, "adjacency": None, "answers": 0, "epsilon": 0.0, "delta": 0.0}
-LOCKED = (0x40000000, 512)  #: SQLite's lock bytes (PENDING_BYTE, RESERVED and SHARED), first and number
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -87,31 +87,26 @@ def source(file: Path, mark: Path | None) -> Source:
 def reading(where: Source) -> Iterator[Ledger]:
     """A copy of the ledger, opened: opening a database, even to read it, would write beside it. InputError, one line.
 
-    A ledger held by a process is none to be read: what is committed may not be in its files yet.
+    Beside a running device it is the ledger of a moment ago, with what is only in its log.
     """
     path = where.path
     with tempfile.TemporaryDirectory(prefix="hushgrid-ledger-") as scratch:
         copy, mark = Path(scratch) / "copy.ledger", Path(scratch) / "mark"
         try:
+            if where.mark is not None:  # before the ledger, so that it is not ahead of it
+                with suppress(FileNotFoundError):
+                    shutil.copyfile(where.mark, mark)
+        except OSError as error:
+            raise InputError(f"{where.mark}: {error.strerror}, expected the mark of {path}") from None
+        try:
             with path.open("rb") as file:
                 if file.read(16) != b"SQLite format 3\0":
                     raise InputError(f"{path}: found no SQLite file, expected a ledger")
-                try:
-                    fcntl.lockf(file, fcntl.LOCK_SH | fcntl.LOCK_NB, LOCKED[1], LOCKED[0])
-                except OSError:
-                    raise InputError(
-                        f"{path}: held by another process, expected one process per ledger (stop the device first)"
-                    ) from None
-                shutil.copyfile(path, copy)
-                log = path.with_name(path.name + "-wal")
-                with suppress(FileNotFoundError):
-                    shutil.copyfile(log, copy.with_name(copy.name + "-wal"))
-        except OSError as error:
-            raise InputError(f"{path}: {error.strerror}, expected a ledger") from None
+            snapshot(path, copy)
+        except (OSError, sqlite3.Error) as error:
+            raise InputError(f"{path}: {getattr(error, 'strerror', None) or error}, expected a ledger") from None
         try:
             if where.mark is not None:
-                with suppress(FileNotFoundError):
-                    shutil.copyfile(where.mark, mark)
                 with closing(Ledger(copy, None, durable=False)) as one:
                     if not one.marked and not mark.exists():
                         raise InputError(f"{where.mark}: No such file or directory, expected the mark of {path}")
@@ -323,16 +318,28 @@ def verify(file: Path, mark: Path | None) -> str:
     return f"ok: {where.path}: {no} spends, whole" + ("" if where.mark is None else f", not behind {where.mark}")
 
 
+def _alone(where: Source) -> None:
+    """InputError if a device holds the ledger: what its owner says is said while it is stopped."""
+    try:
+        if held(where.path):
+            raise InputError(
+                f"{where.path}: held by another process, expected one process per ledger (stop the device first)"
+            )
+    except OSError as error:
+        raise InputError(f"{where.path}: {error.strerror}, expected a ledger") from None
+
+
 def accept(file: Path, mark: Path | None) -> str:
     """The owner's word: what was lost between the ledger and what others remember of it counts as spent."""
     where = source(file, mark)
+    _alone(where)
     with reading(where) as copy:
         before, behind, torn = copy.no, _behind(copy, where), copy.torn
     if behind is None:
         return f"{where.path}: not behind its mark, nothing to accept"
     with closing(Ledger(where.path, None, where.mark)) as ledger:
         ledger.accept()
-        gaps, after = [s for s in ledger.spends() if s.no > before], ledger.no
+        gaps, after = ledger.spends(after=before), ledger.no
     if not gaps:
         lost = "what was lost, nobody knows" if torn else "nothing was lost, the mark is written again"
         return f"{where.path}: was {behind}; {lost}"

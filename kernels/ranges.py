@@ -60,6 +60,7 @@ Tolerance = Annotated[float, Meta(ge=1e-30, le=1e30)]  #: of a stopping rule: co
 Positive = Annotated[float, Meta(gt=0, le=float_info.max)]  #: of what exists in simulation only
 #: Of a coordinator: no device computes with it.
 Seconds = Annotated[float, Meta(gt=0, le=float_info.max, extra_json_schema={"unit": "s"})]
+Keepalive = Annotated[int, Meta(ge=5, le=3600, extra_json_schema={"unit": "s"})]  #: of a connection
 
 Case = Annotated[str, Meta(pattern=r"^[^\x00-\x1f\x7f-\x9f]{1,64}\Z")]  #: the name of a case's file
 Title = Annotated[str, Meta(pattern=r"^[A-Za-z0-9._-]{1,64}\Z")]  #: of a scenario

@@ -10,6 +10,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable
 from functools import cached_property
+from math import inf
 from typing import Any, Literal
 
 from hushgrid.broker.coordinator import past_runs
@@ -124,6 +125,11 @@ class Coordinator(Gathering):
     @property
     def finished(self) -> bool:
         return self.phase == "over"
+
+    @property
+    def due(self) -> float:
+        """Nothing is due once the run is over."""
+        return inf if self.phase == "over" else super().due
 
     def connected(self) -> list[Publication]:
         if self._met or self.driver:  # the members may have lost the broker too and need time to return

@@ -142,7 +142,7 @@ class Service:
             config.fleet, self.plan, self.source, self.ledger, resumes=True, progress=_Rounds(), **patience
         )
         coordinator.log = _say
-        return coordinator, link_for(coordinator, config.broker, config.tls)
+        return coordinator, link_for(coordinator, config.broker, config.tls, keepalive=config.keepalive)
 
     def _coordinate(self, coordinator: Coordinator, link: Link) -> None:
         """Until the run is over, or somebody asks to end."""

@@ -8,7 +8,7 @@ import msgspec
 
 from hushgrid.kernels.algorithms.registry import plug
 from hushgrid.kernels.errors import InputError
-from hushgrid.kernels.ranges import Count, Name, Seconds
+from hushgrid.kernels.ranges import Count, Keepalive, Name, Seconds
 from hushgrid.node.config.files import near_tls, unwrapped
 from hushgrid.node.schema.durations import Duration, seconds
 from hushgrid.node.schema.sections import Section, Tls
@@ -45,6 +45,7 @@ class CoordinatorConfig(Section, frozen=True, kw_only=True):
     fleet: Name  #: the fleet's name, a part of every topic
     broker: str  #: mqtt://host:port or mqtts://host:port
     tls: Tls | None = None  #: required of mqtts
+    keepalive: Keepalive = 60  #: without a word for 1.5 times as long, the broker takes it for dead
     scenario: str  #: a scenario file, relative to this one
     members: list[Name] | None = None  #: who must take part [the scenario's nodes]
     wait_s: Seconds = 60.0  #: for all members to be there

@@ -9,9 +9,10 @@ import msgspec
 
 from hushgrid.kernels.algorithms.registry import plug
 from hushgrid.kernels.errors import InputError
-from hushgrid.kernels.ranges import Count, Name
+from hushgrid.kernels.ranges import Count, Keepalive, Name
 from hushgrid.node.config.files import near_tls, unwrapped
 from hushgrid.node.config.site import check_site, near_sink, near_source
+from hushgrid.node.privacy.run_table import KEEP
 from hushgrid.node.problems.kind import Kind
 from hushgrid.node.problems.power_flow.kind import KIND as POWER_FLOW
 from hushgrid.node.problems.power_flow.section import ZoneData
@@ -36,7 +37,9 @@ class DeviceConfig(Section, frozen=True, kw_only=True):
     fleet: Name  #: the fleet's name, a part of every topic
     broker: str  #: mqtt://host:port or mqtts://host:port
     tls: Tls | None = None  #: required of mqtts
+    keepalive: Keepalive = 60  #: without a word for 1.5 times as long, the broker takes it for dead
     state: str  #: a directory of its own: ledger and outcome
+    keep: Count = KEEP  #: ended runs whose plan, spends and rounds the ledger keeps row by row; older ones as sums
     mark: str | None = None  #: a file on another disk that remembers how far the ledger has come
     data: str | ZoneData  #: of a data problem: a NumPy archive of A (m, q) and b (m,); of a zone: a section
     labels: Labels | None = None  #: the public range of its labels; required of a data problem

@@ -1,16 +1,16 @@
-"""The device's memory of what it has revealed: one SQLite file, one transaction for spends, state and sends.
+"""The device's memory of what it has revealed: spends, state and sends of a step are stored together, or none of them.
 
 Events are stored, and costs are computed from them. A step's spends, the machine's state (from which its messages
-follow) and what the gate must repeat are committed together, durably, before any of it is published. So the ledger
-never shows less than what has left the device. A mark of how far the ledger has come is kept in two other places:
+follow) and what the gate must repeat are committed together, durably, before any of it is published: as one record of a
+log, or in one transaction of SQLite (`ledger_log.py`). So the ledger never shows less than what has left. A mark of how far the ledger has come is kept in two other places:
 `marks.py`.
 """
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from math import inf
 from pathlib import Path
 
@@ -18,16 +18,21 @@ import msgspec
 
 from hushgrid.node.privacy import marks
 from hushgrid.node.privacy.ledger_file import LedgerFailed
+from hushgrid.node.privacy.ledger_log import LoggedTables, Record
 from hushgrid.node.privacy.ledger_rows import Counted, Spend
 from hushgrid.node.privacy.marks import MarkFile, NoMark
-from hushgrid.node.privacy.run_table import ENDED, KEEP, RunTable
-from hushgrid.node.privacy.spend_table import ALL, Cost, boottime, unpacked
+from hushgrid.node.privacy.run_table import ENDED, KEEP
+from hushgrid.node.privacy.spend_table import ALL, Cost, boottime, costs_of, unpacked
 from hushgrid.node.wire import Mark
 
 __all__ = ["Ledger", "LedgerFailed"]
 
 
-class Ledger(RunTable):
+#: Of a main file that lacks what stood beside it.
+TORN = "without what was committed last: copied without its -wal and its -log, or one of them was removed"
+
+
+class Ledger(LoggedTables):
     """An open ledger; one process holds it.
 
     `node` must be the name in the file (None: any name). If there is no file, a new ledger is made. `mark` is the path
@@ -54,6 +59,15 @@ class Ledger(RunTable):
             self._give_up()
             raise
 
+    def _load(self) -> None:
+        super()._load()
+        self._heard = bool(self._marks("told"))  #: whether peers remember marks that nobody has accepted
+
+    def close(self) -> None:
+        super().close()
+        if self._mark_file:
+            self._mark_file.close()
+
     # --- marks ---
 
     @property
@@ -68,7 +82,7 @@ class Ledger(RunTable):
 
     def mark_after(self, spends: Iterable[Spend]) -> Mark:
         """The mark after these spends, which are not committed yet."""
-        costs = _costs(spends)
+        costs = costs_of(spends)
         return self._price_after(costs).mark(self.id, self.no + len(costs))
 
     def _counted(self, ledger: bytes) -> Mark:
@@ -97,6 +111,7 @@ class Ledger(RunTable):
             known[mark.ledger] = higher
             with self._transaction():
                 self._set(told=msgspec.msgpack.encode(list(known.values())))
+            self._heard = True
         return True
 
     def told(self) -> Mark | None:
@@ -144,7 +159,7 @@ class Ledger(RunTable):
         if lost := self.lost_mark:
             return lost
         if self.torn:
-            return "without what was committed last: copied without its -wal, or that was removed"
+            return TORN
         if (mark := self.told()) is None:
             return None
         whose = "" if mark.ledger == self.id else f" of another ledger ({mark.ledger.hex()[:8]})"
@@ -187,10 +202,10 @@ class Ledger(RunTable):
             )
             self._write_sums(sums, price)
             self._set(accepted=msgspec.msgpack.encode(list(accepted.values())), told=msgspec.msgpack.encode([]))
-            self.db.execute("DELETE FROM meta WHERE key = 'torn'")
-        self.no, self._price = no, price
-        self._sums |= sums
-        self._tell(costs)
+            self._new_branch()
+        self._branched()
+        self._counted_now(sums, price, costs)
+        self.no, self._heard = no, False
         self._write_mark()
         return ahead
 
@@ -199,6 +214,13 @@ class Ledger(RunTable):
 
         Raises LedgerFailed if the mark cannot be written.
         """
+        file = self._mark_file
+        if file is None:
+            return
+        if not self._heard and file.untouched():
+            with self._marking(file):
+                file.write(self.mark)
+            return
         try:
             self._outside()
             if not self._ahead():  # a mark that is ahead stays until it is accepted
@@ -210,20 +232,25 @@ class Ledger(RunTable):
         file = self._mark_file
         if file is None:
             return
-        try:
+        with self._marking(file):
             with suppress(NoMark):
                 if file.read() == self.mark and self.marked:
                     return
             if not self.marked:
                 file.path.parent.mkdir(parents=True, exist_ok=True)
             file.write(self.mark)
+        if not self.marked:
+            with self._transaction():
+                self._set(marked=1)
+
+    @contextmanager
+    def _marking(self, file: MarkFile) -> Iterator[None]:
+        try:
+            yield
         except OSError as error:
             raise LedgerFailed(
                 f"{file.path}: {error.strerror}, expected to write the mark: nothing was released"
             ) from None
-        if not self.marked:
-            with self._transaction():
-                self._set(marked=1)
 
     def remember_peers(self, highest: dict[str, Mark]) -> None:
         """Stores the highest mark that was seen of each peer, by its name, durably."""
@@ -254,35 +281,36 @@ class Ledger(RunTable):
         gate must repeat, as (question, answer). `history`: (round, residual, messages, bytes). Raises LedgerFailed if
         the disk does not take it.
         """
-        spends = list(spends)
-        costs = _costs(spends)
-        sums, price = self._sums_after(costs, run), self._price_after(costs)
-        with self._transaction():
-            if spends:
-                self._insert(run, spends)
-                self._write_sums(sums, price)
-            self.db.execute(
-                "UPDATE run SET state = coalesce(?, state), status = coalesce(?, status), last = coalesce(?, last), "
-                "spends = spends + ? WHERE id = ?",
-                (state, status, last, len(spends), run),
-            )
-            if answers := list(answers):
-                self.db.executemany("INSERT OR IGNORE INTO answer VALUES (?, ?)", answers)
-            if history:
-                self.db.execute("INSERT OR REPLACE INTO history VALUES (?,?,?,?,?)", (run, *history))
-            if status in ENDED:
-                self._compact()
-        self.no, self._price = self.no + len(spends), price
-        self._sums |= sums
-        self._tell(costs)
+        spends, answers = list(spends), list(answers)
+        when = self.now(), self.running, self.data_version
+        logged = last is None and not answers and status in (None, "running")
+        if not (logged and self._log_step(Record(run, state, status, self.no + 1, spends, *when, history))):
+            costs = costs_of(spends)
+            sums, price = self._sums_after(costs, run), self._price_after(costs)
+            with self._transaction():
+                if spends:
+                    self._insert(run, self.no + 1, spends, when)
+                    self._write_sums(sums, price)
+                self.db.execute(
+                    "UPDATE run SET state = coalesce(?, state), status = coalesce(?, status), last = coalesce(?, last), "
+                    "spends = spends + ? WHERE id = ?",
+                    (state, status, last, len(spends), run),
+                )
+                if answers:
+                    self.db.executemany("INSERT OR IGNORE INTO answer VALUES (?, ?)", answers)
+                if history:
+                    self.db.execute("INSERT OR REPLACE INTO history VALUES (?,?,?,?,?)", (run, *history))
+                if status in ENDED:
+                    self._compact()
+            self._counted_now(sums, price, costs)
         if spends:
-            self.answered = self.no
             self._sync_mark()
 
     # --- what an owner does with the file ---
 
     def verify(self) -> list[str]:
         """What is wrong with this ledger, one line a problem; empty if it is whole."""
+        self.checkpoint()
         try:
             wrong = [f"integrity: {row[0]}" for row in self.db.execute("PRAGMA integrity_check") if row[0] != "ok"]
         except sqlite3.DatabaseError as error:
@@ -320,7 +348,3 @@ class Ledger(RunTable):
             for adjacency, sums in unpacked(blob).items():
                 found[adjacency] = found.get(adjacency, Counted()).with_all(sums)
         return ["the sums of its spends are not those of its rows"] if found != self._of(ALL) else []
-
-
-def _costs(spends: Iterable[Spend]) -> list[Cost]:
-    return [Cost(s.kind, s.value, s.mu2, s.adjacency) for s in spends]

@@ -3,14 +3,19 @@
 A disk that is full, read-only or absent may come back: LedgerFailed (exit 4). A file that is not this node's whole
 ledger does not become one by waiting: InputError (exit 2).
 
-What was committed last is in the log beside the main file, until SQLite moves it there. So while a ledger is open its
-main file says so, and no longer once it has been closed: a main file that says it is open, and has no log beside it, is
-a copy that lacks commits (`torn`), or one whose log was removed.
+What was committed last is in the -wal beside the main file, until SQLite moves it there, and before that in the -log
+(`ledger_log.py`). So while a ledger is open its main file says so, and no longer once it has been closed: a main file
+that says it is open, and lacks either beside it, is a copy that lacks commits (`torn`), or one of them was removed.
+
+One process holds a ledger, by a lock of its own (flock) on the main file. SQLite's locks are left to SQLite, so that
+`hushgrid ledger show` can read beside a running device.
 """
 
 from __future__ import annotations
 
+import fcntl
 import os
+import shutil
 import sqlite3
 import time
 from collections.abc import Iterator, Sequence
@@ -43,6 +48,8 @@ _FAULTS = {
 class LedgerFile:
     """An open file; one process holds it."""
 
+    _lock = -1  #: the file that is locked
+
     def __init__(self, path: Path, node: str | None, durable: bool) -> None:
         self.path, self.durable = path, durable
         self._opened = False  #: only then is a fault one of a step's
@@ -68,12 +75,12 @@ class LedgerFile:
     def _open(self, node: str | None) -> None:
         if not self.path.is_file():
             raise InputError(f"{self.path}: found no file, expected a ledger")
+        self._lock = _locked(self.path)
         log = self._log.exists()
         # By `mode=rw` a file that has just gone is not made anew, as an empty ledger.
         self.db = sqlite3.connect(
             f"file:{quote(os.fsencode(self.path))}?mode=rw", uri=True, isolation_level=None, timeout=0.5
         )
-        self.db.execute("PRAGMA locking_mode = EXCLUSIVE")
         if not self.db.execute("SELECT 1 FROM sqlite_master WHERE name = 'meta'").fetchone():
             raise InputError(
                 f"{self.path}: found no ledger's tables (cut short, or copied without its -wal), expected a whole ledger"
@@ -101,7 +108,7 @@ class LedgerFile:
         with self._transaction():
             if form < FORMAT:
                 migrate(self.db, form)
-            if left_open and not log:
+            if (left_open and not log) or (self._meta("log") is not None and not self._ahead_log.exists()):
                 self._set(torn=1)
             self._set(open=1)
         self._held = True
@@ -113,8 +120,13 @@ class LedgerFile:
         return self.path.with_name(self.path.name + "-wal")
 
     @property
+    def _ahead_log(self) -> Path:
+        """Of the log in front of the tables."""
+        return self.path.with_name(self.path.name + "-log")
+
+    @property
     def torn(self) -> bool:
-        """Whether it was found without its log, and its owner has not accepted that."""
+        """Whether it was found without its -wal or its -log, and its owner has not accepted that."""
         return self._meta("torn") is not None
 
     def __del__(self) -> None:
@@ -122,14 +134,32 @@ class LedgerFile:
         self._give_up()
 
     def _give_up(self) -> None:
-        """Close the file. SQLite then moves its log into the main file and removes it, if the disk lets it."""
-        with suppress(AttributeError, sqlite3.Error):
-            self._let_go()
-        with suppress(AttributeError, sqlite3.Error):
-            self.db.close()
-        if self._held:  # the main file says so for good, and may have got all of its log, which is gone: an empty one
-            with suppress(OSError):
-                self._log.touch(0o600)
+        """Close the file, once. SQLite then moves its log into the main file and removes it, if the disk lets it."""
+        if self._lock < 0:
+            return
+        try:
+            with suppress(AttributeError, sqlite3.Error):
+                self._let_go()
+            with suppress(AttributeError, sqlite3.Error):
+                self.db.close()
+            if (
+                self._held
+            ):  # the main file says so for good, and may have got all of its log, which is gone: an empty one
+                with suppress(OSError):
+                    self._log.touch(0o600)
+            self._let_log_go()
+        finally:
+            self._unlock()
+
+    def _let_log_go(self) -> None:
+        """What is done about the log in front of the tables once they are closed, and still held."""
+
+    def _unlock(self) -> None:
+        """Last of all: closing any handle of a file ends SQLite's locks on it."""
+        if self._lock >= 0:
+            _HELD.discard(_inode(self._lock))
+            os.close(self._lock)
+            self._lock = -1
 
     def _let_go(self) -> None:
         """The main file no longer says that it is open, once its log is in it."""
@@ -144,8 +174,12 @@ class LedgerFile:
             self.db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         self._give_up()
 
+    def _before_tables(self) -> None:
+        """Called before the tables are asked or changed."""
+
     @contextmanager
     def _transaction(self) -> Iterator[None]:
+        self._before_tables()
         with self._failing():
             try:
                 self.db.execute("BEGIN IMMEDIATE")
@@ -168,6 +202,7 @@ class LedgerFile:
 
     def _ask(self, query: str, values: Sequence[Any] = ()) -> list[Any]:
         """The rows that answer a query."""
+        self._before_tables()
         with self._failing():
             return self.db.execute(query, values).fetchall()
 
@@ -187,14 +222,80 @@ class LedgerFile:
 
         how long a step takes may depend on data.
         """
+        self._before_tables()
         with self._failing():
             self.db.execute("VACUUM INTO ?", (str(path),))
             with closing(sqlite3.connect(path, isolation_level=None)) as copy:  # it has no log, and needs none
                 copy.execute("PRAGMA synchronous = OFF")
-                copy.execute("DELETE FROM meta WHERE key = 'open'")
+                copy.execute("DELETE FROM meta WHERE key IN ('open', 'log')")
                 copy.execute("UPDATE meta SET value = 0.0 WHERE key = 'ran'")
                 for table in ("spend", "past"):
                     copy.execute(f"UPDATE {table} SET ran = 0.0")
+
+
+#: Main files that this process holds: to open one again would end SQLite's locks on it.
+_HELD: set[tuple[int, int]] = set()
+PATIENCE_S = 2.0  #: for another process to let go of a ledger, or to have copied it
+
+
+def _inode(file: int | Path) -> tuple[int, int]:
+    found = os.stat(file)
+    return found.st_dev, found.st_ino
+
+
+def _locked(path: Path) -> int:
+    """A handle of the main file, locked for this process. InputError if another one holds it, or this one does."""
+    held = InputError(f"{path}: held by another process, expected one process per ledger")
+    if _inode(path) in _HELD:
+        raise held
+    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() < deadline:
+                time.sleep(0.01)
+                continue
+            os.close(handle)
+            raise held from None
+        _HELD.add(_inode(handle))
+        return handle
+
+
+def held(path: Path) -> bool:
+    """Whether a process holds this ledger. OSError."""
+    if _inode(path) in _HELD:
+        return True
+    with path.open("rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
+
+
+def snapshot(path: Path, copy: Path) -> None:
+    """A consistent copy of a ledger, with its -log, also beside the process that holds it, which is not disturbed.
+
+    The log is read before the tables: what a checkpoint moves in between is then in both, and counted once. Raises
+    OSError, sqlite3.Error.
+    """
+    beside = copy.with_name(copy.name + "-log")
+    with path.open("rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)  # a device that starts meanwhile waits for us
+        except BlockingIOError:
+            with suppress(FileNotFoundError):
+                shutil.copyfile(path.with_name(path.name + "-log"), beside)
+            uri = f"file:{quote(os.fsencode(path))}?mode=ro"
+            with closing(sqlite3.connect(uri, uri=True)) as tables, closing(sqlite3.connect(copy)) as to:
+                tables.backup(to)
+            copy.with_name(copy.name + "-wal").touch()  # the copy has all of it
+            return
+        for end in ("-log", "-wal", ""):
+            with suppress(FileNotFoundError):
+                shutil.copyfile(path.with_name(path.name + end), copy.with_name(copy.name + end))
 
 
 def _unusable(path: Path, error: Exception) -> HushgridError:

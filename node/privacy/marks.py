@@ -8,6 +8,11 @@ a lie can stop a device until its owner accepts, but no lie may make the ledger 
 
 from __future__ import annotations
 
+import errno
+import os
+import struct
+import zlib
+from contextlib import suppress
 from math import inf, nextafter
 from pathlib import Path
 from typing import NamedTuple
@@ -107,11 +112,42 @@ def ahead_in_words(mark: Mark, counted: Mark) -> str:
     return f"mu^2 {counted.mu2:g}, the mark says {mark.mu2:g}"
 
 
+#: A mark file has two slots: u64 number of the last spend | u32 length | u32 CRC-32 of number, version and mark |
+#: version | mark in MessagePack. Each mark is written in place into the slot of its number's parity, so that a write
+#: that is cut short leaves the mark before it. Earlier programs wrote the bare mark.
+SLOT = 512  #: bytes: a sector
+VERSION = 1  #: of the format
+_HEAD = struct.Struct("<QII")
+
+
+def _slot(mark: Mark) -> bytes:
+    body = bytes([VERSION]) + msgspec.msgpack.encode(mark)
+    check = zlib.crc32(mark.no.to_bytes(8, "little") + body)
+    return (_HEAD.pack(mark.no, len(body), check) + body).ljust(SLOT, b"\0")
+
+
+def _of_slot(blob: bytes) -> Mark | None:
+    """The mark in a slot; None if it is empty or was cut short. Raises ValueError if a later program wrote it."""
+    no, size, check = _HEAD.unpack_from(blob)
+    body = blob[_HEAD.size : _HEAD.size + size]
+    if not 0 < size == len(body) or zlib.crc32(no.to_bytes(8, "little") + body) != check:
+        return None
+    if body[0] != VERSION:
+        raise ValueError(f"format {body[0]}, expected {VERSION}")
+    return msgspec.msgpack.decode(body[1:], type=Mark)
+
+
 class MarkFile:
-    """The mark in a file of its own, preferably on another disk than the ledger."""
+    """The mark in a file of its own, preferably on another disk than the ledger.
+
+    It is kept open, and written in place: a power cut may leave an older mark, never a newer one. `sync`: an orderly end
+    leaves it on the disk.
+    """
 
     def __init__(self, path: Path, sync: bool) -> None:
         self.path, self.sync = path, sync
+        self._file = -1
+        self._slots = b""  #: what the file holds, as far as this process has written it
 
     def read(self) -> Mark | None:
         """The mark; None if there is no such file. Raises NoMark if the file cannot be read."""
@@ -122,11 +158,47 @@ class MarkFile:
         except OSError as error:
             raise NoMark(f"{self.path} cannot be read ({error.strerror})") from None
         try:
-            mark = bounded(msgspec.msgpack.decode(blob, type=Mark))
-        except (msgspec.DecodeError, ValueError):
-            raise NoMark(f"{self.path} cannot be read ({len(blob)} bytes that are no mark)") from None
-        return mark
+            if len(blob) != 2 * SLOT:  # as earlier programs wrote it
+                return bounded(msgspec.msgpack.decode(blob, type=Mark))
+            found = [mark for at in (0, SLOT) if (mark := _of_slot(blob[at : at + SLOT])) is not None]
+            if found:
+                return bounded(max(found, key=msgspec.structs.astuple))
+        except msgspec.DecodeError:
+            pass
+        except ValueError as error:
+            raise NoMark(f"{self.path} cannot be read ({error})") from None
+        raise NoMark(f"{self.path} cannot be read ({len(blob)} bytes that are no mark)")
+
+    def untouched(self) -> bool:
+        """Whether the file under its name is the one kept open, and holds what this process has written last."""
+        if self._file < 0:
+            return False
+        try:
+            named, held = os.stat(self.path), os.fstat(self._file)
+            same = (named.st_dev, named.st_ino) == (held.st_dev, held.st_ino)
+            return same and os.pread(self._file, 2 * SLOT + 1, 0) == self._slots
+        except OSError:
+            return False
 
     def write(self, mark: Mark) -> None:
-        """Replaces the file, durably if `sync`. Raises OSError if the disk does not take it."""
-        write_file(self.path, msgspec.msgpack.encode(mark), sync=self.sync)
+        """Writes the mark, in place where the file is one of ours. Raises OSError if the disk does not take it."""
+        slot, at = _slot(mark), mark.no % 2 * SLOT
+        if not self.untouched():
+            self.close()
+            other = bytes(SLOT)
+            write_file(self.path, slot + other if at == 0 else other + slot, sync=self.sync)
+            self._file = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
+            self._slots = os.pread(self._file, 2 * SLOT, 0)
+            return
+        if os.pwrite(self._file, slot, at) < SLOT:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        self._slots = self._slots[:at] + slot + self._slots[at + SLOT :]
+
+    def close(self) -> None:
+        """An orderly end: what was written last is on the disk."""
+        if self._file >= 0:
+            with suppress(OSError):
+                if self.sync:
+                    os.fdatasync(self._file)
+            os.close(self._file)
+            self._file = -1

@@ -162,24 +162,20 @@ class RunTable(SpendTable):
 
     # --- the data ---
 
-    @property
-    def data_version(self) -> int:
-        """Which of its owner's data the device holds: a gate repeats an answer for the same version only."""
-        return int(self._meta("data_version"))
-
     def new_data(self) -> int:
         """The owner's word that the data are new. Returns their version."""
         with self._transaction():
-            self._raise_version()
+            version = self._raise_version()
         self._forget(VERSION)
-        return self.data_version
+        self.data_version = version
+        return version
 
-    def _raise_version(self, times: int = 1) -> None:
+    def _raise_version(self) -> int:
         """Inside a transaction. An answer about an earlier version is repeated no more, so it takes no room."""
-        if times:
-            self._set(data_version=self.data_version + times)
-            self.db.execute("DELETE FROM answer")
-            self.db.execute("DELETE FROM total WHERE scope = ?", (VERSION,))
+        self._set(data_version=self.data_version + 1)
+        self.db.execute("DELETE FROM answer")
+        self.db.execute("DELETE FROM total WHERE scope = ?", (VERSION,))
+        return self.data_version + 1
 
     def saw_data(self, stamp: str) -> bool:
         """Notes how the data's file looks from outside (inode, size, time). True, and a new version, if it was replaced.
@@ -191,6 +187,8 @@ class RunTable(SpendTable):
             return False
         with self._transaction():
             self._set(data=stamp)
-            self._raise_version(int(before is not None))
-        self._forget(VERSION)
+            version = self._raise_version() if before is not None else self.data_version
+        if before is not None:
+            self._forget(VERSION)
+            self.data_version = version
         return before is not None

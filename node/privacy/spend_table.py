@@ -58,10 +58,13 @@ class SpendTable(LedgerFile):
         #: number of the last answer; a gap that the owner has accepted since is none
         self.answered: int = self._last_answer()
         self._sums: Sums = {}
+        self._changed: set[tuple[Scope, str]] = set()  #: sums that the tables do not have yet
         self._loaded: set[Scope] = set()
         for scope in (ALL, VERSION):
             self._need(scope)
         self._price = Price.unpacked(self._meta("price"))
+        #: which of its owner's data the device holds: a gate repeats an answer for the same version only
+        self.data_version: int = int(self._meta("data_version"))
         self._ran: float = max(self._meta("ran"), last[1] or 0.0, past[1] or 0.0)
         self._began = self._clock()
 
@@ -94,10 +97,11 @@ class SpendTable(LedgerFile):
         """Reads the sums of a scope, unless they are in memory. Of runs, only the last that was asked for stays there."""
         if scope in self._loaded:
             return
-        if isinstance(scope, bytes):
+        stored = self._ask("SELECT adjacency, sums FROM total WHERE scope = ?", (scope,))
+        if isinstance(scope, bytes) and not self._changed:
             for other in [s for s in self._loaded if isinstance(s, bytes)]:
                 self._forget(other)
-        for adjacency, blob in self._ask("SELECT adjacency, sums FROM total WHERE scope = ?", (scope,)):
+        for adjacency, blob in stored:
             self._sums[scope, adjacency] = Counted.unpacked(blob)
         self._loaded.add(scope)
 
@@ -129,6 +133,15 @@ class SpendTable(LedgerFile):
             "INSERT OR REPLACE INTO total VALUES (?, ?, ?)", [(*key, counted.packed()) for key, counted in sums.items()]
         )
         self._set(price=price.packed())
+
+    def _counted_now(self, sums: Sums, price: Price, costs: list[Cost]) -> None:
+        """These rows are durable: sums, price and numbers follow, and the window holds them from now on."""
+        self._sums |= sums
+        self._price = price
+        self.no += len(costs)
+        if any(cost.kind != "gap" for cost in costs):
+            self.answered = self.no
+        self._tell(costs)
 
     def totals(self, adjacency: str, but: bytes | None = None) -> Totals:
         """What was spent under the relation of `adjacency` or under every relation, at the unit of `adjacency`.
@@ -220,10 +233,14 @@ class SpendTable(LedgerFile):
 
     # --- rows ---
 
-    def spends(self, run: bytes | None = None) -> list[StoredSpend]:
-        """What has been spent, in order, in the run `run` or in all (None), as far as its rows are kept."""
+    def spends(self, run: bytes | None = None, after: int = 0) -> list[StoredSpend]:
+        """What has been spent, in order, in the run `run` or in all (None), as far as its rows are kept.
+
+        `after`: the number of a spend; those up to it are left out.
+        """
         rows = self._ask(
-            f"SELECT {', '.join(StoredSpend._fields)} FROM spend WHERE ?1 IS NULL OR run = ?1 ORDER BY no", (run,)
+            f"SELECT {', '.join(StoredSpend._fields)} FROM spend WHERE no > ?2 AND (?1 IS NULL OR run = ?1) ORDER BY no",
+            (run, after),
         )
         return [StoredSpend(*row) for row in rows]
 
@@ -252,17 +269,13 @@ class SpendTable(LedgerFile):
             for adjacency, counted in unpacked(blob).items():
                 yield Recent(ran, version, adjacency, counted.totals)
 
-    def _insert(self, run: bytes, spends: list[Spend]) -> None:
-        """Inside a transaction."""
-        at, ran, version = self.now(), self.running, self._meta("data_version")
+    def _insert(self, run: bytes, first: int, spends: list[Spend], when: tuple[str, float, int]) -> None:
+        """Inside a transaction. `when`: UTC, running time (s), data version."""
         rows = [
-            (no, run, s.answer, s.kind, s.value, s.sensitivity, s.scale, s.grid, s.adjacency, s.sampler, s.mu2, at, ran)
-            for no, s in enumerate(spends, start=self.no + 1)
+            (no, run, s.answer, s.kind, s.value, s.sensitivity, s.scale, s.grid, s.adjacency, s.sampler, s.mu2, *when)
+            for no, s in enumerate(spends, start=first)
         ]
-        self.db.executemany(
-            f"INSERT INTO spend VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,{version:d})",
-            rows,
-        )
+        self.db.executemany(f"INSERT INTO spend VALUES ({','.join('?' * 14)})", rows)
 
     def _condense(self, below: int, most: int) -> None:
         """Inside a transaction: of the spends with a number less than `below`, the first `most` become sums."""
@@ -293,6 +306,10 @@ class SpendTable(LedgerFile):
             ],
         )
         self.db.execute("DELETE FROM spend WHERE no <= ?", (rows[-1][0],))
+
+
+def costs_of(spends: Iterable[Spend]) -> list[Cost]:
+    return [Cost(s.kind, s.value, s.mu2, s.adjacency) for s in spends]
 
 
 def unpacked(blob: bytes) -> dict[str, Counted]:

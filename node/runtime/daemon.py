@@ -97,7 +97,9 @@ def main(config: DeviceConfig, path: str, signals: Signals) -> int:
     """Run a device until it is told to stop. It waits for the broker itself, for as long as that takes."""
     say = Log(config.node)
     state = Path(config.state)
-    ledger = Ledger(state / f"{config.node}.ledger", config.node, Path(config.mark) if config.mark else None)
+    ledger = Ledger(
+        state / f"{config.node}.ledger", config.node, Path(config.mark) if config.mark else None, keep=config.keep
+    )
     intake = intake_of(config, path, ledger, say)
     if why := ledger.refusal:
         if ledger.lost_mark:  # its disk may come back: tried again, with a pause, by whoever restarts us
@@ -118,12 +120,12 @@ def main(config: DeviceConfig, path: str, signals: Signals) -> int:
         drawn=drawn,
     )
     member.days = partial(days_of, config.tls)
-    link = link_for(member, config.broker, config.tls)
+    link = link_for(member, config.broker, config.tls, keepalive=config.keepalive)
     ends = ends_of(intake, outlet)
     service = Service(config, path, member, link, intake, outlet, signals)
     service.unit.ready()
     try:
-        serve_all([(member, link), *((end, end.link) for end in ends)], service, signals)
+        serve_all([(member, link), *((end, end.link) for end in ends)], service, signals, lambda: outlet.wait)
         service.end()
         drawn.close()
     finally:

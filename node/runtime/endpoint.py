@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable
+from math import inf
 
 from hushgrid.kernels.errors import printable
 from hushgrid.node import wire
@@ -14,25 +15,27 @@ from hushgrid.node.wire import Death, Publication, Topics
 
 RETRY_S = (0.4, 5.0)  #: first and longest wait before a message whose receipt is not proven is sent again
 REJOIN_S = 5.0  #: for a peer to return once the broker is back: the longest wait of node/transport/attempts.py
+TICK_S = 0.25  #: how often the time is told to an endpoint that does not say when something is due
 LINE = 400  #: the most characters from outside that a line of the log may have
-STEP_S = 1.0  #: the longest time that passes at once on an endpoint's clock
+STEP_S = 1.0  #: the longest time that passes at once on an endpoint's clock, unless its owner meant to sleep for longer
 
 
 class Clock:
     """An endpoint's own time, in seconds. It stands still while the broker cannot be heard or the process does not run.
 
     Only this time counts for the silence of a peer. If the process was stopped or the machine slept, at most STEP_S of
-    that time counts.
+    that time counts, or the time until which its owner meant to sleep.
     """
 
     def __init__(self) -> None:
         self.time = 0.0
+        self.sleeps_until = -inf  #: its owner does not mean to call `at` before, of time.monotonic()
         self._last: float | None = None
 
     def at(self, now: float, hears: bool) -> float:
         """This clock's time, s, at `now` of time.monotonic(). `hears`: whether the broker could be heard until then."""
         if hears and self._last is not None:
-            self.time += min(now - self._last, STEP_S)
+            self.time += min(now - self._last, max(STEP_S, self.sleeps_until - self._last))
         self._last = now
         return self.time
 
@@ -79,9 +82,14 @@ class Endpoint(ABC):
     def on_tick(self, now: float) -> list[Publication]:
         """Some time has passed: returns what is due. `now`: seconds of `clock`."""
 
+    @property
+    def due(self) -> float:
+        """When `on_tick` must be called at the latest, s of `clock`; inf if nothing is due before something happens."""
+        return self.clock.time + TICK_S
+
     @abstractmethod
     def idle(self) -> None:
-        """No message waits: does the work that must not delay an answer."""
+        """The answers are sent: does the work that must not delay them."""
 
     def refused(self, topic: str, reason: str) -> list[Publication]:
         """The broker does not let this endpoint publish on a topic, or hear it. Returns what to send about it."""

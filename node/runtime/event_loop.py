@@ -1,4 +1,8 @@
-"""One select loop for one endpoint or hundreds, each on its own connection: no threads."""
+"""One select loop for one endpoint or hundreds, each on its own connection: no threads.
+
+It sleeps until a message comes, a signal, or what an endpoint or its connection says is due. An idle device wakes a few
+times a minute: for its keepalive, for the watchdog, and once in LONGEST_S.
+"""
 
 from __future__ import annotations
 
@@ -15,24 +19,29 @@ from hushgrid.node.log import Warned
 from hushgrid.node.runtime.endpoint import LINE, Endpoint
 from hushgrid.node.runtime.signals import Signals
 from hushgrid.node.runtime.systemd import notify
-from hushgrid.node.transport.link import Link, Party
+from hushgrid.node.runtime.wakeup import Wakeup
+from hushgrid.node.transport.link import KEEPALIVE_S, Link, Message, Party
 from hushgrid.node.transport.schemes import link_to
 
 if TYPE_CHECKING:
     from hushgrid.node.schema.sections import Tls
 
-POLL_S = 0.25
+POLL_S = 0.25  #: how often an endpoint is told the time while something may be due, or is owed by the broker
+LONGEST_S = 30.0  #: how often it is told the time though nothing is due
+RESTS = 8  #: messages after which it is told the time, although more may wait
 OWED_S = 0.5  #: time in which the broker owes us an acknowledgement for longer is not counted as a peer's silence
 REACH_S = 10.0  #: for the broker to be there at the start; whoever restarts us tries again
 
 
-def link_for(endpoint: Endpoint, url: str, tls: Tls | None = None, passing_id: str = "") -> Link:
+def link_for(
+    endpoint: Endpoint, url: str, tls: Tls | None = None, passing_id: str = "", keepalive: int = KEEPALIVE_S
+) -> Link:
     """The endpoint's own connection: its name is its identity towards the broker, its last will its death.
 
     `passing_id`: that of a simulated endpoint, which leaves no session on the broker however it ends.
     """
     name, persistent = passing_id or endpoint.name, not passing_id
-    return link_to(url, Party(name, endpoint.will, endpoint.subscriptions, tls, persistent))
+    return link_to(url, Party(name, endpoint.will, endpoint.subscriptions, tls, persistent, keepalive))
 
 
 def reach(link: Link, asked: Callable[[], bool] | Signals = lambda: False, seconds: float = REACH_S) -> bool:
@@ -42,31 +51,38 @@ def reach(link: Link, asked: Callable[[], bool] | Signals = lambda: False, secon
 
 
 def serve(
-    endpoint: Endpoint, link: Link, until: Callable[[], bool], asked: Callable[[], bool] | Signals = lambda: False
+    endpoint: Endpoint,
+    link: Link,
+    until: Callable[[], bool],
+    asked: Callable[[], bool] | Signals = lambda: False,
+    wait: Callable[[], float] = lambda: POLL_S,
 ) -> None:
-    """Drive an endpoint until `until()`, or until somebody asked it to end."""
-    serve_all([(endpoint, link)], until, asked)
+    """Drive an endpoint until `until()`, or until somebody asked it to end. `wait`: as in `serve_all`."""
+    serve_all([(endpoint, link)], until, asked, wait)
 
 
 def serve_all(
     pairs: Iterable[tuple[Served, Link]],
     until: Callable[[], bool],
     asked: Callable[[], bool] | Signals = lambda: False,
+    wait: Callable[[], float] = lambda: POLL_S,
 ) -> None:
     """Drive endpoints (one or more), each on its own connection, from one select loop, as `serve` does one.
 
     A message costs the same among hundreds as alone, if `until` does. Links that are not connected are opened here
-    and tried for as long as it takes.
+    and tried for as long as it takes. `until` and `asked` are looked at after each message, each signal, and at least
+    `wait()` seconds later: inf if nothing but messages, signals and the connection change them.
     """
     stop: Callable[[], bool] = asked.__bool__ if isinstance(asked, Signals) else asked
-    watchdog = float(os.environ.get("WATCHDOG_USEC", 0)) / 3e6
+    watchdog = float(os.environ.get("WATCHDOG_USEC", 0)) / 3e6 or inf
     fed = 0.0
-    with select.epoll() as poller:
-        loop = _Loop([_Seat(endpoint, link, no) for no, (endpoint, link) in enumerate(pairs)], poller)
+    with select.epoll() as poller, Wakeup() as wakeup:
+        poller.register(wakeup.fd, select.EPOLLIN)
+        loop = _Loop([_Seat(endpoint, link, no) for no, (endpoint, link) in enumerate(pairs)], poller, wakeup)
+        now = time.monotonic()
         while not until() and not stop():
-            loop.turn()
-            now = time.monotonic()
-            if watchdog and now - fed > watchdog:
+            now = loop.turn(min(now + wait(), fed + watchdog))
+            if now - fed >= watchdog:
                 notify("WATCHDOG=1")
                 fed = now
 
@@ -75,6 +91,7 @@ class Ticking(Protocol):
     """An end's own time, in seconds."""
 
     time: float
+    sleeps_until: float
 
     def at(self, now: float, hears: bool) -> float: ...
 
@@ -88,6 +105,8 @@ class Served(Protocol):
     def clock(self) -> Ticking: ...
     @property
     def subscriptions(self) -> tuple[str, ...]: ...
+    @property
+    def due(self) -> float: ...
     def connected(self) -> Sequence[tuple[str, bytes, bool]]: ...
     def on_message(self, topic: str, payload: bytes) -> Sequence[tuple[str, bytes, bool]]: ...
     def on_tick(self, now: float) -> Sequence[tuple[str, bytes, bool]]: ...
@@ -104,7 +123,10 @@ class _Seat:
         self.topics = endpoint.subscriptions
         self.away = False
         self.refused = 0
-        self.tick = self.due = 0.0
+        self.tick = self.due = 0.0  #: when `rest` is due; when it or the link is, as the heap knows it
+        self.ticked = -inf  #: when the endpoint was last told the time
+        self.life = -1  #: `connects` then: if it is another now, the broker could not be heard meanwhile
+        self.unrested = 0  #: messages since then
         self.sock: Any = None  # with fd and events: as the poller knows them
         self.fd = self.events = 0
         endpoint.on_tick(endpoint.clock.time)  # it is told the time before anything happens; nothing is due yet
@@ -113,55 +135,86 @@ class _Seat:
     def hear(self, ready: bool) -> None:
         """What has come, and the answers."""
         link, endpoint = self.link, self.endpoint
+        link.patient = not link.connected and endpoint.due == inf
         messages = link.turn(ready)
+        news = False
         if (link.waiting or link.mute) and not self.away:
-            self.away = True
+            self.away = news = True
             endpoint.log(Warned(f"the broker is away: {printable(link.why, LINE)}"))
         if link.connected and not link.mute and (self.away or link.connects != self.lives):
-            self.lives = link.connects
+            self.lives, news = link.connects, True
             link.send(endpoint.connected())
             if self.away:
                 self.away = False
                 endpoint.log("the broker is back")
-        for message in messages:
-            # An empty one says nothing: what was retained is cleared, or somebody tries whether a topic is allowed.
-            link.send(endpoint.on_message(message.topic, message.payload) if message.payload else [])
+        if messages:
+            self._answer(messages)
         if endpoint.subscriptions is not self.topics:
             self.topics = endpoint.subscriptions
             link.follow(self.topics)
+        if news or self.unrested >= RESTS or len(link.refused) > self.refused:
+            self.rest()
+        elif messages:
+            self.tick = min(self.tick, self._next(self.ticked))
+
+    def _answer(self, messages: list[Message]) -> None:
+        link, endpoint = self.link, self.endpoint
+        now = time.monotonic()
+        if now - self.ticked > POLL_S:  # it has slept: it learns the time first
+            self._tell(now)
+        for message in messages:
+            # An empty one says nothing: what was retained is cleared, or somebody tries whether a topic is allowed.
+            link.send(endpoint.on_message(message.topic, message.payload) if message.payload else [])
+        self.unrested += len(messages)
+        endpoint.idle()
 
     def rest(self) -> None:
-        """What may wait until nobody else does."""
-        now = time.monotonic()
-        self.tick = now + POLL_S
+        """What may wait for a moment."""
         link, endpoint = self.link, self.endpoint
-        if publications := endpoint.on_tick(endpoint.clock.at(now, link.connected and link.owing < OWED_S)):
-            link.send(publications)
+        now = time.monotonic()
+        self._tell(now)
         endpoint.idle()
         for topic, reason in link.refused[self.refused :]:
             self.refused += 1
             link.send(endpoint.refused(topic, reason))
+        self.tick = self._next(now)
+        endpoint.clock.sleeps_until = self.tick
+
+    def _tell(self, now: float) -> None:
+        """Tells the endpoint the time."""
+        link, endpoint = self.link, self.endpoint
+        hears = link.connected and link.owing < OWED_S and link.connects == self.life
+        self.ticked, self.unrested, self.life = now, 0, link.connects
+        if publications := endpoint.on_tick(endpoint.clock.at(now, hears)):
+            link.send(publications)
+
+    def _next(self, now: float) -> float:
+        """When the endpoint must be told the time again. Its clock stands still while the broker cannot be heard."""
+        link, endpoint = self.link, self.endpoint
+        wait = endpoint.due - endpoint.clock.time if link.connected else inf
+        if link.owing:  # it may turn out that nothing is acknowledged
+            wait = min(wait, POLL_S)
+        return now + max(1e-3, min(wait, LONGEST_S))
 
 
 class _Loop:
-    """Whoever has a message goes first, then who has answered one, then by the clock."""
+    """Whoever has a message goes first, then whoever is due by the clock."""
 
-    def __init__(self, seats: list[_Seat], poller: select.epoll) -> None:
-        self.seats, self.poller = seats, poller
+    def __init__(self, seats: list[_Seat], poller: select.epoll, wakeup: Wakeup) -> None:
+        self.seats, self.poller, self.wakeup = seats, poller, wakeup
         self.of: dict[int, _Seat] = {}  # by file descriptor
-        self.restless: dict[int, _Seat] = {}  # by number: they have heard something
         self.heap = [(0.0, seat.no) for seat in seats]  # (due, number); void where the seat's `due` is another
 
-    def turn(self) -> None:
-        """Wait, and do what is due."""
-        wait = 0.0 if self.restless else max(0.0, self.heap[0][0] - time.monotonic())
-        ready = self.poller.poll(wait)
-        for fd, _ in ready:
-            seat = self.of[fd]
-            self._hear(seat, True)
-            self.restless[seat.no] = seat
-        if self.restless and not ready:
-            self._rest(self.restless.popitem()[1])
+    def turn(self, longest: float) -> float:
+        """Wait until something is due, at most until `longest` of time.monotonic(), and do it. Returns the time."""
+        wait = min(self.heap[0][0], longest) - time.monotonic()
+        for fd, _ in self.poller.poll(max(0.0, wait)):
+            if fd == self.wakeup.fd:
+                self.wakeup.clear()
+            else:
+                seat = self.of[fd]
+                seat.hear(True)
+                self._follow(seat)
         now = time.monotonic()
         while self.heap[0][0] <= now:
             due, no = heappop(self.heap)
@@ -169,19 +222,11 @@ class _Loop:
             if due != seat.due:
                 continue
             seat.due = inf
-            self._hear(seat, False)
+            seat.hear(False)
             if seat.tick <= now:
-                self._rest(seat)
+                seat.rest()
             self._follow(seat)
-
-    def _hear(self, seat: _Seat, ready: bool) -> None:
-        seat.hear(ready)
-        self._follow(seat)
-
-    def _rest(self, seat: _Seat) -> None:
-        self.restless.pop(seat.no, None)
-        seat.rest()
-        self._follow(seat)
+        return now
 
     def _follow(self, seat: _Seat) -> None:
         """The poller knows the socket of now, and what is waited for; the heap the next time."""

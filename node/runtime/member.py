@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
+from math import inf
 from typing import NamedTuple
 
 from hushgrid.kernels.errors import HushgridError, InputError, Refused, printable
@@ -33,19 +34,7 @@ from hushgrid.node.runtime.endpoint import LINE, Endpoint
 from hushgrid.node.runtime.outcomes import Outcomes
 from hushgrid.node.runtime.withheld import Withheld
 from hushgrid.node.schema.sections import Allow, Budget
-from hushgrid.node.wire import (
-    COORDINATOR,
-    PLAN_LIMIT,
-    Birth,
-    Envelope,
-    Finish,
-    Finished,
-    Join,
-    Plan,
-    Progress,
-    Publication,
-    Refuse,
-)
+from hushgrid.node.wire import COORDINATOR, Birth, Envelope, Finish, Finished, Join, Plan, Publication, Refuse
 
 FREE_BYTES = 1 << 20  #: bytes that plans may write in an hour, into ledger and log
 RUN_BYTES = 1 << 10  #: bytes that a run writes besides its plan: its row, and two lines of the log
@@ -134,7 +123,7 @@ class Member(Endpoint):
             if kind == "state":
                 return self._on_progress(wire.decode_presence(payload)) if payload else []
             planning = kind == "all" and src == COORDINATOR
-            envelope = wire.decode_envelope(payload, PLAN_LIMIT if planning else self._limit)
+            envelope = wire.decode_envelope(payload, wire.PLAN_LIMIT if planning else self._limit)
         except Malformed as error:
             return self._drop(f"malformed: {error}")
         body = envelope.body
@@ -153,8 +142,13 @@ class Member(Endpoint):
         self._now = now
         return self._again() if self._due_at(now) else []
 
+    @property
+    def due(self) -> float:
+        """Nothing is due without a run."""
+        return inf if self.driver is None else self._due or self.clock.time
+
     def idle(self) -> None:
-        """No message waits: draws noise for the next answers."""
+        """The answers are sent: draws noise for the next ones."""
         if self.driver and self.driver.gate:
             self.driver.gate.refill()
 
@@ -254,7 +248,7 @@ class Member(Endpoint):
 
     def _on_progress(self, progress: wire.Presence) -> list[Publication]:
         """The coordinator's state: a late device learns that its run is over; one that gathers gets the birth."""
-        if not isinstance(progress, Progress):
+        if not isinstance(progress, wire.Progress):
             return []
         if progress.state == "gathering":
             return [self._birth()]

@@ -46,6 +46,11 @@ class Hook:
             return
         self._until = time.monotonic() + LIMIT_S
 
+    @property
+    def running(self) -> bool:
+        """Whether the program runs, as far as was seen."""
+        return self._child is not None
+
     def turn(self) -> None:
         """Looks whether it has ended, or must be ended."""
         child = self._child

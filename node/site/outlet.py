@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ from hushgrid.node.site.kept_values import running
 from hushgrid.node.site.local_link import LocalEnd, LocalLink
 from hushgrid.node.wire import PLAN_LIMIT, Refuse, decode_envelope
 
+LOOK_S, HOOK_S = 10.0, 0.25  #: between two turns in which nothing happens; while the program runs
 AGAIN_S = 10.0  #: until a file that could not be written is tried again
 SLACK = 0.1, 10.0  #: of the interval, and s: what a run and its jitter may take at the most before an answer is old
 
@@ -141,6 +143,20 @@ class Outlet:
         ):
             self._health = said
             self.teller.tell()
+
+    @property
+    def wait(self) -> float:
+        """Seconds after which `turn` is called at the latest though nothing happens."""
+        if self.config.sink is None:
+            return inf
+        if self.hook and self.hook.running:
+            return HOOK_S
+        waits, now = [LOOK_S], self.now
+        if self._due:
+            waits.append(self._due - time.monotonic())
+        if now is not None and now.validity is not None and now.document["state"] != "old":
+            waits.append(now.validity - (running(self.ledger) - now.ran))
+        return max(HOOK_S / 10, min(waits))
 
     def close(self) -> None:
         if self.hook:

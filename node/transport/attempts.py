@@ -11,6 +11,7 @@ from hushgrid.node.transport.connect import Address
 from hushgrid.node.transport.lookup import Lookup, numeric
 
 FIRST_DELAY_S, LAST_DELAY_S = 0.05, 5.0  #: waits, s: they double; each is shortened at random by up to a half
+PATIENT_S = 15.0  #: the longest wait while nothing waits for the broker
 PASSING = {136, 137, 151, 159}  #: reason codes that may pass: server unavailable or busy, quota, connection rate
 UNSUPPORTED_VERSION = 132  #: reason code: the broker does not speak this version
 
@@ -68,9 +69,12 @@ class Attempts:
             self.fatal = True
         return False
 
-    def next(self, now: float) -> float:
-        """When the next attempt begins, of time.monotonic(): at once if the broker has another address."""
+    def next(self, now: float, patient: bool) -> float:
+        """When the next attempt begins, of time.monotonic(): at once if the broker has another address.
+
+        `patient`: nothing waits for the broker.
+        """
         if self._addresses:
             return now
-        self.delay = min(LAST_DELAY_S, max(FIRST_DELAY_S, 2 * self.delay))
+        self.delay = min(PATIENT_S if patient else LAST_DELAY_S, max(FIRST_DELAY_S, 2 * self.delay))
         return now + self.delay * random.uniform(0.5, 1.0)

@@ -1,8 +1,8 @@
-"""A connected socket as paho uses it, with one system call for all that has arrived, and one for all that leaves.
+"""A connected socket that gives whole packets, with one system call for all that arrived, and one for all that leaves.
 
 paho reads a packet in three small pieces, does not say whether there is another packet, and writes each packet by
-itself. It collects a packet whole, however large. Here a packet that announces more than the limit ends the connection
-unread.
+itself. Here it gets only the packets that are left to it, each whole. A packet that announces more than the limit ends
+the connection unread.
 """
 
 from __future__ import annotations
@@ -13,27 +13,29 @@ import ssl
 import time
 from typing import Any
 
+from hushgrid.node.transport.packets import Invalid, length, written
+
 CHUNK = 1 << 16  #: bytes read at once: more than a TLS record, so that poll sees what is left as readable
-HEADER = 5  #: bytes of a packet's first part: its type, and its length in at most four digits to the base 128
 LATER = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)  #: the socket is not ready now
 
 
 class Stream:
-    """A buffer on both sides: `fill` reads what paho then gets by `recv`; `flush` sends what paho gave to `send`."""
+    """A buffer on both sides: `fill` reads what `packet` then takes apart; `flush` sends what was given to `send`."""
 
     def __init__(self, sock: Any, limit: int = 1 << 28) -> None:
         """`limit`: the most bytes of a packet after its header."""
         self.sock, self.limit = sock, limit
         self.ended = False  #: whether the other side has closed, or the connection broke
         self.excess = 0  #: bytes of the packet that was above the limit; 0 if none was
-        self._header, self._body = bytearray(), 0  #: of the packet under way: header bytes so far, bytes to come
-        self._in, self._at = b"", 0
+        self._in: bytes | bytearray = b""
+        self._at = 0  # how far `_in` is taken
+        self._left = b""  # of a packet that was left to paho
         self._out = bytearray()
 
     @property
     def more(self) -> bool:
-        """Whether `recv` has something to return, even if it is the end."""
-        return self._at < len(self._in) or self.ended
+        """Whether there is a whole packet, or the end."""
+        return self.ended or self._whole() is not None
 
     @property
     def unsent(self) -> int:
@@ -49,10 +51,28 @@ class Stream:
         except OSError:
             data = b""
         self.ended = not data
-        self._measure(data)
-        if self.excess:
-            self.ended, data = True, b""
-        self._in, self._at = self._in[self._at :] + data, 0
+        if self._at == len(self._in):
+            self._in = data
+        else:
+            if isinstance(self._in, bytes):
+                self._in = bytearray(self._in)
+            del self._in[: self._at]
+            self._in += data
+        self._at = 0
+
+    def packet(self) -> tuple[int, bytes] | None:
+        """The first byte of the next packet, and what follows its length; None if no packet is whole."""
+        whole = self._whole()
+        if whole is None:
+            return None
+        start, end = whole
+        first, body = self._in[self._at], bytes(self._in[start:end])
+        self._at = end
+        return first, body
+
+    def leave(self, first: int, body: bytes) -> None:
+        """Leaves a packet to paho: it gets it by `recv`."""
+        self._left = bytes((first,)) + written(len(body)) + body
 
     def flush(self) -> None:
         """Sends as much as the system takes now."""
@@ -78,32 +98,26 @@ class Stream:
             while self.sock.recv(CHUNK) and time.monotonic() < deadline:
                 pass
 
-    def _measure(self, data: bytes) -> None:
-        """Follows the lengths that the packets announce."""
-        at = 0
-        while at < len(data) and not self.excess:
-            if self._body:
-                step = min(self._body, len(data) - at)
-                self._body -= step
-                at += step
-                continue
-            self._header.append(data[at])
-            at += 1
-            if len(self._header) > 1 and self._header[-1] < 0x80:
-                digits = (digit & 0x7F for digit in self._header[1:])
-                self._body = sum(digit << 7 * k for k, digit in enumerate(digits))
-                self._header.clear()
-                self.excess = self._body if self._body > self.limit else 0
-            elif len(self._header) == HEADER:
-                self.excess = self.limit + 1  # not a valid length
+    def _whole(self) -> tuple[int, int] | None:
+        """Where the next packet's body begins and ends, if it is whole. One above the limit is the end."""
+        try:
+            found = length(self._in, self._at + 1)
+            size = found[0] if found else 0
+        except Invalid:
+            found, size = None, self.limit + 1
+        if size > self.limit:
+            self.excess, self.ended, self._in, self._at = size, True, b"", 0
+            return None
+        if found is None or found[1] + size > len(self._in):
+            return None
+        return found[1], found[1] + size
 
     # -- what paho calls
 
     def recv(self, size: int) -> bytes:
-        if not self.more:
+        if not self._left and not self.ended:
             raise BlockingIOError
-        piece = self._in[self._at : self._at + size]
-        self._at += len(piece)
+        piece, self._left = self._left[:size], self._left[size:]
         return piece
 
     def send(self, data: bytes) -> int:

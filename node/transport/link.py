@@ -12,6 +12,8 @@ from typing import Any, NamedTuple, Protocol
 
 from hushgrid.node.schema.sections import Tls
 
+KEEPALIVE_S = 60  #: a connection over which nothing goes wakes its device twice in that time, for a ping
+
 
 class Message(NamedTuple):
     """A received message. `retained`: the broker had kept it before we subscribed."""
@@ -29,6 +31,9 @@ class Party(NamedTuple):
     subscriptions: Sequence[str] = ()  #: topics it hears; `+` stands for one level, `#` for all that follow
     tls: Tls | None = None  #: certificates; None: those of the system
     persistent: bool = True  #: whether the broker keeps messages while the connection is broken
+    keepalive: int = (
+        KEEPALIVE_S  #: seconds; the broker takes it for dead when it has sent nothing for 1.5 times as long
+    )
 
 
 class Link(Protocol):
@@ -38,6 +43,7 @@ class Link(Protocol):
     """
 
     due: float  #: when `turn` must be called at the latest, of time.monotonic()
+    patient: bool  #: set by the owner: nothing waits for the broker, so attempts to reach it may be far apart
     connects: int  #: how often the connection was made
     refused: list[tuple[str, str]]  #: (topic, reason) of each topic that the broker lets it neither publish nor hear
 

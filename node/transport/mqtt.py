@@ -23,7 +23,7 @@ from hushgrid.kernels.errors import Stopped
 from hushgrid.node.schema.sections import Tls
 from hushgrid.node.transport.attempts import Attempts
 from hushgrid.node.transport.connect import Dial, parse_url, tls_context
-from hushgrid.node.transport.link import Link, Message, Party, register
+from hushgrid.node.transport.link import KEEPALIVE_S, Link, Message, Party, register
 from hushgrid.node.transport.mqtt_session import CLOSE_S, Client, Session
 
 ATTEMPT_S = 10.0  #: from dialling to the answer to SUBSCRIBE, s; a small device's TLS handshake takes 1 s
@@ -64,7 +64,7 @@ class MqttLink:
         username: str | None = None,
         password: str | None = None,
         tls: Tls | None = None,
-        keepalive: int = 30,
+        keepalive: int = KEEPALIVE_S,
         persistent: bool = True,
         payload_limit: int = 8 << 20,
         secrets: str = "HUSHGRID_MQTT",
@@ -87,6 +87,7 @@ class MqttLink:
         self.oversize = 0  #: messages above `payload_limit`: not handed over; far above it, not even read
         self.foreign = 0  #: messages received on topics we did not subscribe to, not handed over
         self.dropped = 0  #: publications that did not reach a broker's acknowledgement
+        self.patient = False  #: nothing waits for the broker: attempts to reach it may be far apart
         self.due = inf  #: when `turn` must be called at the latest, of time.monotonic()
         self.readable: list[int] = []  #: those of `fds` that ended the last `poll`
 
@@ -279,9 +280,10 @@ class MqttLink:
         elif self._stage is not _Stage.UP or self._session is None:
             self._drop("no answer")
         else:
-            self.due = now + min(1.0, self._as.keepalive / 4)
             if not self._session.keep_alive():
                 self._lose(self._session)
+            else:
+                self.due = max(self._session.due, now + 1e-3)
 
     def _take(self) -> list[Message]:
         messages, self._inbox = self._inbox, []
@@ -336,8 +338,6 @@ class MqttLink:
         self._attempts.succeeded(self.due)
         self.connects += 1
 
-    # -- what a session tells
-
     def _hear(self, subscriptions: Sequence[str]) -> None:
         self.subscriptions = tuple(subscriptions)
         self._exact = frozenset(t for t in subscriptions if "+" not in t and "#" not in t)
@@ -354,8 +354,6 @@ class MqttLink:
     def refuse(self, topic: str, reason: str) -> None:
         if (topic, reason) not in self.refused:
             self.refused.append((topic, reason))
-
-    # -- going down
 
     def _lose(self, session: Session) -> None:
         if session.stream.excess:
@@ -376,7 +374,7 @@ class MqttLink:
         elif session is not None and not session.accepted and self._attempts.answered(refusal):
             self.due = now
             return
-        self.due = self._attempts.next(now)
+        self.due = self._attempts.next(now, self.patient)
 
     def _end(self) -> None:
         self._shut()
@@ -395,6 +393,5 @@ class MqttLink:
 @register("mqtt", "mqtts")
 def link(url: str, party: Party) -> Link:
     """A link to an MQTT broker; mqtts:// speaks TLS. Raises InputError if the URL or the certificates are wrong."""
-    return MqttLink(
-        url, party.name, will=party.will, subscriptions=party.subscriptions, tls=party.tls, persistent=party.persistent
-    )
+    settings = party._asdict()
+    return MqttLink(url, settings.pop("name"), **settings)

@@ -1,7 +1,8 @@
-"""One connection to an MQTT broker over a socket that is connected already: paho, and what is not acknowledged yet.
+"""One connection to an MQTT broker over a socket that is connected already, and what is not acknowledged on it yet.
 
 A session greets the broker, subscribes, publishes at QoS 1, and ends with its socket. `mqtt.py` (`MqttLink`) keeps what
-outlives a connection.
+outlives a connection. paho speaks where it is seldom done: CONNECT, SUBSCRIBE, DISCONNECT. PUBLISH, PUBACK and PINGREQ
+are `packets.py`'s, at a tenth of the time.
 """
 
 from __future__ import annotations
@@ -9,20 +10,32 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable
+from math import inf
 from typing import Any, NamedTuple, Protocol
 
 import paho.mqtt.client as paho
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
+from paho.mqtt.reasoncodes import ReasonCode
 from paho.mqtt.subscribeoptions import SubscribeOptions
 
+from hushgrid.node.transport import packets
+from hushgrid.node.transport.attempts import LAST_DELAY_S
 from hushgrid.node.transport.buffered_socket import Stream
 from hushgrid.node.transport.connect import Address
 
 CLOSE_S = 2.0  #: for the last acknowledgements, s, and again for the broker to read the goodbye
 SESSION_S = 3600  #: how long a persistent session outlives its connection, s (MQTT 5)
+#: How long the broker waits with the last will, s (MQTT 5): a device in a run tries again within that time, and a
+#: connection that is made again is no death. A session that nobody keeps ends at once, and the will is published then.
+WILL_S = round(LAST_DELAY_S)
+#: How long the broker keeps a message for a receiver that is away, s (MQTT 5; what it retains, for ever). Whoever needs
+#: an answer sends again every five seconds (`RETRY_S` of node/runtime/endpoint.py), so an older copy serves nobody.
+EXPIRY_S = 60
 QUEUE, QUEUE_BYTES = 4096, 64 << 20  #: the most messages and bytes without acknowledgement; beyond that `put` refuses
-HEAD = 16  #: bytes of a published packet besides its topic and payload, approximately
+HEAD = 16  #: bytes of a published packet besides its topic and payload, at most
+QUIET = 0.75  #: of `keepalive`: so long nothing is sent before the broker is asked whether it is there
+ANSWERS = 0.5  #: of `keepalive`, for its answer: we notice before the broker would, at 1.5, that the other is gone
 
 
 class Client(NamedTuple):
@@ -66,7 +79,12 @@ class Session:
         self.refusal: Any = None  #: its reason code for a refusal or a goodbye
         self.backlog = 0  #: bytes published and not yet acknowledged
         self.unacked: dict[int, tuple[str, int, float]] = {}  #: (topic, bytes, when it was sent), the oldest first
-        self._queue: deque[tuple[str, bytes, bool]] = deque()
+        self._queue: deque[tuple[str, bytes, bytes, bool]] = deque()  # (topic, the same encoded, payload, retain)
+        self._number = 0  # of the last packet that is to be acknowledged
+        self._invalid = ""  # what the broker has sent that no broker may
+        self._keepalive = client.keepalive
+        self._sent_at = time.monotonic()  # when anything was sent
+        self._asked_at = inf  # when PINGREQ was sent, while it has no answer
         self.asked: dict[int, tuple[str, ...]] = {}  #: subscriptions without an answer yet, by message id
         self._heard_at = 0.0  # when the broker last sent anything
         self._receive_maximum = 65535
@@ -88,22 +106,42 @@ class Session:
         *_, sent = next(iter(self.unacked.values()))
         return time.monotonic() - max(sent, self._heard_at)
 
+    @property
+    def due(self) -> float:
+        """When `keep_alive` must be called at the latest, of time.monotonic()."""
+        if not self._keepalive:
+            return inf
+        return min(self._sent_at + QUIET * self._keepalive, self._asked_at + ANSWERS * self._keepalive)
+
     def turn(self, ready: bool, full: Callable[[], bool]) -> bool:
         """Reads what has arrived if the socket is `ready`, until `full`. False if the connection is lost."""
-        client = self._paho
+        stream = self.stream
         if ready:
-            self.stream.fill()
+            stream.fill()
             self._heard_at = time.monotonic()
-        while self.stream.more and client.socket() is not None and not full():
-            client.loop_read()
-        if client.want_write():
-            client.loop_write()  # what paho queued while it read
-        return client.socket() is not None
+        try:
+            while self.alive and not full() and (packet := stream.packet()) is not None:
+                self._take(*packet)
+        except packets.Invalid as invalid:
+            self._invalid = str(invalid)
+        if stream.ended and self.alive and not full():
+            self._paho.loop_read()  # paho notices that it is the end
+        return self.alive
+
+    @property
+    def alive(self) -> bool:
+        """Whether the connection is not known to be lost."""
+        return not self._invalid and self._paho.socket() is not None
 
     def keep_alive(self) -> bool:
-        """Sends a PINGREQ when it is time to. False if the connection is lost."""
-        self._paho.loop_misc()
-        return self._paho.socket() is not None
+        """Sends a PINGREQ when it is time to. False if the last one has no answer: the connection is lost."""
+        now = time.monotonic()
+        if now >= self._asked_at + ANSWERS * self._keepalive:
+            return False
+        if self._asked_at == inf and now >= self.due:
+            self.stream.send(packets.PINGREQ)
+            self._sent_at = self._asked_at = now
+        return True
 
     def subscribe(self, topics: tuple[str, ...]) -> None:
         """Subscribes to these topics at QoS 1."""
@@ -115,7 +153,8 @@ class Session:
 
         False if it is above the broker's limit, there is no connection, or too much is not acknowledged yet.
         """
-        size = len(topic.encode()) + len(payload) + HEAD
+        name = topic.encode()
+        size = len(name) + len(payload) + HEAD
         if self._packet_limit is not None and size > self._packet_limit:
             self.listener.refuse(topic, f"{len(payload)} bytes, above the broker's limit of {self._packet_limit}")
             return False
@@ -123,25 +162,30 @@ class Session:
             not self.connected
             or len(self.unacked) + len(self._queue) >= QUEUE
             or (self.backlog and self.backlog + size > QUEUE_BYTES)
+            or len(name) > packets.LONGEST_TOPIC
+            or size > packets.LARGEST
         ):
             self.listener.dropped += 1
             return False
         self.backlog += size
-        self._queue.append((topic, payload, retain))
+        self._queue.append((topic, name, payload, retain))
         return True
 
     def flush(self) -> None:
         """Sends what is queued, as long as the broker accepts more messages without acknowledging (Receive Maximum)."""
         while self._queue and self.connected and len(self.unacked) < self._receive_maximum:
-            topic, payload, retain = self._queue.popleft()
-            info = self._paho.publish(topic, payload, qos=1, retain=retain)
-            self.unacked[info.mid] = topic, len(topic.encode()) + len(payload) + HEAD, time.monotonic()
+            topic, name, payload, retain = self._queue.popleft()
+            number, self._sent_at, expiry = self._next_number(), time.monotonic(), None if retain else EXPIRY_S
+            self.stream.send(packets.publish(name, payload, number, retain=retain, five=self.five, expiry=expiry))
+            self.unacked[number] = topic, len(name) + len(payload) + HEAD, self._sent_at
         self.stream.flush()
 
     def why_lost(self) -> str:
         """Why the connection is lost, as far as that is known."""
         if self.stream.excess:
             return f"it sent {self.stream.excess} bytes at once, at most {self.stream.limit} expected"
+        if self._invalid:
+            return f"it sent {self._invalid}"
         if self.refusal is not None:
             return f"refused: {self.refusal}"
         if not self.accepted:
@@ -165,6 +209,40 @@ class Session:
         self.listener.dropped += len(self.unacked) + len(self._queue)
         self.stream.close()
 
+    # -- PUBLISH and PUBACK
+
+    def _take(self, first: int, body: bytes) -> None:
+        """One packet from the broker. Raises Invalid."""
+        kind = first & 0xF0
+        if kind == packets.PUBLISH:
+            topic, payload, retained, number = packets.published(first, body, self.five)
+            self.listener.heard(topic, payload, retained)
+            if number:
+                self.stream.send(packets.acknowledgement(number))
+        elif kind == packets.PUBACK:
+            self._acknowledged(*packets.acknowledged(body, self.five))
+        elif kind == packets.PINGRESP:
+            self._asked_at = inf
+        else:
+            client = self._paho
+            self.stream.leave(first, body)
+            client.loop_read()
+            if client.want_write():
+                client.loop_write()  # what paho queued while it read
+
+    def _acknowledged(self, number: int, reason: int) -> None:
+        topic, size, _ = self.unacked.pop(number, ("", 0, 0.0))
+        self.backlog -= size
+        if reason >= packets.FAILURE and topic:
+            self.listener.refuse(topic, _name(reason))
+
+    def _next_number(self) -> int:
+        """A number for a packet that is to be acknowledged, ours or paho's: none that still waits for its answer."""
+        while True:
+            self._number = self._number % 0xFFFF + 1
+            if self._number not in self.unacked and self._number not in self.asked:
+                return self._number
+
     # -- paho
 
     def _greet(self, client: Client, afresh: bool) -> Any:
@@ -176,16 +254,19 @@ class Session:
             clean_session=None if self.five else clean,
             reconnect_on_failure=False,
         )
-        speaker.max_inflight_messages_set(0)  # we count ourselves: paho ignores the broker's Receive Maximum
         if client.username is not None:
             speaker.username_pw_set(client.username, client.password)
         if client.will is not None:
-            speaker.will_set(*client.will, qos=1, retain=True)
+            delay = None
+            if self.five and client.persistent:
+                delay = Properties(PacketTypes.WILLMESSAGE)
+                delay.WillDelayInterval = WILL_S
+            speaker.will_set(*client.will, qos=1, retain=True, properties=delay)
         speaker.on_connect, speaker.on_disconnect = self._on_connect, self._on_disconnect
-        speaker.on_subscribe, speaker.on_publish = self._on_subscribe, self._on_publish
-        speaker.on_message = self._on_message
+        speaker.on_subscribe = self._on_subscribe
         # paho would block in connecting; it gets a socket that is connected already.
         speaker._create_socket = lambda: self.stream
+        speaker._mid_generate = self._next_number
         host, port, _ = client.address
         if self.five:
             properties = Properties(PacketTypes.CONNECT)
@@ -203,6 +284,7 @@ class Session:
         self.accepted, self.present = True, flags.session_present
         self._receive_maximum = getattr(properties, "ReceiveMaximum", 65535)
         self._packet_limit = getattr(properties, "MaximumPacketSize", None)
+        self._keepalive = getattr(properties, "ServerKeepAlive", self._keepalive)
         if self.listener.subscriptions:
             self.subscribe(self.listener.subscriptions)
         else:
@@ -214,19 +296,14 @@ class Session:
                 self.listener.refuse(topic, str(reason))
         self.joined = True
 
-    def _on_message(self, client: Any, _: Any, message: Any) -> None:
-        try:
-            topic = message.topic
-        except UnicodeDecodeError:
-            topic = ""
-        self.listener.heard(topic, bytes(message.payload), bool(message.retain))
-
-    def _on_publish(self, client: Any, _: Any, mid: int, reason: Any, properties: Any) -> None:
-        topic, size, _ = self.unacked.pop(mid)
-        self.backlog -= size
-        if reason.is_failure:
-            self.listener.refuse(topic, str(reason))
-
     def _on_disconnect(self, client: Any, _: Any, flags: Any, reason: Any, properties: Any) -> None:
         if flags.is_disconnect_packet_from_server:
             self.refusal = reason
+
+
+def _name(reason: int) -> str:
+    """The words of a reason code of PUBACK."""
+    try:
+        return str(ReasonCode(PacketTypes.PUBACK, identifier=reason))
+    except Exception:  # one that the standard does not know; paho raises what it likes
+        return f"reason code {reason:#04x}"

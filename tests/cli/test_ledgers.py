@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from hushgrid.node.privacy.ledger import Ledger
+from hushgrid.node.privacy.ledger import TORN, Ledger
 from hushgrid.node.privacy.ledger_rows import Spend
 from hushgrid.node.problems.plan import encode_plan
 from hushgrid.node.wire import Mark
@@ -121,7 +121,7 @@ def test_a_gap_that_is_all_that_was_spent_is_shown(hushgrid, tmp_path, budget):
 def test_a_copy_without_its_log_is_accepted_by_its_owner(hushgrid, tmp_path):
     with closing(Ledger(tmp_path / "n2.ledger", "n2")) as ledger:
         copy = shutil.copy(ledger.path, tmp_path / "copy.ledger")
-    words = "without what was committed last: copied without its -wal, or that was removed"
+    words = TORN
     assert f"{words}: it refuses every run" in hushgrid("ledger", "show", copy).out
     said = hushgrid("ledger", "verify", copy)
     assert (said.code, said.out) == (2, f"{words}\n")

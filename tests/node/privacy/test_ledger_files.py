@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from hushgrid.kernels.errors import InputError
-from hushgrid.node.privacy.ledger import Ledger
+from hushgrid.node.privacy.ledger import TORN, Ledger
 from hushgrid.node.problems.plan import decode_plan, encode_plan
 from hushgrid.node.wire import Mark
 from tests.support import paths
@@ -192,11 +192,8 @@ def test_a_copy_without_its_log_lets_no_run_spend_until_its_owner_accepts(ledger
     for _ in range(2):  # a second start does not forget it
         copy = Ledger(path, "n0")
         assert len(copy.spends()) < 2
-        assert copy.refusal == (
-            "its ledger is without what was committed last: copied without its -wal, or that was removed; "
-            f"its owner runs 'hushgrid ledger accept {path}'"
-        )
-        assert copy.verify() == ["without what was committed last: copied without its -wal, or that was removed"]
+        assert copy.refusal == (f"its ledger is {TORN}; its owner runs 'hushgrid ledger accept {path}'")
+        assert copy.verify() == [TORN]
         copy.close()
     copy = Ledger(path, "n0")
     copy.accept()
@@ -239,7 +236,7 @@ def test_where_the_disk_does_not_take_the_last_word_the_ledger_is_whole_all_the_
         return execute(sql, *values)
 
     class Full:
-        execute, close = staticmethod(full), ledger.db.close
+        execute, executemany, close = staticmethod(full), ledger.db.executemany, ledger.db.close
 
     path, ledger.db = ledger.path, Full()
     ledger.close()

@@ -14,6 +14,7 @@ from hushgrid.node.privacy.marks import LARGEST, MOST_LOST, MOST_TOLD, highest, 
 from hushgrid.node.wire import Mark
 from tests.support import examples
 from tests.support.devices.gated_device import WORDS, spend
+from tests.support.devices.ledgers import marked
 
 RUN = b"r" * 16
 
@@ -58,7 +59,7 @@ def restored(ledger, spends_lost):
 
 def test_the_mark_file_follows_every_spend(ledger):
     fill(ledger, 2)
-    assert msgspec.msgpack.decode(mark_of(ledger).read_bytes(), type=Mark) == ledger.mark
+    assert marked(mark_of(ledger)) == ledger.mark
     assert ledger.mark == Mark(ledger.id, 2, epsilon=1.0)
 
 
@@ -86,6 +87,7 @@ def test_accept_records_the_gap_at_the_marks_price(ledger):
 
 def test_deleted_last_rows_are_found_by_the_mark_and_by_the_sums_and_give_no_budget_back(ledger):
     fill(ledger, 5)
+    ledger.checkpoint()
     ledger.db.execute("DELETE FROM spend WHERE no > 3")
     again = reopened(ledger)
     sums = "the sums of its spends are not those of its rows"
@@ -200,7 +202,7 @@ def test_a_new_ledger_beside_an_old_ones_mark_is_behind_it(ledger):
     new.accept()
     assert new.totals(WORDS).epsilon == 1.0 + 0.5
     assert new.refusal is None
-    assert msgspec.msgpack.decode(mark_of(new).read_bytes(), type=Mark) == new.mark
+    assert marked(mark_of(new)) == new.mark
     new.close()
 
 
@@ -234,7 +236,7 @@ def test_a_mark_file_that_cannot_be_read_stops_the_ledger_and_is_mended_by_accep
     again.accept()
     assert again.refusal is None
     assert again.totals(WORDS).epsilon == 2.0
-    assert msgspec.msgpack.decode(mark_of(again).read_bytes(), type=Mark) == again.mark
+    assert marked(mark_of(again)) == again.mark
 
 
 def test_a_mark_file_that_goes_while_the_device_runs_stops_it_before_it_publishes(ledger):
@@ -360,7 +362,7 @@ def test_accept_never_gives_budget_back(tmp_path_factory, actions):
             ledger = Ledger(path, "n0", file, durable=False)
             assert ledger.mark == mark
         else:
-            if file.exists() and (outside := msgspec.msgpack.decode(file.read_bytes(), type=Mark)).no <= MOST_LOST:
+            if file.exists() and (outside := marked(file)).no <= MOST_LOST:
                 said[outside.ledger] = highest(said.get(outside.ledger), outside)
             ledger.accept()
             assert ledger.refusal is None

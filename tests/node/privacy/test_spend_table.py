@@ -13,7 +13,7 @@ from hushgrid.node.privacy.ledger_rows import Counted, Spend, empty, events_of, 
 from hushgrid.node.wire import Mark
 from tests.support import examples
 from tests.support.devices.gated_device import WORDS, spend
-from tests.support.devices.ledgers import RUN, fill
+from tests.support.devices.ledgers import RUN, fill, killed
 
 
 class Watch:
@@ -39,7 +39,7 @@ def opened(tmp_path, watch):
     def open_it(*, orderly=True, **options):
         if ledgers:
             before = ledgers.pop()
-            before.close() if orderly else before.db.close()
+            before.close() if orderly else killed(before)
         ledgers.append(Ledger(tmp_path / "n0.ledger", "n0", durable=False, clock=watch, **options))
         return ledgers[-1]
 

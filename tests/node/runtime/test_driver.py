@@ -1,6 +1,7 @@
 """The driver: commit first, publish after, in one transaction; after a crash everything goes on from what is stored."""
 
 import functools
+import os
 
 import numpy as np
 import pytest
@@ -75,14 +76,18 @@ def test_spends_state_and_answer_are_committed_before_the_message_is_handed_out(
     assert stored.gate == wire.encode(driver.gate.state)
 
 
+def dying(*_):
+    raise OSError(5, "Input/output error")
+
+
 def test_when_the_ledger_cannot_be_written_nothing_is_handed_out(tmp_path):
     device, wanted = Device(tmp_path, budget(2.0)), plan(rounds=4)
     driver = driver_of(device, wanted, gate=device.start(wanted))
     ((_, first),) = take(driver, 1)
-    device.ledger.db.execute("PRAGMA query_only = ON")  # as a full or dying disk
-    with pytest.raises(LedgerFailed):
-        take(driver, 2)
-    device.ledger.db.execute("PRAGMA query_only = OFF")
+    with pytest.MonkeyPatch.context() as held:
+        held.setattr(os, "pwrite", dying)
+        with pytest.raises(LedgerFailed):
+            take(driver, 2)
     assert len(device.ledger.spends()) == 1
     again = driver_of(device, wanted)  # the process ends, and starts again from its ledger
     assert again.tick() == [(COORDINATOR, first)]

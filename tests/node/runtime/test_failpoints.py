@@ -10,7 +10,7 @@ from hushgrid.kernels.algorithms.registry import ALGORITHMS, of_patterns
 from hushgrid.node.config.scenario import scenario_from
 from hushgrid.node.privacy.drawn import Drawn
 from hushgrid.node.wire import COORDINATOR
-from tests.support.devices.failing_fleet import CRASHES, FULL, KINDS, Fleet
+from tests.support.devices.failing_fleet import CRASHES, CUTS, FULL, KINDS, Fleet
 from tests.support.scenarios.guarded_scenarios import exact_zones, rounds, walk, zones
 
 FEW = {"algorithm.rounds": 3}
@@ -63,7 +63,9 @@ def failed_at(directory, setup, victim, kind, k, undisturbed):
         except AssertionError as error:
             return [str(error)]
     wrong = [f"exit {code}: {text}" for code, text in fleet.exits if kind not in FULL or code != 4]
-    if victim != COORDINATOR and fleet.unpaid > 0:
+    # Between a record's write and its sync a power cut takes both it and the note of what was drawn: nothing has left.
+    unsynced = kind in CUTS and fleet.disk.crossed[k - 1 : k] == ["log"]
+    if victim != COORDINATOR and fleet.unpaid > 0 and not unsynced:
         wrong.append(f"in {fleet.unpaid} answers noise has met data, and the ledger does not show it")
     if found["error"] is not None:
         return [*wrong, f"the run ended: {found['error']}"]
@@ -120,8 +122,8 @@ def test_what_fails_at_a_boundary_loses_no_outcome_and_no_spend(tmp_path, quiet,
 def test_a_note_that_is_not_heeded_is_found(tmp_path, quiet, monkeypatch, method, nothing, found):
     monkeypatch.setattr(Drawn, method, lambda *_: nothing)
     setup, undisturbed, crossed = quiet("dgd", "n0")
-    k = crossed.index("note") + 2  # the commit after it
-    assert crossed[k - 1] == "commit"
+    k = crossed.index("note") + 2  # the record of the step after it
+    assert crossed[k - 1] == "log"
     assert any(found in w for w in failed_at(tmp_path, setup, "n0", "before", k, undisturbed))
 
 
@@ -129,7 +131,12 @@ def test_a_note_that_finds_no_space_ends_the_process_and_not_the_run(tmp_path, q
     """Its disk need not be the ledger's, which would take the run's end."""
     setup, undisturbed, _ = quiet("dgd", "n0")
     pwrite, first = os.pwrite, [True]
-    monkeypatch.setattr(os, "pwrite", lambda fd, blob, at: 0 if first and first.pop() else pwrite(fd, blob, at))
+
+    def full(fd, blob, at):
+        note = os.readlink(f"/proc/self/fd/{fd}").endswith(".drawn")
+        return 0 if note and first and first.pop() else pwrite(fd, blob, at)
+
+    monkeypatch.setattr(os, "pwrite", full)
     fleet = Fleet(monkeypatch, tmp_path, setup, "n0")
     assert fleet.to_the_end() == undisturbed
     assert [code for code, _ in fleet.exits] == [4]

@@ -5,16 +5,16 @@ import re
 import shutil
 import signal
 import socket
-import sqlite3
 import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from pathlib import Path
 
 from hushgrid.node.transport.mqtt import MqttLink
 from tests.support.daemons.forked import LATE, Child, Forker
+from tests.support.devices.ledgers import copy_of
 from tests.support.paths import DEPLOY
 
 HUSHGRID = (sys.executable, "-m", "hushgrid")
@@ -109,13 +109,13 @@ class Fleet:
         return self.directory / "lib" / "hushgrid" / z
 
     def spends(self, z: str) -> list[tuple[str, float]]:
-        """(kind, epsilon) of every spend in a ledger that no process holds."""
+        """(kind, epsilon) of every spend in a ledger."""
         return self.spends_of(self.state(z) / f"{z}.ledger")
 
     @staticmethod
     def spends_of(ledger: Path) -> list[tuple[str, float]]:
-        with closing(sqlite3.connect(f"file:{ledger}?mode=ro", uri=True)) as db:  # its log stays where it is
-            return db.execute("SELECT kind, value FROM spend ORDER BY no").fetchall()
+        with copy_of(ledger) as copy:
+            return [(spend.kind, spend.value) for spend in copy.spends()]
 
     def retained(self) -> dict[str, bytes]:
         """What stands on the state topics, as the coordinator's identity sees it."""

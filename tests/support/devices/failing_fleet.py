@@ -1,14 +1,15 @@
 """A fleet in this process of which one node's disk or power fails at a chosen moment, and what its files then hold.
 
-A boundary is a commit of SQLite, a sync, a rename, a note of what is drawn, or a publication of the victim. Fails at one:
+A boundary is a commit of SQLite, a sync, a rename, a write in place (a note of what is drawn, the log, a mark), or a
+publication of the victim. Fails at one:
 
  - before, after: the process dies; its files are what they were at that instant.
  - no space, read-only: the disk takes nothing from there on, over two restarts, and then again.
  - renames lost, data lost: the power is cut after the boundary. What was not synced is gone: a rename whose folder was not,
    or (as other file systems have it) the content of a file that was not, under its new name.
 
-Transactions of SQLite count as synced (the ledger checks synchronous=FULL at its start). The note of what is drawn is not:
-a power cut takes it.
+Transactions of SQLite count as synced (the ledger checks synchronous=FULL at its start), the log in front of them as far
+as it was. The note of what is drawn is not: a power cut takes it. Nor is a mark that is written in place.
 """
 
 from __future__ import annotations
@@ -63,7 +64,8 @@ class Disk:
         self.left = None  #: files as they are found at the next start
         for root in roots:
             root.mkdir(parents=True, exist_ok=True)
-        disk, replace, rename, fsync, pwrite = self, os.replace, os.rename, os.fsync, os.pwrite
+        disk, replace, rename, pwrite = self, os.replace, os.rename, os.pwrite
+        fsync, fdatasync = os.fsync, os.fdatasync
 
         class Connection(sqlite3.Connection):
             def execute(self, sql, *values):
@@ -78,7 +80,8 @@ class Disk:
             os, "rename", lambda a, b, **o: disk.cross("rename", lambda: disk.moved(a, b, lambda: rename(a, b, **o)))
         )
         held.setattr(os, "fsync", lambda fd: disk.cross("sync", lambda: disk.sync(fd, fsync)))
-        held.setattr(os, "pwrite", lambda *given: disk.cross("note", lambda: pwrite(*given)))
+        held.setattr(os, "fdatasync", lambda fd: disk.cross("sync", lambda: disk.sync(fd, fdatasync)))
+        held.setattr(os, "pwrite", lambda *given: disk.cross(disk.written(given[0]), lambda: pwrite(*given)))
 
     # --- boundaries ---
 
@@ -99,7 +102,7 @@ class Disk:
             raise self._error(what)
         result = act()
         if what == "commit":
-            ledgers = [p for p in self._present() if ".ledger" in p.name]
+            ledgers = [p for p in self._present() if ".ledger" in p.name and not p.name.endswith("-log")]
             self.committed = {p: p.read_bytes() for p in ledgers if p.suffix != ".new"}
             self.synced |= {p.stat().st_ino: p.read_bytes() for p in ledgers if p.suffix == ".new"}
         if now and self.kind == "after":
@@ -116,6 +119,12 @@ class Disk:
             if self.full:
                 raise self._error("commit")
         return act()
+
+    @staticmethod
+    def written(fd):
+        """What a write in place is to: the note of what is drawn, the log, or a mark."""
+        name = os.readlink(f"/proc/self/fd/{fd}")
+        return "note" if name.endswith(".drawn") else "log" if name.endswith("-log") else "mark"
 
     def moved(self, source, target, act):
         target = Path(target)

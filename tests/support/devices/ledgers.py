@@ -1,14 +1,37 @@
 """A ledger with a few spends, and how another process opens it."""
 
 import shutil
+import tempfile
+from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
 from hushgrid.kernels.errors import InputError
 from hushgrid.node.privacy.ledger import Ledger
+from hushgrid.node.privacy.ledger_file import snapshot
+from hushgrid.node.privacy.marks import MarkFile
 from tests.support.devices.gated_device import spend
 
 RUN = b"r" * 16
+
+
+def marked(path):
+    """The mark in a mark file."""
+    return MarkFile(path, sync=False).read()
+
+
+@contextmanager
+def copy_of(path):
+    """A ledger as it stands, of a device that runs, was killed or has ended; the files stay as they are."""
+    with tempfile.TemporaryDirectory() as scratch:
+        copy = Path(scratch) / path.name
+        snapshot(path, copy)
+        ledger = Ledger(copy, None, durable=False)
+        try:
+            yield ledger
+        finally:
+            ledger.close()
 
 
 def reopened(ledger):
@@ -32,11 +55,19 @@ def opening(path, node="n0"):
     return line
 
 
+def killed(ledger):
+    """What kill -9 leaves: nothing is written any more, and no lock is held."""
+    ledger._held = ledger._opened = False
+    ledger._give_up()
+
+
 def copied(ledger, place, *, log):
     """The files of an open ledger, as a backup or a power cut has them; without its log where that was forgotten."""
     place.mkdir()
     copy = place / ledger.path.name
     shutil.copy(ledger.path, copy)
     if log:
-        shutil.copy(ledger.path.with_name(ledger.path.name + "-wal"), place)
+        for end in ("-wal", "-log"):
+            if (beside := ledger.path.with_name(ledger.path.name + end)).exists():
+                shutil.copy(beside, place)
     return copy

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from hushgrid.kernels.errors import Refused
 from hushgrid.kernels.privacy.limits import Charge, charge_of, limit
 from tests.support.devices.gated_device import Device, plan
+from tests.support.devices.ledgers import killed
 
 DELTA = 1e-5
 DECADE = 10 * 365 * 86400.0
@@ -66,7 +67,7 @@ class History:
         """The files as they are, without an orderly end."""
         before, self.at = self.at, self._folder()
         self._copy(before, self.at)
-        self.device.ledger.db.close()
+        killed(self.device.ledger)
         self._start()
 
     def back_up(self):
@@ -148,7 +149,7 @@ class History:
 
     @staticmethod
     def _copy(source, target):
-        for name in ("n0.ledger", "n0.ledger-wal"):
+        for name in ("n0.ledger", "n0.ledger-wal", "n0.ledger-log"):
             if (source / name).exists():
                 shutil.copy(source / name, target)
 

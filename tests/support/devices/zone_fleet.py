@@ -83,6 +83,7 @@ class World:
 
     def rows(self, name):
         """Everything in a ledger."""
+        self.ledgers[name].checkpoint()
         db = self.ledgers[name].db
         return {table: db.execute(f"SELECT * FROM {table} ORDER BY 1, 2").fetchall() for table in TABLES}
 

@@ -123,7 +123,7 @@ def left_in(directory):
     for path in sorted(p for p in directory.rglob("*") if p.is_file()):
         if path.suffix == ".ledger":
             found |= tables(path)
-        elif not path.name.endswith(("-wal", "-shm")):
+        elif not path.name.endswith(("-wal", "-shm", "-log")):
             found[str(path.relative_to(directory))] = path.read_bytes()
     return found
 

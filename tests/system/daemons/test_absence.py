@@ -47,7 +47,7 @@ def made(pattern, directory, url, stack):
 
 def moving(fleet, names):
     """Until a node commits again."""
-    logs = [fleet.state(name) / f"{name}.ledger-wal" for name in names]
+    logs = [fleet.state(name) / f"{name}.ledger-log" for name in names]
     before = [log.stat().st_mtime_ns for log in logs]
     deadline = time.monotonic() + PATIENCE
     while before == [log.stat().st_mtime_ns for log in logs]:

@@ -78,7 +78,7 @@ def in_a_long_run(fleet: Fleet) -> tuple[list[Daemon], Daemon]:
 
 def commits(fleet: Fleet) -> None:
     """Until z1 has committed a round."""
-    log = fleet.state("z1") / "z1.ledger-wal"
+    log = fleet.state("z1") / "z1.ledger-log"
     deadline, before = time.monotonic() + PATIENCE, log.stat().st_mtime_ns
     while log.stat().st_mtime_ns == before:
         assert time.monotonic() < deadline

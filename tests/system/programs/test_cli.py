@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -74,23 +75,55 @@ def test_what_is_committed_but_still_in_the_log_is_shown(hushgrid, tmp_path):
         check=True,
         env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
     )
-    assert (tmp_path / "n1.ledger-wal").stat().st_size > 0
+    assert (tmp_path / "n1.ledger-log").stat().st_size > 0
     assert json.loads(hushgrid("ledger", "show", "n1.ledger", "--json").out)["spends"] == 3
 
 
-@pytest.mark.parametrize("what", ["show", "verify", "accept", "new-data"])
-def test_a_ledger_held_by_its_device_is_not_read(what, hushgrid, tmp_path):
-    hold = (
-        "from pathlib import Path; from hushgrid.node.privacy.ledger import Ledger; import sys\n"
-        "l = Ledger(Path('n1.ledger'), 'n1'); print('held', flush=True); sys.stdin.read()"
-    )
-    with subprocess.Popen(
-        [sys.executable, "-c", hold], cwd=tmp_path, stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    ) as device:
+HOLD = """
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+from hushgrid.node.privacy.ledger import Ledger
+from tests.support.devices.gated_device import spend
+ledger = Ledger(Path('n1.ledger'), 'n1', Path('n1.mark'))
+ledger.join(b'r' * 16, b'')
+for k in range(int(sys.argv[1])):
+    ledger.commit(b'r' * 16, spends=[spend(k + 1)], state=b'x' * 100)
+print('held', flush=True)
+sys.stdin.read()
+"""
+
+
+@contextmanager
+def a_device(tmp_path, answers):
+    """A process that holds a ledger in which the last answers are in the log alone; it is killed at the end."""
+    command, env = [sys.executable, "-c", HOLD, str(answers)], os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    with subprocess.Popen(command, cwd=tmp_path, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=env) as device:
         assert device.stdout is not None
         assert device.stdout.readline() == b"held\n"
+        yield device
+        device.kill()
+
+
+@pytest.mark.parametrize("answers", [3, 200])
+def test_a_ledger_is_shown_and_verified_beside_its_running_device_and_nothing_of_it_changes(
+    answers, hushgrid, tmp_path
+):
+    with a_device(tmp_path, answers):
+        before = {p.name: (p.read_bytes(), p.stat().st_mtime_ns) for p in tmp_path.iterdir() if "-shm" not in p.name}
+        seen = json.loads(hushgrid("ledger", "show", "n1.ledger", "--mark", "n1.mark", "--json").out)
+        assert (seen["spends"], seen["mark"], seen["refuses"]) == (answers, answers, None)
+        assert seen["totals"][0]["epsilon"] == answers * 0.5
+        said = hushgrid("ledger", "verify", "n1.ledger", "--mark", "n1.mark")
+        assert (said.code, said.err) == (0, "")
+        after = {p.name: (p.read_bytes(), p.stat().st_mtime_ns) for p in tmp_path.iterdir() if "-shm" not in p.name}
+        assert after == before
+    assert hushgrid("ledger", "verify", "n1.ledger", "--mark", "n1.mark").code == 0  # and of one that was killed
+
+
+@pytest.mark.parametrize("what", ["accept", "new-data"])
+def test_an_owner_says_nothing_about_a_ledger_that_its_device_holds(what, hushgrid, tmp_path):
+    with a_device(tmp_path, 1):
         said = hushgrid("ledger", what, "n1.ledger")
-        assert device.stdin is not None
-        device.stdin.close()
     assert (said.code, said.out, said.err.count("\n")) == (2, "", 1)
     assert "n1.ledger: held by another process, expected one process per ledger" in said.err

@@ -1,0 +1,148 @@
+"""The packets of MQTT that a run consists of, PUBLISH and PUBACK, and PINGREQ: read and written without an object each.
+
+They are the same in MQTT 3.1.1 and 5, except that in 5 (`five`) each has properties. A property is checked for its form
+and skipped: nothing that a peer sends depends on it. We allow the broker no topic alias, so a topic is always whole.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import NamedTuple
+
+PUBLISH, PUBACK, PINGRESP = 0x30, 0x40, 0xD0  #: types: the upper half of a packet's first byte
+PINGREQ = b"\xc0\x00"
+ACKNOWLEDGED = b"\x40\x02"  #: how our PUBACK begins; its reason is success, and is left out
+FAILURE = 0x80  #: reason codes from here on say that a publication was refused
+DIGITS = 4  #: the most digits, to the base 128, of a length
+LONGEST_TOPIC = 0xFFFF  #: bytes
+LARGEST = 128**DIGITS - 1  #: bytes of a packet after its length
+
+_NUMBER = struct.Struct("!H")
+_EXPIRY = 0x02
+#: The form of each property that may stand in PUBLISH: bytes of a number, or one of the letters below.
+_OF_PUBLISH: dict[int, int | str] = {0x01: 1, _EXPIRY: 4, 0x03: "s", 0x08: "s", 0x09: "s", 0x0B: "v", 0x26: "p"}
+_OF_PUBACK: dict[int, int | str] = {0x1F: "s", 0x26: "p"}
+#: `s`: a string or bytes with their length before them; `p`: a pair of them; `v`: a number of variable length.
+_REPEATED = (0x0B, 0x26)  #: these may stand more than once
+
+
+class Invalid(ValueError):
+    """A packet that no broker may send: the connection ends."""
+
+
+class Publication(NamedTuple):
+    """A PUBLISH that was received."""
+
+    topic: str  #: "" if it is not UTF-8: no subscription matches that
+    payload: bytes
+    retained: bool
+    number: int  #: to be acknowledged; 0 at QoS 0
+
+
+def length(packet: bytes | bytearray, at: int) -> tuple[int, int] | None:
+    """(The number that stands at `at`, the position after it); None if it is not whole. Raises Invalid if too long."""
+    value, end = 0, len(packet)
+    for k in range(DIGITS):
+        if at >= end:
+            return None
+        digit = packet[at]
+        at += 1
+        value |= (digit & 0x7F) << 7 * k
+        if digit < 0x80:
+            return value, at
+    raise Invalid("a length of more than four digits")
+
+
+def written(value: int) -> bytes:
+    """A length, of at most four digits."""
+    if value < 0x80:
+        return bytes((value,))
+    digits = bytearray()
+    while value >= 0x80:
+        digits.append(value & 0x7F | 0x80)
+        value >>= 7
+    digits.append(value)
+    return bytes(digits)
+
+
+def publish(
+    topic: bytes, payload: bytes, number: int, *, retain: bool = False, five: bool, expiry: int | None = None
+) -> bytes:
+    """A PUBLISH at QoS 1. `expiry`: seconds after which the broker delivers it no more (MQTT 5)."""
+    name = _NUMBER.pack(len(topic)) + topic + _NUMBER.pack(number)
+    if five:
+        name += b"\0" if expiry is None else b"\x05\x02" + expiry.to_bytes(4, "big")
+    return b"%c%b%b%b" % (PUBLISH | 2 | retain, written(len(name) + len(payload)), name, payload)
+
+
+def acknowledgement(number: int) -> bytes:
+    """A PUBACK that says success."""
+    return ACKNOWLEDGED + _NUMBER.pack(number)
+
+
+def published(first: int, body: bytes, five: bool) -> Publication:
+    """What a PUBLISH holds: `first` is its first byte, `body` what follows its length. Raises Invalid."""
+    qos = first & 6
+    if qos > 2:
+        raise Invalid("a publication at a QoS that was not asked for")
+    if len(body) < 2:
+        raise Invalid("a publication without a topic")
+    at = 2 + (body[0] << 8 | body[1])
+    topic, number = body[2:at], 0
+    if not topic or at > len(body):
+        raise Invalid("a publication without a topic")
+    if qos:
+        if at + 2 > len(body) or not (number := body[at] << 8 | body[at + 1]):
+            raise Invalid("a publication without a number")
+        at += 2
+    if five:
+        at = _after_properties(body, at, _OF_PUBLISH)
+    try:
+        name = topic.decode()
+    except UnicodeDecodeError:
+        name = ""
+    return Publication(name, body[at:], bool(first & 1), number)
+
+
+def acknowledged(body: bytes, five: bool) -> tuple[int, int]:
+    """(Number, reason code) of a PUBACK. Raises Invalid."""
+    if len(body) < 2 or (len(body) > 2 and not five):
+        raise Invalid(f"an acknowledgement of {len(body)} bytes")
+    if len(body) > 3 and _after_properties(body, 3, _OF_PUBACK) != len(body):
+        raise Invalid("an acknowledgement that goes on after its end")
+    return body[0] << 8 | body[1], body[2] if len(body) > 2 else 0
+
+
+def _after_properties(body: bytes, at: int, known: dict[int, int | str]) -> int:
+    """The position after the properties that begin at `at`. Raises Invalid if they are malformed."""
+    if at < len(body) and body[at] == 0:
+        return at + 1
+    whole = length(body, at)
+    if whole is None or whole[0] + whole[1] > len(body):
+        raise Invalid("properties that end beyond their packet")
+    at, end = whole[1], whole[0] + whole[1]
+    seen: set[int] = set()
+    while at < end:
+        kind = body[at]
+        form = known.get(kind)
+        if form is None or (kind in seen and kind not in _REPEATED):
+            raise Invalid(f"property {kind:#04x}, or it comes twice")
+        seen.add(kind)
+        at = _after_value(body, at + 1, form)
+    if at != end:
+        raise Invalid("a property that ends beyond its packet")
+    return end
+
+
+def _after_value(body: bytes, at: int, form: int | str) -> int:
+    """The position after a property's value; beyond the packet's end if the value is not whole."""
+    if isinstance(form, int):
+        return at + form
+    if form == "v":
+        number = length(body, at)
+        return len(body) + 1 if number is None else number[1]
+    for _ in form if form == "s" else "sp":
+        if at + 2 > len(body):
+            return len(body) + 1
+        at += 2 + (body[at] << 8 | body[at + 1])
+    return at

@@ -33,6 +33,7 @@ ACCOUNTANTS: dict[str, tuple[Mechanism, ...]] = {
     "gdp": ("gaussian",),
 }
 
+HALF_PI = (355, 226)  #: above pi/2 by 9e-8 of it
 MOST_OPTIMAL = 1 << 20  #: answers whose optimal composition is computed: its work grows with their root
 UNIT = 256  #: sums are integers in units of 2^-256: exact for every float above 2^-203, rounded up below
 
@@ -132,6 +133,12 @@ class Totals:
         return root_up(self._mu2)
 
     @property
+    def gdp(self) -> float:
+        """GDP of all answers: root of the sum of mu^2 and of (pi/2) epsilon^2."""
+        a, b = HALF_PI
+        return root_up(self._mu2 - (-a * self._epsilon2 // b))
+
+    @property
     def sums(self) -> tuple[int, int, int]:
         """Of epsilon, of epsilon^2 and of mu^2, in units of 2^-256."""
         return self._epsilon, self._epsilon2, self._mu2
@@ -190,24 +197,20 @@ def calibrate(accountant: str, epsilon: float, delta: float, answers: int) -> fl
 
 
 def total_epsilon(totals: Totals, delta: float) -> float:
-    """The best valid bound on everything counted, whoever chose each answer and when to stop, at this delta (0: pure).
+    """A valid bound on everything counted, whoever chose each answer and when to stop, at this delta (0: pure).
 
-    Where only one bound applies, it takes all of delta. Where the smaller of two is taken, their deltas add up to it:
-    split the outputs into those where the first is the smaller and the rest; on each part the answers are those of a
-    mechanism that stops before that bound is passed, so P(S) <= e^epsilon P'(S) + delta_1 + delta_2. Pure epsilon
-    needs none. Laplace answers beside Gaussian ones: their densities' ratio is at most e^(sum of epsilon) on every
-    path, which leaves the Gaussians' own delta(epsilon).
+    The sum of pure epsilons where every answer has one, or GDP with a pure answer as (pi/2) epsilon^2, whichever is less;
+    delta is taken once (`limits.py` has the proof). The sum of the two, each at half of delta, would be less for some
+    mixtures, and does not hold against whoever chooses the next answer's kind after what was seen.
     """
     if not 0 <= delta < 1:
         raise InputError(f"delta: found {delta}, expected a number in [0, 1)")
     if totals.nonprivate or (totals.mu and not delta):
         return inf
-    if not totals.mu:
-        return min(totals.epsilon, zcdp_epsilon(totals.rho, delta)) if delta else totals.epsilon
-    if not totals.epsilon:
-        return gdp_epsilon(totals.mu, delta)
-    pure_and_gdp = math.nextafter(totals.epsilon + gdp_epsilon(totals.mu, delta / 2), inf)
-    return min(pure_and_gdp, zcdp_epsilon(totals.rho, delta / 2))
+    if not delta:
+        return totals.epsilon
+    together = gdp_epsilon(totals.gdp, delta)
+    return together if totals.mu else min(totals.epsilon, together)
 
 
 def per_answer_paper(mechanism: str, epsilon: float, delta: float | None, sensitivity: float) -> float:

@@ -30,6 +30,7 @@ from typing import NamedTuple
 
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.privacy.accounting import (
+    HALF_PI,
     UNIT,
     Event,
     Gaussian,
@@ -43,8 +44,6 @@ from hushgrid.kernels.privacy.accounting import (
     units,
     zcdp_epsilon,
 )
-
-HALF_PI = (355, 226)  #: above pi/2 by 9e-8 of it
 
 
 class Charge(NamedTuple):

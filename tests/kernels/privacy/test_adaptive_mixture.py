@@ -38,7 +38,7 @@ def growing(most, answers, ratio=2.0):
     return [most / ratio ** (2 * (answers - 1 - k)) for k in range(answers)]
 
 
-def test_the_filter_of_a_window_holds_against_it():
+def test_the_filter_of_a_budget_holds_against_it():
     most = limit(EPSILON, DELTA).mu2 / 2**256
 
     def left(mu2):
@@ -50,7 +50,7 @@ def test_the_filter_of_a_window_holds_against_it():
 
 
 def test_the_sum_of_the_two_bounds_at_half_of_delta_does_not():
-    """Why a window takes one test for both kinds; docs/attack-model.md says what this means without a window."""
+    """Why budgets take one test for both kinds, and pay with delta once."""
 
     def left(mu2):
         return max(EPSILON - gdp_epsilon(sqrt(mu2), DELTA / 2), 0.0)

@@ -111,10 +111,10 @@ class RunTable(SpendTable):
             self.db.execute("DELETE FROM run WHERE id = ?", (run,))
             self.db.execute("DELETE FROM history WHERE run = ?", (run,))
             self.db.execute("DELETE FROM total WHERE scope = ?", (run,))
-        (below, largest) = self.db.execute(
-            f"SELECT min(first), max(spends) FROM run WHERE spends > 0 OR status NOT IN {ENDED}"
+        (below, largest, paid_runs) = self.db.execute(
+            f"SELECT min(first), max(spends), sum(spends > 0) FROM run WHERE spends > 0 OR status NOT IN {ENDED}"
         ).fetchone()
-        if below is not None:
+        if below is not None and paid_runs >= self._keep:  # until then nothing is old, a gap no more than a spend
             self._condense(below, max(CHUNK, 2 * largest))
 
     def run(self, run: bytes) -> StoredRun | None:

@@ -8,6 +8,7 @@ from hushgrid.kernels.errors import InputError
 from hushgrid.node.config.device import load_device
 from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.privacy.spend_table import HOUR_S
+from hushgrid.node.wire import Mark
 from tests.support.devices.gated_device import WORDS, spend
 from tests.support.devices.windows import Clock
 
@@ -64,6 +65,17 @@ def test_condensed_spends_are_as_late_as_the_last_of_their_hour_never_earlier(tm
         really = sum(4 for k in range(20) if k * INTERVAL_S >= since)
         seen = sum(r.totals.laplace for r in ledger.recent(since))
         assert really <= seen <= really + 12  # at most an hour too long
+    ledger.close()
+
+
+def test_a_gap_stays_a_row_until_runs_are_old(tmp_path):
+    ledger = Ledger(tmp_path / "n0.ledger", "n0", durable=False)
+    ledger.tell(Mark(ledger.id, 3, epsilon=1.0))
+    ledger.accept()
+    ledger.join(b"r" * 16, b"plan")
+    ledger.commit(b"r" * 16, spends=[spend(1)])
+    ledger.commit(b"r" * 16, status="done")
+    assert [(s.no, s.kind) for s in ledger.spends()] == [(3, "gap"), (4, "laplace")]
     ledger.close()
 
 

@@ -233,10 +233,7 @@ class LoggedTables(RunTable):
         try:
             if front.unsure:
                 raise OSError(errno.EIO, "its disk has failed before")
-            if not front.open:
-                front.create()
-                with self._transaction():
-                    self._set(log=1)
+            self._make_log()
             if not front.takes(blob):
                 return False
             if not front.fits(blob):
@@ -248,6 +245,20 @@ class LoggedTables(RunTable):
             ) from None
         self._take(record)
         return True
+
+    def _make_log(self) -> None:
+        """The log is there, and the tables say so. Raises OSError, LedgerFailed."""
+        if not self._front.open:
+            self._front.create()
+            with self._transaction():
+                self._set(log=1)
+
+    def join(self, run: bytes, plan: bytes, status: str = "joined") -> None:
+        """Store a plan, as `RunTable.join`; the log is made now, so that a step between its draw and its record is short."""
+        super().join(run, plan, status)
+        if self.durable and not self._torn_now and status == "joined":
+            with suppress(OSError):  # the step will say so
+                self._make_log()
 
     def checkpoint(self) -> None:
         """Brings what is only in the log into the tables. Raises LedgerFailed if the disk does not take it."""

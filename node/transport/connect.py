@@ -7,10 +7,13 @@ import os
 import select
 import socket
 import ssl
+from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
 from hushgrid.kernels.errors import InputError
+from hushgrid.node.durable import stamp
 
 if TYPE_CHECKING:
     from hushgrid.node.schema.sections import Tls
@@ -63,6 +66,34 @@ def tls_context(address: Address, tls: Tls | None) -> ssl.SSLContext | None:
     except OSError as error:  # ssl.SSLError is one
         raise InputError(f"tls: {file}: {error.strerror or error}, expected PEM") from error
     return context
+
+
+class Trust:
+    """Whom we trust and who we are, by files that may be replaced: each attempt to connect has those of its time.
+
+    Raises InputError if they cannot be read at first. Later ones that cannot, or that do not belong together because one
+    of them is still to come, are not taken.
+    """
+
+    def __init__(self, address: Address, tls: Tls | None) -> None:
+        self.address, self.tls = address, tls
+        self._stamps = self._looks()
+        self._context = tls_context(address, tls)
+
+    @property
+    def context(self) -> ssl.SSLContext | None:
+        """The TLS context of now; None for mqtt."""
+        if (stamps := self._looks()) != self._stamps:
+            with suppress(InputError):
+                self._context, self._stamps = tls_context(self.address, self.tls), stamps
+        return self._context
+
+    def _looks(self) -> list[str]:
+        """How the files look from outside."""
+        files = (self.tls.ca, self.tls.cert, self.tls.key) if self.tls else ()
+        with suppress(OSError):
+            return [stamp(Path(file)) for file in files if file]
+        return []
 
 
 def resolve(address: Address) -> list[Any]:

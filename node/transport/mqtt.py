@@ -22,7 +22,7 @@ import paho.mqtt.client as paho
 from hushgrid.kernels.errors import Stopped
 from hushgrid.node.schema.sections import Tls
 from hushgrid.node.transport.attempts import Attempts
-from hushgrid.node.transport.connect import Dial, parse_url, tls_context
+from hushgrid.node.transport.connect import Dial, Trust, parse_url
 from hushgrid.node.transport.link import KEEPALIVE_S, Link, Message, Party, register
 from hushgrid.node.transport.mqtt_session import CLOSE_S, Client, Session
 
@@ -76,7 +76,7 @@ class MqttLink:
             parse_url(url), client_id, will, username, password, keepalive, persistent, payload_limit + ROOM
         )
         self._hear(subscriptions)
-        self._ssl = tls_context(self._as.address, tls)
+        self._trust = Trust(self._as.address, tls)
         self._limit = payload_limit
         self._afresh = False  # the broker is to forget the session: else it sends again what we do not read
 
@@ -238,7 +238,7 @@ class MqttLink:
             # In 3.1.1 only a clean connect ends a session that was not begun clean.
             who = self._as
             eraser = MqttLink(self.url, who.name, username=who.username, password=who.password, persistent=False)
-            eraser._ssl, eraser._attempts = self._ssl, Attempts(paho.MQTTv311, known=True)
+            eraser._trust, eraser._attempts = self._trust, Attempts(paho.MQTTv311, known=True)
             with contextlib.suppress(Stopped):
                 eraser.connect(CLOSE_S)
                 eraser.close()
@@ -310,7 +310,7 @@ class MqttLink:
             if self._attempts.lookup is not None:
                 self.due = now + self._attempts.lookup.wait
                 return
-            self._dial = Dial(target, self._as.address.host, self._ssl)
+            self._dial = Dial(target, self._as.address.host, self._trust.context)
             self._stage = _Stage.DIALLING
         except OSError as error:
             self._drop(error.strerror or str(error))

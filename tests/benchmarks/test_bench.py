@@ -4,13 +4,12 @@ import json
 import math
 import os
 from importlib import import_module
-from importlib.util import find_spec
 from inspect import signature
 
 import numpy as np
 import pytest
 
-from hushgrid.benchmarks import bench, daemon, measure, opf
+from hushgrid.benchmarks import bench, measure, opf
 from hushgrid.benchmarks.measure import Row, Table, against, row
 from hushgrid.broker.simulation.problems.power_flow import ZoneSetup
 from hushgrid.cli.main import main
@@ -80,21 +79,6 @@ def test_noise_is_measured_for_both_laws_against_numpy():
     assert [r.target for r in table.rows if r.what.startswith(("discrete", "rounded"))] == [None] * 2 + [
         "<= 1000 ns"
     ] * 2
-
-
-@pytest.mark.long
-def test_daemons_at_rest_have_loaded_nothing_heavy():
-    table = daemon.daemon(starts=1)
-    _well_formed(table)
-    names = ["case14 z1", "rows, numpy", *(["rows, numba"] if find_spec("numba") else [])]
-    of = {name: [r for r in table.rows if r.what.startswith(f"{name}:")] for name in names}
-    assert sum(len(rows) for rows in of.values()) == len(table.rows)
-    for name, most in zip(names, (75, 50, 170), strict=False):
-        bars = [f"<= {most} MB"] * (1 if name == "case14 z1" else 2)
-        assert [r.target for r in of[name]] == ["<= 1 s", *bars, None, "<= 0"]
-        *_, modules, heavy = of[name]
-        assert modules.value > 100  # the list was read
-        assert heavy.value == 0, heavy.what
 
 
 @pytest.mark.long

@@ -48,6 +48,7 @@ def held_still(monkeypatch, release=None):
         held.setattr(time, "perf_counter", lambda: 0.0)
         held.setattr(time, "time", lambda: NOW)
         held.setattr(Ledger, "now", staticmethod(lambda: "2000-01-01T00:00:00Z"))
+        held.setitem(Ledger.__init__.__kwdefaults__, "clock", lambda: 1.0)
         held.setattr(Lattice, "release", release or ignoring)
         yield held
 

@@ -1,10 +1,11 @@
 """The benchmarks that run through a broker, on tiny sizes: they say what they promise."""
 
 import multiprocessing
+from importlib.util import find_spec
 
 import pytest
 
-from hushgrid.benchmarks import fleet, hop, opf, ring
+from hushgrid.benchmarks import daemon, fleet, hop, opf, ring
 from hushgrid.benchmarks.bare import BARE_COMMIT, BLOCK, WARM
 from hushgrid.studies import figures
 from tests.support.paths import ROOT
@@ -95,3 +96,18 @@ def test_a_round_on_a_ring_is_measured_on_both_brokers_against_the_bare_exchange
     assert [r.samples for r in table.rows[:6]] == [4] * 6
     assert (table.rows[6].value, table.rows[6].ratio) == (5.0, 1.0)  # one message of each node
     assert multiprocessing.active_children() == []
+
+
+@pytest.mark.long
+def test_daemons_at_rest_have_loaded_nothing_heavy():
+    table = daemon.daemon(starts=1)
+    _well_formed(table)
+    names = ["case14 z1", "rows, numpy", *(["rows, numba"] if find_spec("numba") else [])]
+    of = {name: [r for r in table.rows if r.what.startswith(f"{name}:")] for name in names}
+    assert sum(len(rows) for rows in of.values()) == len(table.rows)
+    for name, most in zip(names, (75, 50, 170), strict=False):
+        bars = [f"<= {most} MB"] * (1 if name == "case14 z1" else 2)
+        assert [r.target for r in of[name]] == ["<= 1 s", *bars, None, "<= 0"]
+        *_, modules, heavy = of[name]
+        assert modules.value > 100  # the list was read
+        assert heavy.value == 0, heavy.what

@@ -7,6 +7,7 @@ is malformed raises `Malformed` and nothing else, whatever the bytes.
 from __future__ import annotations
 
 import hashlib
+from functools import lru_cache
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
 import msgspec
@@ -20,6 +21,7 @@ COORDINATOR = "coordinator"
 ROOT = "hushgrid/1"
 PLAN_LIMIT = 4 << 20  #: bytes; a plan names every zone's buses
 BARRED = 8  #: topics that a birth names at most
+USUAL = 256  #: characters of a topic, at most: of such a one it is remembered how it reads
 SMALL = 4096  #: bytes of an envelope beside its vectors
 
 WIRE = 1  #: what is said here. Raised by a change that the program of the number before does not understand
@@ -187,14 +189,19 @@ class Topics(NamedTuple):
 
     def parse(self, topic: str) -> tuple[str, str, str]:
         """(kind, src, dst) of a topic of this fleet; dst is "" but for an edge. Malformed otherwise."""
-        parts = topic.split("/")
-        if parts[:3] == [*ROOT.split("/"), self.fleet]:
-            match parts[3:]:
-                case ["edge", src, dst]:
-                    return "edge", src, dst
-                case [("all" | "state" | "status") as kind, src]:
-                    return kind, src, ""
-        raise Malformed(f"topic {topic[:80]!r}")
+        return (_parsed if len(topic) <= USUAL else _parsed.__wrapped__)(self.fleet, topic)
+
+
+@lru_cache(maxsize=1024)  # a node hears few topics, each many times
+def _parsed(fleet: str, topic: str) -> tuple[str, str, str]:
+    parts = topic.split("/")
+    if parts[:3] == [*ROOT.split("/"), fleet]:
+        match parts[3:]:
+            case ["edge", src, dst]:
+                return "edge", src, dst
+            case [("all" | "state" | "status") as kind, src]:
+                return kind, src, ""
+    raise Malformed(f"topic {topic[:80]!r}")
 
 
 def _enc(value: Any) -> Any:
@@ -215,7 +222,7 @@ def _vector(type_: Any, value: Any) -> Any:
 
 def bounded(vector: np.ndarray) -> bool:
     """Whether every entry is finite and at most LARGEST: what may be sent, and is taken."""
-    return bool(np.all(np.abs(vector) <= LARGEST))  # false for nan too
+    return bool(np.logical_and.reduce(np.abs(vector) <= LARGEST))  # false for nan too
 
 
 def _told(type_: Any, value: Any) -> Any:

@@ -38,6 +38,7 @@ class Spend(Struct, frozen=True):
         return self.value * self.value if self.kind == "gaussian" else 0.0
 
 
+@lru_cache(maxsize=256)  # the answers of a run are alike
 def event_of(kind: str, value: float) -> Event:
     if kind == "laplace":
         return Laplace(value)
@@ -124,7 +125,9 @@ class Counted:
 
     def plus(self, kind: str, value: float, mu2: float, times: int = 1) -> Counted:
         """The same after so many more equal rows."""
-        more = Counted(self.kinds | {kind: self.kinds.get(kind, 0) + times}, replace(self.totals))
+        t = self.totals
+        copy = Totals(t.laplace, t.gaussian, t.largest_epsilon, t.nonprivate, *t.sums)
+        more = Counted(self.kinds | {kind: self.kinds.get(kind, 0) + times}, copy)
         for event in events_of(kind, value, mu2):
             more.totals.add(event, times)
         return more

@@ -100,6 +100,8 @@ class Stream:
 
     def _whole(self) -> tuple[int, int] | None:
         """Where the next packet's body begins and ends, if it is whole. One above the limit is the end."""
+        if self._at == len(self._in):
+            return None
         try:
             found = length(self._in, self._at + 1)
             size = found[0] if found else 0

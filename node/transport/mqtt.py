@@ -14,6 +14,7 @@ import select
 import ssl
 import time
 from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
 from math import inf
 from typing import Any
 
@@ -32,7 +33,9 @@ ANSWER_S = 2.0  #: for an acknowledgement, s: a broker that gives none is not th
 ROOM = 0x20000  #: the most bytes of a packet besides its payload: the topic, properties
 ASKED_S = 0.25  #: how often `connect` looks whether it was asked to end, s
 BURST = 1024  #: messages handed over at once, approximately
+USUAL = 256  #: characters of a topic, at most: of such a one it is remembered whether it matches
 NOT_YET = "not connected yet"
+_matches = lru_cache(maxsize=1024)(paho.topic_matches_sub)
 
 
 class _Stage(enum.Enum):
@@ -344,7 +347,8 @@ class MqttLink:
         self._wild = tuple(t for t in subscriptions if t not in self._exact)
 
     def heard(self, topic: str, payload: bytes, retained: bool) -> None:
-        if topic not in self._exact and not any(paho.topic_matches_sub(t, topic) for t in self._wild):
+        matches = _matches if len(topic) <= USUAL else paho.topic_matches_sub
+        if topic not in self._exact and not any(matches(t, topic) for t in self._wild):
             self.foreign += 1
         elif len(payload) > self._limit:
             self.oversize += 1

@@ -120,8 +120,9 @@ class Session:
             stream.fill()
             self._heard_at = time.monotonic()
         try:
-            while self.alive and not full() and (packet := stream.packet()) is not None:
-                self._take(*packet)
+            going = self.alive
+            while going and not full() and (packet := stream.packet()) is not None:
+                going = self._take(*packet)
         except packets.Invalid as invalid:
             self._invalid = str(invalid)
         if stream.ended and self.alive and not full():
@@ -211,8 +212,8 @@ class Session:
 
     # -- PUBLISH and PUBACK
 
-    def _take(self, first: int, body: bytes) -> None:
-        """One packet from the broker. Raises Invalid."""
+    def _take(self, first: int, body: bytes) -> bool:
+        """One packet from the broker. False if the connection is lost with it. Raises Invalid."""
         kind = first & 0xF0
         if kind == packets.PUBLISH:
             topic, payload, retained, number = packets.published(first, body, self.five)
@@ -229,6 +230,8 @@ class Session:
             client.loop_read()
             if client.want_write():
                 client.loop_write()  # what paho queued while it read
+            return self.alive
+        return True
 
     def _acknowledged(self, number: int, reason: int) -> None:
         topic, size, _ = self.unacked.pop(number, ("", 0, 0.0))

@@ -42,6 +42,8 @@ class Publication(NamedTuple):
 def length(packet: bytes | bytearray, at: int) -> tuple[int, int] | None:
     """(The number that stands at `at`, the position after it); None if it is not whole. Raises Invalid if too long."""
     value, end = 0, len(packet)
+    if at < end and packet[at] < 0x80:  # as most are
+        return packet[at], at + 1
     for k in range(DIGITS):
         if at >= end:
             return None

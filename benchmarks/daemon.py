@@ -16,7 +16,8 @@ from pathlib import Path
 
 import numpy as np
 
-from hushgrid.benchmarks.fleet import PATIENCE_S, brokers_here
+from hushgrid.benchmarks.bare import PATIENCE_S
+from hushgrid.benchmarks.fleet import brokers_here
 from hushgrid.benchmarks.measure import ZONES, Row, Table, against, row
 from hushgrid.broker.servers.choose import start
 from hushgrid.grid_cases import load

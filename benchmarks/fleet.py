@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import secrets
-import socket
-import sqlite3
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import paho.mqtt.client as paho
 
-from hushgrid.benchmarks.measure import ZONES, Row, Table, against, row, timed
+from hushgrid.benchmarks.bare import BARE_COMMIT, BLOCK, PATIENCE_S, BareCommits, BareRounds, Watch, echo, processes
+from hushgrid.benchmarks.measure import ZONES, Row, Table, against, row
 from hushgrid.broker.coordinator.base import Coordinator
 from hushgrid.broker.coordinator.star import StarCoordinator
 from hushgrid.broker.servers.choose import start
@@ -28,7 +23,6 @@ from hushgrid.broker.simulation.progress import Progress
 from hushgrid.grid_cases import load
 from hushgrid.grid_cases.case import loads
 from hushgrid.kernels.algorithms.ladmm import Agent
-from hushgrid.kernels.errors import Stopped
 from hushgrid.kernels.patterns.star import W
 from hushgrid.node.config.scenario import Scenario, scenario_from
 from hushgrid.node.privacy.budget import Allowance
@@ -40,8 +34,7 @@ from hushgrid.node.runtime.event_loop import link_for, serve
 from hushgrid.node.runtime.member import Member, Simulated
 from hushgrid.node.wire import COORDINATOR
 
-PATIENCE_S = 30.0  #: for a process of ours to be there
-TARGET_MS = {"mosquitto": 2.5, "embedded": 4.0}
+CPU_MS = 0.6  #: the most processor time that an answer may take at a node, ms
 
 
 def brokers_here() -> list[str]:
@@ -81,44 +74,66 @@ def _empty(rounds: int, nodes: int) -> Scenario:
 
 
 def rounds(rounds: int = 400, nodes: int = 4) -> Table:
-    """Milliseconds a round of a star of `nodes` processes and a coordinator, and of the bare messages alone."""
+    """Milliseconds a round of a star of `nodes` processes and a coordinator, and of the bare messages alone.
+
+    The coordinator stops every BLOCK rounds for as many bare ones: what slows this machine slows both.
+    """
     rows: list[Row] = []
-    with tempfile.TemporaryDirectory(prefix="hushgrid-bench-") as scratch:
+    with tempfile.TemporaryDirectory(prefix="hushgrid-bench-", dir=os.environ.get("HUSHGRID_BENCH_DIR")) as scratch:
         for broker in brokers_here():
             place = Path(scratch, broker)
             with start(broker, place / "broker") as running:
-                size, taken = _hushgrid_rounds(running.url, place, rounds, nodes)
-                rival = row(f"bare paho, {running.name}", "ms", _bare_rounds(running.url, size, rounds, nodes))
-                ours = row(f"hushgrid, {running.name}", "ms", taken, rival=rival)
-                rows += [against(ours, TARGET_MS[broker]), rival]
-        rows.append(row("one bare SQLite commit (WAL, synchronous FULL)", "ms", commits(Path(scratch), rounds)))
+                rows += _beside_bare_rounds(running.url, running.name, place, rounds, nodes)
     about = f"an empty round of {nodes} node processes: one gate answer, ledger commit and message each, and the coordinator's"
     return Table(name="round", about=about, rows=rows)
 
 
-def _hushgrid_rounds(url: str, place: Path, rounds: int, nodes: int) -> tuple[int, list[float]]:
-    """Bytes of a message on average, and the milliseconds between the coordinator's commits of successive rounds."""
+def _beside_bare_rounds(url: str, name: str, place: Path, rounds: int, nodes: int) -> list[Row]:
     fleet, setup = f"bench-{secrets.token_hex(3)}", ZoneSetup(_empty(rounds, nodes))
-    at: dict[int, float] = {}
+    members = [(_member, (url, fleet, node, list(buses), str(place))) for node, buses in setup.zones.items()]
+    watch, prefix = Watch(), f"bare-{secrets.token_hex(3)}"
+    echoes = [(echo, (url, f"{prefix}/down/{k}", f"{prefix}/up/{k}")) for k in range(nodes)]
+    with ExitStack() as stack:
+        ledger = stack.enter_context(closing(Ledger(place / "coordinator.ledger", COORDINATOR)))
+        stack.enter_context(processes(echoes))
+        bare = stack.enter_context(BareRounds(url, prefix, nodes))
+        commits = stack.enter_context(BareCommits(place))
 
-    def observe(driver: Driver, fresh: bool) -> None:
-        at[driver.machine.state.t] = time.perf_counter()
+        def observe(driver: Driver, fresh: bool) -> None:
+            watch.seen(driver.machine.state.t, lambda: [bare.times(_size(driver), BLOCK), commits.times(BLOCK)])
 
-    members = [(_member, (url, fleet, name, list(buses), str(place))) for name, buses in setup.zones.items()]
-    with closing(Ledger(place / "coordinator.ledger", COORDINATOR)) as ledger:
         centre = StarCoordinator(fleet, setup.plan, setup.problem.case, ledger, silent_s=PATIENCE_S, observe=observe)
-        with processes(members, farewell_s=2.0):
-            coordinate(centre, url)
-        _, _, messages, size = ledger.history(centre.run)[-1]
-    times = [at[t] for t in sorted(at)]
-    return round(size / messages), [1e3 * s for s in np.diff(times)[10:]]  # the first ones warm up
+        stack.enter_context(processes(members, farewell_s=2.0))
+        coordinate(centre, url)
+    messages, commit = watch.pooled(0), watch.pooled(1)
+    rival, wrote = row(f"bare paho, {name}", "ms", messages), row(f"{BARE_COMMIT}, {name}", "ms", commit)
+    taken = watch.times(watch.ends)
+    ratios = watch.ratios(taken, lambda times: times[0])
+    ours = row(f"hushgrid, {name}", "ms", list(taken.values()), rival=rival, ratio=float(np.median(ratios)))
+    at_nodes = [float(np.fromfile(place / f"{node}.cpu")[0]) for node in setup.zones]
+    real = "mosquitto" in name
+    return [
+        against(ours, 1.8, "ratio", never=2.7) if real else ours,
+        rival,
+        wrote,
+        against(row(f"processor time an answer at a node, {name}", "ms", at_nodes), CPU_MS),
+        Row(what=f"processor time a round at the coordinator, {name}", unit="ms", value=watch.processor),
+    ]
+
+
+def _size(driver: Driver) -> int:
+    """Bytes of a message so far, on average."""
+    (sent, size), (taken, more) = driver.sent, driver.taken
+    return round((size + more) / (sent + taken))
 
 
 def _member(url: str, fleet: str, name: str, buses: list[int], place: str) -> None:
-    case = load("case14")
+    case, watch = load("case14"), Watch()
     zone = Zone(name, case, model_of(name, "case14", tuple(buses)), loads(case, tuple(buses)))
     with closing(Ledger(Path(place) / f"{name}.ledger", name)) as ledger:
-        attend(IdleMember(fleet, zone, ledger, None, simulated=Simulated()), url)
+        seen = lambda driver, fresh: watch.seen(driver.machine.state.t)  # noqa: E731
+        attend(IdleMember(fleet, zone, ledger, None, simulated=Simulated(), observe=seen), url)
+    np.array([watch.processor]).tofile(Path(place) / f"{name}.cpu")
 
 
 def coordinate(centre: Coordinator, url: str) -> None:
@@ -139,104 +154,6 @@ def attend(member: Member, url: str) -> None:
     link.connect(PATIENCE_S)
     serve(member, link, lambda: member.finished or os.getppid() == 1)
     link.close(clear=member.retained, forget=True)
-
-
-def _bare_rounds(url: str, size: int, rounds: int, nodes: int) -> list[float]:
-    """The same messages and nothing else: QoS 1, TCP_NODELAY, each process in its own select loop."""
-    prefix = f"bare-{secrets.token_hex(3)}"
-    answers = 0
-
-    def count(client: Any, data: Any, message: Any) -> None:
-        nonlocal answers
-        answers += 1
-
-    client = bare_client(url, f"{prefix}-centre", f"{prefix}/up/#", count)
-    taken = []
-    with processes([(_echo, (url, prefix, k, size)) for k in range(nodes)]):
-        deadline = time.monotonic() + PATIENCE_S
-        while answers < nodes:  # each says once that it is there
-            client.loop(0.1)
-            if time.monotonic() > deadline:
-                raise Stopped(f"bench round: {nodes - answers} bare processes not there after {PATIENCE_S:g} s")
-        payload = os.urandom(size)
-        for _ in range(rounds):
-            answers = 0
-            began = time.perf_counter()
-            for k in range(nodes):
-                client.publish(f"{prefix}/down/{k}", payload, qos=1)
-            while answers < nodes:
-                client.loop(1.0)
-            taken.append(1e3 * (time.perf_counter() - began))
-        client.disconnect()
-    return taken[10:]
-
-
-def _echo(url: str, prefix: str, k: int, size: int) -> None:
-    payload = os.urandom(size)
-
-    def answer(client: Any, data: Any, message: Any) -> None:
-        client.publish(f"{prefix}/up/{k}", payload, qos=1)
-
-    client = bare_client(url, f"{prefix}-{k}", f"{prefix}/down/{k}", answer)
-    client.publish(f"{prefix}/up/{k}", payload, qos=1)
-    while os.getppid() != 1:
-        client.loop(1.0)
-
-
-def bare_client(
-    url: str, name: str, topic: str | list[tuple[str, int]], on_message: Callable[[Any, Any, Any], None]
-) -> Any:
-    """A subscribed paho client on a broker of ours."""
-    client = paho.Client(paho.CallbackAPIVersion.VERSION2, client_id=name, protocol=paho.MQTTv311)
-    subscribed: list[bool] = []
-    client.on_socket_open = lambda c, data, sock: sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    client.on_connect = lambda c, *_: c.subscribe(topic, qos=1)
-    client.on_subscribe = lambda *_: subscribed.append(True)
-    client.on_message = on_message
-    client.connect("127.0.0.1", int(url.rpartition(":")[2]), keepalive=60)
-    deadline = time.monotonic() + PATIENCE_S
-    while not subscribed:
-        client.loop(0.1)
-        if time.monotonic() > deadline:
-            raise Stopped(f"bench round: {name} not subscribed after {PATIENCE_S:g} s")
-    return client
-
-
-@contextmanager
-def processes(each: list[tuple[Callable[..., None], tuple[Any, ...]]], farewell_s: float = 0.0) -> Iterator[None]:
-    """Fresh processes, ended at the end if they have not by themselves within `farewell_s`."""
-    context = multiprocessing.get_context("spawn")
-    running = [context.Process(target=target, args=args, daemon=True) for target, args in each]
-    for process in running:
-        process.start()
-    try:
-        yield
-        for process in running:
-            process.join(farewell_s)
-    finally:
-        for process in running:
-            process.terminate()
-            process.join()
-
-
-def commits(place: Path, count: int) -> list[float]:
-    """Milliseconds of one transaction that updates a row of a state's size, as durable as the ledger's."""
-    db = sqlite3.connect(place / "bare.db", isolation_level=None)
-    db.execute("PRAGMA locking_mode = EXCLUSIVE")
-    db.execute("PRAGMA journal_mode = WAL")
-    db.execute("PRAGMA synchronous = FULL")
-    db.execute("PRAGMA wal_autocheckpoint = 100")
-    db.execute("CREATE TABLE t (id INTEGER PRIMARY KEY, state BLOB)")
-    state = os.urandom(2000)
-
-    def commit() -> None:
-        db.execute("BEGIN IMMEDIATE")
-        db.execute("INSERT OR REPLACE INTO t VALUES (1, ?)", (state,))
-        db.execute("COMMIT")
-
-    taken = [1e3 * s for s in timed(commit, count)]
-    db.close()
-    return taken
 
 
 # --- a run of case118 ---

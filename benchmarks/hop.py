@@ -6,26 +6,27 @@ import os
 import secrets
 import tempfile
 import time
-from contextlib import closing
+from contextlib import ExitStack, closing
 from itertools import product
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
+from msgspec import Struct
 
-from hushgrid.benchmarks.fleet import PATIENCE_S, attend, bare_client, brokers_here, commits, coordinate, processes
+from hushgrid.benchmarks.bare import BARE_COMMIT, BLOCK, PATIENCE_S, BareCommits, BareRounds, Watch, echo, processes
+from hushgrid.benchmarks.fleet import CPU_MS, attend, brokers_here, coordinate
 from hushgrid.benchmarks.measure import Row, Table, against, row
 from hushgrid.broker.coordinator.token import TokenCoordinator
 from hushgrid.broker.servers.choose import start
 from hushgrid.broker.simulation.problems.records import RowSetup
-from hushgrid.kernels.errors import Stopped
 from hushgrid.node.config.scenario import Scenario, scenario_from
 from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.runtime.driver import Driver
 from hushgrid.node.runtime.member import Member, Simulated
 from hushgrid.node.wire import COORDINATOR
 
-TARGET_MS = 1.0
 FEATURES = 15
 WARM = 100  #: first hops, not counted
 
@@ -59,88 +60,91 @@ def hop(hops: int = 2000, rings: tuple[int, ...] = (2, 4)) -> Table:
     """Milliseconds a hop between member processes, each hop's state (guarded: and spend) in the ledger before it is sent.
 
     Between two of them, as many as the ping-pong has; and around a ring of more, which share this machine's processors.
+    The first of them stops every BLOCK hops for as many bare messages and commits: what slows this machine slows both.
     """
     rows: list[Row] = []
-    with tempfile.TemporaryDirectory(prefix="hushgrid-bench-") as scratch:
-        commit = row("one bare SQLite commit (WAL, synchronous FULL)", "ms", commits(Path(scratch), hops))
+    with tempfile.TemporaryDirectory(prefix="hushgrid-bench-", dir=os.environ.get("HUSHGRID_BENCH_DIR")) as scratch:
         for broker in brokers_here():
             with start(broker, Path(scratch, broker)) as running:
-                found = []
                 for nodes, guarded in product(rings, (True, False)):
                     place = Path(scratch, f"{broker}-{nodes}-{guarded}")
-                    size, taken = _hops(running.url, place, walk(hops, nodes, guarded))
-                    found.append((nodes, guarded, taken))
-                rival = row(f"half a bare paho ping-pong, {running.name}", "ms", _ping_pong(running.url, size, hops))
-            for nodes, guarded, taken in found:
-                what = f"hop, {nodes} nodes, {'guarded' if guarded else 'variant none'}, {running.name}"
-                rows.append(against(row(what, "ms", taken, rival=rival), TARGET_MS))
-                rows.append(row(f"the same hop, {running.name}", "ms", taken, rival=commit))
-            rows.append(rival)
+                    what = f"{nodes} nodes, {'guarded' if guarded else 'variant none'}, {running.name}"
+                    size, found = _beside_bare_parts(running.url, place, walk(hops, nodes, guarded), what)
+                    rows += found
         about = f"RECAL around a ring of member processes, a token of {size} bytes, ledgers on {file_system(scratch)}"
-    return Table(name="hop", about=about, rows=[*rows, commit])
+    return Table(name="hop", about=about, rows=rows)
 
 
-def _hops(url: str, place: Path, scenario: Scenario) -> tuple[int, list[float]]:
-    """Bytes of a token, and the milliseconds between the commits of successive activations."""
-    fleet, setup = f"bench-{secrets.token_hex(3)}", RowSetup(scenario)
-    members = [(_member, (url, fleet, name, scenario, str(place))) for name in setup.plan.nodes]
-    with closing(Ledger(place / "coordinator.ledger", COORDINATOR)) as ledger, processes(members, farewell_s=5.0):
+def _beside_bare_parts(url: str, place: Path, scenario: Scenario, what: str) -> tuple[int, list[Row]]:
+    """Bytes of a token, and the rows of one walk."""
+    fleet, setup, prefix = f"bench-{secrets.token_hex(3)}", RowSetup(scenario), f"bare-{secrets.token_hex(3)}"
+    first, *others = setup.plan.nodes
+    members = [
+        (_member, (url, fleet, name, scenario, str(place), prefix * (name == first))) for name in (first, *others)
+    ]
+    echoes = [(echo, (url, f"{prefix}/down/0", f"{prefix}/up/0"))]
+    with ExitStack() as stack:
+        ledger = stack.enter_context(closing(Ledger(place / "coordinator.ledger", COORDINATOR)))
+        stack.enter_context(processes(echoes))
+        stack.enter_context(processes(members, farewell_s=5.0))
+        used = time.process_time()
         coordinate(TokenCoordinator(fleet, setup.plan, "", ledger, silent_s=PATIENCE_S), url)
-    found = [np.fromfile(place / f"{name}.hops").reshape(-1, 3) for name in setup.plan.nodes]
-    size = sum(of_node[-1, 2] for of_node in found) / (scenario.algorithm.rounds - 1)
-    hop, at, _ = np.concatenate(found).T
-    return round(size), list(1e3 * np.diff(at[np.argsort(hop)])[WARM:])
+        used = time.process_time() - used
+    found = {
+        name: msgspec.msgpack.decode((place / f"{name}.hops").read_bytes(), type=_Seen) for name in setup.plan.nodes
+    }
+    watch = Watch(WARM)
+    watch.parts = dict(found[first].parts)
+    taken = watch.times({t: at for seen in found.values() for t, at in seen.ends.items()})
+    way = row(f"half a bare paho ping-pong, {what}", "ms", watch.pooled(0))
+    commit = row(f"{BARE_COMMIT}, {what}", "ms", watch.pooled(1))
+    rival = Row(what=f"both of them, {what}", unit="ms", value=way.value + commit.value)
+    ratio = float(np.median(watch.ratios(taken, sum)))
+    ours = row(f"hop, {what}", "ms", list(taken.values()), rival=rival, ratio=ratio)
+    processor = row(f"processor time an answer at a node, {what}", "ms", [seen.processor for seen in found.values()])
+    rounds = scenario.algorithm.rounds
+    return round(sum(seen.size for seen in found.values()) / (rounds - 1)), [
+        against(ours, 2.0, "ratio", never=2.8) if "mosquitto" in what else ours,
+        way,
+        commit,
+        rival,
+        against(processor, CPU_MS),
+        Row(what=f"processor time a hop at the coordinator, {what}", unit="ms", value=1e3 * used / rounds),
+    ]
 
 
-def _member(url: str, fleet: str, name: str, scenario: Scenario, place: str) -> None:
-    """A member, and when it made which activation, with the bytes of its tokens so far.
+class _Seen(Struct):
+    """What a member's process has seen: see `Watch`. `size`: bytes of its tokens."""
 
-    The clock is the machine's own, one for all processes.
-    """
-    hops: dict[int, tuple[float, int]] = {}
+    ends: dict[int, tuple[float, float]]
+    parts: dict[int, list[list[float]]]
+    processor: float
+    size: int
 
-    def observe(driver: Driver, fresh: bool) -> None:
-        hops.setdefault(driver.machine.state.t, (time.perf_counter(), driver.sent[1]))
 
-    device = RowSetup(scenario).device(name)
-    with closing(Ledger(Path(place) / f"{name}.ledger", name)) as ledger:
+def _member(url: str, fleet: str, name: str, scenario: Scenario, place: str, prefix: str) -> None:
+    """A member, and when it made which activation. `prefix`: of the bare messages, where it measures them."""
+    device, watch, sent = RowSetup(scenario).device(name), Watch(WARM), 0
+    with ExitStack() as stack:
+        ledger = stack.enter_context(closing(Ledger(Path(place) / f"{name}.ledger", name)))
+        bare = stack.enter_context(BareRounds(url, prefix, 1)) if prefix else None
+        commits = stack.enter_context(BareCommits(Path(place))) if prefix else None
+
+        def observe(driver: Driver, fresh: bool) -> None:
+            nonlocal sent
+            messages, sent = driver.sent
+
+            def measure() -> list[list[float]]:
+                assert bare is not None
+                assert commits is not None
+                return [[ms / 2 for ms in bare.times(round(sent / messages), BLOCK)], commits.times(BLOCK)]
+
+            watch.seen(driver.machine.state.t, measure if prefix else None)
+
         attend(Member(fleet, device, ledger, None, simulated=Simulated(), observe=observe), url)
-    np.array([(t, *seen) for t, seen in hops.items() if t]).tofile(Path(place) / f"{name}.hops")
-
-
-def _ping_pong(url: str, size: int, count: int) -> list[float]:
-    """Half the milliseconds of a round trip of `size` bytes and back, QoS 1, TCP_NODELAY, to a process that echoes."""
-    prefix = f"bare-{secrets.token_hex(3)}"
-    back: list[Any] = []
-    client = bare_client(url, f"{prefix}-ping", f"{prefix}/pong", lambda c, data, message: back.append(message))
-    payload, taken = os.urandom(size), []
-    with processes([(_echo, (url, prefix))]):
-        deadline = time.monotonic() + PATIENCE_S
-        while not back:  # it says once that it is there
-            client.loop(0.1)
-            if time.monotonic() > deadline:
-                raise Stopped(f"bench hop: no echo after {PATIENCE_S:g} s")
-        for _ in range(count):
-            back.clear()
-            began = time.perf_counter()
-            client.publish(f"{prefix}/ping", payload, qos=1)
-            while not back:
-                client.loop(1.0)
-            taken.append(0.5e3 * (time.perf_counter() - began))
-        client.disconnect()
-    return taken[WARM:]
-
-
-def _echo(url: str, prefix: str) -> None:
-    client = bare_client(
-        url,
-        f"{prefix}-pong",
-        f"{prefix}/ping",
-        lambda c, data, message: c.publish(f"{prefix}/pong", message.payload, qos=1),
-    )
-    client.publish(f"{prefix}/pong", b"", qos=1)
-    while os.getppid() != 1:
-        client.loop(1.0)
+    ends = {t: at for t, at in watch.ends.items() if t}
+    found = _Seen(ends, {t: list(parts) for t, parts in watch.parts.items()}, watch.processor, sent)
+    (Path(place) / f"{name}.hops").write_bytes(msgspec.msgpack.encode(found))
 
 
 def file_system(path: str) -> str:

@@ -60,11 +60,12 @@ def row(what: str, unit: str, values: Sequence[float], *, rival: Row | None = No
     return Row(what=what, unit=unit, value=median, p10=p10, p90=p90, samples=len(values), **said)
 
 
-def against(row: Row, limit: float, of: str = "value") -> Row:
-    """The row with its target, value (or ratio) at most `limit`."""
+def against(row: Row, limit: float, of: str = "value", never: float | None = None) -> Row:
+    """The row with its target, value (or ratio) at most `limit`. `never`: what it must not pass on any day, in words."""
     found = row.ratio if of == "ratio" else row.value
     unit = "x" if of == "ratio" else f" {row.unit}"
-    return msgspec.structs.replace(row, target=f"<= {limit:g}{unit}".rstrip(), met=found is not None and found <= limit)
+    target = f"<= {limit:g}{unit}".rstrip() + (f", never above {never:g}{unit}" if never else "")
+    return msgspec.structs.replace(row, target=target, met=found is not None and found <= limit)
 
 
 def timed(call: Callable[[], object], repeats: int) -> list[float]:

@@ -21,7 +21,8 @@ import clarabel
 import numpy as np
 from scipy import sparse
 
-from hushgrid.benchmarks.fleet import PATIENCE_S, attend, brokers_here, coordinate, processes
+from hushgrid.benchmarks.bare import PATIENCE_S, processes
+from hushgrid.benchmarks.fleet import attend, brokers_here, coordinate
 from hushgrid.benchmarks.measure import ZONES, Row, Table, against, row
 from hushgrid.broker.coordinator.star import StarCoordinator
 from hushgrid.broker.servers.choose import start

@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from hushgrid.benchmarks.fleet import PATIENCE_S, bare_client, brokers_here, commits, coordinate, processes
+from hushgrid.benchmarks.bare import PATIENCE_S, bare_client, commits, processes
+from hushgrid.benchmarks.fleet import brokers_here, coordinate
 from hushgrid.benchmarks.hop import FEATURES, file_system, small
 from hushgrid.benchmarks.measure import Row, Table, row
 from hushgrid.broker.coordinator.neighbours import NeighboursCoordinator

@@ -6,6 +6,7 @@ from importlib.util import find_spec
 import pytest
 
 from hushgrid.benchmarks import daemon, fleet, hop, opf, ring
+from hushgrid.benchmarks.bare import BARE_COMMIT, BLOCK, WARM
 from hushgrid.studies import figures
 from tests.support.paths import ROOT
 from tests.support.runs.bench_output import _names, _well_formed
@@ -18,11 +19,22 @@ def _from_the_repository(monkeypatch):
 
 @pytest.mark.mosquitto
 def test_a_round_is_measured_on_both_brokers_against_bare_messages_and_leaves_no_process(mosquitto):
-    table = fleet.rounds(rounds=14, nodes=2)
+    table = fleet.rounds(rounds=25, nodes=2)
     _well_formed(table)
-    assert [n.split(",")[0] for n in _names(table)] == ["hushgrid", "bare paho"] * 2 + ["one bare SQLite commit (WAL"]
-    assert [r.target for r in table.rows] == ["<= 2.5 ms", None, "<= 4 ms", None, None]
-    assert table.rows[0].samples == 3  # 14 rounds and the end, ten of their 13 intervals warm up
+    parts = [
+        "hushgrid",
+        "bare paho",
+        BARE_COMMIT,
+        *(f"processor time {p}" for p in ("an answer at a node", "a round at the coordinator")),
+    ]
+    assert [n.split(",")[0] for n in _names(table)] == parts * 2
+    assert [r.target for r in table.rows[:5]] == ["<= 1.8x, never above 2.7x", None, None, "<= 0.6 ms", None]
+    ours, bare, commit, node, coordinator = table.rows[:5]
+    assert (ours.rival, ours.samples) == (bare.what, 25 - WARM)  # the end is a step too
+    assert (bare.samples, commit.samples) == (BLOCK, BLOCK)
+    assert node.samples == 2
+    assert 0 < node.value < 1e3 * ours.value
+    assert coordinator.value > 0
     assert multiprocessing.active_children() == []
 
 
@@ -61,12 +73,14 @@ def test_hundreds_of_nodes_are_measured_in_a_process_a_core():
 def test_a_hop_is_measured_on_both_brokers_against_a_bare_message_and_a_bare_commit(mosquitto):
     table = hop.hop(hops=hop.WARM + 5, rings=(3,))
     _well_formed(table)
-    first = [n.split(",")[0] for n in _names(table)]
-    assert first == [*["hop", "the same hop"] * 2, "half a bare paho ping-pong"] * 2 + ["one bare SQLite commit (WAL"]
-    assert [r.samples for r in table.rows if r.target] == [4] * 4
-    assert {r.target for r in table.rows} == {"<= 1 ms", None}
-    assert table.rows[0].rival == table.rows[4].what
-    assert table.rows[1].rival == table.rows[-1].what
+    each = ["hop", "half a bare paho ping-pong", BARE_COMMIT, "both of them", "processor time an answer at a node"]
+    assert [n.split(",")[0] for n in _names(table)] == [*each, "processor time a hop at the coordinator"] * 4
+    ours, way, commit, both, node, _ = table.rows[:6]
+    assert (ours.rival, ours.samples) == (both.what, 5)
+    assert ours.target == "<= 2x, never above 2.8x"
+    assert (way.samples, commit.samples, node.samples) == (BLOCK, BLOCK, 3)
+    assert both.value == way.value + commit.value
+    assert node.target == "<= 0.6 ms"
     assert multiprocessing.active_children() == []
 
 

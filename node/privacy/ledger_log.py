@@ -1,7 +1,7 @@
 """The log in front of a ledger's tables: one write and one sync a step, whatever the tables would cost.
 
 A step appends one record; the tables get many of them in one transaction, a checkpoint. The file has a fixed number of
-blocks (64 blocks of 4096 bytes, or more where steps are large), is filled with zeros and synced once, and is never cut or grown while it holds something: so a sync writes
+blocks (96 blocks of 4096 bytes, or more where steps are large), is filled with zeros and synced once, and is never cut or grown while it holds something: so a sync writes
 nothing but data. A record starts on a block of its own:
 
     u32 length | u32 CRC-32 of all that follows | u64 seq | 16 bytes: the ledger's id | a record in MessagePack
@@ -36,7 +36,7 @@ from hushgrid.node.privacy.run_table import RunTable
 from hushgrid.node.privacy.spend_table import costs_of
 
 BLOCK = 4096  #: bytes; no sector of a disk is larger
-BLOCKS = 64  #: of a log whose records are small
+BLOCKS = 96  #: of a log whose records are small
 MOST_BLOCKS = 1024  #: of any log
 RECORDS = 4  #: that a log holds at least: a step that is larger goes straight to the tables
 _HEAD = struct.Struct("<II")

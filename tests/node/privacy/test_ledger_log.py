@@ -86,7 +86,12 @@ def test_a_step_is_one_write_and_one_sync_and_the_tables_follow_when_the_log_is_
     ledger.commit(RUN, spends=[spend(BLOCKS + 1)], state=b"last")
     assert [sql for sql in asked if sql.startswith("BEGIN")] == ["BEGIN IMMEDIATE"]
     ledger.db.set_trace_callback(None)
-    assert (ledger.no, len(ledger.spends()), ledger.run(RUN).state, ledger.run(RUN).spends) == (65, 65, b"last", 65)
+    assert (ledger.no, len(ledger.spends()), ledger.run(RUN).state, ledger.run(RUN).spends) == (
+        BLOCKS + 1,
+        BLOCKS + 1,
+        b"last",
+        BLOCKS + 1,
+    )
     assert [row[0] for row in ledger.history(RUN)] == list(range(BLOCKS - 1))
 
 

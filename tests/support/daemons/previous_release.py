@@ -29,7 +29,7 @@ def previous_release(directory: Path) -> dict[str, str]:
     facts = top / f"hushgrid-{VERSION}.dist-info" / "METADATA"
     facts.parent.mkdir()
     facts.write_text(f"Metadata-Version: 2.1\nName: hushgrid\nVersion: {VERSION}\n")
-    environment = {"PYTHONPATH": str(top)}
+    environment = {"PYTHONPATH": str(top), "PYTHONSAFEPATH": "1"}  # what is installed here says another version
     code = "import hushgrid.node.wire as w, importlib.metadata as m; print(w.__file__, m.version('hushgrid'))"
     said = subprocess.run(
         [sys.executable, "-c", code], env={**os.environ, **environment}, capture_output=True, text=True, check=True

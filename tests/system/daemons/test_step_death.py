@@ -49,11 +49,11 @@ sys.meta_path.insert(0, Finder())
 """
 
 
-def dying(target, tmp_path, at="spends"):
+def dying(target, tmp_path, at="spends", ready=True):
     """The device, started so that it dies in the place of its first commit of spends, or of a state."""
     (tmp_path / "sitecustomize.py").write_text(DIES)
     paths = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
-    return target.start(PYTHONPATH=paths, HUSHGRID_TEST_DIES_AT=at)
+    return target.start(ready=ready, PYTHONPATH=paths, HUSHGRID_TEST_DIES_AT=at)
 
 
 def answer(liar, run, w):
@@ -122,8 +122,9 @@ def test_the_same_question_gets_the_bytes_that_were_drawn_and_costs_no_second_sp
 def test_a_device_that_dies_over_its_answer_again_and_again_has_drawn_and_paid_once(zone, tmp_path, url, stack):
     liar, run, w = dead(zone, tmp_path, url, stack, "objective")
     for _ in range(3):
-        daemon = dying(zone, tmp_path, at="state")  # the spend is paid at the start; the step is not committed
         liar.heard.clear()
+        # The spend is paid at the start; the step is not committed. What was said before may kill it as soon as it listens.
+        daemon = dying(zone, tmp_path, at="state", ready=False)
         liar.say(run, "z1", W(w), 1)
         assert daemon.code() == 9
         assert liar.replies(run, "z1", Z) == []

@@ -282,11 +282,10 @@ class MqttLink:
             self._redial(now)
         elif self._stage is not _Stage.UP or self._session is None:
             self._drop("no answer")
+        elif not self._session.keep_alive():
+            self._lose(self._session)
         else:
-            if not self._session.keep_alive():
-                self._lose(self._session)
-            else:
-                self.due = max(self._session.due, now + 1e-3)
+            self.due = max(self._session.due, now + 1e-3)
 
     def _take(self) -> list[Message]:
         messages, self._inbox = self._inbox, []

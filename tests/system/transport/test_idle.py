@@ -157,6 +157,3 @@ def test_one_that_waits_for_its_broker_in_a_run_tries_more_often(mosquitto, idle
     tried = link.due
     serve(endpoint, link, lambda: link.waiting and link.due != tried)
     assert link._attempts.delay == LAST_DELAY_S
-
-
-@pytest.mark.mosquitto

@@ -157,3 +157,33 @@ def test_one_that_waits_for_its_broker_in_a_run_tries_more_often(mosquitto, idle
     tried = link.due
     serve(endpoint, link, lambda: link.waiting and link.due != tried)
     assert link._attempts.delay == LAST_DELAY_S
+
+
+@pytest.mark.mosquitto
+def test_time_slept_while_the_broker_was_away_is_nobodys_silence(mosquitto, idle):
+    endpoint, link = idle(mosquitto.url)
+    ticks, over = [], threading.Event()
+    endpoint.on_tick = lambda now: ticks.append(now) or []
+    serve(endpoint, link, up([link]))
+    mosquitto.kill()
+
+    def returns():
+        time.sleep(2.0)
+        mosquitto.start(mosquitto.port)
+        over.wait()  # a broker ends with the thread that has started it
+
+    again = threading.Thread(target=returns)
+    again.start()
+    ends = time.monotonic() + PATIENCE
+    try:
+        serve(
+            endpoint,
+            link,
+            lambda: (link.connects == 2 and len(ticks) > 1 and link.connected) or time.monotonic() > ends,
+            wait=lambda: 5.0,
+        )
+    finally:
+        over.set()
+        again.join()
+    assert link.connects == 2
+    assert ticks[-1] - ticks[0] < 1.0

@@ -11,18 +11,23 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from hushgrid.broker.servers.process import free_port
 from hushgrid.node.transport.mqtt import MqttLink
-from tests.support.daemons.deployed_fleet import HUSHGRID, PATIENCE, ROOT, ZONES, Fleet, broker, finishes_a_run
-from tests.support.paths import DEPLOY
+from tests.support.daemons.deployed_fleet import (
+    HUSHGRID,
+    PATIENCE,
+    ROOT,
+    ZONES,
+    certificates,
+    certified,
+    finishes_a_run,
+    tried,
+)
 
 pytestmark = pytest.mark.mosquitto
 
 
 @pytest.fixture
 def fleet(tmp_path, mosquitto_program, stack):
-    port = free_port()
-    made = Fleet(tmp_path / "deploy", f"mqtt://127.0.0.1:{port}", stack)
-    broker(made, mosquitto_program, "mosquitto-try.conf", "1883 127.0.0.1", f"{port} 127.0.0.1")
-    return made
+    return tried(tmp_path / "deploy", mosquitto_program, stack)
 
 
 def status(fleet, *options):
@@ -155,24 +160,16 @@ def test_what_is_wrong_is_one_line_with_an_exit_code(fleet, tmp_path):
 
 
 def test_over_tls_it_is_the_identity_watch_even_with_a_running_coordinators_file(tmp_path, mosquitto_program):
-    if shutil.which("openssl") is None:
-        pytest.skip("openssl is not installed")
     with ExitStack() as stack:
-        port = free_port()
-        fleet = Fleet(tmp_path / "deploy", f"mqtts://127.0.0.1:{port}", stack)
-        certs, coordinator = fleet.directory / "certs", fleet.directory / "coordinator.yaml"
-        make = ["sh", str(DEPLOY / "certificates.sh"), str(certs), "127.0.0.1"]
-        subprocess.run([*make, "coordinator", *ZONES], check=True)
-        fleet.edit("mosquitto.conf", "/etc/mosquitto/certs", str(certs))
-        fleet.edit("mosquitto.conf", "log_dest syslog", "log_dest stderr")
-        broker(fleet, mosquitto_program, "mosquitto.conf", "8883", f"{port} 127.0.0.1")
+        fleet = certified(tmp_path / "deploy", mosquitto_program, stack, "coordinator", *ZONES)
+        coordinator = fleet.directory / "coordinator.yaml"
         centre = fleet.start("coordinator", "coordinator.yaml")
         centre.wait_for("waits for")
         command = [*HUSHGRID, "status", "--json", "--config", str(coordinator)]
         without = subprocess.run(command, capture_output=True, text=True)
         assert (without.returncode, without.stderr.count("\n")) == (2, 1)
         assert "expected the certificate of the identity watch" in without.stderr
-        subprocess.run([*make, "watch"], check=True)
+        certificates(fleet.directory / "certs", "watch")
         deadline = time.monotonic() + PATIENCE
         while (done := subprocess.run(command, capture_output=True, text=True)).returncode != 0:
             assert time.monotonic() < deadline, done.stderr

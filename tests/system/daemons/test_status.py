@@ -48,6 +48,18 @@ def until(fleet, what):
     return found
 
 
+def stands(fleet, name):
+    """What the node itself says, as it stands on the broker."""
+    topic = f"{ROOT}/status/{name}"
+    link = MqttLink(fleet.url, "watch", username="watch", subscriptions=[topic], persistent=False)
+    link.connect(PATIENCE)
+    deadline = time.monotonic() + PATIENCE
+    while not (found := link.poll(0.2)):
+        assert time.monotonic() < deadline
+    link.close()
+    return json.loads(found[-1].payload)
+
+
 def test_the_table_says_who_is_there_what_ran_what_is_left_and_who_is_gone_since_when(fleet):
     daemons = {z: fleet.node(z) for z in ZONES}
     before = until(fleet, lambda found: len(found) == 3 and all(row["at"] for row in found.values()))
@@ -61,7 +73,12 @@ def test_the_table_says_who_is_there_what_ran_what_is_left_and_who_is_gone_since
     after = until(fleet, lambda found: found.get("coordinator", {}).get("last") == "done")
     assert {row["last"] for row in after.values()} == {"done"}
     assert len({row["run"] for row in after.values()}) == 1
+    after = until(fleet, lambda found: all(found[z]["round"] for z in ZONES))
+    assert len({(row["round"], row["rounds"]) for row in after.values()}) == 1
+    own = stands(fleet, "z1")
+    assert (own["run"], own["round"], own["state"]) == (after["z1"]["run"], after["coordinator"]["round"], "idle")
     assert after["coordinator"]["round"] > 1
+    assert [line for line in status(fleet, "z1").stdout.splitlines() if f" {after['z1']['round']} of 200 " in line]
     assert all(15.0 <= after[z]["epsilon_left"] < 15.01 for z in ZONES)
     assert all(row["there"] for row in after.values())
 

@@ -20,6 +20,7 @@ from hushgrid.node.versions import RUNNING
 from hushgrid.node.wire import COORDINATOR, Birth, Death, Envelope, Finish, Mark, Plan, Progress, Publication
 
 ANNOUNCED = 3  #: plans announced at once for members that start again before they have joined; the next ones wait,
+CALL_S = 60.0  #: the longest wait between two calls for births: who is there is not woken often for who is not
 ANNOUNCE_S = (1.0, 30.0)  #: twice as long each time: a member that comes and goes writes no ledger full
 
 Phase = Literal["gathering", "joining", "running", "finishing", "over"]

@@ -8,6 +8,7 @@ import time
 from contextlib import closing
 from pathlib import Path
 
+from hushgrid.benchmarks.disk import written
 from hushgrid.benchmarks.hop import file_system
 from hushgrid.benchmarks.measure import Row, Table, against, row
 from hushgrid.node.privacy.ledger import Ledger
@@ -17,7 +18,6 @@ from hushgrid.node.privacy.ledger_rows import Spend
 ANSWER_KB, RUN_KB = 5.0, 200.0  #: the most that may be written
 ROUNDS = 20  #: of a run
 STATE = 1500  #: bytes of a machine's state: a zone of case14
-SECTOR = 512
 
 
 def ledger(commits: int = 1500, runs: int = 15) -> Table:
@@ -29,15 +29,15 @@ def ledger(commits: int = 1500, runs: int = 15) -> Table:
         with closing(Ledger(place / "n0.ledger", "n0", place / "n0.mark")) as one:
             one.join(b"r" * 16, b"plan")
             one.commit(b"r" * 16, spends=[_spend(0)])  # makes the log, once a start
-            before = _written(place)
+            before = written(place)
             rows.append(row("a commit of spend, state and mark", "ms", _commits(one, b"r" * 16, commits), rival=bare))
-            after = _written(place)
+            after = written(place)
             if before is not None and after is not None:
                 rows.append(against(_figure("written an answer", (after - before) / commits, commits), ANSWER_KB))
-                before = _written(place)
+                before = written(place)
                 for k in range(runs):
                     _run(one, b"%16d" % k)
-                after = _written(place)
+                after = written(place)
                 assert after is not None
                 assert before is not None
                 rows.append(
@@ -90,14 +90,3 @@ def _bare(place: Path, count: int) -> list[float]:
     finally:
         os.close(file)
     return taken
-
-
-def _written(place: Path) -> int | None:
-    """Bytes that the disk of a folder has written so far, all of them synced; None if it is no disk that says so."""
-    os.sync()
-    number = os.stat(place).st_dev
-    try:
-        stat = Path(f"/sys/dev/block/{os.major(number)}:{os.minor(number)}/stat").read_text()
-    except OSError:
-        return None
-    return int(stat.split()[6]) * SECTOR

@@ -204,7 +204,7 @@ class Coordinator(Gathering):
         if self.phase == "gathering":
             if not waiting and now >= self._next:
                 return self._announce()  # not at each birth: members that keep restarting get one plan
-            if waiting and now > self._gathers_until():
+            if waiting and now >= self._gathers_until():
                 error = Stopped(f"{', '.join(waiting)} not there after {self.wait_s:g} s, expected a birth")
                 if self.missed is None:
                     return self._finish(error)

@@ -28,6 +28,7 @@ def _row(node: Seen, centre: Seen | None) -> dict[str, Any]:
     awaited = centre.said if centre and centre.said and node.name in centre.said.waits_for else None
     late = said.late_s if said and node.name == COORDINATOR else awaited.waits_s if awaited else None
     run = birth.run.hex() if birth and birth.run else said.run if said else progress.run.hex() if progress else ""
+    said_of = [s for s in (said, centre and centre.said) if s and s.run == run]
     return {
         "node": node.name,
         "there": node.there,
@@ -38,8 +39,8 @@ def _row(node: Seen, centre: Seen | None) -> dict[str, Any]:
         "session": birth.session if birth else said.session if said else None,
         "state": "off" if not node.there else said.state if said else "running" if birth and birth.run else "idle",
         "run": run or None,
-        "round": said.round if said else progress.round if progress else None,
-        "rounds": said.rounds if said else None,
+        "round": next((s.round for s in said_of if s.round is not None), _told(centre, run)),
+        "rounds": next((s.rounds for s in said_of if s.rounds is not None), None),
         "late_s": late,
         "due": said.due if said else None,
         "waits_for": list(said.waits_for) if said else [],
@@ -53,6 +54,12 @@ def _row(node: Seen, centre: Seen | None) -> dict[str, Any]:
         "barred": [printable(topic, 2 * WORDS) for topic in birth.barred] if birth else [],
         "at": said.at if said else None,
     }
+
+
+def _told(centre: Seen | None, run: str) -> int | None:
+    """Rounds that are done in a run, as the coordinator's retained state says: of a run under way nobody else does."""
+    progress = centre.progress if centre else None
+    return progress.round if progress and progress.run.hex() == run else None
 
 
 def table(found: dict[str, Any]) -> str:

@@ -45,8 +45,9 @@ class Status(Struct, frozen=True, kw_only=True):
     #: the rule by which it has refused last in this session: budget, window, lifetime, per-run, algorithm, adjacency,
     #: variant, mark (its ledger is behind its mark), input (a plan that is not for it), failed (a step), device
     refused: Word = ""
-    round: int | None = None  #: of the run; the coordinator's
-    rounds: int | None = None  #: at most
+    #: rounds that are done in this run, as the coordinator says: its own, and a device's of a run that is over
+    round: int | None = None
+    rounds: int | None = None  #: of its plan, the most that it may make
     waits_for: Annotated[
         tuple[Name, ...], Meta(max_length=NAMED)
     ] = ()  #: members that must send something; the coordinator's

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
 Kind = Literal["laplace", "gaussian"]
 
 EXACT = 2**52  #: integers up to here, and their sums, are exact in float64
+_SMALL2 = float(EXACT // 4) ** 2  #: numbers whose squares sum to less are far from EXACT, however the sum was rounded
 LARGEST_T = 2**44  #: 64 t stays below EXACT / 4. Past 2^40 many coordinates are decided the slow way
 MARGIN = (2.0**-50, 2.0**-47)  #: of h(u) absolute, of x relative
 CHUNK = 2**15  #: coordinates drawn at once: 256 kB of words stay in the cache
@@ -134,14 +135,19 @@ class Lattice:
             raise ValueError(f"shapes differ: v {v.shape}, n {n.shape}")
         with np.errstate(over="ignore", invalid="ignore"):
             steps = np.rint(v / self.g)
+            noise = n.astype(np.float64)
+            total = steps + noise
+            # As nearly always, and then |steps| < EXACT too. What is told apart here, in time, is told by the sum alone.
+            if v.ndim == 1 and total.dot(total) <= _SMALL2 and noise.dot(noise) <= _SMALL2:
+                return total * self.g
             held = np.abs(steps) <= EXACT  # false for nan too
         if not held.all():
             raise InputError(_beyond("value", held, self.g))
-        total = steps.astype(np.int64) + n
-        held = np.abs(total) <= EXACT
+        whole = steps.astype(np.int64) + n
+        held = np.abs(whole) <= EXACT
         if not held.all():
             raise InputError(_beyond("noisy value", held, self.g))
-        return total.astype(np.float64) * self.g
+        return whole.astype(np.float64) * self.g
 
     def _ratio(self, kind: Kind) -> float:
         if self.kind != kind:

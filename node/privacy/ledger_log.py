@@ -1,8 +1,9 @@
 """The log in front of a ledger's tables: one write and one sync a step, whatever the tables would cost.
 
 A step appends one record; the tables get many of them in one transaction, a checkpoint. The file has a fixed number of
-blocks (96 blocks of 4096 bytes, or more where steps are large), is filled with zeros and synced once, and is never cut or grown while it holds something: so a sync writes
-nothing but data. A record starts on a block of its own:
+blocks (96 blocks of 4096 bytes, or more where steps are large), is filled with zeros and synced once, and is never cut or
+grown while it holds something: so a sync writes nothing but data. A record is written past the system's cache where the
+file system can do that: in whole sectors then, not in whole pages of memory. It starts on a block of its own:
 
     u32 length | u32 CRC-32 of all that follows | u64 seq | 16 bytes: the ledger's id | a record in MessagePack
 
@@ -19,6 +20,7 @@ holds nobody knows, and a second sync may say that all is well.
 from __future__ import annotations
 
 import errno
+import mmap
 import os
 import struct
 import zlib
@@ -38,6 +40,7 @@ from hushgrid.node.privacy.spend_table import costs_of
 BLOCK = 4096  #: bytes; no sector of a disk is larger
 BLOCKS = 96  #: of a log whose records are small
 MOST_BLOCKS = 1024  #: of any log
+SECTORS = (512, BLOCK)  #: bytes of which a write past the system's cache may have to be a multiple
 RECORDS = 4  #: that a log holds at least: a step that is larger goes straight to the tables
 _HEAD = struct.Struct("<II")
 _WHOSE = struct.Struct("<Q16s")
@@ -71,6 +74,7 @@ class LedgerLog:
         self.path, self.ledger, self.sync = path, ledger, sync
         self.blocks = BLOCKS
         self._file = -1
+        self._sector, self._buffer = BLOCK, memoryview(b"")  #: of a write; the memory that it is written from
         self._next = 0  #: block at which the next record starts
         self.unsure = False  #: a sync has failed: what the disk holds, nobody knows
         self.wants = BLOCKS  #: blocks that would hold RECORDS of the largest step so far
@@ -101,6 +105,27 @@ class LedgerLog:
             os.close(file)
             raise
         self._file, self._next = file, 0
+        self._buffer = memoryview(mmap.mmap(-1, self.blocks // RECORDS * BLOCK))
+        self._past_the_cache()
+
+    def _past_the_cache(self) -> None:
+        """Has the file written past the system's cache, in sectors as small as it takes, where it can."""
+        self._sector = BLOCK
+        if not self.sync:
+            return
+        for sector in SECTORS:
+            with suppress(OSError):
+                direct = os.open(self.path, os.O_RDWR | os.O_CLOEXEC | getattr(os, "O_DIRECT", 0))
+                try:
+                    written = os.pwrite(direct, self._buffer[:sector], 0)
+                except BaseException:
+                    os.close(direct)
+                    raise
+                if written == sector:
+                    os.close(self._file)
+                    self._file, self._sector = direct, sector
+                    return
+                os.close(direct)
 
     def fits(self, record: bytes) -> bool:
         """Whether a record can be appended now, without a checkpoint before it."""
@@ -114,13 +139,14 @@ class LedgerLog:
     def append(self, record: bytes, seq: int) -> None:
         """Writes a record; it is on the disk when this returns."""
         framed = frame(record, self.ledger, seq)
-        framed += bytes(-len(framed) % BLOCK)
-        _write(self._file, framed, self._next * BLOCK)
+        framed += bytes(-len(framed) % self._sector)
+        self._buffer[: len(framed)] = framed
+        _write(self._file, self._buffer[: len(framed)], self._next * BLOCK)
         if self.sync:
             self.unsure = True
             os.fdatasync(self._file)
             self.unsure = False
-        self._next += len(framed) // BLOCK
+        self._next += _blocks(record)
 
     def restart(self) -> None:
         """The tables have all of it, durably: the next record starts at block 0."""
@@ -171,7 +197,7 @@ def _blocks(record: bytes) -> int:
     return -(-(_HEAD.size + _WHOSE.size + len(record)) // BLOCK)
 
 
-def _write(file: int, blob: bytes, at: int) -> None:
+def _write(file: int, blob: bytes | memoryview, at: int) -> None:
     while blob:
         done = os.pwrite(file, blob, at)
         blob, at = blob[done:], at + done
@@ -219,11 +245,12 @@ class LoggedTables(RunTable):
     def _take(self, record: Record) -> None:
         """A record is durable: what is kept in memory follows."""
         costs = costs_of(record.spends)
-        sums, price = self._sums_after(costs, record.run), self._price_after(costs)
+        price = self._price_after(costs)
+        changed = self._count(costs, record.run)  # which may ask the tables, and so brings into them what waits
         self._waiting.append(record)
-        self._changed |= sums.keys()
+        self._changed |= changed
         self._ran = max(self._ran, record.ran)
-        self._counted_now(sums, price, costs)
+        self._counted_now({}, price, costs)
 
     def _log_step(self, record: Record) -> bool:
         """Appends a record and follows it. False if it belongs into the tables. Raises LedgerFailed."""

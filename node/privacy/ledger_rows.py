@@ -123,13 +123,16 @@ class Counted:
     kinds: dict[str, int] = field(default_factory=dict)
     totals: Totals = field(default_factory=Totals)
 
+    def add(self, kind: str, value: float, mu2: float, times: int = 1) -> None:
+        """Counts so many more equal rows."""
+        self.kinds[kind] = self.kinds.get(kind, 0) + times
+        for event in events_of(kind, value, mu2):
+            self.totals.add(event, times)
+
     def plus(self, kind: str, value: float, mu2: float, times: int = 1) -> Counted:
         """The same after so many more equal rows."""
-        t = self.totals
-        copy = Totals(t.laplace, t.gaussian, t.largest_epsilon, t.nonprivate, *t.sums)
-        more = Counted(self.kinds | {kind: self.kinds.get(kind, 0) + times}, copy)
-        for event in events_of(kind, value, mu2):
-            more.totals.add(event, times)
+        more = Counted(dict(self.kinds), replace(self.totals))
+        more.add(kind, value, mu2, times)
         return more
 
     def with_all(self, other: Counted) -> Counted:

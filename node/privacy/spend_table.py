@@ -116,16 +116,32 @@ class SpendTable(LedgerFile):
 
     def _sums_after(self, costs: Iterable[Cost], run: bytes | None) -> Sums:
         """The sums that these rows change, as they are after them."""
-        scopes: list[Scope] = [ALL, VERSION]
-        if run is not None:
-            self._need(run)
-            scopes.append(run)
         after: Sums = {}
         for kind, value, mu2, adjacency in costs:
-            for scope in scopes:
+            for scope in self._scopes(run):
                 key = scope, adjacency
                 after[key] = (after.get(key) or self._sums.get(key) or Counted()).plus(kind, value, mu2)
         return after
+
+    def _count(self, costs: Iterable[Cost], run: bytes) -> set[tuple[Scope, str]]:
+        """Counts rows that are durable. Returns the keys of the sums that have changed."""
+        changed = set()
+        for kind, value, mu2, adjacency in costs:
+            for scope in self._scopes(run):
+                key = scope, adjacency
+                counted = self._sums.get(key)
+                if counted is None:
+                    counted = self._sums[key] = Counted()
+                counted.add(kind, value, mu2)
+                changed.add(key)
+        return changed
+
+    def _scopes(self, run: bytes | None) -> tuple[Scope, ...]:
+        """The scopes that a row of this run counts in."""
+        if run is None:
+            return ALL, VERSION
+        self._need(run)
+        return ALL, VERSION, run
 
     def _write_sums(self, sums: Sums, price: Price) -> None:
         """Inside a transaction."""

@@ -34,7 +34,7 @@ from hushgrid.node.runtime.endpoint import LINE, Endpoint
 from hushgrid.node.runtime.outcomes import Outcomes
 from hushgrid.node.runtime.withheld import Withheld
 from hushgrid.node.schema.sections import Allow, Budget
-from hushgrid.node.wire import COORDINATOR, Birth, Envelope, Finish, Finished, Join, Plan, Publication, Refuse
+from hushgrid.node.wire import COORDINATOR, Birth, Envelope, Finish, Finished, Join, Plan, Progress, Publication, Refuse
 
 FREE_BYTES = 1 << 20  #: bytes that plans may write in an hour, into ledger and log
 RUN_BYTES = 1 << 10  #: bytes that a run writes besides its plan: its row, and two lines of the log
@@ -78,6 +78,7 @@ class Member(Endpoint):
         self.driver: Driver | None = None
         self.allowance: Allowance | None = None
         self.last: tuple[bytes, bytes] | None = None  #: (run, payload) of the last join, refusal or farewell, to repeat
+        self.over: Progress | None = None  #: the run that ended last, as the coordinator says: with its rounds
         self.refusal = ""  #: why the last refusal of this session was, as a code
         self.days: Callable[[], int | None] = lambda: None  #: until its certificate ends
         self.ended = 0  #: runs that have ended here, or were refused, in this session
@@ -248,10 +249,12 @@ class Member(Endpoint):
 
     def _on_progress(self, progress: wire.Presence) -> list[Publication]:
         """The coordinator's state: a late device learns that its run is over; one that gathers gets the birth."""
-        if not isinstance(progress, wire.Progress):
+        if not isinstance(progress, Progress):
             return []
         if progress.state == "gathering":
             return [self._birth()]
+        if progress.state != "running":
+            self.over = progress
         driver = self.driver
         if driver and progress.run == driver.run and progress.state != "running":
             stored = self.ledger.run(driver.run)

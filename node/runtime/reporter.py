@@ -1,4 +1,4 @@
-"""What a device's status says, and when it is said: at each connection, and when a run begins or has ended here."""
+"""What a device's status says, and when it is said: at each connection, and when a run begins or has ended."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Reporter:
     def __call__(self) -> None:
         """At every turn of the loop: says it again if something is another now."""
         member, link = self.member, self.link
-        now = (link.connects, member.driver, member.ended, member.budget)
+        now = (link.connects, member.driver, member.ended, member.over, member.budget)
         if now != self._said and link.connected:
             self._said = now
             self.publish()
@@ -43,6 +43,7 @@ class Reporter:
         member, ledger = self.member, self.member.ledger
         stored, now = ledger.last_run(), time.time()
         left = standing(ledger, member.budget or self.config.budget)
+        plan, over = _plan(stored), member.over
         return Status(
             node=member.name,
             version=RUNNING,
@@ -53,23 +54,25 @@ class Reporter:
             state=state or ("running" if member.driver else "idle"),
             run=stored.id.hex() if stored else "",
             last=stored.status if stored else "",
+            round=over.round if over and stored and over.run == stored.id else None,
+            rounds=plan.algorithm.rounds if plan else None,
             refused="mark" if ledger.refusal else member.refusal,
             epsilon_left=left.left,
             epsilon_left_life=left.left_life,
             window_s=left.window_s,
-            runs_out=self._runs_out(stored, left, now),
+            runs_out=_runs_out(plan, left, now),
             certificate_days=member.days(),
         )
 
-    def _runs_out(self, stored: StoredRun | None, left: Standing, now: float) -> str | None:
-        """When the life's epsilon is spent: by the pace of the window, else if every run costs what the last plan may."""
-        if left.runs_out_s is not None:
-            return status.moment(now + left.runs_out_s)
-        plan = _plan(stored)
-        every, terms = (plan.every, plan.terms) if plan else (None, None)
-        if every is None or terms is None or left.left_life is None:
-            return None
-        return status.moment(now + left.left_life / terms.epsilon * every)
+
+def _runs_out(plan: RunPlan | None, left: Standing, now: float) -> str | None:
+    """When the life's epsilon is spent: by the pace of the window, else if every run costs what this plan may."""
+    if left.runs_out_s is not None:
+        return status.moment(now + left.runs_out_s)
+    every, terms = (plan.every, plan.terms) if plan else (None, None)
+    if every is None or terms is None or left.left_life is None:
+        return None
+    return status.moment(now + left.left_life / terms.epsilon * every)
 
 
 def _plan(stored: StoredRun | None) -> RunPlan | None:

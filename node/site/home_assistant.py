@@ -1,7 +1,9 @@
 """What Home Assistant is told of a device's topics (MQTT discovery), so that its owner need not describe them by hand.
 
-Each set-point is a sensor of one device. Home Assistant knows reactive power in var and kvar only, so that MVAr are
-multiplied there. A sensor is unavailable while this program is away, and once its value is old.
+Each set-point is a sensor of one device. Home Assistant has no MVAr: its device class `reactive_power` takes var, since
+2025.5 kvar too, and since 2025.9 mvar, by which it means a thousandth of a var. So MVAr are multiplied to var there, which
+every version takes, and no name of an entity has a unit. A sensor is unavailable while this program is away, and once
+its value is old.
 """
 
 from __future__ import annotations
@@ -15,7 +17,11 @@ from hushgrid.node.versions import version
 
 PREFIX = "homeassistant"  #: Home Assistant's own default
 URL = "https://pypi.org/project/hushgrid/"
-PER_BUS = (("mw", "active power", "power", "MW", ""), ("mvar", "reactive power", "reactive_power", "kvar", " * 1000"))
+#: Key of a set-point, what it is, device class, unit, and what makes that unit of the set-point's.
+PER_BUS = (
+    ("mw", "active power", "power", "MW", ""),
+    ("mvar", "reactive power", "reactive_power", "var", " * 1000000"),
+)
 
 
 def discovery(
@@ -57,7 +63,7 @@ def _values(topic: str, document: dict[str, Any], validity: float | None) -> dic
         bus = row["bus"]
         for key, what, device_class, unit, scaled in PER_BUS:
             value = f"(value_json.setpoints | selectattr('bus', 'eq', {bus}) | first).{key}{scaled}"
-            found["sensor", f"bus{bus}_{key}"] = {
+            found["sensor", f"bus{bus}_{what.replace(' ', '_')}"] = {
                 "name": f"Bus {bus} {what}",
                 "state_topic": topic,
                 "value_template": f"{{{{ {value} }}}}",

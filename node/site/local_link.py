@@ -1,33 +1,23 @@
 """A connection to the local broker of a site. Whatever that broker does, the fleet's connection beside it goes on.
 
-One loop drives both. So a flood is read only as fast as little time of the loop allows, a large payload is not read at
-all, and a name that no name server knows holds the loop up for two seconds a minute at most.
+One loop drives both. So a flood is read only as fast as little time of the loop allows, and a large payload is not read
+at all.
 """
 
 from __future__ import annotations
 
-import ipaddress
 import select
 import time
 from collections.abc import Callable, Sequence
 from math import inf
-from typing import Any
 
-import msgspec
-import paho.mqtt.client as paho
-
-from hushgrid.kernels.errors import InputError
 from hushgrid.node.schema.sections import Tls
-from hushgrid.node.site.forked import Worker
-from hushgrid.node.transport.attempts import Attempts
-from hushgrid.node.transport.connect import Address, resolve
 from hushgrid.node.transport.link import Message
 from hushgrid.node.transport.mqtt import MqttLink
 
 SECRETS = "HUSHGRID_SITE"  #: the environment's names of user and password begin with it
 PAYLOAD = 1 << 18  #: bytes of a message
 MANY = 500  #: messages in a second, beyond which the rest waits for the next second
-NAME_S, NAME_PAUSE_S = 2.0, 60.0  #: for a name server to answer, and until it is asked again
 REFUSED_LINES = 4  #: lines of the log about topics that a broker refuses
 
 
@@ -45,7 +35,6 @@ class LocalLink(MqttLink):
         super().__init__(
             url, name, will=will, subscriptions=subscriptions, tls=tls, persistent=False, payload_limit=PAYLOAD, secrets=SECRETS
         )  # fmt: skip
-        self._attempts: Attempts = _Attempts()
         self._since, self._taken = 0.0, 0
 
     @property
@@ -69,44 +58,6 @@ class LocalLink(MqttLink):
         if self.full:
             self.due = self._since + 1.0
         return messages
-
-
-class _Attempts(Attempts):
-    """Attempts for which a name is resolved in a process of its own, and its addresses are kept."""
-
-    def __init__(self, protocol: Any = paho.MQTTv5, *, known: bool = False) -> None:
-        super().__init__(protocol, known=known)
-        self._worker, self._found, self._asked = Worker(), list[Any](), -NAME_PAUSE_S
-
-    def target(self, address: Address) -> Any:
-        if not self._addresses:
-            self._addresses = resolve(address) if _plain(address.host) else self._looked_up(address)
-        return self._addresses.pop(0)
-
-    def _looked_up(self, address: Address) -> list[Any]:
-        now = time.monotonic()
-        if not self._found or now - self._asked > NAME_PAUSE_S:
-            if now - self._asked <= NAME_PAUSE_S:
-                raise OSError(0, "its name is not known")
-            self._asked = now
-            try:
-                blob = self._worker.done(lambda: msgspec.json.encode(resolve(address)), NAME_S, 1 << 16)
-                self._found = [(*t[:4], tuple(t[4])) for t in msgspec.json.decode(blob)]
-            except InputError as error:
-                if not self._found:
-                    raise OSError(0, f"its name is not known: {error}") from None
-        return list(self._found)
-
-
-def _plain(host: str) -> bool:
-    """Whether a host needs no name server."""
-    if host == "localhost":
-        return True
-    try:
-        ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    return True
 
 
 class _Clock:

@@ -11,7 +11,7 @@ from hushgrid.cli.fleet import fleet
 from hushgrid.cli.fleet_table import rows, table
 from hushgrid.cli.metrics import text
 from hushgrid.node import status, wire
-from hushgrid.node.wire import Birth, Capabilities, Death, Mark, Topics
+from hushgrid.node.wire import Birth, Capabilities, Death, Mark, Progress, Topics
 from tests.support.status import PLAIN
 
 TOPICS = Topics("demo")
@@ -62,6 +62,27 @@ def test_the_death_of_an_earlier_start_is_not_a_coordinators_of_now():
     said = status.encode(CENTRE)
     assert not seen(state_coordinator=wire.encode(Death(3)), status_coordinator=said)["coordinator"]["there"]
     assert seen(state_coordinator=wire.encode(Death(2)), status_coordinator=said)["coordinator"]["there"]
+
+
+RUN = b"\x0a" * 16
+
+
+def rounds_of(rows):
+    return {name: (row["run"], row["round"], row["rounds"]) for name, row in rows.items()}
+
+
+def test_a_device_has_the_rounds_of_its_run_by_its_own_status_or_by_the_coordinators_word_of_the_same_run():
+    ran = replace(PLAIN, run=RUN.hex(), last="done", round=28, rounds=200)
+    assert rounds_of(seen(state_z1=born(), status_z1=status.encode(ran))) == {"z1": (RUN.hex(), 28, 200)}
+    under_way = status.encode(replace(ran, state="running", round=None))
+    told = wire.encode(Progress(RUN, 7, "running"))
+    assert rounds_of(seen(status_z1=under_way, state_coordinator=told))["z1"] == (RUN.hex(), 7, 200)
+    centre = status.encode(replace(CENTRE, state="running", run=RUN.hex(), round=9, rounds=200))
+    assert rounds_of(seen(status_z1=under_way, state_coordinator=told, status_coordinator=centre)) == {
+        "z1": (RUN.hex(), 9, 200), "coordinator": (RUN.hex(), 9, 200), "z2": (None, None, None),
+    }  # fmt: skip
+    other = wire.encode(Progress(b"\x0b" * 16, 7, "running"))
+    assert rounds_of(seen(status_z1=under_way, state_coordinator=other))["z1"] == (RUN.hex(), None, 200)
 
 
 def test_a_status_that_speaks_for_another_is_left_out():

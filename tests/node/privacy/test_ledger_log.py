@@ -1,9 +1,12 @@
 """The log in front of the tables: whatever is torn, dropped or put back, the ledger shows no less than what has left."""
 
+import errno
+import fcntl
 import os
 import random
 import shutil
 import sqlite3
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -68,6 +71,48 @@ def test_a_record_begins_on_a_block_of_its_own(tmp_path):
     log.close()
 
 
+def direct(log):
+    """Whether its file is written past the system's cache."""
+    return bool(fcntl.fcntl(log._file, fcntl.F_GETFL) & os.O_DIRECT)
+
+
+def refusing(monkeypatch, smallest):
+    """A file system that takes writes past the system's cache in multiples of `smallest` bytes; None: never."""
+    opened, pwrite = os.open, os.pwrite
+
+    def open_(path, flags, *mode, **more):
+        if smallest is None and flags & os.O_DIRECT:
+            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+        return opened(path, flags, *mode, **more)
+
+    def write(fd, blob, at):
+        if fcntl.fcntl(fd, fcntl.F_GETFL) & os.O_DIRECT and len(blob) % smallest:
+            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+        return pwrite(fd, blob, at)
+
+    monkeypatch.setattr(os, "open", open_)
+    monkeypatch.setattr(os, "pwrite", write)
+
+
+@pytest.mark.parametrize(("smallest", "past", "sector"), [(512, True, 512), (BLOCK, True, BLOCK), (None, False, BLOCK)])
+def test_the_log_is_written_past_the_systems_cache_in_what_multiples_the_file_system_takes(
+    tmp_path, monkeypatch, smallest, past, sector
+):
+    refusing(monkeypatch, smallest)
+    log = LedgerLog(tmp_path / "log", ID, sync=True)
+    log.create()
+    assert (direct(log), log._sector) == (past, sector)
+    sizes = [0, 600, 3 * BLOCK, 10]
+    for k, size in enumerate(sizes, 1):
+        log.append(encoded(record(k, size)), k)
+    assert records(log.path.read_bytes(), ID, 0) == [record(k, size) for k, size in enumerate(sizes, 1)]
+    log.restart()
+    log.append(encoded(record(5, 0)), 5)
+    assert records(log.path.read_bytes(), ID, 4) == [record(5, 0)]
+    assert len(log.path.read_bytes()) == BLOCKS * BLOCK
+    log.close()
+
+
 # --- one write a step ---
 
 
@@ -75,13 +120,13 @@ def test_a_step_is_one_write_and_one_sync_and_the_tables_follow_when_the_log_is_
     ledger.join(RUN, b"plan")
     ledger.commit(RUN, spends=[spend(1)], state=b"state")  # makes the log
     said, pwrite, fdatasync = [], os.pwrite, os.fdatasync
-    monkeypatch.setattr(os, "pwrite", lambda fd, blob, at: (said.append(len(blob)), pwrite(fd, blob, at))[1])
+    monkeypatch.setattr(os, "pwrite", lambda fd, blob, at: (said.append("write"), pwrite(fd, blob, at))[1])
     monkeypatch.setattr(os, "fdatasync", lambda fd: (said.append("sync"), fdatasync(fd)))
     asked = []
     ledger.db.set_trace_callback(asked.append)
     for k in range(BLOCKS - 1):
         ledger.commit(RUN, spends=[spend(k + 2)], state=b"state", status="running", history=(k, 0.5, k, k))
-    assert said == [BLOCK, "sync"] * (BLOCKS - 1)
+    assert said == ["write", "sync"] * (BLOCKS - 1)
     assert asked == []
     ledger.commit(RUN, spends=[spend(BLOCKS + 1)], state=b"last")
     assert [sql for sql in asked if sql.startswith("BEGIN")] == ["BEGIN IMMEDIATE"]
@@ -197,8 +242,8 @@ class Power:
         pwrite, fdatasync = os.pwrite, os.fdatasync
 
         def write(fd, blob, at):
-            if os.readlink(f"/proc/self/fd/{fd}").endswith("-log"):
-                self.before.setdefault(at, os.pread(fd, len(blob), at))
+            if (path := os.readlink(f"/proc/self/fd/{fd}")).endswith("-log"):
+                self.before.setdefault(at, Path(path).read_bytes()[at : at + len(blob)])
             return pwrite(fd, blob, at)
 
         def sync(fd):

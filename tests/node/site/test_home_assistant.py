@@ -4,6 +4,7 @@ import json
 
 import jsonschema
 import pytest
+from jinja2 import Environment
 
 from hushgrid.node.site.home_assistant import discovery
 from tests.support.site import home_assistant as public
@@ -49,3 +50,20 @@ def test_the_format_notices_what_home_assistant_refuses(key, value):
     topic, payload = next((t, p) for t, p in told() if p.get("device_class") == "reactive_power")
     with pytest.raises(jsonschema.ValidationError):
         public.check(topic, payload | {key: value})
+
+
+def test_power_is_in_units_of_its_class_and_no_name_says_another():
+    """Home Assistant's mvar is a thousandth of a var, so that neither unit nor name may be the document's."""
+    found = {p["unique_id"].rpartition("-")[2]: p for _, p in told() if p.get("device_class") in public.UNITS}
+    assert set(found) == {f"bus{bus}_{what}_power" for bus in (1, 3) for what in ("active", "reactive")}
+    reactive, active = found["bus3_reactive_power"], found["bus3_active_power"]
+    assert (active["unit_of_measurement"], reactive["unit_of_measurement"]) == ("MW", "var")
+    row = next(row for row in DOCUMENT["setpoints"] if row["bus"] == 3)
+    assert value(active) == row["mw"]
+    assert value(reactive) == row["mvar"] * 1e6
+
+
+def value(entity):
+    """What Home Assistant makes of the document."""
+    made = Environment().from_string(entity["value_template"]).render(value_json=DOCUMENT)
+    return float(made)

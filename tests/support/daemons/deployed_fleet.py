@@ -8,10 +8,13 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
+import pytest
+
+from hushgrid.broker.servers.process import free_port
 from hushgrid.node.transport.mqtt import MqttLink
 from tests.support.daemons.forked import LATE, Child, Forker
 from tests.support.devices.ledgers import copy_of
@@ -153,6 +156,41 @@ def broker(fleet: Fleet, program: Path, config: str, listener: str, here: str) -
             if trial.connect_ex(("127.0.0.1", port)) == 0:
                 return
         time.sleep(0.02)
+
+
+def tried(
+    directory: Path,
+    program: Path,
+    stack: ExitStack,
+    edit: Callable[[Fleet], None] = lambda fleet: None,
+    make: Callable[[Path, str, ExitStack], Fleet] = Fleet,
+) -> Fleet:
+    """A fleet, once `edit` has changed it, on a broker of mosquitto-try.conf: only port, user and paths are others."""
+    port = free_port()
+    fleet = make(directory, f"mqtt://127.0.0.1:{port}", stack)
+    if not (fleet.directory / "mosquitto-try.conf").exists():
+        shutil.copy2(DEPLOY / "mosquitto-try.conf", fleet.directory)
+    edit(fleet)
+    broker(fleet, program, "mosquitto-try.conf", "1883 127.0.0.1", f"{port} 127.0.0.1")
+    return fleet
+
+
+def certified(directory: Path, program: Path, stack: ExitStack, *names: str) -> Fleet:
+    """A fleet on a broker of mosquitto.conf, with certificates of these names. The test is skipped without openssl."""
+    if shutil.which("openssl") is None:
+        pytest.skip("openssl is not installed")
+    port = free_port()
+    fleet = Fleet(directory, f"mqtts://127.0.0.1:{port}", stack)
+    certificates(fleet.directory / "certs", *names)
+    fleet.edit("mosquitto.conf", "/etc/mosquitto/certs", str(fleet.directory / "certs"))
+    fleet.edit("mosquitto.conf", "log_dest syslog", "log_dest stderr")
+    broker(fleet, program, "mosquitto.conf", "8883", f"{port} 127.0.0.1")
+    return fleet
+
+
+def certificates(directory: Path, *names: str) -> None:
+    """What deploy/certificates.sh makes for these names, and a broker on loopback."""
+    subprocess.run(["sh", str(DEPLOY / "certificates.sh"), str(directory), "127.0.0.1", *names], check=True)
 
 
 def finishes_a_run(fleet: Fleet, nodes: list[Daemon]) -> None:

@@ -14,7 +14,7 @@ TEXT = {"type": "string", "minLength": 1}
 TEMPLATE = {"type": "string", "pattern": r"\{\{.*\}\}"}
 UNITS = {
     "power": ["mW", "W", "kW", "MW", "GW", "TW", "BTU/h"],
-    "reactive_power": ["var", "kvar"],
+    "reactive_power": ["mvar", "var", "kvar"],  # mvar: a thousandth of a var
 }
 DEVICE = {
     "type": "object",

@@ -1,14 +1,11 @@
 """The access lists of deploy/ are enough for every pattern, with real daemons; what a list forgets is said on both sides."""
 
-import shutil
 from contextlib import ExitStack
 
 import pytest
 
-from hushgrid.broker.servers.process import free_port
-from tests.support.daemons.deployed_fleet import ZONES, Fleet, broker, finishes_a_run
+from tests.support.daemons.deployed_fleet import ZONES, Fleet, finishes_a_run, tried
 from tests.support.daemons.deployed_ring import ROOT, SENSORS, ring
-from tests.support.paths import DEPLOY
 
 pytestmark = pytest.mark.mosquitto
 
@@ -23,13 +20,7 @@ def at_broker(tmp_path, mosquitto_program):
     with ExitStack() as stack:
 
         def start(make, edit=lambda fleet: None):
-            port = free_port()
-            made = make(tmp_path / "fleet", f"mqtt://127.0.0.1:{port}", stack)
-            if not (made.directory / "mosquitto-try.conf").exists():
-                shutil.copy2(DEPLOY / "mosquitto-try.conf", made.directory)
-            edit(made)
-            broker(made, mosquitto_program, "mosquitto-try.conf", "1883 127.0.0.1", f"{port} 127.0.0.1")
-            return made
+            return tried(tmp_path / "fleet", mosquitto_program, stack, edit, make)
 
         yield start
 

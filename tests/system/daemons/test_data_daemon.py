@@ -1,7 +1,6 @@
 """Sensors with rows of their own as real daemons: deploy/ring on mosquitto under its access list, and what it refuses."""
 
 import re
-import shutil
 import subprocess
 import time
 from contextlib import ExitStack
@@ -10,7 +9,6 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from hushgrid.broker.servers.process import free_port
 from hushgrid.kernels.graphs import Network
 from hushgrid.node import wire
 from hushgrid.node.config.coordinator import load_coordinator
@@ -19,7 +17,7 @@ from hushgrid.node.config.planning import make_plan
 from hushgrid.node.config.scenario import load_scenario
 from hushgrid.node.problems.plan import encode_plan
 from hushgrid.node.transport.mqtt import MqttLink
-from tests.support.daemons.deployed_fleet import HUSHGRID, PATIENCE, broker
+from tests.support.daemons.deployed_fleet import HUSHGRID, PATIENCE, tried
 from tests.support.daemons.deployed_ring import ROOT, SENSORS, keep, ring, rows
 from tests.support.paths import DEPLOY
 
@@ -30,11 +28,7 @@ VISITS = 50  # of each sensor: 200 activations around a ring of 4
 @pytest.fixture
 def fleet(tmp_path, mosquitto_program):
     with ExitStack() as stack:
-        port = free_port()
-        made = ring(tmp_path / "ring", f"mqtt://127.0.0.1:{port}", stack)
-        shutil.copy2(DEPLOY / "mosquitto-try.conf", made.directory)
-        broker(made, mosquitto_program, "mosquitto-try.conf", "1883 127.0.0.1", f"{port} 127.0.0.1")
-        yield made
+        yield tried(tmp_path / "ring", mosquitto_program, stack, make=ring)
 
 
 def models(fleet):

@@ -10,18 +10,14 @@ from contextlib import ExitStack
 import pytest
 
 from hushgrid.broker.servers.process import free_port
-from tests.support.daemons.deployed_fleet import HUSHGRID, PATIENCE, ROOT, ZONES, Fleet, broker
-from tests.support.paths import DEPLOY
+from tests.support.daemons.deployed_fleet import HUSHGRID, PATIENCE, ROOT, ZONES, certificates, certified, tried
 
 pytestmark = pytest.mark.mosquitto
 
 
 @pytest.fixture
 def fleet(tmp_path, mosquitto_program, stack):
-    port = free_port()
-    made = Fleet(tmp_path / "deploy", f"mqtt://127.0.0.1:{port}", stack)
-    broker(made, mosquitto_program, "mosquitto-try.conf", "1883 127.0.0.1", f"{port} 127.0.0.1")
-    return made
+    return tried(tmp_path / "deploy", mosquitto_program, stack)
 
 
 def doctor(fleet, file="nodes/z1.yaml", user="z1"):
@@ -66,10 +62,8 @@ def test_a_coordinator_that_is_whole_has_nothing_bad_and_its_members_notice_noth
 
 @pytest.mark.parametrize("allowed", ["edge/z1/coordinator", "status/z1"])
 def test_a_topic_that_the_access_list_lacks_is_named(allowed, tmp_path, mosquitto_program, stack):
-    port = free_port()
-    fleet = Fleet(tmp_path / "deploy", f"mqtt://127.0.0.1:{port}", stack)
-    fleet.edit("acl", f"topic write {ROOT}/{allowed}\n", "")
-    broker(fleet, mosquitto_program, "mosquitto-try.conf", "1883 127.0.0.1", f"{port} 127.0.0.1")
+    line = f"topic write {ROOT}/{allowed}\n"
+    fleet = tried(tmp_path / "deploy", mosquitto_program, stack, lambda made: made.edit("acl", line, ""))
     code, found, said = doctor(fleet)
     assert code == 2, said
     assert found["topic"].startswith(f"bad   topic: {ROOT}/{allowed}: Not authorized")
@@ -121,18 +115,9 @@ def test_a_folder_that_cannot_be_written_is_found(fleet):
 
 
 def test_certificates_are_counted_in_days_and_a_stranger_to_the_authority_is_found(tmp_path, mosquitto_program):
-    if shutil.which("openssl") is None:
-        pytest.skip("openssl is not installed")
     with ExitStack() as stack:
-        port = free_port()
-        fleet = Fleet(tmp_path / "deploy", f"mqtts://127.0.0.1:{port}", stack)
-        certs = fleet.directory / "certs"
-        make = ["sh", str(DEPLOY / "certificates.sh")]
-        subprocess.run([*make, str(certs), "127.0.0.1", "z1", "watch"], check=True)
-        subprocess.run([*make, str(tmp_path / "others"), "127.0.0.1", "z1"], check=True)
-        fleet.edit("mosquitto.conf", "/etc/mosquitto/certs", str(certs))
-        fleet.edit("mosquitto.conf", "log_dest syslog", "log_dest stderr")
-        broker(fleet, mosquitto_program, "mosquitto.conf", "8883", f"{port} 127.0.0.1")
+        fleet = certified(tmp_path / "deploy", mosquitto_program, stack, "z1", "watch")
+        certificates(tmp_path / "others", "z1")
         code, found, said = doctor(fleet, user="")
         assert code == 0, said
         assert "z1.crt ends in 824 days" in found["certificate"]
@@ -149,7 +134,7 @@ def test_certificates_are_counted_in_days_and_a_stranger_to_the_authority_is_fou
         assert "the broker is away" not in daemon.said
         daemon.child.send_signal(signal.SIGTERM)
         assert daemon.code() == 0
-        shutil.copy(tmp_path / "others" / "ca.crt", certs / "ca.crt")
+        shutil.copy(tmp_path / "others" / "ca.crt", fleet.directory / "certs" / "ca.crt")
         code, found, said = doctor(fleet, user="")
         assert code == 2, said
         assert found["connection"].startswith("bad   connection: ")

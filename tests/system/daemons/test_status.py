@@ -11,18 +11,23 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from hushgrid.broker.servers.process import free_port
 from hushgrid.node.transport.mqtt import MqttLink
-from tests.support.daemons.deployed_fleet import HUSHGRID, PATIENCE, ROOT, ZONES, Fleet, broker, finishes_a_run
-from tests.support.paths import DEPLOY
+from tests.support.daemons.deployed_fleet import (
+    HUSHGRID,
+    PATIENCE,
+    ROOT,
+    ZONES,
+    certificates,
+    certified,
+    finishes_a_run,
+    tried,
+)
 
 pytestmark = pytest.mark.mosquitto
 
 
 @pytest.fixture
 def fleet(tmp_path, mosquitto_program, stack):
-    port = free_port()
-    made = Fleet(tmp_path / "deploy", f"mqtt://127.0.0.1:{port}", stack)
-    broker(made, mosquitto_program, "mosquitto-try.conf", "1883 127.0.0.1", f"{port} 127.0.0.1")
-    return made
+    return tried(tmp_path / "deploy", mosquitto_program, stack)
 
 
 def status(fleet, *options):
@@ -43,6 +48,18 @@ def until(fleet, what):
     return found
 
 
+def stands(fleet, name):
+    """What the node itself says, as it stands on the broker."""
+    topic = f"{ROOT}/status/{name}"
+    link = MqttLink(fleet.url, "watch", username="watch", subscriptions=[topic], persistent=False)
+    link.connect(PATIENCE)
+    deadline = time.monotonic() + PATIENCE
+    while not (found := link.poll(0.2)):
+        assert time.monotonic() < deadline
+    link.close()
+    return json.loads(found[-1].payload)
+
+
 def test_the_table_says_who_is_there_what_ran_what_is_left_and_who_is_gone_since_when(fleet):
     daemons = {z: fleet.node(z) for z in ZONES}
     before = until(fleet, lambda found: len(found) == 3 and all(row["at"] for row in found.values()))
@@ -56,7 +73,12 @@ def test_the_table_says_who_is_there_what_ran_what_is_left_and_who_is_gone_since
     after = until(fleet, lambda found: found.get("coordinator", {}).get("last") == "done")
     assert {row["last"] for row in after.values()} == {"done"}
     assert len({row["run"] for row in after.values()}) == 1
+    after = until(fleet, lambda found: all(found[z]["round"] for z in ZONES))
+    assert len({(row["round"], row["rounds"]) for row in after.values()}) == 1
+    own = stands(fleet, "z1")
+    assert (own["run"], own["round"], own["state"]) == (after["z1"]["run"], after["coordinator"]["round"], "idle")
     assert after["coordinator"]["round"] > 1
+    assert [line for line in status(fleet, "z1").stdout.splitlines() if f" {after['z1']['round']} of 200 " in line]
     assert all(15.0 <= after[z]["epsilon_left"] < 15.01 for z in ZONES)
     assert all(row["there"] for row in after.values())
 
@@ -155,24 +177,16 @@ def test_what_is_wrong_is_one_line_with_an_exit_code(fleet, tmp_path):
 
 
 def test_over_tls_it_is_the_identity_watch_even_with_a_running_coordinators_file(tmp_path, mosquitto_program):
-    if shutil.which("openssl") is None:
-        pytest.skip("openssl is not installed")
     with ExitStack() as stack:
-        port = free_port()
-        fleet = Fleet(tmp_path / "deploy", f"mqtts://127.0.0.1:{port}", stack)
-        certs, coordinator = fleet.directory / "certs", fleet.directory / "coordinator.yaml"
-        make = ["sh", str(DEPLOY / "certificates.sh"), str(certs), "127.0.0.1"]
-        subprocess.run([*make, "coordinator", *ZONES], check=True)
-        fleet.edit("mosquitto.conf", "/etc/mosquitto/certs", str(certs))
-        fleet.edit("mosquitto.conf", "log_dest syslog", "log_dest stderr")
-        broker(fleet, mosquitto_program, "mosquitto.conf", "8883", f"{port} 127.0.0.1")
+        fleet = certified(tmp_path / "deploy", mosquitto_program, stack, "coordinator", *ZONES)
+        coordinator = fleet.directory / "coordinator.yaml"
         centre = fleet.start("coordinator", "coordinator.yaml")
         centre.wait_for("waits for")
         command = [*HUSHGRID, "status", "--json", "--config", str(coordinator)]
         without = subprocess.run(command, capture_output=True, text=True)
         assert (without.returncode, without.stderr.count("\n")) == (2, 1)
         assert "expected the certificate of the identity watch" in without.stderr
-        subprocess.run([*make, "watch"], check=True)
+        certificates(fleet.directory / "certs", "watch")
         deadline = time.monotonic() + PATIENCE
         while (done := subprocess.run(command, capture_output=True, text=True)).returncode != 0:
             assert time.monotonic() < deadline, done.stderr

@@ -6,15 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from hushgrid.broker.servers.process import free_port
-from tests.support.daemons.deployed_fleet import Fleet, broker
+from tests.support.daemons.deployed_fleet import Fleet, tried
 
 
 @pytest.fixture
 def fleet(tmp_path: Path, mosquitto_program: Path) -> Iterator[Fleet]:
     """A fleet on the broker of mosquitto-try.conf, in which only port, user and paths are changed."""
     with ExitStack() as stack:
-        port = free_port()
-        made = Fleet(tmp_path / "deploy", f"mqtt://127.0.0.1:{port}", stack)
-        broker(made, mosquitto_program, "mosquitto-try.conf", "1883 127.0.0.1", f"{port} 127.0.0.1")
-        yield made
+        yield tried(tmp_path / "deploy", mosquitto_program, stack)

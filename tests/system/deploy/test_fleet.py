@@ -17,7 +17,7 @@ import pytest
 from hushgrid.broker.servers.process import free_port
 from hushgrid.node.transport.mqtt import MqttLink
 from hushgrid.node.wire import Birth, decode_presence
-from tests.support.daemons.deployed_fleet import HUSHGRID, PATIENCE, ROOT, ZONES, Fleet, broker, finishes_a_run
+from tests.support.daemons.deployed_fleet import HUSHGRID, PATIENCE, ROOT, ZONES, certified, finishes_a_run
 from tests.support.paths import DEPLOY
 
 # --- the real daemons ---
@@ -178,19 +178,8 @@ def test_a_node_works_where_no_memory_may_become_executable(fleet):
 
 @pytest.mark.mosquitto
 def test_the_fleet_runs_over_tls_where_the_certificate_is_the_identity(tmp_path, mosquitto_program):
-    if shutil.which("openssl") is None:
-        pytest.skip("openssl is not installed")
     with ExitStack() as stack:
-        port = free_port()
-        fleet = Fleet(tmp_path / "deploy", f"mqtts://127.0.0.1:{port}", stack)
-        certs = fleet.directory / "certs"
-        subprocess.run(
-            ["sh", str(DEPLOY / "certificates.sh"), str(certs), "127.0.0.1", "coordinator", *ZONES, "mallory"],
-            check=True,
-        )
-        fleet.edit("mosquitto.conf", "/etc/mosquitto/certs", str(certs))
-        fleet.edit("mosquitto.conf", "log_dest syslog", "log_dest stderr")
-        broker(fleet, mosquitto_program, "mosquitto.conf", "8883", f"{port} 127.0.0.1")
+        fleet = certified(tmp_path / "deploy", mosquitto_program, stack, "coordinator", *ZONES, "mallory")
         nodes = [fleet.start("node", f"{z}.yaml") for z in ZONES]
         for daemon in nodes:
             daemon.wait_for("ready on")

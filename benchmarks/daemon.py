@@ -1,25 +1,42 @@
-"""`hushgrid bench daemon`: real daemons, a zone's and sensors' with rows: time to ready, memory, what they have loaded."""
+"""`hushgrid bench daemon`: real daemons, a zone's and sensors' with rows: time to ready, memory, what they have loaded.
+
+And small fleets of real daemons for other benchmarks: three zones of case14, two sensors with rows, each with a coordinator.
+"""
 
 from __future__ import annotations
 
+import os
 import re
+import socket
+import subprocess
+import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 
+import numpy as np
+
+from hushgrid.benchmarks.bare import PATIENCE_S
 from hushgrid.benchmarks.fleet import brokers_here
-from hushgrid.benchmarks.measure import Row, Table, against, row
-from hushgrid.benchmarks.real_fleets import SENSORS, ZONE_NAMES, daemon, resident_mb, run_once, sensors, zones
+from hushgrid.benchmarks.measure import ZONES, Row, Table, against, row
 from hushgrid.broker.servers.choose import start
+from hushgrid.grid_cases import load
+from hushgrid.grid_cases.case import loads
+from hushgrid.kernels.errors import Stopped
+from hushgrid.node.problems.power_flow.device import model_of
+from hushgrid.node.wire import COORDINATOR
 
 #: What no daemon is to have loaded; and neither one with rows, what only zones need.
 HEAVY = ("cvxpy", "numba", "matplotlib", "rich", "networkx", "amqtt")
 OF_ZONES = ("scipy", "clarabel", "hushgrid.grid_cases")
 ZONE_MB = 65.0
 ROWS_MB = {"numpy": 50.0, "numba": 180.0}
+ZONE_NAMES = ("z1", "z2", "z3")
+SENSORS = ("n0", "n1")
+ROWS, FEATURES = 500, 22
 
 
 def daemons(starts: int = 5) -> Table:
@@ -86,3 +103,124 @@ def _after_a_run(place: Path, names: Sequence[str], environment: Mapping[str, st
         run_once(place)
         time.sleep(0.3)
         return resident_mb(first)
+
+
+# --- fleets ---
+
+
+def zones(place: Path, fleet: str, url: str, rounds: int = 20) -> None:
+    """The files of three zones of case14 and of their coordinator. Their models are in the cache, as after enrolment."""
+    place.mkdir()
+    case = load("case14")
+    for name, buses in zip(ZONE_NAMES, ZONES["case14"], strict=True):
+        model_of(name, "case14", tuple(buses))
+        d = loads(case, tuple(buses)) * case.base_mva
+        table = [f"{b},{float(d[k])!r},{float(d[k + len(buses)])!r}" for k, b in enumerate(buses)]
+        (place / f"loads-{name}.csv").write_text("\n".join(["bus,p_mw,q_mvar", *table]) + "\n")
+        (place / f"{name}.yaml").write_text(
+            f"node: {name}\nfleet: {fleet}\nbroker: {url}\nstate: state/{name}\n"
+            f"data: {{case: case14, zone: {buses}, loads: loads-{name}.csv}}\n"
+            "budget: {epsilon: 1.0e9, adjacency: {bounded-change: 0.01}}\n"
+        )
+    (place / "scenario.yaml").write_text(
+        f"hushgrid: 1\nname: bench\nproblem: {{kind: zones, case: case14, zones: {ZONES['case14']}}}\n"
+        f"algorithm: {{name: ladmm, rounds: {rounds}}}\n"
+        "privacy: {epsilon: 5.0, mode: objective, adjacency: {bounded-change: 0.01}}\n"
+    )
+    _coordinator(place, fleet, url)
+
+
+def sensors(place: Path, fleet: str, url: str, rounds: int = 40) -> None:
+    """The files of two sensors with 500 rows of 22 features each, and of their coordinator."""
+    place.mkdir()
+    rng = np.random.default_rng(1)
+    for name in SENSORS:
+        b = np.where(rng.random(ROWS) < 0.5, 1.0, -1.0)
+        np.savez(place / f"{name}.npz", A=rng.normal(size=(ROWS, FEATURES)) / FEATURES, b=b)
+        (place / f"{name}.yaml").write_text(
+            f"node: {name}\nfleet: {fleet}\nbroker: {url}\nstate: state/{name}\ndata: {name}.npz\n"
+            "labels: {classes: 2}\n"
+            "budget: {epsilon: 1.0e9, adjacency: {replace-one-record: {clip: 1.0}}}\n"
+        )
+    (place / "scenario.yaml").write_text(
+        f"hushgrid: 1\nname: bench\nnetwork: {{kind: path, nodes: {len(SENSORS)}}}\n"
+        f"problem: {{kind: logistic, data: {{devices: {{features: {FEATURES}, rows: {ROWS}}}}}, row_bound: 1.0, l2: 0.1}}\n"
+        f"algorithm: {{name: recal, rounds: {rounds}}}\n"
+        "privacy: {epsilon: 10.0, adjacency: {replace-one-record: {clip: 1.0}}}\n"
+    )
+    _coordinator(place, fleet, url)
+
+
+def _coordinator(place: Path, fleet: str, url: str) -> None:
+    (place / f"{COORDINATOR}.yaml").write_text(
+        f"fleet: {fleet}\nbroker: {url}\nstate: state/{COORDINATOR}\nscenario: scenario.yaml\n"
+    )
+
+
+@contextmanager
+def daemon(
+    place: Path,
+    name: str,
+    flags: Sequence[str] = (),
+    environment: Mapping[str, str] = {},
+    log: Path | None = None,
+) -> Iterator[tuple[subprocess.Popen[bytes], float]]:
+    """A daemon, ready as it tells systemd, and the seconds it took; ended by SIGTERM. Its bytecode is kept, beside `place`.
+
+    `log`: the file that it writes its log to.
+    """
+    address, log = place / f"{name}.notify", log or place / f"{name}.log"
+    address.unlink(missing_ok=True)
+    own = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
+    own |= {"NOTIFY_SOCKET": str(address), "PYTHONPYCACHEPREFIX": str(place.parent / "bytecode"), **environment}
+    role = "coordinator" if name == COORDINATOR else "node"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as told, log.open("wb") as errors:
+        told.bind(str(address))
+        told.settimeout(PATIENCE_S)
+        began = time.perf_counter()
+        child = subprocess.Popen(
+            [sys.executable, *flags, "-m", "hushgrid", role, str(place / f"{name}.yaml")],
+            env=own,
+            stdin=subprocess.DEVNULL,
+            stdout=errors,
+            stderr=errors,
+        )
+        try:
+            told.recv(64)
+            ready = time.perf_counter() - began
+        except TimeoutError:
+            child.kill()
+            child.wait()
+            raise Stopped(f"bench: {name} not ready after {PATIENCE_S:g} s: {log.read_text()[-200:]}") from None
+    try:
+        yield child, ready
+    finally:
+        child.terminate()
+        child.wait(PATIENCE_S)
+
+
+def run_once(place: Path) -> None:
+    """One run of the daemons that are there. Raises Stopped if it does not end well."""
+    ended = subprocess.run(
+        [sys.executable, "-m", "hushgrid", "coordinator", str(place / f"{COORDINATOR}.yaml"), "--once"],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        check=False,
+    )
+    if ended.returncode:
+        raise Stopped(f"bench: {ended.stderr.decode(errors='replace').strip().splitlines()[-1]}")
+
+
+def resident_mb(child: subprocess.Popen[bytes]) -> float:
+    """Memory of a process now, pages that it shares with others included, MB (1e6 bytes)."""
+    return _memory_mb(child, "status", "VmRSS:")
+
+
+def private_mb(child: subprocess.Popen[bytes]) -> float:
+    """The part of it that it shares with nobody, MB."""
+    return _memory_mb(child, "smaps_rollup", "Private_Clean:", "Private_Dirty:")
+
+
+def _memory_mb(child: subprocess.Popen[bytes], file: str, *keys: str) -> float:
+    lines = Path(f"/proc/{child.pid}/{file}").read_text().splitlines()
+    return sum(int(line.split()[1]) for line in lines if line.startswith(keys)) * 1024 / 1e6

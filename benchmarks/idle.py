@@ -16,21 +16,29 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from hushgrid.benchmarks import disk
 from hushgrid.benchmarks.bare import PATIENCE_S
+from hushgrid.benchmarks.daemon import (
+    ROWS_MB,
+    SENSORS,
+    ZONE_MB,
+    ZONE_NAMES,
+    daemon,
+    private_mb,
+    resident_mb,
+    sensors,
+    zones,
+)
 from hushgrid.benchmarks.fleet import brokers_here
+from hushgrid.benchmarks.ledger import ROUNDS, RUN_KB, disk_of_its_own, written
 from hushgrid.benchmarks.measure import Row, Table, against
-from hushgrid.benchmarks.real_fleets import SENSORS, ZONE_NAMES, daemon, private_mb, resident_mb, sensors, zones
 from hushgrid.broker.servers.choose import start
 from hushgrid.broker.servers.process import free_port
 from hushgrid.kernels.errors import InputError, Stopped
 from hushgrid.node.wire import COORDINATOR
 
 WAKES, WRITTEN_KB, SHARE = 20.0, 0.0, 5.0  #: at most, a minute; in all; % of a processor
-RESIDENT_MB = {"zone": 65.0, "sensor": 50.0}
+RESIDENT_MB = {"zone": ZONE_MB, "sensor": ROWS_MB["numpy"]}
 PRIVATE_MB = {"zone": 48.0}
-RUN_KB = 200.0  #: at most written by a node in a run of ROUNDS
-ROUNDS = 20
 SETTLE_S = 60.0  #: until the waits between attempts, and between calls for births, are as long as they get
 SECONDS = "HUSHGRID_BENCH_IDLE_S"  #: of the environment: how long is measured
 
@@ -52,7 +60,7 @@ class Seen:
             "wakes": sum(float(line.split()[1]) for line in status if line.startswith("voluntary_ctxt_switches")),
             "processor": sum(float((task / "schedstat").read_text().split()[0]) / 1e9 for task in tasks),
         }
-        if self.disk and (size := disk.written(self.disk)) is not None:
+        if self.disk and (size := written(self.disk)) is not None:
             found["written"] = size
         return found
 
@@ -84,7 +92,7 @@ class Standing:
 
     def start(self, what: str, name: str) -> None:
         state = self.place / "state" / name
-        own = self.stack.enter_context(disk.own(self.place / f"{name}.img", state))
+        own = self.stack.enter_context(disk_of_its_own(self.place / f"{name}.img", state))
         # As in its unit: it feeds the watchdog too. The note of what is drawn is in memory.
         environment = {"WATCHDOG_USEC": "60000000", "RUNTIME_DIRECTORY": str(self.place)}
         child, _ = self.stack.enter_context(daemon(self.place, name, (), environment, state / "log"))

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import tempfile
 import time
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 
-from hushgrid.benchmarks.disk import written
 from hushgrid.benchmarks.hop import file_system
 from hushgrid.benchmarks.measure import Row, Table, against, row
 from hushgrid.node.privacy.ledger import Ledger
@@ -17,6 +18,8 @@ from hushgrid.node.privacy.ledger_rows import Spend
 
 ANSWER_KB, RUN_KB = 5.0, 200.0  #: the most that may be written
 ROUNDS = 20  #: of a run
+SECTOR = 512
+SIZE = 48 << 20  #: bytes of a disk of one's own
 STATE = 1500  #: bytes of a machine's state: a zone of case14
 
 
@@ -90,3 +93,45 @@ def _bare(place: Path, count: int) -> list[float]:
     finally:
         os.close(file)
     return taken
+
+
+# --- disks ---
+
+
+def written(place: Path) -> int | None:
+    """Bytes that the disk of a folder has written so far, all of them synced; None if it is no disk that says so."""
+    os.sync()
+    number = os.stat(place).st_dev
+    try:
+        stat = Path(f"/sys/dev/block/{os.major(number)}:{os.minor(number)}/stat").read_text()
+    except OSError:
+        return None
+    return int(stat.split()[6]) * SECTOR
+
+
+@contextmanager
+def disk_of_its_own(image: Path, place: Path) -> Iterator[bool]:
+    """An ext4 in a file, mounted at `place` while it is entered. False, and a plain folder, where that is not allowed."""
+    place.mkdir(parents=True, exist_ok=True)
+    mounted = os.geteuid() == 0 and _mounted(image, place)
+    try:
+        yield mounted
+    finally:
+        if mounted:
+            subprocess.run(["umount", place], check=False, stderr=subprocess.DEVNULL)
+        image.unlink(missing_ok=True)
+
+
+def _mounted(image: Path, place: Path) -> bool:
+    with image.open("wb") as file:
+        file.truncate(SIZE)
+    # Tables are written when it is made: else the system does so later, whenever it has time.
+    lazy = "lazy_itable_init=0,lazy_journal_init=0"
+    commands: list[list[str | Path]] = [
+        ["mkfs.ext4", "-q", "-F", "-E", lazy, image],
+        ["mount", "-o", "loop,noatime", image, place],
+    ]
+    try:
+        return all(subprocess.run(c, check=False, capture_output=True).returncode == 0 for c in commands)
+    except OSError:
+        return False

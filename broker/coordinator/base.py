@@ -55,14 +55,13 @@ class Coordinator(Gathering):
         `every`: the next run begins so many seconds after this one; None: by no schedule.
         """
         super().__init__(fleet, plan, ledger, every)
-        self.wait_s, self.silent_s = wait_s, silent_s
-        self.observe, self.progress, self.missed = observe, progress, missed
+        self.wait_s, self.silent_s, self.missed = wait_s, silent_s, missed
+        self.observe, self.progress = observe, progress
         self._shown: tuple[int, float | None] | None = None  #: (round, residual) that `progress` was last called with
         self.parted: set[str] = set()  #: members that have said farewell
         self.driver: Driver | None = None
         self.reason = ""
         self.error: HushgridError | None = None
-        self._fresh = 0.0  #: silence counts from this time on, s
         self._news_at = 0.0  #: time of the last message, or of the last probe, s
         self._met = False  #: whether the broker was ever connected
         self._ends: float | None = None  #: when the wait for farewells ends, s
@@ -202,14 +201,8 @@ class Coordinator(Gathering):
         waiting = self._waiting()
         self._heard = {m: max(self._heard.get(m, now), self._fresh) for m in waiting}
         if self.phase == "gathering":
-            if not waiting and now >= self._next:
-                return self._announce()  # not at each birth: members that keep restarting get one plan
-            if waiting and now >= self._gathers_until():
-                error = Stopped(f"{', '.join(waiting)} not there after {self.wait_s:g} s, expected a birth")
-                if self.missed is None:
-                    return self._finish(error)
-                self._began = now
-                self.missed(error)
+            if out := self._gather(now, waiting):
+                return out
         elif self.phase == "finishing":
             self._ends = now + GRACE_S if self._ends is None else self._ends
             if not waiting or now > self._ends:
@@ -351,9 +344,6 @@ class Coordinator(Gathering):
             self.ledger.commit(self.run, status="stopped" if self.error else "done")
 
     # --- inside ---
-
-    def _gathers_until(self) -> float:
-        return max(self._began or 0.0, self._fresh) + self.wait_s
 
     def _resume(self) -> None:
         """Goes on with the run of this plan in which the process ended, from the stored state."""

@@ -116,7 +116,8 @@ class Records(GraphKind):
 
     def located(self, problem: DataProblem, network: Network | None, base: Path, file: str) -> DataProblem:
         super().located(problem, network, base, file)
-        return replace(problem, data=problem.data.at(base))
+        test = problem.test and str((base / problem.test).resolve())
+        return replace(problem, data=problem.data.at(base), test=test)
 
     def public(self, asked: Asked, file: str) -> DataPlan:
         from hushgrid.node.problems.records import device
@@ -149,6 +150,8 @@ class Records(GraphKind):
         return [record_words(owner, device, adjacency), *label_words(owner.labels)]
 
     def on_devices(self, problem: DataProblem) -> str | None:
+        if problem.test is not None:
+            return "problem.test: found a file, expected none (a coordinator of devices has no model to test)"
         if problem.data.devices is None:
             return "problem.data: found rows, expected devices: {features, rows} (the rows are on the devices)"
         return None

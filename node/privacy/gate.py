@@ -129,20 +129,20 @@ class Gate:
             raise Refused(f"{self.node}: an exact answer was asked for in a private run")
         self._spend(Spend(self.state.answers + 1, "nonprivate", inf, inf, 0.0, 0.0, "", "none"))
 
-    def _release(self, question: bytes, compute: Callable[[], Vector]) -> Vector:
+    def _release(self, question: bytes, compute: Callable[[], Vector], unit: float = 1.0) -> Vector:
         """One answer, shape (width,): what `compute` makes of the data, rounded to the grid, plus exact noise.
 
         The answer is paid before the data are touched. `question`: everything besides the data on which the answer
-        depends. Raises Exhausted if the cap or the budget would be passed.
+        depends. `unit`: what the grid and the noise are counted in, a public number; `compute` counts in it too. Raises
+        Exhausted if the cap or the budget would be passed.
         """
         t, lattice = self._terms(), self._noise_lattice()
         spent, k = lattice.epsilon if t.mechanism == "laplace" else lattice.mu, self.state.answers + 1
-        spend = Spend(
-            k, t.mechanism, spent, lattice.sensitivity, lattice.scale, lattice.g, t.adjacency, self.noise.sampler
-        )
+        of = (lattice.sensitivity * unit, lattice.scale * unit, lattice.g * unit)
+        spend = Spend(k, t.mechanism, spent, *of, t.adjacency, self.noise.sampler)
         (n,) = self._draw(spend, question, lambda: (self.noise.take(lattice, self.width, k),))
-        self.drawn_l1 += self._size(n, lattice.g)
-        return lattice.release(compute(), n)
+        self.drawn_l1 += self._size(n, lattice.g * unit)
+        return lattice.release(compute(), n) * unit
 
     def _size(self, n: Index, g: float) -> float:
         """Sum of |noise| of one answer, in the unit of what it answers."""

@@ -46,6 +46,7 @@ class Terms(Struct, frozen=True):
     relative: float = 0.0  #: beta_i is this share of the capacity of entry i; 0: it is no relative change
     capacities: str = ""  #: SHA-256 digest of those capacities
     release: Literal["plain", "totals"] = "plain"
+    pointwise: bool = False  #: noise is scaled by what a record can move a gradient at the very point
 
     @property
     def event(self) -> accounting.Event:
@@ -112,6 +113,7 @@ def terms(privacy: Privacy | None, algorithm: Algorithm, visits: int = 0) -> Ter
         relative=(change.relative or 0.0) if change else 0.0,
         capacities=change.capacities if change else "",
         release=p.release or "plain",
+        pointwise=p.sensitivity == "pointwise",
     )
     return replace(t, epsilon=p.epsilon if p.epsilon is not None else t.cost(answers))
 
@@ -179,6 +181,15 @@ def check_privacy(p: Privacy | None, algorithm: Algorithm, records: bool, file: 
         raise wrong("privacy.mode", p.mode, "objective, output or output-projected (variant: published)")
     if p.at == "gradient" and p.mode != "objective":
         raise wrong("privacy.at", "gradient", f"data (mode: {p.mode})")
+    if p.sensitivity == "pointwise":
+        for key, fits, found, expected in (
+            ("privacy.adjacency", replaced is not None, str(p.adjacency), "replace-one-record"),
+            ("privacy.mechanism", gaussian, p.mechanism, "gaussian"),
+            ("algorithm", algorithm.asks(p.mode) == "gradient", name, "an algorithm that asks for gradients"),
+            ("algorithm.variant", variant == "guarded", variant, "guarded"),
+        ):
+            if not fits:
+                raise wrong(key, found, f"{expected} (privacy.sensitivity: pointwise)")
     if p.release == "totals" and (p.mode != "input" or gaussian):
         raise wrong(
             "privacy.release", "totals", f"plain ({f'mode: {p.mode}' if not gaussian else 'mechanism: gaussian'})"

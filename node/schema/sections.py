@@ -152,11 +152,15 @@ class Privacy(Section, frozen=True, kw_only=True):
     #: with them: less noise in sums, up to twice as much in single loads [plain]
     release: Literal["plain", "totals"] | UnsetType = UNSET
     budget: Budget | None = None  #: what each simulated node's ledger lets it spend
+    #: logistic regression, gaussian, replace-one-record: pointwise scales the noise of an answer by how far a record can move
+    #: the gradient at the point asked for: less noise near zero, at the same cost [uniform: at the worst point]
+    sensitivity: Literal["uniform", "pointwise"] | UnsetType = UNSET
 
     def public(self) -> Privacy:
         """As a plan says it: no budget, which stays with the nodes; files by their digests; nothing said of the usual."""
         release: Literal["totals"] | UnsetType = "totals" if self.release == "totals" else UNSET
-        return replace(self, budget=None, adjacency=self.adjacency.public(), release=release)
+        sensitivity: Literal["pointwise"] | UnsetType = "pointwise" if self.sensitivity == "pointwise" else UNSET
+        return replace(self, budget=None, adjacency=self.adjacency.public(), release=release, sensitivity=sensitivity)
 
 
 class Stop(Section, frozen=True, kw_only=True):

@@ -104,6 +104,8 @@ class RowSetup(GraphSetup):
         if self.terms is not None and self.plan.algorithm.minimizes and self.plan.algorithm.walks is None:
             fresh = np.diff(answers[:, 0], prepend=0)
             return [self._of_minimizers(int(k)) if new else 0.0 for k, new in zip(answers[:, 0], fresh, strict=True)]
+        if self.terms is not None and self.terms.pointwise:  # the noise is that of each answer's own point
+            return [None] * len(answers)
         return super().expected(answers)
 
     def _of_minimizers(self, k: int) -> float:

@@ -10,6 +10,10 @@ of the same m rows, all |a_j|_2 <= row_bound, are made alike where they differ b
    a promise about the gradient: one record replaced is such a change only where the loss says so (logistic in L2:
    2 scale row_bound/m <= beta; least squares: never). Nothing is clipped.
 
+With `sensitivity: pointwise` (logistic, Gaussian, replace-one-record) grid and noise are those of a sensitivity of 1, fixed
+for the run; an answer is computed in units of the sensitivity at its own point (`kernels.privacy.pointwise`), which is
+public, and multiplied by it behind the noise. So the cost of an answer is the same and its noise is less.
+
 A private minimiser (replace-one-record, where nothing is clipped: c >= row_bound) is kernels.perturbation's. Its noise
 depends on the question's quadratic, so it is drawn when asked, not ahead.
 
@@ -28,7 +32,7 @@ from typing import Literal
 import numpy as np
 
 from hushgrid.kernels.errors import InputError, Refused
-from hushgrid.kernels.privacy import perturbation
+from hushgrid.kernels.privacy import perturbation, pointwise
 from hushgrid.kernels.privacy.noise import EXACT, Lattice
 from hushgrid.kernels.privacy.perturbation import Perturbation
 from hushgrid.kernels.problems.losses import CURVATURE, Loss, U
@@ -42,6 +46,7 @@ from hushgrid.node.privacy.terms import Terms
 #: Labels of least squares are cut here under bounded-change, whose rounding depends on them: to refuse one would tell.
 LABEL_BOUND = 1e4
 ROUNDING = 2.0**-10  #: of beta: room for the rounding of two gradients; it costs as little as the grid does
+POINTWISE = "privacy.sensitivity: pointwise"
 LARGEST_DECAY = 1000.0  #: of ln R^answers: the first of the decaying noises is then a number
 
 
@@ -59,6 +64,15 @@ def lattice_of(node: str, loss: Loss, t: Terms | None) -> Lattice | None:
         return None
     if loss.row_bound is None:
         raise InputError(f"{node}: row_bound: found none, expected R >= |a|_2 of every row (variant: guarded)")
+    if t.pointwise:
+        if loss.objective.kind != "logistic":
+            raise InputError(f"{node}: problem.kind: found {loss.objective.kind}, expected logistic ({POINTWISE})")
+        if not t.clip:
+            raise InputError(
+                f"{node}: privacy.adjacency: found {t.adjacency}, expected replace-one-record ({POINTWISE})"
+            )
+        if t.mechanism != "gaussian":
+            raise InputError(f"{node}: privacy.mechanism: found {t.mechanism}, expected gaussian ({POINTWISE})")
     sensitivity = loss.sensitivity(t.clip) if t.clip else t.beta * (1 + ROUNDING)
     fit = Lattice.laplace if t.mechanism == "laplace" else Lattice.gaussian
     return fit(t.per_answer, sensitivity, loss.size)
@@ -112,7 +126,10 @@ class RowsGate(Gate):
     """
 
     def __init__(self, node: str, loss: Loss, terms: Terms | None, noise: NoiseSource, authority: Authority) -> None:
-        super().__init__(node, terms, noise, authority, lattice_of(node, loss, terms), loss.size)
+        lattice = lattice_of(node, loss, terms)
+        if lattice is not None and terms is not None and terms.pointwise:
+            lattice = Lattice.gaussian(terms.per_answer, pointwise.UNIT, loss.size)
+        super().__init__(node, terms, noise, authority, lattice, loss.size)
         self.loss = loss
         if terms is None:
             return
@@ -137,14 +154,21 @@ class RowsGate(Gate):
         """f'(x) plus noise: one answer. Refused where |x| is so large that bounded-change does not cover the rounding."""
         t, lattice, loss = self._terms(), self._noise_lattice(), self.loss
         largest = EXACT / 2 * lattice.g  # far above c scale and any data's gradient: what the grid cannot hold is cut,
+        unit = self.unit(x, t) if t.pointwise else 1.0
 
         def data() -> Vector:  # which moves nothing apart
             g = loss.clipped_gradient(x, t.clip, order_of(t)) if t.clip else loss.data_gradient(x)
-            return np.clip(g, -largest, largest)
+            return np.clip(g / unit if t.pointwise else g, -largest, largest)
 
         if not t.clip:
             self._covered(x, t)
-        return self._release(x.tobytes(), data) + loss.public_gradient(x)
+        return self._release(x.tobytes(), data, unit) + loss.public_gradient(x)
+
+    def unit(self, x: Vector, t: Terms) -> float:
+        """How far one record can move the gradient at x, by public numbers."""
+        uniform = self.loss.sensitivity(t.clip)
+        with np.errstate(over="ignore"):
+            return pointwise.sensitivity(self.loss, x, t.clip, rounding(self.loss, x, 2), uniform)
 
     def exact_gradient(self, x: Vector) -> Vector:
         """f'(x) without noise: an answer of infinite cost, in simulation only."""

@@ -81,6 +81,10 @@ class Records(GraphKind):
 
     def check_questions(self, problem: DataProblem, algorithm: Algorithm, privacy: Privacy, file: str) -> None:
         """Private minimisers are of logistic regression, by output perturbation of softmax too, |a| <= 1."""
+        if privacy.sensitivity == "pointwise" and problem.kind != "logistic":
+            raise InputError(
+                f"{file}: problem.kind: found {problem.kind}, expected logistic (privacy.sensitivity: pointwise)"
+            )
         if not algorithm.minimizes:
             return
         output, R = algorithm.by_output(privacy.mechanism), problem.row_bound or inf

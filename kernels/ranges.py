@@ -40,6 +40,7 @@ Bus = Annotated[int, Meta(ge=0, le=1_000_000_000)]  #: a bus number
 RowCount = Annotated[int, Meta(ge=1, le=1_000_000_000)]
 #: Local updates: a projection onto a zone of a hundred buses takes up to 15 ms, and one message's work less than a second.
 Updates = Annotated[int, Meta(ge=1, le=50)]
+Gossip = Annotated[int, Meta(ge=1, le=1000)]  #: rounds of averaging: few, for differences shrink by a factor in each
 Seed = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
 
 Step = Annotated[float, Meta(ge=1e-9, le=1e9)]  #: a step size, a penalty, a mixing weight

@@ -173,7 +173,7 @@ def _key_figures(run: Run) -> list[tuple[str, str]]:
         blocks = f"{number(len(run.history['round']))} blocks of {number(len(run.nodes()))}"
         shown += [("Activations", f"{rounds} ({blocks})"), ("Walk", row_page.walk_words(result["walk"]))]
     else:
-        shown.append(("Rounds", rounds))
+        shown.append(("Rounds", rounds + summary.finished(result)))
     shown += [
         ("Stopped because", _stopped(result.get("stopped_because"), walks)),
         ("Consensus residual", number(result.get("consensus_residual")) + unit),

@@ -157,6 +157,7 @@ class Summary:
     lost: list[str] | None = None  #: token: nodes lost for good, around which the walk went on
     walk: Walk | None = None  #: token: how it went
     rounds_done: int  #: rounds, or activations of a run with a token
+    finish: dict[str, int] | None = None  #: neighbours: rounds of averaging after the last answer, by their kind
     stopped_because: str  #: rounds (all were done), or tolerance (`run.stop` was met)
     quality: Quality  #: the verdict on the answer
     test: HeldOut | None = None  #: data problems: the public rows that models are tested on, if there are any

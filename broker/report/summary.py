@@ -16,7 +16,10 @@ def text(result: Result, scenario: Scenario) -> str:
     """A run in a dozen lines."""
     r, zones = result.summary, not scenario.kind.records
     through = "in one process" if r["transport"] == "memory" else f"over MQTT, {r['broker']}"
-    done, because = f"{r['rounds_done']} of {scenario.algorithm.rounds}", f"stopped because: {r['stopped_because']}"
+    done, because = (
+        f"{r['rounds_done']} of {scenario.algorithm.rounds}{finished(r)}",
+        f"stopped because: {r['stopped_because']}",
+    )
     unit = "p.u." if zones else ""
     noisy = scenario.privacy is not None and scenario.privacy.mode == "input"
     rows, title = [], f"{r['name']}: {r['algorithm']}, {r['nodes']} nodes {through}"
@@ -65,6 +68,12 @@ def text(result: Result, scenario: Scenario) -> str:
     if result.path is not None:
         rows.append(("report", str(result.path / "report.html")))
     return f"{title}\n{columns(rows, indent=2)}"
+
+
+def finished(r: Mapping[str, Any]) -> str:
+    """The rounds of averaging that a run ended with."""
+    k = (r.get("finish") or {}).get("gossip")
+    return f", then {k} of averaging" if k else ""
 
 
 def test(r: Mapping[str, Any]) -> str:

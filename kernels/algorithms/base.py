@@ -12,12 +12,12 @@ from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
-from msgspec import Meta, Struct
+from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import replace
 
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.patterns.routes import visits
-from hushgrid.kernels.ranges import FAR, MOST, Count, Node
+from hushgrid.kernels.ranges import FAR, MOST, Count, Gossip, Node
 
 if TYPE_CHECKING:
     from hushgrid.kernels.patterns import neighbours, star
@@ -41,6 +41,12 @@ class Race(Struct, frozen=True, kw_only=True):
     title: str  #: the line's title
     keys: Keys = {}  #: keys that are the same in every run; without name and rounds
     grid: Sequence[Keys]  #: candidates, of which the best is chosen
+
+
+class Finish(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
+    """Rounds after the last answer, in which nodes average what they have: no data, no epsilon."""
+
+    gossip: Gossip  #: how many; in each a node's x becomes sum_j W_ij x_j, W Metropolis weights
 
 
 class Algorithm(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
@@ -129,6 +135,11 @@ class Algorithm(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
     def sent(self) -> int:
         """The number of vectors of length d in its largest message."""
         return 1
+
+    @property
+    def gossip(self) -> int:
+        """The rounds of averaging after the last answer."""
+        return 0
 
     @property
     def walks(self) -> Way | None:
@@ -289,6 +300,12 @@ class Rounds(Algorithm, frozen=True, kw_only=True):
     #: Whether a node asks its gate after it has sent a round's message. Otherwise it asks before, and the message has
     #: the answer.
     asks_after: ClassVar[bool] = False
+
+    finish: Finish | UnsetType = UNSET  #: rounds of averaging after the last answer [none]
+
+    @property
+    def gossip(self) -> int:
+        return 0 if self.finish is UNSET else self.finish.gossip
 
     @property
     def answers(self) -> int:

@@ -238,7 +238,7 @@ class Agent(Neighbour):
     def first(self) -> Vector:
         return self.answer(self.state.v, 1, np.zeros(self.size))
 
-    def outcome(self) -> dict[str, Vector]:
+    def kept(self) -> dict[str, Vector]:
         return {"x": self.state.last, "lam": self.state.lam}
 
     def step(self, t: int, own: Vector, others: dict[str, Vector]) -> Vector:

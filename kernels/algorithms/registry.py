@@ -58,6 +58,10 @@ def check_variant(algorithm: Algorithm, file: str) -> None:
             f"{file}: algorithm.variant: found {algorithm.variant}, expected {' or '.join(known)} "
             f"(algorithm.name: {algorithm.name})"
         )
+    if algorithm.variant == "published" and algorithm.gossip:
+        raise InputError(
+            f"{file}: algorithm.finish: found a section, expected none (variant: published; no paper has these rounds)"
+        )
 
 
 def _found() -> dict[str, type[Algorithm]]:

@@ -7,6 +7,9 @@ keeps its last two and sends that neighbour the one it lacks: an answer is to on
 wait for a third cannot keep each other busy. Loss, repetition, reordering and restarts change nothing; the sum over
 neighbours runs in the order of their names.
 
+After the last round there may be rounds of averaging (`finish`): a node sends the x that it has arrived at, then in each
+round x_i becomes sum_j W_ij x_j. They ask no gate: x is a function of answers and messages, and so is every average.
+
 The coordinator says when to begin, hears now and then how far everybody is, and sees no vector. A paper supplies
 `first` and `step`.
 """
@@ -14,7 +17,7 @@ The coordinator says when to begin, hears now and then how far everybody is, and
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -77,10 +80,13 @@ class NeighbourState:
     arrived: dict[str, np.ndarray] = field(default_factory=dict)  #: message t of the neighbours that are as far
     ahead: dict[str, np.ndarray] = field(default_factory=dict)  #: message t + 1 of those that are ahead
     done: str | None = None
+    mixed: np.ndarray = field(
+        default_factory=lambda: np.zeros(0)
+    )  #: x after the last round of averaging, if there was one
 
 
 class Neighbour(ABC):
-    """A node of the graph. `messages`: how many it sends in all; the step after the last one ends its run."""
+    """A node of the graph. `messages`: how many the algorithm's rounds take; the step after the last one ends them."""
 
     state: Any
 
@@ -97,6 +103,13 @@ class Neighbour(ABC):
         """`size`: entries of a message. The coordinator is told of every `report`-th message."""
         self.name, self.neighbours, self.messages, self.size = name, sorted(neighbours), messages, size
         self.centre, self.report = centre, report
+        self.total = messages  #: messages in all
+        self.shares: Mapping[str, float] = {}  #: W_ij of the rounds of averaging, by the neighbours' names
+        self.width = size  #: entries of a message in these rounds
+
+    def finish(self, rounds: int, shares: Mapping[str, float], width: int) -> None:
+        """So many rounds of averaging after the last one. Called before anything is sent."""
+        self.total, self.shares, self.width = self.messages + rounds, shares, width
 
     @abstractmethod
     def first(self) -> Vector:
@@ -130,7 +143,11 @@ class Neighbour(ABC):
         return self.state.done is not None
 
     def outcome(self) -> dict[str, Vector]:
-        """What the device keeps: its own iterate x (d,)."""
+        """What the device keeps: its own iterate x (d,), averaged where that was asked for."""
+        return self.kept() | ({"x": self.state.mixed} if self.state.mixed.size else {})
+
+    def kept(self) -> dict[str, Vector]:
+        """What the algorithm's rounds leave: x (d,), and what else it has."""
         return {"x": self.state.x}
 
     def start(self) -> Step:
@@ -147,10 +164,11 @@ class Neighbour(ABC):
             return self.start() if not s.t else Step((self._reached(),))
         if sender in self.neighbours and isinstance(body, Lack):
             return self._answer(sender, seq)
-        if sender not in self.neighbours or not isinstance(body, Iterate) or body.vector.shape != (self.size,):
-            raise Malformed(f"{type(body).__name__} from {sender}, expected a neighbour's vector of {self.size}")
-        if not 1 <= seq <= min(s.t + 1, self.messages):
-            raise Malformed(f"message {seq} of {sender}, expected one of 1..{min(s.t + 1, self.messages)}")
+        size = self.size if seq <= self.messages else self.width
+        if sender not in self.neighbours or not isinstance(body, Iterate) or body.vector.shape != (size,):
+            raise Malformed(f"{type(body).__name__} from {sender}, expected a neighbour's vector of {size}")
+        if not 1 <= seq <= min(s.t + 1, self.total):
+            raise Malformed(f"message {seq} of {sender}, expected one of 1..{min(s.t + 1, self.total)}")
         kept = s.ahead if seq == s.t + 1 else s.arrived if seq == s.t else None
         if kept is None or sender in kept:
             return NOTHING
@@ -168,8 +186,14 @@ class Neighbour(ABC):
     def proceed(self) -> Step:
         """Step t, where every neighbour's message t has arrived."""
         s = self.state
-        new = self.step(s.t, s.last, {name: s.arrived[name] for name in self.neighbours})
-        if s.t == self.messages:
+        others = {name: s.arrived[name] for name in self.neighbours}
+        if s.t > self.messages:
+            new = s.mixed = mixed(s.last, others, self.shares)
+        else:
+            new = self.step(s.t, s.last, others)
+            if s.t == self.messages < self.total:
+                new = self.kept()["x"]
+        if s.t == self.total:
             s.done = "rounds"
             return Step((self._reached(),), s.done, taken=True)
         s.t, s.before, s.last, s.arrived, s.ahead = s.t + 1, s.last, new, s.ahead, {}
@@ -191,6 +215,14 @@ class Neighbour(ABC):
 
     def _reached(self) -> Send:
         return Send(self.centre, self.state.t, Reached(self.state.done is not None))
+
+
+def mixed(own: Vector, others: Mapping[str, Vector], shares: Mapping[str, float]) -> Vector:
+    """sum_j W_ij x_j, the rest of the row on the diagonal. Shape (d,)."""
+    new = own.copy()
+    for j, x in others.items():
+        new -= shares[j] * (own - x)
+    return new
 
 
 @dataclass

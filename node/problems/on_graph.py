@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple
 from msgspec import UNSET, Meta, Struct
 
 from hushgrid.kernels.algorithms.base import Algorithm, Pattern
+from hushgrid.kernels.algorithms.mixing import weights_of
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.graphs import Graph, Network, check_walk, cyclic_route
 from hushgrid.kernels.machine import Keeping
@@ -247,8 +248,16 @@ class GraphNode(ABC):
     ) -> tuple[Keeping, Gate]:
         """Its machine and its gate in a run whose plan it has checked. `run`: the run's id."""
         gate = self.gate(plan, noise, allowance)
-        made: Keeping = plan.running.agent(place(plan, run, plan.problem.position(self.name), gate, noise))
+        made: Keeping = machine_of(plan, place(plan, run, plan.problem.position(self.name), gate, noise))
         return made, gate
+
+
+def machine_of(plan: Plan, at: Any) -> Any:
+    """A node's machine, with the plan's rounds of averaging if it has any. `at`: its place."""
+    made, gossip = plan.running.agent(at), plan.algorithm.gossip
+    if gossip:
+        made.finish(gossip, weights_of(at), plan.problem.size)
+    return made
 
 
 def place(plan: Plan, run: bytes, i: int, gate: Gate, noise: NoiseSource) -> Any:

@@ -190,6 +190,7 @@ class Setup(ABC):
             "lost": seen.told.get("lost"),
             "walk": seen.told.get("walk"),
             "rounds_done": seen.rounds_done,
+            **({"finish": seen.told["finish"]} if "finish" in seen.told else {}),
             "stopped_because": over.stopped_because,
             "quality": dict(figures.quality),
             **({"test": self.test} if self.test else {}),

@@ -29,6 +29,7 @@ from hushgrid.node.runtime.driver import Driver
 from hushgrid.node.wire import COORDINATOR
 
 MESSAGE = "a message"  #: the row's last vector
+MIXED = "mixed"  #: before it, of a run with rounds of averaging: x after the step
 
 
 class RoundTrace:
@@ -53,9 +54,10 @@ class RoundTrace:
             raise InputError(
                 f"algorithm {name}: messages: found {machine.messages} of a node, expected {self.messages}, as declared"
             )
-        row = np.concatenate(
-            [[*driver.sent, nan], declared(self.widths, name, own_of(s, self.widths) | {MESSAGE: used})]
-        )
+        vectors = own_of(s, self.widths) | {MESSAGE: used}
+        for key in self.widths.keys() & {MESSAGE, MIXED} if machine.total > machine.messages else ():
+            vectors[key] = np.pad(vectors[key], (0, self.widths[key] - vectors[key].size))
+        row = np.concatenate([[*driver.sent, nan], declared(self.widths, name, vectors)])
         at = 8 * row.size * t
         if not fresh and os.pread(self._handle, 8, at).strip(b"\0"):
             return  # it was taken down before the crash, and with its noise
@@ -70,6 +72,8 @@ class RoundTrace:
 def widths(plan: RunPlan, shape: Shape, name: str) -> Widths:
     algorithm = cast(Rounds, plan.algorithm)
     own = dict.fromkeys(algorithm.own, shape.size)
+    if algorithm.gossip:
+        own[MIXED] = shape.size
     return {} if name == COORDINATOR else own | {MESSAGE: shape.size * algorithm.vectors}
 
 
@@ -82,31 +86,40 @@ def recorded(plan: RunPlan, shape: Shape, over: Over, reveal: bool) -> Recorded:
     t, nodes, d = plan.terms, plan.nodes, shape.size
     algorithm = cast(Rounds, plan.algorithm)
     n, per, names, message = len(nodes), algorithm.messages, algorithm.own, d * algorithm.vectors
-    found = [_written(path_of(over.trace, name), 3 + d * len(names) + message) for name in nodes]
-    T = (min(len(r) for r in found) - 1) // per  # complete rounds; row 0 is the start
-    rows = np.array([r[: T * per + 1] for r in found])
+    gossip, width = algorithm.gossip, 3 + d * (len(names) + bool(algorithm.gossip)) + message
+    found = [_written(path_of(over.trace, name), width) for name in nodes]
+    made = min(len(r) for r in found) - 1  # steps that all have made; row 0 is the start
+    last = plan.running.rounds * per  # the last of the algorithm's own
+    T, k = min(made, last) // per, max(made - last, 0)  # complete rounds; rounds of averaging after them
+    every = np.array([r[: T * per + 1 + k] for r in found])
+    rows = every[:, : T * per + 1]
     own = rows[:, ::per, 3 : 3 + d * len(names)].reshape(n, T + 1, len(names), d).transpose(2, 1, 0, 3)
     said = rows[:, 1:, -message:].reshape(n, T, per, message).transpose(2, 1, 0, 3)  # (per, T, n, message)
     sent = algorithm.iterate_is_sent
     x = np.concatenate([np.zeros((1, n, d)), said[0]]) if sent else own[0]  # (T + 1, n, d)
+    if gossip:
+        x = np.concatenate([x, every[:, T * per + 1 :, width - message - d : width - message].transpose(1, 0, 2)])
     mean = x.mean(axis=1)
     # Row t - 1 is the first that has message t, and the noise of what it says.
-    messages, size = np.diff(rows[:, per - 1 : -1 : per, :2].sum(axis=0), axis=0, prepend=0).T
+    first = [*range(per - 1, T * per, per), *range(T * per, T * per + k)]
+    messages, size = np.diff(every[:, first, :2].sum(axis=0), axis=0, prepend=0).T
     drawn = rows[:, :, 2].sum(axis=0)
     if algorithm.asks_after:
         drawn = np.concatenate([[drawn[0] + drawn[1]], drawn[2:], [0.0]])
-    noise = drawn[:-1].reshape(T, per).sum(axis=1)
-    answers = [min(algorithm.answered(k), t.answers) if t else 0 for k in range(1, T + 1)]
+    noise = [*drawn[:-1].reshape(T, per).sum(axis=1), *[0.0] * k]
+    answers = [min(algorithm.answered(min(r, T)), t.answers) if t else 0 for r in range(1, T + k + 1)]
     trajectory = dict(zip(names, own, strict=True))
     if algorithm.said:
-        trajectory |= {key: x if sent else said[k] for k, key in enumerate(algorithm.said)}
+        trajectory |= {key: x[: T + 1] if sent else said[m] for m, key in enumerate(algorithm.said)}
+    if gossip:
+        trajectory["finished"] = x[T:]
     return Recorded(
         rounds_done=T,
         x=mean[-1],
         common=mean[1:],
         own={name: x[1:, i] for i, name in enumerate(nodes)},
-        residual=[finite(np.sqrt(np.sum((x[k] - mean[k]) ** 2))) for k in range(1, T + 1)],
-        noise=[finite(v) for v in noise] if reveal and algorithm.variant != "none" else [None] * T,
+        residual=[finite(np.sqrt(np.sum((x[r] - mean[r]) ** 2))) for r in range(1, len(x))],
+        noise=[finite(v) for v in noise] if reveal and algorithm.variant != "none" else [None] * (T + k),
         answers=np.repeat(np.array(answers, dtype=np.int64)[:, None], n, axis=1),
         messages=[int(v) for v in messages],
         bytes=[int(v) for v in size],
@@ -114,6 +127,7 @@ def recorded(plan: RunPlan, shape: Shape, over: Over, reveal: bool) -> Recorded:
         total_bytes=int(size.sum()),
         capped=nodes if t is not None and t.capped else [],
         trajectory=trajectory,
+        told={"finish": {"gossip": k}} if gossip else {},
     )
 
 

@@ -40,6 +40,12 @@ STUDIES = {
         "hushgrid.studies.league",
         "league",
     ),
+    "finishing": Study(
+        "one answer of each node, and rounds of averaging after the last, on the league's problem",
+        "1 to 3 minutes",
+        "hushgrid.studies.finishing",
+        "study",
+    ),
     "dpp2-figures": Study(
         "DPP2, rounds among neighbours: Figures 1 to 3, the honest epsilon beside",
         "1 to 3 minutes",

@@ -286,8 +286,7 @@ def _terms(how: str, run: Run, hidden: str, total: str, mechanism: str) -> tuple
     noise = {"laplace": "Laplace noise", "gaussian": "Gaussian noise"}.get(mechanism, mechanism or MISSING)
     if plan.get("sensitivity") == "pointwise":
         noise += ", scaled at each point by how far one record can move the gradient there"
-    by_objective = run.algorithm.minimizes and not run.algorithm.by_output(mechanism)
-    if gate and by_objective:
+    if gate and run.algorithm.minimizes and not run.algorithm.by_output(mechanism):
         noise = (
             "objective perturbation: a random linear term of spherical law, and a little Laplace noise on the answer"
         )

@@ -153,6 +153,7 @@ def check_privacy(p: Privacy | None, algorithm: Algorithm, records: bool, file: 
             if given != default:
                 raise wrong(f"privacy.{key}", given, "none (it is for zones)")
     _check_unit(p, variant, records, wrong)
+    _check_pointwise(p, algorithm, wrong)
     if (p.epsilon is None) == (p.per_answer is None):
         stated = "neither epsilon nor per_answer" if p.epsilon is None else "both epsilon and per_answer"
         raise wrong("privacy.epsilon", stated, "one of them")
@@ -181,15 +182,6 @@ def check_privacy(p: Privacy | None, algorithm: Algorithm, records: bool, file: 
         raise wrong("privacy.mode", p.mode, "objective, output or output-projected (variant: published)")
     if p.at == "gradient" and p.mode != "objective":
         raise wrong("privacy.at", "gradient", f"data (mode: {p.mode})")
-    if p.sensitivity == "pointwise":
-        for key, fits, found, expected in (
-            ("privacy.adjacency", replaced is not None, str(p.adjacency), "replace-one-record"),
-            ("privacy.mechanism", gaussian, p.mechanism, "gaussian"),
-            ("algorithm", algorithm.asks(p.mode) == "gradient", name, "an algorithm that asks for gradients"),
-            ("algorithm.variant", variant == "guarded", variant, "guarded"),
-        ):
-            if not fits:
-                raise wrong(key, found, f"{expected} (privacy.sensitivity: pointwise)")
     if p.release == "totals" and (p.mode != "input" or gaussian):
         raise wrong(
             "privacy.release", "totals", f"plain ({f'mode: {p.mode}' if not gaussian else 'mechanism: gaussian'})"
@@ -205,6 +197,20 @@ def _check_budget(p: Privacy, wrong: Callable[[str, str, str], InputError]) -> N
         raise wrong("privacy.budget.adjacency", str(p.budget.adjacency), f"{p.adjacency}, the run's own")
     if p.accountant == "pure-optimal" and p.budget.window is not None:
         raise wrong("privacy.accountant", p.accountant, f"pure-basic (privacy.budget.window: {NOT_OPTIMAL})")
+
+
+def _check_pointwise(p: Privacy, algorithm: Algorithm, wrong: Callable[[str, str, str], InputError]) -> None:
+    """Raises InputError if noise is to follow the point that is asked for, where no gate can scale it so."""
+    if p.sensitivity != "pointwise":
+        return
+    for key, fits, found, expected in (
+        ("privacy.adjacency", p.adjacency.replace_one_record is not None, str(p.adjacency), "replace-one-record"),
+        ("privacy.mechanism", p.mechanism == "gaussian", p.mechanism, "gaussian"),
+        ("algorithm", algorithm.asks(p.mode) == "gradient", algorithm.name, "an algorithm that asks for gradients"),
+        ("algorithm.variant", algorithm.variant == "guarded", algorithm.variant, "guarded"),
+    ):
+        if not fits:
+            raise wrong(key, found, f"{expected} (privacy.sensitivity: pointwise)")
 
 
 def _check_unit(p: Privacy, variant: str, records: bool, wrong: Callable[[str, str, str], InputError]) -> None:

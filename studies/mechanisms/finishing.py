@@ -73,8 +73,8 @@ def measure(task: Task) -> Line:
         result = run(raw | {"seed": seed}, data=data)
         assert result.trajectory is not None
         x = result.trajectory["finished"]  # (LONGEST + 1, n, d)
+        x = np.concatenate([x, x.mean(axis=1, keepdims=True)], axis=1)
         found.append(np.linalg.norm(x - star, axis=2) / np.linalg.norm(star))
-        found[-1] = np.column_stack([found[-1], np.linalg.norm(x.mean(axis=1) - star, axis=1) / np.linalg.norm(star)])
     each = np.array(found)  # (seeds, LONGEST + 1, n + 1)
     return Line(task, each[:, 0, -1], np.median(each[:, :, :-1], axis=2), np.max(each[:, :, :-1], axis=2))
 
@@ -89,7 +89,7 @@ def tables(lines: Sequence[Line]) -> list[Table]:
     columns = ("method", "ε", "mean model", *(f"own, k = {k}" for k in SHOWN), *(f"worst, k = {k}" for k in SHOWN[1:]))
     found = []
     for shards in dict.fromkeys(line.task.shards for line in lines):
-        body = [
+        body: list[list[str | float]] = [
             [
                 line.task.method,
                 line.task.epsilon,
@@ -105,7 +105,7 @@ def tables(lines: Sequence[Line]) -> list[Table]:
 
 
 def picture(lines: Sequence[Line]) -> str:
-    k = np.arange(LONGEST + 1)
+    k: Vector = np.arange(LONGEST + 1.0)
 
     def panel(shards: str, epsilon: float) -> Panel:
         same = [li for li in lines if (li.task.shards, li.task.epsilon) == (shards, epsilon)]

@@ -43,7 +43,7 @@ STUDIES = {
     "finishing": Study(
         "one answer of each node, and rounds of averaging after the last, on the league's problem",
         "1 to 3 minutes",
-        "hushgrid.studies.mechanisms.finishing",
+        "hushgrid.studies.finishing",
         "study",
     ),
     "dpp2-figures": Study(

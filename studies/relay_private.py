@@ -28,7 +28,7 @@ from hushgrid.kernels.vectorised import recal as whole_recal
 from hushgrid.node.privacy.noise_source import SeededNoise
 from hushgrid.node.privacy.terms import Terms
 from hushgrid.node.problems.records.gate import RowsGate
-from hushgrid.studies.relay_problems import AGENTS, MADE_UP, SENSORS, Problem, made_up, problems
+from hushgrid.studies.problems.relay import AGENTS, MADE_UP, SENSORS, Problem, made_up, problems
 from hushgrid.studies.study import (
     TARGET,
     Exact,

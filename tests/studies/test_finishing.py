@@ -4,8 +4,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from hushgrid.studies.mechanisms import finishing
-from hushgrid.studies.mechanisms.finishing import Task, measure, rows, tables
+from hushgrid.studies import finishing
+from hushgrid.studies.finishing import Task, measure, rows, tables
 
 SEEDS = (0, 1, 2)
 

@@ -10,7 +10,8 @@ from hushgrid.kernels.algorithms import recal
 from hushgrid.kernels.errors import InputError, Refused
 from hushgrid.kernels.problems.prox import Regularizer
 from hushgrid.kernels.vectorised import recal as whole_recal
-from hushgrid.studies import incremental, relay, relay_private, relay_problems, study
+from hushgrid.studies import incremental, relay, relay_private, study
+from hushgrid.studies.problems import relay as relay_problems
 from hushgrid.studies.relay import Task
 
 # --- what they share ---

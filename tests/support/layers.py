@@ -101,7 +101,7 @@ INSIDE: dict[str, tuple[str, ...]] = dict.fromkeys(WINGS, ("",)) | {
         *("config", "site", "runtime"),
     ),
     "broker": ("servers", "coordinator", "report", "simulation/recorders", "simulation/problems", "simulation", ""),
-    "studies": ("baselines", "", "mechanisms"),
+    "studies": ("baselines", "problems", ""),
     "cli": ("drafts", "", "top"),
 }
 

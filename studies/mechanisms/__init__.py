@@ -1,1 +1,0 @@
-"""Studies of what the gate's answers, and rounds without them, are worth."""

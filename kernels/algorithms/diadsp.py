@@ -35,7 +35,7 @@ class Params(Rounds, tag_field="name", tag="diadsp", frozen=True, kw_only=True):
     )
     claim: ClassVar[str] = "not examined: reconstructed"
     published: ClassVar[Source | None] = "scales"
-    regularized: ClassVar[bool] = False
+    constrained: ClassVar[Literal["no", "box", "all"]] = "no"
     vectors: ClassVar[int] = 2
     examples: ClassVar[Mapping[Variant, Sequence[Keys]]] = {
         "guarded": [{"alpha": 0.1}],

@@ -43,7 +43,7 @@ class Params(Rounds, tag_field="name", tag="dpp2", frozen=True, kw_only=True):
     )
     claim: ClassVar[str] = "no: Theorem 3's sum lacks its first term, and the final x has no noise (4.1-4.5)"
     published: ClassVar[Source | None] = "scales"
-    regularized: ClassVar[bool] = False
+    constrained: ClassVar[Literal["no", "box", "all"]] = "no"
     far: ClassVar[float] = 1.0
     messages: ClassVar[int] = 2
     own: ClassVar[tuple[str, ...]] = ("x", "q")

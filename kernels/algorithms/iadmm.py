@@ -53,7 +53,7 @@ class Params(Walk, tag_field="name", tag="iadmm", frozen=True, kw_only=True):
         "no: differences of the token tell the gradients (3.1); it is obfuscation, without an epsilon"
     )
     published: ClassVar[Source | None] = "scales"
-    regularized: ClassVar[bool] = False
+    constrained: ClassVar[Literal["no", "box", "all"]] = "no"
     token: ClassVar[tuple[str, ...]] = ("z",)
     own: ClassVar[tuple[str, ...]] = ("x", "y")
     examples: ClassVar[Mapping[Variant, Sequence[Keys]]] = {

@@ -37,7 +37,7 @@ class Params(Rounds, tag_field="name", tag="ppdc", frozen=True, kw_only=True):
     )
     claim: ClassVar[str] = "not examined: reconstructed"
     published: ClassVar[Source | None] = "scales"
-    regularized: ClassVar[bool] = False
+    constrained: ClassVar[Literal["no", "box", "all"]] = "no"
     far: ClassVar[float] = FAR_DUAL
     asks_after: ClassVar[bool] = True
     examples: ClassVar[Mapping[Variant, Sequence[Keys]]] = {

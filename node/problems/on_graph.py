@@ -148,7 +148,7 @@ class OnGraph(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dic
 
     @cached_property
     def graph(self) -> Graph:
-        """The graph of the nodes 0 to n - 1."""
+        """The graph of the nodes 0 to n - 1; around a coordinator no edges."""
         return Graph.of(len(self.L), self.edges) if self.edges else Graph(((),) * len(self.L))
 
     @property
@@ -192,9 +192,11 @@ class OnGraph(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dic
         """Raises InputError if its parts contradict each other. A device checks this before it computes with them."""
         if self.ids and (len(self.ids) != len(self.L) or sorted(set(self.ids)) != self.ids):
             raise InputError("plan: present: found other numbers, expected one for each node, ascending")
-        if algorithm.networked != bool(self.edges):
-            found = f"{len(self.edges)} edges, expected {'some' if algorithm.networked else 'none'}"
-            raise InputError(f"plan: edges: found {found} ({algorithm.name})")
+        if algorithm.networked:
+            Graph.of(len(self.L), self.edges)
+        elif self.edges or not self.L:
+            found = f"{len(self.L)} nodes with {len(self.edges)} edges"
+            raise InputError(f"plan: found {found}, expected at least 1 with none ({algorithm.name})")
         if algorithm.by_convexity and not self.convexity > 0:
             raise InputError(f"plan: algorithm: found a step of strong convexity, expected another ({algorithm.name})")
         algorithm.check(self.L, self.degree)

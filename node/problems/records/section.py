@@ -199,10 +199,11 @@ class DataPlan(OnGraph, tag_field="kind", tag="data", frozen=True, kw_only=True)
                 f"plan: found {self.features} features of {self.classes} classes, expected at most {ENTRIES}"
             )
         if self.row_bound is not None:
-            for i, found in enumerate(self.L):
-                L = self.own(i).lipschitz(self.row_bound)
-                if not abs(found - L) <= 1e-9 * L:
-                    raise InputError(f"plan: L: found {found:g} of node {i}, expected {L:g}")
-        if (wrong := algorithm.unconstrained(self.l1, self.l2, self.box)) is not None:
-            raise InputError(f"plan: problem: found a {wrong}, expected none ({algorithm.name})")
+            expected = [self.own(i).lipschitz(self.row_bound) for i in range(n)]
+            if not all(abs(found - L) <= 1e-9 * L for found, L in zip(self.L, expected, strict=True)):
+                raise InputError(
+                    f"plan: L: found numbers from {min(self.L):g} to {max(self.L):g}, expected {min(expected):g}"
+                )
+        if algorithm.unconstrained(self.l1, self.l2, self.box) is not None:
+            raise InputError(f"plan: found l1, l2 or a box, expected none ({algorithm.name} minimises sum_i f_i(x))")
         super().check(algorithm)

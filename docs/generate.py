@@ -412,8 +412,7 @@ def algorithms_page() -> str:
             ("vectors of a message", said),
             ("recorded of a node", ", ".join(s.own)),
         ]
-        on = f", problems of kind {kind.name}" if len(s.of) > 1 else ""
-        text += f"\n## {s.name}{on}\n\n{s.title}\n\n" + table(("what", "as declared"), facts)
+        text += f"\n## {s.name}\n\n{s.title}\n\n" + table(("what", "as declared"), facts)
         for variant, examples in s.examples.items():
             for keys in examples:
                 text += f"\n    algorithm: {yaml({'name': s.name, 'variant': variant, 'rounds': 20} | dict(keys))}\n"

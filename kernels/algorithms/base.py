@@ -179,8 +179,11 @@ class Algorithm(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
 
     # --- what is said of it ---
 
-    def finding(self, mode: str, nodes: int) -> str:
-        """Why the published variant makes no promise. `mode`: that of the privacy section. nodes: their number."""
+    def finding(self, mode: str, nodes: int, sharing: Sharing) -> str:
+        """Why the published variant makes no promise.
+
+        `mode`: that of the privacy section. nodes: their number. sharing: what a node has of the unknowns.
+        """
         raise NotImplementedError
 
     def published_noise(self, mode: str) -> str:

@@ -23,7 +23,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from hushgrid.kernels.algorithms import ladmm
-from hushgrid.kernels.algorithms.base import Keys, Race, Source, Variant, Walk, Way
+from hushgrid.kernels.algorithms.base import Keys, Race, Sharing, Source, Variant, Walk, Way
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.jit import kernel
 from hushgrid.kernels.patterns.token import Place, Route, TokenNode, TokenState
@@ -110,7 +110,7 @@ class Params(Walk, tag_field="name", tag="iadmm", frozen=True, kw_only=True):
         """1/rho of (8)."""
         return 1 / self.rho
 
-    def finding(self, mode: str, nodes: int) -> str:
+    def finding(self, mode: str, nodes: int, sharing: Sharing) -> str:
         return (
             "iadmm 3.1: the token's differences tell x_i - y_i/rho; gradients follow from them. Obfuscation, no epsilon"
         )

@@ -101,15 +101,20 @@ class Params(Star, tag_field="name", tag="ladmm", frozen=True, kw_only=True):
         """(6.4) counts one record's gradient, not the difference of two: half of it. (3.4) stands behind the step D^-1."""
         return moved * gain if mode.startswith("output") else moved / 2
 
-    def finding(self, mode: str, nodes: int) -> str:
-        if mode.startswith("output"):
-            return (
-                "ladmm 2.3: the noise is drawn in floating point, and the sensitivity beta of a zone's projected step is not "
-                "derived"
+    def finding(self, mode: str, nodes: int, sharing: Sharing) -> str:
+        drawn, output = "drawn in floating point", mode.startswith("output")
+        if sharing == "copies":
+            why = (
+                ""
+                if output
+                else "made for (6.4), which is up to 2 times smaller than how far a record moves the gradient, and "
             )
+            return f"ladmm 2.2: the noise is {why}{drawn}"
+        if output:
+            return f"ladmm 2.3: the sensitivity beta of the projected step is not derived, and the noise is {drawn}"
         return (
-            "ladmm 2.2, 2.3: a load moves the gradient by 2 beta a_i, not 2 beta (up to 5 times as much in case14, 13 in "
-            "case118), a record by up to twice (6.4); the noise is scaled to the smaller one, and drawn in floating point"
+            "ladmm 2.3: the gradient moves by 2 beta a_i, not 2 beta; the noise is scaled to an L1 (L2) sensitivity "
+            f"up to 5 (2.24) times too small in case14, 13 (3.6) in case118, and is {drawn}"
         )
 
     def published_noise(self, mode: str) -> str:

@@ -141,4 +141,4 @@ def findings(plan: RunPlan) -> list[str]:
     """Why a published variant makes no promise; nothing for the others."""
     if plan.algorithm.variant != "published":
         return []
-    return [plan.algorithm.finding(plan.privacy.mode if plan.privacy else "", len(plan.nodes))]
+    return [plan.algorithm.finding(plan.privacy.mode if plan.privacy else "", len(plan.nodes), plan.kind.sharing)]

@@ -210,7 +210,7 @@ class Member(Endpoint):
                 self.device = self.renew(plan.every, self._allowance(run, plan).affordable)
             self.device.check(plan)
             driver, allowance = self._assemble(run, plan)
-            t = plan.terms
+            t = plan.terms_of(self.name)
             repeated = driver.gate is None or driver.gate.knows()  # the one answer of mode input
             allowance.consent(0 if t is None or repeated else t.answers)
         except HushgridError as error:
@@ -318,7 +318,9 @@ class Member(Endpoint):
 
     def _allowance(self, run: bytes, plan: RunPlan) -> Allowance:
         simulated, limits = self.simulated is not None, (self.budget, self.allow)
-        return Allowance(self.name, self.ledger, run, plan.algorithm, plan.terms, *limits, simulated=simulated)
+        return Allowance(
+            self.name, self.ledger, run, plan.algorithm, plan.terms_of(self.name), *limits, simulated=simulated
+        )
 
     def _assemble(self, run: bytes, plan: RunPlan) -> tuple[Driver, Allowance]:
         allowance = self._allowance(run, plan)

@@ -32,7 +32,7 @@ from hushgrid.node.schema.sections import Allow
 
 def main(name: str | None, as_json: bool = False) -> int:
     """Run one benchmark, or all, and print tables, or JSON. Raises InputError for a name that is none."""
-    from hushgrid.benchmarks import continuous, daemon, fleet, hop, ledger, opf, ring, rounds, walk
+    from hushgrid.benchmarks import continuous, daemon, fleet, hop, idle, ledger, opf, ring, rounds, walk
 
     benchmarks: dict[str, Callable[[], Table]] = {
         "step": step,
@@ -42,7 +42,8 @@ def main(name: str | None, as_json: bool = False) -> int:
         "ring": ring.ring,
         "case118": fleet.case118,
         "nodes": fleet.nodes,
-        "daemon": daemon.daemon,
+        "daemon": daemon.daemons,
+        "idle": idle.idle,
         "walk": walk.walk,
         "dpp2": rounds.dpp2,
         "ledger": ledger.ledger,

@@ -224,6 +224,11 @@ class Device(Protocol):
 class Renewal(Protocol):
     """Brings a device's data up to date."""
 
+    @property
+    def device(self) -> Device:
+        """The device with the data of the ledger's data version."""
+        ...
+
     def __call__(self, every: float | None, affordable: bool) -> Device:
         """The device with the data that a new run is to have. `every`: s from one run of the plan to the next, if it has
         that: a public schedule. `affordable`: whether the window of its budget has room for answers about new data."""

@@ -320,10 +320,8 @@ class Member(Endpoint):
         return [self._edge(failed.payload)]
 
     def _allowance(self, run: bytes, plan: RunPlan) -> Allowance:
-        simulated, limits = self.simulated is not None, (self.budget, self.allow)
-        return Allowance(
-            self.name, self.ledger, run, plan.algorithm, plan.terms_of(self.name), *limits, simulated=simulated
-        )
+        t, limits, simulated = plan.terms_of(self.name), (self.budget, self.allow), self.simulated is not None
+        return Allowance(self.name, self.ledger, run, plan.algorithm, t, *limits, simulated=simulated)
 
     def _assemble(self, run: bytes, plan: RunPlan) -> tuple[Driver, Allowance]:
         allowance = self._allowance(run, plan)

@@ -149,7 +149,7 @@ def test_a_private_run_shows_what_it_costs_and_no_figure_of_rows_or_noise(tmp_pa
     assert p["adjacency"] == {"replace-one-record": {"clip": 1.0}}
     assert p["answers"] == 10  # twice the mean: one of 4 nodes has more with probability 1e-3
     for name in NODES:
-        per_answer = 50.0 / 8
+        per_answer = 50.0 / 10
         assert p["per_node"][name]["spent"]["epsilon"] == pytest.approx(p["per_node"][name]["answers"] * per_answer)
         assert float(history[f"epsilon_{name}"][-1]) == p["per_node"][name]["spent"]["epsilon"]
         assert len(spends(tmp_path / f"out/ledger/{name}.ledger")) == p["per_node"][name]["answers"]

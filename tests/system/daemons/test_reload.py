@@ -7,6 +7,7 @@ import time
 import pytest
 import yaml
 
+from hushgrid.node.site.kept_values import last_kept
 from hushgrid.node.transport.mqtt import MqttLink
 from tests.support.daemons.deployed_fleet import HUSHGRID, PATIENCE, Daemon
 from tests.support.daemons.small_daemons import Centre, on_zones, pair, spends_by_run, write_loads
@@ -145,22 +146,28 @@ def test_a_source_and_a_sink_come_move_and_go_while_the_device_runs(zones, centr
     centre.finish(on_zones("input", 12, epsilon=1000.0))
     first = heard.until("home/z1", lambda document: document["state"] == "fresh")
     assert first["data_version"] == 3  # what the source says is taken when a run begins
-    owner(target, sink={"mqtt": {"broker": url, "topic": "home/other"}, "file": {"path": str(told)}})
-    hup(target, "sink: as its file says from now on")
+    heard.link.publish("meters/z1", json.dumps({bus: {"p_mw": 7.5, "q_mvar": 2.5} for bus in (1, 2)}).encode(), True)
+    meter = {"mqtt": {"broker": url, "topic": "meters/z1"}}
+    owner(target, source=meter, sink={"mqtt": {"broker": url, "topic": "home/other"}, "file": {"path": str(told)}})
+    hup(target, "source, sink: as its file says from now on")
     assert heard.until("home/other", lambda document: True)["run"] == first["run"]
     assert heard.until("home/z1/available", lambda said: said == "offline")
     assert json.loads(told.read_text())["run"] == first["run"]
+    centre.finish(on_zones("input", 12, epsilon=1000.0))
+    second = heard.until("home/other", lambda document: document["run"] != first["run"])
+    assert (second["data_version"], second["state"]) == (4, "fresh")
+    assert last_kept(target.state / "z1.intake").good["d"].tolist() == [0.075, 0.075, 0.025, 0.025]
     target.config.pop("source"), target.config.pop("sink")
     owner(target)
     hup(target, "source, sink: as its file says from now on")
     assert heard.until("home/other/available", lambda said: said == "offline")
     centre.finish(on_zones("input", 12, epsilon=1000.0))
-    assert json.loads(told.read_text())["run"] == first["run"]
+    assert json.loads(told.read_text())["run"] == second["run"]
     assert "dropped" not in target.daemon.said
     assert target.daemon.said.count("ready on") == 1
     assert target.daemon.end() == 0
     with copy_of(target.ledger) as ledger:
-        assert [spend.version for spend in ledger.spends()] == [3, 4]
+        assert [spend.version for spend in ledger.spends()] == [3, 4, 5]
     heard.link.close()
 
 

@@ -67,7 +67,13 @@ class Method(NamedTuple):
     @property
     def asks(self) -> Asks:
         section = declared(self.algorithm | dict(self.grid[0]), 1)
-        return "output" if section.minimizes and section.by_output else "minimiser" if section.minimizes else "gradient"
+        return (
+            "output"
+            if section.minimizes and section.by_output("laplace")
+            else "minimiser"
+            if section.minimizes
+            else "gradient"
+        )
 
 
 #: Every algorithm that solves data problems, as it is declared: a line or several.

@@ -178,7 +178,9 @@ def asked(plan: RunPlan, i: int, k: int) -> tuple[Perturbation, float]:
     assert problem.row_bound is not None
     quadratic = algorithm.curvature(i, k, problem.graph.neighbours[i])
     of = (problem.objective, problem.rows[i], problem.features, problem.classes, problem.row_bound)
-    return _calibrated(of, t.mechanism, t.per_answer, quadratic, algorithm.by_output), quadratic + problem.objective.l2
+    return _calibrated(
+        of, t.mechanism, t.per_answer, quadratic, algorithm.by_output(t.mechanism)
+    ), quadratic + problem.objective.l2
 
 
 @lru_cache(maxsize=4096)

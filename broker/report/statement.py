@@ -258,7 +258,7 @@ def _noise(run: Run, answers: Any) -> str:
         )
     if not algorithm.minimizes:
         what = "Each answer is a gradient of a node's data with fresh noise"
-    elif algorithm.by_output:
+    elif algorithm.by_output(str(plan.get("mechanism", "laplace"))):
         what = (
             "Each answer is a private minimiser: the point where a node's own function plus a public quadratic is least, "
             "with fresh noise (output perturbation)"
@@ -284,7 +284,7 @@ def _terms(how: str, run: Run, hidden: str, total: str, mechanism: str) -> tuple
         "not private": " (of the plan; not of this run)",
     }[how]
     noise = {"laplace": "Laplace noise", "gaussian": "Gaussian noise"}.get(mechanism, mechanism or MISSING)
-    by_objective = run.algorithm.minimizes and not run.algorithm.by_output
+    by_objective = run.algorithm.minimizes and not run.algorithm.by_output(mechanism)
     if gate and by_objective:
         noise = (
             "objective perturbation: a random linear term of spherical law, and a little Laplace noise on the answer"

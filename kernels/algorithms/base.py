@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 Variant = Literal["guarded", "published", "none"]
 Pattern = Literal["star", "token", "neighbours"]
 Question = Literal["gradient", "minimiser", "data"]
+BOTH = ("laplace", "gaussian")  #: mechanisms of a privacy section
 #: Where the noise of a published variant comes from. paper: the paper's law, at the scales of the privacy section.
 #: scales: scales that the algorithm's own section states, without an epsilon. gate: the gate, at its full price.
 Source = Literal["paper", "scales", "gate"]
@@ -56,7 +57,7 @@ class Algorithm(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
     far: ClassVar[float] = FAR  #: the largest `step_ratio` of a guarded run
     regularized: ClassVar[bool] = True  #: whether it minimises sum_i f_i(x) + n r(x) over a box, or sum_i f_i(x) alone
     published: ClassVar[Source | None] = None  #: None: there is no published variant
-    published_mechanisms: ClassVar[tuple[str, ...]] = ("laplace", "gaussian")
+    published_mechanisms: ClassVar[tuple[str, ...]] = BOTH
     own: ClassVar[tuple[str, ...]] = ("x",)  #: vectors of a node's state that are recorded, its iterate first
     #: The modes of the privacy section that its nodes can be protected by, the default first.
     modes: ClassVar[tuple[str, ...]] = ("objective", "input", "output", "output-projected")
@@ -86,10 +87,17 @@ class Algorithm(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
         """Whether its nodes ask their gates for private minimisers, not for gradients."""
         return False
 
+    def by_output(self, mechanism: str) -> bool:
+        """Whether these minimisers are private by output perturbation, as all are under Gaussian noise.
+
+        Otherwise by objective perturbation, whose noise is Laplace's. `mechanism`: that of the privacy section.
+        """
+        return mechanism == "gaussian"
+
     @property
-    def by_output(self) -> bool:
-        """Whether these minimisers are private by output perturbation, not by objective perturbation."""
-        return False
+    def mechanisms(self) -> tuple[str, ...]:
+        """The mechanisms that a privacy section may name."""
+        return self.published_mechanisms if self.variant == "published" else BOTH
 
     @property
     def gated(self) -> bool:

@@ -61,6 +61,7 @@ class Params(Rounds, tag_field="name", tag="mradmm", frozen=True, kw_only=True):
     )
     claim: ClassVar[str] = "at the gate's price; node penalties lead to a wrong point (5.1)"
     published: ClassVar[Source | None] = "gate"
+    published_mechanisms: ClassVar[tuple[str, ...]] = ("laplace",)
     regularized: ClassVar[bool] = False
     own: ClassVar[tuple[str, ...]] = ("lam",)
     iterate_is_sent: ClassVar[bool] = True

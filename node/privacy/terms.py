@@ -159,10 +159,9 @@ def check_privacy(p: Privacy | None, algorithm: Algorithm, records: bool, file: 
     accountant = p.accountant or allowed[0]
     if accountant not in allowed:
         raise wrong("privacy.accountant", accountant, f"{' or '.join(allowed)} (mechanism {p.mechanism})")
-    if variant == "published" and p.mechanism not in algorithm.published_mechanisms:
-        raise wrong(
-            "privacy.mechanism", p.mechanism, f"{' or '.join(algorithm.published_mechanisms)} (published {name})"
-        )
+    if p.mechanism not in algorithm.mechanisms:
+        of = f"published {name}" if variant == "published" else f"{name}, private minimisers by objective perturbation"
+        raise wrong("privacy.mechanism", p.mechanism, f"{' or '.join(algorithm.mechanisms)} ({of})")
     delta = p.delta or (p.per_answer.delta if p.per_answer else None)
     if delta is None and (gaussian or accountant == "pure-optimal"):
         raise wrong(

@@ -52,6 +52,10 @@ class GraphSetup(Setup):
         """`optimality_gap` and `relative_error` of x (d,), if the optimum is known."""
         return {}
 
+    def tested(self, seen: Recorded) -> dict[str, list[float | None]]:
+        """Columns of the history, (T,) each: how good the models are on rows that nobody has learned from."""
+        return {}
+
     @property
     def largest(self) -> float:
         """|x| of no answer is larger."""
@@ -82,7 +86,10 @@ class GraphSetup(Setup):
             if T:
                 last = self.against_the_optimum(seen.x, objectives[-1])
         solution = {"x": seen.x} | {f"x_{name}": own[-1] for name, own in seen.own.items()} | self.keys
+        tested = self.tested(seen)
+        last |= {key: column[-1] for key, column in tested.items() if column}
         return Figures(
+            history=tested,
             objective=objectives,
             max_violation=[None] * T,
             expected_noise=self.expected(seen.answers),

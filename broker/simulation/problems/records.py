@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from hushgrid.broker.report import quality
+from hushgrid.broker.simulation.problems.held_out import KEY, HeldOut
 from hushgrid.broker.simulation.problems.on_graph import GraphSetup
-from hushgrid.broker.simulation.recorders.base import finite
+from hushgrid.broker.simulation.recorders.base import Recorded, finite
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.patterns.routes import index
 from hushgrid.kernels.privacy.noise import Lattice
@@ -39,6 +40,10 @@ class RowSetup(GraphSetup):
         self.shards, self.features, self.notes = loaded
         super().__init__(scenario, file, shown)
         self.about = ", ".join([self.about, *self.notes])
+        self.tests = HeldOut(scenario.problem, shown.features, shown.classes) if scenario.problem.test else None
+        if self.tests is not None:
+            self.test, self.about = self.tests.about, f"{self.about}, {self.tests.words}"
+            self.own_figures = (KEY, *(f"{KEY}_{name}" for name in self.plan.nodes))
 
     def device(self, name: str) -> Rows:
         return Rows(name, self.shards[index(name)])
@@ -71,6 +76,9 @@ class RowSetup(GraphSetup):
 
     def against_the_optimum(self, x: Vector, objective: float | None) -> dict[str, float | None]:
         return against_the_optimum(self.losses, self.shown.regularizer, x, objective)
+
+    def tested(self, seen: Recorded) -> dict[str, list[float | None]]:
+        return self.tests.columns(seen.common, seen.own) if self.tests is not None else {}
 
     @property
     def largest(self) -> float:

@@ -117,7 +117,7 @@ def check_minimizer(plan: Plan, i: int) -> None:
     if t is None or not algorithm.minimizes:
         return
     quadratic = algorithm.curvature(i, 1, p.graph.neighbours[i])
-    if algorithm.by_output:
+    if algorithm.by_output(t.mechanism):
         perturbation.output(p.declared(i), t.mechanism, t.per_answer, np.zeros(p.size), quadratic)
     else:
         perturbation.objective(p.declared(i), t.per_answer, np.zeros(p.size), quadratic)

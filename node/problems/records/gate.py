@@ -177,18 +177,19 @@ class RowsGate(Gate):
         return x + self._paper_noise(paper_sd(self.loss, t, self.state.answers), x.size)
 
     def minimizer(self, linear: Vector, quadratic: float) -> Vector:
-        """argmin_x f(x) + <linear, x> + quadratic/2 |x|^2 by objective perturbation: one answer. Logistic, laplace."""
+        """argmin_x f(x) + <linear, x> + quadratic/2 |x|^2, privately: one answer.
+
+        Laplace: by objective perturbation, logistic alone. Gaussian: by output perturbation, logistic or softmax.
+        """
         t = self._minimizable()
-        if t.mechanism != "laplace":
-            raise InputError(
-                f"{self.node}: privacy.mechanism: found {t.mechanism}, expected laplace (private minimiser)"
-            )
+        if t.mechanism == "gaussian":
+            return self.output_minimizer(linear, quadratic)
         return self._perturbed(
             lambda: perturbation.objective(self.loss, t.per_answer, linear, quadratic), linear, quadratic
         )
 
     def output_minimizer(self, linear: Vector, quadratic: float) -> Vector:
-        """The same by output perturbation: its noise is added to the minimiser. Logistic or softmax, any mechanism."""
+        """The same by output perturbation, whatever the mechanism: its noise is added to the minimiser."""
         t, of = self._minimizable(), perturbation.output
         return self._perturbed(lambda: of(self.loss, t.mechanism, t.per_answer, linear, quadratic), linear, quadratic)
 

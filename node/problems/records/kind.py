@@ -80,18 +80,22 @@ class Records(GraphKind):
             )
 
     def check_questions(self, problem: DataProblem, algorithm: Algorithm, privacy: Privacy, file: str) -> None:
-        """Objective perturbation is for logistic regression, |a| <= 1."""
+        """Private minimisers are of logistic regression, by output perturbation of softmax too, |a| <= 1."""
         if not algorithm.minimizes:
             return
-        output, R = algorithm.by_output, problem.row_bound or inf
+        output, R = algorithm.by_output(privacy.mechanism), problem.row_bound or inf
         replaced = privacy.adjacency.replace_one_record
-        clip, mechanism = replaced.clip if replaced else None, privacy.mechanism
+        clip = replaced.clip if replaced else None
         for key, wrong, found, expected in (
-            ("problem.kind", problem.kind not in ("logistic", "softmax" if output else ""), problem.kind, "logistic"),
+            (
+                "problem.kind",
+                problem.kind not in ("logistic", "softmax" if output else ""),
+                problem.kind,
+                "logistic or softmax" if output else "logistic, or softmax under gaussian noise",
+            ),
             ("problem.nonconvex", problem.nonconvex is not None, "a term", "none"),
             ("problem.row_bound", R > 1, f"{R:g}", "at most 1"),
             ("privacy.adjacency", clip is None or clip < R, f"clip {clip}", f"replace-one-record, clip at least {R:g}"),
-            ("privacy.mechanism", mechanism != "laplace" and not output, mechanism, "laplace"),
         ):
             if wrong:
                 raise InputError(
@@ -101,7 +105,10 @@ class Records(GraphKind):
     def solved(self, algorithm: Algorithm) -> str:
         if not algorithm.minimizes:
             return "data problems with l1, l2, box" if algorithm.regularized else "data problems"
-        return "logistic and softmax regression" if algorithm.by_output else "logistic regression"
+        laplace, gaussian = (algorithm.by_output(m) for m in ("laplace", "gaussian"))
+        if laplace:
+            return "logistic and softmax regression"
+        return "logistic regression; softmax under Gaussian noise" if gaussian else "logistic regression"
 
     def unit(self, algorithm: Algorithm) -> str:
         """A bounded change is a promise about gradients; of minimisers there is none."""
@@ -109,7 +116,8 @@ class Records(GraphKind):
 
     def located(self, problem: DataProblem, network: Network | None, base: Path, file: str) -> DataProblem:
         super().located(problem, network, base, file)
-        return replace(problem, data=problem.data.at(base))
+        test = problem.test and str((base / problem.test).resolve())
+        return replace(problem, data=problem.data.at(base), test=test)
 
     def public(self, asked: Asked, file: str) -> DataPlan:
         from hushgrid.node.problems.records import device
@@ -142,6 +150,8 @@ class Records(GraphKind):
         return [record_words(owner, device, adjacency), *label_words(owner.labels)]
 
     def on_devices(self, problem: DataProblem) -> str | None:
+        if problem.test is not None:
+            return "problem.test: found a file, expected none (a coordinator of devices has no model to test)"
         if problem.data.devices is None:
             return "problem.data: found rows, expected devices: {features, rows} (the rows are on the devices)"
         return None

@@ -52,6 +52,8 @@ class DataProblem(Section, tag_field="kind", frozen=True, kw_only=True):
     regularizer: Elastic = Elastic()  #: r(x), common to all: the network minimises sum_i f_i(x) + n r(x)
     box: Magnitude | None = None  #: |x_k| <= box, a hard constraint
     row_bound: Magnitude | None = None  #: R >= |a|_2 of every row, public; required of guarded [the largest row norm]
+    #: A file of rows that the model is tested on, in any format that nodes' rows have. Nothing protects them: they are public
+    test: str | None = None
 
     @property
     def declared_classes(self) -> int | None:

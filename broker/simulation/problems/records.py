@@ -91,7 +91,7 @@ class RowSetup(GraphSetup):
 
         @cache
         def of(m: int) -> Lattice | None:
-            return lattice_of(self.plan.name, quality.public_loss(shown, m), t)
+            return lattice_of(self.plan.name, quality.public_loss(shown, shown.rows.index(m)), t)
 
         return [lattice for m in shown.rows if (lattice := of(m))]
 

@@ -154,7 +154,7 @@ def _bare(model: Any, D: Vector) -> clarabel.DefaultSolver:
     cones += [clarabel.NonnegativeConeT(model.nonneg)] if model.nonneg else []
     cones += [clarabel.SecondOrderConeT(k) for k in model.soc]
     P = sparse.diags(D, format="csc")
-    return clarabel.DefaultSolver(P, np.zeros(model.n), sparse.csc_matrix(model.cone_A), model.cone_b, cones, settings)
+    return clarabel.DefaultSolver(P, np.zeros(model.n), model.cone_A.scipy(), model.cone_b, cones, settings)
 
 
 # --- noise ---

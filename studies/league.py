@@ -76,8 +76,8 @@ class Method(NamedTuple):
         )
 
 
-#: Every algorithm that solves data problems, as it is declared: a line or several.
-RACING = {name: ALGORITHMS[name] for name in KINDS["data"].algorithms}
+#: Every algorithm that solves data problems on a graph, as it is declared: a line or several.
+RACING = {name: ALGORITHMS[name] for name in KINDS["data"].algorithms if ALGORITHMS[name].networked}
 METHODS: dict[str, Method] = {
     race.title: Method(kind, {"name": name, **race.keys}, race.grid)
     for name, kind in RACING.items()

@@ -146,7 +146,6 @@ def check_privacy(p: Privacy | None, algorithm: Algorithm, records: bool, file: 
         raise wrong("privacy.adjacency", str(p.adjacency) or "{}", expected)
     if records:
         for key, given, default in (
-            ("mode", p.mode, "objective"),
             ("at", p.at, "data"),
             ("release", p.release or "plain", "plain"),
         ):
@@ -173,8 +172,9 @@ def check_privacy(p: Privacy | None, algorithm: Algorithm, records: bool, file: 
         raise wrong("privacy.delta", repr(delta), "none (pure-basic), or accountant: pure-optimal")
     if p.per_answer and p.per_answer.delta is None and gaussian:
         raise wrong("privacy.per_answer.delta", "nothing", "a number between 0 and 1 (gaussian)")
-    if not records and p.mode not in algorithm.modes:
-        raise wrong("privacy.mode", p.mode, f"{' or '.join(algorithm.modes)} (algorithm.name: {name})")
+    modes = tuple(mode for mode in algorithm.modes if not (records and mode == "input"))
+    if p.mode not in modes:
+        raise wrong("privacy.mode", p.mode, f"{' or '.join(modes)} (algorithm.name: {name})")
     if p.mode.startswith("output") and variant != "published":
         raise wrong("privacy.mode", p.mode, "objective or input (output perturbation exists as variant: published)")
     if p.mode == "input" and variant == "published":

@@ -92,7 +92,7 @@ class RowSetup(GraphSetup):
 
         @cache
         def of(m: int, t: Terms) -> Lattice | None:
-            return lattice_of(plan.name, quality.public_loss(shown, m), t)
+            return lattice_of(plan.name, quality.public_loss(shown, shown.rows.index(m)), t)
 
         each = ((m, own) for node, m in zip(plan.nodes, shown.rows, strict=True) if (own := plan.terms_of(node)))
         return [lattice for m, own in each if (lattice := of(m, own))]

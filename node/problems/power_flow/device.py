@@ -94,7 +94,7 @@ def smoothness(case: Case, zones: dict[str, tuple[int, ...]]) -> float:
     largest = 0.0
     for buses in zones.values():
         balance = Layout.of(case.without_loads(), buses).balance()
-        largest = max(largest, float(2 * np.linalg.eigvalsh((balance @ balance.T).toarray())[-1]))
+        largest = max(largest, float(2 * np.linalg.eigvalsh(balance.gram())[-1]))
     return largest
 
 

@@ -127,8 +127,9 @@ class Mixing(Neighbour):
         if not self.momentum:
             return g
         s, b = self.state, self.momentum
-        s.m = b * s.m + (1 - b) * g if s.m.size else g
-        return s.m
+        m: Vector = b * s.m + (1 - b) * g if s.m.size else g
+        s.m = m
+        return m
 
     def perturb(self, x: Vector, scale: float) -> Vector:
         """x as it is sent: with the paper's noise where published. Shape (d,)."""

@@ -20,8 +20,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from hushgrid.kernels.algorithms.mixing import FirstOrder, Proximal, weights_of
-from hushgrid.kernels.patterns.neighbours import NeighbourState, Place
+from hushgrid.kernels.algorithms.mixing import AnsweredState, FirstOrder, Proximal, weights_of
+from hushgrid.kernels.patterns.neighbours import Place
 from hushgrid.kernels.types import Vector
 
 
@@ -41,7 +41,7 @@ class Params(FirstOrder, tag_field="name", tag="extra", frozen=True, kw_only=Tru
 
 
 @dataclass(kw_only=True)
-class NodeState(NeighbourState):
+class NodeState(AnsweredState):
     x: np.ndarray  #: (d,) x_i
     q: np.ndarray  #: (d,) q_i, whose sum over the nodes is 0
 

@@ -20,8 +20,8 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from hushgrid.kernels.algorithms.base import Keys, Variant
-from hushgrid.kernels.algorithms.mixing import FirstOrder, Mixing, Oracle, weights_of
-from hushgrid.kernels.patterns.neighbours import NeighbourState, Place
+from hushgrid.kernels.algorithms.mixing import AnsweredState, FirstOrder, Mixing, Oracle, weights_of
+from hushgrid.kernels.patterns.neighbours import Place
 from hushgrid.kernels.types import Vector
 
 
@@ -56,7 +56,7 @@ class Params(FirstOrder, tag_field="name", tag="gradient-tracking", frozen=True,
 
 
 @dataclass(kw_only=True)
-class NodeState(NeighbourState):
+class NodeState(AnsweredState):
     x: np.ndarray  #: (d,) x_i
     y: np.ndarray  #: (d,) y_i, which tracks the mean gradient
     g: np.ndarray  #: (d,) the gate's last answer, at x_i
@@ -71,7 +71,7 @@ class Node(Mixing):
         self, params: Params, gate: Oracle, weights: Mapping[str, float], size: int, name: str, **pattern: Any
     ) -> None:
         super().__init__(gate, params.variant, weights, params.rounds, 2 * size, name, **pattern)
-        self.alpha = params.step_size
+        self.alpha, self.momentum = params.step_size, params.momentum or 0.0
         zero = np.zeros(size)
         self.state = NodeState(x=zero, y=zero, g=zero)
 

@@ -10,16 +10,18 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, Protocol
 
 import numpy as np
+from msgspec import UNSET, UnsetType
 
 from hushgrid.kernels.algorithms.base import Keys, Rounds, Variant
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.graphs import Graph
 from hushgrid.kernels.patterns.neighbours import Neighbour, NeighbourState, Place
 from hushgrid.kernels.problems.prox import Regularizer
-from hushgrid.kernels.ranges import Count, Step
+from hushgrid.kernels.ranges import Count, Momentum, Step
 from hushgrid.kernels.types import Vector
 
 
@@ -38,6 +40,8 @@ class FirstOrder(Rounds, frozen=True, kw_only=True):
     rounds: Count  #: K
     step_size: Step  #: alpha
     weights: Literal["metropolis"] = "metropolis"  #: W, of the mixing
+    #: the weight of the past in the running mean of answers that takes a gradient's place; costs nothing [0: the answer itself]
+    momentum: Momentum | UnsetType = UNSET
 
     def tau(self, i: int, L: float) -> float:
         return self.step_size
@@ -56,6 +60,13 @@ def check_published(variant: Variant, **keys: object) -> None:
 def decaying(u: float | None, r: float | None, k: int) -> float:
     """The scale r^k u of a published noise of round k = 0, 1, ...; elsewhere 0."""
     return u * r**k if u is not None and r is not None else 0.0
+
+
+@dataclass(kw_only=True)
+class AnsweredState(NeighbourState):
+    """Of a node that may go by the running mean of its answers."""
+
+    m: np.ndarray = field(default_factory=lambda: np.zeros(0))  #: (d,) that mean; empty: no answer yet, or no momentum
 
 
 class Oracle(Protocol):
@@ -85,6 +96,8 @@ def bound(degree: int) -> float:
 class Mixing(Neighbour):
     """A node that asks its gate for gradients and mixes. `weights`: W_ij by the neighbours' names."""
 
+    momentum: float = 0.0
+
     def __init__(
         self,
         gate: Oracle,
@@ -109,8 +122,14 @@ class Mixing(Neighbour):
         return total
 
     def gradient(self, x: Vector) -> Vector:
-        """The gate's answer at x: noisy where guarded. Shape (d,)."""
-        return self.gate.gradient(x) if self.variant == "guarded" else self.gate.exact_gradient(x)
+        """The gate's answer at x: noisy where guarded; with momentum b the mean m+ = b m + (1 - b) answer. Shape (d,)."""
+        g = self.gate.gradient(x) if self.variant == "guarded" else self.gate.exact_gradient(x)
+        if not self.momentum:
+            return g
+        s, b = self.state, self.momentum
+        m: Vector = b * s.m + (1 - b) * g if s.m.size else g
+        s.m = m
+        return m
 
     def perturb(self, x: Vector, scale: float) -> Vector:
         """x as it is sent: with the paper's noise where published. Shape (d,)."""
@@ -131,7 +150,7 @@ class Proximal(Mixing):
         **pattern: Any,
     ) -> None:
         super().__init__(gate, params.variant, weights, params.rounds, size, name, **pattern)
-        self.alpha, self.regularizer = params.step_size, regularizer
+        self.alpha, self.momentum, self.regularizer = params.step_size, params.momentum or 0.0, regularizer
         self.state = self.begin()
 
     @abstractmethod

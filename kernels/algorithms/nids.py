@@ -23,8 +23,8 @@ from typing import ClassVar
 import numpy as np
 
 from hushgrid.kernels.algorithms.base import Keys
-from hushgrid.kernels.algorithms.mixing import FirstOrder, Proximal, weights_of
-from hushgrid.kernels.patterns.neighbours import NeighbourState, Place
+from hushgrid.kernels.algorithms.mixing import AnsweredState, FirstOrder, Proximal, weights_of
+from hushgrid.kernels.patterns.neighbours import Place
 from hushgrid.kernels.types import Vector
 
 
@@ -49,7 +49,7 @@ class Params(FirstOrder, tag_field="name", tag="nids", frozen=True, kw_only=True
 
 
 @dataclass(kw_only=True)
-class NodeState(NeighbourState):
+class NodeState(AnsweredState):
     x: np.ndarray  #: (d,) x_i
     z: np.ndarray  #: (d,) z_i, x = prox(z)
     q: np.ndarray  #: (d,) q_i, whose sum over the nodes is 0

@@ -16,6 +16,7 @@ from itertools import islice
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
+import dask
 from distributed import Client, LocalCluster, WorkerPlugin, as_completed, get_worker
 
 from hushgrid.broker.comparison.rows import figures
@@ -31,6 +32,9 @@ AHEAD = 200  #: runs that the scheduler knows of at once
 FIND_S = 10.0  #: s in which a scheduler is to be found
 #: Loggers of dask's housekeeping, which is no user's business: how a run ended is in its row.
 LOGGERS = ("distributed", "distributed.client", "tornado", "tornado.application")
+
+#: dask has its processes give freed memory back at once: then every step of a run asks for its vectors' pages anew.
+MALLOC = {"distributed.nanny.pre-spawn-environ.MALLOC_TRIM_THRESHOLD_": 1 << 28}
 
 Measure = Mapping[str, Callable[[Result], Any]]
 
@@ -126,13 +130,10 @@ def engine(workers: int | None, url: str | None, common: Common) -> Iterator[Eng
     """
     for name in LOGGERS:
         logging.getLogger(name).setLevel(logging.CRITICAL + 1)
-    with _client(workers, url) as (client, where):
-        try:
-            client.register_plugin(common, name=common.name)
-            yield Engine(client, where, common)
-        finally:
-            if client.status == "running":
-                client.unregister_worker_plugin(common.name)
+    with dask.config.set(MALLOC), _client(workers, url) as (client, where):
+        client.register_plugin(common, name=common.name)
+        yield Engine(client, where, common)
+        client.unregister_worker_plugin(common.name)  # not if it was interrupted: the workers may be gone
 
 
 @contextmanager

@@ -32,7 +32,7 @@ from hushgrid.node.schema.sections import Allow
 
 def main(name: str | None, as_json: bool = False) -> int:
     """Run one benchmark, or all, and print tables, or JSON. Raises InputError for a name that is none."""
-    from hushgrid.benchmarks import continuous, daemon, fleet, hop, ledger, opf, ring, rounds, walk
+    from hushgrid.benchmarks import continuous, daemon, fleet, hop, idle, ledger, opf, ring, rounds, walk
 
     benchmarks: dict[str, Callable[[], Table]] = {
         "step": step,
@@ -42,7 +42,8 @@ def main(name: str | None, as_json: bool = False) -> int:
         "ring": ring.ring,
         "case118": fleet.case118,
         "nodes": fleet.nodes,
-        "daemon": daemon.daemon,
+        "daemon": daemon.daemons,
+        "idle": idle.idle,
         "walk": walk.walk,
         "dpp2": rounds.dpp2,
         "ledger": ledger.ledger,
@@ -151,7 +152,7 @@ def _bare(model: Any, D: Vector) -> clarabel.DefaultSolver:
     cones += [clarabel.NonnegativeConeT(model.nonneg)] if model.nonneg else []
     cones += [clarabel.SecondOrderConeT(k) for k in model.soc]
     P = sparse.diags(D, format="csc")
-    return clarabel.DefaultSolver(P, np.zeros(model.n), sparse.csc_matrix(model.cone_A), model.cone_b, cones, settings)
+    return clarabel.DefaultSolver(P, np.zeros(model.n), model.cone_A.scipy(), model.cone_b, cones, settings)
 
 
 # --- noise ---

@@ -1,4 +1,7 @@
-"""`hushgrid bench daemon`: real daemons, a zone's and sensors' with rows: time to ready, memory, what they have loaded."""
+"""`hushgrid bench daemon`: real daemons, a zone's and sensors' with rows: time to ready, memory, what they have loaded.
+
+And small fleets of real daemons for other benchmarks: three zones of case14, two sensors with rows, each with a coordinator.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -24,22 +27,26 @@ from hushgrid.grid_cases import load
 from hushgrid.grid_cases.case import loads
 from hushgrid.kernels.errors import Stopped
 from hushgrid.node.problems.power_flow.device import model_of
+from hushgrid.node.wire import COORDINATOR
 
 #: What no daemon is to have loaded; and neither one with rows, what only zones need.
 HEAVY = ("cvxpy", "numba", "matplotlib", "rich", "networkx", "amqtt")
 OF_ZONES = ("scipy", "clarabel", "hushgrid.grid_cases")
-BARS_MB = {"numpy": 50.0, "numba": 170.0}
-ACTIVATIONS = 40
+ZONE_MB = 65.0
+ROWS_MB = {"numpy": 50.0, "numba": 180.0}
+ZONE_NAMES = ("z1", "z2", "z3")
+SENSORS = ("n0", "n1")
+ROWS, FEATURES = 500, 22
 
 
-def daemon(starts: int = 5) -> Table:
-    """Seconds until a daemon is ready, its memory then (with rows: after a run too), and what it has loaded."""
+def daemons(starts: int = 5) -> Table:
+    """Seconds until a daemon is ready, its memory then and after a run, and what it has loaded."""
     with (
         tempfile.TemporaryDirectory(prefix="hushgrid-bench-") as scratch,
         start(brokers_here()[0], Path(scratch) / "broker") as running,
     ):
         rows = _zone(Path(scratch, "zone"), running.url, starts)
-        for mode in BARS_MB if find_spec("numba") else ("numpy",):
+        for mode in ROWS_MB if find_spec("numba") else ("numpy",):
             rows += _sensor(Path(scratch, mode), running.url, starts, mode)
     return Table(
         name="daemon", about=f"hushgrid node, ready as it tells systemd, caches warm, {running.name}", rows=rows
@@ -47,102 +54,132 @@ def daemon(starts: int = 5) -> Table:
 
 
 def _zone(place: Path, url: str, starts: int) -> list[Row]:
-    case, name, buses = load("case14"), "z1", ZONES["case14"][0]
-    model_of(name, "case14", tuple(buses))  # the cache is warm, as after enrolment
-    d = loads(case, tuple(buses)) * case.base_mva
-    place.mkdir()
-    table = [f"{b},{float(d[k])!r},{float(d[k + len(buses)])!r}" for k, b in enumerate(buses)]
-    (place / "loads.csv").write_text("\n".join(["bus,p_mw,q_mvar", *table]) + "\n")
-    (place / "z1.yaml").write_text(
-        f"node: {name}\nfleet: bench\nbroker: {url}\nstate: state\n"
-        f"data: {{case: case14, zone: {buses}, loads: loads.csv}}\n"
-        "budget: {epsilon: 10.0, adjacency: {bounded-change: 0.01}}\n"
-    )
-    return _at_rest("case14 z1", place, "z1", starts, 75.0, HEAVY, {})
+    zones(place, "bench", url)
+    return _measured("case14 z1", place, ZONE_NAMES, starts, ZONE_MB, HEAVY, {})
 
 
 def _sensor(place: Path, url: str, starts: int, mode: str) -> list[Row]:
-    """Two daemons with 500 rows of 22 features each, kernels plain or compiled."""
-    place.mkdir()
-    rng = np.random.default_rng(1)
-    for name in ("n0", "n1"):
-        np.savez(place / f"{name}.npz", A=rng.normal(size=(500, 22)) / 22, b=np.where(rng.random(500) < 0.5, 1.0, -1.0))
-        (place / f"{name}.yaml").write_text(
-            f"node: {name}\nfleet: {mode}\nbroker: {url}\nstate: state\ndata: {name}.npz\n"
-            "labels: {classes: 2}\n"
-            "budget: {epsilon: 1.0e9, adjacency: {replace-one-record: {clip: 1.0}}}\n"
-        )
-    (place / "scenario.yaml").write_text(
-        "hushgrid: 1\nname: bench\nnetwork: {kind: path, nodes: 2}\n"
-        "problem: {kind: logistic, data: {devices: {features: 22, rows: 500}}, row_bound: 1.0, l2: 0.1}\n"
-        f"algorithm: {{name: recal, rounds: {ACTIVATIONS}}}\n"
-        "privacy: {epsilon: 10.0, adjacency: {replace-one-record: {clip: 1.0}}}\n"
-    )
-    (place / "coordinator.yaml").write_text(f"fleet: {mode}\nbroker: {url}\nstate: state\nscenario: scenario.yaml\n")
-    environment, what, most = {"HUSHGRID_KERNELS": mode}, f"rows, {mode}", BARS_MB[mode]
+    """Kernels plain or compiled."""
+    sensors(place, mode, url)
     forbidden = [
         m for m in (*HEAVY, *OF_ZONES) if mode == "numpy" or m not in ("numba", "scipy")
     ]  # numba itself looks which scipy there is
-    rows = _at_rest(what, place, "n0", starts, most, forbidden, environment)
-    found = [_after_a_run(place, environment) for _ in range(1 + starts)]  # the first compiles
-    return [*rows[:2], against(row(f"{what}: resident after a run", "MB", found[1:]), most), *rows[2:]]
+    return _measured(f"rows, {mode}", place, SENSORS, starts, ROWS_MB[mode], forbidden, {"HUSHGRID_KERNELS": mode})
 
 
-def _at_rest(
+def _measured(
     what: str,
     place: Path,
-    name: str,
+    names: Sequence[str],
     starts: int,
     most_mb: float,
     forbidden: Sequence[str],
     environment: Mapping[str, str],
 ) -> list[Row]:
-    found = []
+    name, found = names[0], []
     for _ in range(1 + starts):  # the first fills the caches
-        with _daemon(place, name, [], environment) as (child, ready):
-            found.append((ready, _resident_mb(child)))
-    with _daemon(place, name, ["-X", "importtime"], environment):
+        with daemon(place, name, (), environment) as (child, ready):
+            time.sleep(0.3)  # what it draws ahead when nothing waits is drawn
+            found.append((ready, resident_mb(child)))
+    with daemon(place, name, ["-X", "importtime"], environment):
         pass
     log = (place / f"{name}.log").read_text()
     modules = set(re.findall(r"^import time:.*\|\s+([\w.]+)$", log, re.MULTILINE))
     heavy = [m for m in forbidden if m in modules]
+    after = [_after_a_run(place, names, environment) for _ in range(1 + starts)]  # the first compiles
     return [
         against(row(f"{what}: time to ready", "s", [f[0] for f in found[1:]]), 1.0),
         against(row(f"{what}: resident memory", "MB", [f[1] for f in found[1:]]), most_mb),
+        against(row(f"{what}: resident after a run", "MB", after[1:]), most_mb),
         Row(what=f"{what}: modules loaded", unit="", value=len(modules)),
         against(Row(what=f"{what}: of these heavy: {', '.join(heavy) or 'none'}", unit="", value=len(heavy)), 0),
     ]
 
 
-def _after_a_run(place: Path, environment: Mapping[str, str]) -> float:
-    """MB of a daemon that has taken part in a run, its kernels loaded."""
-    with _daemon(place, "n0", [], environment) as (child, _), _daemon(place, "n1", [], environment):
-        ended = subprocess.run(
-            [sys.executable, "-m", "hushgrid", "coordinator", str(place / "coordinator.yaml"), "--once"],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            check=False,
+def _after_a_run(place: Path, names: Sequence[str], environment: Mapping[str, str]) -> float:
+    """MB of the first of these daemons once it has taken part in a run."""
+    with ExitStack() as stack:
+        first, *_ = [stack.enter_context(daemon(place, name, (), environment))[0] for name in names]
+        run_once(place)
+        time.sleep(0.3)
+        return resident_mb(first)
+
+
+# --- fleets ---
+
+
+def zones(place: Path, fleet: str, url: str, rounds: int = 20) -> None:
+    """The files of three zones of case14 and of their coordinator. Their models are in the cache, as after enrolment."""
+    place.mkdir()
+    case = load("case14")
+    for name, buses in zip(ZONE_NAMES, ZONES["case14"], strict=True):
+        model_of(name, "case14", tuple(buses))
+        d = loads(case, tuple(buses)) * case.base_mva
+        table = [f"{b},{float(d[k])!r},{float(d[k + len(buses)])!r}" for k, b in enumerate(buses)]
+        (place / f"loads-{name}.csv").write_text("\n".join(["bus,p_mw,q_mvar", *table]) + "\n")
+        (place / f"{name}.yaml").write_text(
+            f"node: {name}\nfleet: {fleet}\nbroker: {url}\nstate: state/{name}\n"
+            f"data: {{case: case14, zone: {buses}, loads: loads-{name}.csv}}\n"
+            "budget: {epsilon: 1.0e9, adjacency: {bounded-change: 0.01}}\n"
         )
-        if ended.returncode:
-            raise Stopped(f"bench daemon: {ended.stderr.decode(errors='replace').strip().splitlines()[-1]}")
-        return _resident_mb(child)
+    (place / "scenario.yaml").write_text(
+        f"hushgrid: 1\nname: bench\nproblem: {{kind: zones, case: case14, zones: {ZONES['case14']}}}\n"
+        f"algorithm: {{name: ladmm, rounds: {rounds}}}\n"
+        "privacy: {epsilon: 5.0, mode: objective, adjacency: {bounded-change: 0.01}}\n"
+    )
+    _coordinator(place, fleet, url)
+
+
+def sensors(place: Path, fleet: str, url: str, rounds: int = 40) -> None:
+    """The files of two sensors with 500 rows of 22 features each, and of their coordinator."""
+    place.mkdir()
+    rng = np.random.default_rng(1)
+    for name in SENSORS:
+        b = np.where(rng.random(ROWS) < 0.5, 1.0, -1.0)
+        np.savez(place / f"{name}.npz", A=rng.normal(size=(ROWS, FEATURES)) / FEATURES, b=b)
+        (place / f"{name}.yaml").write_text(
+            f"node: {name}\nfleet: {fleet}\nbroker: {url}\nstate: state/{name}\ndata: {name}.npz\n"
+            "labels: {classes: 2}\n"
+            "budget: {epsilon: 1.0e9, adjacency: {replace-one-record: {clip: 1.0}}}\n"
+        )
+    (place / "scenario.yaml").write_text(
+        f"hushgrid: 1\nname: bench\nnetwork: {{kind: path, nodes: {len(SENSORS)}}}\n"
+        f"problem: {{kind: logistic, data: {{devices: {{features: {FEATURES}, rows: {ROWS}}}}}, row_bound: 1.0, l2: 0.1}}\n"
+        f"algorithm: {{name: recal, rounds: {rounds}}}\n"
+        "privacy: {epsilon: 10.0, adjacency: {replace-one-record: {clip: 1.0}}}\n"
+    )
+    _coordinator(place, fleet, url)
+
+
+def _coordinator(place: Path, fleet: str, url: str) -> None:
+    (place / f"{COORDINATOR}.yaml").write_text(
+        f"fleet: {fleet}\nbroker: {url}\nstate: state/{COORDINATOR}\nscenario: scenario.yaml\n"
+    )
 
 
 @contextmanager
-def _daemon(
-    place: Path, name: str, flags: list[str], environment: Mapping[str, str]
+def daemon(
+    place: Path,
+    name: str,
+    flags: Sequence[str] = (),
+    environment: Mapping[str, str] = {},
+    log: Path | None = None,
 ) -> Iterator[tuple[subprocess.Popen[bytes], float]]:
-    """A daemon, ready as it tells systemd, and the seconds it took; ended by SIGTERM. Its bytecode is kept, in `place`."""
-    address, log = place / f"{name}.notify", place / f"{name}.log"
+    """A daemon, ready as it tells systemd, and the seconds it took; ended by SIGTERM. Its bytecode is kept, beside `place`.
+
+    `log`: the file that it writes its log to.
+    """
+    address, log = place / f"{name}.notify", log or place / f"{name}.log"
     address.unlink(missing_ok=True)
     own = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
-    own |= {"NOTIFY_SOCKET": str(address), "PYTHONPYCACHEPREFIX": str(place / "bytecode"), **environment}
+    own |= {"NOTIFY_SOCKET": str(address), "PYTHONPYCACHEPREFIX": str(place.parent / "bytecode"), **environment}
+    role = "coordinator" if name == COORDINATOR else "node"
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as told, log.open("wb") as errors:
         told.bind(str(address))
         told.settimeout(PATIENCE_S)
         began = time.perf_counter()
         child = subprocess.Popen(
-            [sys.executable, *flags, "-m", "hushgrid", "node", str(place / f"{name}.yaml")],
+            [sys.executable, *flags, "-m", "hushgrid", role, str(place / f"{name}.yaml")],
             env=own,
             stdin=subprocess.DEVNULL,
             stdout=errors,
@@ -150,15 +187,40 @@ def _daemon(
         )
         try:
             told.recv(64)
-            yield child, time.perf_counter() - began
+            ready = time.perf_counter() - began
         except TimeoutError:
-            raise Stopped(f"bench daemon: not ready after {PATIENCE_S:g} s: {log.read_text()[-200:]}") from None
-        finally:
-            child.terminate()
-            child.wait(PATIENCE_S)
+            child.kill()
+            child.wait()
+            raise Stopped(f"bench: {name} not ready after {PATIENCE_S:g} s: {log.read_text()[-200:]}") from None
+    try:
+        yield child, ready
+    finally:
+        child.terminate()
+        child.wait(PATIENCE_S)
 
 
-def _resident_mb(child: subprocess.Popen[bytes]) -> float:
-    time.sleep(0.3)  # what it draws ahead when nothing waits is drawn
-    status = Path(f"/proc/{child.pid}/status").read_text()
-    return int(re.findall(r"VmRSS:\s+(\d+) kB", status)[0]) / 1024
+def run_once(place: Path) -> None:
+    """One run of the daemons that are there. Raises Stopped if it does not end well."""
+    ended = subprocess.run(
+        [sys.executable, "-m", "hushgrid", "coordinator", str(place / f"{COORDINATOR}.yaml"), "--once"],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        check=False,
+    )
+    if ended.returncode:
+        raise Stopped(f"bench: {ended.stderr.decode(errors='replace').strip().splitlines()[-1]}")
+
+
+def resident_mb(child: subprocess.Popen[bytes]) -> float:
+    """Memory of a process now, pages that it shares with others included, MB (1e6 bytes)."""
+    return _memory_mb(child, "status", "VmRSS:")
+
+
+def private_mb(child: subprocess.Popen[bytes]) -> float:
+    """The part of it that it shares with nobody, MB."""
+    return _memory_mb(child, "smaps_rollup", "Private_Clean:", "Private_Dirty:")
+
+
+def _memory_mb(child: subprocess.Popen[bytes], file: str, *keys: str) -> float:
+    lines = Path(f"/proc/{child.pid}/{file}").read_text().splitlines()
+    return sum(int(line.split()[1]) for line in lines if line.startswith(keys)) * 1024 / 1e6

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import tempfile
 import time
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 from hushgrid.benchmarks.hop import file_system
@@ -16,8 +18,9 @@ from hushgrid.node.privacy.ledger_rows import Spend
 
 ANSWER_KB, RUN_KB = 5.0, 200.0  #: the most that may be written
 ROUNDS = 20  #: of a run
-STATE = 1500  #: bytes of a machine's state: a zone of case14
 SECTOR = 512
+SIZE = 48 << 20  #: bytes of a disk of one's own
+STATE = 1500  #: bytes of a machine's state: a zone of case14
 
 
 def ledger(commits: int = 1500, runs: int = 15) -> Table:
@@ -29,15 +32,15 @@ def ledger(commits: int = 1500, runs: int = 15) -> Table:
         with closing(Ledger(place / "n0.ledger", "n0", place / "n0.mark")) as one:
             one.join(b"r" * 16, b"plan")
             one.commit(b"r" * 16, spends=[_spend(0)])  # makes the log, once a start
-            before = _written(place)
+            before = written(place)
             rows.append(row("a commit of spend, state and mark", "ms", _commits(one, b"r" * 16, commits), rival=bare))
-            after = _written(place)
+            after = written(place)
             if before is not None and after is not None:
                 rows.append(against(_figure("written an answer", (after - before) / commits, commits), ANSWER_KB))
-                before = _written(place)
+                before = written(place)
                 for k in range(runs):
                     _run(one, b"%16d" % k)
-                after = _written(place)
+                after = written(place)
                 assert after is not None
                 assert before is not None
                 rows.append(
@@ -92,7 +95,10 @@ def _bare(place: Path, count: int) -> list[float]:
     return taken
 
 
-def _written(place: Path) -> int | None:
+# --- disks ---
+
+
+def written(place: Path) -> int | None:
     """Bytes that the disk of a folder has written so far, all of them synced; None if it is no disk that says so."""
     os.sync()
     number = os.stat(place).st_dev
@@ -101,3 +107,31 @@ def _written(place: Path) -> int | None:
     except OSError:
         return None
     return int(stat.split()[6]) * SECTOR
+
+
+@contextmanager
+def disk_of_its_own(image: Path, place: Path) -> Iterator[bool]:
+    """An ext4 in a file, mounted at `place` while it is entered. False, and a plain folder, where that is not allowed."""
+    place.mkdir(parents=True, exist_ok=True)
+    mounted = os.geteuid() == 0 and _mounted(image, place)
+    try:
+        yield mounted
+    finally:
+        if mounted:
+            subprocess.run(["umount", place], check=False, stderr=subprocess.DEVNULL)
+        image.unlink(missing_ok=True)
+
+
+def _mounted(image: Path, place: Path) -> bool:
+    with image.open("wb") as file:
+        file.truncate(SIZE)
+    # Tables are written when it is made: else the system does so later, whenever it has time.
+    lazy = "lazy_itable_init=0,lazy_journal_init=0"
+    commands: list[list[str | Path]] = [
+        ["mkfs.ext4", "-q", "-F", "-E", lazy, image],
+        ["mount", "-o", "loop,noatime", image, place],
+    ]
+    try:
+        return all(subprocess.run(c, check=False, capture_output=True).returncode == 0 for c in commands)
+    except OSError:
+        return False

@@ -247,9 +247,7 @@ class Bare:
         kinds += [clarabel.NonnegativeConeT(cones.nonneg)] if cones.nonneg else []
         kinds += [clarabel.SecondOrderConeT(k) for k in cones.soc]
         self._P = P
-        self._solver = clarabel.DefaultSolver(
-            _diagonal(P), np.zeros(P.size), sparse.csc_matrix(cones.A), cones.b, kinds, settings
-        )
+        self._solver = clarabel.DefaultSolver(_diagonal(P), np.zeros(P.size), cones.A.scipy(), cones.b, kinds, settings)
         self.qoco: Any = _qoco(cones, P) if find_spec("qoco") else None
         self._P_qoco = P
 
@@ -282,7 +280,7 @@ def _diagonal(P: Floats) -> Any:
 def _qoco(cones: Cones, P: Floats) -> Any:
     """QOCO (Chari, Acikmese, 2025): equalities A x = b apart from the cones h - G x."""
     qoco = import_module("qoco")
-    A = sparse.csc_matrix(cones.A)
+    A = cones.A.scipy()
     equal, within = A[: cones.zero].tocsc(), A[cones.zero :].tocsc()
     solver = qoco.QOCO()
     sizes = P.size, within.shape[0], cones.zero

@@ -54,7 +54,7 @@ def solve(case: Case, objective: str = "shedding", voll: float | None = None, lo
     if d.shape != (2 * len(buses),) or not np.all(np.isfinite(d)):
         raise InputError(f"case {case.name}: loads: found shape {d.shape}, expected {(2 * len(buses),)} finite numbers")
     z = cp.Variable(len(layout.keys))
-    constraints, shed, balance, scale = layout.constraints(z), layout.balance() @ z + d, None, 1.0
+    constraints, shed, balance, scale = layout.constraints(z), layout.balance().scipy() @ z + d, None, 1.0
     if objective == "shedding":
         goal = cp.sum_squares(shed)
     else:

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy import sparse
 
 from hushgrid.grid_cases.case import Case, Floats, Ints
+from hushgrid.grid_cases.matrix import Matrix
 from hushgrid.kernels.errors import InputError
 
 
@@ -86,7 +86,7 @@ class Layout:
         z[self.c] = z[self.cr] = 1.0
         return z
 
-    def balance(self) -> sparse.csr_array:
+    def balance(self) -> Matrix:
         """A of (D.2b), (D.2c) without the loads, shape (2 nb, n): p of each own bus, then q."""
         case, nb = self.case, len(self.buses)
         network, own = case.lines, np.array(self.buses, np.int64)
@@ -105,10 +105,10 @@ class Layout:
         add(case.generators.bus[self.generators], self.p_g, -1.0, self.p_g + 1, -1.0)
         shunts = case.index(self.seen)
         add(self.seen, self.c, case.buses.g_s[shunts], self.c, -case.buses.b_s[shunts])
-        at = (np.concatenate(rows), np.concatenate(columns))
-        matrix = sparse.csr_array((np.concatenate(values), at), shape=(2 * nb, len(self.keys)))
-        matrix.eliminate_zeros()
-        return matrix
+        data = np.concatenate(values)
+        kept = np.flatnonzero(data)
+        at = np.concatenate(rows)[kept], np.concatenate(columns)[kept]
+        return Matrix.of((2 * nb, len(self.keys)), *at, data[kept])
 
     def angle_limits(self) -> tuple[Floats, Floats]:
         """tan of the angle limits of each pair, in its direction i < j, shape (pairs,); parallel lines intersected."""

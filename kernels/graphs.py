@@ -21,7 +21,7 @@ import numpy as np
 from msgspec import Meta, Struct
 
 from hushgrid.kernels.errors import InputError
-from hushgrid.kernels.randomness import Entropy, counter_generator
+from hushgrid.kernels.randomness import counter_generator, counter_word
 from hushgrid.kernels.types import Matrix
 
 Edge = tuple[int, int]
@@ -291,19 +291,19 @@ def check_walk(graph: Graph, walk: Sequence[int], activations: int, key: str = "
             raise InputError(f"{key}[{k}]: found a hop from {walk[k - 1]} to {i}, expected one along an edge")
 
 
-def next_node(neighbours: Sequence[int], entropy: Entropy) -> int:
-    """The random walk's hop, P_ij = 1/deg(i) but for 2^-64 deg(i). `entropy(k)` gives k uniform bytes."""
-    return neighbours[int.from_bytes(entropy(8), "little") * len(neighbours) >> 64]
+def next_node(neighbours: Sequence[int], word: int) -> int:
+    """The random walk's hop, P_ij = 1/deg(i) but for 2^-64 deg(i). `word`: uniform, of 64 bits."""
+    return neighbours[word * len(neighbours) >> 64]
 
 
-def walk_entropy(seed: int, hop: int) -> Entropy:
-    """The bytes of one hop of a seeded run: the same in every process, whoever holds the token."""
-    return counter_generator(seed, "walk", hop).bytes
+def walk_word(seed: int, hop: int) -> int:
+    """The random word of one hop of a seeded run: the same in every process, whoever holds the token."""
+    return counter_word(seed, "walk", hop)
 
 
 def random_walk(graph: Graph, start: int, activations: int, seed: int) -> list[int]:
     """The active node of each activation, `start` the first; hop k leads to the k-th after it."""
     walk = [start]
     while len(walk) < activations:
-        walk.append(next_node(graph.neighbours[walk[-1]], walk_entropy(seed, len(walk))))
+        walk.append(next_node(graph.neighbours[walk[-1]], walk_word(seed, len(walk))))
     return walk

@@ -67,11 +67,17 @@ class Method(NamedTuple):
     @property
     def asks(self) -> Asks:
         section = declared(self.algorithm | dict(self.grid[0]), 1)
-        return "output" if section.minimizes and section.by_output else "minimiser" if section.minimizes else "gradient"
+        return (
+            "output"
+            if section.minimizes and section.by_output("laplace")
+            else "minimiser"
+            if section.minimizes
+            else "gradient"
+        )
 
 
-#: Every algorithm that solves data problems, as it is declared: a line or several.
-RACING = {name: ALGORITHMS[name] for name in KINDS["data"].algorithms}
+#: Every algorithm that solves data problems on a graph, as it is declared: a line or several.
+RACING = {name: ALGORITHMS[name] for name in KINDS["data"].algorithms if ALGORITHMS[name].networked}
 METHODS: dict[str, Method] = {
     race.title: Method(kind, {"name": name, **race.keys}, race.grid)
     for name, kind in RACING.items()

@@ -14,7 +14,7 @@ from math import inf
 from typing import Any, Literal
 
 from hushgrid.broker.coordinator import past_runs
-from hushgrid.broker.coordinator.gathering import Gathering
+from hushgrid.broker.coordinator.gathering import CALL_S, Gathering
 from hushgrid.kernels.errors import HushgridError, Stopped, Suspended, failure, printable
 from hushgrid.kernels.machine import Machine, Malformed
 from hushgrid.kernels.patterns.star import Left
@@ -22,7 +22,7 @@ from hushgrid.node import wire
 from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.problems.plan import RunPlan
 from hushgrid.node.runtime.driver import Driver
-from hushgrid.node.runtime.endpoint import LINE, REJOIN_S
+from hushgrid.node.runtime.endpoint import LINE, REJOIN_S, RETRY_S
 from hushgrid.node.wire import COORDINATOR, Envelope, Finish, Finished, Join, Plan, Progress, Publication, Refuse
 
 GRACE_S = 10.0  #: how long it waits for the members' farewells, s
@@ -46,21 +46,22 @@ class Coordinator(Gathering):
         every: float | None = None,
         observe: Callable[[Driver, bool], None] | None = None,
         progress: Callable[[int, int, float | None], None] | None = None,
+        missed: Callable[[Stopped], None] | None = None,
     ) -> None:
-        """`wait_s`: for all members to be connected. `silent_s`: of a member's silence before the run is stopped.
+        """`wait_s`: for all members to be connected; then `missed` is told who is not, and it waits on. None: it ends.
 
+        `silent_s`: of a member's silence before the run is stopped.
         `resumes`: if a run of this plan was stopped by silence, go on with it instead of beginning a new one.
         `every`: the next run begins so many seconds after this one; None: by no schedule.
         """
         super().__init__(fleet, plan, ledger, every)
-        self.wait_s, self.silent_s = wait_s, silent_s
+        self.wait_s, self.silent_s, self.missed = wait_s, silent_s, missed
         self.observe, self.progress = observe, progress
         self._shown: tuple[int, float | None] | None = None  #: (round, residual) that `progress` was last called with
         self.parted: set[str] = set()  #: members that have said farewell
         self.driver: Driver | None = None
         self.reason = ""
         self.error: HushgridError | None = None
-        self._fresh = 0.0  #: silence counts from this time on, s
         self._news_at = 0.0  #: time of the last message, or of the last probe, s
         self._met = False  #: whether the broker was ever connected
         self._ends: float | None = None  #: when the wait for farewells ends, s
@@ -128,8 +129,16 @@ class Coordinator(Gathering):
 
     @property
     def due(self) -> float:
-        """Nothing is due once the run is over."""
-        return inf if self.phase == "over" else super().due
+        """Nothing is due once the run is over; and little, while members are waited for."""
+        if self.phase == "over":
+            return inf
+        if self.phase != "gathering":
+            return super().due
+        return min(self._due, self._gathers_until()) if self._waiting() else self._next
+
+    @property
+    def patient(self) -> bool:
+        return self.phase in ("gathering", "over")
 
     def connected(self) -> list[Publication]:
         if self._met or self.driver:  # the members may have lost the broker too and need time to return
@@ -192,12 +201,8 @@ class Coordinator(Gathering):
         waiting = self._waiting()
         self._heard = {m: max(self._heard.get(m, now), self._fresh) for m in waiting}
         if self.phase == "gathering":
-            if not waiting and now >= self._next:
-                return self._announce()  # not at each birth: members that keep restarting get one plan
-            if waiting and now - max(self._began, self._fresh) > self.wait_s:
-                return self._finish(
-                    Stopped(f"{', '.join(waiting)} not there after {self.wait_s:g} s, expected a birth")
-                )
+            if out := self._gather(now, waiting):
+                return out
         elif self.phase == "finishing":
             self._ends = now + GRACE_S if self._ends is None else self._ends
             if not waiting or now > self._ends:
@@ -211,7 +216,8 @@ class Coordinator(Gathering):
             return self._give_over(f"{', '.join(here)} does not know it any more")
         elif out := self.overdue(waiting) if self.phase == "running" else self.give_up(waiting):
             return out
-        out = [*self._again(), *self._call()] if self._due_at(now) else []
+        longest = CALL_S if self.phase == "gathering" else RETRY_S[1]
+        out = [*self._again(), *self._call()] if self._due_at(now, longest) else []
         return out or self._probe()
 
     def _probe(self) -> list[Publication]:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from contextlib import closing
 from functools import partial
+from math import inf
 from pathlib import Path
 
 from hushgrid.broker.coordinator.base import Coordinator
@@ -23,7 +24,7 @@ from hushgrid.node.config.scenario import load_scenario
 from hushgrid.node.log import Log, Warned
 from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.problems.plan import RunPlan, encode_plan, warnings
-from hushgrid.node.runtime.event_loop import POLL_S, link_for, reach, serve
+from hushgrid.node.runtime.event_loop import POLL_S, link_for, reach, serve, serve_all
 from hushgrid.node.runtime.signals import Signals
 from hushgrid.node.runtime.systemd import Unit
 from hushgrid.node.transport.link import Link
@@ -96,12 +97,13 @@ class Service:
         self.source, self.plan = public
         self.unit, self.reporter = Unit(), Reporter(config)
         self._missing = ""  #: who was said not to be there
+        self.wait: Callable[[], float] = lambda: inf  #: seconds until something is due that no message tells
         for warning in warnings(self.plan, self.source):
             _say(Warned(f"warning: {warning}"))
 
     def once(self) -> None:
         """One run; what has stopped it is raised. The broker must be there within REACH_S."""
-        coordinator, link = self._made()
+        coordinator, link = self._made(None)
         began = time.gmtime()
         try:
             if reach(link, self.signals):
@@ -122,11 +124,12 @@ class Service:
         while not self.signals:
             self._look()
             self.signals.begin = False
-            coordinator, link = self._made()
+            coordinator, link = self._made(self._absent)
             began = time.gmtime()
             try:
                 self._coordinate(coordinator, link)
-                if coordinator.finished and self._over(coordinator, began):
+                if coordinator.finished:
+                    self._over(coordinator, began)
                     self._wait(coordinator, link)
             finally:
                 if self.signals:
@@ -135,9 +138,9 @@ class Service:
 
     # --- a run ---
 
-    def _made(self) -> tuple[Coordinator, Link]:
+    def _made(self, missed: Callable[[Stopped], None] | None) -> tuple[Coordinator, Link]:
         config = self.config
-        patience = {"wait_s": config.wait_s, "silent_s": config.silent_s}
+        patience = {"wait_s": config.wait_s, "silent_s": config.silent_s, "missed": missed}
         coordinator = coordinator_of(
             config.fleet, self.plan, self.source, self.ledger, resumes=True, progress=_Rounds(), **patience
         )
@@ -145,32 +148,29 @@ class Service:
         return coordinator, link_for(coordinator, config.broker, config.tls, keepalive=config.keepalive)
 
     def _coordinate(self, coordinator: Coordinator, link: Link) -> None:
-        """Until the run is over, or somebody asks to end."""
-        if not self._missing:
-            at, who = f"{self.config.broker}, fleet {self.config.fleet}", ", ".join(self.plan.nodes)
-            _say(f"{self.plan.name} on {at}: waits for {who}")
+        """Until the run is over, or somebody asks to end; or to read the file again before all are there."""
+        at, who = f"{self.config.broker}, fleet {self.config.fleet}", ", ".join(self.plan.nodes)
+        _say(f"{self.plan.name} on {at}: waits for {who}")
 
         def over() -> bool:
             self.unit.shows(f"waits for the broker: {link.why}" if not link.connected else standing(coordinator))
             self.reporter(coordinator, link)
-            return coordinator.finished
+            return coordinator.finished or (self.signals.reload and coordinator.phase == "gathering")
 
-        serve(coordinator, link, over, self.signals)
+        serve(coordinator, link, over, self.signals, self.wait)
 
-    def _over(self, coordinator: Coordinator, began: time.struct_time) -> bool:
-        """Keeps what a run has shown. False if none has begun, because somebody is not there: the wait goes on."""
-        error = coordinator.error
-        self._keep(coordinator, began)
-        if isinstance(error, Stopped) and not coordinator.run:
-            # Nobody has spent anything: the devices may simply come later.
-            if str(error) != self._missing:
-                _say(Warned(f"{error}; still waiting"))
-            self._missing = str(error)
-            return False
+    def _absent(self, error: Stopped) -> None:
+        """Somebody is not there, but nobody has spent anything: the devices may simply come later."""
+        if str(error) != self._missing:
+            _say(Warned(f"{error}; still waiting"))
+        self._missing = str(error)
+
+    def _over(self, coordinator: Coordinator, began: time.struct_time) -> None:
+        """Keeps what a run has shown."""
         self._missing = ""
-        if error:
-            _say(Warned(f"stopped: {error}{coordinator.paid}"))
-        return True
+        self._keep(coordinator, began)
+        if coordinator.error:
+            _say(Warned(f"stopped: {coordinator.error}{coordinator.paid}"))
 
     def _keep(self, coordinator: Coordinator, began: time.struct_time) -> None:
         if coordinator.run:
@@ -190,15 +190,14 @@ class Service:
             return self.signals.begin or self.signals.reload
 
         while not self._asked():
-            serve(coordinator, link, roused, self.signals)
+            serve(coordinator, link, roused, self.signals, self.wait)
             self._look()
 
     def _idle(self) -> None:
-        """Nothing to coordinate until a run is due, or asked for; systemd hears that all is well."""
+        """Nothing to coordinate, and no connection, until a run is due, or asked for."""
         self.unit.shows("waits for SIGUSR1" if self.config.run is None else "waits for the next interval")
         while not self._asked():
-            time.sleep(POLL_S)
-            self.unit.alive()
+            serve_all([], lambda: self._asked() or self.signals.reload, self.signals, self.wait)
             self._look()
 
     def _asked(self) -> bool:
@@ -211,7 +210,11 @@ class Service:
         self.signals.reload = False
         with self.unit.reloading():
             try:
-                config = kept(self.config, load_coordinator(Path(self.path)), FIXED, self.path, _say)
+                read = load_coordinator(Path(self.path))
+                another = (read.run is None) != (
+                    self.config.run is None
+                )  # runs by a schedule, or when they are asked for
+                config = kept(self.config, read, (*FIXED, "run") if another else FIXED, self.path, _say)
                 self.source, self.plan = prepare(config, self.path)
                 self.config = config
             except InputError as error:
@@ -227,6 +230,7 @@ class Scheduled(Service):
 
     def run(self) -> None:
         intervals = self.intervals = Intervals(self.config, self.plan, self.source, self.ledger, _say)
+        self.wait = lambda: intervals.schedule.left or POLL_S
         coordinator = intervals.resumed()
         while not self.signals:
             if coordinator is None:
@@ -257,9 +261,9 @@ class Scheduled(Service):
     def _served(self, coordinator: Coordinator, until: Callable[[Coordinator, Link], bool]) -> bool:
         """Serves a coordinator on a connection of its own. Whether the broker was there in the end."""
         coordinator.log, coordinator.progress = _say, _Rounds()
-        link = link_for(coordinator, self.config.broker, self.config.tls)
+        link = link_for(coordinator, self.config.broker, self.config.tls, keepalive=self.config.keepalive)
         try:
-            serve(coordinator, link, partial(until, coordinator, link), self.signals)
+            serve(coordinator, link, partial(until, coordinator, link), self.signals, self.wait)
             return link.connected
         finally:
             if self.signals:
@@ -281,7 +285,11 @@ class Scheduled(Service):
 
     def _look(self) -> None:
         super()._look()
-        self.intervals.config, self.intervals.plan, self.intervals.source = self.config, self.plan, self.source
+        schedule = self.intervals.schedule
+        due = schedule.due
+        self.intervals.declare(self.config, self.plan, self.source)
+        if schedule.due != due:
+            self.reporter.anew(time.time() + schedule.left)
 
 
 def _again() -> str:

@@ -20,6 +20,7 @@ from hushgrid.node.versions import RUNNING
 from hushgrid.node.wire import COORDINATOR, Birth, Death, Envelope, Finish, Mark, Plan, Progress, Publication
 
 ANNOUNCED = 3  #: plans announced at once for members that start again before they have joined; the next ones wait,
+CALL_S = 60.0  #: the longest wait between two calls for births: who is there is not woken often for who is not
 ANNOUNCE_S = (1.0, 30.0)  #: twice as long each time: a member that comes and goes writes no ledger full
 
 Phase = Literal["gathering", "joining", "running", "finishing", "over"]
@@ -27,6 +28,9 @@ Phase = Literal["gathering", "joining", "running", "finishing", "over"]
 
 class Gathering(Endpoint):
     """The members of one run: their births, their joining, the marks of their ledgers, and who is absent."""
+
+    wait_s: float  #: for all members to be connected
+    missed: Callable[[Stopped], None] | None  #: is told who is not; None: the run is over then
 
     def __init__(self, fleet: str, plan: RunPlan, ledger: Ledger, every: float | None = None) -> None:
         super().__init__(COORDINATOR, fleet, ledger)
@@ -51,6 +55,7 @@ class Gathering(Endpoint):
         self._now = 0.0
         self._barred: set[tuple[str, str]] = set()  #: (member, topic) that its broker keeps from it, and that were said
         self._began: float | None = None
+        self._fresh = 0.0  #: silence counts from this time on, s
         self._stopped: StoredRun | None = None  #: the run to be gone on with, until all have joined it again
         self._asked = 0.0  #: when they were asked to join
         self._announced = 0  #: plans since the last run that began
@@ -147,6 +152,22 @@ class Gathering(Endpoint):
             self.log(f"{member} {what}: does the access list allow {topic}?")
 
     # --- the plan, and who joins it ---
+
+    def _gather(self, now: float, waiting: list[str]) -> list[Publication]:
+        """The plan once all are there, not at each birth: members that keep restarting get one plan."""
+        if not waiting:
+            return self._announce() if now >= self._next else []
+        if now < self._gathers_until():
+            return []
+        error = Stopped(f"{', '.join(waiting)} not there after {self.wait_s:g} s, expected a birth")
+        if self.missed is None:
+            return self._finish(error)
+        self._began = now
+        self.missed(error)
+        return []
+
+    def _gathers_until(self) -> float:
+        return max(self._began or 0.0, self._fresh) + self.wait_s
 
     def _announce(self) -> list[Publication]:
         try:

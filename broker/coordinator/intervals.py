@@ -50,11 +50,8 @@ class Intervals:
         clocks: Clocks | None = None,
     ) -> None:
         assert config.run is not None
-        self.config, self.run, self.plan, self.source, self.ledger, self.log = (
-            *(config, config.run, plan, source),
-            *(ledger, log),
-        )
-        self.clocks = clocks or Clocks()
+        self.config, self.run, self.plan, self.source = config, config.run, plan, source
+        self.ledger, self.log, self.clocks = ledger, log, clocks or Clocks()
         remembered = self._remembered()
         self.schedule = Schedule(self.run.every_s, seconds(self.run.jitter), remembered, self.clocks)
         self.directory = Path(config.state)
@@ -63,6 +60,12 @@ class Intervals:
         self.held: dict[str, str] = {}  #: zones that are held, and since when
         self.absent: list[str] = []
         self.why_not = ""  #: there is no run without the absent
+
+    def declare(self, config: CoordinatorConfig, plan: RunPlan, source: str) -> None:
+        """The file says other things: of the next interval, and of when it is due."""
+        assert config.run is not None
+        self.config, self.run, self.plan, self.source = config, config.run, plan, source
+        self.schedule.declare(self.run.every_s, seconds(self.run.jitter))
 
     def _remembered(self) -> Remembered | None:
         blob = self.ledger.note(KEY)

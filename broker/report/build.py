@@ -13,7 +13,7 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hushgrid.broker.report import dispatch_page, gridmap, quality
+from hushgrid.broker.report import dispatch_page, gridmap, quality, summary
 from hushgrid.broker.report import network as row_page
 from hushgrid.broker.report.charts import WITHHELD, charts
 from hushgrid.broker.report.page import document, facts, figure, paragraphs, section, table
@@ -209,6 +209,8 @@ def _objective(run: Run) -> list[tuple[str, str]]:
     withheld = private and not (run.zones and run.noisy_loads)
     at = ", at the gate's noisy loads" if private and not withheld else ""
     shown = [(f"Objective{at}", WITHHELD if withheld else number(result.get("objective"), 5))]
+    if result.get("test"):
+        shown.insert(0, ("Test error", summary.test(result)))
     for key, label in (("optimality_gap", f"Gap to the optimum{at}"), ("relative_error", "Relative error of x")):
         if result.get(key) is not None:
             shown.append((label, number(result[key])))

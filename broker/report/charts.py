@@ -87,6 +87,22 @@ class _Charts:
                 title, values = "Objective above the optimum", values - (values[-1] - gap)
             self.add(title, caption, {title.lower(): values}, ylabel=title.lower(), log=True)
 
+    def tested(self) -> None:
+        """Of many nodes the range alone."""
+        if "test_error" not in self.known:
+            return
+        of, own = self.run.result["test"], [name for name in self.known if name.startswith("test_error_")]
+        series = {"common model": self.history["test_error"]}
+        if own:
+            each = np.array([self.history[name] for name in own])
+            series |= {"worst of the nodes' own": each.max(axis=0), "best": each.min(axis=0)}
+        caption = (
+            f"{of['measure'].capitalize()}, on the {of['rows']:,} rows of {of['file']}, from which no node has learned. "
+            "They are public: nothing protects them."
+        )
+        levels = {"without a model": float(of["trivial"])}
+        self.add("Test error", caption, series, ylabel="test error", levels=levels, from_zero=True)
+
     def violation(self) -> None:
         if "max_violation" in self.known:
             caption = (
@@ -161,7 +177,15 @@ def charts(run: Run, said: Statement) -> str:
     if not len(run.history["round"]):
         return paragraphs([f"No {'activation' if run.walks else 'round'} was completed, so there is nothing to draw."])
     drawn = _Charts(run, said)
-    for draw in (drawn.residual, drawn.objective, drawn.violation, drawn.noise, drawn.privacy, drawn.traffic):
+    for draw in (
+        drawn.residual,
+        drawn.tested,
+        drawn.objective,
+        drawn.violation,
+        drawn.noise,
+        drawn.privacy,
+        drawn.traffic,
+    ):
         draw()
     notes = "".join(f'<p class="note">{note}</p>' for note in drawn.notes())
     return f'<div class="charts">{"".join(drawn.out)}</div>{notes}'

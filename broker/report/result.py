@@ -33,6 +33,8 @@ HISTORY = {
     "disagreement_mw": "zones at least cost: the most by which two zones differ in a flow of a line between them, MW or MVAr",
     "gap_estimate": "zones at least cost: an estimate of the distance from the least cost, as a share of it",
     "factor": "zones at least cost: the common factor of the penalties",
+    "test_error": "data problems with `problem.test`: the error of the common model on these public rows, as in result.json",
+    "test_error_<node>": "the error of the node's own model on them",
     "epsilon_<node>": "the node's epsilon of this run up to and with the round",
 }
 COUNTS = ("round", "messages", "bytes")  #: columns of whole numbers
@@ -132,6 +134,16 @@ class Ac(Section):
     losses_mw: float | None = None  #: MW lost in the lines
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class HeldOut(Section):
+    """The rows of `problem.test`. They are public: nothing protects them."""
+
+    file: str  #: their file's name
+    rows: int  #: how many they are
+    measure: str  #: what an error on them is: the share of rows that are wrong, or of least squares the root mean squared error
+    trivial: float  #: the error of the best model that looks at no row
+
+
 @dataclass(kw_only=True)
 class Summary:
     """result.json. What does not apply to a run, or what a private run does not reveal, is null (None)."""
@@ -147,6 +159,8 @@ class Summary:
     rounds_done: int  #: rounds, or activations of a run with a token
     stopped_because: str  #: rounds (all were done), or tolerance (`run.stop` was met)
     quality: Quality  #: the verdict on the answer
+    test: HeldOut | None = None  #: data problems: the public rows that models are tested on, if there are any
+    test_error: float | None = None  #: of the common model on them; of node i's own model: test_error_<node>
     objective: float | None = (
         None  #: at the answer; null in a private run, but for zones in mode input, at the noisy loads
     )

@@ -258,7 +258,7 @@ def _noise(run: Run, answers: Any) -> str:
         )
     if not algorithm.minimizes:
         what = "Each answer is a gradient of a node's data with fresh noise"
-    elif algorithm.by_output:
+    elif algorithm.by_output(str(plan.get("mechanism", "laplace"))):
         what = (
             "Each answer is a private minimiser: the point where a node's own function plus a public quadratic is least, "
             "with fresh noise (output perturbation)"
@@ -284,7 +284,7 @@ def _terms(how: str, run: Run, hidden: str, total: str, mechanism: str) -> tuple
         "not private": " (of the plan; not of this run)",
     }[how]
     noise = {"laplace": "Laplace noise", "gaussian": "Gaussian noise"}.get(mechanism, mechanism or MISSING)
-    by_objective = run.algorithm.minimizes and not run.algorithm.by_output
+    by_objective = run.algorithm.minimizes and not run.algorithm.by_output(mechanism)
     if gate and by_objective:
         noise = (
             "objective perturbation: a random linear term of spherical law, and a little Laplace noise on the answer"
@@ -378,7 +378,7 @@ def _limits(how: str, run: Run) -> tuple[tuple[str, str], ...]:
         ("What the group shows", f"conclusions that do not depend on one such change, such as {shows}."),
         ("Taking part", "that a node takes part, when, with how many messages of which size."),
         (
-            "A lying coordinator or another zone" if zones else "A lying coordinator or neighbour",
+            f"A lying coordinator or {'another zone' if zones else 'neighbour' if run.algorithm.networked else 'another node'}",
             "can spoil the answer or stop the run. It cannot make a device spend beyond its budget or answer without "
             "noise: the device's own ledger and gate decide.",
         ),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from hushgrid.broker.report import dispatch, quality
@@ -49,6 +49,8 @@ def text(result: Result, scenario: Scenario) -> str:
         rows.append(("objective", figure(r["objective"]) + gap + at))
     elif r["privacy"]["upheld"] is True:
         rows.append(("objective", "withheld: it would be computed from raw data"))
+    if r.get("test") is not None:
+        rows.append(("test error", test(r)))
     if r["relative_error"] is not None:
         rows.append(("relative error", figure(r["relative_error"])))
     if r["lost"]:
@@ -63,6 +65,16 @@ def text(result: Result, scenario: Scenario) -> str:
     if result.path is not None:
         rows.append(("report", str(result.path / "report.html")))
     return f"{title}\n{columns(rows, indent=2)}"
+
+
+def test(r: Mapping[str, Any]) -> str:
+    """The models on the rows of `problem.test`, in one sentence."""
+    of, own = r["test"], [r[key] for key in r if key.startswith("test_error_") and r[key] is not None]
+    between = "" if not own else f", {figure(min(own))} to {figure(max(own))} of the nodes' own"
+    return (
+        f"{figure(r['test_error'])} of the common model{between} ({of['measure']}; {figure(of['trivial'])} without a model); "
+        f"the {of['rows']:,} rows of {of['file']} are public: nothing protects them"
+    )
 
 
 def privacy(r: dict[str, Any]) -> str:

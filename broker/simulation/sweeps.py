@@ -117,13 +117,13 @@ def _rows(grid: Sequence[Point]) -> tuple[dict[bytes, Loaded], list[str]]:
     for scenario in (point.scenario for point in grid):
         if scenario is None or not scenario.kind.records or scenario.problem.data.synthetic is not None:
             continue
-        data, kind = scenario.problem.data, scenario.problem.kind
-        nodes = scenario.network.nodes if scenario.network is not None else None
-        key = digest(of_rows(data, kind, nodes))
-        if key in tried or size > SHARED:
-            continue
-        tried.add(key)
+        data, kind, network = scenario.problem.data, scenario.problem.kind, scenario.network
         with suppress(InputError):
+            nodes = network.build().n if network is not None else data.nodes
+            key = digest(of_rows(data, kind, nodes))
+            if key in tried or size > SHARED:
+                continue
+            tried.add(key)
             found[key] = load(data, Path(), kind, nodes)
             content = hashlib.blake2b(digest_size=16)
             for array in (part for shard in found[key].shards for part in shard):

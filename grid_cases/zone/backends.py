@@ -13,7 +13,6 @@ import warnings
 from typing import Any
 
 import numpy as np
-from scipy import sparse
 
 from hushgrid.grid_cases.case import Floats
 from hushgrid.grid_cases.zone.conic import StepFailed, extra, second_order
@@ -40,16 +39,20 @@ class EcosStep:
     """min t over (z, t) with |D^1/2 (z - v)| <= t and z in W_p: the same minimiser, as a linear conic program."""
 
     def __init__(self, model: ZoneModel) -> None:
+        from scipy import sparse
+
         self.model = model
         self._ecos = extra("ecos", "ecos")
         n, zero = model.n, model.zero
-        padded = sparse.hstack([model.cone_A, sparse.csc_array((model.cone_A.shape[0], 1))], format="csc")
+        padded = sparse.hstack([model.cone_A.scipy(), sparse.csc_array((model.cone_A.shape[0], 1))], format="csc")
         self._equal = sparse.csc_matrix(padded[:zero])
         self._inside = padded[zero:]
         self._cost = np.eye(1, n + 1, n)[0]
 
     def project(self, v: Floats, D: Floats) -> Floats:
         """As `ZoneStep.project`."""
+        from scipy import sparse
+
         model, root = self.model, np.sqrt(D)
         # (t, D^1/2 (z - v)) in a second-order cone: h - G (z, t) with G = [[0, -1], [-D^1/2, 0]].
         cone = sparse.vstack([-self._cost[None, :], sparse.hstack([-sparse.diags_array(root), np.zeros((model.n, 1))])])
@@ -82,7 +85,7 @@ class IpoptStep:
 
     def _constraints(self, z: Any) -> list[Any]:
         cp, model = self._cp, self.model
-        s = model.cone_b - model.cone_A @ z
+        s = model.cone_b - model.cone_A.scipy() @ z
         linear = model.zero + model.nonneg
         found = [s[: model.zero] == 0] if model.zero else []
         if model.nonneg:

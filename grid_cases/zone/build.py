@@ -18,10 +18,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
-from scipy import sparse
 
 from hushgrid.grid_cases.case import Case
 from hushgrid.grid_cases.matpower import load
+from hushgrid.grid_cases.matrix import Matrix
 from hushgrid.grid_cases.partition import Zones, explicit, partition
 from hushgrid.grid_cases.variables import Layout
 from hushgrid.grid_cases.zone.model import ZoneModel, load_model, save_model
@@ -43,8 +43,7 @@ def build(case: Case, name: str, buses: Iterable[int], diagonal: bool = False) -
     ):
         raise RuntimeError("cvxpy canonicalised the zone to other variables than z")
     dims = data["dims"]
-    cone_A = sparse.csc_array(data["A"])
-    cone_A.sort_indices()
+    cone_A = data["A"].tocoo()
     return ZoneModel(
         name=name,
         buses=layout.buses,
@@ -52,7 +51,7 @@ def build(case: Case, name: str, buses: Iterable[int], diagonal: bool = False) -
         shared=layout.shared(diagonal),
         start=layout.flat_start(),
         A=layout.balance(),
-        cone_A=cone_A,
+        cone_A=Matrix.of(cone_A.shape, cone_A.row, cone_A.col, cone_A.data),
         cone_b=np.asarray(data["b"], np.float64),
         zero=int(dims.zero),
         nonneg=int(dims.nonneg),

@@ -13,9 +13,9 @@ from typing import Any, Protocol
 
 import clarabel
 import numpy as np
-from scipy import sparse
 
 from hushgrid.grid_cases.case import Floats
+from hushgrid.grid_cases.matrix import Matrix
 from hushgrid.kernels.errors import InputError, Stopped
 
 _ACCEPTED = (clarabel.SolverStatus.Solved, clarabel.SolverStatus.AlmostSolved)
@@ -29,7 +29,7 @@ class StepFailed(Stopped):
 class Cones:
     """b - A x in {0}^zero x R+^nonneg x second-order cones of these dimensions."""
 
-    A: sparse.csc_array  #: (m, n)
+    A: Matrix  #: (m, n)
     b: Floats  #: (m,)
     zero: int
     nonneg: int
@@ -55,7 +55,6 @@ class ClarabelSolver:
             *([clarabel.NonnegativeConeT(cones.nonneg)] if cones.nonneg else []),
             *(clarabel.SecondOrderConeT(k) for k in cones.soc),
         ]
-        self._A = sparse.csc_matrix(cones.A)
         self._P = np.array(P_first, np.float64)
         self._solver = self._built(self._P, np.zeros(self._n), feasibility or tolerance)
         # P as updated differs in its last bits from P as built: update it once, so that the first P too gives the same
@@ -90,8 +89,8 @@ class ClarabelSolver:
         settings.max_threads = 1
         settings.tol_gap_abs = settings.tol_gap_rel = self.tolerance
         settings.tol_feas = feasibility
-        diagonal = sparse.csc_matrix((P, np.arange(self._n), np.arange(self._n + 1)), shape=(self._n, self._n))
-        return clarabel.DefaultSolver(diagonal, q, self._A, self.cones.b, self._cones, settings)
+        diagonal = Matrix(P, np.arange(self._n), np.arange(self._n + 1), (self._n, self._n))
+        return clarabel.DefaultSolver(diagonal, q, self.cones.A, self.cones.b, self._cones, settings)
 
 
 class EcosSolver:
@@ -102,9 +101,11 @@ class EcosSolver:
         self._ecos = extra("ecos", "ecos")
 
     def solve(self, P: Floats, q: Floats) -> tuple[Floats, Floats]:
+        from scipy import sparse
+
         cones, n = self.cones, P.size
         curved = np.flatnonzero(P > 0)
-        padded = sparse.hstack([cones.A, sparse.csc_array((cones.A.shape[0], 1))], format="csc")
+        padded = sparse.hstack([cones.A.scipy(), sparse.csc_array((cones.A.shape[0], 1))], format="csc")
         k = curved.size
         # h - G (x, t) = (t + 1, sqrt(2 P) x, t - 1), in a cone iff 1/2 x'Px <= t.
         top, last = sparse.csc_array(-np.eye(1, n + 1, n)), sparse.csc_array(-np.eye(1, n + 1, n))
@@ -135,7 +136,7 @@ class IpoptSolver:
         self.about = about
         self._P, self._q = cp.Parameter(n, nonneg=True), cp.Parameter(n)
         self._x = cp.Variable(n)
-        s = cones.b - cones.A @ self._x
+        s = cones.b - cones.A.scipy() @ self._x
         linear = cones.zero + cones.nonneg
         constraints = [s[: cones.zero] == 0, *second_order(cp, s, linear, cones.soc)]
         if cones.nonneg:

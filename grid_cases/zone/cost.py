@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from scipy import sparse
 
 from hushgrid.grid_cases.case import Case, CostLines, Floats, Ints
 from hushgrid.grid_cases.costs import cost_scale, of_generation, polynomials
+from hushgrid.grid_cases.matrix import Matrix
 from hushgrid.grid_cases.variables import Layout
 from hushgrid.grid_cases.zone.conic import Cones, solver
 from hushgrid.grid_cases.zone.model import ZoneModel
@@ -99,12 +99,9 @@ class CostStep:
 
     def _epigraphs(self, lines: CostLines) -> Epigraphs:
         """t cs >= slope p_g + intercept for each of the lines of piecewise-linear costs, one t a generator."""
-        at, top = np.unique(lines.generator, return_inverse=True)
-        k = np.arange(len(lines))
+        _, top = np.unique(lines.generator, return_inverse=True)
         column = self._p_g[np.searchsorted(self._generators, lines.generator)]
-        of_z = sparse.csr_array((lines.slope / self.scale, (k, column)), shape=(len(lines), self.model.n))
-        of_t = sparse.csr_array((-np.ones(len(lines)), (k, top)), shape=(len(lines), at.size))
-        return Epigraphs(of_z, of_t, -lines.intercept / self.scale)
+        return Epigraphs(lines.slope / self.scale, column, top, -lines.intercept / self.scale)
 
     def _diagonal(self, factor: float) -> Floats:
         P = self._P.copy()
@@ -126,10 +123,11 @@ class CostStep:
 
 
 class Epigraphs(NamedTuple):
-    """of_z z + of_t t <= bound, rows of piecewise-linear costs."""
+    """slope z_column - t_top <= bound: a row for each line of piecewise-linear costs, a t for each generator that has any."""
 
-    of_z: sparse.csr_array
-    of_t: sparse.csr_array
+    slope: Floats
+    column: Ints
+    top: Ints
     bound: Floats
 
 
@@ -142,21 +140,24 @@ def own_lines(case: Case, generators: Ints) -> CostLines:
 
 def cones(model: ZoneModel, d: Floats, base: float, costs: Epigraphs) -> Cones:
     """The constraints on x = (z, s+, s-, t), s in MW and MVAr: b - A x in cones, the balance behind the equalities."""
-    rows, m = 2 * len(model.buses), model.cone_A.shape[0]
-    linear, tops = model.zero + model.nonneg, costs.of_t.shape[1]
-    eye = sparse.eye_array(rows, format="csr") / base
-
-    def row(of_z: sparse.sparray, of_s: sparse.sparray, of_t: sparse.sparray | None = None) -> sparse.csr_array:
-        none = sparse.csr_array((of_z.shape[0], tops))
-        joined: sparse.csr_array = sparse.hstack([of_z, of_s, none if of_t is None else of_t], format="csr")
-        return joined
-
-    limits = row(model.cone_A, sparse.csr_array((m, 2 * rows)))
-    balance = row(model.A, sparse.hstack([-eye, eye]))
-    positive = row(sparse.csr_array((2 * rows, model.n)), -sparse.eye_array(2 * rows, format="csr"))
-    above = row(costs.of_z, sparse.csr_array((len(costs.bound), 2 * rows)), costs.of_t)
-    A = sparse.vstack([limits[: model.zero], balance, limits[model.zero : linear], positive, above, limits[linear:]])
+    n, rows, count = model.n, 2 * len(model.buses), len(costs.bound)
+    linear, total = model.zero + model.nonneg, len(model.cone_b) + 3 * rows + count
+    first, balance, inside, positive, above, curved = np.split(
+        np.arange(total), np.cumsum([model.zero, rows, model.nonneg, 2 * rows, count])
+    )
+    limits, slack = np.concatenate([first, inside, curved]), n + np.arange(2 * rows)
+    unit = np.full(rows, 1.0 / base)
+    entries = [
+        (limits[model.cone_A.indices], model.cone_A.columns, model.cone_A.data),
+        (balance[model.A.indices], model.A.columns, model.A.data),
+        (np.tile(balance, 2), slack, np.concatenate([-unit, unit])),
+        (positive, slack, np.full(2 * rows, -1.0)),
+        (above, costs.column, costs.slope),
+        (above, n + 2 * rows + costs.top, np.full(count, -1.0)),
+    ]
+    shape = total, n + 2 * rows + (int(costs.top.max()) + 1 if count else 0)
+    A = Matrix.of(shape, *(np.concatenate(column) for column in zip(*entries, strict=True)))
     own = model.cone_b
     parts = [own[: model.zero], -d, own[model.zero : linear], np.zeros(2 * rows), costs.bound, own[linear:]]
-    nonneg = model.nonneg + 2 * rows + len(costs.bound)
-    return Cones(sparse.csc_array(A), np.concatenate(parts), model.zero + rows, nonneg, model.soc)
+    nonneg = model.nonneg + 2 * rows + count
+    return Cones(A, np.concatenate(parts), model.zero + rows, nonneg, model.soc)

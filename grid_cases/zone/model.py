@@ -17,9 +17,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
-from scipy import sparse
 
 from hushgrid.grid_cases.case import Floats, Ints
+from hushgrid.grid_cases.matrix import Matrix
 from hushgrid.kernels.errors import InputError
 
 FORMAT = "hushgrid zone model 1"
@@ -34,8 +34,8 @@ class ZoneModel:
     keys: tuple[str, ...]  #: (n,) names of the variables: pg:0, qg:0, pF:7, qF:7, pT:7, qT:7, c:4, cr:4-7, si:4-7
     shared: Ints  #: positions in z of the entries the zone shares with others (the consensus), ascending
     start: Floats  #: (n,) the flat start, independent of all data: c = cr = 1, the rest 0
-    A: sparse.csr_array  #: (2 nb, n) balance: rows p of each own bus, then q of each own bus
-    cone_A: sparse.csc_array  #: (m, n)
+    A: Matrix  #: (2 nb, n) balance: rows p of each own bus, then q of each own bus
+    cone_A: Matrix  #: (m, n)
     cone_b: Floats  #: (m,)
     zero: int  #: rows of cone_A that are equalities, first
     nonneg: int  #: rows that are inequalities, next
@@ -69,13 +69,13 @@ class ZoneModel:
         return len(self.keys)
 
 
-def gradient(A: sparse.csr_array, z: Floats, d: Floats) -> Floats:
+def gradient(A: Matrix, z: Floats, d: Floats) -> Floats:
     """2 A^T (A z + d), shape (n,): the gradient of the load shedding f_p at z."""
     result: Floats = 2.0 * (A.T @ (A @ z + d))
     return result
 
 
-def objective(A: sparse.csr_array, z: Floats, d: Floats) -> float:
+def objective(A: Matrix, z: Floats, d: Floats) -> float:
     """f_p(z) = |A z + d|^2, p.u.^2. Raw-data figure: never published by a private run."""
     shed = A @ z + d
     return float(shed @ shed)
@@ -85,7 +85,7 @@ def violation(model: ZoneModel, z: Floats) -> float:
     """The largest violation of (D.2d)-(D.2l) at z, p.u.; 0 where z is feasible. Cones are measured as |v| - t."""
     s = model.cone_b - model.cone_A @ z
     linear = model.zero + model.nonneg
-    worst = [[0.0], np.abs(s[: model.zero]), -s[model.zero : linear]]
+    worst = [np.zeros(1), np.abs(s[: model.zero]), -s[model.zero : linear]]
     if model.soc:
         first = linear + np.cumsum([0, *model.soc[:-1]])
         t = s[first]
@@ -109,7 +109,7 @@ def place(shared: Mapping[str, Sequence[str]]) -> tuple[tuple[str, ...], dict[st
 
 
 def save_model(model: ZoneModel, path: str | Path) -> None:
-    """Write one .npz, complete or not at all. Raises OSError."""
+    """Write one .npz, complete or not at all: A by rows, cone_A by columns. Raises OSError."""
     path = Path(path)
     arrays = {
         "format": np.array(FORMAT),
@@ -121,10 +121,9 @@ def save_model(model: ZoneModel, path: str | Path) -> None:
         "cone_b": model.cone_b,
         "cones": np.array([model.zero, model.nonneg, *model.soc], np.int64),
     }
-    for label, matrix in (("A", model.A), ("cone_A", model.cone_A)):
-        arrays |= {
-            f"{label}_{part}": np.asarray(getattr(matrix, part)) for part in ("data", "indices", "indptr", "shape")
-        }
+    for label, matrix, shape in (("A", model.A.T, model.A.shape), ("cone_A", model.cone_A, model.cone_A.shape)):
+        arrays |= {f"{label}_{part}": np.asarray(getattr(matrix, part)) for part in ("data", "indices", "indptr")}
+        arrays[f"{label}_shape"] = np.array(shape)
     handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
     try:
         with os.fdopen(handle, "wb") as file:
@@ -137,23 +136,19 @@ def save_model(model: ZoneModel, path: str | Path) -> None:
         raise
 
 
+def _matrix(file: Mapping[str, np.ndarray], label: str, shape: tuple[int, int]) -> Matrix:
+    rows, begins = (file[f"{label}_{part}"].astype(np.int64) for part in ("indices", "indptr"))
+    return Matrix(file[f"{label}_data"].astype(np.float64), rows, begins, shape)
+
+
 def load_model(path: str | Path) -> ZoneModel:
     """A model written by `save_model`. Raises InputError, one line, for anything else."""
     try:
         with open(path, "rb") as raw, np.load(raw, allow_pickle=False) as file:
             if "format" not in file or str(file["format"]) != FORMAT:
                 raise ValueError("another format")
-            parts = {
-                label: (
-                    *(file[f"{label}_{part}"] for part in ("data", "indices", "indptr")),
-                    tuple(file[f"{label}_shape"]),
-                )
-                for label in ("A", "cone_A")
-            }
-            balance = sparse.csr_array(parts["A"][:3], shape=parts["A"][3])
-            cone_A = sparse.csc_array(parts["cone_A"][:3], shape=parts["cone_A"][3])
-            balance.check_format()
-            cone_A.check_format()
+            nb2, n = (int(k) for k in file["A_shape"])
+            m, columns = (int(k) for k in file["cone_A_shape"])
             cones = [int(k) for k in file["cones"]]
             return ZoneModel(
                 name=str(file["name"]),
@@ -161,8 +156,8 @@ def load_model(path: str | Path) -> ZoneModel:
                 keys=tuple(str(key) for key in file["keys"]),
                 shared=file["shared"].astype(np.int64),
                 start=file["start"].astype(np.float64),
-                A=balance,
-                cone_A=cone_A,
+                A=_matrix(file, "A", (n, nb2)).T,
+                cone_A=_matrix(file, "cone_A", (m, columns)),
                 cone_b=file["cone_b"].astype(np.float64),
                 zero=cones[0],
                 nonneg=cones[1],

@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar, Literal, Protocol
 
 from hushgrid.kernels.algorithms import iadmm, radmm
-from hushgrid.kernels.algorithms.base import Keys, Race, Variant
+from hushgrid.kernels.algorithms.base import BOTH, Keys, Race, Variant
 from hushgrid.kernels.patterns.neighbours import Place
 from hushgrid.kernels.types import Vector
 
@@ -37,12 +37,16 @@ class Params(radmm.Conventional, tag_field="name", tag="dpadmm", frozen=True, kw
     races: ClassVar[Sequence[Race]] = [
         Race(title="ADMM (primal perturbation)", keys={"perturb": "primal"}, grid=radmm.ETAS)
     ]
+    published_mechanisms: ClassVar[tuple[str, ...]] = BOTH
     #: where the published noise stands: dual (objective perturbation) or primal (output perturbation)
     perturb: Literal["dual", "primal"] = "dual"
 
-    @property
-    def by_output(self) -> bool:
+    def by_output(self, mechanism: str) -> bool:
         return self.perturb == "primal"
+
+    @property
+    def mechanisms(self) -> tuple[str, ...]:
+        return super().mechanisms if self.perturb == "primal" else ("laplace",)
 
     def agent(self, at: Place) -> Agent:
         return Agent(self, at.gate, at.size, at.name, at.neighbours, report=at.report)

@@ -14,7 +14,7 @@ from math import ceil
 from msgspec.structs import replace
 
 from hushgrid.kernels.errors import Suspended
-from hushgrid.kernels.graphs import Graph, closed_walk, next_node, walk_entropy
+from hushgrid.kernels.graphs import Graph, closed_walk, next_node, walk_word
 from hushgrid.kernels.patterns.token import Leg, Route
 
 
@@ -35,7 +35,7 @@ def random(graph: Graph, seed: int) -> Route:
         left = [j for j in graph.neighbours[index(node)] if name(j) not in leg.without]
         if not left:
             raise Suspended(f"{node} has no neighbour left, expected one to hand the token to")
-        return name(next_node(left, walk_entropy(seed, hop)))
+        return name(next_node(left, walk_word(seed, hop)))
 
     return route
 

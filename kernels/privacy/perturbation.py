@@ -15,7 +15,8 @@ second (at least 2.8 times below the paper's, whose condition on 2 c1 it does no
 of the same x*, so 2 tau/mu apart in L2, the third: x~ given x* is a Laplace mechanism. An inexact x^ without xi is no
 answer: it tells the data set (Finding 5.2). Split: 2^-10 of epsilon for xi, the rest for alpha.
 
-Output: x~ = x^ + xi, |F'(x^)|_2 <= tau: two x^ are (2 C R/B + 2 tau)/mu apart in L2.
+Output: x~ = x^ + xi, |F'(x^)|_2 <= tau: two x^ are (2 C R/B + 2 tau)/mu apart in L2 (docs/papers/mechanisms.md has the
+proof). Under Gaussian noise this is the gate's private minimiser.
 
 tau is public: 4 times a bound of the rounding of F' and of eps wherever x* can be, and at least what makes the grid hold
 it. eps is float: |M|_2 N/alpha with M, N of d + 1 and d standard normals, for chi^2_{d+1} is the mixture of variances that

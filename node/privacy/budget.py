@@ -46,7 +46,10 @@ class Allowance:
         allow: Allow,
         *,
         simulated: bool,
+        version: int | None = None,
     ) -> None:
+        """`version`: of the data that the run answers from [the ledger's of now]."""
+        self.version = ledger.data_version if version is None else version
         self.node, self.algorithm, self.terms, self.budget, self.allow = node, algorithm, terms, budget, allow
         self.ledger, self.simulated, self.run = ledger, simulated, run
         self._further: list[Allowance] = []  #: of budgets that the run has to keep too
@@ -59,7 +62,9 @@ class Allowance:
         self.earlier = total_epsilon(earlier, self.delta)
         self.answered = ledger.answers(run)  #: answers of this run in the ledger
         #: of a budget with a window; every other rule here is of one without
-        self.renewal = Renewal(ledger, budget, self.adjacency, self.delta) if budget and budget.span else None
+        self.renewal = (
+            Renewal(ledger, budget, self.adjacency, self.delta, self.version) if budget and budget.span else None
+        )
 
     @property
     def delta(self) -> float:
@@ -160,6 +165,7 @@ class Allowance:
                 budget,
                 self.allow,
                 simulated=self.simulated,
+                version=self.version,
             )
         )
 

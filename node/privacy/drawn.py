@@ -38,6 +38,7 @@ class Note(Struct, array_like=True, frozen=True):
     spend: Spend
     question: bytes  #: SHA-256 of what is asked
     noise: list[tuple[str, bytes]]  #: (dtype, bytes) of each array
+    version: int | None = None  #: of the data that it is about [the ledger's of now]
 
 
 class Drawn:
@@ -57,7 +58,8 @@ class Drawn:
             notes = self._read()
             unpaid = [note for note in notes if not note.paid]
             if unpaid:  # all of one step
-                ledger.commit(unpaid[0].run, spends=[note.spend for note in unpaid])
+                spends = [note.spend for note in unpaid]
+                ledger.commit(unpaid[0].run, spends=spends, version=unpaid[0].version)
                 self._restart()
                 for note in notes:
                     self._write(replace(note, no=ledger.answered, paid=True))
@@ -68,14 +70,19 @@ class Drawn:
         """The noise of an answer to this question that was drawn, paid for, and never used; None if there is none."""
         return self._kept.pop(question, None)
 
-    def draw(self, run: bytes, spend: Spend, question: bytes, draw: Callable[[], Noise]) -> Noise:
-        """Fresh noise, noted before it is returned. Raises LedgerFailed, and the noise is unused, if that fails."""
+    def draw(
+        self, run: bytes, spend: Spend, question: bytes, draw: Callable[[], Noise], version: int | None = None
+    ) -> Noise:
+        """Fresh noise, noted before it is returned. `version`: of the data that it is about [that of now].
+
+        Raises LedgerFailed, and the noise is unused, if that fails.
+        """
         if self._no != self.ledger.answered:  # what stands there is committed
             self._restart()
         noise = draw()
         arrays = [(a.dtype.str, a.tobytes()) for a in noise]
         with self._writing():
-            self._write(Note(self.ledger.id, self._no, run, False, spend, question, arrays))
+            self._write(Note(self.ledger.id, self._no, run, False, spend, question, arrays, version))
         return noise
 
     def close(self) -> None:

@@ -75,6 +75,7 @@ class Gate:
         self.repeat: list[tuple[bytes, bytes]] = []
         self.drawn: Drawn | None = None  #: a real device's note of what is drawn; a simulation needs none
         self.run = b""
+        self.version: int | None = None  #: of the data behind it [the ledger's of now]
         self.drawn_l1 = 0.0  #: sum of |noise| since the last reading, for reports of simulations; never sent or stored
 
     # --- what the driver asks ---
@@ -155,13 +156,13 @@ class Gate:
         if self.drawn is None:
             self._spend(spend)
             return draw()
-        about = f"{spend!r} of data version {self.drawn.ledger.data_version}"
+        about = f"{spend!r} of data version {self.version}"
         asked = hashlib.sha256(b"".join((self.run, about.encode(), question))).digest()
         if (kept := self.drawn.kept(asked)) is not None:
             self.state.answers += 1
             return kept
         self._spend(spend)
-        return self.drawn.draw(self.run, spend, asked, draw)
+        return self.drawn.draw(self.run, spend, asked, draw, self.version)
 
     def _paper_noise(self, scale: float, size: int) -> Vector:
         """The current answer's noise as a paper draws it, (size,): Laplace or Gaussian, in floating point."""

@@ -193,7 +193,7 @@ class Ledger(LoggedTables):
             rows.append((no, *costs[-1][1:3], self.now(), self.running, self.data_version))
             if mark.ledger != self.id:
                 accepted[mark.ledger] = marks.highest(counted, mark)
-        sums, price = self._sums_after(costs, None), self._price_after(costs)
+        sums, price = self._sums_after(costs, None, self.data_version), self._price_after(costs)
         with self._transaction():
             self.db.executemany(
                 "INSERT INTO spend (no, kind, value, mu2, adjacency, sampler, at, ran, version) "
@@ -274,19 +274,21 @@ class Ledger(LoggedTables):
         last: bytes | None = None,
         answers: Iterable[tuple[bytes, bytes]] = (),
         history: tuple[int, float | None, int, int] | None = None,
+        version: int | None = None,
     ) -> None:
         """Stores everything that a step did, durably. Nothing of it may be published before this returns.
 
         `state`: of the machine and the gate. `last`: the message to repeat once the run has ended. `answers`: what the
-        gate must repeat, as (question, answer). `history`: (round, residual, messages, bytes). Raises LedgerFailed if
-        the disk does not take it.
+        gate must repeat, as (question, answer). `history`: (round, residual, messages, bytes). `version`: of the data
+        that the spends are about [that of now]. Raises LedgerFailed if the disk does not take it.
         """
         spends, answers = list(spends), list(answers)
-        when = self.now(), self.running, self.data_version
+        version = self.data_version if version is None else min(version, self.data_version)
+        when = self.now(), self.running, version
         logged = last is None and not answers and status in (None, "running")
         if not (logged and self._log_step(Record(run, state, status, self.no + 1, spends, *when, history))):
             costs = costs_of(spends)
-            sums, price = self._sums_after(costs, run), self._price_after(costs)
+            sums, price = self._sums_after(costs, run, version), self._price_after(costs)
             with self._transaction():
                 if spends:
                     self._insert(run, self.no + 1, spends, when)

@@ -101,6 +101,7 @@ class LedgerFile:
         # card: a page that many of them change is written to the main file once.
         self.db.execute("PRAGMA wal_autocheckpoint = 1000")
         self.db.execute(f"PRAGMA journal_size_limit = {512 << 10}")
+        self.db.execute("PRAGMA cache_size = -256")  # kB: more would be memory that a device keeps for ever
         if self.durable and (mode, *self._ask("PRAGMA synchronous")) != ("wal", (2,)):
             raise LedgerFailed(
                 f"{self.path}: found journal mode {mode}, expected a disk that can keep a WAL with full sync"

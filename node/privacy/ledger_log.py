@@ -246,7 +246,9 @@ class LoggedTables(RunTable):
         """A record is durable: what is kept in memory follows."""
         costs = costs_of(record.spends)
         price = self._price_after(costs)
-        changed = self._count(costs, record.run)  # which may ask the tables, and so brings into them what waits
+        changed = self._count(
+            costs, record.run, record.version
+        )  # which may ask the tables, and so brings into them what waits
         self._waiting.append(record)
         self._changed |= changed
         self._ran = max(self._ran, record.ran)

@@ -30,15 +30,20 @@ class Denied(NamedTuple):
 
 
 class Renewal:
-    """The two limits of one budget, while the device holds one version of its data: that of the ledger's now."""
+    """The two limits of one budget, for answers about one version of the data.
 
-    def __init__(self, ledger: Ledger, budget: Budget, adjacency: str, delta: float) -> None:
-        """`adjacency`: at whose unit all is counted. `delta`: of both limits."""
+    A run that has begun answers about its own version to its end, whatever is declared meanwhile.
+    """
+
+    def __init__(
+        self, ledger: Ledger, budget: Budget, adjacency: str, delta: float, version: int | None = None
+    ) -> None:
+        """`adjacency`: at whose unit all is counted. `delta`: of both limits. `version` [the ledger's of now]."""
         assert budget.span is not None
         self.ledger, self.budget, self.adjacency, self.span = ledger, budget, adjacency, budget.span
         self.delta = delta
-        self.version = ledger.data_version
-        self._about_version = Charge()
+        self.version = ledger.data_version if version is None else version
+        self._about_earlier: Charge | None = None  #: of the answers about it, once the ledger has a newer one
 
     @property
     def window(self) -> Window:
@@ -62,14 +67,13 @@ class Renewal:
         return max(min(window, life), 0.0)
 
     def committed(self, charge: Charge) -> None:
-        """Answers of this charge, about the version that is held, are in the ledger now."""
-        self._about_version = self._about_version.plus(charge)
+        """Answers of this charge, about this version, are in the ledger now."""
+        if self._about_earlier is not None:
+            self._about_earlier = self._about_earlier.plus(charge)
 
     def anew(self) -> Renewal:
         """The same limits for a data version that is yet to be declared: nothing has been said about it."""
-        following = Renewal(self.ledger, self.budget, self.adjacency, self.delta)
-        following.version += 1
-        return following
+        return Renewal(self.ledger, self.budget, self.adjacency, self.delta, self.ledger.data_version + 1)
 
     def denied(self, more: Charge, asked: float, room: float = 1.0) -> Denied | None:
         """Which limit answers of the charge `more` would pass, None if neither. `asked`: their epsilon, to be said.
@@ -108,10 +112,15 @@ class Renewal:
         return self.window.charge(self.ledger.running).or_more(self._of_version())
 
     def _of_version(self) -> Charge:
-        """Of the answers about the version that is held. Its sums are the ledger's until a newer version is declared."""
-        if self.ledger.data_version == self.version:
-            self._about_version = charge_of_totals(self.ledger.version_totals(self.adjacency))
-        return self._about_version
+        """Of the answers about the version. Its sums are the ledger's until a newer version is declared."""
+        now = self.ledger.data_version
+        if self.version > now:
+            return Charge()
+        if self.version == now:
+            return charge_of_totals(self.ledger.version_totals(self.adjacency))
+        if self._about_earlier is None:
+            self._about_earlier = charge_of_totals(self.ledger.totals_about(self.version, self.adjacency))
+        return self._about_earlier
 
     def _life(self) -> Charge:
         return charge_of_totals(self.ledger.totals(self.adjacency))

@@ -114,20 +114,20 @@ class SpendTable(LedgerFile):
         self._need(scope)
         return {adjacency: counted for (of, adjacency), counted in self._sums.items() if of == scope}
 
-    def _sums_after(self, costs: Iterable[Cost], run: bytes | None) -> Sums:
-        """The sums that these rows change, as they are after them."""
+    def _sums_after(self, costs: Iterable[Cost], run: bytes | None, version: int) -> Sums:
+        """The sums that these rows change, as they are after them. `version`: of the data that they are about."""
         after: Sums = {}
         for kind, value, mu2, adjacency in costs:
-            for scope in self._scopes(run):
+            for scope in self._scopes(run, version):
                 key = scope, adjacency
                 after[key] = (after.get(key) or self._sums.get(key) or Counted()).plus(kind, value, mu2)
         return after
 
-    def _count(self, costs: Iterable[Cost], run: bytes) -> set[tuple[Scope, str]]:
+    def _count(self, costs: Iterable[Cost], run: bytes, version: int) -> set[tuple[Scope, str]]:
         """Counts rows that are durable. Returns the keys of the sums that have changed."""
         changed = set()
         for kind, value, mu2, adjacency in costs:
-            for scope in self._scopes(run):
+            for scope in self._scopes(run, version):
                 key = scope, adjacency
                 counted = self._sums.get(key)
                 if counted is None:
@@ -136,12 +136,13 @@ class SpendTable(LedgerFile):
                 changed.add(key)
         return changed
 
-    def _scopes(self, run: bytes | None) -> tuple[Scope, ...]:
-        """The scopes that a row of this run counts in."""
+    def _scopes(self, run: bytes | None, version: int) -> tuple[Scope, ...]:
+        """The scopes that a row of this run, about this version of the data, counts in."""
+        both = (ALL, VERSION) if version == self.data_version else (ALL,)
         if run is None:
-            return ALL, VERSION
+            return both
         self._need(run)
-        return ALL, VERSION, run
+        return (*both, run)
 
     def _write_sums(self, sums: Sums, price: Price) -> None:
         """Inside a transaction."""
@@ -170,6 +171,21 @@ class SpendTable(LedgerFile):
     def version_totals(self, adjacency: str) -> Totals:
         """Of `totals`, what was spent in the data version of now, however long ago."""
         return self._in_unit(self._of(VERSION), adjacency)
+
+    def totals_about(self, version: int, adjacency: str) -> Totals:
+        """Of `totals`, what was spent about the data of an earlier version: by the rows, and never too little.
+
+        Rows that are condensed count from the hour in which the version may have been that of now.
+        """
+        sums: dict[str, Counted] = {}
+        for stored, *equal in self._ask(
+            "SELECT adjacency, kind, value, mu2, count(*) FROM spend WHERE version = ? GROUP BY 1, 2, 3, 4", (version,)
+        ):
+            sums[stored] = sums.get(stored, Counted()).plus(*equal)
+        for (blob,) in self._ask("SELECT sums FROM past WHERE version >= ?", (version,)):
+            for stored, counted in unpacked(blob).items():
+                sums[stored] = sums.get(stored, Counted()).with_all(counted)
+        return self._in_unit(sums, adjacency)
 
     def window(self, span: float, adjacency: str) -> Window:
         """What was spent in the last `span` s of running time, at the unit of `adjacency`, now and from here on."""

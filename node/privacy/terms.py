@@ -144,7 +144,6 @@ def check_privacy(p: Privacy | None, algorithm: Algorithm, records: bool, file: 
         raise wrong("privacy.adjacency", str(p.adjacency) or "{}", expected)
     if records:
         for key, given, default in (
-            ("mode", p.mode, "objective"),
             ("at", p.at, "data"),
             ("release", p.release or "plain", "plain"),
         ):
@@ -159,10 +158,9 @@ def check_privacy(p: Privacy | None, algorithm: Algorithm, records: bool, file: 
     accountant = p.accountant or allowed[0]
     if accountant not in allowed:
         raise wrong("privacy.accountant", accountant, f"{' or '.join(allowed)} (mechanism {p.mechanism})")
-    if variant == "published" and p.mechanism not in algorithm.published_mechanisms:
-        raise wrong(
-            "privacy.mechanism", p.mechanism, f"{' or '.join(algorithm.published_mechanisms)} (published {name})"
-        )
+    if p.mechanism not in algorithm.mechanisms:
+        of = f"published {name}" if variant == "published" else f"{name}, private minimisers by objective perturbation"
+        raise wrong("privacy.mechanism", p.mechanism, f"{' or '.join(algorithm.mechanisms)} ({of})")
     delta = p.delta or (p.per_answer.delta if p.per_answer else None)
     if delta is None and (gaussian or accountant == "pure-optimal"):
         raise wrong(
@@ -172,8 +170,9 @@ def check_privacy(p: Privacy | None, algorithm: Algorithm, records: bool, file: 
         raise wrong("privacy.delta", repr(delta), "none (pure-basic), or accountant: pure-optimal")
     if p.per_answer and p.per_answer.delta is None and gaussian:
         raise wrong("privacy.per_answer.delta", "nothing", "a number between 0 and 1 (gaussian)")
-    if not records and p.mode not in algorithm.modes:
-        raise wrong("privacy.mode", p.mode, f"{' or '.join(algorithm.modes)} (algorithm.name: {name})")
+    modes = tuple(mode for mode in algorithm.modes if not (records and mode == "input"))
+    if p.mode not in modes:
+        raise wrong("privacy.mode", p.mode, f"{' or '.join(modes)} (algorithm.name: {name})")
     if p.mode.startswith("output") and variant != "published":
         raise wrong("privacy.mode", p.mode, "objective or input (output perturbation exists as variant: published)")
     if p.mode == "input" and variant == "published":

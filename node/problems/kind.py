@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 
-from hushgrid.kernels.algorithms.base import Algorithm, Pattern
-from hushgrid.kernels.algorithms.registry import of_patterns
+from hushgrid.kernels.algorithms.base import Algorithm, Pattern, Sharing
+from hushgrid.kernels.algorithms.registry import ALGORITHMS
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.graphs import Network
 from hushgrid.kernels.types import Vector
@@ -220,6 +220,11 @@ class Device(Protocol):
 class Renewal(Protocol):
     """Brings a device's data up to date."""
 
+    @property
+    def device(self) -> Device:
+        """The device with the data of the ledger's data version."""
+        ...
+
     def __call__(self, every: float | None, affordable: bool) -> Device:
         """The device with the data that a new run is to have. `every`: s from one run of the plan to the next, if it has
         that: a public schedule. `affordable`: whether the window of its budget has room for answers about new data."""
@@ -238,6 +243,7 @@ class Kind(ABC):
     sections: ClassVar[tuple[type[Section], ...]]  #: its scenario sections; each has a tag
     public_type: ClassVar[type]  #: the type of its part of a plan
     patterns: ClassVar[tuple[Pattern, ...]]  #: the patterns that its nodes can take part in
+    sharing: ClassVar[Sharing]  #: what a node has of the unknowns
     records: ClassVar[bool]  #: whether its data are records, of which one can be replaced; else quantities that change
 
     @property
@@ -253,11 +259,15 @@ class Kind(ABC):
     @property
     def algorithms(self) -> tuple[str, ...]:
         """The names of the algorithms that solve it."""
-        return of_patterns(self.patterns)
+        return tuple(name for name, declared in ALGORITHMS.items() if self.solved_by(declared))
+
+    def solved_by(self, algorithm: Algorithm | type[Algorithm]) -> bool:
+        """Whether an algorithm solves it."""
+        return algorithm.pattern in self.patterns and self.sharing in algorithm.of
 
     def check(self, problem: Any, algorithm: Algorithm, file: str) -> None:
         """Raises InputError unless the algorithm solves this problem."""
-        if algorithm.pattern not in self.patterns:
+        if not self.solved_by(algorithm):
             tag, known = problem.__struct_config__.tag, " or ".join(self.algorithms)
             raise InputError(f"{file}: algorithm.name: found {algorithm.name}, expected {known} (problem.kind: {tag})")
 
@@ -278,10 +288,11 @@ class Kind(ABC):
         """The unit of privacy: what its noise hides, in a few words, for README's table."""
 
     @abstractmethod
-    def located(self, problem: Any, network: Network | None, base: Path, file: str) -> Any:
+    def located(self, problem: Any, network: Network | None, networked: bool, base: Path, file: str) -> Any:
         """The problem with its relative paths made relative to `base`.
 
-        Raises InputError if it lacks a network that it needs, or has one that it must not have.
+        `networked`: whether its nodes will send messages to each other. Raises InputError if it lacks a network that it
+        needs, or has one that it must not have.
         """
 
     @abstractmethod

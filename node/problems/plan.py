@@ -97,7 +97,7 @@ def decode_plan(blob: bytes) -> RunPlan:
     change = plan.privacy.adjacency.of_loads if plan.privacy else None
     if change is not None and change.of is not None and not (change.digest is None and DIGEST.match(change.of)):
         raise InputError("plan: privacy.adjacency.bounded-change.of: found a name, expected a SHA-256 digest")
-    if algorithm.pattern not in kind.patterns:
+    if not kind.solved_by(algorithm):
         raise InputError(
             f"plan: algorithm.name: found {algorithm.name}, expected one for a problem of kind {problem.kind}"
         )
@@ -141,4 +141,4 @@ def findings(plan: RunPlan) -> list[str]:
     """Why a published variant makes no promise; nothing for the others."""
     if plan.algorithm.variant != "published":
         return []
-    return [plan.algorithm.finding(plan.privacy.mode if plan.privacy else "", len(plan.nodes))]
+    return [plan.algorithm.finding(plan.privacy.mode if plan.privacy else "", len(plan.nodes), plan.kind.sharing)]

@@ -169,7 +169,9 @@ class Driver:
             refuse = Refuse(f"{self.node}: {FAILED}", Failed.kind)
         mark = self.ledger.mark_after(gate.spends)
         payload = wire.encode(Envelope(self.run, 0, 0, mark, refuse))
-        self.ledger.commit(self.run, spends=gate.spends, answers=gate.repeat, status="refused", last=payload)
+        self.ledger.commit(
+            self.run, spends=gate.spends, answers=gate.repeat, status="refused", last=payload, version=gate.version
+        )
         gate.committed()
         detail = str(error) if isinstance(error, HushgridError) else f"{type(error).__name__}: {error}"
         raise StepFailed(refuse, payload, detail) from None
@@ -195,6 +197,7 @@ class Driver:
             status="running",
             answers=gate.repeat if gate else [],
             history=(*done, *so_far) if done else None,
+            version=gate.version if gate else None,
         )
         if gate:
             gate.committed()

@@ -87,6 +87,11 @@ class Endpoint(ABC):
         """When `on_tick` must be called at the latest, s of `clock`; inf if nothing is due before something happens."""
         return self.clock.time + TICK_S
 
+    @property
+    def patient(self) -> bool:
+        """Whether nothing waits for the broker if it is away now: attempts to reach it may be far apart."""
+        return self.due == inf
+
     @abstractmethod
     def idle(self) -> None:
         """The answers are sent: does the work that must not delay them."""
@@ -101,13 +106,13 @@ class Endpoint(ABC):
         if self._retry > RETRY_S[0]:
             self._retry, self._due = RETRY_S[0], 0.0
 
-    def _due_at(self, now: float) -> bool:
-        """Whether messages without a proven receipt are to be sent again now. The waits grow."""
+    def _due_at(self, now: float, longest: float = RETRY_S[1]) -> bool:
+        """Whether messages without a proven receipt are to be sent again now. The waits grow up to `longest`, s."""
         if self._due == 0.0:
             self._due = now + self._retry
         if now < self._due:
             return False
-        self._retry = min(2 * self._retry, RETRY_S[1])
+        self._retry = min(2 * self._retry, longest)
         self._due = now + self._retry
         return True
 

@@ -67,7 +67,7 @@ def serve_all(
     asked: Callable[[], bool] | Signals = lambda: False,
     wait: Callable[[], float] = lambda: POLL_S,
 ) -> None:
-    """Drive endpoints (one or more), each on its own connection, from one select loop, as `serve` does one.
+    """Drive endpoints (none, or hundreds), each on its own connection, from one select loop, as `serve` does one.
 
     A message costs the same among hundreds as alone, if `until` does. Links that are not connected are opened here
     and tried for as long as it takes. `until` and `asked` are looked at after each message, each signal, and at least
@@ -107,6 +107,8 @@ class Served(Protocol):
     def subscriptions(self) -> tuple[str, ...]: ...
     @property
     def due(self) -> float: ...
+    @property
+    def patient(self) -> bool: ...
     def connected(self) -> Sequence[tuple[str, bytes, bool]]: ...
     def on_message(self, topic: str, payload: bytes) -> Sequence[tuple[str, bytes, bool]]: ...
     def on_tick(self, now: float) -> Sequence[tuple[str, bytes, bool]]: ...
@@ -135,7 +137,7 @@ class _Seat:
     def hear(self, ready: bool) -> None:
         """What has come, and the answers."""
         link, endpoint = self.link, self.endpoint
-        link.patient = not link.connected and endpoint.due == inf
+        link.patient = not link.connected and endpoint.patient
         messages = link.turn(ready)
         news = False
         if (link.waiting or link.mute) and not self.away:
@@ -207,7 +209,8 @@ class _Loop:
 
     def turn(self, longest: float) -> float:
         """Wait until something is due, at most until `longest` of time.monotonic(), and do it. Returns the time."""
-        wait = min(self.heap[0][0], longest) - time.monotonic()
+        first = self.heap[0][0] if self.heap else time.monotonic() + LONGEST_S
+        wait = min(first, longest) - time.monotonic()
         for fd, _ in self.poller.poll(max(0.0, wait)):
             if fd == self.wakeup.fd:
                 self.wakeup.clear()
@@ -216,7 +219,7 @@ class _Loop:
                 seat.hear(True)
                 self._follow(seat)
         now = time.monotonic()
-        while self.heap[0][0] <= now:
+        while self.heap and self.heap[0][0] <= now:
             due, no = heappop(self.heap)
             seat = self.seats[no]
             if due != seat.due:

@@ -73,8 +73,9 @@ class Member(Endpoint):
         self.device, self.budget, self.allow = device, budget, allow or Allow()
         self.simulated, self.observe = simulated, observe
         self.renew, self.drawn = renew, drawn
-        age = (lambda: renew.age) if renew else lambda: None
-        self.outcomes = Outcomes(ledger, outcome, log, age) if outcome else None
+        self.outcomes = (
+            Outcomes(ledger, outcome, log, lambda: self.renew.age if self.renew else None) if outcome else None
+        )
         self.driver: Driver | None = None
         self.allowance: Allowance | None = None
         self.last: tuple[bytes, bytes] | None = None  #: (run, payload) of the last join, refusal or farewell, to repeat
@@ -186,7 +187,7 @@ class Member(Endpoint):
         `earlier`: the run whose end it begins at, if this device has kept it.
         """
         try:
-            name, driver, allowance = self._agreed(run, blob, renew=stopped is None)
+            name, driver, allowance = self._agreed(run, blob, new=stopped is None)
         except (InputError, Refused) as error:
             self._free -= RUN_BYTES if self.renew else 0  # a data version may have risen for it
             return self._refuse(run, Refuse(str(error), error.kind))
@@ -202,12 +203,14 @@ class Member(Endpoint):
         self.log(f"{'joined' if stopped is None else 'resumed'} run {run.hex()[:8]}: {name}")
         return self._say_joined(run)
 
-    def _agreed(self, run: bytes, blob: bytes, *, renew: bool = False) -> tuple[str, Driver, Allowance]:
+    def _agreed(self, run: bytes, blob: bytes, *, new: bool = False) -> tuple[str, Driver, Allowance]:
         """The name, driver and allowance of a run. Raises InputError or Refused if device or owner do not agree."""
         try:
             plan = decode_plan(blob)
-            if renew and self.renew:
+            if self.renew and new:
                 self.device = self.renew(plan.every, self._allowance(run, plan).affordable)
+            elif self.renew:  # what it goes on with is of the ledger's data version, as at a start
+                self.device = self.renew.device
             self.device.check(plan)
             driver, allowance = self._assemble(run, plan)
             t = plan.terms
@@ -325,7 +328,7 @@ class Member(Endpoint):
         seed = self.simulated.seed if self.simulated else None
         noise = noise_source(seed, self.name)
         machine, gate = self.device.machine(plan, run, self.ledger, noise, allowance)
-        gate.drawn, gate.run = self.drawn, run
+        gate.drawn, gate.run, gate.version = self.drawn, run, allowance.version
         self._limit = max(self.device.limit(plan), wire.SMALL)
         if machine.hears:
             shared = tuple(self.topics.all(node) for node in machine.hears)

@@ -30,7 +30,8 @@ class Outcomes:
 
         `told`: the coordinator's farewell, if it is at hand.
         """
-        run = driver.run.hex()
+        run, gate = driver.run.hex(), driver.gate
+        version = self.ledger.data_version if gate is None or gate.version is None else gate.version
         about = About(
             run=run,
             name=plan.name,
@@ -38,8 +39,8 @@ class Outcomes:
             every=plan.every,
             residual=told.residual if told else None,
             quality=told.quality or None if told else None,
-            version=self.ledger.data_version,
-            age=self.age(),
+            version=version,
+            age=self.age() if version == self.ledger.data_version else None,
         )
         try:
             said = self.outcome(cast(Keeping, driver.machine).outcome(), about)

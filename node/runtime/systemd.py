@@ -40,10 +40,6 @@ class Unit:
         """Configuration and ledger are good: what is started after this unit may start (READY=1)."""
         notify("READY=1")
 
-    def alive(self) -> None:
-        """The loop goes round (WATCHDOG=1)."""
-        notify("WATCHDOG=1")
-
     @contextmanager
     def reloading(self) -> Iterator[None]:
         """The files are read again (RELOADING=1), and have been."""

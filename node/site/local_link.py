@@ -93,6 +93,10 @@ class LocalEnd:
         """Nothing is due before something happens."""
         return inf
 
+    @property
+    def patient(self) -> bool:
+        return True
+
     def idle(self) -> None:
         """It has nothing to do beforehand."""
 

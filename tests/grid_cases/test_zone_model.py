@@ -108,7 +108,7 @@ def test_any_physical_voltages_satisfy_the_flow_equations_and_their_cones_exactl
     model = build(free, "z2", zones["z2"])
     p_g, q_g = rng.normal(size=(2, len(case.generators)))
     z = voltages_to_z(free, Layout.of(free, zones["z2"]), voltage, p_g, q_g)
-    scale = np.abs(model.cone_A).sum(axis=1).max() * np.abs(z).max()
+    scale = np.abs(model.cone_A.scipy()).sum(axis=1).max() * np.abs(z).max()
     assert violation(model, z) <= 1e-13 * scale
     # and a wrong sign of one si is seen
     k = next(k for k, name in enumerate(model.keys) if name.startswith("si") and abs(z[k]) > 0.01)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError
 from math import inf
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -63,7 +63,7 @@ class Figures:
 class Setup(ABC):
     """A scenario made ready to run. Only `device`, `child` and `figures` read raw data."""
 
-    own_figures: ClassVar[tuple[str, ...]] = ()  #: keys of result.json that this kind adds to FIGURES
+    own_figures: tuple[str, ...] = ()  #: keys of result.json that this problem adds to FIGURES
 
     def __init__(self, scenario: Scenario, plan: RunPlan) -> None:
         self.scenario, self.plan = scenario, plan
@@ -103,6 +103,7 @@ class Setup(ABC):
     about: str  #: the problem in a few words
     notes: tuple[str, ...] = ()  #: what was changed in the data when they were read
     stamp: str = ""  #: how the data file looks from outside; another stamp is a new data version
+    test: dict[str, Any] | None = None  #: what the models are tested on, if anything
     shape: Shape  #: what a recorder needs to read the run back
 
     @abstractmethod
@@ -191,6 +192,7 @@ class Setup(ABC):
             "rounds_done": seen.rounds_done,
             "stopped_because": over.stopped_because,
             "quality": dict(figures.quality),
+            **({"test": self.test} if self.test else {}),
             **{key: last.get(key) for key in (*FIGURES, *self.own_figures)},
             "messages": seen.total_messages,
             "bytes": seen.total_bytes,

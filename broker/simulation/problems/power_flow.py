@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from math import inf
 from pathlib import Path
-from typing import Any, ClassVar, cast
+from typing import Any, cast
 
 import msgspec
 import numpy as np
@@ -44,7 +44,7 @@ from hushgrid.node.schema.sections import Adjacency
 class ZoneSetup(Setup):
     """Only `loads`, `device`, `optimum` and what they are used in touch raw data."""
 
-    own_figures: ClassVar[tuple[str, ...]] = (
+    own_figures = (
         *("generation_mw", "load_mw", "served_mw", "unserved_mw", "spilled_mw"),
         *dispatch.FIGURES,
     )

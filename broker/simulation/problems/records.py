@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 
 from hushgrid.broker.report import quality
+from hushgrid.broker.simulation.problems.held_out import KEY, HeldOut
 from hushgrid.broker.simulation.problems.kept import once
 from hushgrid.broker.simulation.problems.on_graph import GraphSetup
-from hushgrid.broker.simulation.recorders.base import finite
+from hushgrid.broker.simulation.recorders.base import Recorded, finite
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.patterns.routes import index
 from hushgrid.kernels.privacy.noise import Lattice
@@ -42,6 +43,11 @@ class RowSetup(GraphSetup):
         self.shards, self.features, self.notes = loaded
         super().__init__(scenario, file, shown)
         self.about = ", ".join([self.about, *self.notes])
+        tests = "tests", scenario.problem, shown.features, shown.classes
+        self.tests = once(lambda: HeldOut(*tests[1:]), tests) if scenario.problem.test else None
+        if self.tests is not None:
+            self.test, self.about = self.tests.about, f"{self.about}, {self.tests.words}"
+            self.own_figures = (KEY, *(f"{KEY}_{name}" for name in self.plan.nodes))
 
     def device(self, name: str) -> Rows:
         return Rows(name, self.shards[index(name)])
@@ -75,9 +81,12 @@ class RowSetup(GraphSetup):
     def against_the_optimum(self, x: Vector, objective: float | None) -> dict[str, float | None]:
         if x.size > LARGEST:
             return {}
-        losses, r, shown = self.losses, self.shown.regularizer, self.shown
-        of = ("optimum", self.scenario.problem.data, len(losses), shown.objective, shown.classes, shown.row_bound, r)
+        losses, r = self.losses, self.shown.regularizer
+        of = ("optimum", self.scenario.problem, len(losses))
         return against(once(lambda: best_of(losses, r), None if self.given else of), x, objective)
+
+    def tested(self, seen: Recorded) -> dict[str, list[float | None]]:
+        return self.tests.columns(seen.common, seen.own) if self.tests is not None else {}
 
     @property
     def largest(self) -> float:
@@ -90,7 +99,7 @@ class RowSetup(GraphSetup):
 
         @cache
         def of(m: int) -> Lattice | None:
-            return lattice_of(self.plan.name, quality.public_loss(shown, m), t)
+            return lattice_of(self.plan.name, quality.public_loss(shown, shown.rows.index(m)), t)
 
         return [lattice for m in shown.rows if (lattice := of(m))]
 

@@ -104,7 +104,7 @@ def recorded(plan: RunPlan, shape: Shape, over: Over, reveal: bool) -> Recorded:
         rounds_done=T,
         x=mean[-1],
         common=mean[1:],
-        own={name: x[-1:, i] for i, name in enumerate(nodes)},
+        own={name: x[1:, i] for i, name in enumerate(nodes)},
         residual=[finite(np.sqrt(np.sum((x[k] - mean[k]) ** 2))) for k in range(1, T + 1)],
         noise=[finite(v) for v in noise] if reveal and algorithm.variant != "none" else [None] * T,
         answers=np.repeat(np.array(answers, dtype=np.int64)[:, None], n, axis=1),

@@ -109,7 +109,7 @@ def recorded(plan: RunPlan, shape: Shape, over: Over, reveal: bool) -> Recorded:
     tokens, own = np.split(rows[:, 3:].reshape(T, -1, d), [len(of_token)], axis=1)
     starts = np.array([walk_start(over.trace, name, d * len(of_node)) for name in nodes]).reshape(n, -1, d)
     ends = [min(k + n, T) for k in range(0, T, n)]  # of the blocks of n activations
-    final, residual = _consensus(starts[:, 0], active, own[:, 0], ends)
+    each, residual = _consensus(starts[:, 0], active, own[:, 0], ends)
     visits = np.zeros((len(ends), n), dtype=np.int64)
     np.add.at(visits, (np.arange(T) // n, active), 1)
     for k, i in undone:
@@ -120,7 +120,7 @@ def recorded(plan: RunPlan, shape: Shape, over: Over, reveal: bool) -> Recorded:
         rounds_done=T,
         x=tokens[-1, 0] if T else np.zeros(d),
         common=tokens[[k - 1 for k in ends], 0],
-        own={name: final[i][None] for i, name in enumerate(nodes)},
+        own={name: each[:, i] for i, name in enumerate(nodes)},
         residual=residual,
         noise=_by_block(rows[:, 2], ends) if reveal and t else [None] * len(ends),
         answers=np.minimum(visits, t.answers) if t else visits,
@@ -172,15 +172,16 @@ def walk_start(directory: Path, node: str, size: int) -> np.ndarray:
 def _consensus(
     start: np.ndarray, active: np.ndarray, own: np.ndarray, ends: Sequence[int]
 ) -> tuple[np.ndarray, list[float | None]]:
-    """Every node's x_i (n, d) at the end, and sqrt(sum_i |x_i - mean x|^2) at the end of each block."""
+    """At the end of each block every node's x_i (blocks, n, d), and sqrt(sum_i |x_i - mean x|^2); of no block the start."""
     x, done = start.copy(), 0
-    residual: list[float | None] = []
+    found: list[np.ndarray] = []
     for k in ends:
         for step in range(done, k):
             x[active[step]] = own[step]
         done = k
-        residual.append(finite(np.sqrt(np.sum((x - x.mean(axis=0)) ** 2))))
-    return x, residual
+        found.append(x.copy())
+    residual = [finite(np.sqrt(np.sum((x - x.mean(axis=0)) ** 2))) for x in found]
+    return np.array(found or [start]), residual
 
 
 def _by_block(values: np.ndarray, ends: Sequence[int], kind: type = float) -> list[float | int | None]:

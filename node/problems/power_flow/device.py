@@ -66,17 +66,21 @@ class AnswerMemory:
     """Answers to be repeated, in the ledger, by the question and the data version that its owner has declared.
 
     The version is that of the device's data when the run is joined: nothing is ever compared with the data themselves.
+    What the run has found it repeats to its end, though a newer version takes it out of the ledger meanwhile.
     """
 
     def __init__(self, ledger: Ledger, about: str = "") -> None:
         """`about`: what of the question stands in no lattice: whose loads, and which."""
         self.ledger, self.about = ledger, f"version {ledger.data_version} of {about}: "
+        self._found: dict[bytes, bytes] = {}
 
     def key(self, question: str) -> bytes:
         return hashlib.sha256((self.about + question).encode()).digest()
 
     def find(self, key: bytes) -> bytes | None:
-        return self.ledger.answer(key)
+        if key not in self._found and (answer := self.ledger.answer(key)) is not None:
+            self._found[key] = answer
+        return self._found.get(key)
 
 
 def zones_of(problem: ZonesProblem, case: Case) -> dict[str, tuple[int, ...]]:
@@ -90,7 +94,7 @@ def smoothness(case: Case, zones: dict[str, tuple[int, ...]]) -> float:
     largest = 0.0
     for buses in zones.values():
         balance = Layout.of(case.without_loads(), buses).balance()
-        largest = max(largest, float(2 * np.linalg.eigvalsh((balance @ balance.T).toarray())[-1]))
+        largest = max(largest, float(2 * np.linalg.eigvalsh(balance.gram())[-1]))
     return largest
 
 

@@ -97,6 +97,10 @@ class ZonesPlan(Struct, tag_field="kind", tag="zones", frozen=True, forbid_unkno
     def check(self, algorithm: Algorithm) -> None:
         """Whether zones and case belong together is for a device to say, which has the case."""
         check_objective(self.objective, algorithm, "plan: problem.objective")
+        if algorithm.by_convexity:
+            raise InputError(
+                "plan: algorithm: found a step of strong convexity, expected another (|A z + d|^2 has none)"
+            )
 
 
 def objective_of(problem: ZonesProblem, algorithm: Algorithm) -> Objective:

@@ -144,6 +144,29 @@ def load(data: Data, base: Path, kind: Kind, nodes: int | None = None, arrays: A
     else:
         table = _read(data, base, kind)
         shards, features = _split(data, base, table, n), table.features
+    shards, notes = _as_declared(data, shards, kind)
+    return Loaded(shards, features, notes)
+
+
+def load_test(data: Data, path: Path, kind: Kind, features: int) -> Shard:
+    """Rows of `features` entries to test a model on: A (m, q), b (m,). InputError on whatever is wrong.
+
+    A file named .npz or .csv is read as one, any other as the nodes' file is: CSV or LIBSVM text, its labels, indices and
+    norms as theirs.
+    """
+    if path.suffix == ".npz":
+        shard = read_npz(path, kind)
+    elif data.csv is not None or ".csv" in path.suffixes:
+        shard = Shard(*read_csv(path, kind, label=data.label, header=data.header)[:2])
+    else:
+        shard = read_libsvm(path, kind, features=features, first_index=data.first_index)
+    if shard.A.shape[1] != features:
+        raise InputError(f"{path}: found {shard.A.shape[1]} features, expected {features} as the nodes' rows have")
+    return _as_declared(data, [shard], kind)[0][0]
+
+
+def _as_declared(data: Data, shards: list[Shard], kind: Kind) -> tuple[list[Shard], tuple[str, ...]]:
+    """The rows with the labels and norms that are declared, and what was changed in the labels."""
     notes: tuple[str, ...] = ()
     if kind == "logistic" and any(np.any(s.b == 0) for s in shards):
         if any(np.any(s.b < 0) for s in shards):
@@ -152,7 +175,7 @@ def load(data: Data, base: Path, kind: Kind, nodes: int | None = None, arrays: A
         notes = ("labels 0 and 1 are taken for -1 and 1",)
     if data.normalize:
         shards = [Shard(unit_rows(s.A), s.b) for s in shards]
-    return Loaded(shards, features, notes)
+    return shards, notes
 
 
 def _read(data: Data, base: Path, kind: Kind) -> Table:

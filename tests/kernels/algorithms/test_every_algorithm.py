@@ -139,9 +139,9 @@ def shapes(setup):
     d, T = shape.size, a.rounds
     match a.pattern:
         case "star":
-            assert len(a.own) == 2
             own = {f"z_{p}": (T, shape.own[p]) for p in shape.own}
-            return {"w": (T, d)} | own | {f"lam_{p}": (T, shape.shared[p].size) for p in shape.own}
+            shared = {f"{key}_{p}": (T, shape.shared[p].size) for key in a.own[1:] for p in shape.own}
+            return {"w": (T, d)} | own | shared
         case "token":
             own = dict.fromkeys(a.own, (T, d))
             return {"active": (T,)} | dict.fromkeys(a.token, (T + 1, d)) | own

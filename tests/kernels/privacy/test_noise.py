@@ -16,7 +16,7 @@ from scipy import stats
 
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.privacy.noise import EXACT, FAR, Lattice, simulated
-from hushgrid.kernels.randomness import counter_generator
+from hushgrid.kernels.randomness import counter_generator, counter_word
 from tests.support import examples
 from tests.support.agents.exact_inversion import Stream
 
@@ -261,6 +261,13 @@ def test_most_outputs_of_float_noise_tell_two_values_apart_and_none_of_the_grids
 
 
 # --- simulation ---
+
+
+@pytest.mark.parametrize("answer", [0, 1, 977, 2**64 - 1, 2**64, 2**100 + 3])
+@pytest.mark.parametrize("seed", [0, 7, 2**63])
+def test_the_word_of_a_counter_is_what_its_generator_gives_first(seed, answer):
+    for node in ("walk", "n0"):
+        assert counter_word(seed, node, answer).to_bytes(8, "little") == counter_generator(seed, node, answer).bytes(8)
 
 
 def test_streams_of_two_answers_do_not_overlap() -> None:

@@ -69,6 +69,17 @@ def test_another_data_version_after_a_death_is_another_answer_and_another_spend(
     assert len(device.ledger.spends()) == 2
 
 
+def test_what_was_drawn_before_a_death_is_paid_as_of_the_version_that_it_was_drawn_for(tmp_path):
+    device, gate = begin(tmp_path)
+    gate.gradient(ONE)
+    device.ledger.new_data()  # a file that is replaced while the device is off
+    device, gate = again(device)
+    assert [(s.answer, s.version) for s in device.ledger.spends()] == [(1, 1)]
+    gate.gradient(ONE)
+    device.commit(gate)
+    assert [(s.answer, s.version) for s in device.ledger.spends()] == [(1, 1), (1, 2)]
+
+
 def test_any_number_of_deaths_in_one_step_cost_one_spend_while_the_question_is_the_same(tmp_path):
     device, gate = begin(tmp_path, at="gradient")
     first = gate.gradient(ONE)

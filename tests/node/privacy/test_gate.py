@@ -154,6 +154,17 @@ def test_another_data_version_or_another_plan_gets_a_fresh_answer_and_a_spend(tm
     assert not np.array_equal(gate.state.kept, first.state.kept)
 
 
+def test_a_run_that_repeats_goes_on_repeating_though_the_data_are_declared_new(tmp_path):
+    device = Device(tmp_path)
+    first = device.answer(device.start(plan(mode="input")))[0]
+    gate = device.start(plan(mode="input"))
+    assert gate.knows()
+    device.ledger.new_data()
+    assert np.array_equal(device.answer(gate)[0], first)
+    assert len(values(device)) == 1
+    assert not device.start(plan(mode="input")).knows()
+
+
 def test_an_answer_of_known_noise_is_never_repeated_as_a_private_one(tmp_path):
     device = Device(tmp_path, noise=lambda: SeededNoise(7, "n0"))
     seeded = device.answer(device.start(plan(mode="input")))[0]

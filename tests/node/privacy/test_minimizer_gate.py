@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from hushgrid.kernels.algorithms import iadmm
 from hushgrid.kernels.errors import InputError, Refused
 from hushgrid.kernels.privacy import accounting, perturbation
-from hushgrid.kernels.problems.losses import Loss, Nonconvex, Objective
+from hushgrid.kernels.problems.losses import Declared, Loss, Nonconvex, Objective
 from hushgrid.kernels.problems.minimizer import Minimizer
 from hushgrid.kernels.randomness import counter_generator
 from hushgrid.node.privacy.noise_source import SeededNoise, SystemNoise
-from tests.support import examples
+from tests.support import examples, games
 from tests.support.agents.agents_without_gate import along, names, walked
 from tests.support.devices.rows_device import commit, device, gate, problem, terms
 
@@ -269,12 +269,113 @@ def test_replacing_a_record_moves_the_minimiser_by_less_than_output_perturbation
     assert np.linalg.norm(x - y, 1 if mechanism == "laplace" else 2) <= p.lattice.sensitivity
 
 
+def far_pair(far=1e3):
+    """Two data sets of one record, and a linear term, at which the minimisers are nearly (2 C R/B)/mu apart.
+
+    The term pushes the minimiser to where both records are wrong, so each pulls with all its strength, against the other.
+    """
+    s = 0.01
+    rows = np.array([[-s, math.sqrt(1 - s * s)], [-s, -math.sqrt(1 - s * s)]])
+    one, other = (Loss(Objective(kind="logistic"), row[None, :], np.ones(1), row_bound=1.0) for row in rows)
+    return one, other, np.array([-far, 0.0])
+
+
+@pytest.mark.parametrize("mechanism", ["laplace", "gaussian"])
+def test_two_minimisers_come_as_near_to_the_sensitivity_as_the_search_goes(mechanism):
+    """No pair of records is farther apart than is priced, and one is nearly: nothing can be saved."""
+    one, other, v = far_pair()
+    p = perturbation.output(one, mechanism, 0.5, v, 0.5)
+    x, y = (Minimizer(f)(v, 0.5, tolerance=p.tau).x for f in (one, other))
+    apart = (p.change + 2 * p.tau) / p.mu
+    assert 0.999 * apart <= np.linalg.norm(x - y) <= apart
+    found, rng = 0.0, np.random.default_rng(0)
+    for _ in range(300):
+        rows, signs = rng.normal(size=(2, 1, 2)), np.sign(rng.normal(size=2))
+        pair = [
+            Loss(one.objective, a / np.linalg.norm(a), np.array([b]), row_bound=1.0)
+            for a, b in zip(rows, signs, strict=True)
+        ]
+        ask = 10.0 ** rng.uniform(-2, 3) * rng.normal(size=2)
+        found = max(found, float(np.linalg.norm(np.subtract(*(Minimizer(f)(ask, 0.5).x for f in pair)))))
+    assert 0.85 * apart < found <= apart
+
+
+def test_the_solver_s_error_is_part_of_the_sensitivity():
+    """Whatever point is certified to tau may be released: two that are as far off as that allows are still priced."""
+    one, other, v = far_pair()
+    p = perturbation.output(one, "gaussian", 0.5, v, 0.5)
+    x, y = (Minimizer(f)(v, 0.5, tolerance=p.tau).x for f in (one, other))
+    away = (y - x) / np.linalg.norm(y - x)
+    for f, point, sign in ((one, x, -1.0), (other, y, 1.0)):
+        least = np.linalg.norm(f.gradient(point) + v + 0.5 * point)
+        off = (p.tau - least) / 0.75  # the Hessian's largest eigenvalue is mu + 1/4
+        moved = point + sign * off * away
+        assert least < np.linalg.norm(f.gradient(moved) + v + 0.5 * moved) <= p.tau
+        point[:] = moved
+    grid = p.lattice.g
+    released = [np.rint(point / grid) * grid for point in (x, y)]
+    assert np.linalg.norm(x - y) <= (p.change + 2 * p.tau) / p.mu
+    assert np.linalg.norm(released[0] - released[1]) <= p.lattice.sensitivity
+
+
+def played(question, per_answer, N=3000):
+    """Lower bounds of mu, of confidence that accuses and of 95 %: the answers of a gate with noise for `per_answer`."""
+    *pair, v = far_pair()
+    answers = []
+    for loss, seed in zip(pair, (1, 2), strict=True):
+        asked = gate(loss, of("gaussian", answers=N, per_answer=per_answer), SeededNoise(seed, "n0"))
+        answers.append([])
+        for _ in range(N):
+            answers[-1].append(getattr(asked, question)(v, 0.5))
+            asked.committed()
+    values = [Minimizer(f)(v, 0.5).x for f in pair]
+    return games.proved(answers, values, games.DOUBT), games.proved(answers, values, 0.05)
+
+
+@pytest.mark.parametrize("question", ["minimizer", "output_minimizer"])
+def test_the_game_against_gaussian_minimisers_proves_nearly_what_is_claimed_and_never_more(question):
+    accused, likely = played(question, 1.0)
+    assert accused <= 1.0
+    assert likely >= 0.8
+
+
+def test_the_game_accuses_a_gate_with_two_thirds_of_the_noise():
+    assert played("minimizer", 1.5)[0] > 1.0
+
+
+@pytest.mark.parametrize(("d", "T", "gain"), [(10, 10, 1.9), (10, 100, 2.2), (123, 10, 6.5), (123, 100, 7.5)])
+def test_gaussian_noise_on_minimisers_is_several_times_less_than_the_spherical_laplace_s(d, T, gain):
+    """E|noise|_2 in x at total (1, 1e-6), 4,000 records, mu = .01: the random linear term moves the minimiser by |eps|/mu
+
+    where the data have no curvature (nearly everywhere on real rows), and the Gaussian noise is on the minimiser itself.
+    """
+    loss = Declared(Objective(kind="logistic"), 4000, d, 1, 1.0)
+    zero, quadratic = np.zeros(d), 0.01
+    pure = max(accounting.calibrate(a, 1.0, 1e-6 * (a == "pure-optimal"), T) for a in ("pure-basic", "pure-optimal"))
+    by_objective = perturbation.objective(loss, pure, zero, quadratic)
+    by_output = perturbation.output(loss, "gaussian", accounting.calibrate("gdp", 1.0, 1e-6, T), zero, quadratic)
+    spherical = d / by_objective.alpha / by_objective.mu  # |eps| is Gamma(d, 1/alpha)
+    normal = by_output.lattice.scale * math.sqrt(2) * math.exp(math.lgamma((d + 1) / 2) - math.lgamma(d / 2))
+    assert spherical / normal >= gain
+
+
+def test_softmax_minimisers_are_private_under_gaussian_noise():
+    loss = problem(40, 3, kind="softmax")
+    one = gate(loss, of("gaussian", answers=2), SeededNoise(1, "n0"))
+    v, (p, expected) = (
+        np.ones(9),
+        (perturbation.output(loss, "gaussian", 0.5, np.ones(9), 2.0), Minimizer(loss)(np.ones(9), 2.0).x),
+    )
+    assert np.linalg.norm(one.minimizer(v, 2.0) - expected) <= 6 * p.lattice.scale * 3
+    assert [s.kind for s in one.spends] == ["gaussian"]
+
+
 # --- what it costs, and what is refused ---
 
 
 @pytest.mark.parametrize(
     ("question", "mechanism"),
-    [("minimizer", "laplace"), ("output_minimizer", "laplace"), ("output_minimizer", "gaussian")],
+    [("minimizer", "laplace"), ("minimizer", "gaussian"), ("output_minimizer", "laplace")],
 )
 def test_every_answer_is_one_spend_and_together_they_cost_what_the_accountant_says(tmp_path, question, mechanism):
     t = of(mechanism)
@@ -311,7 +412,11 @@ REPLACE = r"expected replace-one-record with a clip of at least row_bound = 1 \(
         ({"bound": 4.0}, {"clip": 4.0}, 1.0, r"private minimiser: found row_bound 4\.0, expected R <= 1, R >= \|a\|_2 of every row"),
         ({}, {}, 0.0, r"private minimiser: found mu = rho \+ l2 = 0, expected a finite number > 0"),
         ({}, {"per_answer": 0.04}, 1.0, r"private minimiser: found epsilon 0\.04 an answer, expected more than ln\(1 \+ C c1/\(B mu\)\) = 0\.0408: fewer answers, or a larger eta"),
-        ({}, {"mechanism": "gaussian"}, 1.0, r"privacy\.mechanism: found gaussian, expected laplace \(private minimiser\)"),
+        ({"kind": "least-squares"}, {"mechanism": "gaussian"}, 1.0, r"private minimiser: found least-squares, expected logistic or softmax \(\|L'\| must be bounded\)"),
+        ({"bound": 4.0}, {"mechanism": "gaussian", "clip": 4.0}, 1.0, r"private minimiser: found row_bound 4\.0, expected R <= 1, R >= \|a\|_2 of every row"),
+        ({}, {"mechanism": "gaussian"}, 1e-200, r"noise: sensitivity: found .*, expected a number from 1e-90 to 1e90"),
+        ({}, {"mechanism": "gaussian"}, math.nan, r"private minimiser: found mu = rho \+ l2 = nan, expected a finite number > 0"),
+        ({}, {"mechanism": "gaussian", "clip": math.nextafter(1.0, 0.0)}, 1.0, "privacy.adjacency: found replace-one-record clip 1.0, " + REPLACE),
         ({}, {"clip": 0.0, "beta": 0.5, "adjacency": "bounded-change 0.5"}, 1.0, "privacy.adjacency: found bounded-change 0.5, " + REPLACE),
         ({}, {"clip": 0.5, "adjacency": "replace-one-record clip 0.5"}, 1.0, "privacy.adjacency: found replace-one-record clip 0.5, " + REPLACE),
     ],

@@ -145,6 +145,57 @@ def test_a_run_goes_on_with_the_version_it_began_with_though_the_data_are_new(tm
         node.answer(gate, 1)
 
 
+def test_answers_of_a_run_that_has_begun_stand_in_the_ledger_under_its_version(tmp_path):
+    node, _ = device(tmp_path, budget(2.0, window=SPAN))
+    gate = node.start(plan(rounds=4, epsilon=2.0))
+    node.answer(gate, 1)
+    node.ledger.new_data()
+    node.answer(gate, 3)
+    assert [spend.version for spend in node.ledger.spends()] == [1] * 4
+    assert node.ledger.version_totals(WORDS).epsilon == 0.0  # nothing was said about version 2
+    node.ledger.close()
+    node, _ = device(tmp_path, budget(2.0, window=SPAN))
+    assert [spend.version for spend in node.ledger.spends()] == [1] * 4
+    assert node.ledger.version_totals(WORDS).epsilon == 0.0
+    assert node.ledger.verify() == []
+
+
+def test_a_run_that_has_asked_nothing_when_the_data_are_declared_new_counts_all_that_was_said_about_its_own(tmp_path):
+    node, clock = device(tmp_path, budget(2.0, window=SPAN))
+    node.answer(node.start(plan(rounds=2, epsilon=1.6)), 2)
+    clock.pass_(2 * SPAN)
+    gate = node.gate(plan(rounds=1, epsilon=0.5))  # as at a restart: nothing is consented to
+    node.ledger.new_data()
+    with pytest.raises(Exhausted, match="never while data version 1 stands"):
+        node.answer(gate)
+
+
+def test_a_budget_that_is_made_smaller_counts_what_was_said_about_the_version_of_the_run_under_way(tmp_path):
+    node, clock = device(tmp_path, budget(4.0, window=SPAN))
+    node.answer(node.start(plan(rounds=2, epsilon=1.6)), 2)
+    clock.pass_(2 * SPAN)
+    gate = node.start(plan(rounds=4, epsilon=1.6))
+    node.answer(gate, 1)
+    node.ledger.new_data()
+    gate.authority.tighten(budget(2.5, window=SPAN))
+    node.answer(gate, 1)  # 1.6 long ago, and 0.4 each
+    with pytest.raises(Exhausted, match="never while data version 1 stands"):
+        node.answer(gate, 1)
+
+
+def test_what_was_said_about_an_earlier_version_is_the_sum_of_its_rows_and_no_less_once_they_are_condensed(tmp_path):
+    node, _ = device(tmp_path, budget(9.0, window=SPAN))
+    for run in range(3):
+        node.answer(node.start(plan(rounds=2, epsilon=1.0)), 2)
+        if run == 1:
+            node.ledger.new_data()
+    exact = node.ledger.totals_about(1, WORDS).epsilon
+    assert exact == pytest.approx(4 * node.ledger.spends()[0].value)
+    with node.ledger._transaction():
+        node.ledger._condense(6, 9)  # of both versions, in one hour
+    assert exact <= node.ledger.totals_about(1, WORDS).epsilon <= node.ledger.totals(WORDS).epsilon
+
+
 def test_a_refusal_says_when_it_would_fit_in_running_time(tmp_path):
     node, clock = device(tmp_path, budget(2.0, window="24h"))
     node.answer(node.start(plan(rounds=1, epsilon=2.0)), 1)

@@ -87,9 +87,11 @@ def test_parts_that_do_not_belong_together_are_told_in_one_line(name, over, foun
 
 def test_an_algorithm_of_another_kind_of_problem_is_refused():
     raw = raw_plan("recal")
-    raw["algorithm"] = {"name": "ladmm", "rounds": 5, "variant": "none"}
+    raw["algorithm"] = {"name": "consensus-admm", "rounds": 5, "variant": "none"}
     raw["privacy"] = None
-    with pytest.raises(InputError, match=r"algorithm\.name: found ladmm, expected one for a problem of kind data"):
+    with pytest.raises(
+        InputError, match=r"algorithm\.name: found consensus-admm, expected one for a problem of kind data"
+    ):
         device_takes("recal", raw)
 
 

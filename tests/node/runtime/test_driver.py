@@ -297,3 +297,39 @@ def test_a_coordinator_that_crashed_after_stopping_still_tells_why(tmp_path):
     assert str(world.centre.error) == "interrupted"
     assert {n: world.ledgers[n].last_run().status for n in world.ledgers} == dict.fromkeys(world.ledgers, "stopped")
     world.close()
+
+
+class Replaced:
+    """An owner's data that were replaced: the device of now. A run that is gone on with asks for nothing newer."""
+
+    age = None
+
+    def __init__(self, device):
+        self.device = device
+
+    def __call__(self, every, affordable):
+        raise AssertionError("a run that is gone on with begins nothing")
+
+
+def test_a_stopped_run_is_gone_on_with_from_the_data_of_now_under_their_version(tmp_path):
+    """Else answers about the old data would count as about the new, of which nothing is known yet."""
+    world = World(tmp_path, setup(), seed=None)
+
+    def stop(world):
+        if world.centre.phase == "running" and world.centre.driver.machine.state.t == 2:
+            world.centre.stop("interrupted")
+
+    world.run(stop)
+    member, ledger = world["z1"], world.ledgers["z1"]
+    stored = ledger.last_run()
+    assert stored.status == "stopped"
+    ledger.new_data()
+    member.renew = Replaced(member.device.holding(2 * member.device.d))
+    member._join(stored.id, stored.plan, stored)
+    gate = member.driver.gate
+    assert np.array_equal(gate.loss.data, 2 * world.setup.device("z1").d)
+    before = ledger.no
+    gate.gradient(member.driver.machine.state.z)
+    ledger.commit(stored.id, spends=gate.spends, version=gate.version)
+    assert [spend.version for spend in ledger.spends(after=before)] == [2]
+    world.close()

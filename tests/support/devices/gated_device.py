@@ -93,11 +93,13 @@ class Device:
     def gate(self, wanted):
         """The gate of the run under way, as after a restart."""
         allowance = self.allowance(wanted, self.run)
-        return ZoneGate("n0", self.loss, allowance.terms, self.noise(), allowance, AnswerMemory(self.ledger))
+        gate = ZoneGate("n0", self.loss, allowance.terms, self.noise(), allowance, AnswerMemory(self.ledger))
+        gate.version = allowance.version
+        return gate
 
     def commit(self, gate):
         """What the driver does with a step."""
-        self.ledger.commit(self.run, spends=gate.spends, answers=gate.repeat)
+        self.ledger.commit(self.run, spends=gate.spends, answers=gate.repeat, version=gate.version)
         gate.committed()
 
     def event(self, spend):

@@ -42,6 +42,7 @@ class History:
         self.copy = None
         self.seen = []
         self.refused = []
+        self.mislabelled = []  #: answers that the ledger has as of another version
         self.year = "2026"
         self.at = self._folder()
         self._start()
@@ -108,6 +109,8 @@ class History:
                 self.clock.pass_(pause)
                 if k == new_data_at:
                     device.ledger.new_data()
+                if any(s.version != version for s in spends):
+                    self.mislabelled.append((device.run, k))
         except Refused as error:
             self.refused.append(error.refused_by)
 
@@ -116,7 +119,8 @@ class History:
     def above(self):
         """Where the budget is passed, in words; empty if nowhere."""
         cap, span = limit(self.cap.epsilon, self.cap.delta or 0.0), self.cap.span
-        wrong, first, within = [], 0, Charge()
+        first, within = 0, Charge()
+        wrong = [f"answer {k} of {run!r} has another version" for run, k in self.mislabelled]
         for now, _, charge in self.seen:
             within = within.plus(charge)
             while self.seen[first][0] < now - span:

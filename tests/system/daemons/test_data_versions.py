@@ -5,12 +5,14 @@ import os
 import signal
 import subprocess
 import time
+from collections import Counter
 
 import pytest
 
 from hushgrid.grid_cases import load
 from tests.support.daemons.deployed_fleet import HUSHGRID, PATIENCE
 from tests.support.daemons.small_daemons import Centre, on_zones, outcome, pair, spends_by_run, write_loads
+from tests.support.devices.ledgers import copy_of
 
 SCENARIO = on_zones("input", 12, epsilon=1000.0)  # next to no noise: set-points tell whose loads they are of
 
@@ -83,6 +85,28 @@ def test_a_file_that_was_replaced_costs_a_spend_and_the_set_points_follow_its_lo
         zones.z1.daemon.wait_for("was replaced: data version 2")
     assert zones.run() == second
     assert zones.spends_of_all() == {"z1": 2, "z2": 1}
+
+
+def test_a_run_under_way_keeps_its_loads_and_their_version_when_the_file_is_replaced(zones):
+    """Not so much noise that the loads could not be told by the set-points, and time enough to replace them."""
+    slow = on_zones("objective", 600, epsilon=1e5)
+    zones.centre.finish(slow)
+    first = outcome(zones.z1)["z"].tolist()
+    coordinator = zones.centre.command(slow)
+    coordinator.wait_for("round 60 of 600")
+    write_loads(zones.loads, "z1", 0.5)
+    zones.z1.daemon.child.send_signal(signal.SIGHUP)
+    zones.z1.daemon.wait_for("was replaced: data version 2")
+    assert "round 540 of 600" not in coordinator.said
+    assert coordinator.code() == 0, coordinator.said
+    assert not far(first, outcome(zones.z1)["z"].tolist())
+    zones.centre.finish(slow)
+    assert far(first, outcome(zones.z1)["z"].tolist())
+    assert zones.z1.daemon.end() == 0
+    with copy_of(zones.z1.ledger) as ledger:
+        versions = Counter((spend.run, spend.version) for spend in ledger.spends())
+    assert sorted(versions.values()) == [600] * 3
+    assert [version for _, version in versions] == [1, 1, 2]
 
 
 def far(one, other):

@@ -5,8 +5,9 @@ from importlib.util import find_spec
 
 import pytest
 
-from hushgrid.benchmarks import daemon, fleet, hop, opf, ring
+from hushgrid.benchmarks import daemon, fleet, hop, idle, opf, ring
 from hushgrid.benchmarks.bare import BARE_COMMIT, BLOCK, WARM
+from hushgrid.kernels.errors import InputError
 from hushgrid.studies import figures
 from tests.support.paths import ROOT
 from tests.support.runs.bench_output import _names, _well_formed
@@ -100,14 +101,34 @@ def test_a_round_on_a_ring_is_measured_on_both_brokers_against_the_bare_exchange
 
 @pytest.mark.long
 def test_daemons_at_rest_have_loaded_nothing_heavy():
-    table = daemon.daemon(starts=1)
+    table = daemon.daemons(starts=1)
     _well_formed(table)
     names = ["case14 z1", "rows, numpy", *(["rows, numba"] if find_spec("numba") else [])]
     of = {name: [r for r in table.rows if r.what.startswith(f"{name}:")] for name in names}
     assert sum(len(rows) for rows in of.values()) == len(table.rows)
-    for name, most in zip(names, (75, 50, 170), strict=False):
-        bars = [f"<= {most} MB"] * (1 if name == "case14 z1" else 2)
+    for name, most in zip(names, (65, 50, 180), strict=False):
+        bars = [f"<= {most} MB"] * 2
         assert [r.target for r in of[name]] == ["<= 1 s", *bars, None, "<= 0"]
         *_, modules, heavy = of[name]
         assert modules.value > 100  # the list was read
         assert heavy.value == 0, heavy.what
+
+
+@pytest.mark.mosquitto
+def test_daemons_that_stand_are_measured_one_by_one_with_a_broker_and_without(monkeypatch):
+    monkeypatch.setenv(idle.SECONDS, "0.5")
+    table = idle.idle(settle=0.0)
+    _well_formed(table)
+    standing = {r.what.partition(":")[0] for r in table.rows if "written in a run" not in r.what}
+    assert len(standing) == len({f"{what}, {where}" for what, where in (one.split(", ") for one in standing)}) == 8
+    assert {one.split(", ")[0] for one in standing} == {"zone", "sensor", "coordinator"}
+    assert {r.target for r in table.rows if r.what.endswith("wake-ups a minute")} == {"<= 20"}
+    zone = {r.what.partition(": ")[2]: r for r in table.rows if r.what.startswith("zone, the run over")}
+    assert zone["resident memory"].target == "<= 65 MB"
+    assert zone["resident memory"].value > zone["private memory"].value > 10
+
+
+def test_how_long_is_measured_is_said_in_seconds(monkeypatch):
+    monkeypatch.setenv(idle.SECONDS, "an hour")
+    with pytest.raises(InputError, match=r"HUSHGRID_BENCH_IDLE_S: found 'an hour', expected seconds above 0"):
+        idle.idle()

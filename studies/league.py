@@ -155,7 +155,7 @@ def played(setup: RowSetup) -> Iterator[Vector]:
     machines: list[Any] = []
     for i, node in enumerate(plan.nodes):
         noise = SeededNoise(seed or 0, node)
-        gate = RowsGate(node, setup.device(node).loss(plan.problem), setup.terms, noise, Willing())
+        gate = RowsGate(node, setup.device(node).loss(plan.problem), plan.terms_of(node), noise, Willing())
         machines.append(algorithm.agent(place(plan, RUN, i, gate, noise)))
     if algorithm.walks is not None:
         route, walk = plan.problem.way(algorithm, RUN), [""]

@@ -22,8 +22,9 @@ from hushgrid.broker.coordinator.star import Held
 from hushgrid.kernels.errors import Failed, HushgridError, InputError, Refused, Suspended
 from hushgrid.node import wire
 from hushgrid.node.config.coordinator import CoordinatorConfig
+from hushgrid.node.config.planning import among
 from hushgrid.node.privacy.ledger import Ledger
-from hushgrid.node.problems.plan import RunPlan, decode_plan, encode_plan
+from hushgrid.node.problems.plan import RunPlan, encode_plan
 from hushgrid.node.schema.durations import seconds
 from hushgrid.node.wire import Plan
 
@@ -162,10 +163,7 @@ class Intervals:
     def _among(self, present: list[str]) -> RunPlan:
         if present == self.plan.nodes:
             return self.plan
-        plan = msgspec.structs.replace(self.plan, problem=self.plan.kind.among(self.plan.problem, present))
-        decode_plan(encode_plan(plan))
-        plan.kind.check_answers(plan)
-        return plan
+        return among(self.plan, present)
 
     def _held(self, start: InForce | None) -> Held | None:
         """The zones that are absent, at what they said last. Raises InputError if that is unknown, or too old."""

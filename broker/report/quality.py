@@ -175,7 +175,7 @@ def _of_minimizer(d: int, answer: Perturbation, mu: float) -> float:
 def asked(plan: RunPlan, i: int, k: int) -> tuple[Perturbation, float]:
     """Node i's private minimiser k, of what is public of its question, and the curvature mu of that question."""
     problem: DataPlan = plan.problem
-    t, algorithm = plan.terms, plan.algorithm
+    t, algorithm = plan.terms_of(plan.nodes[i]), plan.algorithm
     assert t is not None
     assert problem.row_bound is not None
     quadratic = algorithm.curvature(i, k, problem.graph.neighbours[i])

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
+from hushgrid.kernels import walks
 from hushgrid.kernels.errors import InputError
-from hushgrid.kernels.patterns.routes import visits
+from hushgrid.kernels.graphs import Graph
 from hushgrid.kernels.ranges import FAR, MOST, Count, Node
 
 if TYPE_CHECKING:
@@ -135,9 +136,9 @@ class Algorithm(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
         """
         raise NotImplementedError
 
-    def visits(self, nodes: int, route: Sequence[int]) -> int:
-        """The activations that the node with the most of them is to answer; 0 if no token walks."""
-        return 0
+    def visits(self, graph: Graph, route: Sequence[int], stated: bool) -> tuple[int, ...]:
+        """The activations that each node is to answer; none if no token walks. `stated`: the plan says its own caps."""
+        return ()
 
     @property
     def sent(self) -> int:
@@ -300,13 +301,14 @@ class Walk(Algorithm, frozen=True, kw_only=True):
     if TYPE_CHECKING:
         walk: Way  #: a field of every subclass, at its own place: the order of fields is that of a plan's bytes
 
-    def visits(self, nodes: int, route: Sequence[int]) -> int:
-        given = () if isinstance(self.walk, str) else self.walk
-        return visits(nodes, given or route, self.rounds)
+    def visits(self, graph: Graph, route: Sequence[int], stated: bool) -> tuple[int, ...]:
+        if self.walk != "random":
+            return walks.along(route if isinstance(self.walk, str) else self.walk, graph.n, self.rounds)
+        # How often a random walk visits a node is not known in advance. At the cap the token goes on unchanged.
+        return (self.rounds,) * graph.n if stated else walks.caps(walks.simple(graph), self.rounds)
 
     def capped(self, most: int | None, mode: str, visits: int) -> tuple[int, int]:
-        # How often a random walk visits a node is not known in advance. At the cap the token goes on unchanged.
-        return min(most or visits, self.rounds if self.walk == "random" else visits), self.rounds
+        return min(most or visits, visits), self.rounds
 
     @property
     def sent(self) -> int:

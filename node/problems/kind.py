@@ -102,8 +102,8 @@ class Public(Protocol):
         """Whether constraints keep the iterates bounded, however long the steps are."""
         ...
 
-    def visits(self, algorithm: Algorithm) -> int:
-        """The activations that the node with the most of them is to answer; 0 if no token walks."""
+    def visits(self, algorithm: Algorithm, stated: bool) -> tuple[int, ...]:
+        """The activations that each node is to answer; none if no token walks. `stated`: the plan says its own caps."""
         ...
 
     def check(self, algorithm: Algorithm) -> None:
@@ -141,7 +141,11 @@ class Plan(Protocol):
 
     @property
     def terms(self) -> Terms | None:
-        """What is asked of each gate; None if the run has no privacy."""
+        """What is asked of the gate that may answer most; None if the run has no privacy."""
+        ...
+
+    def terms_of(self, node: str) -> Terms | None:
+        """What is asked of a node's gate."""
         ...
 
     @property

@@ -175,8 +175,8 @@ class OnGraph(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dic
         """Whether constraints keep the iterates bounded: there are none."""
         return False
 
-    def visits(self, algorithm: Algorithm) -> int:
-        return algorithm.visits(len(self.L), self.route)
+    def visits(self, algorithm: Algorithm, stated: bool) -> tuple[int, ...]:
+        return algorithm.visits(self.graph, self.route, stated)
 
     def way(self, algorithm: Algorithm, run: bytes) -> Route:
         """The token's walk, which is public: every node and the coordinator compute the same."""
@@ -292,7 +292,8 @@ def _around_coordinator(plan: Plan, run: bytes, i: int, gate: Gate, noise: Noise
 
 
 def _on_walk(plan: Plan, run: bytes, i: int, gate: Gate, noise: NoiseSource) -> walks.Place:
-    p, t, nodes = plan.problem, plan.terms, plan.problem.nodes
+    p, nodes = plan.problem, plan.problem.nodes
+    t = plan.terms_of(nodes[i])
     n, stop = len(nodes), plan.stop
     return walks.Place(
         gate=gate,

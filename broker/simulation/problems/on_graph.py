@@ -75,8 +75,9 @@ class GraphSetup(Setup):
     # --- whatever the kind ---
 
     def cost(self, name: str, answers: int) -> float | None:
-        assert self.terms is not None
-        return None if self.terms.published else self.terms.cost(answers)
+        t = self.plan.terms_of(name)
+        assert t is not None
+        return None if t.published else t.cost(answers)
 
     def written_out(self, resolved: dict[str, Any]) -> dict[str, Any]:
         shown = self.shown

@@ -21,6 +21,7 @@ from hushgrid.kernels.problems.losses import Kind, Loss
 from hushgrid.kernels.problems.prox import Regularizer
 from hushgrid.kernels.types import Vector
 from hushgrid.node.config.scenario import Scenario
+from hushgrid.node.privacy.terms import Terms
 from hushgrid.node.problems.records.data import Arrays, Data, Loaded, load
 from hushgrid.node.problems.records.device import Rows, public
 from hushgrid.node.problems.records.files import read_npz
@@ -93,15 +94,16 @@ class RowSetup(GraphSetup):
         return quality.largest_answer(self.shown, self.terms.clip if self.terms else 0.0)
 
     def grids(self) -> list[Lattice] | None:
-        t, shown = self.terms, self.shown
+        plan, shown, t = self.plan, self.shown, self.terms
         if t is None or t.published or self.plan.algorithm.minimizes:  # the minimisers' noise depends on the question
             return None
 
         @cache
-        def of(m: int) -> Lattice | None:
-            return lattice_of(self.plan.name, quality.public_loss(shown, shown.rows.index(m)), t)
+        def of(m: int, t: Terms) -> Lattice | None:
+            return lattice_of(plan.name, quality.public_loss(shown, shown.rows.index(m)), t)
 
-        return [lattice for m in shown.rows if (lattice := of(m))]
+        each = ((m, own) for node, m in zip(plan.nodes, shown.rows, strict=True) if (own := plan.terms_of(node)))
+        return [lattice for m, own in each if (lattice := of(m, own))]
 
     def spread(self, answers: list[int]) -> float:
         if self.lattices is None and self.terms is not None and not self.terms.published:

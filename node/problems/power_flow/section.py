@@ -91,8 +91,8 @@ class ZonesPlan(Struct, tag_field="kind", tag="zones", frozen=True, forbid_unkno
         """The limits of a zone hold its variables."""
         return True
 
-    def visits(self, algorithm: Algorithm) -> int:
-        return 0
+    def visits(self, algorithm: Algorithm, stated: bool) -> tuple[int, ...]:
+        return ()
 
     def check(self, algorithm: Algorithm) -> None:
         """Whether zones and case belong together is for a device to say, which has the case."""

@@ -100,7 +100,7 @@ class Rows(GraphNode):
         return Loss(p.own(p.position(self.name)), A, b, p.classes, p.row_bound)
 
     def gate(self, plan: Plan, noise: NoiseSource, allowance: Allowance) -> RowsGate:
-        p, t, i, algorithm = plan.problem, plan.terms, plan.problem.position(self.name), plan.running
+        p, t, i, algorithm = plan.problem, plan.terms_of(self.name), plan.problem.position(self.name), plan.running
         check_minimizer(plan, i)
         if t is not None:
             step, decay = algorithm.scaled(i, p.L[i], len(p.rows))
@@ -128,7 +128,7 @@ def check_minimizers(plan: Plan) -> None:
 
 def check_minimizer(plan: Plan, i: int) -> None:
     """The same of node i."""
-    p, t, algorithm = plan.problem, plan.terms, plan.algorithm
+    p, t, algorithm = plan.problem, plan.terms_of(plan.problem.nodes[i]), plan.algorithm
     if t is None or not algorithm.minimizes:
         return
     quadratic = algorithm.curvature(i, 1, p.graph.neighbours[i])

@@ -20,10 +20,12 @@ from hushgrid.node.privacy.budget import Allowance
 from hushgrid.node.privacy.noise_source import NoiseSource
 from hushgrid.node.problems.kind import Asked, Plan, archive_of
 from hushgrid.node.problems.on_graph import GraphNode, wired
-from hushgrid.node.problems.records.data import Arrays, Loaded, classes, load
+from hushgrid.node.problems.records.data import Arrays, Data, Loaded, classes, load
 from hushgrid.node.problems.records.files import Shard, read_npz
 from hushgrid.node.problems.records.gate import RowsGate
 from hushgrid.node.problems.records.section import NAME, DataPlan, DataProblem, DeclaredProblem, Labels, shared
+
+Reader = Callable[[Data, Path, LossKind, int | None, Arrays | None], Loaded]
 
 
 def clamped(b: Vector, labels: Labels, kind: LossKind) -> Vector:
@@ -149,10 +151,12 @@ def keep_model(outcome: dict[str, Vector], path: Path) -> None:
     write_file(path, archive_of(outcome))
 
 
-def public(asked: Asked, file: str = "scenario", arrays: Arrays | None = None) -> tuple[Loaded | None, DataPlan]:
+def public(
+    asked: Asked, file: str = "scenario", arrays: Arrays | None = None, read: Reader = load
+) -> tuple[Loaded | None, DataPlan]:
     """Every node's rows (None if they are on the devices), and what of the problem is public. Raises InputError.
 
-    arrays: the rows themselves, if they were given in Python.
+    arrays: the rows themselves, if they were given in Python. read: what reads them.
     """
     problem, network = asked.problem, asked.network
     try:
@@ -168,7 +172,7 @@ def public(asked: Asked, file: str = "scenario", arrays: Arrays | None = None) -
                     f"problem.data.devices.rows: found {len(rows)} numbers, expected one for each of {n} nodes"
                 )
         else:
-            loaded = _loaded(problem, n, arrays)
+            loaded = _loaded(problem, n, arrays, read)
             q, rows = loaded.shards[0].A.shape[1], [len(s.b) for s in loaded.shards]
         shards = loaded.shards if loaded else []
         C = _classes(problem, shards)
@@ -203,9 +207,9 @@ def _counted(problem: DataProblem) -> int | None:
     return nodes
 
 
-def _loaded(problem: DataProblem, n: int | None, arrays: Arrays | None) -> Loaded:
+def _loaded(problem: DataProblem, n: int | None, arrays: Arrays | None, read: Reader) -> Loaded:
     try:
-        loaded = load(problem.data, Path(), problem.kind, n, arrays)
+        loaded = read(problem.data, Path(), problem.kind, n, arrays)
     except InputError as error:
         raise InputError(f"problem.{error}" if str(error).startswith("data") else str(error)) from None
     C = _classes(problem, loaded.shards)

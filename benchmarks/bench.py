@@ -109,7 +109,9 @@ def _steps(case: str, zone: str, rounds: int) -> tuple[list[float], list[float]]
             ledgers.append(ledger)
             run = b"\0" * 16
             ledger.join(run, b"")
-            allowance = Allowance(name, ledger, run, setup.plan.algorithm, setup.terms, None, Allow(), simulated=True)
+            allowance = Allowance(
+                name, ledger, run, setup.plan.algorithm, setup.plan.terms_of(name), None, Allow(), simulated=True
+            )
             agents[name], gates[name] = setup.device(name).machine(setup.plan, run, ledger, SystemNoise(), allowance)
         kept = _Kept(agents[zone].feasible)
         agents[zone].feasible = kept

@@ -33,12 +33,13 @@ SHORT = {"case118.yaml": {"algorithm.rounds": 10}}
 HISTORY = ("round", "objective", "consensus_residual", "max_violation", "noise_l1", "messages", "bytes")
 
 RING = {"kind": "ring", "nodes": 4}
-LOGISTIC = {
+LOGISTIC: dict[str, Any] = {
     "kind": "logistic",
     "data": {"synthetic": {"rows": 10, "features": 3}, "normalize": "unit-rows"},
     "row_bound": 1.0,
     "l2": 0.1,
 }
+AROUND = LOGISTIC | {"data": {**LOGISTIC["data"], "nodes": 4}}
 ZONES = {"kind": "zones", "case": "case5", "zones": 2}
 ROUNDS = {"star": 5, "token": 20, "neighbours": 7}
 LAPLACE = {"adjacency": {"replace-one-record": {"clip": 1.0}}, "epsilon": 140.0}
@@ -60,7 +61,9 @@ def runs() -> Iterator[tuple[str, Any, dict[str, Any]]]:
             variants.append((f"published {k + 1}", keys, None if declared.published == "scales" else honest))
         for words, keys, private in variants:
             section = {"name": name, "variant": words.split()[0], "rounds": ROUNDS[declared.pattern]} | keys
-            yield f"{name} {words}", _scenario(LOGISTIC, section, private, RING), {}
+            label = f"{name} of records {words}" if len(declared.of) > 1 else f"{name} {words}"
+            problem, network = (LOGISTIC, RING) if declared.networked else (AROUND, None)
+            yield label, _scenario(problem, section, private, network), {}
     for mechanism in ("laplace", "gaussian"):
         base: dict[str, Any] = {"adjacency": {"bounded-change": 0.01}, "epsilon": 50.0, "mechanism": mechanism}
         base |= {"delta": 1e-5} if mechanism == "gaussian" else {}

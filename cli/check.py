@@ -59,8 +59,12 @@ def _scenario(path: Path) -> str:
     problem = scenario.kind.public(scenario, str(path))
     _, plan = make_plan(scenario, problem, str(path))
     t = plan.terms
+    fewest = min(plan.caps, default=t.answers if t else 0)
     promise = (
-        "no privacy" if t is None else f"{t.mechanism}, epsilon {t.epsilon:g}{_delta(t.delta)} in {t.answers} answers"
+        "no privacy"
+        if t is None
+        else f"{t.mechanism}, epsilon {t.epsilon:g}{_delta(t.delta)} in "
+        + (f"{t.answers} answers" if fewest == t.answers else f"{fewest} to {t.answers} answers, by node")
     )
     ratio = step_ratio(plan)
     step = "" if ratio is None else f", step {ratio:.2g} times its public bound"

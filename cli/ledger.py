@@ -147,7 +147,7 @@ def facts(ledger: Ledger, where: Source, delta: float | None = None) -> dict[str
         if plan is None:
             runs.append(row | _NOTHING)
             continue
-        t = plan.terms
+        t = plan.terms_of(ledger.node)
         answers = run.spends
         runs.append(
             row

@@ -25,6 +25,8 @@ COMMANDS = {
         "Run a scenario with simulated nodes, in one process or as a fleet through a broker.\n"
         "The run directory gets the report, result.json, the tables and the ledgers. On stdout stands a summary."
     ),
+    "sweep": "Run a scenario at every point of a grid, under the same seeds; a row a run, medians and a comparison.",
+    "compare": "Show finished runs beside each other: what they reached, promise and cost, and what differs.",
     "check": (
         "Check a scenario, a device's file or a coordinator's file, without a network.\n"
         "For a device it also says, in words, what its owner consents to."

@@ -15,6 +15,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from functools import cache
+from itertools import groupby
 from pathlib import Path
 from textwrap import dedent
 from typing import Any, NamedTuple, get_args
@@ -362,11 +363,6 @@ class Declared(NamedTuple):
     kind: Kind
     section: Algorithm
 
-    def row(self) -> tuple[str, ...]:
-        s = self.section
-        paper = f"{s.title}. {s.paper}"
-        return f"`{s.name}`", paper, s.pattern, self.kind.solved(s), self.kind.unit(s), s.claim
-
 
 def algorithms() -> list[Declared]:
     """All that are registered, by pattern and name."""
@@ -380,7 +376,13 @@ def algorithms() -> list[Declared]:
 
 def algorithm_table() -> str:
     header = ("`algorithm.name`", "paper", "pattern", "problem", "privacy unit", "does the published claim hold?")
-    return table(header, [one.row() for one in algorithms()])
+    rows = []
+    for _, group in groupby(algorithms(), lambda one: one.section.name):
+        same = list(group)
+        s = same[0].section
+        solved, unit = ("; ".join(found) for found in zip(*((k.solved(s), k.unit(s)) for k, s in same), strict=True))
+        rows.append((f"`{s.name}`", f"{s.title}. {s.paper}", s.pattern, solved, unit, s.claim))
+    return table(header, rows)
 
 
 def readme(text: str) -> str:

@@ -76,8 +76,8 @@ class Method(NamedTuple):
         )
 
 
-#: Every algorithm that solves data problems, as it is declared: a line or several.
-RACING = {name: ALGORITHMS[name] for name in KINDS["data"].algorithms}
+#: Every algorithm that solves data problems on a graph, as it is declared: a line or several.
+RACING = {name: ALGORITHMS[name] for name in KINDS["data"].algorithms if ALGORITHMS[name].networked}
 METHODS: dict[str, Method] = {
     race.title: Method(kind, {"name": name, **race.keys}, race.grid)
     for name, kind in RACING.items()
@@ -155,7 +155,7 @@ def played(setup: RowSetup) -> Iterator[Vector]:
     machines: list[Any] = []
     for i, node in enumerate(plan.nodes):
         noise = SeededNoise(seed or 0, node)
-        gate = RowsGate(node, setup.device(node).loss(plan.problem), setup.terms, noise, Willing())
+        gate = RowsGate(node, setup.device(node).loss(plan.problem), plan.terms_of(node), noise, Willing())
         machines.append(algorithm.agent(place(plan, RUN, i, gate, noise)))
     if algorithm.walks is not None:
         route, walk = plan.problem.way(algorithm, RUN), [""]

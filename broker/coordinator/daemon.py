@@ -213,7 +213,11 @@ class Service:
         self.signals.reload = False
         with self.unit.reloading():
             try:
-                config = kept(self.config, load_coordinator(Path(self.path)), FIXED, self.path, _say)
+                read = load_coordinator(Path(self.path))
+                another = (read.run is None) != (
+                    self.config.run is None
+                )  # runs by a schedule, or when they are asked for
+                config = kept(self.config, read, (*FIXED, "run") if another else FIXED, self.path, _say)
                 self.source, self.plan = prepare(config, self.path)
                 self.config = config
             except InputError as error:
@@ -284,7 +288,11 @@ class Scheduled(Service):
 
     def _look(self) -> None:
         super()._look()
-        self.intervals.config, self.intervals.plan, self.intervals.source = self.config, self.plan, self.source
+        schedule = self.intervals.schedule
+        due = schedule.due
+        self.intervals.declare(self.config, self.plan, self.source)
+        if schedule.due != due:
+            self.reporter.anew(time.time() + schedule.left)
 
 
 def _again() -> str:

@@ -22,8 +22,9 @@ from hushgrid.broker.coordinator.star import Held
 from hushgrid.kernels.errors import Failed, HushgridError, InputError, Refused, Suspended
 from hushgrid.node import wire
 from hushgrid.node.config.coordinator import CoordinatorConfig
+from hushgrid.node.config.planning import among
 from hushgrid.node.privacy.ledger import Ledger
-from hushgrid.node.problems.plan import RunPlan, decode_plan, encode_plan
+from hushgrid.node.problems.plan import RunPlan, encode_plan
 from hushgrid.node.schema.durations import seconds
 from hushgrid.node.wire import Plan
 
@@ -50,11 +51,8 @@ class Intervals:
         clocks: Clocks | None = None,
     ) -> None:
         assert config.run is not None
-        self.config, self.run, self.plan, self.source, self.ledger, self.log = (
-            *(config, config.run, plan, source),
-            *(ledger, log),
-        )
-        self.clocks = clocks or Clocks()
+        self.config, self.run, self.plan, self.source = config, config.run, plan, source
+        self.ledger, self.log, self.clocks = ledger, log, clocks or Clocks()
         remembered = self._remembered()
         self.schedule = Schedule(self.run.every_s, seconds(self.run.jitter), remembered, self.clocks)
         self.directory = Path(config.state)
@@ -63,6 +61,12 @@ class Intervals:
         self.held: dict[str, str] = {}  #: zones that are held, and since when
         self.absent: list[str] = []
         self.why_not = ""  #: there is no run without the absent
+
+    def declare(self, config: CoordinatorConfig, plan: RunPlan, source: str) -> None:
+        """The file says other things: of the next interval, and of when it is due."""
+        assert config.run is not None
+        self.config, self.run, self.plan, self.source = config, config.run, plan, source
+        self.schedule.declare(self.run.every_s, seconds(self.run.jitter))
 
     def _remembered(self) -> Remembered | None:
         blob = self.ledger.note(KEY)
@@ -159,10 +163,7 @@ class Intervals:
     def _among(self, present: list[str]) -> RunPlan:
         if present == self.plan.nodes:
             return self.plan
-        plan = msgspec.structs.replace(self.plan, problem=self.plan.kind.among(self.plan.problem, present))
-        decode_plan(encode_plan(plan))
-        plan.kind.check_answers(plan)
-        return plan
+        return among(self.plan, present)
 
     def _held(self, start: InForce | None) -> Held | None:
         """The zones that are absent, at what they said last. Raises InputError if that is unknown, or too old."""

@@ -80,6 +80,11 @@ class Schedule:
         # However a clock was set meanwhile, no more than one interval is waited for.
         return now + min(max(left, 0.0), self.every + self.jitter)
 
+    def declare(self, every: float, jitter: float) -> None:
+        """Another interval from now on: the next run is due when it was, or after one interval if that is sooner."""
+        self.every, self.jitter, self.late = every, jitter, min(self.late, jitter)
+        self.due = min(self.due, self.clocks.boot() + every + jitter)
+
     @property
     def left(self) -> float:
         """Seconds until the next run is due; 0 if it is."""

@@ -77,7 +77,7 @@ def _svg(figure: Figure, name: str, label: str) -> str:
     return body.replace("<svg", f'<svg class="chart" role="img" aria-label="{escape(label)}"', 1)
 
 
-def _drawn(name: str, label: str, draw: Callable[[Axes], None]) -> str:
+def _drawn(name: str, label: str, draw: Callable[[Axes], None], height: float = SIZE[1]) -> str:
     try:
         import matplotlib
         from matplotlib.figure import Figure
@@ -85,7 +85,7 @@ def _drawn(name: str, label: str, draw: Callable[[Axes], None]) -> str:
         raise InputError("report: found no matplotlib, expected it installed: pip install 'hushgrid[laptop]'") from None
     style: Any = {**STYLE, "svg.hashsalt": name}
     with matplotlib.rc_context(style):
-        figure = Figure(figsize=SIZE, layout="constrained")
+        figure = Figure(figsize=(SIZE[0], height), layout="constrained")
         draw(figure.add_subplot())
         return _svg(figure, name, label)
 
@@ -168,3 +168,83 @@ def bars(name: str, label: str, rounds: Array, values: Array, *, xlabel: str = "
         _whole(axes)
 
     return _drawn(name, label, draw)
+
+
+#: A figure at some points of a sweep: where they are, the medians there, and both ends of the band. Shape (k,) each.
+Band = tuple[Array, Array, Array, Array]
+
+
+def bands(name: str, label: str, curves: Mapping[str, Band], *, xlabel: str, ylabel: str) -> str:
+    """Medians over what was swept, each between its quartiles. An axis is logarmithic if its values span a decade.
+
+    Values that are not positive keep the axis linear, so that none is left out.
+    """
+
+    def wide(values: Sequence[Array]) -> bool:
+        every = np.concatenate(values) if values else np.zeros(0)
+        every = every[np.isfinite(every)]
+        return bool(every.size and every.min() > 0 and every.max() >= 10 * every.min())
+
+    def draw(axes: Axes) -> None:
+        for i, (key, (x, middle, low, high)) in enumerate(curves.items()):
+            colour, dash = PALETTE[i % len(PALETTE)], DASHES[i % len(DASHES)]
+            axes.plot(x, middle, color=colour, linestyle=dash, marker="o", markersize=3.2, label=key)
+            axes.fill_between(x, low, high, color=colour, alpha=0.16 if len(curves) < 7 else 0.07, linewidth=0)
+        if wide([x for x, *_ in curves.values()]):
+            axes.set_xscale("log")
+        if wide([part for _, *rest in curves.values() for part in rest]):
+            axes.set_yscale("log")
+            _few_decades(axes)
+        places = sorted({float(v) for x, *_ in curves.values() for v in x})
+        if len(places) <= 8:
+            axes.set_xticks(places, [f"{v:g}" for v in places])
+            axes.minorticks_off()
+        axes.set_xlabel(xlabel)
+        axes.set_ylabel(ylabel)
+        if len(curves) > 1:
+            _legend_below(axes, list(curves))
+
+    return _drawn(name, label, draw, SIZE[1] + 0.17 * _lines(list(curves)))
+
+
+def points(name: str, label: str, values: Mapping[str, tuple[float, float, float]], *, xlabel: str) -> str:
+    """A line a point of a sweep: its median and, as a bar, its quartiles (median, low, high)."""
+
+    def draw(axes: Axes) -> None:
+        middle, low, high = np.array(list(values.values())).T
+        at = np.arange(len(values))
+        axes.hlines(at, low, high, color=PALETTE[0], alpha=0.35, linewidth=5)
+        axes.plot(middle, at, "o", color=PALETTE[0], markersize=4)
+        finite = np.array([middle, low, high])[:, np.isfinite(middle)]
+        if finite.size and finite.min() > 0 and finite.max() >= 10 * finite.min():
+            axes.set_xscale("log")
+        axes.set_yticks(at, list(values))
+        axes.set_ylim(len(values) - 0.5, -0.5)
+        axes.set_xlabel(xlabel)
+
+    return _drawn(name, label, draw, 0.9 + 0.26 * len(values))
+
+
+def _few_decades(axes: Axes) -> None:
+    """A logarithmic axis over fewer than three powers of ten has names between them."""
+    from matplotlib.ticker import FuncFormatter, LogLocator
+
+    low, high = axes.get_ylim()
+    if high < 1e3 * low:
+        axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        axes.yaxis.set_minor_locator(LogLocator(subs=()))
+
+
+def _columns(names: Sequence[str]) -> int:
+    """Of a legend below a chart."""
+    widest = max(map(len, names))
+    return 1 if widest > 30 else 2 if widest > 16 else 3
+
+
+def _lines(names: Sequence[str]) -> int:
+    return -(-len(names) // _columns(names)) if len(names) > 1 else 0
+
+
+def _legend_below(axes: Axes, names: Sequence[str]) -> None:
+    axes.figure.legend(loc="outside lower center", ncols=_columns(names), handlelength=2.4)

@@ -38,6 +38,7 @@ from math import isfinite, log, sqrt
 from typing import Any, cast
 
 import numpy as np
+from msgspec import UNSET
 
 from hushgrid.broker.report.result import Quality
 from hushgrid.grid_cases.zone.model import ZoneModel
@@ -139,13 +140,14 @@ def _finite(value: float) -> float | None:
 def largest_answer(problem: DataPlan, clip: float = 0.0) -> float:
     """B of the module's text: |x| of no answer is larger; inf where no bound is known. `clip`: of records' gradients, or 0."""
     o, r = problem.objective, problem.regularizer
+    scale = o.scale if problem.share is UNSET else 1 / len(problem.rows)  # the mean of all nodes'
     mu, found = o.l2 + r.l2, [sqrt(problem.size) * r.box]
     if o.kind != "least-squares":
-        most = o.scale * log(max(problem.classes, 2))
+        most = scale * log(max(problem.classes, 2))
         found += [sqrt(most / mu)] if mu else []
         found += [most / r.l1] if r.l1 else []
     elif clip and mu:
-        found.append(o.scale * clip / mu)
+        found.append(scale * clip / mu)
     return min(found) * (1 + 1e-9)  # an answer on its bound is held there but for rounding
 
 
@@ -173,11 +175,11 @@ def _of_minimizer(d: int, answer: Perturbation, mu: float) -> float:
 def asked(plan: RunPlan, i: int, k: int) -> tuple[Perturbation, float]:
     """Node i's private minimiser k, of what is public of its question, and the curvature mu of that question."""
     problem: DataPlan = plan.problem
-    t, algorithm = plan.terms, plan.algorithm
+    t, algorithm = plan.terms_of(plan.nodes[i]), plan.algorithm
     assert t is not None
     assert problem.row_bound is not None
     quadratic = algorithm.curvature(i, k, problem.graph.neighbours[i])
-    of = (problem.objective, problem.rows[i], problem.features, problem.classes, problem.row_bound)
+    of = (problem.own(i), problem.rows[i], problem.features, problem.classes, problem.row_bound)
     return _calibrated(
         of, t.mechanism, t.per_answer, quadratic, algorithm.by_output(t.mechanism)
     ), quadratic + problem.objective.l2
@@ -195,9 +197,10 @@ def _calibrated(
     return perturbation.objective(loss, per_answer, zero, quadratic)
 
 
-def public_loss(problem: DataPlan, m: int) -> Loss:
-    """A loss of m rows that has nothing but what is public: what noise needs."""
-    return Loss(problem.objective, np.zeros((m, problem.features)), np.ones(m), problem.classes, problem.row_bound)
+def public_loss(problem: DataPlan, i: int) -> Loss:
+    """A loss of as many rows as node i has, and with nothing else but what is public: what noise needs."""
+    m = problem.rows[i]
+    return Loss(problem.own(i), np.zeros((m, problem.features)), np.ones(m), problem.classes, problem.row_bound)
 
 
 def spread_of_zones(plan: RunPlan, terms: Terms | None, zones: Sequence[tuple[ZoneModel, Any]], L: float) -> float:

@@ -71,6 +71,7 @@ class Account(Section):
     claimed: Bound | None  #: the run's promise to this node
     spent: Bound | None  #: what its answers in this run cost
     answers: int | None = None  #: how many noisy answers its gate gave in this run
+    cap: int | None = None  #: the most that it may give, for which its noise was calibrated
     ledger: Bound | None  #: what its ledger has spent over all runs
     left: float | None  #: epsilon left of its budget; null without a budget
 

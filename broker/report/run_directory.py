@@ -110,7 +110,8 @@ class Run:
 
     def nodes(self) -> tuple[str, ...]:
         """The nodes' names: those with a solution, else those with a ledger column."""
-        saved = [key[2:] for key in self.solution if key[:2] in ("z_", "x_")]
+        own = [key for key in self.solution if not key.startswith("z_average_")]
+        saved = [key[2:] for key in own if key[:2] in ("z_", "x_")]
         spent = [key.removeprefix("epsilon_") for key in self.history if key.startswith("epsilon_")]
         return tuple(saved or spent)
 

@@ -378,7 +378,7 @@ def _limits(how: str, run: Run) -> tuple[tuple[str, str], ...]:
         ("What the group shows", f"conclusions that do not depend on one such change, such as {shows}."),
         ("Taking part", "that a node takes part, when, with how many messages of which size."),
         (
-            "A lying coordinator or another zone" if zones else "A lying coordinator or neighbour",
+            f"A lying coordinator or {'another zone' if zones else 'neighbour' if run.algorithm.networked else 'another node'}",
             "can spoil the answer or stop the run. It cannot make a device spend beyond its budget or answer without "
             "noise: the device's own ledger and gate decide.",
         ),

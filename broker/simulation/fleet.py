@@ -373,7 +373,7 @@ def _paid(setup: Setup, kept: Kept) -> str:
 
 def _account(setup: Setup, ledger: Ledger, run: bytes) -> dict[str, Any]:
     """One node: claimed, spent in this run, spent in its ledger over all runs, and what is left of its budget."""
-    t = setup.terms
+    t = setup.plan.terms_of(ledger.node)
     if t is None:
         return {"claimed": None, "spent": None, "ledger": None, "left": None}
     answered = ledger.answers(run)
@@ -389,6 +389,7 @@ def _account(setup: Setup, ledger: Ledger, run: bytes) -> dict[str, Any]:
         "claimed": {"epsilon": t.epsilon, "delta": t.delta},
         "spent": {"epsilon": _number(spent), "delta": t.delta},
         "answers": answered,
+        "cap": t.answers,
         "ledger": {"epsilon": _number(total), "delta": delta},
         "left": left,
     }

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import sys
+import time
 from types import TracebackType
 from typing import Any, TextIO
+
+SAY_S = 10.0  #: s from one line of a sweep's progress to the next, where there is no terminal
 
 
 class Progress:
@@ -18,6 +21,7 @@ class Progress:
         self._quiet = quiet
         self._bar = None if quiet or not self._stream.isatty() else _bar(self._stream)
         self._task: Any = None
+        self._said = time.monotonic()  #: when `runs` has last had a line
         if self._bar is not None:
             self._bar.start()
 
@@ -41,6 +45,17 @@ class Progress:
             self._task, completed=t, total=total, said="" if residual is None else f"  residual {residual:.3g}"
         )
 
+    def runs(self, done: int, total: int, failed: str, left_s: float | None) -> None:
+        """So many runs of a sweep have ended. failed: which did not end well, in words; left_s: s that the rest may take."""
+        said = ", ".join(text for text in (failed, "" if left_s is None else f"{_span(left_s)} left") if text)
+        if self._bar is not None:
+            if self._task is None:
+                self._task = self._bar.add_task("runs", total=total, said="")
+            self._bar.update(self._task, completed=done, total=total, said=f"  {said}")
+        elif done == total or time.monotonic() - self._said >= SAY_S:
+            self._said = time.monotonic()
+            self.phase(f"{done} of {total} runs" + f", {said}" * bool(said))
+
     def close(self) -> None:
         """Ends the display; may be called twice."""
         if self._bar is not None:
@@ -62,6 +77,15 @@ class Progress:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _span(seconds: float) -> str:
+    """A time for reading: two units at most."""
+    whole = round(seconds)
+    hours, minutes = whole // 3600, whole // 60
+    if whole < 60:
+        return f"{whole} s"
+    return f"{minutes} min {whole % 60} s" if whole < 3600 else f"{hours} h {minutes % 60} min"
 
 
 def _bar(stream: TextIO) -> Any:

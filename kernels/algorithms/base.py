@@ -10,13 +10,15 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
+from math import inf
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
+from hushgrid.kernels import walks
 from hushgrid.kernels.errors import InputError
-from hushgrid.kernels.patterns.routes import visits
+from hushgrid.kernels.graphs import Graph
 from hushgrid.kernels.ranges import FAR, MOST, Count, Node
 
 if TYPE_CHECKING:
@@ -26,6 +28,9 @@ if TYPE_CHECKING:
 
 Variant = Literal["guarded", "published", "none"]
 Pattern = Literal["star", "token", "neighbours"]
+#: What a node has of the unknowns. copies: its own copy of all of x. parts: a vector of its own, of which it shares some
+#: entries with others.
+Sharing = Literal["copies", "parts"]
 Question = Literal["gradient", "minimiser", "data"]
 BOTH = ("laplace", "gaussian")  #: mechanisms of a privacy section
 #: Where the noise of a published variant comes from. paper: the paper's law, at the scales of the privacy section.
@@ -55,12 +60,15 @@ class Algorithm(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
     #: variant of the algorithm. Tests, the golden record and docs run them.
     examples: ClassVar[Mapping[Variant, Sequence[Keys]]]
     far: ClassVar[float] = FAR  #: the largest `step_ratio` of a guarded run
-    regularized: ClassVar[bool] = True  #: whether it minimises sum_i f_i(x) + n r(x) over a box, or sum_i f_i(x) alone
+    networked: ClassVar[bool] = True  #: whether nodes send messages to each other, not to the coordinator alone
+    of: ClassVar[tuple[Sharing, ...]] = ("copies",)  #: the problems that it solves, by what a node has of the unknowns
+    #: What it minimises. box: sum_i f_i(x) over a box, if the problem has one. all: sum_i f_i(x) + n r(x) over a box.
+    constrained: ClassVar[Literal["no", "box", "all"]] = "all"
     published: ClassVar[Source | None] = None  #: None: there is no published variant
     published_mechanisms: ClassVar[tuple[str, ...]] = BOTH
     own: ClassVar[tuple[str, ...]] = ("x",)  #: vectors of a node's state that are recorded, its iterate first
     #: The modes of the privacy section that its nodes can be protected by, the default first.
-    modes: ClassVar[tuple[str, ...]] = ("objective", "input", "output", "output-projected")
+    modes: ClassVar[tuple[str, ...]] = ("objective",)
     #: The stopping rule (tolerance, patience) of a scenario that names none; None: all rounds are done.
     stopping: ClassVar[tuple[float, int] | None] = None
     grid: ClassVar[Sequence[Keys]] = ()  #: what the league tunes; empty: it tunes nothing and runs the guarded examples
@@ -104,6 +112,13 @@ class Algorithm(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
         """Whether the gate makes its noise and counts its full price."""
         return self.variant == "guarded" or (self.variant == "published" and self.published == "gate")
 
+    @classmethod
+    def unconstrained(cls, l1: float, l2: float, box: float | None) -> str | None:
+        """What of a problem it cannot solve, regularizer or box; None if it solves it. l1, l2: of r(x)."""
+        if (l1 or l2) and cls.constrained != "all":
+            return "regularizer"
+        return "box" if box and cls.constrained == "no" else None
+
     @property
     def claims(self) -> bool:
         """Whether a scenario states an epsilon for it."""
@@ -121,9 +136,9 @@ class Algorithm(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
         """
         raise NotImplementedError
 
-    def visits(self, nodes: int, route: Sequence[int]) -> int:
-        """The activations that the node with the most of them is to answer; 0 if no token walks."""
-        return 0
+    def visits(self, graph: Graph, route: Sequence[int], stated: bool) -> tuple[int, ...]:
+        """The activations that each node is to answer; none if no token walks. `stated`: the plan says its own caps."""
+        return ()
 
     @property
     def sent(self) -> int:
@@ -154,6 +169,11 @@ class Algorithm(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
         """The curvature that question k of node i, for a private minimiser, adds to that of f_i."""
         raise NotImplementedError
 
+    @property
+    def by_convexity(self) -> bool:
+        """Whether its step is a function of mu, of which every f_i must have some: f_i - mu/2 |x|^2 is convex."""
+        return False
+
     # --- what bounds its parameters ---
 
     def step_ratio(self, L: Sequence[float], degree: int) -> float | None:
@@ -168,8 +188,11 @@ class Algorithm(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
 
     # --- what is said of it ---
 
-    def finding(self, mode: str, nodes: int) -> str:
-        """Why the published variant makes no promise. `mode`: that of the privacy section. nodes: their number."""
+    def finding(self, mode: str, nodes: int, sharing: Sharing) -> str:
+        """Why the published variant makes no promise.
+
+        `mode`: that of the privacy section. nodes: their number. sharing: what a node has of the unknowns.
+        """
         raise NotImplementedError
 
     def published_noise(self, mode: str) -> str:
@@ -183,10 +206,13 @@ class Algorithm(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
 
     # --- how noise carries, for the verdict on an answer ---
 
-    def carried(self, i: int, answers: int, L: float, neighbours: Sequence[int]) -> float:
+    def carried(
+        self, i: int, answers: int, L: float, neighbours: Sequence[int], epsilon: float = inf, alpha: float = 0.0
+    ) -> float:
         """sum_k tau_k^2 over node i's answers k, each a gradient that enters the node's own copy with step tau_k.
 
-        L: the smoothness constant of f_i. neighbours: the nodes beside i.
+        L: the smoothness constant of f_i. neighbours: the nodes beside i. epsilon: of one answer. alpha: every f_i is
+        alpha-strongly convex.
         """
         return answers * self.tau(i, L) ** 2
 
@@ -199,6 +225,7 @@ class Star(Algorithm, frozen=True, kw_only=True):
     """Rounds around a coordinator that averages."""
 
     pattern: ClassVar[Pattern] = "star"
+    networked: ClassVar[bool] = False
     own: ClassVar[tuple[str, ...]] = ("mean", "lam")  #: the iterate z_p (n_p,), and a vector (m_p,) over shared entries
     closing: ClassVar[int] = 0  #: exchanges with every member after the last round
     exact_steps: ClassVar[bool] = (
@@ -235,8 +262,25 @@ class Star(Algorithm, frozen=True, kw_only=True):
             raise InputError(f"privacy.answers: found {most}, expected at least local_updates = {E}, one round")
         return answers, rounds
 
-    def gain(self, t: int, L: float, epsilon: float) -> float:
-        """The step with which an answer of round t enters z_p. L: the smoothness constant of f_p."""
+    def gain(self, t: int, L: float, epsilon: float, alpha: float = 0.0) -> float:
+        """The step with which an answer of round t enters z_p.
+
+        L: the largest smoothness constant of an f_p. epsilon: of one answer. alpha: every f_p is alpha-strongly convex.
+        """
+        raise NotImplementedError
+
+    def carried(
+        self, i: int, answers: int, L: float, neighbours: Sequence[int], epsilon: float = inf, alpha: float = 0.0
+    ) -> float:
+        rounds = range(1, answers // self.per_round + 1)
+        return self.per_round * sum(self.gain(t, L, epsilon, alpha) ** 2 for t in rounds)
+
+    def paper_sensitivity(self, mode: str, moved: float, gain: float) -> float:
+        """The sensitivity for which a published variant makes the noise of an answer about records.
+
+        `mode`: that of the privacy section. `moved`: how far one record replaced moves a gradient. `gain`: the step with
+        which the answer enters z_p.
+        """
         raise NotImplementedError
 
     def agent(self, at: star.Place) -> star.StarMember:
@@ -257,13 +301,14 @@ class Walk(Algorithm, frozen=True, kw_only=True):
     if TYPE_CHECKING:
         walk: Way  #: a field of every subclass, at its own place: the order of fields is that of a plan's bytes
 
-    def visits(self, nodes: int, route: Sequence[int]) -> int:
-        given = () if isinstance(self.walk, str) else self.walk
-        return visits(nodes, given or route, self.rounds)
+    def visits(self, graph: Graph, route: Sequence[int], stated: bool) -> tuple[int, ...]:
+        if self.walk != "random":
+            return walks.along(route if isinstance(self.walk, str) else self.walk, graph.n, self.rounds)
+        # How often a random walk visits a node is not known in advance. At the cap the token goes on unchanged.
+        return (self.rounds,) * graph.n if stated else walks.caps(walks.simple(graph), self.rounds)
 
     def capped(self, most: int | None, mode: str, visits: int) -> tuple[int, int]:
-        # How often a random walk visits a node is not known in advance. At the cap the token goes on unchanged.
-        return min(most or visits, self.rounds if self.walk == "random" else visits), self.rounds
+        return min(most or visits, visits), self.rounds
 
     @property
     def sent(self) -> int:

@@ -27,7 +27,7 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 from msgspec import Meta
 
-from hushgrid.kernels.algorithms.base import Keys, Question, Star, Variant
+from hushgrid.kernels.algorithms.base import Keys, Question, Sharing, Star, Variant
 from hushgrid.kernels.machine import LARGEST, Malformed
 from hushgrid.kernels.patterns.star import (
     Centre,
@@ -65,6 +65,7 @@ class Params(Star, tag_field="name", tag="consensus-admm", frozen=True, kw_only=
         "ADMM, Section 7.2"
     )
     claim: ClassVar[str] = "none is made"
+    of: ClassVar[tuple[Sharing, ...]] = ("parts",)
     exact_steps: ClassVar[bool] = True
     closing: ClassVar[int] = 2
     warm: ClassVar[bool] = True
@@ -106,7 +107,7 @@ class Params(Star, tag_field="name", tag="consensus-admm", frozen=True, kw_only=
     def step_ratio(self, L: Sequence[float], degree: int) -> float | None:
         return None  # exact steps: it converges for every penalty
 
-    def gain(self, t: int, L: float, epsilon: float) -> float:
+    def gain(self, t: int, L: float, epsilon: float, alpha: float = 0.0) -> float:
         return 0.0  # no answer enters a step by a gradient
 
     def agent(self, at: Place) -> Agent:

@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from hushgrid.kernels.algorithms.base import Keys, Race, Rounds, Source, Variant
+from hushgrid.kernels.algorithms.base import Keys, Race, Rounds, Sharing, Source, Variant
 from hushgrid.kernels.algorithms.mixing import Mixing, Oracle, check_published, decaying, weights_of
 from hushgrid.kernels.patterns.neighbours import NeighbourState, Place
 from hushgrid.kernels.ranges import Count, Fraction, Noise, Step
@@ -35,7 +35,7 @@ class Params(Rounds, tag_field="name", tag="diadsp", frozen=True, kw_only=True):
     )
     claim: ClassVar[str] = "not examined: reconstructed"
     published: ClassVar[Source | None] = "scales"
-    regularized: ClassVar[bool] = False
+    constrained: ClassVar[Literal["no", "box", "all"]] = "no"
     vectors: ClassVar[int] = 2
     examples: ClassVar[Mapping[Variant, Sequence[Keys]]] = {
         "guarded": [{"alpha": 0.1}],
@@ -69,7 +69,7 @@ class Params(Rounds, tag_field="name", tag="diadsp", frozen=True, kw_only=True):
     def tau(self, i: int, L: float) -> float:
         return self.alpha
 
-    def finding(self, mode: str, nodes: int) -> str:
+    def finding(self, mode: str, nodes: int, sharing: Sharing) -> str:
         return "diadsp: reconstructed; its noise decays and is drawn in floating point, no epsilon is counted"
 
     def published_noise(self, mode: str) -> str:

@@ -13,7 +13,7 @@ its Gaussian noise to f_i(k), which is the same up to the public factor 1/(2 eta
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from math import sqrt
+from math import inf, sqrt
 from typing import ClassVar, Literal
 
 from hushgrid.kernels.algorithms import radmm
@@ -61,7 +61,9 @@ class Params(radmm.Conventional, tag_field="name", tag="dpladmm", frozen=True, k
         """Its gate gives gradients."""
         return False
 
-    def carried(self, i: int, answers: int, L: float, neighbours: Sequence[int]) -> float:
+    def carried(
+        self, i: int, answers: int, L: float, neighbours: Sequence[int], epsilon: float = inf, alpha: float = 0.0
+    ) -> float:
         def tau(k: int) -> float:
             return self.step_k(k) / (1 + self.step_k(k) * self.curvature(i, k, neighbours))
 

@@ -24,7 +24,7 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 import numpy as np
 from msgspec import Meta
 
-from hushgrid.kernels.algorithms.base import Keys, Rounds, Source, Variant
+from hushgrid.kernels.algorithms.base import Keys, Rounds, Sharing, Source, Variant
 from hushgrid.kernels.algorithms.mixing import Mixing, Oracle, bound, check_published, decaying, weights_of
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.jit import kernel
@@ -43,7 +43,7 @@ class Params(Rounds, tag_field="name", tag="dpp2", frozen=True, kw_only=True):
     )
     claim: ClassVar[str] = "no: Theorem 3's sum lacks its first term, and the final x has no noise (4.1-4.5)"
     published: ClassVar[Source | None] = "scales"
-    regularized: ClassVar[bool] = False
+    constrained: ClassVar[Literal["no", "box", "all"]] = "no"
     far: ClassVar[float] = 1.0
     messages: ClassVar[int] = 2
     own: ClassVar[tuple[str, ...]] = ("x", "q")
@@ -117,7 +117,7 @@ class Params(Rounds, tag_field="name", tag="dpp2", frozen=True, kw_only=True):
     def said(self) -> tuple[str, ...]:
         return ("y", "z") if self.variant == "published" else ()
 
-    def finding(self, mode: str, nodes: int) -> str:
+    def finding(self, mode: str, nodes: int, sharing: Sharing) -> str:
         return (
             "dpp2 4.1-4.5: eta hides nothing from the nodes, the sum of Theorem 3 lacks its first term, the final x has no "
             "noise"

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -31,7 +31,7 @@ class Params(FirstOrder, tag_field="name", tag="gradient-tracking", frozen=True,
         "P. Di Lorenzo, G. Scutari, NEXT: in-network nonconvex optimization (2016); A. Nedic, A. Olshevsky, W. Shi, "
         "Achieving geometric convergence for distributed optimization over time-varying graphs (2017), Algorithm 1"
     )
-    regularized: ClassVar[bool] = False
+    constrained: ClassVar[Literal["no", "box", "all"]] = "no"
     vectors: ClassVar[int] = 2
     own: ClassVar[tuple[str, ...]] = ("x", "y")
     examples: ClassVar[Mapping[Variant, Sequence[Keys]]] = {

@@ -23,7 +23,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from hushgrid.kernels.algorithms import ladmm
-from hushgrid.kernels.algorithms.base import Keys, Race, Source, Variant, Walk, Way
+from hushgrid.kernels.algorithms.base import Keys, Race, Sharing, Source, Variant, Walk, Way
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.jit import kernel
 from hushgrid.kernels.patterns.token import Place, Route, TokenNode, TokenState
@@ -53,7 +53,7 @@ class Params(Walk, tag_field="name", tag="iadmm", frozen=True, kw_only=True):
         "no: differences of the token tell the gradients (3.1); it is obfuscation, without an epsilon"
     )
     published: ClassVar[Source | None] = "scales"
-    regularized: ClassVar[bool] = False
+    constrained: ClassVar[Literal["no", "box", "all"]] = "no"
     token: ClassVar[tuple[str, ...]] = ("z",)
     own: ClassVar[tuple[str, ...]] = ("x", "y")
     examples: ClassVar[Mapping[Variant, Sequence[Keys]]] = {
@@ -110,7 +110,7 @@ class Params(Walk, tag_field="name", tag="iadmm", frozen=True, kw_only=True):
         """1/rho of (8)."""
         return 1 / self.rho
 
-    def finding(self, mode: str, nodes: int) -> str:
+    def finding(self, mode: str, nodes: int, sharing: Sharing) -> str:
         return (
             "iadmm 3.1: the token's differences tell x_i - y_i/rho; gradients follow from them. Obfuscation, no epsilon"
         )

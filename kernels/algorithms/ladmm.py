@@ -2,7 +2,8 @@
 
 Problem (2.1):   min_w  sum_p f_p(z_p)   s.t.  z_p in W_p,   w = z_p on the entries p shares,
 with f_p private to agent p and W_p public. Each round the server averages (line 5), each agent takes E linearised,
-perturbed steps (3.2), and both sides update the same dual (lines 8 and 22).
+perturbed steps (3.2), and both sides update the same dual (lines 8 and 22). In power flow (Section 6.1) p is a zone that
+shares some entries of z_p; in federated learning (Section 6.2) all nodes share all entries, and W_p is a box.
 
 Departures from the paper (docs/papers/objpert-ladmm.md):
  - w averages each entry over its owners, not over all P agents, and only shared entries travel: an agent's private
@@ -10,7 +11,8 @@ Departures from the paper (docs/papers/objpert-ladmm.md):
  - The noise stands behind the gate. (3.2) is a noisy gradient followed by a weighted projection onto W_p, so everything
    after the gate is post-processing. The paper's own scales are the variant `published`.
  - eta^t = 1/(L + sqrt t) by default: the paper's 1/sqrt t is unstable while sqrt t < max |a|^2
-   (docs/papers/objpert-ladmm.md, 2.4).
+   (docs/papers/objpert-ladmm.md, 2.4). (5.1a), (5.2a) and (5.3a) are the rules of Theorems 5.3 (smooth f_p), 5.4
+   (nonsmooth) and 5.5 (strongly convex).
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from typing import Any, ClassVar, Literal, Protocol
 import numpy as np
 from msgspec import Struct
 
-from hushgrid.kernels.algorithms.base import Keys, Source, Star, Variant
+from hushgrid.kernels.algorithms.base import Keys, Sharing, Source, Star, Variant
 from hushgrid.kernels.machine import LARGEST, Malformed
 from hushgrid.kernels.patterns.star import Centre, Feasible, Index, Left, Place, StarCentre, StarMember, W, Z, held_at
 from hushgrid.kernels.ranges import Count, Penalty, Step, Updates
@@ -44,17 +46,21 @@ class Params(Star, tag_field="name", tag="ladmm", frozen=True, kw_only=True):
 
     title: ClassVar[str] = "linearised ADMM with local updates"
     paper: ClassVar[str] = "M. Ryu, K. Kim, Differentially private distributed convex optimization, Algorithm 3.1"
-    claim: ClassVar[str] = "no: the sensitivity is up to 13 times too small (2.3)"
+    claim: ClassVar[str] = "no: sensitivities up to 13 (loads) and 2 (records) times too small (2.2, 2.3)"
     published: ClassVar[Source | None] = "paper"
     examples: ClassVar[Mapping[Variant, Sequence[Keys]]] = {"guarded": [{}], "published": [{}], "none": [{}]}
+    of: ClassVar[tuple[Sharing, ...]] = ("parts", "copies")
+    constrained: ClassVar[Literal["no", "box", "all"]] = "box"
+    modes: ClassVar[tuple[str, ...]] = ("objective", "input", "output", "output-projected")
 
     both_remember: ClassVar[bool] = True
 
     rounds: Count  #: T, rounds around the coordinator
     rho: Step | Rho = 100.0  #: the penalty, a number or the schedule (E.1)
-    #: the proximal step, a number or a rule; L: the public smoothness constant, t: the round
-    eta: Step | Literal["1/(L+sqrt(t))", "1/sqrt(t)"] = "1/(L+sqrt(t))"
-    local_updates: Updates = 1  #: E, steps of a zone between two messages
+    #: the proximal step, a number or a rule; L: the public smoothness constant, t: the round, epsilon: of one answer (5.1a),
+    #: alpha: every f_p - alpha/2 |x|^2 is convex (5.3a)
+    eta: Step | Literal["1/(L+sqrt(t))", "1/sqrt(t)", "1/(L+sqrt(t)/epsilon)", "2/(alpha(t+2))"] = "1/(L+sqrt(t))"
+    local_updates: Updates = 1  #: E, steps of a node between two messages
 
     @property
     def per_round(self) -> int:
@@ -68,39 +74,57 @@ class Params(Star, tag_field="name", tag="ladmm", frozen=True, kw_only=True):
             return float(min(1e9, self.rho.c1 * np.exp(growth) + self.rho.c2 / epsilon))
         return float(self.rho)
 
-    def eta_t(self, t: int, L: float) -> float:
-        """eta^t of round t >= 1; L is the public smoothness constant, the largest over the agents."""
+    def eta_t(self, t: int, L: float, epsilon: float = inf, alpha: float = 0.0) -> float:
+        """eta^t of round t >= 1. L: the public smoothness constant, the largest over the agents. epsilon: of one answer.
+        alpha: every f_p is alpha-strongly convex."""
         if self.eta == "1/(L+sqrt(t))":
             return 1.0 / (L + sqrt(t))
-        return 1.0 / sqrt(t) if self.eta == "1/sqrt(t)" else float(self.eta)
+        if self.eta == "1/(L+sqrt(t)/epsilon)":  # (5.1a)
+            return 1.0 / (L + sqrt(t) / epsilon)
+        if self.eta == "2/(alpha(t+2))":  # (5.3a); what is larger than any number of a plan may be is cut
+            return 2.0 / max(alpha * (t + 2), 2e-9)
+        return 1.0 / sqrt(t) if self.eta == "1/sqrt(t)" else float(self.eta)  # (5.2a)
+
+    @property
+    def by_convexity(self) -> bool:
+        return self.eta == "2/(alpha(t+2))"
 
     def step_ratio(self, L: Sequence[float], degree: int) -> float | None:
         """eta L/2, L = max L_p: (3.2) is a gradient step of at most eta. Of the last round, where eta^t falls."""
-        return self.eta_t(self.rounds, max(L)) * max(L) / 2
+        return None if self.by_convexity else self.eta_t(self.rounds, max(L)) * max(L) / 2
 
-    def gain(self, t: int, L: float, epsilon: float) -> float:
+    def gain(self, t: int, L: float, epsilon: float, alpha: float = 0.0) -> float:
         """1/(1/eta + rho): D^-1 of (3.2) on the shared entries."""
-        return 1 / (1 / self.eta_t(t, L) + self.rho_t(t, epsilon))
+        return 1 / (1 / self.eta_t(t, L, epsilon, alpha) + self.rho_t(t, epsilon))
 
-    def finding(self, mode: str, nodes: int) -> str:
-        if mode.startswith("output"):
-            return (
-                "ladmm 2.3: the sensitivity beta of the projected step is not derived, and the noise is drawn in floating "
-                "point"
+    def paper_sensitivity(self, mode: str, moved: float, gain: float) -> float:
+        """(6.4) counts one record's gradient, not the difference of two: half of it. (3.4) stands behind the step D^-1."""
+        return moved * gain if mode.startswith("output") else moved / 2
+
+    def finding(self, mode: str, nodes: int, sharing: Sharing) -> str:
+        drawn, output = "drawn in floating point", mode.startswith("output")
+        if sharing == "copies":
+            why = (
+                ""
+                if output
+                else "made for (6.4), which is up to 2 times smaller than how far a record moves the gradient, and "
             )
+            return f"ladmm 2.2: the noise is {why}{drawn}"
+        if output:
+            return f"ladmm 2.3: the sensitivity beta of the projected step is not derived, and the noise is {drawn}"
         return (
             "ladmm 2.3: the gradient moves by 2 beta a_i, not 2 beta; the noise is scaled to an L1 (L2) sensitivity "
-            "up to 5 (2.24) times too small in case14, 13 (3.6) in case118, and is drawn in floating point"
+            f"up to 5 (2.24) times too small in case14, 13 (3.6) in case118, and is {drawn}"
         )
 
     def published_noise(self, mode: str) -> str:
         return {
-            "output": "Noise was added to each zone's result, as the published method does.",
-            "output-projected": "Noise was added to each zone's result, which was then projected on the zone's limits.",
+            "output": "Noise was added to each node's result, as the published method does.",
+            "output-projected": "Noise was added to each node's result, which was then projected on the node's limits.",
         }.get(mode, "Noise was added to each gradient, as large as the published method says.")
 
     def agent(self, at: Place) -> Agent:
-        first = weights(at.start.size, at.shared, self.rho_t(1, at.epsilon), self.eta_t(1, at.L))
+        first = weights(at.start.size, at.shared, self.rho_t(1, at.epsilon), self.eta_t(1, at.L, at.epsilon, at.alpha))
         after: dict[str, Perturbation] = {"output": "output", "output-projected": "output-projected"}
         perturbation: Perturbation = "none" if at.mode is None else after.get(at.mode, "gate")
         return Agent(
@@ -112,6 +136,7 @@ class Params(Star, tag_field="name", tag="ladmm", frozen=True, kw_only=True):
             at.L,
             perturbation=perturbation,
             epsilon=at.epsilon,
+            alpha=at.alpha,
             patience=at.patience,
         )
 
@@ -169,6 +194,9 @@ class AgentState:
     mean: np.ndarray  #: (n,) z_p^{t+1}, line 20
     lam: np.ndarray  #: (m,) lambda_p^{t+1}
     warm: bool = False  #: the first of them were an earlier run's last
+    common: np.ndarray = field(
+        default_factory=lambda: np.zeros(0)
+    )  #: (m,) mean of the owners' z^t, as w^{t+1} tells it
 
 
 class Agent(StarMember):
@@ -185,12 +213,13 @@ class Agent(StarMember):
         *,
         perturbation: Perturbation = "gate",
         epsilon: float = inf,
+        alpha: float = 0.0,
         centre: str = "coordinator",
         patience: int = 0,
     ) -> None:
         super().__init__(centre, params.rounds, patience)
         self.params, self.gate, self.feasible = params, gate, feasible
-        self.shared, self.L, self.epsilon = shared, L, epsilon
+        self.shared, self.L, self.epsilon, self.alpha = shared, L, epsilon, alpha
         self.perturbation = perturbation
         self.state = AgentState(0, start.copy(), start.copy(), np.zeros(shared.size))
 
@@ -212,7 +241,7 @@ class Agent(StarMember):
 
     def update(self, t: int, body: W) -> None:
         s, p = self.state, self.params
-        rho, eta = p.rho_t(t, self.epsilon), p.eta_t(t, self.L)
+        rho, eta = p.rho_t(t, self.epsilon), p.eta_t(t, self.L, self.epsilon, self.alpha)
         D = weights(s.z.size, self.shared, rho, eta)
         z, total = s.z, np.zeros_like(s.z)
         for _ in range(p.local_updates):  # lines 17-19
@@ -220,6 +249,9 @@ class Agent(StarMember):
             total = total + z
         mean = total / p.local_updates  # line 20
         lam = dual(s.lam, rho, body.w, mean[self.shared])  # line 22
+        # By lines 5, 8: w^{t+1} = zbar^t + r (zbar^t - zbar^{t-1}), r = rho^{t-1}/rho^t. A first zbar is forgotten by halves.
+        r = p.rho_t(max(t - 1, 1), self.epsilon) / rho
+        s.common = (body.w + r * (s.common if s.common.size else body.w)) / (1 + r)
         s.z, s.mean, s.lam = z, mean, lam
 
     def local_step(self, z: Vector, w: Vector, rho: float, eta: float, D: Vector) -> Vector:
@@ -236,7 +268,7 @@ class Agent(StarMember):
         return Z(self.state.mean[self.shared])
 
     def outcome(self) -> dict[str, Vector]:
-        return {"z": self.state.mean}
+        return {"z": self.state.mean, "x": self.state.common}
 
 
 @dataclass

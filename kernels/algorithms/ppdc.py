@@ -20,7 +20,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from hushgrid.kernels.algorithms.base import Keys, Race, Rounds, Source, Variant
+from hushgrid.kernels.algorithms.base import Keys, Race, Rounds, Sharing, Source, Variant
 from hushgrid.kernels.algorithms.mixing import Mixing, Oracle, bound, check_published, decaying, weights_of
 from hushgrid.kernels.patterns.neighbours import NeighbourState, Place
 from hushgrid.kernels.ranges import FAR_DUAL, Count, Fraction, Noise, Step
@@ -37,7 +37,7 @@ class Params(Rounds, tag_field="name", tag="ppdc", frozen=True, kw_only=True):
     )
     claim: ClassVar[str] = "not examined: reconstructed"
     published: ClassVar[Source | None] = "scales"
-    regularized: ClassVar[bool] = False
+    constrained: ClassVar[Literal["no", "box", "all"]] = "no"
     far: ClassVar[float] = FAR_DUAL
     asks_after: ClassVar[bool] = True
     examples: ClassVar[Mapping[Variant, Sequence[Keys]]] = {
@@ -77,7 +77,7 @@ class Params(Rounds, tag_field="name", tag="ppdc", frozen=True, kw_only=True):
     def tau(self, i: int, L: float) -> float:
         return self.eta
 
-    def finding(self, mode: str, nodes: int) -> str:
+    def finding(self, mode: str, nodes: int, sharing: Sharing) -> str:
         return "ppdc: reconstructed; its noise decays and is drawn in floating point, no epsilon is counted"
 
     def published_noise(self, mode: str) -> str:

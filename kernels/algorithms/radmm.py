@@ -23,7 +23,7 @@ import numpy as np
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
-from hushgrid.kernels.algorithms.base import Keys, Race, Rounds, Source, Variant
+from hushgrid.kernels.algorithms.base import Keys, Race, Rounds, Sharing, Source, Variant
 from hushgrid.kernels.algorithms.iadmm import Oracle
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.jit import kernel
@@ -62,7 +62,7 @@ class Params(Rounds, tag_field="name", tag="mradmm", frozen=True, kw_only=True):
     claim: ClassVar[str] = "at the gate's price; node penalties lead to a wrong point (5.1)"
     published: ClassVar[Source | None] = "gate"
     published_mechanisms: ClassVar[tuple[str, ...]] = ("laplace",)
-    regularized: ClassVar[bool] = False
+    constrained: ClassVar[Literal["no", "box", "all"]] = "no"
     own: ClassVar[tuple[str, ...]] = ("lam",)
     iterate_is_sent: ClassVar[bool] = True
     recycles: ClassVar[bool] = True  #: every even round
@@ -128,7 +128,7 @@ class Params(Rounds, tag_field="name", tag="mradmm", frozen=True, kw_only=True):
         again = "In the round after an answer nodes use it again: that message uses no data and costs nothing."
         return again if self.recycles and self.minimizes else ""
 
-    def finding(self, mode: str, nodes: int) -> str:
+    def finding(self, mode: str, nodes: int, sharing: Sharing) -> str:
         """The ADMM family asks the gate for private answers when published too: its epsilon is honest, its limit may be
 
         wrong.

@@ -23,7 +23,7 @@ from typing import Annotated, Any, ClassVar, Literal
 import numpy as np
 from msgspec import Meta
 
-from hushgrid.kernels.algorithms.base import Keys, Race, Source, Variant, Walk, Way
+from hushgrid.kernels.algorithms.base import Keys, Race, Sharing, Source, Variant, Walk, Way
 from hushgrid.kernels.algorithms.ladmm import Oracle
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.jit import kernel
@@ -98,7 +98,7 @@ class Params(Walk, tag_field="name", tag="recal", frozen=True, kw_only=True):
         """Lemma 5: alpha_i beta, and `decay`."""
         return self.alpha_i(i, L) * self.beta_n(nodes), self.decay or 1.0
 
-    def finding(self, mode: str, nodes: int) -> str:
+    def finding(self, mode: str, nodes: int, sharing: Sharing) -> str:
         return (
             "recal 1.1: the token carries y_i one visit late without noise; an eavesdropper gets every gradient from it"
         )

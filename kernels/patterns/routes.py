@@ -6,10 +6,8 @@ it, through every node that is left; a random walk chooses among the neighbours 
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from functools import cache
-from math import ceil
 
 from msgspec.structs import replace
 
@@ -75,15 +73,3 @@ def renamed(route: Route, names: Sequence[str]) -> Route:
         return names[index(route(back[node], hop, here))]
 
     return translated
-
-
-def visits(n: int, walk: Sequence[int], rounds: int) -> int:
-    """Activations of the node that has most, of the first `rounds` along a repeated walk; random (no walk): 1.5 times
-
-    the mean, which is the cap of its nodes (docs/papers/mechanisms.md).
-    """
-    if not walk:
-        return ceil(1.5 * rounds / n)
-    whole, rest = divmod(rounds, len(walk))
-    once, begun = Counter(walk), Counter(walk[:rest])
-    return max(whole * times + begun[i] for i, times in once.items())

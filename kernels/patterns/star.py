@@ -67,6 +67,7 @@ class Place:
     shared: Index  #: (m,) positions in z_p of the entries that p shares
     start: Vector  #: (n,) z_p^1
     L: float  #: the largest smoothness constant of a node
+    alpha: float = 0.0  #: every f_p - alpha/2 |x|^2 is convex
     mode: str | None  #: of the privacy section; None without privacy
     epsilon: float  #: of one answer, in the paper's sense; infinite without privacy
     patience: int  #: calm rounds after which the run may end early; 0: it may not

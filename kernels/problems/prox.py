@@ -8,12 +8,15 @@ Source: N. Parikh, S. Boyd, Proximal Algorithms (2014), 6.5.2 (soft threshold), 
 from __future__ import annotations
 
 from math import inf
+from typing import NamedTuple
 
 import numpy as np
 from msgspec import Struct
 
 from hushgrid.kernels.jit import kernel
 from hushgrid.kernels.types import Vector
+
+ROUNDED = 1e-12  #: of the box: room for the rounding of sums of up to thousands of points
 
 
 @kernel
@@ -40,6 +43,17 @@ def elastic_net(v: Vector, t: float, l1: float, l2: float, bound: float) -> Vect
     return clip(shrink(soft(v, t * l1), t * l2), bound)
 
 
+class Box(NamedTuple):
+    """|x_k| <= bound, as a set to project onto."""
+
+    bound: float
+
+    def project(self, v: Vector, D: Vector) -> Vector:
+        """argmin over the box of sum_k D_k/2 (x_k - v_k)^2, which is the same for all weights D > 0. Shapes (d,)."""
+        x: Vector = clip(v, self.bound)
+        return x
+
+
 class Regularizer(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
     """r and the box, public: l1, l2 >= 0, box > 0, in the ranges of the sections and plans they come from."""
 
@@ -48,8 +62,8 @@ class Regularizer(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True)
     box: float = inf
 
     def value(self, x: Vector) -> float:
-        """r(x); infinite outside of the box."""
-        if np.max(np.abs(x), initial=0.0) > self.box:
+        """r(x); infinite outside of the box, which a mean of points of it may leave by its rounding."""
+        if np.max(np.abs(x), initial=0.0) > self.box * (1 + ROUNDED):
             return inf
         return float(self.l1 * np.sum(np.abs(x)) + self.l2 / 2 * (x @ x))
 

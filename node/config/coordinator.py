@@ -15,7 +15,7 @@ from hushgrid.node.schema.sections import Section, Tls
 from hushgrid.node.schema.yaml_file import convert, read_yaml
 
 #: Keys that hold for as long as the process runs.
-FIXED = ("fleet", "broker", "tls", "run", "state", "plugins", "run", "keepalive")
+FIXED = ("fleet", "broker", "tls", "state", "plugins", "keepalive")
 SHORTEST_S = 1.0  #: of intervals
 KEPT = 960  #: runs whose records stay, unless the file says another number
 

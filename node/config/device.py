@@ -24,10 +24,7 @@ from hushgrid.node.schema.site import Sink, Source
 from hushgrid.node.schema.yaml_file import convert, read_yaml
 
 #: Keys that hold for as long as the process runs.
-FIXED = (
-    *("node", "fleet", "broker", "tls", "state", "mark", "plugins", "source", "fresh", "sink"),
-    *("keepalive", "keep"),
-)
+FIXED = ("node", "fleet", "broker", "tls", "state", "mark", "plugins", "keepalive")
 
 
 class DeviceConfig(Section, frozen=True, kw_only=True):

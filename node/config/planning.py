@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from msgspec.structs import replace
 
 from hushgrid.kernels.errors import InputError
 from hushgrid.node.config.scenario import Scenario
-from hushgrid.node.privacy.terms import Terms
 from hushgrid.node.problems.plan import RunPlan, decode_plan, encode_plan
 from hushgrid.node.problems.registry import AnyPublic
 from hushgrid.node.wire import PLAN_LIMIT
@@ -23,7 +24,7 @@ def make_plan(scenario: Scenario, problem: AnyPublic, file: str = "scenario") ->
         return RunPlan(name=of.name, problem=problem, algorithm=of.algorithm, privacy=privacy, stop=of.run.stop)
 
     try:
-        scenario = resolved(scenario, plan(scenario).terms)
+        scenario = resolved(scenario, plan(scenario))
         made = plan(scenario)
         blob = encode_plan(made)
         decode_plan(blob)
@@ -35,8 +36,33 @@ def make_plan(scenario: Scenario, problem: AnyPublic, file: str = "scenario") ->
     return scenario, made
 
 
-def resolved(scenario: Scenario, t: Terms | None) -> Scenario:
+def resolved(scenario: Scenario, plan: RunPlan) -> Scenario:
     """The scenario with what its privacy section leaves to the program filled in."""
+    t = plan.terms
     if t is None or scenario.privacy is None:
         return scenario
-    return replace(scenario, privacy=replace(scenario.privacy, accountant=t.accountant, answers=t.answers))
+    return replace(scenario, privacy=replace(scenario.privacy, accountant=t.accountant, answers=_answers(plan)))
+
+
+def among(plan: RunPlan, present: Sequence[str]) -> RunPlan:
+    """The plan of a run that these nodes make without the others. Caps that the program chose are chosen anew.
+
+    Raises InputError if a device would refuse it for what is public.
+    """
+    made, p = replace(plan, problem=plan.kind.among(plan.problem, present)), plan.privacy
+    if p is not None:
+        free = replace(p, answers=None)
+        if _answers(replace(plan, privacy=free)) == p.answers:
+            made = replace(made, privacy=replace(p, answers=_answers(replace(made, privacy=free))))
+        elif isinstance(p.answers, tuple):
+            own = tuple(cap for node, cap in zip(plan.nodes, p.answers, strict=True) if node in present)
+            made = replace(made, privacy=replace(p, answers=own))
+    decode_plan(encode_plan(made))
+    made.kind.check_answers(made)
+    return made
+
+
+def _answers(plan: RunPlan) -> int | tuple[int, ...] | None:
+    """The caps as a plan says them: one number if they are alike."""
+    caps, t = plan.caps, plan.terms
+    return caps if len(set(caps)) > 1 else t.answers if t else None

@@ -134,4 +134,6 @@ def scenario_from(raw: dict[str, Any], file: str = "scenario", base: Path = Path
             )
         run = msgspec.structs.replace(scenario.run, warm_start=str((base / earlier).resolve()))
         scenario = msgspec.structs.replace(scenario, run=run)
-    return msgspec.structs.replace(scenario, problem=kind.located(problem, scenario.network, base, file))
+    return msgspec.structs.replace(
+        scenario, problem=kind.located(problem, scenario.network, scenario.algorithm.networked, base, file)
+    )

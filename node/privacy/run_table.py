@@ -29,7 +29,7 @@ class RunTable(SpendTable):
         clock: Callable[[], float] = boottime,
         keep: int = KEEP,
     ) -> None:
-        self._keep = keep
+        self.keep = keep
         super().__init__(path, node, durable, clock)
 
     @property
@@ -101,7 +101,7 @@ class RunTable(SpendTable):
         if self.db.execute(f"DELETE FROM run WHERE {free} AND rowid <= ({cut})").rowcount:
             self.db.execute("DELETE FROM history WHERE run NOT IN (SELECT id FROM run)")
         paid = f"status IN {ENDED} AND spends > 0"
-        cut = f"SELECT rowid FROM run WHERE {paid} ORDER BY rowid DESC LIMIT 1 OFFSET {self._keep:d}"
+        cut = f"SELECT rowid FROM run WHERE {paid} ORDER BY rowid DESC LIMIT 1 OFFSET {self.keep:d}"
         past = self.db.execute(
             f"SELECT id, session FROM run WHERE {paid} AND rowid <= ({cut}) ORDER BY rowid LIMIT {CHUNK}"
         ).fetchall()
@@ -114,7 +114,7 @@ class RunTable(SpendTable):
         (below, largest, paid_runs) = self.db.execute(
             f"SELECT min(first), max(spends), sum(spends > 0) FROM run WHERE spends > 0 OR status NOT IN {ENDED}"
         ).fetchone()
-        if below is not None and paid_runs >= self._keep:  # until then nothing is old, a gap no more than a spend
+        if below is not None and paid_runs >= self.keep:  # until then nothing is old, a gap no more than a spend
             self._condense(below, max(CHUNK, 2 * largest))
 
     def run(self, run: bytes) -> StoredRun | None:

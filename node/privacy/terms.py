@@ -30,12 +30,12 @@ class Terms(Struct, frozen=True):
     at: Literal["data", "gradient"]
     published: bool  #: the noise stands where the paper puts it, not at the gate
     accountant: str
-    answers: int  #: the cap: the most answers of a node in the run
+    answers: int  #: the cap: the most answers of the node in the run
     per_answer: float  #: epsilon (laplace) or mu (gaussian) of one answer
     paper_epsilon: float  #: the epsilon of one answer in which the paper's scales and (E.1) are written
     paper_delta: float | None
     delta: float  #: of the whole run; 0 for pure epsilon
-    epsilon: float  #: claimed for the whole run
+    epsilon: float  #: claimed for the whole run of this node
     rounds: int  #: rounds after which the run ends: with the one in which the first cap is reached
     capped: bool  #: whether the cap leaves fewer rounds than the algorithm's section has
     clip: float = 0.0  #: c, if the adjacency is replace-one-record; else 0
@@ -70,13 +70,15 @@ class Terms(Struct, frozen=True):
 
 
 def terms(privacy: Privacy | None, algorithm: Algorithm, visits: int = 0) -> Terms | None:
-    """The terms of a plan; None if the run has no privacy (variant none, or no section).
+    """The terms of a plan for one node; None if the run has no privacy (variant none, or no section).
 
-    `visits`: activations that a node is to answer, if a token walks. Raises InputError if the cap leaves no round.
+    `visits`: activations that the node is to answer, if a token walks. Raises InputError if the cap leaves no round.
     """
     if privacy is None or algorithm.variant == "none":
         return None
     p = privacy
+    if isinstance(p.answers, tuple):
+        raise InputError(f"privacy.answers: found {len(p.answers)} numbers, expected one (of one node)")
     answers, rounds = algorithm.capped(p.answers, p.mode, visits)
     accountant = p.accountant or ("zcdp" if p.mechanism == "gaussian" else "pure-basic")
     delta = p.delta or (p.per_answer.delta if p.per_answer else None) or 0.0
@@ -144,7 +146,6 @@ def check_privacy(p: Privacy | None, algorithm: Algorithm, records: bool, file: 
         raise wrong("privacy.adjacency", str(p.adjacency) or "{}", expected)
     if records:
         for key, given, default in (
-            ("mode", p.mode, "objective"),
             ("at", p.at, "data"),
             ("release", p.release or "plain", "plain"),
         ):
@@ -171,8 +172,9 @@ def check_privacy(p: Privacy | None, algorithm: Algorithm, records: bool, file: 
         raise wrong("privacy.delta", repr(delta), "none (pure-basic), or accountant: pure-optimal")
     if p.per_answer and p.per_answer.delta is None and gaussian:
         raise wrong("privacy.per_answer.delta", "nothing", "a number between 0 and 1 (gaussian)")
-    if not records and p.mode not in algorithm.modes:
-        raise wrong("privacy.mode", p.mode, f"{' or '.join(algorithm.modes)} (algorithm.name: {name})")
+    modes = tuple(mode for mode in algorithm.modes if not (records and mode == "input"))
+    if p.mode not in modes:
+        raise wrong("privacy.mode", p.mode, f"{' or '.join(modes)} (algorithm.name: {name})")
     if p.mode.startswith("output") and variant != "published":
         raise wrong("privacy.mode", p.mode, "objective or input (output perturbation exists as variant: published)")
     if p.mode == "input" and variant == "published":

@@ -56,6 +56,10 @@ class Feed(Protocol):
         """The `kind.Device` that holds these values."""
         ...
 
+    def values_of(self, device: Any) -> Values:
+        """The values that a device of the same kind holds. Raises InputError unless they are of the same form."""
+        ...
+
 
 def whole(values: Values | None) -> bool:
     """Whether every entry is there."""

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 
-from hushgrid.kernels.algorithms.base import Algorithm, Pattern
-from hushgrid.kernels.algorithms.registry import of_patterns
+from hushgrid.kernels.algorithms.base import Algorithm, Pattern, Sharing
+from hushgrid.kernels.algorithms.registry import ALGORITHMS
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.graphs import Network
 from hushgrid.kernels.types import Vector
@@ -102,8 +102,8 @@ class Public(Protocol):
         """Whether constraints keep the iterates bounded, however long the steps are."""
         ...
 
-    def visits(self, algorithm: Algorithm) -> int:
-        """The activations that the node with the most of them is to answer; 0 if no token walks."""
+    def visits(self, algorithm: Algorithm, stated: bool) -> tuple[int, ...]:
+        """The activations that each node is to answer; none if no token walks. `stated`: the plan says its own caps."""
         ...
 
     def check(self, algorithm: Algorithm) -> None:
@@ -141,7 +141,11 @@ class Plan(Protocol):
 
     @property
     def terms(self) -> Terms | None:
-        """What is asked of each gate; None if the run has no privacy."""
+        """What is asked of the gate that may answer most; None if the run has no privacy."""
+        ...
+
+    def terms_of(self, node: str) -> Terms | None:
+        """What is asked of a node's gate."""
         ...
 
     @property
@@ -243,6 +247,7 @@ class Kind(ABC):
     sections: ClassVar[tuple[type[Section], ...]]  #: its scenario sections; each has a tag
     public_type: ClassVar[type]  #: the type of its part of a plan
     patterns: ClassVar[tuple[Pattern, ...]]  #: the patterns that its nodes can take part in
+    sharing: ClassVar[Sharing]  #: what a node has of the unknowns
     records: ClassVar[bool]  #: whether its data are records, of which one can be replaced; else quantities that change
 
     @property
@@ -258,11 +263,15 @@ class Kind(ABC):
     @property
     def algorithms(self) -> tuple[str, ...]:
         """The names of the algorithms that solve it."""
-        return of_patterns(self.patterns)
+        return tuple(name for name, declared in ALGORITHMS.items() if self.solved_by(declared))
+
+    def solved_by(self, algorithm: Algorithm | type[Algorithm]) -> bool:
+        """Whether an algorithm solves it."""
+        return algorithm.pattern in self.patterns and self.sharing in algorithm.of
 
     def check(self, problem: Any, algorithm: Algorithm, file: str) -> None:
         """Raises InputError unless the algorithm solves this problem."""
-        if algorithm.pattern not in self.patterns:
+        if not self.solved_by(algorithm):
             tag, known = problem.__struct_config__.tag, " or ".join(self.algorithms)
             raise InputError(f"{file}: algorithm.name: found {algorithm.name}, expected {known} (problem.kind: {tag})")
 
@@ -283,10 +292,11 @@ class Kind(ABC):
         """The unit of privacy: what its noise hides, in a few words, for README's table."""
 
     @abstractmethod
-    def located(self, problem: Any, network: Network | None, base: Path, file: str) -> Any:
+    def located(self, problem: Any, network: Network | None, networked: bool, base: Path, file: str) -> Any:
         """The problem with its relative paths made relative to `base`.
 
-        Raises InputError if it lacks a network that it needs, or has one that it must not have.
+        `networked`: whether its nodes will send messages to each other. Raises InputError if it lacks a network that it
+        needs, or has one that it must not have.
         """
 
     @abstractmethod

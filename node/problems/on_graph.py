@@ -8,19 +8,21 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from functools import cached_property
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple
 
+import numpy as np
 from msgspec import UNSET, Meta, Struct
 
-from hushgrid.kernels.algorithms.base import Algorithm, Pattern
+from hushgrid.kernels.algorithms.base import Algorithm, Pattern, Sharing
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.graphs import Graph, Network, check_walk, cyclic_route
 from hushgrid.kernels.machine import Keeping
-from hushgrid.kernels.patterns import neighbours, routes
+from hushgrid.kernels.patterns import neighbours, routes, star
 from hushgrid.kernels.patterns import token as walks
 from hushgrid.kernels.patterns.token import Route
-from hushgrid.kernels.problems.prox import Regularizer
+from hushgrid.kernels.problems.prox import Box, Regularizer
 from hushgrid.kernels.ranges import EDGES, NODES, Digest, Lipschitz, Node, Seed
 from hushgrid.node.privacy.gate import Gate
 from hushgrid.node.problems.kind import Asked, Device, Kind, Outcome, Owner, Plan
@@ -44,7 +46,7 @@ ClosedWalk = Annotated[list[Node], Meta(max_length=2 * NODES)]
 
 
 class Wiring(NamedTuple):
-    """The public graph of a run, and how a token walks on it."""
+    """The public graph of a run, and how a token walks on it. Around a coordinator there are no edges."""
 
     edges: list[tuple[int, int]]
     route: list[int]  #: the closed walk to repeat, from node 0; empty for a random and for a given walk
@@ -57,6 +59,9 @@ def induced(plan: OnGraph, present: Sequence[str]) -> dict[str, Any]:
 
     Raises InputError if they are not connected among themselves, or the walk is given.
     """
+    if not plan.edges:
+        kept = [i for i, node in enumerate(plan.nodes) if node in present]
+        return {"L": [plan.L[i] for i in kept], "present": [routes.index(plan.nodes[i]) for i in kept]}
     if plan.route_is == "given":
         raise InputError("algorithm.walk: found a given walk, expected one that can go on without a node")
     kept = [i for i, node in enumerate(plan.nodes) if node in present]
@@ -72,12 +77,14 @@ def induced(plan: OnGraph, present: Sequence[str]) -> dict[str, Any]:
 
 
 def wired(asked: Asked, L: Sequence[float]) -> Wiring:
-    """The wiring of a scenario that has a network. L: the smoothness constant of each node.
+    """The wiring of a scenario. L: the smoothness constant of each node.
 
     Raises InputError if the graph, the walk and the algorithm's parameters do not fit each other.
     """
     network, algorithm, walk = asked.network, asked.algorithm, asked.algorithm.walks
-    assert network is not None  # `located` has seen to it
+    if network is None:  # `located` has seen to it that there is one where nodes send messages to each other
+        algorithm.check(L, 0)
+        return Wiring([], [], "rounds", asked.seed)
     graph = network.build()
     if graph.n != len(L):
         raise InputError(f"network: found {graph.n} nodes, expected {len(L)}, as many as have data")
@@ -141,13 +148,18 @@ class OnGraph(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dic
 
     @cached_property
     def graph(self) -> Graph:
-        """The graph of the nodes 0 to n - 1."""
-        return Graph.of(len(self.L), self.edges)
+        """The graph of the nodes 0 to n - 1; around a coordinator no edges."""
+        return Graph.of(len(self.L), self.edges) if self.edges else Graph(((),) * len(self.L))
 
     @property
     def regularizer(self) -> Regularizer:
         """r(x): none."""
         return Regularizer()
+
+    @property
+    def convexity(self) -> float:
+        """alpha: every f_i - alpha/2 |x|^2 is convex; nothing is known."""
+        return 0.0
 
     @property
     def degree(self) -> int:
@@ -163,8 +175,8 @@ class OnGraph(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dic
         """Whether constraints keep the iterates bounded: there are none."""
         return False
 
-    def visits(self, algorithm: Algorithm) -> int:
-        return algorithm.visits(len(self.L), self.route)
+    def visits(self, algorithm: Algorithm, stated: bool) -> tuple[int, ...]:
+        return algorithm.visits(self.graph, self.route, stated)
 
     def way(self, algorithm: Algorithm, run: bytes) -> Route:
         """The token's walk, which is public: every node and the coordinator compute the same."""
@@ -180,6 +192,13 @@ class OnGraph(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dic
         """Raises InputError if its parts contradict each other. A device checks this before it computes with them."""
         if self.ids and (len(self.ids) != len(self.L) or sorted(set(self.ids)) != self.ids):
             raise InputError("plan: present: found other numbers, expected one for each node, ascending")
+        if algorithm.networked:
+            Graph.of(len(self.L), self.edges)
+        elif self.edges or not self.L:
+            found = f"{len(self.L)} nodes with {len(self.edges)} edges"
+            raise InputError(f"plan: found {found}, expected at least 1 with none ({algorithm.name})")
+        if algorithm.by_convexity and not self.convexity > 0:
+            raise InputError(f"plan: algorithm: found a step of strong convexity, expected another ({algorithm.name})")
         algorithm.check(self.L, self.degree)
         n, graph, route, walk = len(self.L), self.graph, self.route, algorithm.walks
         if walk is None:
@@ -253,12 +272,28 @@ class GraphNode(ABC):
 
 def place(plan: Plan, run: bytes, i: int, gate: Gate, noise: NoiseSource) -> Any:
     """What the machine of node i is made from, in the plan's pattern. `run`: the run's id."""
-    make = {"token": _on_walk, "neighbours": _among_neighbours}[plan.algorithm.pattern]
+    make = {"star": _around_coordinator, "token": _on_walk, "neighbours": _among_neighbours}[plan.algorithm.pattern]
     return make(plan, run, i, gate, noise)
 
 
+def _around_coordinator(plan: Plan, run: bytes, i: int, gate: Gate, noise: NoiseSource) -> star.Place:
+    p, t, stop = plan.problem, plan.terms, plan.stop
+    return star.Place(
+        gate=gate,
+        feasible=lambda D: Box(p.regularizer.box),
+        shared=np.arange(p.size),
+        start=np.zeros(p.size),
+        L=max(p.L),
+        alpha=p.convexity,
+        mode=t.mode if t else None,
+        epsilon=t.paper_epsilon if t else inf,
+        patience=stop.patience if stop else 0,
+    )
+
+
 def _on_walk(plan: Plan, run: bytes, i: int, gate: Gate, noise: NoiseSource) -> walks.Place:
-    p, t, nodes = plan.problem, plan.terms, plan.problem.nodes
+    p, nodes = plan.problem, plan.problem.nodes
+    t = plan.terms_of(nodes[i])
     n, stop = len(nodes), plan.stop
     return walks.Place(
         gate=gate,
@@ -298,12 +333,15 @@ class GraphKind(Kind):
     """A kind of problem over a graph, in simulation only until a subclass overrides the methods for real devices."""
 
     patterns: ClassVar[tuple[Pattern, ...]] = ("token", "neighbours")
+    sharing: ClassVar[Sharing] = "copies"
     records: ClassVar[bool] = True
 
-    def located(self, problem: Any, network: Network | None, base: Path, file: str) -> Any:
-        if network is None:
-            tag = problem.__struct_config__.tag
+    def located(self, problem: Any, network: Network | None, networked: bool, base: Path, file: str) -> Any:
+        tag = problem.__struct_config__.tag
+        if network is None and networked:
             raise InputError(f"{file}: network: missing, expected a section (problem.kind: {tag})")
+        if network is not None and not networked:
+            raise InputError(f"{file}: network: found a section, expected none (all messages go by the coordinator)")
         return problem
 
     def check_questions(self, problem: Any, algorithm: Algorithm, privacy: Privacy, file: str) -> None:

@@ -7,8 +7,9 @@ the plan is a measured or a private quantity.
 from __future__ import annotations
 
 import re
-from functools import cached_property
-from typing import Literal
+from collections.abc import Callable
+from functools import cache, cached_property
+from typing import Any, Literal
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
@@ -49,8 +50,53 @@ class RunPlan(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dic
 
     @cached_property
     def terms(self) -> Terms | None:
-        """What the plan asks of each node's gate; None without privacy."""
-        return terms(self.privacy, self.algorithm, self.problem.visits(self.algorithm))
+        """What the plan asks of the node's gate that may answer most; None without privacy."""
+        if self.privacy is None:
+            return None
+        asked = [self._asked(i) for i in range(len(self._visits))]
+        return self._terms(max(asked, key=lambda of: min(of[0] or of[1], of[1]), default=(self._stated, 0)))
+
+    def terms_of(self, node: str) -> Terms | None:
+        """What the plan asks of a node's gate; None without privacy. Raises InputError if the plan has no such node."""
+        if self.privacy is None or not self._visits:
+            return self.terms
+        if node not in self.nodes:
+            raise InputError(f"{node}: found a plan for {self.nodes[0]}..{self.nodes[-1]}, expected one for it")
+        return self._terms(self._asked(self.nodes.index(node)))
+
+    @property
+    def caps(self) -> tuple[int, ...]:
+        """The most answers of each node on a token's walk; none without privacy, or without a token."""
+        found = [self._terms(self._asked(i)) for i in range(len(self._visits))] if self.privacy else []
+        return tuple(t.answers for t in found if t)
+
+    @property
+    def _stated(self) -> Any:
+        return self.privacy.answers if self.privacy else None
+
+    @cached_property
+    def _visits(self) -> tuple[int, ...]:
+        """The activations that each node is to answer; none if no token walks."""
+        found: tuple[int, ...] = self.problem.visits(self.algorithm, self._stated is not None)
+        if isinstance(self._stated, tuple) and len(self._stated) != len(found):
+            expected = f"one for each of {len(found)} nodes" if found else "one"
+            raise InputError(f"privacy.answers: found {len(self._stated)} numbers, expected {expected}")
+        return found
+
+    def _asked(self, i: int) -> tuple[int | None, int]:
+        """(the plan's cap of node i, if it says one; the activations that it is to answer)."""
+        return (self._stated[i] if isinstance(self._stated, tuple) else self._stated), self._visits[i]
+
+    @cached_property
+    def _terms(self) -> Callable[[tuple[int | None, int]], Terms | None]:
+        """Terms by `_asked`: few nodes of many differ, and a calibration takes its time."""
+
+        @cache
+        def of(asked: tuple[int | None, int]) -> Terms | None:
+            privacy = replace(self.privacy, answers=asked[0]) if self.privacy else None
+            return terms(privacy, self.algorithm, asked[1])
+
+        return of
 
     @property
     def kind(self) -> Kind:
@@ -97,11 +143,13 @@ def decode_plan(blob: bytes) -> RunPlan:
     change = plan.privacy.adjacency.of_loads if plan.privacy else None
     if change is not None and change.of is not None and not (change.digest is None and DIGEST.match(change.of)):
         raise InputError("plan: privacy.adjacency.bounded-change.of: found a name, expected a SHA-256 digest")
-    if algorithm.pattern not in kind.patterns:
+    if not kind.solved_by(algorithm):
         raise InputError(
             f"plan: algorithm.name: found {algorithm.name}, expected one for a problem of kind {problem.kind}"
         )
     problem.check(algorithm)
+    if plan.privacy is not None and plan.privacy.answers is None and algorithm.walks == "random":
+        raise InputError("plan: privacy.answers: missing, expected the cap of each node of a random walk")
     check_steps(plan)
     return plan
 
@@ -141,4 +189,4 @@ def findings(plan: RunPlan) -> list[str]:
     """Why a published variant makes no promise; nothing for the others."""
     if plan.algorithm.variant != "published":
         return []
-    return [plan.algorithm.finding(plan.privacy.mode if plan.privacy else "", len(plan.nodes))]
+    return [plan.algorithm.finding(plan.privacy.mode if plan.privacy else "", len(plan.nodes), plan.kind.sharing)]

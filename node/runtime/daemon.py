@@ -12,16 +12,20 @@ from hushgrid.node.config.files import kept
 from hushgrid.node.log import Log, Warned
 from hushgrid.node.privacy.drawn import Drawn
 from hushgrid.node.privacy.ledger import Ledger
-from hushgrid.node.runtime.event_loop import link_for, serve_all
+from hushgrid.node.runtime.event_loop import Served, link_for, serve_all
 from hushgrid.node.runtime.member import Member
 from hushgrid.node.runtime.reporter import Reporter
 from hushgrid.node.runtime.signals import Signals
 from hushgrid.node.runtime.systemd import Unit
 from hushgrid.node.schema.sections import Allow, Budget
 from hushgrid.node.site.intake import Intake, intake_of
-from hushgrid.node.site.outlet import Outlet, ends_of
+from hushgrid.node.site.local_link import LocalEnd
+from hushgrid.node.site.outlet import Outlet, Ways, ends_of
 from hushgrid.node.transport.certificate import days_of
 from hushgrid.node.transport.link import Link
+
+#: Keys whose change is one line of the log; that of data, budget and allow says more.
+SAID = ("source", "fresh", "sink", "keep")
 
 
 class Service:
@@ -40,14 +44,24 @@ class Service:
         self.config, self.path, self.member, self.link, self.intake = config, path, member, link, intake
         self.outlet, self.signals = outlet, signals
         self.unit, self.reporter = Unit(), Reporter(config, member, link)
+        self.ends: list[LocalEnd] = []  #: of local connections, that the loop drives now
         self._greeted = False
 
+    def serve(self) -> None:
+        """Until somebody asks to end. Other local connections are another loop."""
+        while not self.signals:
+            self.ends = ends_of(self.intake, self.outlet)
+            pairs: list[tuple[Served, Link]] = [(self.member, self.link), *((end, end.link) for end in self.ends)]
+            serve_all(pairs, self, self.signals, lambda: self.outlet.wait)
+
     def __call__(self) -> bool:
-        """What is due besides the run, at every turn of the loop. It never ends the loop."""
+        """What is due besides the run, at every turn of the loop. Whether there are other local connections now."""
         if self.signals.reload:
             self.signals.reload = False
             with self.unit.reloading():
                 self._reload()
+            if ends_of(self.intake, self.outlet) != self.ends:
+                return True
         if not self._greeted and self.link.connects:
             self._greeted = True
             at, session = self.config.broker, self.member.session
@@ -67,14 +81,24 @@ class Service:
         log = self.member.log
         try:
             config = kept(self.config, load_device(Path(self.path)), FIXED, self.path, log)
-            self.intake.declare(config)
+            ways = self.outlet.ways(config)
+            intake = self.intake.declared(config)
         except InputError as error:
             log(Warned(f"its configuration stays as it was: {error}"))
         else:
-            before, self.config, self.reporter.config = self.config, config, config
-            if (config.budget, config.allow) != (before.budget, before.allow):
-                self._govern(config.budget, config.allow)
+            self._take(config, intake, ways)
         self.intake.look()
+
+    def _take(self, config: DeviceConfig, intake: Intake, ways: Ways) -> None:
+        """What the file says holds from now on: of data, from the next run on."""
+        member, before = self.member, self.config
+        self.config, self.reporter.config, member.ledger.keep = config, config, config.keep
+        self.intake = member.renew = intake
+        self.outlet.declare(config, ways, intake)
+        if changed := [key for key in SAID if getattr(config, key) != getattr(before, key)]:
+            member.log(f"{', '.join(changed)}: as its file says from now on")
+        if (config.budget, config.allow) != (before.budget, before.allow):
+            self._govern(config.budget, config.allow)
 
     def _govern(self, budget: Budget, allow: Allow) -> None:
         """The owner's limits are others. A smaller budget holds at once, all else from the next consent."""
@@ -121,18 +145,16 @@ def main(config: DeviceConfig, path: str, signals: Signals) -> int:
     )
     member.days = partial(days_of, config.tls)
     link = link_for(member, config.broker, config.tls, keepalive=config.keepalive)
-    ends = ends_of(intake, outlet)
     service = Service(config, path, member, link, intake, outlet, signals)
     service.unit.ready()
     try:
-        serve_all([(member, link), *((end, end.link) for end in ends)], service, signals, lambda: outlet.wait)
+        service.serve()
         service.end()
         drawn.close()
     finally:
         link.close(clear=member.retained, forget=False)
         outlet.close()
-        for end in ends:
-            end.link.close()
+        service.intake.close()
         ledger.close()
     say(f"stopped by {signals.asked}")
     return 0

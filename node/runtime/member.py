@@ -213,7 +213,7 @@ class Member(Endpoint):
                 self.device = self.renew.device
             self.device.check(plan)
             driver, allowance = self._assemble(run, plan)
-            t = plan.terms
+            t = plan.terms_of(self.name)
             repeated = driver.gate is None or driver.gate.knows()  # the one answer of mode input
             allowance.consent(0 if t is None or repeated else t.answers)
         except HushgridError as error:
@@ -320,8 +320,8 @@ class Member(Endpoint):
         return [self._edge(failed.payload)]
 
     def _allowance(self, run: bytes, plan: RunPlan) -> Allowance:
-        simulated, limits = self.simulated is not None, (self.budget, self.allow)
-        return Allowance(self.name, self.ledger, run, plan.algorithm, plan.terms, *limits, simulated=simulated)
+        t, limits, simulated = plan.terms_of(self.name), (self.budget, self.allow), self.simulated is not None
+        return Allowance(self.name, self.ledger, run, plan.algorithm, t, *limits, simulated=simulated)
 
     def _assemble(self, run: bytes, plan: RunPlan) -> tuple[Driver, Allowance]:
         allowance = self._allowance(run, plan)

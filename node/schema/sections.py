@@ -8,7 +8,19 @@ from typing import Annotated, Literal
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 from msgspec.structs import replace
 
-from hushgrid.kernels.ranges import BUSES, Bus, Count, Delta, Epsilon, Magnitude, PowerFactor, Sha256, Share, Tolerance
+from hushgrid.kernels.ranges import (
+    BUSES,
+    NODES,
+    Bus,
+    Count,
+    Delta,
+    Epsilon,
+    Magnitude,
+    PowerFactor,
+    Sha256,
+    Share,
+    Tolerance,
+)
 from hushgrid.node.schema.durations import Length, seconds
 
 ROUNDED = 2.0**-50  #: above the relative error of a few operations in float64
@@ -140,9 +152,9 @@ class Privacy(Section, frozen=True, kw_only=True):
     per_answer: PerAnswer | None = None
     #: how answers compose [laplace: pure-basic; gaussian: zcdp]
     accountant: Literal["pure-basic", "pure-optimal", "zcdp", "gdp"] | None = None
-    #: the most answers of a node; beyond it its last one counts on [as many as the rounds ask; random walk: by its
-    #: law of visits]
-    answers: Count | None = None
+    #: the most answers of a node, a number or one a node of a token's walk; beyond it its last one counts on [as many
+    #: as the rounds or the walk ask; random walk: by its law of visits]
+    answers: Count | Annotated[tuple[Count, ...], Meta(max_length=NODES)] | None = None
     #: zones: objective (noise anew for each answer) or input (once, on the loads); output perturbation: published
     #: only
     mode: Literal["objective", "input", "output", "output-projected"] = "objective"

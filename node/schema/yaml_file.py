@@ -64,12 +64,16 @@ def parse_yaml(text: str, file: str) -> dict[str, Any]:
 T = TypeVar("T")
 
 
+class Unfit(InputError):
+    """A key that a section does not have, or a value that is not of its key's type, whatever else the file says."""
+
+
 def convert(raw: Any, type_: type[T], file: str, prefix: str = "") -> T:
     """`raw` as a struct; the first thing that is wrong becomes one line: file, key path, found, expected."""
     try:
         return msgspec.convert(raw, type_, strict=True)
     except msgspec.ValidationError as error:
-        raise InputError(f"{file}: {_explain(str(error), raw, prefix, type_)}") from None
+        raise Unfit(f"{file}: {_explain(str(error), raw, prefix, type_)}") from None
     except InputError as error:  # of a struct whose keys contradict each other
         raise InputError(f"{file}: {error}") from None
 
@@ -130,17 +134,34 @@ def _short(value: Any) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-def set_path(raw: dict[str, Any], assignment: str) -> None:
-    """`--set path.to.key=value`, the value as YAML."""
+def parse_values(text: str) -> list[Any]:
+    """`1,2,{a: 3}`: values as YAML, with commas between them. Raises InputError."""
+    try:
+        found = yaml.load(f"[{text}]", Loader=_Loader)
+    except _NOT_YAML:
+        found = None
+    if not isinstance(found, list) or not found:
+        raise InputError(f"found {_short(text)}, expected values with commas between them")
+    return found
+
+
+def assigned(assignment: str) -> tuple[str, Any]:
+    """`--set path.to.key=value`: the path, and the value as YAML."""
     path, sign, value = assignment.partition("=")
     if not sign or not path:
         raise InputError(f"--set {assignment}: found no '=', expected path.to.key=value")
     try:
-        lay(raw, path, yaml.load(value, Loader=_Loader))
+        return path, yaml.load(value, Loader=_Loader)
     except _NOT_YAML:
         raise InputError(f"--set {assignment}: found {_short(value)}, expected a YAML value") from None
+
+
+def set_path(raw: dict[str, Any], assignment: str) -> None:
+    """Lays `--set path.to.key=value` over a mapping."""
+    try:
+        lay(raw, *assigned(assignment))
     except InputError as error:
-        raise InputError(f"--set {error}") from None
+        raise InputError(str(error) if str(error).startswith("--set") else f"--set {error}") from None
 
 
 def lay(raw: dict[str, Any], path: str, value: Any) -> None:

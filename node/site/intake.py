@@ -32,7 +32,11 @@ Say = Callable[[str], None]
 class Intake(ABC):
     """The device with the data that a run is to have. `reason`: why its values are not of now; "" if they are."""
 
-    device: Device
+    config: DeviceConfig
+    path: str  #: of the owner's file
+    ledger: Ledger
+    log: Say
+    device: Device  #: with the data of the ledger's data version
     reason: str = ""
     meter: Meter | None = None  #: what hears the source's topics, if it has any
 
@@ -53,8 +57,22 @@ class Intake(ABC):
         """Its owner asks it to look at the data."""
 
     @abstractmethod
-    def declare(self, config: DeviceConfig) -> None:
-        """The owner's file says other things of the data. Raises InputError if they are wrong; nothing has changed then."""
+    def declared(self, config: DeviceConfig) -> Intake:
+        """The intake by the owner's file of now: this one, or one that takes its place. It takes no value of a source.
+
+        Raises InputError if the file is wrong; nothing has changed then.
+        """
+
+    def followed_by(self, intake: Intake) -> Intake:
+        """Another takes its place, whose data are from elsewhere."""
+        self.close()
+        self.log(f"the data come from elsewhere from now on: data version {self.ledger.data_version}")
+        return intake
+
+    def close(self) -> None:
+        """It hears nothing any more."""
+        if self.meter:
+            self.meter.link.close()
 
 
 def intake_of(config: DeviceConfig, path: str, ledger: Ledger, log: Say) -> Intake:
@@ -62,6 +80,23 @@ def intake_of(config: DeviceConfig, path: str, ledger: Ledger, log: Say) -> Inta
     if config.source is None:
         return FileIntake(config, path, ledger, log)
     return SourceIntake(config, config.source, path, ledger, log)
+
+
+def _declared(config: DeviceConfig) -> tuple[object, ...]:
+    """What an owner's file says of the data themselves."""
+    return config.data, config.labels, config.problem
+
+
+def _meant(config: DeviceConfig) -> tuple[object, ...]:
+    """What it says of them besides: the unit of a change, and which loads there may be."""
+    return config.budget.adjacency, config.allow.loads
+
+
+def _expect_same(before: Device, now: Device, path: str) -> None:
+    """Raises InputError if the public part of a device is another."""
+    for what in ("kind", "neighbours", "digest", "dimension"):
+        if getattr(now, what) != getattr(before, what):
+            raise InputError(f"{path}: data: found another {what}, expected the one at the start")
 
 
 def device_of(config: DeviceConfig, path: str) -> Device:
@@ -85,12 +120,16 @@ class FileIntake(Intake):
     are equal. The version is raised in the ledger before the new data are used.
     """
 
-    def __init__(self, config: DeviceConfig, path: str, ledger: Ledger, log: Say) -> None:
-        """Reads the data. InputError."""
+    def __init__(self, config: DeviceConfig, path: str, ledger: Ledger, log: Say, before: Device | None = None) -> None:
+        """Reads the data. `before`: the device as a source had it until now. Raises InputError if they are wrong."""
         self.config, self.path, self.ledger, self.log = config, path, ledger, log
         self.file = config.file
         self.device, self._stamp = self._read()
-        ledger.saw_data(self._stamp)
+        if before is not None:
+            _expect_same(before, self.device, path)
+        of_source = KeptValues(kept_file(config.state, config.node), ledger).current  # the data version of until now
+        if not ledger.saw_data(self._stamp) and of_source:
+            ledger.new_data()
 
     def __call__(self, every: float | None, affordable: bool = True) -> Device:
         self.look()
@@ -111,25 +150,25 @@ class FileIntake(Intake):
         except InputError as error:
             self.log(Warned(f"the data stay as they were: {error}"))
 
-    def declare(self, config: DeviceConfig) -> None:
-        """They are read by it, and count as new. InputError if they cannot be, or their public part is another."""
-        before = self.config, self.file
-        if (config.data, config.labels, config.problem) == (before[0].data, before[0].labels, before[0].problem):
-            self.config = config
-            return
-        self.config, self.file = config, config.file
-        try:
-            device, stamp = self._read()
-            for what in ("digest", "dimension", "neighbours"):
-                if getattr(device, what) != getattr(self.device, what):
-                    raise InputError(f"{self.path}: data: found another {what}, expected the one at the start")
-        except InputError:
-            self.config, self.file = before
-            raise
-        if not self.ledger.saw_data(stamp):
-            self.ledger.new_data()
-        self.device, self._stamp = device, stamp
-        self.log(f"the data are declared anew: data version {self.ledger.data_version}")
+    def declared(self, config: DeviceConfig) -> Intake:
+        """Other sections about the data make them new; another unit, or another mask of loads, does not."""
+        if config.source is not None:
+            return self.followed_by(SourceIntake(config, config.source, self.path, self.ledger, self.log, self.device))
+        before, self.config, self.file = (self.config, self.file), config, config.file
+        new = _declared(config) != _declared(before[0])
+        if new or _meant(config) != _meant(before[0]):
+            try:
+                device, stamp = self._read()
+                _expect_same(self.device, device, self.path)
+            except InputError:
+                self.config, self.file = before
+                raise
+            if not self.ledger.saw_data(stamp) and new:
+                self.ledger.new_data()
+            self.device, self._stamp = device, stamp
+        if new:
+            self.log(f"the data are declared anew: data version {self.ledger.data_version}")
+        return self
 
     def _read(self) -> tuple[Device, str]:
         """Data and stamp of one and the same file, even where it is being replaced meanwhile."""
@@ -149,21 +188,38 @@ class FileIntake(Intake):
 class SourceIntake(Intake):
     """The data as a source gives them. Reading always takes the same time, so that it tells nothing of what is read."""
 
-    def __init__(self, config: DeviceConfig, source: Source, path: str, ledger: Ledger, log: Say) -> None:
+    def __init__(
+        self,
+        config: DeviceConfig,
+        source: Source,
+        path: str,
+        ledger: Ledger,
+        log: Say,
+        before: Device | None = None,
+    ) -> None:
         """Takes the values of the ledger's data version, or reads them and raises it.
 
+        `before`: the device as its file or another source had it until now; then nothing is read before the next run.
         Raises InputError if the device's file is wrong, Stopped if there never was a good value: it may come.
         """
-        self.source, self.ledger, self.log = source, ledger, log
-        self._declared = config.data, config.labels, config.problem
-        self.pause = config.pause  #: s of running time between two versions at the least
+        self.config, self.source, self.path, self.ledger, self.log = config, source, path, ledger, log
         self.feed = config.kind.feed(config, path)
-        self.kept = KeptValues(kept_file(config.state, config.node), ledger)
-        self._reader = Reader(source, self.feed, Path(path).resolve().parent)
+        if before is not None:
+            _expect_same(before, self.feed.public, path)
+            held = self.feed.values_of(before)
         if source.mqtt:
             self.meter = Meter(source.mqtt, self.feed, f"{config.fleet}-{config.node}", log)
+        self.kept = KeptValues(kept_file(config.state, config.node), ledger)
+        self._reader = Reader(source, self.feed, Path(path).resolve().parent)
+        self._anew = (
+            before is not None
+        )  #: whether the next run has another version, though the source's file be the same
         if self.kept.current and self.kept.values is not None:
             self.device = self.feed.device(self.kept.values)
+            return
+        if before is not None:
+            self.kept.rise(held, running(ledger))
+            self.device = self.feed.device(held)
             return
         until, last = time.monotonic() + source.deadline, self.kept.values or self.feed.declared
         if self.meter:
@@ -180,10 +236,11 @@ class SourceIntake(Intake):
     def __call__(self, every: float | None, affordable: bool = True) -> Device:
         until = time.monotonic() + self.source.deadline
         now = self.kept.now
-        if now is not None and running(self.ledger) - now.risen < self.pause:
+        pause = self.config.pause
+        if now is not None and running(self.ledger) - now.risen < pause:
             self.log(f"data version {now.version} counts on, {in_words(running(self.ledger) - now.risen)} old (fresh)")
             return self.device  # as public as the schedule
-        if self.pause and now is not None and not affordable:  # and so is what the window holds
+        if pause and now is not None and not affordable:  # and so is what the window holds
             self._because("the window of its budget has no room for a fresh answer yet")
             return self.device
         reading = self._read()
@@ -201,14 +258,19 @@ class SourceIntake(Intake):
     def look(self) -> None:
         """Nothing: values are taken when a run begins, and at no other time."""
 
-    def declare(self, config: DeviceConfig) -> None:
-        """Nothing but what was declared at the start: a source is read by it, run after run."""
-        if (config.data, config.labels, config.problem) != self._declared:
-            raise InputError("data: found another section beside a source, expected the one at the start")
+    def declared(self, config: DeviceConfig) -> Intake:
+        """By another section a source is read from the next run on."""
+        if config.source is None:
+            return self.followed_by(FileIntake(config, self.path, self.ledger, self.log, self.device))
+        was = self.source, _declared(self.config), _meant(self.config)
+        if (config.source, _declared(config), _meant(config)) != was:
+            return self.followed_by(SourceIntake(config, config.source, self.path, self.ledger, self.log, self.device))
+        self.config = config
+        return self
 
     def _replaced(self, reading: Reading | None) -> bool:
         """Without a schedule: whether the file is another one. Other sources have none: each run is a version."""
-        if self.source.file is None:
+        if self.source.file is None or self._anew:
             return True
         return reading is not None and (self.kept.now is None or reading.stamp != self.kept.now.stamp)
 
@@ -233,7 +295,7 @@ class SourceIntake(Intake):
 
     def _rise(self, values: Values, reading: Reading | None) -> None:
         """A new data version, with new values or with the last good ones: whether they are new is nobody's business."""
-        kept = self.kept.now
+        kept, self._anew = self.kept.now, False
         if reading:
             self.kept.rise(values, running(self.ledger) - reading.age, reading.stamp)
         else:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from math import inf
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from msgspec import Struct
@@ -24,6 +25,7 @@ from hushgrid.node.log import Warned
 from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.problems.kind import About, Outcome
 from hushgrid.node.schema.durations import in_words
+from hushgrid.node.schema.site import Sink, Told
 from hushgrid.node.site.home_assistant import available, discovery, health
 from hushgrid.node.site.hook import Hook
 from hushgrid.node.site.intake import Intake
@@ -52,36 +54,65 @@ class Standing(Struct):
     validity: float | None  #: s for which it counts
 
 
+class Ways(NamedTuple):
+    """By which a sink tells."""
+
+    sink: Sink = Sink()
+    group: int | None = None  #: of its file
+    hook: Hook | None = None
+    teller: Teller | None = None
+
+
 class Outlet:
     """Of one device. `turn` is called by the loop, at every turn."""
+
+    now: Standing | None  #: the answer in force
 
     def __init__(
         self, config: DeviceConfig, path: str, intake: Intake, ledger: Ledger, log: Callable[[str], None]
     ) -> None:
         """Raises InputError if the device's file is wrong."""
-        self.config, self.intake, self.ledger, self.log = config, intake, ledger, log
-        sink = config.sink
-        self.file = sink.file if sink else None
-        self.group = group_of(self.file.group, f"{path}: sink.file.group") if self.file and self.file.group else None
-        self.hook = Hook(sink.exec, Path(path).resolve().parent, log) if sink and sink.exec else None
+        self.config, self.path, self.intake, self.ledger, self.log = config, path, intake, ledger, log
+        self.by = Ways()
+        self.by = self.ways(config)
         self._place = _place(config)
-        self.now = self._load() if sink else None
-        until = self.now.document["valid_until"] if self.now else None
-        self._expired = until is not None and moment(time.time()) > until
-        self.teller = Teller(self, log) if sink and sink.mqtt else None
+        self._resume()
         self._due = 0.0  #: when the file is tried again, of time.monotonic(); 0: it is written
         self._last: tuple[bytes, bytes] | None = None
         self._told = ""  #: the run whose outcome came last, taken or not
         self._health: tuple[bool, str] | None = None
 
+    def ways(self, config: DeviceConfig) -> Ways:
+        """By which the owner's file has outcomes told: those that stay as they are, and new ones. InputError."""
+        sink, had = config.sink or Sink(), self.by
+        named = sink.file and sink.file.group
+        group = group_of(named, f"{self.path}: sink.file.group") if named else None
+        hook, teller = had.hook, had.teller
+        if sink.exec != had.sink.exec:
+            hook = Hook(sink.exec, Path(self.path).resolve().parent, self.log) if sink.exec else None
+        if sink.mqtt != had.sink.mqtt:
+            teller = Teller(self, sink.mqtt, self.log) if sink.mqtt else None
+        return Ways(sink, group, hook, teller)
+
+    def declare(self, config: DeviceConfig, ways: Ways, intake: Intake) -> None:
+        """The owner's file has outcomes told by these `ways` from now on: also the one in force."""
+        had, self.by, self.config, self.intake = self.by, ways, config, intake
+        if had.hook and had.hook is not ways.hook:
+            had.hook.close()
+        if had.teller and had.teller is not ways.teller:
+            had.teller.leave()
+        if (had.sink == Sink()) != (ways.sink == Sink()):
+            self._resume()
+        if ways.sink.file != had.sink.file:
+            self._write()
+
     def outcome(self, keep: Outcome) -> Outcome:
-        """What stores the outcome of a run by `keep`, and then tells it."""
-        if self.config.sink is None:
-            return keep
+        """What stores the outcome of a run by `keep`, and then tells it, if there is anybody to be told."""
 
         def told(vectors: dict[str, Vector], about: About) -> str | None:
             said = keep(vectors, about)
-            self.tell(vectors, about)
+            if self.config.sink is not None:
+                self.tell(vectors, about)
             return said
 
         return told
@@ -134,22 +165,22 @@ class Outlet:
             self._mark("old", f"no answer since{f': {why}' if why else ''}")
         if self._due and time.monotonic() >= self._due:
             self._write()
-        if self.hook:
-            self.hook.turn()
+        if self.by.hook:
+            self.by.hook.turn()
         if (
-            self.teller
+            self.by.teller
             and self.config.source
             and self._health != (said := (bool(self.intake.reason), self.intake.reason))
         ):
             self._health = said
-            self.teller.tell()
+            self.by.teller.tell()
 
     @property
     def wait(self) -> float:
         """Seconds after which `turn` is called at the latest though nothing happens."""
         if self.config.sink is None:
             return inf
-        if self.hook and self.hook.running:
+        if self.by.hook and self.by.hook.running:
             return HOOK_S
         waits, now = [LOOK_S], self.now
         if self._due:
@@ -159,10 +190,10 @@ class Outlet:
         return max(HOOK_S / 10, min(waits))
 
     def close(self) -> None:
-        if self.hook:
-            self.hook.close()
-        if self.teller:
-            self.teller.leave()
+        if self.by.hook:
+            self.by.hook.close()
+        if self.by.teller:
+            self.by.teller.leave()
 
     # --- inside ---
 
@@ -177,30 +208,37 @@ class Outlet:
 
     def _spread(self) -> None:
         self._write()
-        if self.teller:
-            self.teller.tell()
-        if self.hook and self.now:
-            self.hook(msgspec.json.encode(self.now.document))
+        if self.by.teller:
+            self.by.teller.tell()
+        if self.by.hook and self.now:
+            self.by.hook(msgspec.json.encode(self.now.document))
 
     def _write(self) -> None:
-        if self.file is None or self.now is None:
+        file = self.by.sink.file
+        if file is None or self.now is None:
+            self._due = 0.0
             return
-        archive = self.now.archive if self.file.path.endswith(".npz") else None
+        archive = self.now.archive if file.path.endswith(".npz") else None
         content = archive or msgspec.json.format(msgspec.json.encode(self.now.document)) + b"\n"
         try:
-            write_file(Path(self.file.path), content, mode=int(self.file.mode, 8), group=self.group)
+            write_file(Path(file.path), content, mode=int(file.mode, 8), group=self.by.group)
         except OSError as error:
             if not self._due:
-                self.log(Warned(f"sink: {self.file.path}: {error.strerror}, tried again"))
+                self.log(Warned(f"sink: {file.path}: {error.strerror}, tried again"))
             self._due = time.monotonic() + AGAIN_S
         else:
             self._due = 0.0
 
-    def _load(self) -> Standing | None:
-        try:
-            return msgspec.msgpack.decode(self._place.read_bytes(), type=Standing)
-        except (OSError, msgspec.DecodeError):
-            return None
+    def _resume(self) -> None:
+        """Takes the answer in force as it was kept; without a sink nothing is in force, and nothing is kept."""
+        self.now = None
+        with suppress(OSError, msgspec.DecodeError):
+            if self.config.sink is None:
+                self._place.unlink()
+            else:
+                self.now = msgspec.msgpack.decode(self._place.read_bytes(), type=Standing)
+        until = self.now.document["valid_until"] if self.now else None
+        self._expired = until is not None and moment(time.time()) > until
 
 
 def _reason(last: bytes) -> str:
@@ -215,11 +253,9 @@ def _reason(last: bytes) -> str:
 class Teller(LocalEnd):
     """Retained topics of the local broker: the document, whether this program is there, and the source's health."""
 
-    def __init__(self, outlet: Outlet, log: Callable[[str], None]) -> None:
+    def __init__(self, outlet: Outlet, told: Told, log: Callable[[str], None]) -> None:
         config = outlet.config
-        assert config.sink is not None
-        assert config.sink.mqtt is not None
-        self.outlet, self.told = outlet, config.sink.mqtt
+        self.outlet, self.told = outlet, told
         self._described: list[tuple[str, bytes]] = []  #: what Home Assistant was told on this connection
         name, will = f"hushgrid-{config.fleet}-{config.node}-sink", (available(self.told.topic), b"offline")
         link = LocalLink(self.told.broker, name, will=will, tls=self.told.tls)
@@ -287,4 +323,4 @@ def _place(config: DeviceConfig) -> Path:
 
 def ends_of(intake: Intake, outlet: Outlet) -> list[LocalEnd]:
     """The ends of local connections that the loop is to drive."""
-    return [end for end in (intake.meter, outlet.teller) if end is not None]
+    return [end for end in (intake.meter, outlet.by.teller) if end is not None]

@@ -100,7 +100,16 @@ INSIDE: dict[str, tuple[str, ...]] = dict.fromkeys(WINGS, ("",)) | {
         *("", "schema", "privacy", "transport", "problems", "problems/power_flow", "problems/records"),
         *("config", "site", "runtime"),
     ),
-    "broker": ("servers", "coordinator", "report", "simulation/recorders", "simulation/problems", "simulation", ""),
+    "broker": (
+        "servers",
+        "coordinator",
+        "report",
+        "comparison",
+        "simulation/recorders",
+        "simulation/problems",
+        "simulation",
+        "",
+    ),
     "studies": ("baselines", ""),
     "cli": ("drafts", "", "top"),
 }
@@ -158,6 +167,7 @@ def listing() -> str:
 
 
 LAPTOP = ("cvxpy", "numba", "matplotlib", "rich", "amqtt", "networkx", "casadi", "cyipopt")
+LAPTOP += ("dask", "distributed", "pandas", "pyarrow")
 
 
 def reached(module: str) -> set[str]:

@@ -29,14 +29,20 @@ class GraphSetup(Setup):
         """`shown`: the public part, if it is known already."""
         self.shown = scenario.kind.public(scenario, file) if shown is None else shown
         super().__init__(*make_plan(scenario, self.shown, file))
-        self.shape = Shape(size=self.shown.size)
+        nodes, every = self.plan.nodes, np.arange(self.shown.size)
+        self.shape = Shape(
+            size=self.shown.size,
+            own=dict.fromkeys(nodes, self.shown.size),
+            shared=dict.fromkeys(nodes, every),
+            position=dict.fromkeys(nodes, every),
+        )
         try:
             self.lattices = self.grids()
         except InputError as error:
             raise InputError(f"{file}: privacy: {error}") from None
-        assert scenario.network is not None
-        tag = scenario.problem.__struct_config__.tag
-        self.about = f"{tag}, {len(self.plan.nodes)} nodes on a network of kind {scenario.network.kind}"
+        tag, network = scenario.problem.__struct_config__.tag, scenario.network
+        where = f"on a network of kind {network.kind}" if network is not None else "around a coordinator"
+        self.about = f"{tag}, {len(self.plan.nodes)} nodes {where}"
 
     # --- what a kind of problem says ---
 
@@ -69,11 +75,14 @@ class GraphSetup(Setup):
     # --- whatever the kind ---
 
     def cost(self, name: str, answers: int) -> float | None:
-        assert self.terms is not None
-        return None if self.terms.published else self.terms.cost(answers)
+        t = self.plan.terms_of(name)
+        assert t is not None
+        return None if t.published else t.cost(answers)
 
     def written_out(self, resolved: dict[str, Any]) -> dict[str, Any]:
         shown = self.shown
+        if not shown.edges:
+            return resolved
         resolved["network"] = {"kind": "edges", "nodes": len(shown.L), "edges": [list(e) for e in shown.edges]}
         return resolved
 
@@ -85,7 +94,8 @@ class GraphSetup(Setup):
             objectives = [finite(self.objective(x)) for x in seen.common]
             if T:
                 last = self.against_the_optimum(seen.x, objectives[-1])
-        solution = {"x": seen.x} | {f"x_{name}": own[-1] for name, own in seen.own.items()} | self.keys
+        solution = {"x": seen.x} | {f"x_{name}": own[-1] for name, own in seen.own.items() if len(own)} | self.keys
+        solution |= seen.solution
         tested = self.tested(seen)
         last |= {key: column[-1] for key, column in tested.items() if column}
         return Figures(
@@ -119,8 +129,10 @@ class GraphSetup(Setup):
         if self.lattices is None:
             return 0.0
         total, p, algorithm = 0.0, self.shown, self.plan.algorithm
+        epsilon = self.terms.paper_epsilon if self.terms else inf
         for i, (count, lattice) in enumerate(zip(answers, self.lattices, strict=True)):
-            carried = algorithm.carried(i, count, p.L[i], p.graph.neighbours[i])
+            L = p.L[i] if algorithm.networked else max(p.L)
+            carried = algorithm.carried(i, count, L, p.graph.neighbours[i], epsilon, p.convexity)
             total += p.size * quality.mean_square(lattice) * carried
         return sqrt(total)
 

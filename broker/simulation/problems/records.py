@@ -10,16 +10,19 @@ import numpy as np
 
 from hushgrid.broker.report import quality
 from hushgrid.broker.simulation.problems.held_out import KEY, HeldOut
+from hushgrid.broker.simulation.problems.kept import once
 from hushgrid.broker.simulation.problems.on_graph import GraphSetup
 from hushgrid.broker.simulation.recorders.base import Recorded, finite
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.patterns.routes import index
 from hushgrid.kernels.privacy.noise import Lattice
-from hushgrid.kernels.problems.losses import Loss
+from hushgrid.kernels.problems.centralised import Optimum, optimum
+from hushgrid.kernels.problems.losses import Kind, Loss
 from hushgrid.kernels.problems.prox import Regularizer
 from hushgrid.kernels.types import Vector
 from hushgrid.node.config.scenario import Scenario
-from hushgrid.node.problems.records.data import Arrays
+from hushgrid.node.privacy.terms import Terms
+from hushgrid.node.problems.records.data import Arrays, Data, Loaded, load
 from hushgrid.node.problems.records.device import Rows, public
 from hushgrid.node.problems.records.files import read_npz
 from hushgrid.node.problems.records.gate import lattice_of
@@ -31,7 +34,8 @@ class RowSetup(GraphSetup):
     """Only `device`, `child`, `losses` and what they are used in touch raw data."""
 
     def __init__(self, scenario: Scenario, file: str = "scenario", arrays: Arrays | None = None) -> None:
-        loaded, shown = public(scenario, file, arrays)
+        self.given = arrays is not None
+        loaded, shown = public(scenario, file, arrays, read)
         if loaded is None:
             raise InputError(
                 f"{file}: problem.data.devices: found rows that are on devices, expected files, libsvm, csv or synthetic "
@@ -40,7 +44,8 @@ class RowSetup(GraphSetup):
         self.shards, self.features, self.notes = loaded
         super().__init__(scenario, file, shown)
         self.about = ", ".join([self.about, *self.notes])
-        self.tests = HeldOut(scenario.problem, shown.features, shown.classes) if scenario.problem.test else None
+        tests = "tests", scenario.problem, shown.features, shown.classes
+        self.tests = once(lambda: HeldOut(*tests[1:]), tests) if scenario.problem.test else None
         if self.tests is not None:
             self.test, self.about = self.tests.about, f"{self.about}, {self.tests.words}"
             self.own_figures = (KEY, *(f"{KEY}_{name}" for name in self.plan.nodes))
@@ -75,7 +80,11 @@ class RowSetup(GraphSetup):
         return float(sum(loss.value(x) for loss in self.losses) + len(self.shards) * self.shown.regularizer.value(x))
 
     def against_the_optimum(self, x: Vector, objective: float | None) -> dict[str, float | None]:
-        return against_the_optimum(self.losses, self.shown.regularizer, x, objective)
+        if x.size > LARGEST:
+            return {}
+        losses, r = self.losses, self.shown.regularizer
+        of = ("optimum", self.scenario.problem, len(losses))
+        return against(once(lambda: best_of(losses, r), None if self.given else of), x, objective)
 
     def tested(self, seen: Recorded) -> dict[str, list[float | None]]:
         return self.tests.columns(seen.common, seen.own) if self.tests is not None else {}
@@ -85,15 +94,16 @@ class RowSetup(GraphSetup):
         return quality.largest_answer(self.shown, self.terms.clip if self.terms else 0.0)
 
     def grids(self) -> list[Lattice] | None:
-        t, shown = self.terms, self.shown
+        plan, shown, t = self.plan, self.shown, self.terms
         if t is None or t.published or self.plan.algorithm.minimizes:  # the minimisers' noise depends on the question
             return None
 
         @cache
-        def of(m: int) -> Lattice | None:
-            return lattice_of(self.plan.name, quality.public_loss(shown, m), t)
+        def of(m: int, t: Terms) -> Lattice | None:
+            return lattice_of(plan.name, quality.public_loss(shown, shown.rows.index(m)), t)
 
-        return [lattice for m in shown.rows if (lattice := of(m))]
+        each = ((m, own) for node, m in zip(plan.nodes, shown.rows, strict=True) if (own := plan.terms_of(node)))
+        return [lattice for m, own in each if (lattice := of(m, own))]
 
     def spread(self, answers: list[int]) -> float:
         if self.lattices is None and self.terms is not None and not self.terms.published:
@@ -111,17 +121,28 @@ class RowSetup(GraphSetup):
         return sum(quality.asked(self.plan, i, k)[0].expected_l1(self.shown.size) for i in range(len(self.plan.nodes)))
 
 
-def against_the_optimum(
-    losses: list[Loss], r: Regularizer, x: np.ndarray, objective: float | None
-) -> dict[str, float | None]:
-    """What is not known to be an optimum, or to be the only one, is not compared with."""
-    from hushgrid.kernels.problems.centralised import optimum
+def read(data: Data, base: Path, kind: Kind, nodes: int | None, arrays: Arrays | None) -> Loaded:
+    """Every node's rows; those that were not given in Python are read once for all runs of a sweep."""
+    return once(lambda: load(data, base, kind, nodes, arrays), of_rows(data, kind, nodes) if arrays is None else None)
 
+
+def of_rows(data: Data, kind: Kind, nodes: int | None) -> tuple[Any, ...]:
+    """What rows are made of, besides their files."""
+    return "rows", data, kind, nodes
+
+
+def best_of(losses: list[Loss], r: Regularizer) -> Optimum | None:
+    """The central optimum, if it is known to be one."""
     try:
-        best = optimum(losses, r) if x.size <= LARGEST else None
+        best = optimum(losses, r)
     except InputError:
-        best = None
-    if best is None or not best.convex or objective is None:
+        return None
+    return best if best.convex else None
+
+
+def against(best: Optimum | None, x: np.ndarray, objective: float | None) -> dict[str, float | None]:
+    """What is not known to be an optimum, or to be the only one, is not compared with."""
+    if best is None or objective is None:
         return {}
     length = float(np.linalg.norm(best.x))
     return {

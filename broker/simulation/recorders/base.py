@@ -57,6 +57,7 @@ class Recorded:
     total_bytes: int
     capped: list[str]  #: names of the nodes that reached their cap
     trajectory: dict[str, np.ndarray]  #: arrays of trajectory.npz, by name
+    solution: Mapping[str, np.ndarray] = field(default_factory=dict)  #: further arrays of solution.npz, by name
     told: Mapping[str, Any] = field(default_factory=dict)  #: what only this pattern gives, by name
     #: By name, (T,) each: what the coordinator has measured of each round, as the algorithm declares it.
     figures: Mapping[str, list[float]] = field(default_factory=dict)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import nan
 from pathlib import Path
 from typing import cast
@@ -77,12 +78,12 @@ def widths(plan: RunPlan, shape: Shape, name: str) -> Widths:
     if name == COORDINATOR:
         return {"w": shape.size}
     own, sizes = plan.algorithm.own, (shape.own[name], shape.shared[name].size)
-    if len(own) != len(sizes):
+    if len(own) > len(sizes):
         raise InputError(
-            f"algorithm {plan.algorithm.name}: own: found {len(own)} vectors ({', '.join(own)}), expected 2 declared: "
+            f"algorithm {plan.algorithm.name}: own: found {len(own)} vectors ({', '.join(own)}), expected 1 or 2 declared: "
             "the iterate, and one of what is shared"
         )
-    return dict(zip(own, sizes, strict=True))
+    return dict(zip(own, sizes, strict=False))
 
 
 def observer(plan: RunPlan, name: str, place: Path, reveal: bool, widths: Widths) -> Observer:
@@ -97,11 +98,12 @@ def recorded(plan: RunPlan, shape: Shape, over: Over, reveal: bool) -> Recorded:
     t, nodes = plan.terms, plan.nodes
     algorithm = cast(Star, plan.algorithm)
     w = _rows(over.trace, COORDINATOR, shape.size, T)
-    z, lam, drawn = {}, {}, {}
+    z, drawn, more = {}, {}, dict[str, np.ndarray]()
     for p in nodes:
-        n, m = shape.own[p], shape.shared[p].size
-        rows = _rows(over.trace, p, n + m + 1, T)
-        z[p], lam[p], drawn[p] = rows[:, :n], rows[:, n:-1], rows[:, -1]
+        n, (_, *others) = shape.own[p], algorithm.own
+        rows = _rows(over.trace, p, sum(widths(plan, shape, p).values()) + 1, T)
+        z[p], drawn[p] = rows[:, :n], rows[:, -1]
+        more |= {f"{key}_{p}": rows[:, n:-1] for key in others}
     gap = sum(np.sum((w[:, shape.position[p]] - z[p][:, shape.shared[p]]) ** 2, axis=1) for p in nodes)
     measured = _rows(over.trace, MEASURED, len(algorithm.figures), T) if algorithm.figures else np.zeros((T, 0))
     figures = dict(zip(algorithm.figures, measured.T.tolist(), strict=True))
@@ -113,10 +115,12 @@ def recorded(plan: RunPlan, shape: Shape, over: Over, reveal: bool) -> Recorded:
     so_far = {r[0]: r for r in over.travelled}
     messages = [so_far.get(k, (k, 0.0, 0, 0))[2] for k in range(T + 1)]
     size = [so_far.get(k, (k, 0.0, 0, 0))[3] for k in range(T + 1)]
+    copies = plan.kind.sharing == "copies"
+    common = np.mean([z[p] for p in nodes], axis=0) if copies else w  # w leaves the box, and is noisier
     return Recorded(
         rounds_done=T,
-        x=w[-1] if T else np.zeros(shape.size),
-        common=w,
+        x=common[-1] if T else np.zeros(shape.size),
+        common=common,
         own=z,
         residual=[float(v) for v in residual],
         noise=noise,
@@ -128,8 +132,17 @@ def recorded(plan: RunPlan, shape: Shape, over: Over, reveal: bool) -> Recorded:
         capped=nodes if t is not None and t.capped else [],
         figures=figures,
         told={"state": over.centre},
-        trajectory={"w": w} | {f"z_{p}": z[p] for p in nodes} | {f"lam_{p}": lam[p] for p in nodes},
+        trajectory={"w": w} | {f"z_{p}": z[p] for p in nodes} | more,
+        solution=averages(w, z) if T and copies else {},
     )
+
+
+def averages(w: np.ndarray, z: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The last w, and the averaged iterates (5.1c) over the rounds: w^(T), and each node's part of z^(T).
+
+    w, z: (T, d) each, T >= 1; z is the mean over a round's local updates already.
+    """
+    return {"w": w[-1], "w_average": w.mean(axis=0)} | {f"z_average_{p}": own.mean(axis=0) for p, own in z.items()}
 
 
 def noisy_data(directory: Path, node: str) -> np.ndarray | None:

@@ -100,7 +100,7 @@ def observer(plan: RunPlan, name: str, place: Path, reveal: bool, widths: Widths
 
 
 def recorded(plan: RunPlan, shape: Shape, over: Over, reveal: bool) -> Recorded:
-    t, nodes, d = plan.terms, plan.nodes, shape.size
+    caps, nodes, d = plan.caps, plan.nodes, shape.size
     algorithm = cast(Walk, plan.algorithm)
     n, of_token, of_node = len(plan.nodes), algorithm.token, algorithm.own
     rows, undone = walk_rows(over.trace, d * (len(of_token) + len(of_node)))
@@ -122,13 +122,13 @@ def recorded(plan: RunPlan, shape: Shape, over: Over, reveal: bool) -> Recorded:
         common=tokens[[k - 1 for k in ends], 0],
         own={name: each[:, i] for i, name in enumerate(nodes)},
         residual=residual,
-        noise=_by_block(rows[:, 2], ends) if reveal and t else [None] * len(ends),
-        answers=np.minimum(visits, t.answers) if t else visits,
+        noise=_by_block(rows[:, 2], ends) if reveal and caps else [None] * len(ends),
+        answers=np.minimum(visits, caps) if caps else visits,
         messages=_by_block((rows[:, 1] > 0).astype(float), ends, int),
         bytes=_by_block(rows[:, 1], ends, int),
         total_messages=int(np.sum(rows[:, 1] > 0)),
         total_bytes=int(np.sum(rows[:, 1])),
-        capped=[name for i, name in enumerate(nodes) if t and len(ends) and visits[-1, i] > t.answers],
+        capped=[name for i, name in enumerate(nodes) if caps and len(ends) and visits[-1, i] > caps[i]],
         trajectory={"active": active}
         | {key: stacked[:, k] for k, key in enumerate(of_token)}
         | {key: own[:, k] for k, key in enumerate(of_node)},

@@ -105,6 +105,13 @@ class ZoneFeed:
     def device(self, values: Values) -> Zone:
         return self.zone.holding(values["d"])
 
+    def values_of(self, device: Zone) -> Values:
+        if device.model.buses != self.buses:
+            raise InputError(
+                f"data.zone: found {list(self.buses)}, expected {list(device.model.buses)} as at the start"
+            )
+        return {"d": self._clamped(device.d)}
+
     def _document(self, document: Any, place: str) -> Values:
         """{bus: {p_mw, q_mvar}}; a bus of another zone counts nothing here."""
         if not isinstance(document, dict):

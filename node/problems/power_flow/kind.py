@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from msgspec.structs import replace
 
-from hushgrid.kernels.algorithms.base import Algorithm, Pattern
+from hushgrid.kernels.algorithms.base import Algorithm, Pattern, Sharing
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.graphs import Network
 from hushgrid.kernels.types import Vector
@@ -33,6 +33,7 @@ class PowerFlow(Kind):
     sections: ClassVar[tuple[type[Section], ...]] = (ZonesProblem,)
     public_type: ClassVar[type] = ZonesPlan
     patterns: ClassVar[tuple[Pattern, ...]] = ("star",)
+    sharing: ClassVar[Sharing] = "parts"
     records: ClassVar[bool] = False
 
     def solved(self, algorithm: Algorithm) -> str:
@@ -68,7 +69,9 @@ class PowerFlow(Kind):
                 "digest of the capacities alone)"
             )
 
-    def located(self, problem: ZonesProblem, network: Network | None, base: Path, file: str) -> ZonesProblem:
+    def located(
+        self, problem: ZonesProblem, network: Network | None, networked: bool, base: Path, file: str
+    ) -> ZonesProblem:
         if network is not None:
             raise InputError(f"{file}: network: found a section, expected none (zones bring their own graph)")
         if os.path.isfile(base / problem.case):  # a path wins over a built-in name only if there is such a file

@@ -91,12 +91,16 @@ class ZonesPlan(Struct, tag_field="kind", tag="zones", frozen=True, forbid_unkno
         """The limits of a zone hold its variables."""
         return True
 
-    def visits(self, algorithm: Algorithm) -> int:
-        return 0
+    def visits(self, algorithm: Algorithm, stated: bool) -> tuple[int, ...]:
+        return ()
 
     def check(self, algorithm: Algorithm) -> None:
         """Whether zones and case belong together is for a device to say, which has the case."""
         check_objective(self.objective, algorithm, "plan: problem.objective")
+        if algorithm.by_convexity:
+            raise InputError(
+                "plan: algorithm: found a step of strong convexity, expected another (|A z + d|^2 has none)"
+            )
 
 
 def objective_of(problem: ZonesProblem, algorithm: Algorithm) -> Objective:

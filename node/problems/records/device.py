@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from hushgrid.kernels.errors import InputError
@@ -19,10 +20,12 @@ from hushgrid.node.privacy.budget import Allowance
 from hushgrid.node.privacy.noise_source import NoiseSource
 from hushgrid.node.problems.kind import Asked, Plan, archive_of
 from hushgrid.node.problems.on_graph import GraphNode, wired
-from hushgrid.node.problems.records.data import Arrays, Loaded, classes, load
+from hushgrid.node.problems.records.data import Arrays, Data, Loaded, classes, load
 from hushgrid.node.problems.records.files import Shard, read_npz
 from hushgrid.node.problems.records.gate import RowsGate
-from hushgrid.node.problems.records.section import NAME, DataPlan, DataProblem, DeclaredProblem, Labels
+from hushgrid.node.problems.records.section import NAME, DataPlan, DataProblem, DeclaredProblem, Labels, shared
+
+Reader = Callable[[Data, Path, LossKind, int | None, Arrays | None], Loaded]
 
 
 def clamped(b: Vector, labels: Labels, kind: LossKind) -> Vector:
@@ -79,7 +82,7 @@ class Rows(GraphNode):
         if (p.rows[p.position(self.name)], p.features) != (m, q):
             found = f"{p.rows[p.position(self.name)]} rows of {p.features}"
             raise InputError(f"{self.name}: found a plan for {found}, expected its own {m} rows of {q}")
-        o, own = p.objective, self.problem
+        o, own = p.own(p.position(self.name)), self.problem
         if self.labels is not None and not self.labels.fit(o.kind, p.classes):
             found = f"{o.kind} of {p.classes} classes" if o.kind == "softmax" else o.kind
             raise InputError(f"{self.name}: found a plan for {found}, expected one for labels of {self.labels}")
@@ -94,15 +97,27 @@ class Rows(GraphNode):
             A = shortened(A, p.row_bound)
         if self.labels is not None:
             b = clamped(b, self.labels, p.objective.kind)
-        return Loss(p.objective, A, b, p.classes, p.row_bound)
+        return Loss(p.own(p.position(self.name)), A, b, p.classes, p.row_bound)
 
     def gate(self, plan: Plan, noise: NoiseSource, allowance: Allowance) -> RowsGate:
-        p, t, i, algorithm = plan.problem, plan.terms, plan.problem.position(self.name), plan.running
+        p, t, i, algorithm = plan.problem, plan.terms_of(self.name), plan.problem.position(self.name), plan.running
         check_minimizer(plan, i)
         if t is not None:
             step, decay = algorithm.scaled(i, p.L[i], len(p.rows))
             t = replace(t, step=step, decay=decay)
-        return RowsGate(self.name, self.loss(p), t, noise, allowance)
+        return RowsGate(self.name, self.loss(p), t, noise, allowance, stepped(plan) if t and t.published else None)
+
+
+def stepped(plan: Plan) -> Callable[[float, int], float] | None:
+    """The sensitivity of an answer's published noise, if it is one of a step around a coordinator.
+
+    A function of how far one record replaced moves a gradient, and of the number of the answer.
+    """
+    p, t, algorithm = plan.problem, plan.terms, plan.running
+    if t is None or algorithm.networked:
+        return None
+    gains = [algorithm.gain(k, max(p.L), t.paper_epsilon, p.convexity) for k in range(1, t.rounds + 1)]
+    return lambda moved, answer: algorithm.paper_sensitivity(t.mode, moved, gains[(answer - 1) // algorithm.per_round])
 
 
 def check_minimizers(plan: Plan) -> None:
@@ -113,7 +128,7 @@ def check_minimizers(plan: Plan) -> None:
 
 def check_minimizer(plan: Plan, i: int) -> None:
     """The same of node i."""
-    p, t, algorithm = plan.problem, plan.terms, plan.algorithm
+    p, t, algorithm = plan.problem, plan.terms_of(plan.problem.nodes[i]), plan.algorithm
     if t is None or not algorithm.minimizes:
         return
     quadratic = algorithm.curvature(i, 1, p.graph.neighbours[i])
@@ -136,31 +151,36 @@ def keep_model(outcome: dict[str, Vector], path: Path) -> None:
     write_file(path, archive_of(outcome))
 
 
-def public(asked: Asked, file: str = "scenario", arrays: Arrays | None = None) -> tuple[Loaded | None, DataPlan]:
+def public(
+    asked: Asked, file: str = "scenario", arrays: Arrays | None = None, read: Reader = load
+) -> tuple[Loaded | None, DataPlan]:
     """Every node's rows (None if they are on the devices), and what of the problem is public. Raises InputError.
 
-    arrays: the rows themselves, if they were given in Python.
+    arrays: the rows themselves, if they were given in Python. read: what reads them.
     """
     problem, network = asked.problem, asked.network
-    assert network is not None  # `Records.located` has seen to it
     try:
-        n = network.build().n
+        n = network.build().n if network is not None else _counted(problem)
         loaded = None
         if (declared := problem.data.devices) is not None:
             q, m = declared.features, declared.rows
+            if n is None:
+                raise InputError("problem.data.nodes: missing, expected the number of nodes (all have as many rows)")
             rows = [m] * n if isinstance(m, int) else list(m)
             if len(rows) != n:
                 raise InputError(
                     f"problem.data.devices.rows: found {len(rows)} numbers, expected one for each of {n} nodes"
                 )
         else:
-            loaded = _loaded(problem, n, arrays)
+            loaded = _loaded(problem, n, arrays, read)
             q, rows = loaded.shards[0].A.shape[1], [len(s.b) for s in loaded.shards]
         shards = loaded.shards if loaded else []
         C = _classes(problem, shards)
         R = problem.row_bound
-        losses = [Loss(problem.objective, s.A, s.b, C, R) for s in shards]
-        L = [loss.L for loss in losses] or [problem.objective.lipschitz(R or 0.0)] * n
+        share = problem.scale == "share"
+        each = [shared(problem.objective, rows, i) if share else problem.objective for i in range(len(rows))]
+        losses = [Loss(o, s.A, s.b, C, R) for o, s in zip(each, shards, strict=False)]
+        L = [loss.L for loss in losses] or [o.lipschitz(R or 0.0) for o in each]
         wiring = wired(asked, L)
     except InputError as error:
         raise InputError(f"{file}: {error}") from None
@@ -174,13 +194,22 @@ def public(asked: Asked, file: str = "scenario", arrays: Arrays | None = None) -
         classes=C,
         rows=rows,
         L=L,
+        share=True if share else UNSET,
         **wiring._asdict(),
     )
 
 
-def _loaded(problem: DataProblem, n: int, arrays: Arrays | None) -> Loaded:
+def _counted(problem: DataProblem) -> int | None:
+    """The number of nodes that the data say, where no network does; None if they do not."""
+    devices, nodes = problem.data.devices, problem.data.nodes
+    if nodes is None and devices is not None and not isinstance(devices.rows, int):
+        return len(devices.rows)
+    return nodes
+
+
+def _loaded(problem: DataProblem, n: int | None, arrays: Arrays | None, read: Reader) -> Loaded:
     try:
-        loaded = load(problem.data, Path(), problem.kind, n, arrays)
+        loaded = read(problem.data, Path(), problem.kind, n, arrays)
     except InputError as error:
         raise InputError(f"problem.{error}" if str(error).startswith("data") else str(error)) from None
     C = _classes(problem, loaded.shards)

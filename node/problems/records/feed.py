@@ -75,6 +75,13 @@ class RowsFeed:
         shard = shard_of(values["A"], values["b"], "least-squares", self.node)
         return Rows(self.node, shard, self.labels, self.problem)
 
+    def values_of(self, device: Rows) -> Values:
+        A, b = device.shard
+        if A.shape != (self.m, self.q):
+            found, at_start = (f"{m} rows of {q}" for m, q in ((self.m, self.q), A.shape))
+            raise InputError(f"data: found {found}, expected {at_start} as at the start")
+        return self._bounded(A, b)
+
     def _row(self, line: bytes, place: str) -> list[float]:
         """The features and the label of a line: JSON, or numbers with commas between them."""
         if line.lstrip()[:1] in (b"[", b"{"):

@@ -13,8 +13,11 @@ of the same m rows, all |a_j|_2 <= row_bound, are made alike where they differ b
 A private minimiser (replace-one-record, where nothing is clipped: c >= row_bound) is kernels.perturbation's. Its noise
 depends on the question's quadratic, so it is drawn when asked, not ahead.
 
-Published is DP-RECAL (L. Wang et al., Algorithm 1): the gradient is exact and the noise, which decays, stands on what is
-sent. Its claim is not upheld, every answer costs infinity: an eavesdropper has y_i, and by it the gradient (Finding 1.1).
+Published, every answer costs infinity, because no claim is upheld:
+ - DP-RECAL (L. Wang et al., Algorithm 1): the gradient is exact and the noise, which decays, stands on what is sent. An
+   eavesdropper has y_i, and by it the gradient (Finding 1.1).
+ - Algorithm 3.1 of Ryu and Kim: the noise, in floating point, stands on the gradient or on the result of a step, and is
+   made for the sensitivity that the paper gives it (`Scaled`).
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cached_property
-from math import exp, inf, log, pi, sqrt
+from math import exp, inf, log, sqrt
 from typing import Literal
 
 import numpy as np
@@ -64,6 +67,10 @@ def lattice_of(node: str, loss: Loss, t: Terms | None) -> Lattice | None:
     return fit(t.per_answer, sensitivity, loss.size)
 
 
+#: The sensitivity of an answer's published noise, from how far one record replaced moves a gradient, and the answer's number.
+Scaled = Callable[[float, int], float]
+
+
 def rounding(loss: Loss, x: Vector, order: Literal[1, 2]) -> float:
     """A public bound of |computed - true data gradient| in L`order` at x, for rows within row_bound = R, |b| <= B.
 
@@ -98,25 +105,32 @@ def paper_sd(loss: Loss, t: Terms, answer: int) -> float:
     return float(Delta * sqrt(total / (2 * rho)) * exp((xi - answer) * decay / 2))
 
 
-def expected_l1(node: str, loss: Loss, t: Terms, answer: int = 1) -> float:
-    """Expected sum of |noise| of one answer; of `loss` only what is public. Only the published noise changes with it."""
-    own = lattice_of(node, loss, t)
-    each = own.expected_l1 if own is not None else paper_sd(loss, t, answer) * sqrt(2 / pi)
-    return each * loss.size
-
-
 class RowsGate(Gate):
     """One run's gate of a node's rows. An algorithm sees of it the protocol kernels.ladmm.Oracle or kernels.iadmm.Oracle.
 
     InputError, Refused where the terms cannot be met; decided, and said, from public numbers alone.
     """
 
-    def __init__(self, node: str, loss: Loss, terms: Terms | None, noise: NoiseSource, authority: Authority) -> None:
+    def __init__(
+        self,
+        node: str,
+        loss: Loss,
+        terms: Terms | None,
+        noise: NoiseSource,
+        authority: Authority,
+        scaled: Scaled | None = None,
+    ) -> None:
+        """`scaled`: of a published variant whose noise is made for a sensitivity; None: DP-RECAL's, if it is published."""
         super().__init__(node, terms, noise, authority, lattice_of(node, loss, terms), loss.size)
-        self.loss = loss
+        self.loss, self.scaled = loss, scaled
         if terms is None:
             return
-        if terms.published:
+        if terms.published and scaled is not None:
+            if not terms.clip:
+                raise InputError(
+                    f"{node}: privacy.adjacency: found {terms.adjacency}, expected replace-one-record (published)"
+                )
+        elif terms.published:
             if terms.mechanism != "gaussian":
                 raise InputError(f"{node}: privacy.mechanism: found {terms.mechanism}, expected gaussian (DP-RECAL)")
             if not terms.step > 0:  # its noise would be none
@@ -135,7 +149,10 @@ class RowsGate(Gate):
 
     def gradient(self, x: Vector) -> Vector:
         """f'(x) plus noise: one answer. Refused where |x| is so large that bounded-change does not cover the rounding."""
-        t, lattice, loss = self._terms(), self._noise_lattice(), self.loss
+        t = self._terms()
+        if t.published and self.scaled is not None:
+            return self.perturb(self.exact_gradient(x))
+        lattice, loss = self._noise_lattice(), self.loss
         largest = EXACT / 2 * lattice.g  # far above c scale and any data's gradient: what the grid cannot hold is cut,
 
         def data() -> Vector:  # which moves nothing apart
@@ -153,8 +170,7 @@ class RowsGate(Gate):
             self._nonprivate()
         elif t.published:
             k = self.state.answers + 1
-            sd = paper_sd(self.loss, t, k)
-            self._spend(Spend(k, "nonprivate", inf, inf, sd, 0.0, t.adjacency, PAPER_SAMPLER))
+            self._spend(Spend(k, "nonprivate", inf, inf, self._paper_scale(k), 0.0, t.adjacency, PAPER_SAMPLER))
         else:
             raise Refused(f"{self.node}: an exact gradient was asked for in a private run")
         return self.loss.gradient(x)
@@ -162,7 +178,7 @@ class RowsGate(Gate):
     def perturb(self, x: Vector, scale: float | None = None) -> Vector:
         """x plus a paper's noise, in simulation; the exact gradients have paid for it.
 
-        Laplace noise of that scale; without one, the noise DP-RECAL gives its current answer.
+        Laplace noise of that scale; without one, the noise that the published method gives its current answer.
         """
         if scale is not None:
             if self.terms is not None:
@@ -174,7 +190,7 @@ class RowsGate(Gate):
         t = self._terms()
         if not t.published:
             raise Refused(f"{self.node}: the paper's noise was asked for in a guarded run")
-        return x + self._paper_noise(paper_sd(self.loss, t, self.state.answers), x.size)
+        return x + self._paper_noise(self._paper_scale(self.state.answers), x.size)
 
     def minimizer(self, linear: Vector, quadratic: float) -> Vector:
         """argmin_x f(x) + <linear, x> + quadratic/2 |x|^2, privately: one answer.
@@ -199,6 +215,14 @@ class RowsGate(Gate):
         return self._minimizer(linear, quadratic).x
 
     # --- inside ---
+
+    def _paper_scale(self, answer: int) -> float:
+        """Of a published answer's noise: Laplace's b, or the Gaussian's sigma."""
+        t = self._terms()
+        if self.scaled is None:
+            return paper_sd(self.loss, t, answer)
+        moved = 2 * t.clip * self.loss.objective.scale / self.loss.rows
+        return self.scaled(moved, answer) / t.per_answer
 
     @cached_property
     def _minimizer(self) -> Minimizer:

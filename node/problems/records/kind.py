@@ -7,9 +7,10 @@ from math import ceil, inf, sqrt
 from pathlib import Path
 from typing import Any, ClassVar
 
+from msgspec import UNSET
 from msgspec.structs import replace
 
-from hushgrid.kernels.algorithms.base import Algorithm
+from hushgrid.kernels.algorithms.base import Algorithm, Pattern
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.graphs import Network
 from hushgrid.node.problems.feed import Feed
@@ -64,6 +65,7 @@ class Records(GraphKind):
     name: ClassVar[str] = NAME
     sections: ClassVar[tuple[type[Section], ...]] = (LeastSquares, Logistic, Softmax)
     public_type: ClassVar[type] = DataPlan
+    patterns: ClassVar[tuple[Pattern, ...]] = ("star", "token", "neighbours")
 
     def check(self, problem: DataProblem, algorithm: Algorithm, file: str) -> None:
         super().check(problem, algorithm, file)
@@ -73,10 +75,16 @@ class Records(GraphKind):
         if guarded and problem.declared_classes is None:
             raise InputError(f"{file}: problem.classes: missing, expected the number of classes (variant: guarded)")
         r = problem.regularizer
-        if not algorithm.regularized and (r.l1 or r.l2 or problem.box):
+        if (wrong := algorithm.unconstrained(r.l1, r.l2, problem.box)) is not None:
+            what = "sum_i f_i(x)" if algorithm.constrained == "no" else "sum_i f_i(x) over a box"
             raise InputError(
-                f"{file}: problem.{'box' if problem.box else 'regularizer'}: found a value, expected none "
-                f"({algorithm.name} minimises sum_i f_i(x); l2 of the problem is a part of f_i)"
+                f"{file}: problem.{wrong}: found a value, expected none "
+                f"({algorithm.name} minimises {what}; l2 of the problem is a part of f_i)"
+            )
+        if algorithm.by_convexity and not problem.objective.convexity > 0:
+            raise InputError(
+                f"{file}: algorithm.eta: found a step of strong convexity, expected problem.l2 above 0, and no more of "
+                "problem.nonconvex than that"
             )
 
     def check_questions(self, problem: DataProblem, algorithm: Algorithm, privacy: Privacy, file: str) -> None:
@@ -104,7 +112,7 @@ class Records(GraphKind):
 
     def solved(self, algorithm: Algorithm) -> str:
         if not algorithm.minimizes:
-            return "data problems with l1, l2, box" if algorithm.regularized else "data problems"
+            return "data problems" + {"no": "", "box": " with a box", "all": " with l1, l2, box"}[algorithm.constrained]
         laplace, gaussian = (algorithm.by_output(m) for m in ("laplace", "gaussian"))
         if laplace:
             return "logistic and softmax regression"
@@ -114,8 +122,10 @@ class Records(GraphKind):
         """A bounded change is a promise about gradients; of minimisers there is none."""
         return "one record" if algorithm.minimizes else "one record, or a gradient moved by at most beta"
 
-    def located(self, problem: DataProblem, network: Network | None, base: Path, file: str) -> DataProblem:
-        super().located(problem, network, base, file)
+    def located(
+        self, problem: DataProblem, network: Network | None, networked: bool, base: Path, file: str
+    ) -> DataProblem:
+        super().located(problem, network, networked, base, file)
         test = problem.test and str((base / problem.test).resolve())
         return replace(problem, data=problem.data.at(base), test=test)
 
@@ -126,7 +136,10 @@ class Records(GraphKind):
 
     def among(self, plan: DataPlan, present: Sequence[str]) -> DataPlan:
         rows = [m for node, m in zip(plan.nodes, plan.rows, strict=True) if node in present]
-        return replace(plan, rows=rows, **induced(plan, present))
+        left = replace(plan, rows=rows, **induced(plan, present))
+        if plan.share is UNSET or plan.row_bound is None:
+            return left
+        return replace(left, L=[left.own(i).lipschitz(plan.row_bound) for i in range(len(rows))])
 
     def device(self, owner: Owner, path: str) -> Device:
         from hushgrid.node.problems.records.device import rows_of

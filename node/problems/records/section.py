@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import inf
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Literal
 
 from msgspec import UNSET, Meta, UnsetType
+from msgspec.structs import replace
 
 from hushgrid.kernels.algorithms.base import Algorithm
 from hushgrid.kernels.errors import InputError
@@ -46,7 +48,8 @@ class DataProblem(Section, tag_field="kind", frozen=True, kw_only=True):
     kind: ClassVar[LossKind]
     counts_classes: ClassVar[bool] = False  #: whether labels are classes, whose number is public
     data: Data  #: where the rows are
-    scale: Magnitude = 1.0  #: factor of the mean loss
+    #: factor of the mean loss; share: m_i/sum m, so that sum_i f_i is the mean loss over all rows
+    scale: Magnitude | Literal["share"] = 1.0
     l2: Weight = 0.0  #: ridge: l2/2 |x|^2 in every f_i
     nonconvex: Nonconvex | None = None  #: a penalty that stops growing, in every f_i
     regularizer: Elastic = Elastic()  #: r(x), common to all: the network minimises sum_i f_i(x) + n r(x)
@@ -62,8 +65,9 @@ class DataProblem(Section, tag_field="kind", frozen=True, kw_only=True):
 
     @property
     def objective(self) -> Objective:
-        """What is public of every f_i."""
-        return Objective(kind=self.kind, scale=self.scale, l2=self.l2, nonconvex=self.nonconvex)
+        """What is public of every f_i; under `scale: share` each has its own scale (`DataPlan.own`)."""
+        scale = 1.0 if self.scale == "share" else self.scale
+        return Objective(kind=self.kind, scale=scale, l2=self.l2, nonconvex=self.nonconvex)
 
     @property
     def r(self) -> Regularizer:
@@ -83,6 +87,11 @@ class Softmax(DataProblem, tag_field="kind", tag="softmax", frozen=True, kw_only
     counts_classes: ClassVar[bool] = True
     #: C; required of guarded [one more than the largest label of all]
     classes: Annotated[int, Meta(ge=2, le=10_000)] | None = None
+
+
+def shared(objective: Objective, rows: Sequence[int], i: int) -> Objective:
+    """The objective of node i under `scale: share`. rows: m of every node."""
+    return replace(objective, scale=rows[i] / sum(rows))
 
 
 class Labels(Section, frozen=True, kw_only=True):
@@ -144,6 +153,7 @@ class DataPlan(OnGraph, tag_field="kind", tag="data", frozen=True, kw_only=True)
     route_is: RouteIs
     walk_seed: Seed | None  #: of a seeded run; else a random walk is a function of the run's id
     digest: Digest = ""  #: rows have no public part but what stands here
+    share: Literal[True] | UnsetType = UNSET  #: whether the scale of f_i is m_i/sum m
     present: Ids | UnsetType = UNSET  #: the numbers of the nodes, of a run without some; L, rows and edges are theirs
 
     @property
@@ -169,9 +179,17 @@ class DataPlan(OnGraph, tag_field="kind", tag="data", frozen=True, kw_only=True)
         """A box holds the iterates."""
         return self.box is not None
 
+    @property
+    def convexity(self) -> float:
+        return self.objective.convexity
+
+    def own(self, i: int) -> Objective:
+        """What is public of f_i."""
+        return self.objective if self.share is UNSET else shared(self.objective, self.rows, i)
+
     def declared(self, i: int) -> Declared:
         """f_i without its data."""
-        return Declared(self.objective, self.rows[i], self.features, self.classes, self.row_bound)
+        return Declared(self.own(i), self.rows[i], self.features, self.classes, self.row_bound)
 
     def check(self, algorithm: Algorithm) -> None:
         """InputError unless its parts belong together: a device computes with them, whoever wrote them."""
@@ -183,9 +201,11 @@ class DataPlan(OnGraph, tag_field="kind", tag="data", frozen=True, kw_only=True)
                 f"plan: found {self.features} features of {self.classes} classes, expected at most {ENTRIES}"
             )
         if self.row_bound is not None:
-            L = self.objective.lipschitz(self.row_bound)
-            if not all(abs(found - L) <= 1e-9 * L for found in self.L):
-                raise InputError(f"plan: L: found numbers from {min(self.L):g} to {max(self.L):g}, expected {L:g}")
-        if not algorithm.regularized and (self.l1 or self.l2 or self.box):
+            expected = [self.own(i).lipschitz(self.row_bound) for i in range(n)]
+            if not all(abs(found - L) <= 1e-9 * L for found, L in zip(self.L, expected, strict=True)):
+                raise InputError(
+                    f"plan: L: found numbers from {min(self.L):g} to {max(self.L):g}, expected {min(expected):g}"
+                )
+        if algorithm.unconstrained(self.l1, self.l2, self.box) is not None:
             raise InputError(f"plan: found l1, l2 or a box, expected none ({algorithm.name} minimises sum_i f_i(x))")
         super().check(algorithm)

@@ -65,6 +65,21 @@ def test_a_restart_waits_for_what_was_due_however_the_wall_clock_was_set():
         assert again.number == 1
 
 
+def test_another_interval_holds_at_once_where_it_is_shorter_and_from_the_next_run_on_where_it_is_longer():
+    machine = Machine()
+    s = schedule(machine)
+    s.begin()
+    s.declare(60.0, 0.0)
+    assert s.left == 60.0
+    machine.passes(60.0)
+    s.begin()
+    s.declare(3600.0, JITTER)
+    assert s.left == 60.0
+    machine.passes(s.left)
+    s.begin()
+    assert 3600.0 <= s.left <= 3600.0 + JITTER
+
+
 def test_across_a_boot_the_wall_clock_counts_and_at_most_for_an_interval():
     machine = Machine()
     kept = schedule(machine).begin()

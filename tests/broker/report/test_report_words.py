@@ -30,7 +30,14 @@ CHANGES = ({"replace-one-record": {"clip": 1.0}}, {"bounded-change": 0.1})
 
 
 def sections():
-    """Every section that might run, with what of privacy belongs to it."""
+    """Every section that might run, with what of privacy belongs to it, and the problem where it is one of zones."""
+    for section in on_records():
+        yield *section, None
+    for name, *section in on_zones():
+        yield name, *section, ON_ZONES[name]
+
+
+def on_records():
     for name in RECORDS.algorithms:
         examples, unlike = ALGORITHMS[name].examples, UNLIKE.get(name, {})
         yield name, {**examples["none"][0], **unlike, "variant": "none"}, None
@@ -41,6 +48,9 @@ def sections():
             yield name, section, None
             for mechanism in ("laplace", "gaussian"):
                 yield name, section, {"mechanism": mechanism, "adjacency": CHANGES[0]}
+
+
+def on_zones():
     yield "consensus-admm", {"variant": "none"}, None
     for mechanism in ("laplace", "gaussian"):
         yield "consensus-admm", {}, {"mechanism": mechanism, "adjacency": CHANGES[1]}
@@ -53,37 +63,41 @@ def sections():
                 yield "ladmm", {"variant": variant}, private | {"at": "gradient"}
 
 
-def raw(name, section, privacy):
+def raw(name, section, privacy, zones):
     whole = scenario({"algorithm": {"name": name, "rounds": 4, **section}, "privacy": None})
     if privacy is not None:
         per = (
             {"per_answer": {"epsilon": 0.5, "delta": 0.01}} if privacy["mechanism"] == "gaussian" else {"epsilon": 50.0}
         )
         whole["privacy"] = privacy | per
-    if name in ON_ZONES:
-        del whole["network"]
-        whole["problem"] = ZONES | ON_ZONES[name]
+    if zones is not None or not ALGORITHMS[name].networked:
+        nodes = whole.pop("network")["nodes"]
+        whole["problem"]["data"]["nodes"] = nodes
+    if zones is not None:
+        whole["problem"] = ZONES | zones
     return whole
 
 
 def runs():
     found = []
-    for name, section, privacy in sections():
-        whole = raw(name, section, privacy)
+    for name, section, privacy, zones in sections():
+        whole = raw(name, section, privacy, zones)
         try:
             scenario_from(whole)
         except InputError:
             continue  # it cannot run: what refuses it has tests of its own
         told = " ".join(str(v) for v in (*section.values(), *(privacy or {}).values()))
         if whole not in [w for _, w in found]:
-            found.append((re.sub(r"[^\w. -]", "", f"{name} {told}"), whole))
+            on = "zones " if zones is not None else ""
+            found.append((re.sub(r"[^\w. -]", "", f"{name} {on}{told}"), whole))
     return found
 
 
 RUNS = runs()
 TOKEN = r"\b(tokens?|walks?|activations?|hops?|baton)\b"
 FOREIGN = {
-    "star": rf"{TOKEN}|neighbour|\brecords?\b",
+    "star": rf"{TOKEN}|neighbour|zone|p\.u\.",
+    "star of zones": rf"{TOKEN}|neighbour|\brecords?\b",
     "token": r"\brounds?\b|around a coordinator|among neighbours|zone|p\.u\.",
     "neighbours": rf"{TOKEN}|around a coordinator|zone|p\.u\.",
 }
@@ -111,7 +125,9 @@ def test_a_report_names_what_was_asked_and_has_no_word_of_another_pattern_or_que
     declared = scenario_from(whole).algorithm
     pattern, asked = declared.pattern, declared.asks(privacy.get("mode", ""))
     assert declared.title in text
-    assert not (found := re.search(FOREIGN[pattern], text)), text[found.start() - 80 : found.end() + 80]
+    zones = whole["problem"]["kind"] == "zones"
+    foreign = FOREIGN[f"{pattern} of zones" if zones else pattern]
+    assert not (found := re.search(foreign, text)), text[found.start() - 80 : found.end() + 80]
     own = {"star": "around a coordinator", "token": "handing on a token", "neighbours": "among neighbours"}
     assert own[pattern] in text
     assert f"\n{quality.WORD[result.quality['verdict']].capitalize()}\n" in text
@@ -142,7 +158,7 @@ def test_a_report_names_what_was_asked_and_has_no_word_of_another_pattern_or_que
         assert "nothing is clipped" in text
     elif asked == "data":
         assert "Each load was perturbed once" in text
-    elif name == "ladmm":
+    elif zones:
         assert ("fresh noisy copy of the loads" in text) is (privacy.get("at") != "gradient")
     else:
         assert "Each answer is a gradient" in text

@@ -1,13 +1,13 @@
 """Whole runs over rows: caps, how a run ends, ledgers and budgets."""
 
 from itertools import pairwise
-from math import ceil
 
 import numpy as np
 import pytest
 
 from hushgrid.broker.simulation import run
 from hushgrid.kernels.errors import Stopped
+from hushgrid.node.privacy.noise_source import SeededNoise
 from tests.support.scenarios.record_scenarios import NOT_PRIVATE, scenario
 from tests.support.scenarios.seeded_walks import BACK_AND_FORTH, TRAJECTORY, setup
 
@@ -15,17 +15,53 @@ from tests.support.scenarios.seeded_walks import BACK_AND_FORTH, TRAJECTORY, set
 
 
 @pytest.mark.parametrize(
-    ("walk", "answers"), [("random", ceil(1.5 * 20 / 4)), ("hamiltonian", 5), (BACK_AND_FORTH, 8)], ids=["random", "cycle", "given"]
+    ("walk", "answers"), [("random", [10] * 4), ("hamiltonian", [5] * 4), (BACK_AND_FORTH, [8, 8, 2, 2])], ids=["random", "cycle", "given"]
 )  # fmt: skip
 def test_answers_are_as_many_as_the_walk_asks_for_of_a_node(walk, answers):
-    plan = setup(scenario({"algorithm.walk": walk})).plan
-    assert plan.terms.answers == answers
+    made = setup(scenario({"algorithm.walk": walk}))
+    assert list(made.plan.caps) == answers
+    assert [
+        made.device(f"n{i}").gate(made.plan, SeededNoise(1, f"n{i}"), None).terms.answers for i in range(4)
+    ] == answers
+    assert made.plan.terms.answers == max(answers)
 
 
 def test_a_closed_walk_is_counted_at_the_node_that_it_passes_most():
     star = scenario({"network": {"kind": "star", "nodes": 4}, "algorithm.walk": "hamiltonian", "algorithm.rounds": 12})
-    assert setup(star).plan.terms.answers == 6  # every other activation is the centre's
-    assert run(star | {"seed": 1}).privacy["per_node"]["n0"]["answers"] == 6
+    plan = setup(star).plan
+    assert plan.caps == plan.privacy.answers == (6, 2, 2, 2)  # every other activation is the centre's
+    assert [plan.terms_of(node).per_answer for node in plan.nodes] == pytest.approx([50 / 6, 25, 25, 25])
+    found = run(star | {"seed": 1}).privacy
+    assert [(of["answers"], of["cap"], of["spent"]["epsilon"]) for of in found["per_node"].values()] == [
+        (cap, cap, pytest.approx(50)) for cap in plan.caps
+    ]
+    assert (found["answers"], found["capped"]) == (6, [])
+
+
+def test_on_a_random_walk_over_a_star_the_hub_is_not_stopped_and_the_leaves_noise_is_their_own():
+    star = {"network": {"kind": "star", "nodes": 8}, "algorithm.rounds": 400}
+    made = setup(scenario(star))
+    assert made.plan.caps == (200, *[49] * 7)  # 1.5 K/n would be 75 for all
+    hub, leaf = (made.plan.terms_of(node) for node in ("n0", "n1"))
+    assert (hub.epsilon, leaf.epsilon) == (50.0, 50.0)
+    assert hub.per_answer == pytest.approx(50 / 200)
+    assert leaf.per_answer == pytest.approx(50 / 49)
+    found = run(scenario(star, seed=3))
+    assert found.privacy["per_node"]["n0"]["answers"] == 200
+    assert found.privacy["capped"] == []
+
+
+def test_by_a_price_an_answer_each_node_claims_its_own_total():
+    star = {"network": {"kind": "star", "nodes": 4}, "algorithm.walk": "hamiltonian", "algorithm.rounds": 12}
+    found = run(scenario(star | {"privacy.epsilon": None, "privacy.per_answer": {"epsilon": 0.5}})).privacy
+    assert [of["claimed"]["epsilon"] for of in found["per_node"].values()] == pytest.approx([3, 1, 1, 1])
+    assert found["claimed"]["epsilon"] == pytest.approx(3)
+
+
+def test_caps_of_ones_own_stand_one_a_node():
+    found = run(scenario({"algorithm.walk": "hamiltonian", "privacy.answers": [5, 1, 5, 2], "seed": 1})).privacy
+    assert [of["answers"] for of in found["per_node"].values()] == [5, 1, 5, 2]
+    assert found["capped"] == ["n1", "n3"]
 
 
 def test_beyond_its_answers_a_node_hands_the_token_on_and_is_named():

@@ -64,8 +64,9 @@ WRONG = {
     "too many stepsizes": ({"algorithm.alpha": [0.1] * 5}, "algorithm.alpha: found 5 numbers, expected one for each of 4 nodes"),
     # L_i = 1/4 + .1, for rows of norm 1
     "a stepsize too large": ({"algorithm.alpha": 1.5}, "algorithm.alpha: found 1.5 for n0, expected less than 2/(L_i + 1) = 1.48148"),
-    "no noise so large": ({"privacy.epsilon": 1e-6, "algorithm.rounds": 10**6}, "privacy: noise: epsilon 2.66"),
-    "a decay too fast": (GAUSSIAN | {"algorithm.variant": "published", "algorithm.decay": 1e9, "algorithm.rounds": 2000}, "n0: decay: found R = 1e+09 over 750 answers, expected R >= 1"),
+    "no noise so large": ({"privacy.epsilon": 1e-6, "algorithm.rounds": 10**6}, "privacy: noise: epsilon 3.98"),
+    "too few caps": ({"privacy.answers": [5, 5]}, "privacy.answers: found 2 numbers, expected one for each of 4 nodes"),
+    "a decay too fast": (GAUSSIAN | {"algorithm.variant": "published", "algorithm.decay": 1e9, "algorithm.rounds": 2000}, "n0: decay: found R = 1e+09 over 561 answers, expected R >= 1"),
 }  # fmt: skip
 
 

@@ -116,12 +116,10 @@ def test_each_ledger_shows_as_many_spends_as_the_algorithm_declares(label, quiet
     algorithm, terms, nodes = setup.plan.algorithm, setup.plan.terms, setup.plan.nodes
     if algorithm.pattern == "token":
         visited = np.bincount(result.trajectory["active"], minlength=len(nodes)).tolist()
-        declared = [min(found, terms.answers) if terms else found for found in visited]
+        caps = setup.plan.caps
+        declared = [min(found, cap) for found, cap in zip(visited, caps or visited, strict=True)]
         assert sum(visited) == algorithm.rounds
-        assert (
-            terms is None
-            or terms.answers == algorithm.capped(None, terms.mode, setup.plan.problem.visits(algorithm))[0]
-        )
+        assert terms is None or caps == setup.plan.problem.visits(algorithm, False)
     else:
         declared = [algorithm.answers] * len(nodes)
         assert terms is None or terms.answers == algorithm.answers
@@ -139,9 +137,9 @@ def shapes(setup):
     d, T = shape.size, a.rounds
     match a.pattern:
         case "star":
-            assert len(a.own) == 2
             own = {f"z_{p}": (T, shape.own[p]) for p in shape.own}
-            return {"w": (T, d)} | own | {f"lam_{p}": (T, shape.shared[p].size) for p in shape.own}
+            shared = {f"{key}_{p}": (T, shape.shared[p].size) for key in a.own[1:] for p in shape.own}
+            return {"w": (T, d)} | own | shared
         case "token":
             own = dict.fromkeys(a.own, (T, d))
             return {"active": (T,)} | dict.fromkeys(a.token, (T + 1, d)) | own

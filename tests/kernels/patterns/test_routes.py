@@ -1,6 +1,5 @@
 """Routes: the walk every node computes alike, and how it goes on around nodes that are lost."""
 
-from collections import Counter
 from itertools import pairwise
 
 import pytest
@@ -9,7 +8,7 @@ from hypothesis import strategies as st
 
 from hushgrid.kernels.errors import Stopped
 from hushgrid.kernels.graphs import Graph, Network, cyclic_route, random_walk
-from hushgrid.kernels.patterns.routes import cyclic, given, index, random, visits
+from hushgrid.kernels.patterns.routes import cyclic, given, index, random
 from hushgrid.kernels.patterns.token import Leg
 from tests.support import examples
 
@@ -59,17 +58,6 @@ def test_on_a_later_leg_the_walk_visits_every_node_left_and_no_other_along_edges
 def test_a_node_without_neighbours_left_stops_the_walk():
     with pytest.raises(Stopped, match="n1 has no neighbour left"):
         random(STAR, 0)("n1", 4, Leg(1, 2, "n2", ("n0",)))
-
-
-@drawn(st.lists(st.integers(0, 4), min_size=1, max_size=12), st.integers(1, 60))
-def test_visits_are_those_of_the_node_that_has_most(nodes, rounds):
-    along = [nodes[k % len(nodes)] for k in range(rounds)]
-    assert visits(5, nodes, rounds) == max(Counter(along).values())
-
-
-def test_a_random_walks_nodes_may_answer_half_as_often_again_as_the_mean():
-    assert visits(8, [], 2400) == 450
-    assert visits(3, [], 10) == 5
 
 
 def test_the_route_around_lost_nodes_needs_no_networkx(monkeypatch):

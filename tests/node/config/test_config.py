@@ -6,9 +6,10 @@ import yaml
 from hushgrid.kernels.errors import InputError
 from hushgrid.node.config.coordinator import load_coordinator
 from hushgrid.node.config.device import load_device
-from hushgrid.node.config.planning import resolved
+from hushgrid.node.config.planning import among, make_plan
 from hushgrid.node.config.scenario import load_scenario, scenario_from
 from hushgrid.node.privacy.terms import terms
+from tests.support.scenarios import record_scenarios
 from tests.support.scenarios.scenario_texts import DELETE, SCENARIO, changed, failure
 
 DEVICE = """\
@@ -40,7 +41,7 @@ def test_the_least_scenario_has_the_defaults_of_the_contract():
     assert (a.variant, a.rho, a.eta, a.local_updates) == ("guarded", 100.0, "1/(L+sqrt(t))", 1)
     assert (p.mechanism, p.mode, p.at, p.accountant, p.answers) == ("laplace", "objective", "data", None, None)
     assert (s.seed, s.run.record, s.run.stop, s.run.faults, s.run.truth) == (None, "summary", None, None, False)
-    filled = resolved(s, terms(s.privacy, s.algorithm)).privacy
+    filled = make_plan(s, s.kind.public(s, "scenario"))[0].privacy
     assert (filled.accountant, filled.answers) == ("pure-basic", 10)
 
 
@@ -289,3 +290,21 @@ def test_a_coordinators_configuration(tmp_path):
     path.write_text("{fleet: demo, broker: 'mqtt://localhost', scenario: s.yaml, state: st, silent_s: 0}")
     with pytest.raises(InputError, match="silent_s: found 0, expected float > 0"):
         load_coordinator(path)
+
+
+# --- a plan without some of its nodes ---
+
+
+@pytest.mark.parametrize(
+    ("walk", "over", "whole", "left"),
+    [
+        ("hamiltonian", {}, 5, (5, 5, 10)),  # n3 is the middle of a path
+        ("hamiltonian", {"privacy.answers": 3}, 3, 3),
+        ("hamiltonian", {"privacy.answers": [5, 4, 3, 2]}, (5, 4, 3, 2), (5, 3, 2)),
+    ],
+)
+def test_caps_that_the_program_chose_are_chosen_anew_for_the_nodes_that_are_there(walk, over, whole, left):
+    s = scenario_from(record_scenarios.scenario({"algorithm.walk": walk} | over))
+    plan = make_plan(s, s.kind.public(s, "scenario"))[1]
+    assert plan.privacy.answers == whole
+    assert among(plan, ["n0", "n2", "n3"]).privacy.answers == left

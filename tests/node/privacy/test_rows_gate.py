@@ -19,7 +19,7 @@ from hushgrid.kernels.randomness import counter_generator
 from hushgrid.node import wire
 from hushgrid.node.privacy.gate import POOL, GateState
 from hushgrid.node.privacy.noise_source import PAPER_SAMPLER, SeededNoise, SystemNoise
-from hushgrid.node.problems.records.gate import LABEL_BOUND, expected_l1, order_of, paper_sd, rounding
+from hushgrid.node.problems.records.gate import LABEL_BOUND, order_of, paper_sd, rounding
 from tests.support import examples
 from tests.support.devices.gated_device import budget
 from tests.support.devices.rows_device import BETA, CLIP, commit, device, gate, terms
@@ -228,7 +228,7 @@ def test_the_expected_noise_is_the_mean_of_the_drawn():
             one.gradient(np.zeros(3))
             one.committed()
         # 6000 |n|, standard deviation below their mean: 5 / sqrt(6000)
-        assert one.drawn_l1 / 2000 == pytest.approx(expected_l1("n0", loss, t), rel=5 / 6000**0.5)
+        assert one.drawn_l1 / 2000 == pytest.approx(one.lattice.expected_l1 * loss.size, rel=5 / 6000**0.5)
 
 
 # --- the pool, the cap, a crash ---
@@ -370,7 +370,6 @@ def test_the_published_noise_stands_on_what_is_sent_and_its_answer_costs_infinit
         assert np.array_equal(one.exact_gradient(x), loss.gradient(x))
         noise = counter_generator(5, "n0", k).normal(0.0, paper_sd(loss, t, k), 3)
         assert np.array_equal(one.perturb(sent), sent + noise)
-        assert expected_l1("n0", loss, t, k) == pytest.approx(3 * paper_sd(loss, t, k) * math.sqrt(2 / math.pi))
         commit(ledger, one)
     assert [row[2:10] for row in ledger.spends()] == [
         (k, "nonprivate", inf, inf, paper_sd(loss, t, k), 0.0, t.adjacency, PAPER_SAMPLER) for k in (1, 2)

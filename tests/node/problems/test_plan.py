@@ -46,6 +46,31 @@ def raw_plan(name):
     return msgspec.json.decode(encode_plan(SETUPS[name].plan))
 
 
+@pytest.mark.parametrize(
+    ("answers", "line"),
+    [
+        (None, "plan: privacy.answers: missing, expected the cap of each node of a random walk"),
+        ([5, 5, 5], "privacy.answers: found 3 numbers, expected one for each of 4 nodes"),
+        ([5, 5, 5, 0], "plan: Expected `int` >= 1 - at `$.privacy.answers[3]`"),
+    ],
+)
+def test_a_device_refuses_caps_that_are_not_one_for_each_node(answers, line):
+    raw = raw_plan("recal")
+    raw["privacy"]["answers"] = answers
+    with pytest.raises(InputError) as caught:
+        device_takes("recal", raw)
+    assert str(caught.value).startswith(line)
+
+
+def test_a_devices_noise_is_calibrated_for_its_own_cap():
+    raw = raw_plan("recal")
+    raw["privacy"]["answers"] = [4, 20, 20, 20]
+    plan = decode_plan(msgspec.json.encode(raw))
+    own, other = plan.terms_of("n0"), plan.terms_of("n1")
+    assert (own.answers, other.answers, own.epsilon, other.epsilon) == (4, 20, 50.0, 50.0)
+    assert own.per_answer == pytest.approx(5**0.5 * other.per_answer, rel=1e-3)
+
+
 @pytest.mark.parametrize("name", PLANS)
 def test_a_plan_survives_its_bytes_and_makes_a_machine(name):
     plan = SETUPS[name].plan
@@ -87,9 +112,11 @@ def test_parts_that_do_not_belong_together_are_told_in_one_line(name, over, foun
 
 def test_an_algorithm_of_another_kind_of_problem_is_refused():
     raw = raw_plan("recal")
-    raw["algorithm"] = {"name": "ladmm", "rounds": 5, "variant": "none"}
+    raw["algorithm"] = {"name": "consensus-admm", "rounds": 5, "variant": "none"}
     raw["privacy"] = None
-    with pytest.raises(InputError, match=r"algorithm\.name: found ladmm, expected one for a problem of kind data"):
+    with pytest.raises(
+        InputError, match=r"algorithm\.name: found consensus-admm, expected one for a problem of kind data"
+    ):
         device_takes("recal", raw)
 
 

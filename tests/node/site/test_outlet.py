@@ -3,6 +3,7 @@
 import json
 import os
 import stat
+from math import inf
 from types import SimpleNamespace
 
 import numpy as np
@@ -33,11 +34,17 @@ class Device:
     def start(self):
         self.ledger = Ledger(self.directory / "z1.ledger", "z1", durable=False, clock=self.clock)
         kind = SimpleNamespace(told=lambda device, vectors: Told({"setpoints": [{"bus": 1, "mw": 2.0}]}, why=self.why))
-        config = SimpleNamespace(
+        self.config = SimpleNamespace(
             sink=self.sink, source=None, state=str(self.directory), node="z1", fleet="demo", kind=kind
         )
-        intake = SimpleNamespace(device=None, reason="", meter=None, age=None)
-        self.outlet = Outlet(config, str(self.directory / "z1.yaml"), intake, self.ledger, self.said.append)
+        self.intake = SimpleNamespace(device=None, reason="", meter=None, age=None)
+        self.outlet = Outlet(self.config, str(self.directory / "z1.yaml"), self.intake, self.ledger, self.said.append)
+
+    def reload(self, sink):
+        """What SIGHUP makes of another section. Raises InputError."""
+        config = SimpleNamespace(**vars(self.config) | {"sink": sink})
+        self.outlet.declare(config, self.outlet.ways(config), self.intake)
+        self.config = config
 
     def restart(self):
         self.ledger.close()
@@ -171,3 +178,48 @@ def test_a_file_that_cannot_be_written_is_said_once_and_tried_again(tmp_path, mo
 def test_a_group_that_is_none_is_a_line_at_the_start(tmp_path):
     with pytest.raises(InputError, match=r"sink\.file\.group: found 'no-such-group', expected a group of this machine"):
         Device(tmp_path, group="no-such-group")
+
+
+def test_another_file_has_the_answer_in_force_at_once_and_the_next_one(device):
+    told = device.answer("ab")
+    other = device.directory / "other.json"
+    device.reload(Sink(file=SinkFile(path=str(other), mode="640")))
+    assert json.loads(other.read_text()) == told
+    assert stat.S_IMODE(os.stat(other).st_mode) == 0o640
+    device.answer("cd")
+    assert (json.loads(other.read_text())["run"], device.document["run"]) == ("cd", "ab")
+
+
+def test_without_a_sink_nobody_is_told_and_what_is_old_does_not_come_back_with_one(device):
+    device.answer("ab")
+    sink = device.sink
+    device.reload(None)
+    assert not device.outlet.now
+    device.outlet.outcome(lambda vectors, about: None)(VECTORS, About("cd", "x", "", 900.0, None, None, 1, None))
+    assert device.document["run"] == "ab"
+    device.outlet.turn()
+    assert device.outlet.wait == inf
+    device.path.unlink()
+    device.reload(sink)
+    assert not device.path.exists()
+    assert device.answer("ef")["run"] == "ef"
+    device.sink = None
+    device.restart()
+    device.sink = sink
+    device.restart()
+    assert device.outlet.now is None
+
+
+def test_a_file_that_waits_to_be_written_is_let_go_with_its_sink(device):
+    device.path.mkdir()
+    device.outlet.tell(VECTORS, About("ab", "x", "", 900.0, None, None, 1, None))
+    device.reload(Sink(exec=["true"]))
+    assert device.outlet.wait > 1
+
+
+def test_a_section_that_is_wrong_leaves_the_ways_as_they_are(device):
+    device.answer("ab")
+    with pytest.raises(InputError, match="no-such-group"):
+        device.reload(Sink(file=SinkFile(path=str(device.directory / "other.json"), group="no-such-group")))
+    assert device.answer("cd")["run"] == "cd"
+    assert not (device.directory / "other.json").exists()

@@ -18,6 +18,7 @@ from hushgrid.broker.coordinator.create import coordinator as coordinator_of
 from hushgrid.broker.coordinator.daemon import prepare
 from hushgrid.grid_cases import load
 from hushgrid.grid_cases.case import loads
+from hushgrid.kernels.algorithms.registry import ALGORITHMS
 from hushgrid.node.config.coordinator import load_coordinator
 from hushgrid.node.config.device import load_device
 from hushgrid.node.privacy.ledger import Ledger
@@ -87,11 +88,13 @@ def pair(directory: Path, url: str, stack: ExitStack) -> dict[str, Target]:
 
 
 def on_rows(name: str, rounds: int, epsilon: float, **algorithm: Any) -> Raw:
-    """A guarded run among the four sensors."""
+    """A guarded run among the four sensors, on a ring if they speak with each other."""
+    networked = ALGORITHMS[name].networked
+    network, nodes = ({"network": {"kind": "ring", "nodes": 4}}, {}) if networked else ({}, {"nodes": 4})
     return {
-        "hushgrid": 1, "name": name, "network": {"kind": "ring", "nodes": 4},
+        "hushgrid": 1, "name": name, **network,
         "problem": {
-            "kind": "logistic", "data": {"devices": {"features": FEATURES, "rows": ROWS}}, "row_bound": 1.0, "l2": 0.1,
+            "kind": "logistic", "data": {"devices": {"features": FEATURES, "rows": ROWS}, **nodes}, "row_bound": 1.0, "l2": 0.1,
         },
         "algorithm": {"name": name, "rounds": rounds} | algorithm,
         "privacy": {"adjacency": CLIP, "epsilon": epsilon},

@@ -54,9 +54,13 @@ class Example(NamedTuple):
             private |= {"mechanism": "gaussian", "delta": 1e-5}
         if getattr(self.declared, "exact_steps", False):  # the AC step at the end is a process of its own
             raw["problem"] = raw["problem"] | {"ac": "none"}
+        network = small.get("network")
+        if network is not None and not self.declared.networked:
+            raw["problem"] = raw["problem"] | {"data": raw["problem"]["data"] | {"nodes": network["nodes"]}}
+            network = None
         unclaimed = self.variant == "none" or (self.variant == "published" and self.declared.published == "scales")
         return record_scenarios.scenario(
-            {**raw, "network": small.get("network"), "privacy": None if unclaimed else private} | dict(over or {}),
+            {**raw, "network": network, "privacy": None if unclaimed else private} | dict(over or {}),
             **more,
         )
 
@@ -72,5 +76,7 @@ def examples(of: Iterable[Variant] = ("guarded", "published", "none")) -> dict[s
             declared = ALGORITHMS[name]
             for variant in variants(declared):
                 for k, keys in enumerate(declared.examples[variant] if variant in tuple(of) else ()):
-                    found[f"{name} {variant}{f' {k + 1}' if k else ''}"] = Example(kind, declared, name, variant, keys)
+                    on = f", {kind.name}" if len(declared.of) > 1 else ""
+                    label = f"{name} {variant}{f' {k + 1}' if k else ''}{on}"
+                    found[label] = Example(kind, declared, name, variant, keys)
     return found

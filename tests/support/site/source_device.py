@@ -50,6 +50,17 @@ class SourceDevice:
         self.clock = Clock()
         self.ledger = self.intake = None
 
+    def edit(self, **sections):
+        """The owner's file with other sections; None: without that section."""
+        node = json.loads(self.file.read_text())["node"] | sections
+        self.file.write_text(json.dumps({"node": {key: value for key, value in node.items() if value is not None}}))
+
+    def reload(self):
+        """What SIGHUP makes of the data. Raises InputError if the file is wrong."""
+        config = load_device(self.file)
+        self.intake = self.intake.declared(config)
+        self.config = config
+
     def start(self):
         self.config = load_device(self.file)
         path = Path(self.config.state) / f"{self.config.node}.ledger"

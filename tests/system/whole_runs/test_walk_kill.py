@@ -52,7 +52,7 @@ def under_fire(tmp_path, broker, algorithm, rounds, blows, pause=0.1):
     assert_conserved(result, prepared.plan.algorithm, states)
     for i, name in enumerate(prepared.plan.nodes):
         visits = int(np.sum(result.trajectory["active"] == i))
-        answers = min(visits, prepared.terms.answers)
+        answers = min(visits, prepared.plan.caps[i])
         assert background_run.spends(tmp_path / "state" / f"{name}.ledger") == [(k, k) for k in range(1, answers + 1)]
     assert [p for p in background.processes() if p.pid != broker.pid] == []
 

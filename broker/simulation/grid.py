@@ -1,0 +1,142 @@
+"""The points of a sweep: a scenario under every combination of the values of some of its keys."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from copy import deepcopy
+from itertools import product
+from math import prod
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from hushgrid.kernels.errors import InputError
+from hushgrid.node.config.scenario import Scenario, scenario_from
+from hushgrid.node.schema.yaml_file import Unfit, lay, parse_values
+
+MOST = 1_000_000  #: runs of a sweep
+#: Keys that are no values of a grid: seeds have an option, and the format is what it is.
+OWN = {"seed": "--seeds", "hushgrid": "no such axis"}
+
+
+class Axis(NamedTuple):
+    """A key of the scenario and the values it takes."""
+
+    key: str  #: dotted
+    values: tuple[Any, ...]
+    labels: tuple[str, ...]  #: the values as they stand in a table, no two the same
+
+
+class Point(NamedTuple):
+    """A combination of values."""
+
+    number: int  #: from 0, in the grid's order
+    labels: dict[str, str]  #: of each axis, by key
+    scenario: Scenario | None  #: without a seed; None if it is refused
+    why: str = ""  #: it is refused
+
+
+def axis(key: str, values: Iterable[Any]) -> Axis:
+    """An axis. Raises InputError."""
+    found = tuple(values) if isinstance(values, Iterable) and not isinstance(values, str | Mapping) else ()
+    if not key or not found:
+        raise InputError(f"--over {key}: found no values, expected KEY=v1,v2,...")
+    if key in OWN:
+        raise InputError(f"--over {key}: found a key that every run has its own of, expected {OWN[key]}")
+    names = _labels(found)
+    for k, name in enumerate(names):
+        if name in names[:k]:
+            raise InputError(f"--over {key}: found {name} twice, expected different values")
+    return Axis(key, found, names)
+
+
+def axis_of(text: str) -> Axis:
+    """`KEY=v1,v2,...`, the values as YAML. Raises InputError."""
+    key, _, values = text.partition("=")
+    try:
+        return axis(key, parse_values(values))
+    except InputError as error:
+        raise error if str(error).startswith("--over") else InputError(f"--over {text}: {error}") from None
+
+
+def axes_of(texts: Sequence[str]) -> dict[str, tuple[Any, ...]]:
+    """Several such, the values by key. Raises InputError."""
+    found: dict[str, tuple[Any, ...]] = {}
+    for text in texts:
+        read = axis_of(text)
+        if read.key in found:
+            raise InputError(f"--over {read.key}: found twice, expected all its values in one option")
+        found[read.key] = read.values
+    return found
+
+
+def _labels(values: Sequence[Any]) -> tuple[str, ...]:
+    """Sections go by their `name` or `kind`, and by what else tells them from others of that name."""
+    sections = [v for v in values if isinstance(v, Mapping)]
+
+    def label(value: Any) -> str:
+        if not isinstance(value, Mapping):
+            return value if isinstance(value, str) else json.dumps(value)
+        title = next((str(value[key]) for key in ("name", "kind") if key in value), "")
+        others = [
+            s for s in sections if s is not value and next((s[k] for k in ("name", "kind") if k in s), "") == title
+        ]
+        told = [key for key in value if any(other.get(key) != value[key] for other in others)]
+        if not title and not told:
+            told = list(value)
+        return ", ".join([title] * bool(title) + [f"{key} {_plain(value[key])}" for key in told if key != title])
+
+    return tuple(" ".join(label(value).split()) for value in values)
+
+
+def _plain(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def points(raw: Mapping[str, Any], axes: Sequence[Axis], file: str, base: Path, seeds: int) -> list[Point]:
+    """Every combination, the last axis the quickest, each checked as `hushgrid check` would.
+
+    A value that does not fit its key's type is an InputError; a combination that is refused for another reason is a
+    point that says why. If none is left, InputError.
+    """
+    if (runs := prod(len(a.values) for a in axes) * seeds) > MOST:
+        raise InputError(f"--over: found {runs} runs, expected at most {MOST}")
+    found = []
+    for number, choice in enumerate(product(*(range(len(a.values)) for a in axes))):
+        laid: dict[str, Any] = deepcopy(dict(raw))
+        laid.pop("seed", None)
+        for a, k in zip(axes, choice, strict=True):
+            try:
+                lay(laid, a.key, deepcopy(a.values[k]))
+            except InputError as error:
+                raise InputError(f"--over {error}") from None
+        labels = {a.key: a.labels[k] for a, k in zip(axes, choice, strict=True)}
+        try:
+            found.append(Point(number, labels, scenario_from(laid, file, base)))
+        except Unfit:
+            raise
+        except InputError as error:
+            found.append(Point(number, labels, None, str(error)))
+    if all(point.scenario is None for point in found):
+        raise InputError(found[0].why)
+    return found
+
+
+def seeded(point: Point, seed: int) -> Scenario:
+    """The run of a point that has this seed."""
+    assert point.scenario is not None
+    return msgspec.structs.replace(point.scenario, seed=seed)
+
+
+def seeds_of(text: str) -> range:
+    """`20`: 0 to 19; `100-119`: these. Raises InputError."""
+    first, sign, last = text.partition("-")
+    try:
+        found = range(int(first), int(last) + 1) if sign else range(int(first))
+    except ValueError:
+        found = range(0)
+    if not found:
+        raise InputError(f"--seeds: found {text}, expected how many, or first-last")
+    return found

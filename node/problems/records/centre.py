@@ -1,0 +1,39 @@
+"""What the coordinator of nodes with rows is made from: all of it is public. No device needs it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import inf
+from typing import Any
+
+import numpy as np
+
+from hushgrid.kernels.patterns.star import Centre
+from hushgrid.kernels.types import Vector
+from hushgrid.node.problems.kind import Plan
+
+Table = tuple[Sequence[str], list[tuple[Any, ...]]]  #: columns, and rows
+
+
+def centre(plan: Plan, source: str, warm: str = "") -> Centre:
+    """Every node shares all of x, and begins at zero. `source`, `warm`: not used, because nothing else is public."""
+    p, t, stop = plan.problem, plan.terms, plan.stop
+    return Centre(
+        position={node: np.arange(p.size) for node in p.nodes},
+        start={node: np.zeros(p.size) for node in p.nodes},
+        announced=dict.fromkeys(p.nodes, p.dimension),
+        largest=dict.fromkeys(p.nodes, plan.algorithm.sent * p.size),
+        epsilon=t.paper_epsilon if t else inf,
+        tolerance=stop.tolerance if stop else 0.0,
+        patience=stop.patience if stop else 0,
+    )
+
+
+def held(plan: Plan, whole: Plan, source: str, z: Mapping[str, Vector]) -> Vector:
+    """Empty: nothing is held where nodes are absent, because the others' problem does not need them."""
+    return np.zeros(0)
+
+
+def answer(plan: Plan, source: str, state: Any) -> tuple[dict[str, Any], dict[str, Table]]:
+    """Nothing: what a run has found are models, and no figure of them is public."""
+    return {}, {}

@@ -1,0 +1,64 @@
+"""`hushgrid sweep` and `hushgrid compare` as a person meets them. Sweeps with processes stand below tests/system."""
+
+import pytest
+import yaml
+
+from tests.support.scenarios.swept import SWEPT
+
+
+@pytest.fixture
+def scenario(tmp_path):
+    path = tmp_path / "s.yaml"
+    path.write_text(yaml.safe_dump(SWEPT))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], "--over: found none, expected KEY=v1,v2,... at least once"),
+        (["--over", "algorithm.rounds"], "--over algorithm.rounds: found '', expected values with commas between them"),
+        (["--over", "algorithm.rounds=[1"], "--over algorithm.rounds=[1: found"),
+        (
+            ["--over", "algorithm.rounds=1", "--over", "algorithm.rounds=2"],
+            "found twice, expected all its values in one option",
+        ),
+        (["--over", "algorithm.rounds=1,x"], "algorithm.rounds: found 'x', expected int"),
+        (["--over", "algorithm.rundes=1"], "algorithm.rundes: unknown key"),
+        (["--over", "algorithm.rounds=1", "--seeds", "many"], "--seeds: found many, expected how many, or first-last"),
+        (["--over", "algorithm.rounds=1", "--workers", "0"], "--workers: found 0, expected at least 1"),
+        (["--over", "algorithm.rounds=1", "--dask", "here"], "--dask here: found no address of a scheduler"),
+        (["--over", "algorithm.rounds=1", "--resume"], "--resume: found no --out"),
+        (["--over", "algorithm.rounds=1", "--workers", "1", "--dask", "tcp://h:1"], "not allowed with argument"),
+    ],
+)
+def test_what_is_wrong_is_one_line(arguments, said, scenario, hushgrid):
+    pytest.importorskip("distributed")
+    ended = hushgrid("sweep", scenario, "--quiet", *arguments)
+    assert (ended.code, ended.out) == (2, "")
+    assert said in ended.err
+    assert len(ended.err.splitlines()) == 1
+
+
+def test_values_are_read_as_yaml():
+    from hushgrid.broker.simulation.grid import axis_of, seeds_of
+
+    assert axis_of("privacy.epsilon=.1,1,1e1").values == (0.1, 1, 10.0)
+    assert axis_of("algorithm={name: dgd, rounds: 2},{name: extra}").values == (
+        {"name": "dgd", "rounds": 2},
+        {"name": "extra"},
+    )
+    assert (seeds_of("3"), seeds_of("100-102")) == (range(3), range(100, 103))
+
+
+def test_runs_are_compared_and_what_is_no_run_is_one_line(scenario, hushgrid, tmp_path):
+    for rounds in (2, 5):
+        hushgrid("run", scenario, "--quiet", "--seed", 1, "--out", f"r{rounds}", "--set", f"algorithm.rounds={rounds}")
+    said = hushgrid("compare", "r2", "r5", "--out", "c.html")
+    assert said.code == 0
+    assert "algorithm.rounds   2   5" in said.out
+    assert (tmp_path / "c.html").read_text().startswith("<!DOCTYPE html>")
+    for wrong, why in ((["r2"], "expected at least two"), (["r2", "gone"], "gone: found no such directory")):
+        ended = hushgrid("compare", *wrong)
+        assert (ended.code, len(ended.err.splitlines())) == (2, 1)
+        assert why in ended.err

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import socket
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -30,9 +31,10 @@ from hushgrid.node.problems.power_flow.device import model_of
 from hushgrid.node.wire import COORDINATOR
 
 #: What no daemon is to have loaded; and neither one with rows, what only zones need.
-HEAVY = ("cvxpy", "numba", "matplotlib", "rich", "networkx", "amqtt")
-OF_ZONES = ("scipy", "clarabel", "hushgrid.grid_cases")
+HEAVY = ("cvxpy", "scipy", "numba", "matplotlib", "rich", "networkx", "amqtt")
+OF_ZONES = ("clarabel", "hushgrid.grid_cases")
 ZONE_MB = 65.0
+SMALL_BYTES, SMALL_SHARE = 48_000_000, 0.05  #: a zone runs within these, of a processor
 ROWS_MB = {"numpy": 50.0, "numba": 180.0}
 ZONE_NAMES = ("z1", "z2", "z3")
 SENSORS = ("n0", "n1")
@@ -55,7 +57,34 @@ def daemons(starts: int = 5) -> Table:
 
 def _zone(place: Path, url: str, starts: int) -> list[Row]:
     zones(place, "bench", url)
-    return _measured("case14 z1", place, ZONE_NAMES, starts, ZONE_MB, HEAVY, {})
+    return [*_measured("case14 z1", place, ZONE_NAMES, starts, ZONE_MB, HEAVY, {}), *_small(place, starts)]
+
+
+def _small(place: Path, starts: int) -> list[Row]:
+    """The same zone where memory and processor are little; nothing where no control group can be made.
+
+    The others stand beside it: files that they have read are theirs.
+    """
+    taken, peaks, what = [], [], f"case14 z1 in {SMALL_BYTES / 1e6:g} MB, {SMALL_SHARE:.0%} of a processor"
+    with ExitStack() as stack:
+        for name in ZONE_NAMES[1:]:
+            stack.enter_context(daemon(place, name))
+        for _ in range(starts):
+            try:
+                group = Group(SMALL_BYTES, SMALL_SHARE)
+            except Stopped:
+                return []
+            try:
+                with daemon(place, ZONE_NAMES[0], within=group.within) as (_, ready):
+                    run_once(place)
+                taken.append(ready)
+                peaks.append(group.peak / 1e6)
+            finally:
+                group.remove()
+    return [
+        row(f"{what}: time to ready", "s", taken),
+        against(row(f"{what}: most memory, a run done", "MB", peaks), SMALL_BYTES / 1e6),
+    ]
 
 
 def _sensor(place: Path, url: str, starts: int, mode: str) -> list[Row]:
@@ -164,10 +193,11 @@ def daemon(
     flags: Sequence[str] = (),
     environment: Mapping[str, str] = {},
     log: Path | None = None,
+    within: Sequence[str] = (),
 ) -> Iterator[tuple[subprocess.Popen[bytes], float]]:
     """A daemon, ready as it tells systemd, and the seconds it took; ended by SIGTERM. Its bytecode is kept, beside `place`.
 
-    `log`: the file that it writes its log to.
+    `log`: the file that it writes its log to. `within`: what its command begins with.
     """
     address, log = place / f"{name}.notify", log or place / f"{name}.log"
     address.unlink(missing_ok=True)
@@ -179,7 +209,7 @@ def daemon(
         told.settimeout(PATIENCE_S)
         began = time.perf_counter()
         child = subprocess.Popen(
-            [sys.executable, *flags, "-m", "hushgrid", role, str(place / f"{name}.yaml")],
+            [*within, sys.executable, *flags, "-m", "hushgrid", role, str(place / f"{name}.yaml")],
             env=own,
             stdin=subprocess.DEVNULL,
             stdout=errors,
@@ -224,3 +254,81 @@ def private_mb(child: subprocess.Popen[bytes]) -> float:
 def _memory_mb(child: subprocess.Popen[bytes], file: str, *keys: str) -> float:
     lines = Path(f"/proc/{child.pid}/{file}").read_text().splitlines()
     return sum(int(line.split()[1]) for line in lines if line.startswith(keys)) * 1024 / 1e6
+
+
+# --- a control group ---
+
+
+class Group:
+    """A control group of its own, of version 2 or 1, with a limit of memory and of a processor; removed at its end.
+
+    Raises Stopped where none can be made: not root, or no controller of memory is to be had.
+    """
+
+    def __init__(self, memory: int, share: float) -> None:
+        """`memory`: bytes, none of them in a swap area. `share`: of one processor."""
+        period = 100_000  # us
+        quota = int(share * period)
+        roots = _controllers()
+        self.two = "" in roots
+        self._places = {name: root / f"hushgrid-{os.getpid()}" for name, root in roots.items()}
+        try:
+            if self.two:
+                (roots[""] / "cgroup.subtree_control").write_text("+memory +cpu")
+            for place in self._places.values():
+                place.mkdir(exist_ok=True)
+            if self.two:
+                (self.memory / "memory.max").write_text(str(memory))
+                (self.memory / "memory.swap.max").write_text("0")
+                (self.memory / "cpu.max").write_text(f"{quota} {period}")
+            else:
+                for limit in ("memory.limit_in_bytes", "memory.memsw.limit_in_bytes"):
+                    (self.memory / limit).write_text(str(memory))
+                (self._places["cpu"] / "cpu.cfs_period_us").write_text(str(period))
+                (self._places["cpu"] / "cpu.cfs_quota_us").write_text(str(quota))
+        except (OSError, KeyError) as fault:
+            self.remove()
+            raise Stopped(
+                f"found no control group to make ({fault}), expected root and a controller of memory"
+            ) from None
+
+    @property
+    def memory(self) -> Path:
+        return self._places["" if self.two else "memory"]
+
+    @property
+    def peak(self) -> int:
+        """The most that was counted, bytes: what belongs to it alone, and files that nobody else had read before."""
+        return int((self.memory / ("memory.peak" if self.two else "memory.max_usage_in_bytes")).read_text())
+
+    @property
+    def limit(self) -> int:
+        return int((self.memory / ("memory.max" if self.two else "memory.limit_in_bytes")).read_text())
+
+    @property
+    def killed(self) -> int:
+        """Processes in it that were ended for want of memory."""
+        said = (self.memory / ("memory.events" if self.two else "memory.oom_control")).read_text()
+        return int(dict(line.split() for line in said.splitlines())["oom_kill"])
+
+    @property
+    def within(self) -> list[str]:
+        """What a command begins with to run in it."""
+        files = [str(place / "cgroup.procs") for place in self._places.values()]
+        enter = " && ".join(f"echo $$ > {shlex.quote(file)}" for file in files)
+        return ["sh", "-c", f'{enter} && exec "$@"', "sh"]
+
+    def remove(self) -> None:
+        """Nothing runs in it any more."""
+        for place in self._places.values():
+            with suppress(OSError):
+                place.rmdir()
+
+
+def _controllers() -> dict[str, Path]:
+    """Where control groups are made: "" for version 2, else by the name of a controller."""
+    mounts = [line.split() for line in Path("/proc/mounts").read_text().splitlines()]
+    old = {name: Path(at) for _, at, kind, options, *_ in mounts if kind == "cgroup" for name in options.split(",")}
+    if "memory" in old:
+        return {name: old[name] for name in ("memory", "cpu") if name in old}
+    return dict([("", Path(at)) for _, at, kind, *_ in mounts if kind == "cgroup2"][:1])

@@ -15,9 +15,10 @@ from hushgrid.broker.coordinator.create import coordinator as coordinator_of
 from hushgrid.broker.coordinator.intervals import Intervals
 from hushgrid.broker.coordinator.kept_runs import keep, summary
 from hushgrid.broker.coordinator.past_runs import failed
+from hushgrid.broker.coordinator.records import prune
 from hushgrid.broker.coordinator.standing import Reporter, standing
 from hushgrid.kernels.errors import InputError, Stopped
-from hushgrid.node.config.coordinator import FIXED, CoordinatorConfig, load_coordinator
+from hushgrid.node.config.coordinator import FIXED, KEPT, CoordinatorConfig, load_coordinator
 from hushgrid.node.config.files import kept
 from hushgrid.node.config.planning import make_plan
 from hushgrid.node.config.scenario import load_scenario
@@ -174,7 +175,9 @@ class Service:
 
     def _keep(self, coordinator: Coordinator, began: time.struct_time) -> None:
         if coordinator.run:
-            _say(f"{keep(coordinator, Path(self.config.state) / 'runs', began)}: {summary(coordinator)}")
+            directory = Path(self.config.state) / "runs"
+            _say(f"{keep(coordinator, directory, began)}: {summary(coordinator)}")
+            prune(directory, KEPT)
         coordinator.conclude()
         self.reporter.anew()
 

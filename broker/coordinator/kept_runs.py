@@ -42,9 +42,6 @@ def keep(
         **figures,
         "began": _utc(began),
         "ended": _utc(time.gmtime()),
-        "history": [
-            dict(zip(("round", "consensus_residual", "messages", "bytes"), row, strict=True)) for row in history
-        ],
     }
     stamp = time.strftime("%Y%m%dT%H%M%SZ", began)
     path = directory / f"{coordinator.plan.name}-{stamp}-{coordinator.run.hex()[:8]}.json"
@@ -54,10 +51,17 @@ def keep(
             text = io.StringIO(newline="")
             csv.writer(text).writerows([columns, *rows])
             _replace(path.with_name(f"{path.stem}-{name}.csv"), text.getvalue())
-        _replace(path, json.dumps(record, indent=2) + "\n")
+        _replace(path, _text(record, history))
     except OSError as fault:
         raise Stopped(f"{path}: {fault.strerror}, expected to write what the run has shown") from None
     return path
+
+
+def _text(record: dict[str, Any], history: list[tuple[int, float, int, int]]) -> str:
+    """JSON, with a line for each round: there may be hundreds, and nearly a thousand such records."""
+    named = (dict(zip(("round", "consensus_residual", "messages", "bytes"), row, strict=True)) for row in history)
+    rounds = ",\n    ".join(map(json.dumps, named))
+    return json.dumps(record, indent=2).removesuffix("\n}") + f',\n  "history": [\n    {rounds}\n  ]\n}}\n'
 
 
 def _replace(path: Path, text: str) -> None:

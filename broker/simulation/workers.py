@@ -36,6 +36,9 @@ LOGGERS = ("distributed", "distributed.client", "tornado", "tornado.application"
 #: dask has its processes give freed memory back at once: then every step of a run asks for its vectors' pages anew.
 MALLOC = {"distributed.nanny.pre-spawn-environ.MALLOC_TRIM_THRESHOLD_": 1 << 28}
 
+#: dask's own pages, which it always serves: on this machine alone, at any port that is free.
+LOOPBACK = {"dashboard_address": "127.0.0.1:0", "worker_dashboard_address": "127.0.0.1:0"}
+
 Measure = Mapping[str, Callable[[Result], Any]]
 
 
@@ -143,9 +146,7 @@ def _client(workers: int | None, url: str | None) -> Iterator[tuple[Client, str]
         if workers is None:
             local = {"processes": False, "n_workers": 1, "memory_limit": 0}
         with (
-            LocalCluster(
-                **local, threads_per_worker=1, dashboard_address=None, silence_logs=logging.CRITICAL
-            ) as cluster,
+            LocalCluster(**local, **LOOPBACK, threads_per_worker=1, silence_logs=logging.CRITICAL) as cluster,
             Client(cluster, set_as_default=False) as client,
         ):
             yield client, "of this machine"

@@ -17,6 +17,7 @@ from hushgrid.node.schema.yaml_file import convert, read_yaml
 #: Keys that hold for as long as the process runs.
 FIXED = ("fleet", "broker", "tls", "state", "plugins", "keepalive")
 SHORTEST_S = 1.0  #: of intervals
+KEPT = 960  #: runs whose records stay, unless the file says another number
 
 
 class Continuous(Section, frozen=True, kw_only=True):
@@ -25,7 +26,7 @@ class Continuous(Section, frozen=True, kw_only=True):
     every: Duration  #: from the beginning of one run to that of the next; what was missed is not made up for
     jitter: Duration = "0s"  #: each run begins up to so much later, drawn at random
     warm_start: bool = True  #: each run begins where the last one has ended, if its algorithm can (docs/continuous.md)
-    keep: Count = 960  #: intervals whose records stay in the directory `state`
+    keep: Count = KEPT  #: intervals whose records stay in the directory `state`
 
     @property
     def every_s(self) -> float:

@@ -205,6 +205,16 @@ def test_what_is_measured_beside_the_figures_is_a_column_and_is_compared(tmp_pat
         sweep(SWEPT, OVER, seeds=1, measure={"seed": lambda result: 1})
 
 
+def test_nothing_listens_beyond_loopback():
+    psutil = pytest.importorskip("psutil")
+
+    def beyond(result: Result) -> float:
+        listening = [c.laddr.ip for c in psutil.Process().net_connections() if c.status == psutil.CONN_LISTEN]
+        return float(len({*listening} - {"127.0.0.1", "::1"}))
+
+    assert list(sweep(SWEPT, {"algorithm.rounds": [2]}, seeds=1, measure={"beyond": beyond})["beyond"]) == [0.0]
+
+
 def test_a_defect_is_a_row_and_the_sweep_goes_on():
     def broken(result: Result) -> float:
         if result.rounds_done == 2:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from hushgrid.node.config.coordinator import KEPT
 from tests.support.daemons.deployed_fleet import ZONES, Fleet
 
 
@@ -61,3 +62,17 @@ def test_a_run_its_device_refuses_is_said_kept_and_not_tried_again(fleet):
     assert "stopped: z3: " in coordinator.said
     assert coordinator.end() == 0
     assert [(run["outcome"], run["exit_code"]) for run in kept(fleet)] == [("stopped", 3)]
+
+
+def test_records_of_runs_do_not_grow_for_ever_without_a_schedule_either(fleet):
+    runs = fleet.state("coordinator") / "runs"
+    runs.mkdir(parents=True)
+    for k in range(KEPT + 5):
+        (runs / f"old-{k:04}.json").write_text("{}")
+    for z in ZONES:
+        fleet.node(z)
+    assert fleet.coordinator("--once").code() == 0
+    left = sorted(path.name for path in runs.glob("*.json"))
+    assert len(left) == KEPT
+    assert len([name for name in left if not name.startswith("old-")]) == 1
+    assert left[-1] == f"old-{KEPT + 4:04}.json"

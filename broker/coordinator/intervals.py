@@ -122,7 +122,8 @@ class Intervals:
         except InputError as error:
             self.why_not = str(error)
             return None
-        self.log(f"without {', '.join(self.absent)}" + (f", held since {self.held}" if self.held else ""))
+        absent = (f"{m} (held since {self.held[m]})" if m in self.held else m for m in self.absent)
+        self.log(f"without {', '.join(absent)}")
         return self._made(plan, start, held)
 
     def overdue(self, coordinator: Coordinator, broker: bool) -> bool:

@@ -1,11 +1,12 @@
 """The benchmarks that run through a broker, on tiny sizes: they say what they promise."""
 
 import multiprocessing
+import os
 from importlib.util import find_spec
 
 import pytest
 
-from hushgrid.benchmarks import daemon, fleet, hop, idle, opf, ring
+from hushgrid.benchmarks import daemon, fleet, hop, idle, ledger, opf, ring
 from hushgrid.benchmarks.bare import BARE_COMMIT, BLOCK, WARM
 from hushgrid.kernels.errors import InputError
 from hushgrid.studies import figures
@@ -114,6 +115,23 @@ def test_daemons_at_rest_have_loaded_nothing_heavy():
         *_, modules, heavy = of[name]
         assert modules.value > 100  # the list was read
         assert heavy.value == 0, heavy.what
+
+
+def test_bytes_are_counted_on_a_disk_of_its_own_and_a_long_past_is_opened_by_another_process():
+    table = ledger.ledger(commits=40, runs=3, spends=20_000)
+    _well_formed(table)
+    units = [r.unit for r in table.rows]
+    assert units in (["ms", "kB", "kB", "s", "ms", "MB", "ms"], ["ms", "s", "ms", "MB", "ms"])  # no disk that counts
+    if os.geteuid() == 0:
+        assert table.about.endswith("bytes on a disk of its own")
+    memory = next(r for r in table.rows if r.unit == "MB")
+    assert (memory.target, memory.value > 0) == ("<= 50 MB", True)
+
+
+@pytest.mark.long
+def test_a_ledger_of_millions_of_spends_takes_no_memory(tmp_path):
+    ledger.of_spends(tmp_path / "n0.ledger", 5_000_000)
+    assert ledger.opened(tmp_path / "n0.ledger").memory < 50e6
 
 
 @pytest.mark.mosquitto

@@ -1,7 +1,5 @@
 """Years of runs: old ones are condensed to sums, and neither room, memory nor time grows with what was long ago."""
 
-import time
-
 import pytest
 
 from hushgrid.kernels.errors import InputError
@@ -100,51 +98,6 @@ def test_five_years_of_runs_take_less_than_50_mb(tmp_path, runs):
     lived(path, clock, runs, keep=100, first=200, rounds=ROUNDS).close()
     grown = room(tmp_path) - before
     assert before + grown / runs * YEARS_RUNS < 50e6
-
-
-def millions(path, spends):
-    """A ledger with so many rows, as a program that condenses none would have left it."""
-    ledger = Ledger(path, "n0", durable=False)
-    run = b"r" * 16
-    ledger.join(run, b"plan")
-    ledger.commit(run, spends=[spend(1)])
-    ledger.db.execute(
-        "WITH RECURSIVE n(k) AS (SELECT 2 UNION ALL SELECT k + 1 FROM n WHERE k < ?) INSERT INTO spend "
-        "SELECT k, spend.run, k, kind, value, sensitivity, scale, grid, adjacency, sampler, mu2, at, k * 1.0, version "
-        "FROM n, spend WHERE spend.no = 1",
-        (spends,),
-    )
-    ledger.db.execute("UPDATE run SET spends = ?, status = 'done'", (spends,))
-    ledger.close()
-
-
-OPENS = """
-import resource, sys, time
-from pathlib import Path
-from hushgrid.node.privacy.ledger import Ledger
-idle = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-began = time.perf_counter()
-ledger = Ledger(Path(sys.argv[1]), "n0")
-opened = time.perf_counter()
-ledger.join(b"next" * 4, b"plan")
-joined = time.perf_counter()
-print(opened - began, joined - opened, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - idle) / 1e3)
-ledger.close()
-"""
-
-
-@pytest.mark.parametrize("spends", [100_000, pytest.param(5_000_000, marks=pytest.mark.long)])
-def test_a_ledger_of_millions_of_spends_opens_and_joins_as_fast_as_a_small_one(tmp_path, spends):
-    millions(tmp_path / "n0.ledger", spends)
-    began = time.perf_counter()
-    ledger = Ledger(tmp_path / "n0.ledger", "n0")
-    opened = time.perf_counter()
-    ledger.join(b"next" * 4, b"plan")
-    joined = time.perf_counter()
-    assert ledger.no == spends
-    ledger.close()
-    assert opened - began < 1.0
-    assert joined - opened < 0.2  # 0.05 on a machine that does nothing else
 
 
 DEVICE = (

@@ -8,6 +8,13 @@ import pytest
 
 from hushgrid.broker.servers.process import free_port
 from tests.support.daemons.deployed_fleet import Fleet, broker
+from tests.support.daemons.wheelhouses import wheelhouse
+
+
+@pytest.fixture(scope="session")
+def house(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A wheelhouse of this checkout."""
+    return wheelhouse(tmp_path_factory.mktemp("built") / "house")
 
 
 @pytest.fixture

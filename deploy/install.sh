@@ -86,11 +86,11 @@ checks() {
 
 # ledger_of CONFIGURATION: where it is.
 ledger_of() {
-    case $1 in */coordinator.yaml) kind=coordinator name="'coordinator'" ;; *) kind=device name=c.node ;; esac
+    case $1 in */coordinator.yaml) kind=coordinator ;; *) kind=device ;; esac
     "$opt/current/bin/python" -c "import pathlib, sys
-from hushgrid.node.config.$kind import load_$kind
-c = load_$kind(pathlib.Path(sys.argv[1]))
-print(f'{c.state}/{$name}.ledger')" "$1" 2>/dev/null
+from hushgrid.node.config.$kind import load_$kind as load
+c = load(pathlib.Path(sys.argv[1]))
+print(pathlib.Path(c.state) / (getattr(c, 'node', 'coordinator') + '.ledger'))" "$1"
 }
 
 # figure RELEASE KEY FILE: what RELEASE reads in a ledger: a copy of it, so also beside the unit that holds it.
@@ -103,9 +103,11 @@ figure() {
 # that was made when the ledger got the format it has, and that copy lacks no spend, or its owner counts those as spent
 # (`accept`). 2, in one line: neither.
 reads() {
-    ledger=$(ledger_of "$3") && [ -e "$ledger" ] && all=$(figure "$2" mark "$ledger" 2>/dev/null) || return 0
-    why=$(figure "$1" mark "$ledger" 2>&1 >/dev/null) && return 0
-    why="$1 cannot read $ledger: $(echo "$why" | tail -n 1 | sed 's/.*: found/found/; s/: a ledger .*//')"
+    ledger=$(ledger_of "$3" 2>"$work/why") || { say "the ledger of $3 is not looked at: $(tail -n 1 "$work/why")"; return 0; }
+    [ -e "$ledger" ] || return 0
+    all=$(figure "$2" mark "$ledger" 2>"$work/why") || { say "$2 cannot read $ledger: $(tail -n 1 "$work/why"): it stays"; return 0; }
+    figure "$1" mark "$ledger" >/dev/null 2>"$work/why" && return 0
+    why="$1 cannot read $ledger: $(tail -n 1 "$work/why" | sed 's/.*: found/found/; s/: a ledger .*//')"
     copy=$(figure "$1" mark "$ledger-before" 2>/dev/null) || { say "$why; there is no copy that it reads"; return 2; }
     [ -n "$accept" ] || [ "$copy" -ge "$all" ] || { say "$why; $((all - copy)) spends since would be forgotten. To count them as spent: install.sh back accept"; return 2; }
     return 1

@@ -75,6 +75,13 @@ class Machine:
                 self.child.wait()
             self.child = None
 
+    def lose_power(self) -> None:
+        """All of its processes end at once."""
+        assert self.child is not None
+        os.kill(self.pid, signal.SIGKILL)
+        self.child.wait(PATIENCE)
+        self.child = None
+
     def run(self, script: str, *, check: bool = True, timeout: float = 10 * PATIENCE) -> str:
         """What a shell in the machine says, stdout and stderr."""
         assert self.child is not None

@@ -232,7 +232,7 @@ def test_a_card_that_turns_read_only_in_a_run_stops_and_goes_on_once_it_is_check
     shown = shows(machine, NODES[1])
     assert "Read-only file system, expected a writable ledger" in shown
     image = machine.root.parent / "card.img"
-    machine.shut_down()
+    machine.lose_power()
     subprocess.run(["umount", card], check=True)
     assert subprocess.run(["e2fsck", "-p", image], capture_output=True).returncode == 1  # errors, mended
     subprocess.run(["mount", "-o", f"loop,{ERRORS}", image, card], check=True)

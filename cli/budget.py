@@ -10,7 +10,7 @@ from math import ceil, floor, hypot, pi, sqrt
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from hushgrid.broker.report.summary import columns
+from hushgrid.broker.report.columns import columns
 from hushgrid.cli.consent import YEAR, renews
 from hushgrid.grid_cases import load
 from hushgrid.kernels.errors import InputError

@@ -9,7 +9,7 @@ from pathlib import Path
 from textwrap import fill
 from typing import Any
 
-from hushgrid.broker.report.summary import columns
+from hushgrid.broker.report.columns import columns
 from hushgrid.cli.case_solve import solve
 from hushgrid.grid_cases import load
 from hushgrid.grid_cases.case import Case, facts

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hushgrid.broker.report.summary import columns
+from hushgrid.broker.report.columns import columns
 from hushgrid.grid_cases import load
 from hushgrid.grid_cases.case import Case, Floats, loads
 from hushgrid.grid_cases.costs import VOLL

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hushgrid.broker.report.summary import columns
+from hushgrid.broker.report.columns import columns
 from hushgrid.cli.fleet import Seen
 from hushgrid.kernels.errors import printable
 from hushgrid.node.wire import COORDINATOR

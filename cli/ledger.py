@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from hushgrid.broker.report.summary import columns
+from hushgrid.broker.report.columns import columns
 from hushgrid.kernels.errors import InputError, printable
 from hushgrid.kernels.privacy.accounting import total_epsilon
 from hushgrid.node import wire

@@ -2,11 +2,12 @@
 # Installs, updates and removes one role on a Debian machine, as root:
 #     sh deploy/install.sh node|coordinator       from a wheelhouse, without a network or a compiler; from a checkout, with both
 #     sh deploy/install.sh broker [MEMBERS]       mosquitto for a fleet of so many devices
-#     sh deploy/install.sh back                   the release before, again
+#     sh deploy/install.sh back [accept]          the release before, again; accept: also if it cannot read what was spent since
 #     sh deploy/install.sh uninstall              programs and units; configuration, ledgers and marks stay
 # It may be run again: configuration that is there is left alone. A release stands in /opt/hushgrid/releases, and `current`
-# leads to the one in use. A new one takes over only if it accepts every configuration that the old one accepts, and if every
-# unit that runs is READY with it and stays so; otherwise the old one goes on. docs/years.md says more.
+# leads to the one in use. A new one takes over only if it accepts every configuration and reads every ledger that the old one
+# does, and if every unit that runs is READY with it, stays so, and reaches the broker if it did before; otherwise the old one
+# goes on. docs/years.md says more.
 #
 # HUSHGRID_EXTRA  of a node: rows, zones, or model, which builds a zone's model itself [model]
 # HUSHGRID_WAIT   seconds for a unit to be READY [120]    HUSHGRID_SETTLE  and to stay so [10]
@@ -17,7 +18,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 root=${HUSHGRID_ROOT:-}
 opt=$root/opt/hushgrid etc=$root/etc/hushgrid units=$root/etc/systemd/system
 ready=${HUSHGRID_WAIT:-120} settle=${HUSHGRID_SETTLE:-10}
-work=
+work= accept=
 trap '[ -z "$work" ] || rm -rf "$work"' EXIT
 
 say() { echo "install.sh: $*" >&2; }
@@ -83,50 +84,71 @@ checks() {
     done
 }
 
-# place UNIT: the ledger of a unit without its ending, and its mark, as its configuration says.
-place() {
-    case $1 in
-    hushgrid-node@*) name=${1#hushgrid-node@} name=${name%.service} kind=device file=$etc/nodes/$name.yaml ;;
-    *) kind=coordinator file=$etc/coordinator.yaml ;;
-    esac
-    "$opt/current/bin/python" -c "import sys
-from hushgrid.node.config.$kind import load_$kind
-c = load_$kind(sys.argv[1])
-print(f'{c.state}/{getattr(c, \"node\", \"coordinator\")}', getattr(c, 'mark', None) or '')" "$file"
+# ledger_of CONFIGURATION: where it is.
+ledger_of() {
+    case $1 in */coordinator.yaml) kind=coordinator ;; *) kind=device ;; esac
+    "$opt/current/bin/python" -c "import pathlib, sys
+from hushgrid.node.config.$kind import load_$kind as load
+c = load(pathlib.Path(sys.argv[1]))
+print(pathlib.Path(c.state) / (getattr(c, 'node', 'coordinator') + '.ledger'))" "$1"
 }
 
-# A new release may bring a ledger to a newer format, which the old one refuses: a copy stands beside it meanwhile.
-copies() {
-    for unit in $1; do
-        place "$unit" 2>/dev/null >"$work/place" || continue
-        read -r ledger mark <"$work/place" || true
-        mkdir -p "$work/$unit"
-        for file in "$ledger".* $mark; do [ ! -f "$file" ] || cp -p "$file" "$work/$unit/"; done
+# figure RELEASE KEY FILE: what RELEASE reads in a ledger: a copy of it, so also beside the unit that holds it.
+figure() {
+    daemon "$opt/releases/$1/bin/hushgrid" ledger show --json "$3" >"$work/shown" || return 1
+    sed -n "s/^  \"$2\": \([0-9]*\),\$/\1/p" "$work/shown" | grep .
+}
+
+# reads RELEASE NOW CONFIGURATION: whether RELEASE can go on from the ledger that NOW has. 0: it reads it. 1: it reads the copy
+# that was made when the ledger got the format it has, and that copy lacks no spend, or its owner counts those as spent
+# (`accept`). 2, in one line: neither.
+reads() {
+    ledger=$(ledger_of "$3" 2>"$work/why") || { say "the ledger of $3 is not looked at: $(tail -n 1 "$work/why")"; return 0; }
+    [ -e "$ledger" ] || return 0
+    all=$(figure "$2" mark "$ledger" 2>"$work/why") || { say "$2 cannot read $ledger: $(tail -n 1 "$work/why"): it stays"; return 0; }
+    figure "$1" mark "$ledger" >/dev/null 2>"$work/why" && return 0
+    why="$1 cannot read $ledger: $(tail -n 1 "$work/why" | sed 's/.*: found/found/; s/: a ledger .*//')"
+    copy=$(figure "$1" mark "$ledger-before" 2>/dev/null) || { say "$why; there is no copy that it reads"; return 2; }
+    [ -n "$accept" ] || [ "$copy" -ge "$all" ] || { say "$why; $((all - copy)) spends since would be forgotten. To count them as spent: install.sh back accept"; return 2; }
+    return 1
+}
+readable() { for file in $(configurations); do reads "$1" "$2" "$file" || [ $? = 1 ] || return 1; done; }
+
+# goes_back RELEASE NOW: every ledger that RELEASE cannot read gives way to its copy, and stands in newer/ from then on. What the
+# copy lacks counts as spent, if the mark says all of it; else the ledger stays.
+goes_back() {
+    for file in $(configurations); do
+        reads "$1" "$2" "$file" && continue || [ $? = 1 ] || return 1
+        newer=$(dirname "$ledger")/newer
+        rm -rf "$newer"
+        mkdir -m 0700 "$newer"
+        for part in "$ledger" "$ledger-wal" "$ledger-log"; do [ ! -e "$part" ] || mv "$part" "$newer"; done
+        cp -p "$ledger-before" "$ledger"
+        sync
+        [ "$copy" -lt "$all" ] || continue
+        [ "$(figure "$1" behind "$file" || echo 0)" -lt "$all" ] || ! daemon "$opt/releases/$1/bin/hushgrid" ledger accept "$file" >&2 || continue
+        mv -f "$newer"/* "$(dirname "$ledger")" && rmdir "$newer"
+        say "the mark of $file does not say all that was spent: its ledger stays as it is, which $1 cannot read"
+        return 1
     done
-}
-
-# back_to_copy UNIT: the ledger as it was, if its mark says that nothing was spent since. Else the spends would be forgotten.
-back_to_copy() {
-    place "$1" 2>/dev/null >"$work/place" || return 1
-    read -r ledger mark <"$work/place" || true
-    [ -e "$work/$1/$(basename "$ledger").ledger" ] || return 1
-    [ -z "$mark" ] || cmp -s "$mark" "$work/$1/$(basename "$mark")" || { say "$1 has spent since: its ledger stays as it is, which $2 cannot read"; return 1; }
-    case $1 in hushgrid-node@*) [ -n "$mark" ] || { say "$1 has no mark that says whether it has spent since: its ledger stays as it is"; return 1; } ;; esac
-    for file in "$ledger".*; do [ "$file" = "$mark" ] || [ ! -f "$file" ] || rm "$file"; done
-    for file in "$work/$1/$(basename "$ledger")".*; do [ "$(basename "$file")" = "$(basename "${mark:-.}")" ] || cp -p "$file" "$(dirname "$ledger")/"; done
 }
 
 # up UNIT: starts it, and waits for READY.
 up() { systemctl reset-failed "$1" 2>/dev/null || true; timeout "$ready" systemctl start "$1" 2>/dev/null; }
 steady() { [ "$(systemctl is-active "$1")" = active ] && [ "$(systemctl show -P NRestarts "$1")" = 0 ]; }
+connected() { case $(systemctl show -P StatusText "$1") in "waits for the broker"*) return 1 ;; esac; }
+reaches() { n=0; until connected "$1"; do n=$((n + 1)); [ "$n" -le "$ready" ] || return 1; sleep 1; done; }
 
-# healthy UNITS: all are READY with what `current` is now, and stay so. Says which is not, with its last line.
+# healthy UNITS ONLINE: all are READY with what `current` is now, and stay so; those of ONLINE reach the broker, as they did
+# before. Says which does not, with its last line.
 healthy() {
-    for unit in $1; do up "$unit" || { unwell "$unit"; return 1; }; done
+    [ -n "$1" ] || return 0
+    for unit in $1; do up "$unit" || { unwell "$unit" "is not READY"; return 1; }; done
     sleep "$settle"
-    for unit in $1; do steady "$unit" || { unwell "$unit"; return 1; }; done
+    for unit in $1; do steady "$unit" || { unwell "$unit" "is not READY"; return 1; }; done
+    for unit in $2; do reaches "$unit" || { unwell "$unit" "does not reach the broker"; return 1; }; done
 }
-unwell() { say "$1 is not READY with $(current): $(journalctl -u "$1" _TRANSPORT=stdout -n 1 -o cat 2>/dev/null)"; }
+unwell() { say "$1 $2 with $(current): $(journalctl -u "$1" _TRANSPORT=stdout -n 1 -o cat 2>/dev/null)"; }
 
 # take RELEASE: it becomes `current`, or the one before goes on.
 take() {
@@ -135,20 +157,30 @@ take() {
         switch "$1"
         return 0
     fi
-    checks "$1" || fail "$before goes on"
-    booted || { switch "$1"; return 0; }
     [ -n "$work" ] || work=$(mktemp -d)
     chmod 0700 "$work"
-    active=$(running)
-    [ -z "$active" ] || systemctl stop $active
-    copies "$active"
+    checks "$1" && readable "$1" "$before" || fail "$before goes on"
+    active= online=
+    if booted; then
+        active=$(running)
+        online=$(for unit in $active; do ! connected "$unit" || echo "$unit"; done)
+        [ -z "$active" ] || systemctl stop $active
+    fi
+    if ! goes_back "$1" "$before"; then
+        for unit in $active; do up "$unit" || true; done
+        fail "$before goes on"
+    fi
     switch "$1"
-    if healthy "$active"; then return 0; fi
+    if healthy "$active" "$online"; then return 0; fi
     systemctl stop $active
+    accept=
+    if ! goes_back "$before" "$1"; then
+        tidy "$before"
+        for unit in $active; do up "$unit" || true; done
+        fail "$before cannot go on: $1 stays"
+    fi
     switch "$before"
-    for unit in $active; do
-        up "$unit" || { systemctl stop "$unit"; back_to_copy "$unit" "$before" && up "$unit"; } || say "$unit does not start with $before either: journalctl -u $unit"
-    done
+    for unit in $active; do up "$unit" || say "$unit does not start with $before either: journalctl -u $unit"; done
     fail "$1 is not taken, $before goes on"
 }
 
@@ -222,6 +254,7 @@ broker)
     ;;
 back)
     before=$(current)
+    case ${2:-} in '' | accept) accept=${2:-} ;; *) usage ;; esac
     to=$(cat "$opt/before" 2>/dev/null) && [ -e "$opt/releases/$to/complete" ] || fail "found no release before $before"
     take "$to"
     tidy "$before"

@@ -41,6 +41,12 @@ def _private(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_EXCL | os.O_NOFOLLOW, 0o600)
 
 
+def sync_file(path: Path) -> None:
+    """What a file holds is on the disk when this returns. OSError."""
+    with open(path, "rb") as file:
+        os.fsync(file.fileno())
+
+
 def sync_folder(path: Path) -> None:
     """The names in a folder are on the disk when this returns. OSError."""
     folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY)

@@ -1,11 +1,12 @@
-"""What `hushgrid run` says on stdout when it is done; plain text in aligned columns for the other commands too."""
+"""What `hushgrid run` says on stdout when it is done, in plain text."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from hushgrid.broker.report import dispatch, quality
+from hushgrid.broker.report.columns import columns
 from hushgrid.broker.report.network import walk_words
 from hushgrid.broker.report.result import Result
 from hushgrid.node.config.scenario import Scenario
@@ -125,22 +126,3 @@ def size(count: float) -> str:
             return f"{count:.3g} {unit}"
         count /= 1000
     return f"{count:.3g} GB"
-
-
-def columns(rows: Iterable[Sequence[object]], header: Sequence[str] = (), indent: int = 0) -> str:
-    """Rows under a header, each column as wide as its widest cell; numbers right, the rest left."""
-    table = [[str(cell) for cell in row] for row in ([header] if header else []) + list(rows)]
-    if not table:
-        return ""
-    body = table[1:] if header else table
-    widths = [max(len(cell) for cell in column) for column in zip(*table, strict=True)]
-    right = [bool(body) and all(_numeric(cell) for cell in column) for column in zip(*body, strict=True)]
-    right = right or [False] * len(widths)
-    lines = [
-        "  ".join(c.rjust(w) if r else c.ljust(w) for c, w, r in zip(row, widths, right, strict=True)) for row in table
-    ]
-    return "\n".join(" " * indent + line.rstrip() for line in lines)
-
-
-def _numeric(cell: str) -> bool:
-    return cell == "-" or cell.lstrip("-").replace(",", "").replace(".", "", 1).replace("e-", "", 1).isdigit()

@@ -16,11 +16,12 @@ from pathlib import Path
 
 import msgspec
 
+from hushgrid.kernels.errors import InputError
 from hushgrid.node.privacy import marks
 from hushgrid.node.privacy.ledger_file import LedgerFailed
 from hushgrid.node.privacy.ledger_log import LoggedTables, Record
 from hushgrid.node.privacy.ledger_rows import Counted, Spend
-from hushgrid.node.privacy.marks import MarkFile, NoMark
+from hushgrid.node.privacy.marks import LaterMark, MarkFile, NoMark
 from hushgrid.node.privacy.run_table import ENDED, KEEP
 from hushgrid.node.privacy.spend_table import ALL, Cost, boottime, costs_of, unpacked
 from hushgrid.node.wire import Mark
@@ -178,8 +179,14 @@ class Ledger(LoggedTables):
         What is recorded is the maximum of every component over the mark file, all marks of peers, and the ledger
         itself, so it never gives budget back. A mark does not say under which adjacency it was spent, so such a gap
         counts under every adjacency. A mark file that was gone or could not be read is written again. Raises
-        LedgerFailed if the disk does not take it.
+        LedgerFailed if the disk does not take it, InputError if a later program wrote the mark.
         """
+        try:
+            self._outside()
+        except LaterMark as why:
+            raise InputError(f"{why}: accept with that program, which can read it") from None
+        except NoMark:
+            pass
         ahead = self._ahead()
         accepted = {m.ledger: m for m in self._marks("accepted")}
         no, rows, costs = self.no, [], []

@@ -27,6 +27,7 @@ from urllib.parse import quote
 import msgspec
 
 from hushgrid.kernels.errors import HushgridError, InputError, Stopped
+from hushgrid.node.durable import sync_file, sync_folder
 from hushgrid.node.privacy.ledger_schema import FORMAT, create, migrate
 
 
@@ -43,6 +44,10 @@ _FAULTS = {
     sqlite3.SQLITE_PERM,
     sqlite3.SQLITE_NOMEM,
 }
+
+
+BEFORE = "-before"  #: how the copy ends that is kept when a ledger gets a newer format
+ROOM = 64 << 10  #: bytes that SQLite wants beside a ledger to open it
 
 
 class LedgerFile:
@@ -106,15 +111,34 @@ class LedgerFile:
             raise LedgerFailed(
                 f"{self.path}: found journal mode {mode}, expected a disk that can keep a WAL with full sync"
             )
+        torn = (left_open and not log) or (self._meta("log") is not None and not self._ahead_log.exists())
+        if form < FORMAT and self.durable and not torn:
+            self._keep_before()
         with self._transaction():
             if form < FORMAT:
                 migrate(self.db, form)
-            if (left_open and not log) or (self._meta("log") is not None and not self._ahead_log.exists()):
+            if torn:
                 self._set(torn=1)
             self._set(open=1)
         self._held = True
         # Synced into the main file before anything else is committed; the log has its name on the disk by then.
         self.db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+    def _keep_before(self) -> None:
+        """A copy in the older format that it has, for a release that reads no other. It is behind the mark soon: whoever puts
+
+        it back accepts what it lacks as spent.
+        """
+        copy = self.path.with_name(self.path.name + BEFORE)
+        new = copy.with_name(copy.name + ".new")
+        new.unlink(missing_ok=True)
+        os.close(os.open(new, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+        self.db.execute("VACUUM INTO ?", (str(new),))
+        with closing(sqlite3.connect(new, isolation_level=None)) as kept:
+            kept.execute("DELETE FROM meta WHERE key IN ('open', 'log')")
+        sync_file(new)
+        os.replace(new, copy)
+        sync_folder(copy.parent)
 
     @property
     def _log(self) -> Path:
@@ -199,7 +223,9 @@ class LedgerFile:
         except sqlite3.Error as error:
             if not self._opened:
                 raise
-            raise LedgerFailed(f"{self.path}: {error}, expected to write the ledger: nothing was released") from None
+            raise LedgerFailed(
+                f"{self.path}: {_fault(self.path, error)}, expected to write the ledger: nothing was released"
+            ) from None
 
     def _ask(self, query: str, values: Sequence[Any] = ()) -> list[Any]:
         """The rows that answer a query."""
@@ -306,5 +332,19 @@ def _unusable(path: Path, error: Exception) -> HushgridError:
         return InputError(f"{path}: held by another process, expected one process per ledger")
     in_the_way = isinstance(error, NotADirectoryError | IsADirectoryError | FileExistsError)
     if code in _FAULTS or (isinstance(error, OSError) and not in_the_way):
-        return LedgerFailed(f"{path}: {getattr(error, 'strerror', None) or error}, expected a writable ledger")
+        return LedgerFailed(f"{path}: {_fault(path, error)}, expected a writable ledger")
     return InputError(f"{path}: {getattr(error, 'strerror', None) or error}, expected a ledger")
+
+
+def _fault(path: Path, error: Exception) -> str:
+    """What is wrong with a disk, in words: SQLite has 'disk I/O error' for one that is full or read-only, too."""
+    if getattr(error, "sqlite_errorcode", 0) & 0xFF in _FAULTS:
+        probe = path.with_name(f".{path.name}.probe")
+        try:
+            probe.write_bytes(bytes(ROOM))
+        except OSError as why:
+            error = why
+        finally:
+            with suppress(OSError):
+                probe.unlink()
+    return getattr(error, "strerror", None) or str(error)

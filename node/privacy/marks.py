@@ -36,6 +36,10 @@ class NoMark(Exception):
     """The mark file of a ledger is gone or cannot be read; the text says which."""
 
 
+class LaterMark(NoMark):
+    """A later program wrote it: what it states is not lost, and must not be written over."""
+
+
 class Price(NamedTuple):
     """What spends cost, as a mark says it. Sums run in the order of the spends: each restart finds the same bits."""
 
@@ -127,13 +131,13 @@ def _slot(mark: Mark) -> bytes:
 
 
 def _of_slot(blob: bytes) -> Mark | None:
-    """The mark in a slot; None if it is empty or was cut short. Raises ValueError if a later program wrote it."""
+    """The mark in a slot; None if it is empty or was cut short. Raises LaterMark without the file's name."""
     no, size, check = _HEAD.unpack_from(blob)
     body = blob[_HEAD.size : _HEAD.size + size]
     if not 0 < size == len(body) or zlib.crc32(no.to_bytes(8, "little") + body) != check:
         return None
     if body[0] != VERSION:
-        raise ValueError(f"format {body[0]}, expected {VERSION}")
+        raise LaterMark(f"was written by a later program (format {body[0]}, expected {VERSION})")
     return msgspec.msgpack.decode(body[1:], type=Mark)
 
 
@@ -163,10 +167,10 @@ class MarkFile:
             found = [mark for at in (0, SLOT) if (mark := _of_slot(blob[at : at + SLOT])) is not None]
             if found:
                 return bounded(max(found, key=msgspec.structs.astuple))
-        except msgspec.DecodeError:
+        except LaterMark as why:
+            raise LaterMark(f"{self.path} {why}") from None
+        except (msgspec.DecodeError, ValueError):
             pass
-        except ValueError as error:
-            raise NoMark(f"{self.path} cannot be read ({error})") from None
         raise NoMark(f"{self.path} cannot be read ({len(blob)} bytes that are no mark)")
 
     def untouched(self) -> bool:

@@ -68,7 +68,6 @@ def test_a_guarded_run_keeps_every_copy_in_the_box_and_upholds_its_claim(kind):
     assert result.privacy["answers"] == 18
     for node in ("n0", "n1", "n2", "n3"):
         assert np.max(np.abs(result.trajectory[f"z_{node}"])) <= 0.5 * (1 + 1e-12)
-    assert np.max(np.abs(result.trajectory["w"])) > 0.5  # which w is not
 
 
 def test_under_share_the_objective_is_the_mean_loss_over_all_rows():

@@ -138,7 +138,9 @@ def test_the_mark_of_a_later_program_is_refused_and_left_alone(tmp_path):
         blob[at : at + 16] = marks._HEAD.pack(no, size, check)
     mark.write_bytes(blob)
     again = Ledger(tmp_path / "n0.ledger", "n0", mark)
-    assert f"without its mark: {mark} cannot be read (format 2, expected 1)" in again.refusal
+    assert f"without its mark: {mark} was written by a later program (format 2, expected 1)" in again.refusal
+    with pytest.raises(InputError, match=r"later program .*: accept with that program"):
+        again.accept()  # its own mark would be lower
     again.close()
     assert mark.read_bytes() == blob
 

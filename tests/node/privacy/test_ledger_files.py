@@ -3,6 +3,7 @@
 import random
 import shutil
 import sqlite3
+from contextlib import closing
 
 import msgspec
 import pytest
@@ -173,6 +174,24 @@ def test_a_ledger_of_the_first_format_is_brought_up_to_date_and_has_spent_what_i
     ledger.accept()
     assert ledger.totals("replace-one-record").epsilon == 4.0
     assert ledger.runs("WHERE spends = 2")
+
+
+def test_what_it_was_stays_beside_it_for_a_release_that_reads_no_newer_format(tmp_path):
+    of_the_first_format(tmp_path / "n0.ledger")
+
+    def rows(path):
+        with closing(sqlite3.connect(path)) as db:
+            return [db.execute(f"SELECT * FROM {table}").fetchall() for table in ("meta", "spend", "run", "peer")]
+
+    before = rows(tmp_path / "n0.ledger")
+    Ledger(tmp_path / "n0.ledger", "n0").close()
+    copy = tmp_path / "n0.ledger-before"
+    assert rows(copy) == before != rows(tmp_path / "n0.ledger")
+    assert copy.stat().st_mode & 0o777 == 0o600
+    kept = copy.stat().st_mtime_ns
+    Ledger(tmp_path / "n0.ledger", "n0").close()
+    assert copy.stat().st_mtime_ns == kept
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["n0.ledger", "n0.ledger-before"]
 
 
 @pytest.mark.parametrize("form", [0, 4, "two", None])

@@ -27,30 +27,33 @@ def base(directory: Path, architecture: str = "") -> Path:
     return root
 
 
-class Machine:
-    """A copy of a root, and the systemd that runs in it."""
+NSPAWN = (
+    "systemd-nspawn", "--quiet", "--boot", "--register=no", "--keep-unit", "--private-network",
+    "--kill-signal=SIGRTMIN+3", "--console=read-only",
+)  # fmt: skip
 
-    def __init__(self, root: Path, of: Path) -> None:
+
+class Machine:
+    """A root, and the systemd that runs in it."""
+
+    def __init__(self, root: Path) -> None:
         self.root, self.child, self.pid = root, None, 0
+
+    @classmethod
+    def copied(cls, root: Path, of: Path) -> "Machine":
+        subprocess.run(["rm", "-rf", root], check=True)
         subprocess.run(["cp", "-a", "--reflink=auto", of, root], check=True)
+        return cls(root)
+
+    def command(self) -> list[object]:
+        return [*NSPAWN, "-D", self.root]
 
     def boot(self) -> float:
         """Until all that is enabled is up, or has failed. Seconds."""
         began = time.monotonic()
-        command = [
-            "systemd-nspawn",
-            "--quiet",
-            "-D",
-            self.root,
-            "--boot",
-            "--register=no",
-            "--keep-unit",
-            "--private-network",
-        ]
         self.child = subprocess.Popen(
-            [*command, "--kill-signal=SIGRTMIN+3", "--console=read-only"],
-            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-        )  # fmt: skip
+            self.command(), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
         deadline = time.monotonic() + PATIENCE
         while True:
             assert self.child.poll() is None, "systemd-nspawn ended"
@@ -71,6 +74,13 @@ class Machine:
                 self.child.kill()
                 self.child.wait()
             self.child = None
+
+    def lose_power(self) -> None:
+        """All of its processes end at once."""
+        assert self.child is not None
+        os.kill(self.pid, signal.SIGKILL)
+        self.child.wait(PATIENCE)
+        self.child = None
 
     def run(self, script: str, *, check: bool = True, timeout: float = 10 * PATIENCE) -> str:
         """What a shell in the machine says, stdout and stderr."""
@@ -105,7 +115,31 @@ class Machine:
         return self.run(f"journalctl -u {unit} -o cat --after-cursor '{cursor}'")
 
 
-def able() -> str:
+OVERLAY = """
+mount -t tmpfs none {place}
+cd {place}
+mkdir upper work root
+mount -t overlay -o lowerdir=/,upperdir={place}/upper,workdir={place}/work none root
+rm -rf root/etc/systemd/system/*.wants
+: > root/etc/machine-id
+exec "$@" -D root
+"""
+
+
+class ThisMachine(Machine):
+    """This machine's own system, booted beside itself: what it writes stands in memory, and is gone with it."""
+
+    def __init__(self, place: Path, *folders: str) -> None:
+        """`folders`: what is seen in it besides, as systemd-nspawn's HERE:THERE. `place`: an empty folder."""
+        super().__init__(place / "root")
+        self.place, self.folders = place, folders
+
+    def command(self) -> list[object]:
+        seen = [f"--bind-ro={folder}" for folder in self.folders]
+        return ["unshare", "--mount", "sh", "-euc", OVERLAY.format(place=self.place), "sh", *NSPAWN, *seen]
+
+
+def able(*programs: str) -> str:
     """What is missing to boot a machine here; "" if nothing."""
-    missing = [name for name in ("systemd-nspawn", "debootstrap", "nsenter") if shutil.which(name) is None]
+    missing = [name for name in ("systemd-nspawn", "nsenter", *programs) if shutil.which(name) is None]
     return ", ".join([*missing, *(["root's rights"] if os.geteuid() else [])])

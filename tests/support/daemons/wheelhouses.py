@@ -10,8 +10,10 @@ import zipfile
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+from types import MappingProxyType
 
-from tests.support.paths import DEPLOY
+from hushgrid.node.privacy.ledger_schema import FORMAT
+from tests.support.paths import DEPLOY, ROOT
 
 
 def wheelhouse(directory: Path) -> Path:
@@ -48,6 +50,16 @@ def changed(house: Path, directory: Path, files: Mapping[str, str], *, told: boo
             path.unlink()
             path.write_text(text.replace(before, after))
     return directory
+
+
+def of_a_later_format(house: Path, directory: Path, files: Mapping[str, str] = MappingProxyType({})) -> Path:
+    """A copy whose hushgrid gives its ledgers the next format, which differs in its number alone."""
+    name = "hushgrid/node/privacy/ledger_schema.py"
+    text = (ROOT / name.removeprefix("hushgrid/")).read_text(encoding="utf-8")
+    later = text.replace(f"FORMAT = {FORMAT}\n", f"FORMAT = {FORMAT + 1}\n")
+    later = later.replace("    _third(db)\n", "    if form < 3:\n        _third(db)\n")
+    assert len(later) > len(text)
+    return changed(house, directory, {name: later, **files})
 
 
 def _link(source: str, target: str) -> None:

@@ -7,6 +7,13 @@ from pathlib import Path
 import pytest
 
 from tests.support.daemons.deployed_fleet import Fleet, tried
+from tests.support.daemons.wheelhouses import wheelhouse
+
+
+@pytest.fixture(scope="session")
+def house(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A wheelhouse of this checkout."""
+    return wheelhouse(tmp_path_factory.mktemp("built") / "house")
 
 
 @pytest.fixture

@@ -1,5 +1,6 @@
 """install.sh from a wheelhouse, into an image: without a network, updated, not updated to what is broken, removed."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -9,7 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.support.daemons.wheelhouses import changed, names, wheelhouse
+from hushgrid.node.privacy.ledger_schema import FORMAT
+from tests.support.daemons.wheelhouses import changed, names, of_a_later_format
 
 pytestmark = pytest.mark.xdist_group("install")
 
@@ -22,11 +24,6 @@ labels: {{classes: 2}}
 budget: {{epsilon: 20.0, adjacency: {{replace-one-record: {{clip: 1.0}}}}}}
 allow: {{algorithms: [recal], per_run: {{epsilon: 5.0}}}}
 """
-
-
-@pytest.fixture(scope="module")
-def house(tmp_path_factory):
-    return wheelhouse(tmp_path_factory.mktemp("built") / "house")
 
 
 class Image:
@@ -132,6 +129,110 @@ def test_a_new_release_is_taken_in_one_step_and_the_one_before_can_be_had_back(i
     assert image.current == before
     assert image.install(other, "back").returncode == 0
     assert image.current == after
+
+
+# --- across formats of the ledger ---
+
+
+OPENS = """
+import sys
+from pathlib import Path
+from hushgrid.node.privacy.ledger import Ledger
+from hushgrid.node.privacy.ledger_rows import Spend
+ledger = Ledger(Path(sys.argv[1]), "n1", Path(sys.argv[2]))
+ledger.join(b"r" * 16, b"plan")
+for k in range(int(sys.argv[3])):
+    answer = Spend(k + 1, "laplace", 0.5, 2.0, 4.0, 2.0**-20, "replace-one-record", "exact")
+    ledger.commit(b"r" * 16, spends=[answer])
+ledger.close()
+"""
+
+
+@pytest.fixture(scope="module")
+def later(house, tmp_path_factory):
+    return of_a_later_format(house, tmp_path_factory.mktemp("later") / "house")
+
+
+@pytest.fixture
+def spender(image, house, later):
+    """A device with a mark, whose ledger has two spends; a release of a later ledger format is taken, and had back after it."""
+    state, mark = image.root / "var/lib/hushgrid/n1", image.root / "n1.mark"
+    (image.nodes / "n1.yaml").write_text(DEVICE.format(state=state).replace("node: n0", f"node: n1\nmark: {mark}"))
+    state.mkdir()
+
+    def spends(answers):
+        command = [image.opt / "current/bin/python", "-c", OPENS, state / "n1.ledger", mark, str(answers)]
+        subprocess.run(command, check=True)
+
+    spends(2)
+    before = image.current
+    assert image.install(later, "node").returncode == 0
+    yield before, state, mark, spends
+    shutil.rmtree(state)
+    mark.unlink(missing_ok=True)
+    (image.nodes / "n1.yaml").unlink()
+    if image.current != before:
+        assert image.install(house, "back").returncode == 0
+
+
+def shown(image, state):
+    return json.loads(image.says("ledger", "show", "--json", str(state / "n1.ledger")))
+
+
+def test_a_release_that_cannot_read_the_ledger_is_had_back_if_nothing_was_spent_since(image, house, spender):
+    before, state, _, spends = spender
+    spends(0)  # opened, and so of the newer format
+    newer = (state / "n1.ledger").read_bytes()
+    assert image.install(house, "back").returncode == 0
+    assert image.current == before
+    assert shown(image, state)["mark"] == 2
+    assert (state / "newer/n1.ledger").read_bytes() == newer
+    assert image.says("ledger", "verify", str(image.nodes / "n1.yaml")).startswith("ok: ")
+
+
+def test_spends_of_the_newer_format_are_given_up_only_as_their_owner_says_and_then_count(image, house, spender):
+    before, state, _, spends = spender
+    spends(3)
+    newer, release = (state / "n1.ledger").read_bytes(), image.current
+    done = image.install(house, "back")
+    assert done.returncode == 1
+    *_, why, end = done.stderr.splitlines()
+    assert why == (
+        f"install.sh: {before.removeprefix('releases/')} cannot read {state / 'n1.ledger'}: found format {FORMAT + 1}, "
+        f"expected {FORMAT} or older; 3 spends since would be forgotten. To count them as spent: install.sh back accept"
+    )
+    assert end == f"install.sh: {release.removeprefix('releases/')} goes on"
+    assert (image.current, (state / "n1.ledger").read_bytes()) == (release, newer)
+    assert image.install(house, "back", "accept").returncode == 0
+    assert image.current == before
+    found = shown(image, state)
+    assert (found["mark"], found["totals"][0]["epsilon"], found["totals"][0]["gaps"]) == (5, 2.5, 1)
+    assert image.says("ledger", "verify", str(image.nodes / "n1.yaml")).startswith("ok: ")
+
+
+def test_without_a_mark_that_says_what_was_spent_the_ledger_stays(image, house, spender):
+    _, state, mark, spends = spender
+    spends(3)
+    newer, release = (state / "n1.ledger").read_bytes(), image.current
+    mark.unlink()
+    done = image.install(house, "back", "accept")
+    assert done.returncode == 1
+    assert "does not say all that was spent: its ledger stays as it is" in done.stderr
+    assert (image.current, (state / "n1.ledger").read_bytes()) == (release, newer)
+    assert not mark.exists()
+    assert shown(image, state)["mark"] == 5
+
+
+def test_a_release_that_cannot_bring_a_ledger_to_its_format_is_not_taken(image, house, tmp_path, spender):
+    before, state, *_ = spender
+    assert image.install(house, "back").returncode == 0
+    text = "def create(*_):\n    raise OSError\ndef migrate(*_):\n    raise KeyError('a defect')\nFORMAT = 9\n"
+    other = changed(house, tmp_path / "other", {"hushgrid/node/privacy/ledger_schema.py": text})
+    kept = (state / "n1.ledger").read_bytes()
+    done = image.install(other, "node")
+    assert done.returncode == 1
+    assert f"cannot read {state / 'n1.ledger'}: hushgrid: defect: KeyError: 'a defect'" in done.stderr
+    assert (image.current, (state / "n1.ledger").read_bytes()) == (before, kept)
 
 
 def test_a_wheelhouse_of_another_machine_is_refused(image, house, tmp_path):

@@ -5,42 +5,28 @@ back by itself once the cause is gone. Nothing but the cause is taken away: no u
 """
 
 import subprocess
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
+from tests.support.daemons.booted_fleet import ALL, COORDINATOR, INSTALL, NODES, ZONES, a_run, process, said, shows
 from tests.support.daemons.booted_machine import Machine, able, base
-from tests.support.daemons.wheelhouses import changed
+from tests.support.daemons.wheelhouses import of_a_later_format
+from tests.support.paths import ROOT
 
-ZONES = ("z1", "z2", "z3")
-NODES = [f"hushgrid-node@{z}" for z in ZONES]
-COORDINATOR = "hushgrid-coordinator"
-ALL = [*NODES, COORDINATOR]
-INSTALL = """
-echo '127.0.0.1 broker.example' >> /etc/hosts
-cd /root/house
-sh deploy/certificates.sh /root/fleet broker.example coordinator z1 z2 z3
-sh deploy/install.sh broker 3
-install -o mosquitto -m 0400 /root/fleet/ca.crt /root/fleet/broker.crt /root/fleet/broker.key /etc/mosquitto/certs
-systemctl restart mosquitto
-sh deploy/install.sh node
-sh deploy/install.sh coordinator
-install -o root -g hushgrid -m 0640 /root/fleet/ca.crt /root/fleet/coordinator.* /root/fleet/z*.crt /root/fleet/z*.key /etc/hushgrid/certs
-install -o root -g hushgrid -m 0640 deploy/nodes/* /etc/hushgrid/nodes
-sed -i 's/wait_s: 60/wait_s: 5/; s/silent_s: 10/silent_s: 5/' /etc/hushgrid/coordinator.yaml
-systemctl enable --now hushgrid-node@z1 hushgrid-node@z2 hushgrid-node@z3 hushgrid-coordinator
-"""
 ROWS: list[tuple[str, str, str, str]] = []
 CARD = "/var/lib/hushgrid/z2"
+ERRORS = "errors=remount-ro"  #: as Debian mounts what it installs
 
-pytestmark = pytest.mark.skipif(bool(able()), reason=f"missing: {able()}")
+pytestmark = pytest.mark.skipif(bool(able("debootstrap")), reason=f"missing: {able('debootstrap')}")
 
 
 @pytest.fixture(scope="module")
 def machine(directory, house):
     """Up, with the fleet installed and its first run done. At the end the table is printed."""
     root = directory / "machine"
-    subprocess.run(["rm", "-rf", root], check=True)
-    made = Machine(root, base(directory))
+    made = Machine.copied(root, base(directory))
     subprocess.run(["cp", "-a", house, root / "root/house"], check=True)
     card = root / CARD.lstrip("/")
     image = directory / "card.img"
@@ -48,7 +34,7 @@ def machine(directory, house):
         card.mkdir(parents=True)
         subprocess.run(["truncate", "-s", "24M", image], check=True)
         subprocess.run(["mkfs.ext4", "-q", "-F", image], check=True)
-        subprocess.run(["mount", "-o", "loop", image, card], check=True)
+        subprocess.run(["mount", "-o", f"loop,{ERRORS}", image, card], check=True)
         seconds = made.boot()
         print(f"\nbooted in {seconds:.1f} s: {made.run('systemctl --version').splitlines()[0]}")
         yield made
@@ -59,33 +45,11 @@ def machine(directory, house):
             print("| " + " | ".join(row) + " |")
 
 
-def shows(machine, unit):
-    state, sub, restarts, status = machine.unit(unit, "ActiveState", "SubState", "NRestarts", "StatusText")
-    return f"{state} ({sub}), {restarts} restarts" + (f", Status: {status}" if status else "")
-
-
-def process(machine, unit):
-    return machine.unit(unit, "ActiveState", "MainPID", "NRestarts")
-
-
-def said(machine, unit, cursor, text):
-    """The first line of the process that has `text`, waited for."""
-    lines = machine.wait_for(f"journalctl -u {unit} -o cat --after-cursor '{cursor}'", text).splitlines()
-    return next(line for line in lines if text in line)
-
-
-def a_run(machine, cursor=None):
-    """A run begins when it is asked for, and is done."""
-    cursor = cursor or machine.cursor()
-    machine.run(f"systemctl kill -s USR1 {COORDINATOR}")
-    return said(machine, COORDINATOR, cursor, "the next run:")
-
-
 def test_three_units_a_coordinator_and_a_broker_come_up_from_the_wheelhouse_and_do_a_run(machine):
     assert "lo:" in (links := machine.run("cat /proc/net/dev"))
     assert len(links.splitlines()) == 3  # loopback alone: no network
     assert machine.run("command -v cc gcc c++ make || true") == ""
-    machine.run(INSTALL)
+    machine.run(INSTALL.format(house="/root/house"))
     for unit in ALL:
         machine.wait_for(f"systemctl is-active {unit}", "active")
     machine.wait_for(f"journalctl -u {COORDINATOR} -o cat", "the next run:")
@@ -252,6 +216,39 @@ def remount(machine, how):
     subprocess.run(["mount", "-o", f"remount,{how}", machine.root / CARD.lstrip("/")], check=True)
 
 
+def test_a_card_that_turns_read_only_in_a_run_stops_and_goes_on_once_it_is_checked(machine):
+    """As a file system does when its card fails under it: nothing but a start of the machine brings it back."""
+    cursor = machine.cursor()
+    machine.run(f"systemctl kill --kill-who=main -s STOP {NODES[2]}")  # the run stays under way until it goes on
+    machine.run(f"systemctl kill -s USR1 {COORDINATOR}")
+    machine.wait_for(f"systemctl show -P StatusText {NODES[1]}", "in run")
+    device, card = card_of(machine)
+    with suppress(OSError):  # it is read-only by then
+        Path(f"/sys/fs/ext4/{device}/trigger_fs_error").write_text("a card that fails")
+    machine.run(f"systemctl kill --kill-who=main -s CONT {NODES[2]}")
+    line = said(machine, NODES[1], cursor, "expected")
+    assert "Read-only file system, expected to write the ledger: nothing was released" in line
+    machine.run("sleep 12")
+    shown = shows(machine, NODES[1])
+    assert "Read-only file system, expected a writable ledger" in shown
+    image = machine.root.parent / "card.img"
+    machine.lose_power()
+    subprocess.run(["umount", card], check=True)
+    assert subprocess.run(["e2fsck", "-p", image], capture_output=True).returncode == 1  # errors, mended
+    subprocess.run(["mount", "-o", f"loop,{ERRORS}", image, card], check=True)
+    machine.boot()
+    comes_back(machine, NODES[1])
+    again = "the unit starts again every 5 s; the next start of the machine checks the card, and the next run is done"
+    ROWS.append(("card turns read-only in a run", shown, line, again))
+
+
+def card_of(machine):
+    """The block device of the card, and where it is mounted."""
+    card = machine.root / CARD.lstrip("/")
+    done = subprocess.run(["findmnt", "-no", "SOURCE", card], capture_output=True, text=True, check=True)
+    return Path(done.stdout.strip()).name, card
+
+
 def test_an_expired_certificate_is_told_and_a_new_one_is_taken(machine):
     cursor = machine.cursor()
     machine.run(
@@ -298,32 +295,42 @@ def test_a_clock_of_1970_is_waited_out(machine):
     )
 
 
-def test_a_release_that_is_not_ready_goes_back_by_itself_and_a_good_one_is_taken(machine, house, tmp_path):
-    before = machine.run("readlink /opt/hushgrid/current").strip()
-    text = "def main(*_, **__):\n    raise SystemExit('a defect of this release')\n"
-    for name, files in (
-        ("broken", {"hushgrid/node/runtime/daemon.py": text}),
-        ("next", {"hushgrid/deploy/more.txt": ""}),
-    ):
-        other = changed(house, tmp_path / name, files)
-        subprocess.run(["cp", "-a", other, machine.root / f"root/{name}"], check=True)
-    told = machine.run("HUSHGRID_WAIT=20 sh /root/broken/deploy/install.sh node 2>&1", check=False).splitlines()
+def a_release(machine, directory):
+    """Where a copy of a wheelhouse stands in the machine."""
+    subprocess.run(["cp", "-a", directory, machine.root / f"root/{directory.name}"], check=True)
+    return f"/root/{directory.name}/deploy/install.sh"
+
+
+DAEMON = (ROOT / "node/runtime/daemon.py").read_text(encoding="utf-8")
+DEFECTS = {
+    "does not start": "def main(*_, **__):\n    raise SystemExit('a defect of this release')\n",
+    "fails once its ledger has a newer format": DAEMON.replace("    service.unit.ready()\n", "    raise Stopped('a defect of this release')\n"),
+    "does not find the broker": DAEMON.replace("link_for(member, config.broker,", "link_for(member, 'mqtts://127.0.0.1:1',"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("defect", DEFECTS)
+def test_a_release_that_fails_goes_back_by_itself(machine, house, tmp_path, defect):
+    before, text = machine.run("readlink /opt/hushgrid/current").strip(), DEFECTS[defect]
+    assert text != DAEMON
+    files = {"hushgrid/node/runtime/daemon.py": text}
+    script = a_release(machine, of_a_later_format(house, tmp_path / defect.replace(" ", "-"), files))
+    told = machine.run(f"HUSHGRID_WAIT=20 sh {script} node 2>&1", check=False).splitlines()
     assert told[-1].endswith("goes on")
     assert machine.run("readlink /opt/hushgrid/current").strip() == before
     assert [process(machine, unit)[0] for unit in ALL] == ["active"] * 4
     a_run(machine)
-    ROWS.append(
-        (
-            "a release that does not start",
-            shows(machine, NODES[0]),
-            "; ".join(told[-2:]),
-            "the release before, and the next run is done",
-        )
-    )
-    machine.run("sh /root/next/deploy/install.sh node")
+    again = "the release before, with its ledgers, and the next run is done"
+    ROWS.append((f"a release that {defect}", shows(machine, NODES[0]), "; ".join(told[-2:]), again))
+
+
+def test_a_good_release_is_taken_and_the_one_before_is_had_back(machine, house, tmp_path):
+    before = machine.run("readlink /opt/hushgrid/current").strip()
+    script = a_release(machine, of_a_later_format(house, tmp_path / "next"))
+    machine.run(f"sh {script} node")
     assert machine.run("readlink /opt/hushgrid/current").strip() != before
     a_run(machine)
-    machine.run("sh /root/next/deploy/install.sh back")
+    machine.run(f"sh {script} back")
     assert machine.run("readlink /opt/hushgrid/current").strip() == before
     a_run(machine)
 

@@ -51,7 +51,7 @@ def refuses(path, mark=None):
 def test_a_disk_that_is_full_at_the_first_start_leaves_nothing_behind_and_may_come_back(tmp_path):
     with disk(tmp_path / "state") as state:
         fill_up(state)
-        assert "expected a writable ledger" in refuses(state / "n0.ledger")
+        assert "No space left on device, expected a writable ledger" in refuses(state / "n0.ledger")
         assert [p.name for p in state.iterdir()] == ["full"]
         (state / "full").unlink()
         Ledger(state / "n0.ledger", "n0").close()
@@ -63,7 +63,7 @@ def test_a_state_that_is_read_only_may_come_back(tmp_path, there):
         if there:
             Ledger(state / "n0.ledger", "n0").close()
         remount(state, "ro")
-        assert "expected a writable ledger" in refuses(state / "n0.ledger")
+        assert "Read-only file system, expected a writable ledger" in refuses(state / "n0.ledger")
         remount(state, "rw")
         Ledger(state / "n0.ledger", "n0").close()
 
@@ -72,7 +72,7 @@ def test_a_state_whose_disk_is_not_there_is_no_wrong_input(tmp_path):
     """Its mount point is read-only: so is the folder the system mounts it on."""
     with disk(tmp_path / "mnt") as mnt:
         remount(mnt, "ro")
-        assert "expected a writable ledger" in refuses(mnt / "state" / "n0.ledger")
+        assert "Read-only file system, expected a writable ledger" in refuses(mnt / "state" / "n0.ledger")
 
 
 def test_a_disk_that_is_full_in_a_run_stops_the_step_and_nothing_of_it_is_committed(tmp_path):
@@ -81,7 +81,9 @@ def test_a_disk_that_is_full_in_a_run_stops_the_step_and_nothing_of_it_is_commit
         ledger.join(RUN, b"plan")
         ledger.commit(RUN, spends=[spend(1)], state=b"one")
         fill_up(state)
-        with pytest.raises(LedgerFailed, match="full, expected to write the ledger: nothing was released"):
+        with pytest.raises(
+            LedgerFailed, match="No space left on device, expected to write the ledger: nothing was released"
+        ):
             ledger.commit(RUN, spends=[spend(2)], state=bytes(100_000))
         assert ledger.no == 1
         ledger.close()

@@ -16,8 +16,9 @@ from tests.support.layers import LAPTOP, MODULES, reached
         ("import hushgrid.node.runtime.daemon, hushgrid.node.config.scenario", LAPTOP),
         ("import hushgrid.broker.coordinator.daemon", LAPTOP),
         ("import hushgrid.cli.main", (*LAPTOP, "numpy", "scipy", "yaml", "paho", "msgspec")),
+        ("import hushgrid.cli.ledger, hushgrid.cli.doctor, hushgrid.cli.status", (*LAPTOP, "scipy", "clarabel")),
     ],
-    ids=["node", "coordinator", "command line"],
+    ids=["node", "coordinator", "command line", "looking at a device with rows"],
 )
 def test_a_process_does_not_load_what_it_does_not_need(program, absent):
     code = f"{program}; import sys, json; print(json.dumps(sorted({{m.split('.')[0] for m in sys.modules}})))"

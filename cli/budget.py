@@ -10,11 +10,11 @@ from math import ceil, floor, hypot, pi, sqrt
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from hushgrid.broker.report.columns import columns
 from hushgrid.cli.consent import YEAR, renews
 from hushgrid.grid_cases import load
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.privacy.limits import mu_max
+from hushgrid.node.columns import columns
 from hushgrid.node.config.device import DeviceConfig, load_device
 from hushgrid.node.problems.power_flow.section import ZoneData
 from hushgrid.node.schema.durations import PATTERN, UNITS, in_words, seconds

@@ -9,13 +9,13 @@ from pathlib import Path
 from textwrap import fill
 from typing import Any
 
-from hushgrid.broker.report.columns import columns
 from hushgrid.cli.case_solve import solve
 from hushgrid.grid_cases import load
 from hushgrid.grid_cases.case import Case, facts
 from hushgrid.grid_cases.matpower import BUILT_IN
 from hushgrid.grid_cases.partition import Zones, explicit, partition, tie_lines, without_generator
 from hushgrid.kernels.errors import InputError
+from hushgrid.node.columns import columns
 
 HEADER = ("case", "buses", "lines", "generators", "load MW", "load MVAr")
 

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hushgrid.broker.report.columns import columns
 from hushgrid.grid_cases import load
 from hushgrid.grid_cases.case import Case, Floats, loads
 from hushgrid.grid_cases.costs import VOLL
 from hushgrid.kernels.errors import Stopped
+from hushgrid.node.columns import columns
 
 if TYPE_CHECKING:
     from hushgrid.grid_cases.ac.opf import AcDispatch, NoDispatch

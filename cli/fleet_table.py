@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from hushgrid.broker.report.columns import columns
 from hushgrid.cli.fleet import Seen
 from hushgrid.kernels.errors import printable
+from hushgrid.node.columns import columns
 from hushgrid.node.wire import COORDINATOR
 
 WORDS = 32  #: characters of a text from outside

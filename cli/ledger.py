@@ -15,10 +15,10 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from hushgrid.broker.report.columns import columns
 from hushgrid.kernels.errors import InputError, printable
 from hushgrid.kernels.privacy.accounting import total_epsilon
 from hushgrid.node import wire
+from hushgrid.node.columns import columns
 from hushgrid.node.config.device import load_device
 from hushgrid.node.privacy.budget import Allowance
 from hushgrid.node.privacy.ledger import Ledger

@@ -11,13 +11,13 @@ import yaml
 
 from hushgrid.broker.comparison.rows import figures
 from hushgrid.broker.report import plots
-from hushgrid.broker.report.columns import columns
 from hushgrid.broker.report.page import document, figure, paragraphs, section, table
 from hushgrid.broker.report.result import Result
 from hushgrid.broker.report.run_directory import mapping
 from hushgrid.broker.report.statement import MISSING, number
 from hushgrid.broker.report.summary import size
 from hushgrid.kernels.errors import InputError
+from hushgrid.node.columns import columns
 
 #: Columns of a run that are shown if one of the runs has a value, and their words.
 SHOWN = {

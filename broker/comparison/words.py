@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from hushgrid.broker.comparison.medians import groups, median, numbers
 from hushgrid.broker.comparison.page import QUALITIES, qualities
-from hushgrid.broker.report.columns import columns
+from hushgrid.node.columns import columns
 
 if TYPE_CHECKING:
     from pandas import DataFrame

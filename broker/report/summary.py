@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from hushgrid.broker.report import dispatch, quality
-from hushgrid.broker.report.columns import columns
 from hushgrid.broker.report.network import walk_words
 from hushgrid.broker.report.result import Result
+from hushgrid.node.columns import columns
 from hushgrid.node.config.scenario import Scenario
 from hushgrid.node.problems.power_flow.section import objective_of
 

@@ -11,9 +11,9 @@ import zipfile
 import numpy as np
 
 from hushgrid.broker.simulation import run
+from hushgrid.broker.simulation.problems import records as rows
 from hushgrid.kernels.privacy.noise import Lattice
 from hushgrid.node.privacy import ledger
-from hushgrid.node.problems.records import device as rows
 from hushgrid.node.problems.records.data import load, unit_rows
 from hushgrid.node.problems.records.files import Shard
 from tests.support.runs import background_run

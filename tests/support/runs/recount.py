@@ -46,7 +46,7 @@ class Recount:
         for run_id, plan in self.plans.items():
             privacy, algorithm, nodes = plan["privacy"], plan["algorithm"], nodes_of(plan)
             for node in nodes:
-                answers, cap = self.answers(run_id, plan, node), cap_of(plan)
+                answers, cap = self.answers(run_id, plan, node), cap_of(plan, node)
                 if privacy["mode"] == "input":
                     question = (node, json.dumps(privacy, sort_keys=True))  # the data did not change in these tests
                     answers = 0 if question in repeated else min(answers, 1)
@@ -63,7 +63,7 @@ class Recount:
         if name == "consensus-admm":
             return len(self.said[run_id, node, "star.minimum"])
         if name in WALKS:
-            return min(len(self.said[run_id, node, "baton.token"]), cap_of(plan))
+            return min(len(self.said[run_id, node, "baton.token"]), cap_of(plan, node))
         return AMONG_NEIGHBOURS[name](len(self.said[run_id, node, "neighbours.share"]))
 
 
@@ -72,8 +72,8 @@ def nodes_of(plan: dict[str, Any]) -> list[str]:
     return sorted(problem["zones"]) if problem["kind"] == "zones" else [f"n{i}" for i in range(len(problem["rows"]))]
 
 
-def cap_of(plan: dict[str, Any]) -> int:
-    """Answers of one node that the plan's epsilon is for."""
+def cap_of(plan: dict[str, Any], node: str) -> int:
+    """Answers of this node that the plan's epsilon is for."""
     algorithm, privacy, problem = plan["algorithm"], plan["privacy"], plan["problem"]
     name, rounds = algorithm["name"], algorithm["rounds"]
     if name == "ladmm":
@@ -83,9 +83,11 @@ def cap_of(plan: dict[str, Any]) -> int:
     if name not in WALKS:
         return AMONG_NEIGHBOURS[name](rounds * (2 if name == "dpp2" else 1))
     walk = problem["route"] if isinstance(algorithm["walk"], str) else algorithm["walk"]
+    i = nodes_of(plan).index(node)
     if not walk:
-        return math.ceil(1.5 * rounds / len(problem["rows"]))
-    return max(Counter(walk[k % len(walk)] for k in range(rounds)).values())
+        caps = privacy["answers"]
+        return int(caps if isinstance(caps, int) else caps[i])
+    return Counter(walk[k % len(walk)] for k in range(rounds))[i]
 
 
 def price(privacy: dict[str, Any], cap: int) -> float:

@@ -28,6 +28,8 @@ def network(name, n, edges, *, rows=10, route=(), **algorithm):
         "route": list(route),
     }
     raw["algorithm"] |= algorithm
+    if isinstance(raw["privacy"].get("answers"), list):  # caps of other nodes: as many as the walk passes each
+        raw["privacy"]["answers"] = None
     return name, raw
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +23,12 @@ from hushgrid.broker.coordinator.intervals import Intervals
 from hushgrid.broker.coordinator.schedule import Clocks
 from hushgrid.broker.simulation.memory import Delivery, MemoryBroker
 from hushgrid.broker.simulation.problems.power_flow import ZoneSetup
+from hushgrid.grid_cases.zone.model import objective
 from hushgrid.kernels.types import Vector
 from hushgrid.node.config.coordinator import Continuous, CoordinatorConfig
 from hushgrid.node.config.scenario import scenario_from
 from hushgrid.node.privacy.ledger import Ledger
+from hushgrid.node.problems.kind import About
 from hushgrid.node.problems.power_flow.device import Zone
 from hushgrid.node.runtime.endpoint import Endpoint
 from hushgrid.node.runtime.member import Member, Simulated
@@ -87,6 +90,7 @@ class Fleet:
         self.ledgers: dict[str, Ledger] = {}
         self.logs: dict[str, list[str]] = {}
         self.loads: dict[str, Vector] = {z: setup.loads(z) for z in self.zones}
+        self.own: dict[str, Vector] = {}  #: z_p of each zone at the end of its last run
         self.now = 0.0  #: s
         self.clocks = Clocks(lambda: self.now, lambda: 1.8e9 + self.now, lambda: "boot")
         run = keys.pop("run", Continuous(every="15min"))
@@ -137,6 +141,11 @@ class Fleet:
         self.hub.until(lambda: not self.hub.queue)
         return found
 
+    def shed(self) -> float:
+        """sum_p f_p(z_p) of what the zones hold, at the loads of now, p.u.^2."""
+        models = self.setup.models
+        return sum(objective(models[z].A, self.own[z], self.loads[z]) for z in self.zones)
+
     def restarts(self, who: str) -> None:
         """The process of `who` ends where it is, and starts again."""
         self.hub.drop(who)
@@ -157,7 +166,12 @@ class Fleet:
 
     def _member(self, zone: str) -> Member:
         ledger, log = self._ledger(zone), self.logs.setdefault(zone, []).append
-        return Member(NAME, self._zone(zone), ledger, None, simulated=Simulated(self.seed), log=log)
+
+        def outcome(left: dict[str, Vector], about: About) -> None:
+            self.own[zone] = left["z"]
+
+        simulated = Simulated(self.seed)
+        return Member(NAME, self._zone(zone), ledger, None, simulated=simulated, log=log, outcome=outcome)
 
     def _zone(self, zone: str) -> Zone:
         s = self.setup
@@ -170,17 +184,27 @@ class Fleet:
         return self.ledgers[name]
 
 
-def scenario(name: str, rounds: int, epsilon: float | None, case: str = "case14") -> ZoneSetup:
-    """The zones of a case, in mode input if there is an epsilon, else without noise. Of costs, the relaxation alone."""
-    own: dict[str, Any] = {"loads": {"nonzero": "case"}, "ac": "none"} if name == "consensus-admm" else {}
+def scenario(
+    name: str,
+    rounds: int,
+    privacy: float | Mapping[str, object] | None,
+    case: str = "case14",
+    ac: str = "none",
+    **keys: Any,
+) -> ZoneSetup:
+    """The zones of a case: in mode input at this epsilon, with this section of privacy, or without noise. ac: as in a
+    scenario, of costs. `keys`: more of the algorithm's."""
+    own: dict[str, Any] = {"loads": {"nonzero": "case"}, "ac": ac} if name == "consensus-admm" else {}
     raw: dict[str, Any] = {
         "hushgrid": 1,
         "name": NAME,
         "problem": {"kind": "zones", "case": case, "zones": ZONES[case]} | own,
-        "algorithm": {"name": name, "rounds": rounds} | ({} if epsilon else {"variant": "none"}),
+        "algorithm": {"name": name, "rounds": rounds} | keys | ({} if privacy else {"variant": "none"}),
     }
-    if epsilon:
-        raw["privacy"] = {"epsilon": epsilon, "mode": "input", "adjacency": {"bounded-change": 0.01}}
+    if isinstance(privacy, float):
+        privacy = {"epsilon": privacy, "mode": "input", "adjacency": {"bounded-change": 0.01}}
+    if privacy:
+        raw["privacy"] = dict(privacy)
     return ZoneSetup(scenario_from(raw))
 
 
@@ -208,7 +232,7 @@ def figures(setup: ZoneSetup, changes: list[dict[str, Vector]], *, warm: bool) -
         lines = []
         for loads in changes:
             made.draws(loads)
-            lines.append(made.interval())
+            lines.append(made.interval() | {"shed": made.shed()})
     return lines[1:]
 
 
@@ -220,13 +244,22 @@ SEEN = {(5, True): 1e-3, (20, True): 2e-4, (5, False): 1.7e-2, (20, False): 7.6e
 def warm(most: int = 96) -> Table:
     """The first `most` intervals of the day."""
     rows: list[Row] = []
-    for rounds in (5, 20):
-        setup = scenario("ladmm", rounds, None)
-        lines = {w: figures(setup, households(setup)[:most], warm=w) for w in (True, False)}
+    for rounds, rho in product((5, 20), (100.0, 300.0)):
+        setup = scenario("ladmm", rounds, None, rho=rho)
+        changes = households(setup)[:most]
+        best = [setup.optimum(loads) for loads in changes[1:]]
+        about = f"ladmm, {rounds} rounds, rho {rho:g}"
+        lines = {w: figures(setup, changes, warm=w) for w in (True, False)}
         found = {w: [line["residual"] for line in lines[w]] for w in lines}
-        cold = row(f"ladmm, {rounds} rounds from the flat start", "residual", found[False])
-        ours = row(f"ladmm, {rounds} rounds from the last interval's end", "residual", found[True], rival=cold)
+        gaps = {
+            w: [line["shed"] - least for line, least in zip(lines[w], best, strict=True) if least is not None]
+            for w in lines
+        }
+        cold = row(f"{about}, from the flat start", "residual", found[False])
+        ours = row(f"{about}, from the last interval's end", "residual", found[True], rival=cold)
         rows += [against(ours, SEEN[rounds, True]), cold]
+        cold = row(f"{about}, from the flat start: load shed above the optimum", "p.u.^2", gaps[False])
+        rows += [row(f"{about}, from the last interval's end: the same", "p.u.^2", gaps[True], rival=cold), cold]
     for epsilon in (5.0, 1.0):
         setup = scenario("consensus-admm", 200, epsilon)
         still = [setup.loads(z) for z in setup.plan.nodes]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Iterator
-from itertools import product
+from itertools import pairwise, product
 from math import ceil, floor, hypot, pi, sqrt
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -17,11 +17,10 @@ from hushgrid.kernels.privacy.limits import mu_max
 from hushgrid.node.columns import columns
 from hushgrid.node.config.device import DeviceConfig, load_device
 from hushgrid.node.problems.power_flow.section import ZoneData
-from hushgrid.node.schema.durations import PATTERN, UNITS, in_words, seconds
+from hushgrid.node.schema.durations import PATTERN, in_words, seconds
 from hushgrid.node.schema.sections import Budget
 
 FRESH = (1, 4, 24, 96)  #: answers a window that are compared, unless the file or the caller says which
-HOUR = UNITS["h"]
 
 
 class Unit(NamedTuple):
@@ -30,6 +29,49 @@ class Unit(NamedTuple):
     l1: float
     l2: float
     name: str
+
+
+class Drift(NamedTuple):
+    """How far a load moves, as everybody knows: its variance over age, linear between the points and from 0."""
+
+    ages: tuple[float, ...]  #: s, rising
+    moved: tuple[float, ...]  #: rms change of a load of this age
+    walk: bool  #: a random walk through the one point; else a load moves no farther than it has at the last one
+    said: str
+
+    @classmethod
+    def of(cls, given: str) -> Drift:
+        """`X`, the change in an hour, or `AGE=X,...`. Raises InputError."""
+        walk = "=" not in given
+        pairs = (
+            [("1h", given)] if walk else [(age, x) for age, _, x in (one.partition("=") for one in given.split(","))]
+        )
+        ages = tuple(_time("--drift", age) for age, _ in pairs)
+        moved = tuple(_numbers("--drift", ",".join(x for _, x in pairs), 0, 1e9))
+        if any(a >= b for a, b in pairwise(ages)):
+            raise InputError(f"--drift: found {given[:60]!r}, expected rising ages: 15min=8,1h=12")
+        return cls(ages, moved, walk, given)
+
+    def stale(self, oldest: float, every: float | None) -> float:
+        """Rms change of a load since it was answered, over all ages from 0 to `oldest`, s, a run each `every`."""
+        steps = max(1, round(oldest / every)) if every else 1000
+        return sqrt(sum(self.variance(oldest * k / steps) for k in range(steps + 1)) / (steps + 1))
+
+    def variance(self, age: float) -> float:
+        if self.walk:
+            return self.moved[0] ** 2 * age / self.ages[0]
+        before, low = 0.0, 0.0
+        for at, x in zip(self.ages, self.moved, strict=True):
+            if age <= at:
+                return low + (x**2 - low) * (age - before) / (at - before)
+            before, low = at, x**2
+        return low
+
+    def in_words(self, unit: str) -> str:
+        if self.walk:
+            return f"a load moves by {float(self.said):g} {unit} in an hour (rms, as a random walk does)"
+        of = ", ".join(f"{x:g} in {in_words(age)}" for age, x in zip(self.ages, self.moved, strict=True))
+        return f"a load moves by {of} ({unit} rms), and no farther"
 
 
 class Row(NamedTuple):
@@ -57,7 +99,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     add("--mechanism", metavar="NAME", choices=("laplace", "gaussian"), help="laplace or gaussian [both]")
     add("--rounds", metavar="R,...", help="gate answers of a run: 1 in mode input, else one a round [1]")
     add("--every", metavar="TIME", help="a run each 15min, say: so often at most is there a fresh answer")
-    add("--drift", metavar="X", type=float, help="how far a load moves in an hour, rms, MW: public knowledge [unknown]")
+    text = "how far a load moves in an hour, rms, MW, or by its age, 15min=8,1h=12: public knowledge [unknown]"
+    add("--drift", metavar="X", help=text)
     add("--json", action="store_true", help="print JSON instead of text")
 
 
@@ -70,7 +113,8 @@ def plan(options: argparse.Namespace) -> str:
     """The table, or JSON. Raises InputError if the file is no device's, or an option is no number in its range."""
     config = load_device(options.file)
     budget, unit = config.budget, unit_of(config)
-    span, every = budget.span, _every(options.every)
+    span = budget.span
+    every = None if options.every is None else _time("--every", options.every)
     epsilons = _numbers("--epsilon", options.epsilon, 1e-9, 1e9) or [budget.epsilon]
     most = floor(span / every * (1 + 1e-9)) if span and every else None
     fresh = [int(k) for k in _numbers("--fresh", options.fresh, 1, 1e7, whole=True)]
@@ -78,20 +122,17 @@ def plan(options: argparse.Namespace) -> str:
     fresh = [k for k in fresh if most is None or k <= most]
     if not fresh:
         raise InputError(f"--fresh: found more answers than runs, expected at most {most} a window (--every)")
-    if options.drift is not None and not 0 <= options.drift < 1e9:
-        raise InputError(f"--drift: found {options.drift:g}, expected a number of at least 0")
+    drift = None if options.drift is None else Drift.of(options.drift)
     if options.mechanism == "gaussian" and not budget.delta:
         raise InputError(f"{options.file}: budget.delta: missing, expected a value (--mechanism gaussian)")
     mechanisms = [options.mechanism] if options.mechanism else ["laplace", "gaussian"] if budget.delta else ["laplace"]
     rounds = [int(r) for r in _numbers("--rounds", options.rounds, 1, 1e7, whole=True)] or [1]
     rows = [
-        bought(budget, unit, mechanism, (epsilon, k, r), every, options.drift)
+        bought(budget, unit, mechanism, (epsilon, k, r), every, drift)
         for epsilon, k, mechanism, r in product(epsilons, fresh, mechanisms, rounds)
     ]
-    best = best_of(rows, options.drift)
-    return (
-        _json(config, unit, rows, best) if options.json else "\n".join(_text(config, unit, rows, best, options.drift))
-    )
+    best = best_of(rows, drift)
+    return _json(config, unit, rows, best) if options.json else "\n".join(_text(config, unit, rows, best, drift))
 
 
 def unit_of(config: DeviceConfig) -> Unit:
@@ -115,7 +156,7 @@ def bought(
     mechanism: Literal["laplace", "gaussian"],
     choice: tuple[float, int, int],
     every: float | None,
-    drift: float | None,
+    drift: Drift | None,
 ) -> Row:
     """`choice`: epsilon a window, fresh answers a window, gate answers a run. docs/privacy.md has the formulas."""
     epsilon, fresh, rounds = choice
@@ -130,7 +171,7 @@ def bought(
         answer, run = sqrt(2) * unit.l1 / each, each * rounds
     noise = answer / sqrt(rounds)
     age = max(budget.span / fresh - (every or 0.0), 0.0) if budget.span else 0.0
-    stale = None if drift is None else drift * sqrt(age / 2 / HOUR)
+    stale = None if drift is None else drift.stale(age, every)
     return Row(epsilon, mechanism, fresh, rounds, run, answer, noise, age, stale, hypot(noise, stale or 0.0))
 
 
@@ -140,7 +181,7 @@ def _alone(mu: float, delta: float) -> float:
     return gdp_epsilon(mu, delta)
 
 
-def best_of(rows: list[Row], drift: float | None) -> list[Row]:
+def best_of(rows: list[Row], drift: Drift | None) -> list[Row]:
     """For each epsilon: with a drift, the least error in all; without one, the least noise of the freshest rows."""
     freshest = max(row.fresh for row in rows)
     open_to = [row for row in rows if drift is not None or row.fresh == freshest]
@@ -150,14 +191,12 @@ def best_of(rows: list[Row], drift: float | None) -> list[Row]:
     ]
 
 
-def _every(given: str | None) -> float | None:
+def _time(option: str, given: str) -> float:
     import re
 
-    if given is None:
-        return None
-    if not re.match(PATTERN, given) or not (every := seconds(given)):
-        raise InputError(f"--every: found {given!r}, expected a length of time above 0s: 30s, 15min or 24h")
-    return every
+    if not re.match(PATTERN, given) or not (found := seconds(given)):
+        raise InputError(f"{option}: found {given[:60]!r}, expected a length of time above 0s: 30s, 15min or 24h")
+    return found
 
 
 def _numbers(option: str, given: str | None, low: float, high: float, *, whole: bool = False) -> list[float]:
@@ -190,7 +229,7 @@ def _json(config: DeviceConfig, unit: Unit, rows: list[Row], best: list[Row]) ->
     return json.dumps(said, indent=2)
 
 
-def _text(config: DeviceConfig, unit: Unit, rows: list[Row], best: list[Row], drift: float | None) -> Iterator[str]:
+def _text(config: DeviceConfig, unit: Unit, rows: list[Row], best: list[Row], drift: Drift | None) -> Iterator[str]:
     budget = config.budget
     delta = f", delta {budget.delta:g}" if budget.delta else ", no delta (so no gaussian noise)"
     counted = renews(budget) or " over the life of the ledger (no window)"
@@ -213,7 +252,7 @@ def _text(config: DeviceConfig, unit: Unit, rows: list[Row], best: list[Row], dr
     if drift is None:
         yield "*: the least noise of the freshest; --drift X says how far a load moves in an hour, and finds the least of both"
     else:
-        yield f"*: the least in all, if a load moves by {drift:g} {unit.name} in an hour (rms, as a random walk does)"
+        yield f"*: the least in all, if {drift.in_words(unit.name)}"
     if budget.span:
         times = ceil(YEAR / budget.span)
         yield (

@@ -23,12 +23,12 @@ from hushgrid.node.config.device import load_device
 from hushgrid.node.privacy.budget import Allowance
 from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.privacy.ledger_file import held, snapshot
-from hushgrid.node.privacy.ledger_rows import relation
+from hushgrid.node.privacy.ledger_rows import relation, size
 from hushgrid.node.privacy.renewal import Renewal, standing
 from hushgrid.node.privacy.terms import Terms
 from hushgrid.node.problems.plan import RunPlan, decode_plan
 from hushgrid.node.schema.durations import in_words
-from hushgrid.node.schema.sections import Adjacency, Allow, Budget
+from hushgrid.node.schema.sections import Adjacency, Allow, Budget, ReplaceOneRecord
 
 #: Of a run that was refused: its plan is not kept, or cannot be read.
 _NOTHING = {"name": "?", "algorithm": None, "adjacency": None, "answers": 0, "epsilon": 0.0, "delta": 0.0}
@@ -174,7 +174,7 @@ def facts(ledger: Ledger, where: Source, delta: float | None = None) -> dict[str
         elif known and (budget is None or delta is None):
             run_id, of, t = known
             # At this delta and unit; how much it allows is not asked.
-            unit = Adjacency(bounded_change=_unit(adjacency)) if _unit(adjacency) else None
+            unit = _as_section(adjacency)
             counts = budget or Budget(epsilon=1.0, delta=at or None, adjacency=unit)
             epsilon = Allowance(ledger.node, ledger, run_id, of.algorithm, t, counts, Allow(), simulated=False).spent
         kinds = ledger.kinds(adjacency)
@@ -227,10 +227,10 @@ def _counted(ledger: Ledger, budget: Budget | None) -> list[str]:
 
     Accepted gaps count under every relation: if there is nothing else, under the budget's, or under one without a name.
     """
-    found = {relation(a): a for a in sorted(ledger.adjacencies, key=_unit)}
-    if "bounded-change" in found:
-        unit = max(_unit(found["bounded-change"]), ledger.unit)
-        found["bounded-change"] = str(Adjacency(bounded_change=unit))
+    found = {relation(a): a for a in sorted(ledger.adjacencies, key=size)}
+    for name, largest in (("bounded-change", ledger.unit), ("replace-one-record", ledger.records)):
+        if name in found:
+            found[name] = max(found[name], f"{name} {largest!r}", key=size)
     if not found and ledger.no:
         found[relation(str(budget.adjacency)) if budget else ""] = ""
     if budget and (name := relation(str(budget.adjacency))) in found:
@@ -238,8 +238,14 @@ def _counted(ledger: Ledger, budget: Budget | None) -> list[str]:
     return sorted(found.values())
 
 
-def _unit(adjacency: str) -> float:
-    return float(adjacency.partition(" ")[2]) if relation(adjacency) == "bounded-change" else 0.0
+def _as_section(adjacency: str) -> Adjacency | None:
+    """What a ledger's words say, as far as a budget can count it."""
+    match relation(adjacency):
+        case "bounded-change":
+            return Adjacency(bounded_change=float(size(adjacency)))
+        case "replace-one-record":
+            return Adjacency(replace_one_record=ReplaceOneRecord(clip=1.0, records=int(size(adjacency))))
+    return None
 
 
 def _plan(node: str, blob: bytes) -> RunPlan | None:

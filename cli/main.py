@@ -26,6 +26,10 @@ COMMANDS = {
         "The run directory gets the report, result.json, the tables and the ledgers. On stdout stands a summary."
     ),
     "sweep": "Run a scenario at every point of a grid, under the same seeds; a row a run, medians and a comparison.",
+    "plan": (
+        "Choose answers, step, clip and mechanism for an epsilon, and say what error to expect.\n"
+        "Public numbers and made-up rows are all it goes by: no data file is opened, and no device is asked."
+    ),
     "compare": "Show finished runs beside each other: what they reached, promise and cost, and what differs.",
     "check": (
         "Check a scenario, a device's file or a coordinator's file, without a network.\n"

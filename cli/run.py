@@ -6,9 +6,9 @@ import argparse
 import sys
 from pathlib import Path
 
-from hushgrid.broker.simulation.interrupts import Interrupts
+from hushgrid.broker.simulation.interrupts import Interrupts, ended_in_a_line
 from hushgrid.cli.completion import scenario_or_file
-from hushgrid.kernels.errors import InputError, Stopped
+from hushgrid.kernels.errors import InputError
 from hushgrid.scenarios import find
 
 
@@ -60,14 +60,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(options: argparse.Namespace) -> int:
-    with Interrupts(last=options.program) as interrupts:
-        try:
-            return _simulate(options, interrupts)
-        except BaseException:
-            if not interrupts():
-                raise
-            # Whatever it fell into has failed in its own way; what was begun has been cleaned up on the way here.
-            raise Stopped(f"interrupted by {interrupts.asked}") from None
+    return ended_in_a_line(lambda interrupts: _simulate(options, interrupts), options.program)
 
 
 def _simulate(o: argparse.Namespace, interrupts: Interrupts) -> int:

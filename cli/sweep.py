@@ -6,9 +6,9 @@ import argparse
 import os
 from pathlib import Path
 
-from hushgrid.broker.simulation.interrupts import Interrupts
+from hushgrid.broker.simulation.interrupts import ended_in_a_line
 from hushgrid.cli.completion import scenario_or_file
-from hushgrid.kernels.errors import InputError, Stopped
+from hushgrid.kernels.errors import InputError
 from hushgrid.scenarios import find
 
 
@@ -66,13 +66,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(options: argparse.Namespace) -> int:
-    with Interrupts(last=options.program) as interrupts:
-        try:
-            return _sweep(options)
-        except BaseException:
-            if not interrupts():
-                raise
-            raise Stopped(f"interrupted by {interrupts.asked}; {_again(options)}") from None
+    return ended_in_a_line(lambda _: _sweep(options), options.program, lambda: f"; {_again(options)}")
 
 
 def _again(o: argparse.Namespace) -> str:

@@ -10,10 +10,11 @@ L. Xiao, Fastest mixing Markov chain on a graph (2004), for the Metropolis weigh
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import combinations, pairwise
+from itertools import accumulate, combinations, pairwise
 from math import isqrt
 from typing import Annotated, Any, Literal
 
@@ -294,6 +295,17 @@ def check_walk(graph: Graph, walk: Sequence[int], activations: int, key: str = "
 def next_node(neighbours: Sequence[int], word: int) -> int:
     """The random walk's hop, P_ij = 1/deg(i) but for 2^-64 deg(i). `word`: uniform, of 64 bits."""
     return neighbours[word * len(neighbours) >> 64]
+
+
+def heavier_node(neighbours: Sequence[int], weights: Sequence[int], word: int) -> int:
+    """The hop of a weighted walk, P_ij = w_ij/sum_j w_ij but for 2^-64. Whole weights: every machine hops alike."""
+    at = word * sum(weights) >> 64
+    return neighbours[bisect_right(list(accumulate(weights)), at)]
+
+
+def metropolis_weight(graph: Graph, i: int, j: int) -> int:
+    """2^32 times 1/max(deg i, deg j), a whole number: alike from both ends, and known to both."""
+    return (1 << 32) // max(len(graph.neighbours[i]), len(graph.neighbours[j]))
 
 
 def walk_word(seed: int, hop: int) -> int:

@@ -61,6 +61,7 @@ class Capabilities(Struct, frozen=True):
     wire: Number = 1  #: a birth without it is of a program from before the numbers, which all speak 1
     older: Annotated[tuple[Number, ...], Meta(max_length=16)] = ()  #: other numbers that it speaks
     certificate_days: int | None = None  #: until its certificate ends, by its own clock
+    recounts: bool = False  #: it knows the recount of a token; one that does not leaves what lost nodes have added
 
 
 def common(spoken: tuple[int, ...], own: tuple[int, ...] | None = None) -> int | None:

@@ -19,26 +19,32 @@ STUDIES = {
     "figures": Study(
         "linearised ADMM over zones: Figures 3 and 4, the same methods at honest totals",
         "10 to 20 minutes",
-        "hushgrid.studies.figures",
+        "hushgrid.studies.papers.figures",
         "figures",
     ),
     "relay": Study(
         "RECAL, a token at random: Tables I to V, honest totals, a sensor ring on Adult",
         "5 to 10 minutes",
-        "hushgrid.studies.relay",
+        "hushgrid.studies.papers.relay",
         "relay",
     ),
     "incremental": Study(
         "I-ADMM, a token on a cycle: Figures 3 and 5, what the token tells",
         "2 to 5 minutes",
-        "hushgrid.studies.incremental",
+        "hushgrid.studies.papers.incremental",
         "study",
     ),
     "league": Study(
-        "every data algorithm on one problem, at one honest total epsilon",
-        "3 to 10 minutes",
+        "every data algorithm at one honest total epsilon, ranked by what a device holds",
+        "1 to 3 hours",
         "hushgrid.studies.league",
         "league",
+    ),
+    "air": Study(
+        "twelve air-quality stations together and alone, one of them young: warning, predicting, hiding an hour or a day",
+        "7 to 25 minutes",
+        "hushgrid.studies.air",
+        "study",
     ),
     "finishing": Study(
         "one answer of each node, and rounds of averaging after the last, on the league's problem",
@@ -46,16 +52,22 @@ STUDIES = {
         "hushgrid.studies.finishing",
         "study",
     ),
+    "minimisers": Study(
+        "three ways to make a node's minimiser private, on Adult at one total",
+        "2 to 5 minutes",
+        "hushgrid.studies.minimisers",
+        "study",
+    ),
     "dpp2-figures": Study(
         "DPP2, rounds among neighbours: Figures 1 to 3, the honest epsilon beside",
         "1 to 3 minutes",
-        "hushgrid.studies.dpp2_figures",
+        "hushgrid.studies.papers.dpp2_figures",
         "figures",
     ),
     "recycled": Study(
         "Recycled ADMM and its rivals: Figures 1 to 5 on Adult at honest totals",
         "15 to 35 minutes",
-        "hushgrid.studies.recycled",
+        "hushgrid.studies.papers.recycled",
         "study",
     ),
     "privacy-price": Study(
@@ -66,14 +78,20 @@ STUDIES = {
     ),
     "renewing": Study(
         "a budget that renews, over a day of changing loads: fresh answers, their noise, their age",
-        "1 to 4 minutes",
+        "4 to 10 minutes",
         "hushgrid.studies.renewing",
+        "study",
+    ),
+    "federated": Study(
+        "federated learning around a coordinator: testing error of digits against epsilon, E and the box",
+        "1 to 5 minutes",
+        "hushgrid.studies.papers.federated",
         "study",
     ),
     "accuracy": Study(
         "objective, feasibility and central optima beside what independent reference code found",
         "1 to 3 minutes",
-        "hushgrid.studies.accuracy",
+        "hushgrid.studies.papers.accuracy",
         "show",
     ),
 }

@@ -15,12 +15,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hushgrid.broker.simulation import run
+from hushgrid.broker.simulation.problems.records import RowSetup
 from hushgrid.kernels.problems.centralised import optimum
 from hushgrid.kernels.types import Matrix, Vector
-from hushgrid.studies.league import DELTA, EPSILONS, N, scenario, setup_of
-from hushgrid.studies.study import TARGET, Panel, Table, chart, on_two, write
+from hushgrid.node.config.scenario import scenario_from
+from hushgrid.studies.common.study import TARGET, Panel, Table, chart, on_two, write
+from hushgrid.studies.races import DELTA, EPSILONS, GEOMETRIC, MADE_UP
 
 COMMAND = "hushgrid study finishing"
+N = int(GEOMETRIC["nodes"])
 LONGEST = 40  #: rounds of averaging
 SHOWN = (0, 5, 10, 20, LONGEST)
 SEEDS = tuple(range(20))
@@ -49,9 +52,19 @@ class Line(NamedTuple):
     worst: Matrix  #: the same of the worst node
 
 
+def scenario(algorithm: dict[str, Any], rounds: int) -> dict[str, Any]:
+    """The league's made-up problem, as in a scenario file."""
+    found = {"hushgrid": 1, "name": "finishing", "seed": 0, "problem": dict(MADE_UP), "network": dict(GEOMETRIC)}
+    return found | {"algorithm": algorithm | {"rounds": rounds}}
+
+
+def made_up() -> RowSetup:
+    return RowSetup(scenario_from(scenario({"name": "dgd", "variant": "none", "step_size": 1.0}, 1)))
+
+
 def rows(shards: str) -> list[tuple[Matrix, Vector]]:
     """Every node's rows (A_i, b_i)."""
-    made = setup_of(scenario({"name": "dgd", "variant": "none", "step_size": 1.0}, 1, 0, None)).shards
+    made = made_up().shards
     if shards == "alike":
         return [(s.A, s.b) for s in made]
     A, b = np.concatenate([s.A for s in made]), np.concatenate([s.b for s in made])
@@ -62,8 +75,8 @@ def rows(shards: str) -> list[tuple[Matrix, Vector]]:
 def measure(task: Task) -> Line:
     """Runs of one method; what shorter finishes give is on the way of the longest."""
     data, (algorithm, rounds, privacy) = rows(task.shards), METHODS[task.method]
-    raw = scenario(algorithm | {"finish": {"gossip": LONGEST}}, rounds, 0, None)
-    setup = setup_of(scenario({"name": "dgd", "variant": "none", "step_size": 1.0}, 1, 0, None))
+    raw = scenario(algorithm | {"finish": {"gossip": LONGEST}}, rounds)
+    setup = made_up()
     star = optimum(setup.losses, setup.plan.problem.regularizer).x  # of all rows, however they are dealt
     raw["privacy"] = privacy | {"epsilon": task.epsilon, "adjacency": {"replace-one-record": {"clip": 1.0}}}
     raw["run"] = {"record": "trajectory"}

@@ -1,242 +1,232 @@
-"""`hushgrid study league`: every data algorithm of the project on one problem, one graph, at one honest total epsilon.
+"""`hushgrid study league`: every data algorithm at one honest total epsilon, ranked by what a device holds at the end.
 
-Logistic regression of made-up unit rows, on a geometric graph of 8 nodes with a Hamiltonian cycle. Adjacency: one
-record replaced, of the rows of each node. The figures are those of `hushgrid run` over memory: medians over seeds that
-the parameters were not tuned on. Tuning plays the same machines and gates, by the error, which no run can see, and
-pays no epsilon for it: optimistic, for all alike.
+Problem, network and the deal of the rows are a setting. Each method's parameters are tuned there on seeds apart from those
+shown, on a lattice that goes on until its best point is interior (studies/common/tuning.py). All runs are those of `sweep`,
+with ledgers, gates and messages; what has run is kept in DIRECTORY, and the command goes on where it was ended.
 """
 
 from __future__ import annotations
 
+import sys
 import time
-from collections.abc import Iterator, Sequence
-from itertools import product
-from math import inf, isfinite, isnan, nan
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import cache, partial
+from math import inf
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from hushgrid.broker.comparison.medians import Median, median
 from hushgrid.broker.report.result import Result
-from hushgrid.broker.simulation import run
 from hushgrid.broker.simulation.problems.records import RowSetup
-from hushgrid.kernels.algorithms.base import Algorithm, Keys, Rounds
-from hushgrid.kernels.algorithms.registry import ALGORITHMS
-from hushgrid.kernels.errors import InputError, Refused
-from hushgrid.kernels.patterns.routes import index
-from hushgrid.kernels.patterns.token import Leg
+from hushgrid.kernels.graphs import Graph
 from hushgrid.kernels.problems.centralised import optimum
-from hushgrid.kernels.types import Vector
+from hushgrid.kernels.types import Matrix, Vector
 from hushgrid.node.config.scenario import scenario_from
-from hushgrid.node.privacy.noise_source import SeededNoise
-from hushgrid.node.problems.on_graph import place
-from hushgrid.node.problems.records.gate import RowsGate
-from hushgrid.node.problems.registry import KINDS
-from hushgrid.node.schema.yaml_file import convert
-from hushgrid.studies.study import TARGET, Panel, Table, Willing, chart, handed, on_two, shown, stepped, write
+from hushgrid.node.problems.records.data import load_test
+from hushgrid.studies.common.study import TARGET, Panel, Table, chart, shown, write
+from hushgrid.studies.common.tuning import Known, Place, Search
+from hushgrid.studies.races import DELTA, EPSILONS, METHODS, SCALE, SETTINGS, Method, Setting
 
 COMMAND = "hushgrid study league"
-N, ROWS, FEATURES = 8, 2000, 10
-DELTA = 1e-5
-EPSILONS = (1.0, 10.0)  #: of the whole run, a node
-ACCURACY = 1e-6  #: relative error, without privacy
-LIMIT = 500  #: rounds (N activations each) after which a run without privacy is given up
-SEEDS = (0, 1, 2, 3, 4)
-TUNED_ON = (1000, 1001, 1002, 1003)
-RUN = bytes(16)
-
-Asks = Literal["gradient", "minimiser", "output"]
-#: Mechanism and accountant of the least cost among those the gate has for what is asked.
-PRIVACY: dict[Asks, dict[str, Any]] = {
-    "gradient": {"mechanism": "gaussian", "accountant": "gdp"},
-    "minimiser": {"mechanism": "laplace", "accountant": "pure-optimal"},
-    "output": {"mechanism": "gaussian", "accountant": "gdp"},
-}
-ANSWERS: dict[Asks, Sequence[int]] = {
-    "gradient": (10, 30, 90),
-    "minimiser": (2, 6, 20),
-    "output": (2, 6, 20),
-}  #: grids
+DIRECTORY = Path("runs/league")
+SHOWN = tuple(range(1, 21))
+TUNED_ON = tuple(range(1000, 1020))
+LEVELS = (1, 4, 20)  #: seeds on which a walk compares points, one after the other
+TARGETED = "own_gap"  #: what is tuned and ranked
 
 
-class Method(NamedTuple):
-    declared: type[Algorithm]
-    algorithm: dict[str, Any]  #: of the scenario, without rounds and variant
-    grid: Sequence[Keys]  #: what is tuned
-
-    @property
-    def asks(self) -> Asks:
-        section = declared(self.algorithm | dict(self.grid[0]), 1)
-        return (
-            "output"
-            if section.minimizes and section.by_output("laplace")
-            else "minimiser"
-            if section.minimizes
-            else "gradient"
-        )
+# --- what a run is worth ---
 
 
-#: Every algorithm that solves data problems on a graph, as it is declared: a line or several.
-RACING = {name: ALGORITHMS[name] for name in KINDS["data"].algorithms if ALGORITHMS[name].networked}
-METHODS: dict[str, Method] = {
-    race.title: Method(kind, {"name": name, **race.keys}, race.grid)
-    for name, kind in RACING.items()
-    for race in kind.raced()
-}
-#: As the papers have them, their noise where they put it; parameters of the runs without privacy.
-PUBLISHED: dict[str, dict[str, Any]] = {
-    title: {"name": name, "variant": "published", **keys}
-    for name, kind in RACING.items()
-    for title, keys in kind.published_races.items()
-}
-PUBLISHED_ANSWERS = 80
+class Judge:
+    """All rows of a setting, and their optimum: how good models are. Gaps are of the nodes' mean loss, per unit of scale."""
+
+    def __init__(self, setting: Setting) -> None:
+        raw = setting.scenario("graph") | {
+            "algorithm": {"name": "dgd", "variant": "none", "rounds": 1, "step_size": 1.0}
+        }
+        made = RowSetup(scenario_from(raw))
+        self.n, self.l2 = len(made.shards), setting.problem["l2"] / SCALE
+        self.A = np.concatenate([s.A for s in made.shards])
+        self.b = np.concatenate([s.b for s in made.shards])
+        self.weight = np.concatenate([np.full(len(s.b), 1.0 / (self.n * len(s.b))) for s in made.shards])
+        self.losses, self.r = made.losses, made.plan.problem.regularizer
+        self.star = optimum(self.losses, self.r).x
+        self.least = float(self.value(self.star[None])[0])
+        data = scenario_from(raw).problem.data
+        self.tests = load_test(data, Path(setting.tests), "logistic", self.A.shape[1]) if setting.tests else None
+
+    def value(self, X: Matrix) -> Vector:
+        """Mean of the nodes' mean losses and the ridge at each row of X (k, d)."""
+        of_rows = np.logaddexp(0.0, -self.b[:, None] * (self.A @ X.T))
+        value: Vector = self.weight @ of_rows + self.l2 / 2 * np.sum(X**2, axis=1)
+        return value
+
+    def wrong(self, X: Matrix) -> float:
+        """The mean share of test rows that models (k, d) get wrong."""
+        if self.tests is None:
+            return float("nan")
+        return float(np.mean((self.tests.A @ X.T > 0) != (self.tests.b > 0)[:, None]))
+
+    def figures(self, own: Matrix, mean: Vector) -> dict[str, float]:
+        """own: (n, d) what each device has; mean: the mean of these, or the token."""
+        gaps = self.value(own) - self.least
+        length = float(np.linalg.norm(self.star))
+        return {
+            "own_gap": float(np.mean(gaps)),
+            "worst_gap": float(np.max(gaps)),
+            "mean_gap": float(self.value(mean[None])[0]) - self.least,
+            "own_error": float(np.mean(np.linalg.norm(own - self.star, axis=1))) / length,
+            "mean_error": float(np.linalg.norm(mean - self.star)) / length,
+            "own_test": self.wrong(own),
+        }
+
+    def without_privacy(self) -> dict[str, dict[str, float]]:
+        """Of the optimum of all rows, of each device's own rows, and of the mean of those."""
+        each = np.array([optimum([loss], self.r).x for loss in self.losses])
+        return {
+            "the optimum of all rows": self.figures(self.star[None], self.star),
+            "each alone": self.figures(each, each.mean(axis=0)),
+            "the zero vector": self.figures(np.zeros((1, self.star.size)), np.zeros(self.star.size)),
+        }
 
 
-class Task(NamedTuple):
-    method: str
-    epsilon: float  #: inf: without privacy; nan: as published
-    seeds: Sequence[int]
-    tuned_on: Sequence[int]
-    answers: Sequence[int] | None  #: another grid
+@cache
+def judge(title: str) -> Judge:
+    return Judge(SETTINGS[title])
+
+
+FIGURES = ("own_gap", "worst_gap", "mean_gap", "own_error", "mean_error", "own_test")
+_LAST: list[tuple[Result, dict[str, float]]] = []
+
+
+def figure(name: str, title: str, result: Result) -> float:
+    """A column of a sweep. Around a coordinator a device has the last model that it was sent; alone its own."""
+    if not _LAST or _LAST[0][0] is not result:
+        s = result.solution
+        own = np.array([v for key, v in s.items() if key.startswith("x_")])
+        if "w" in s and result.rounds_done > 1 and len(own) > 1:
+            own = s["w"][None]
+        _LAST[:] = [(result, judge(title).figures(own, s["x"]))]
+    return _LAST[0][1][name]
+
+
+# --- tuning, and what is shown ---
+
+LAYOUTS = ("graph", "star", "curator")
+Layouts = Mapping[str, Known]
+
+
+class Cell(NamedTuple):
+    """A method at a total epsilon."""
+
+    method: Method
+    epsilon: float
 
 
 class Line(NamedTuple):
-    task: Task
-    chosen: str
-    figures: dict[str, float]  #: medians over seeds
-    errors: tuple[float, float]  #: the least and the largest relative error of a seed
-    reached: bool  #: ACCURACY within LIMIT
-    curve: tuple[Vector, Vector]  #: messages sent, relative error, of the first seed
+    cell: Cell
+    values: dict[str, float]  #: what was chosen
+    figures: dict[str, Median]  #: over the seeds that are shown
+    limits: list[str]  #: what of them is at the natural end of its values
+    over_answers: tuple[
+        Vector, Vector
+    ]  #: other numbers of answers that the walk saw, and the gap there, on its first seed
 
 
-# --- one run ---
+def played(
+    setting: Setting, cells: Sequence[Cell], known: Layouts, tuned_on: Sequence[int], levels: Sequence[int]
+) -> list[Place]:
+    """The chosen point of each cell: waves of runs until no walk asks for more."""
+    graph = setting.graph
+    measure = {name: partial(figure, name, setting.title) for name in FIGURES}
+    while True:
+        asked: dict[str, list[tuple[dict[str, Any], list[int]]]] = {}
+        places = []
+        for cell in cells:
+            search, store = cell.method.search(tuned_on, levels), known[cell.method.layout]
+
+            def point(place: Place, c: Cell = cell, s: Search = search) -> dict[str, Any]:
+                return c.method.point(s.values(place), c.epsilon, graph)
+
+            def error(place: Place, seed: int, of: Any = point, k: Known = store) -> float | None:
+                return k.error(of(place), seed, TARGETED)
+
+            place, wanted = search.advance(error)
+            places.append(place)
+            asked.setdefault(cell.method.layout, []).extend((point(p), seeds) for p, seeds in wanted.items())
+        if not any(asked.values()):
+            return places
+        count = sum(len(seeds) for each in asked.values() for _, seeds in each)
+        print(f"{setting.title}: {count} runs, {time.strftime('%H:%M:%S')}", file=sys.stderr, flush=True)
+        for layout, each in asked.items():
+            known[layout].run(setting.scenario(layout), each, measure)
 
 
-def scenario(algorithm: dict[str, Any], rounds: int, seed: int, privacy: dict[str, Any] | None) -> dict[str, Any]:
-    """The league's problem, as in a scenario file. f_i has the scale 16: RECAL's step is 1 in whatever units."""
-    found = {
-        "hushgrid": 1,
-        "name": "league",
-        "seed": seed,
-        "problem": {
-            "kind": "logistic",
-            "scale": 16.0,
-            "l2": 0.16,
-            "row_bound": 1.0,
-            "data": {"synthetic": {"rows": ROWS, "features": FEATURES, "seed": 7}, "normalize": "unit-rows"},
-        },
-        "network": {"kind": "geometric", "nodes": N, "radius": 0.5, "seed": 11},
-        "algorithm": algorithm | {"rounds": rounds},
-    }
-    if privacy:
-        found["privacy"] = privacy | {"delta": DELTA, "adjacency": {"replace-one-record": {"clip": 1.0}}}
+def lines(
+    setting: Setting,
+    directory: Path = DIRECTORY,
+    tuned_on: Sequence[int] = TUNED_ON,
+    seeds: Sequence[int] = SHOWN,
+    levels: Sequence[int] = LEVELS,
+) -> list[Line]:
+    """Tuned on some seeds, shown on others."""
+    titles = setting.methods or tuple(METHODS)
+    cells = [Cell(METHODS[t], epsilon) for epsilon in setting.epsilons for t in titles]
+    known = {layout: Known(directory / setting.directory / layout) for layout in LAYOUTS}
+    graph = setting.graph
+    measure = {name: partial(figure, name, setting.title) for name in FIGURES}
+    places = played(setting, cells, known, tuned_on, levels)
+    found = []
+    for layout in LAYOUTS:
+        chosen = [
+            c.method.point(c.method.search().values(p), c.epsilon, graph)
+            for c, p in zip(cells, places, strict=True)
+            if c.method.layout == layout
+        ]
+        known[layout].run(setting.scenario(layout), [(point, seeds) for point in chosen], measure)
+    for cell, place in zip(cells, places, strict=True):
+        search = cell.method.search()
+        values = search.values(place)
+        key = cell.method.point(values, cell.epsilon, graph)
+        names = (*FIGURES, "answers", "messages", "bytes", "wall_s", "epsilon_spent", "rounds_done")
+        figures = {
+            n: median(np.array([known[cell.method.layout].error(key, s, n) for s in seeds], float)) for n in names
+        }
+        ends = zip(search.axes, place, strict=True)
+        at = [a.key for a, k in ends if not (a.has(k - 1) and a.has(k + 1))]
+        found.append(
+            Line(cell, values, figures, at, _over_answers(cell, place, known[cell.method.layout], graph, tuned_on[0]))
+        )
     return found
 
 
-def declared(algorithm: dict[str, Any], rounds: int) -> Algorithm:
-    """A scenario's section. Raises InputError."""
-    return convert(algorithm | {"rounds": rounds}, RACING[algorithm["name"]], "league")
+def _over_answers(cell: Cell, place: Place, known: Known, graph: Graph, seed: int) -> tuple[Vector, Vector]:
+    search = cell.method.search()
+    i = next(i for i, a in enumerate(search.axes) if a.key == "answers")
+    seen = []
+    for k in range(-12, 13):
+        if search.axes[i].has(k):
+            values = search.values((*place[:i], k, *place[i + 1 :]))
+            error = known.error(cell.method.point(values, cell.epsilon, graph), seed, TARGETED)
+            if error is not None and error < inf:
+                seen.append((values["answers"], error))
+    return np.array([x for x, _ in seen]), np.array([y for _, y in seen])
 
 
-def rounds_of(algorithm: dict[str, Any], answers: int) -> int:
-    """Rounds (activations, where a token walks) in which each node answers so often (W-ADMM: on average)."""
-    if RACING[algorithm["name"]].pattern == "token":
-        return N * answers
-    return declared(algorithm, 4 * answers + 4).capped(answers, "objective", 0)[1]
-
-
-def setup_of(raw: dict[str, Any]) -> RowSetup:
-    return RowSetup(scenario_from(raw))
-
-
-def played(setup: RowSetup) -> Iterator[Vector]:
-    """x after each round (activation) of the run, from its machines and gates alone: no ledger, no message."""
-    plan, seed, algorithm = setup.plan, setup.scenario.seed, setup.plan.running
-    machines: list[Any] = []
-    for i, node in enumerate(plan.nodes):
-        noise = SeededNoise(seed or 0, node)
-        gate = RowsGate(node, setup.device(node).loss(plan.problem), plan.terms_of(node), noise, Willing())
-        machines.append(algorithm.agent(place(plan, RUN, i, gate, noise)))
-    if algorithm.walks is not None:
-        route, walk = plan.problem.way(algorithm, RUN), [""]
-        for k in range(algorithm.rounds):
-            walk.append(route(walk[-1], k, Leg()))
-        yield from (hop.token[0] for hop in handed(machines, map(index, walk[1:]), machines[0].first))
-        return
-    rounds = cast(Rounds, algorithm)
-    yield from stepped(machines, rounds.messages, rounds.iterate_is_sent)
-
-
-class Race:
-    """The problem's optimum, and how far from it a run is."""
-
-    def __init__(self) -> None:
-        setup = setup_of(scenario({"name": "dgd", "variant": "none", "step_size": 1.0}, 1, 0, None))
-        self.star = optimum(setup.losses, setup.plan.problem.regularizer).x
-
-    @np.errstate(over="ignore", invalid="ignore")  # of what diverges
-    def errors(self, raw: dict[str, Any], until: float = 0.0) -> Vector:
-        """|x - x*|/|x*| after each round (activation), to the first that is at most `until`; infinite what is refused."""
-        found = []
-        try:
-            for x in played(setup_of(raw)):
-                found.append(float(np.linalg.norm(x - self.star) / np.linalg.norm(self.star)))
-                if found[-1] <= until or not found[-1] < 1e6:
-                    break
-        except (InputError, Refused):  # unstable, or too many answers for its epsilon
-            return np.array([inf])
-        each: Vector = np.nan_to_num(np.array(found), nan=inf)
-        return each
-
-
-# --- tuning ---
-
-
-def tuned(race: Race, task: Task) -> tuple[dict[str, Any], int, dict[str, Any]]:
-    """Algorithm, rounds and privacy section: the best of the grid, by the median error of the seeds tuned on."""
-    m = METHODS[task.method]
-    privacy = PRIVACY[m.asks] | {"epsilon": task.epsilon}
-    best: tuple[float, Any] = (inf, None)
-    for parameters, T in product(m.grid, task.answers or ANSWERS[m.asks]):
-        algorithm = m.algorithm | dict(parameters)
-        rounds = rounds_of(algorithm, T)
-        error = np.median([race.errors(scenario(algorithm, rounds, s, privacy))[-1] for s in task.tuned_on])
-        if best[1] is None or error < best[0]:
-            best = float(error), (algorithm, rounds, privacy)
-    chosen: tuple[dict[str, Any], int, dict[str, Any]] = best[1]
-    return chosen
-
-
-def fastest(race: Race, method: str) -> tuple[dict[str, Any], int, bool]:
-    """Without privacy: the parameters that need the fewest rounds to ACCURACY, or (none does) end nearest; and rounds."""
-    m, reached = METHODS[method], False
-    limit = LIMIT * (N if m.declared.pattern == "token" else 1)
-    best: tuple[float, Any] = (inf, None)
-    for parameters in m.grid:
-        algorithm = m.algorithm | dict(parameters) | {"variant": "none"}
-        raw = scenario(algorithm, limit, SEEDS[0], None)
-        errors = race.errors(raw, ACCURACY)
-        if errors[-1] <= ACCURACY:
-            limit, reached = len(errors), True
-            best = 0.0, (algorithm, limit)
-        elif best[1] is None or errors[-1] < best[0]:
-            best = float(errors[-1]), (algorithm, limit)
-    return *best[1], reached
-
-
-# --- the league ---
+# --- tables ---
 
 COLUMNS = (
     "method",
-    "asks for",
-    "mechanism",
-    "ε",
-    "parameters",
-    "relative error",
-    "least to largest",
-    "objective gap",
-    "consensus residual",
-    "rounds or activations",
+    "chosen",
+    "a node's own gap",
+    "worst node",
+    "mean model",
+    "a node's own error",
+    "test error",
     "answers",
     "messages",
     "bytes",
@@ -244,132 +234,80 @@ COLUMNS = (
 )
 
 
-def measure(task: Task) -> Line:
-    """One line: what is tuned, and then runs of it."""
-    race, privacy, reached = Race(), None, True
-    if isnan(task.epsilon):
-        algorithm = PUBLISHED[task.method]
-        rounds = rounds_of(algorithm, PUBLISHED_ANSWERS)
-        if declared(algorithm, 1).claims:
-            privacy = {"mechanism": "gaussian", "epsilon": EPSILONS[-1]}
-    elif task.epsilon == inf:
-        algorithm, rounds, reached = fastest(race, task.method)
-    else:
-        algorithm, rounds, privacy = tuned(race, task)
-    raws = [scenario(algorithm, rounds, seed, privacy) for seed in task.seeds]
-    results = [run(raw) for raw in raws]
-    each = [_figures(r) for r in results]
-    figures = {key: float(np.median([f[key] for f in each])) for key in each[0]}
-    errors = min(f["error"] for f in each), max(f["error"] for f in each)
-    if isnan(task.epsilon):  # what is published is not played
-        return Line(task, _said(algorithm, {}), figures, errors, reached, (np.zeros(0), np.zeros(0)))
-    way = race.errors(raws[0])
-    curve = np.arange(1, len(way) + 1) / len(way) * figures["messages"], way
-    return Line(task, _said(algorithm, METHODS[task.method].algorithm), figures, errors, reached, curve)
-
-
-def _figures(r: Result) -> dict[str, float]:
-    spent = r.privacy["spent"]
-    answers = [node.get("answers") for node in r.privacy["per_node"].values()]
-    return {
-        "epsilon": inf if spent is None or spent["epsilon"] is None else spent["epsilon"],
-        "error": _known(r.relative_error),
-        "gap": _known(r.optimality_gap),
-        "residual": _known(r.consensus_residual),
-        "rounds": r.rounds_done,
-        "answers": nan if None in answers else max(answers),
-        "messages": r.messages,
-        "bytes": r.bytes,
-        "wall": r.wall_s,
-    }
-
-
-def _known(value: float | None) -> float:
-    """A result has null where a figure is not finite."""
-    return inf if value is None else value
-
-
-def _said(algorithm: dict[str, Any], fixed: dict[str, Any]) -> str:
-    parts = []
-    for key, value in algorithm.items():
-        if key in fixed or key in ("name", "variant"):
-            continue
-        if isinstance(value, dict):
-            value = f"{value['start']:g}·{value['growth']:g}^k"
-        parts.append(f"{key} {value:.3g}" if isinstance(value, float) else f"{key} {value}")
-    return ", ".join(parts)
+def given(found: Median) -> str:
+    """A median and its standard error."""
+    if found.n == 0:
+        return "refused"
+    return shown(found.value) + ("" if np.isnan(found.error) else f" ± {found.error:.1g}")
 
 
 def row(line: Line) -> list[str | float]:
-    f, method = line.figures, METHODS.get(line.task.method)
-    asks, mechanism = method.asks if method else "gradient", "none"
-    if isnan(line.task.epsilon):
-        asks, mechanism = "gradient", "the paper's"
-    elif method and line.task.epsilon < inf:
-        mechanism = PRIVACY[asks]["mechanism"]
-    spread = " to ".join(shown(v) for v in line.errors) if line.errors[0] < line.errors[1] else ""
-    rounds: str | float = int(f["rounds"]) if line.reached else f"> {int(f['rounds'])}"
-    answers = int(f["answers"]) if isfinite(f["answers"]) else f["answers"]
+    f = line.figures
+    values = [(key, value) for key, value in line.values.items() if key != "answers"]
+    said = ", ".join(f"{key} {value:.3g}{' (limit)' * (key in line.limits)}" for key, value in values)
+    test = f["own_test"]
     return [
-        line.task.method,
-        asks,
-        mechanism,
-        f["epsilon"],
-        line.chosen,
-        f["error"],
-        spread,
-        f["gap"],
-        f["residual"],
-        rounds,
-        answers,
-        int(f["messages"]),
-        int(f["bytes"]),
-        f["wall"],
+        line.cell.method.title,
+        said,
+        given(f["own_gap"]),
+        f["worst_gap"].value,
+        given(f["mean_gap"]),
+        given(f["own_error"]),
+        "" if test.n == 0 else f"{test.value:.4f}",
+        f["answers"].value,
+        f["messages"].value,
+        f["bytes"].value,
+        f["wall_s"].value,
     ]
 
 
-def tables(lines: Sequence[Line]) -> list[Table]:
-    """By total epsilon, the least error first; then without privacy, the fewest messages first; then as published."""
-    found = []
-    for epsilon in sorted({li.task.epsilon for li in lines if li.task.epsilon < inf}):
-        same = sorted((li for li in lines if li.task.epsilon == epsilon), key=lambda li: li.figures["error"])
-        title = f"Honest total ε = {epsilon:g} of each node, δ = {DELTA:g}"
-        found.append(Table(title, COLUMNS, [row(li) for li in same]))
-    plain = [li for li in lines if li.task.epsilon == inf]
-    plain.sort(key=lambda li: (not li.reached, li.figures["messages"]))
-    published = [li for li in lines if isnan(li.task.epsilon)]
-    return [
-        *found,
-        Table(f"Without privacy, to a relative error of {ACCURACY:g}", COLUMNS, [row(li) for li in plain]),
-        Table("As published: no honest ε", COLUMNS, [row(li) for li in published]),
+def tables(setting: Setting, found: Sequence[Line]) -> list[Table]:
+    """By total epsilon and by the kind of promise, the least own gap first; then what needs no privacy."""
+    made = []
+    for epsilon in setting.epsilons:
+        for pure in (False, True):
+            same = [li for li in found if li.cell.epsilon == epsilon and li.cell.method.pure == pure]
+            same.sort(key=lambda li: li.figures[TARGETED].value if li.figures[TARGETED].n else inf)
+            promise = f"({epsilon:g}, {DELTA:g})" if not pure else f"pure {epsilon:g}: delta is 0"
+            if same:
+                made.append(Table(f"{setting.title}: {promise}", COLUMNS, [row(li) for li in same]))
+    names = ("model", "own gap", "worst node", "mean model", "own error", "test error")
+    plain = judge(setting.title).without_privacy()
+    body: list[list[str | float]] = [
+        [name, *(f[k] for k in ("own_gap", "worst_gap", "mean_gap", "own_error", "own_test"))]
+        for name, f in plain.items()
     ]
+    return [*made, Table(f"{setting.title}: without privacy", names, body)]
 
 
-def picture(lines: Sequence[Line]) -> str:
-    """The error over the messages sent, on the way of each method's first run."""
+def picture(found: Mapping[str, Sequence[Line]]) -> str:
+    """The own gap over the number of answers, all else as chosen, of the points that the walk saw; a panel a setting and total."""
+    panels = []
+    for title, each in found.items():
+        totals = sorted({li.cell.epsilon for li in each})
+        row = []
+        for epsilon in totals:
+            curves = {li.cell.method.title: li.over_answers for li in each if li.cell.epsilon == epsilon}
+            curves = {name: curve for name, curve in curves.items() if curve[0].size}
+            row.append(
+                Panel(f"{title}, epsilon {epsilon:g}", "answers", "a node's own gap", curves, xlog=True, marks=True)
+            )
+        panels.append(row)
+    return chart("The league: how many answers", COMMAND, panels)
 
-    def panel(title: str, epsilon: float) -> Panel:
-        curves = {li.task.method: li.curve for li in lines if li.task.epsilon == epsilon}
-        return Panel(title, "messages", "relative error", curves, xlog=True)
 
-    honest = sorted({li.task.epsilon for li in lines if li.task.epsilon < inf})
-    rows = [[panel(f"total ε = {e:g}", e) for e in honest], [panel("without privacy", inf)]]
-    return chart("The league: one problem, one graph, one honest total ε", COMMAND, rows)
+#: What the page shows.
+MEASURED = ("Adult, ring of 8", "made-up, geometric 8")
 
 
 def league(
-    methods: Sequence[str] = tuple(METHODS),
-    epsilons: Sequence[float] = EPSILONS,
-    published: Sequence[str] = tuple(PUBLISHED),
-    seeds: Sequence[int] = SEEDS,
-    tuned_on: Sequence[int] = TUNED_ON,
-    answers: Sequence[int] | None = None,
+    settings: Sequence[str] = MEASURED,
+    epsilons: Sequence[float] = EPSILONS[:1],
     target: Path = TARGET,
+    directory: Path = DIRECTORY,
 ) -> None:
-    """The whole table, to files. `answers`: a grid in place of ANSWERS."""
-    began = time.perf_counter()
-    tasks = [Task(m, epsilon, seeds, tuned_on, answers) for epsilon, m in product(epsilons, methods)]
-    tasks += [Task(m, inf, seeds[:1], (), None) for m in methods]
-    tasks += [Task(m, nan, seeds, (), None) for m in published]
-    lines = on_two(measure, tasks, lambda t: f"{t.method}, ε = {t.epsilon:g}")
-    write("league-table", COMMAND, time.perf_counter() - began, tables(lines), picture(lines), target)
+    """Tune, show and write all of these settings, or go on with it."""
+    asked = [replace(SETTINGS[title], epsilons=tuple(epsilons)) for title in settings]
+    found = {setting.title: lines(setting, directory) for setting in asked}
+    each = [table for setting in asked for table in tables(setting, found[setting.title])]
+    write("league-table", COMMAND, None, each, picture(found), target)

@@ -34,7 +34,7 @@ from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.privacy.noise import Lattice
 from hushgrid.kernels.privacy.totals import reconciled
 from hushgrid.kernels.randomness import Entropy, counter_generator
-from hushgrid.studies.study import TARGET, Panel, Table, chart, on_two, write
+from hushgrid.studies.common.study import TARGET, Panel, Table, chart, on_two, write
 
 COMMAND = "hushgrid study privacy-price"
 CASES: dict[str, int | list[list[int]]] = {

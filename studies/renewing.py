@@ -28,8 +28,9 @@ from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.privacy.accounting import Mechanism, calibrate
 from hushgrid.kernels.privacy.noise import Lattice
 from hushgrid.kernels.randomness import counter_generator
+from hushgrid.studies import renewing_rounds
+from hushgrid.studies.common.study import TARGET, Panel, Table, chart, on_two, write
 from hushgrid.studies.privacy_price import Drawn, operated
-from hushgrid.studies.study import TARGET, Panel, Table, chart, on_two, write
 
 COMMAND = "hushgrid study renewing"
 EPSILONS = (1.0, 5.0, 20.0)  #: of any window of 24 h
@@ -195,4 +196,6 @@ def study(epsilons: Sequence[float] = EPSILONS, fresh: Sequence[int] = FRESH, ta
     tasks = [Task(*setting) for setting in product(epsilons, MECHANISMS, fresh)]
     tasks += [Task(inf, "gaussian", k) for k in fresh]
     lines = on_two(measure, tasks, lambda t: f"epsilon {t.epsilon:g}, {t.mechanism}, {t.fresh} fresh")
-    write("renewing-figures", COMMAND, time.perf_counter() - began, tables(lines), picture(lines), target)
+    made = on_two(renewing_rounds.measure, renewing_rounds.tasks(tuple(epsilons)), lambda t: str(tuple(t)))
+    written = [*tables(lines), renewing_rounds.table(made)]
+    write("renewing-figures", COMMAND, time.perf_counter() - began, written, picture(lines), target)

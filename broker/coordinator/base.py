@@ -103,6 +103,11 @@ class Coordinator(Gathering):
         """The members without which the run went on."""
         return []
 
+    @property
+    def solved(self) -> list[str]:
+        """The members whose data the problem that was solved is about."""
+        return self.members
+
     @abstractmethod
     def owing(self) -> list[str]:
         """The members that must send something for the rounds to go on."""

@@ -35,6 +35,9 @@ class Part(Struct, frozen=True):
     boot: str  #: which boot, and when: s of its clock, and of the wall clock
     at: float
     wall: float
+    standing: np.ndarray = msgspec.field(
+        default_factory=lambda: np.zeros(0)
+    )  #: as in `Left`; empty where there is none
 
 
 class InForce(Struct, frozen=True):
@@ -67,7 +70,7 @@ def load(ledger: Ledger, plan: RunPlan) -> tuple[InForce | None, str]:
         return None, "the state kept is not whole"
     if found.of != label(plan):
         return None, "the state kept is of another case, zones or algorithm"
-    vectors = (v for part in found.parts.values() for v in (part.warm, part.z, part.dual))
+    vectors = (v for part in found.parts.values() for v in (part.warm, part.z, part.dual, part.standing))
     if not all(bool(np.all(np.abs(v) <= LARGEST)) for v in vectors) or not 0 < found.factor <= 1000:
         return None, "the state kept is not finite"
     return found, ""
@@ -79,7 +82,8 @@ def keep(ledger: Ledger, plan: RunPlan, run: bytes, left: Left, number: int, clo
     when: dict[str, Any] = {"boot": clocks.boot_id(), "at": clocks.boot(), "wall": clocks.wall()}
     none = np.zeros(0)
     parts = {
-        m: Part(run, warm, left.z[m], left.duals.get(m, none), number, **when) for m, warm in sorted(left.warm.items())
+        m: Part(run, warm, left.z[m], left.duals.get(m, none), number, **when, standing=left.standing.get(m, none))
+        for m, warm in sorted(left.warm.items())
     }
     kept = InForce(label(plan), left.factor, (before.parts if before else {}) | parts)
     ledger.keep_note(KEY, wire.encode(kept))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -19,6 +19,7 @@ from hushgrid.broker.coordinator.create import coordinator as coordinator_of
 from hushgrid.broker.coordinator.in_force import InForce
 from hushgrid.broker.coordinator.schedule import Clocks, Remembered, Schedule
 from hushgrid.broker.coordinator.star import Held
+from hushgrid.kernels.algorithms.base import Star
 from hushgrid.kernels.errors import Failed, HushgridError, InputError, Refused, Suspended
 from hushgrid.node import wire
 from hushgrid.node.config.coordinator import CoordinatorConfig
@@ -164,7 +165,12 @@ class Intervals:
     def _among(self, present: list[str]) -> RunPlan:
         if present == self.plan.nodes:
             return self.plan
-        return among(self.plan, present)
+        plan = among(self.plan, present)
+        if plan.kind.records:
+            return plan
+        return msgspec.structs.replace(
+            plan, algorithm=cast(Star, plan.algorithm).beside_constants()
+        )  # the others are held
 
     def _held(self, start: InForce | None) -> Held | None:
         """The zones that are absent, at what they said last. Raises InputError if that is unknown, or too old."""
@@ -179,7 +185,8 @@ class Intervals:
                 raise InputError(f"{zone} is not there for longer than hold: {self.config.hold}")
             self.held[zone] = records.utc(time.gmtime(part.wall))
         assert start is not None
-        return Held(self.plan, {zone: start.parts[zone].z for zone in self.held})
+        parts = {zone: start.parts[zone] for zone in self.held}
+        return Held(self.plan, *({zone: getattr(p, of) for zone, p in parts.items()} for of in ("z", "standing")))
 
     def _made(self, plan: RunPlan, start: InForce | None, held: Held | None) -> Coordinator:
         options: dict[str, Any] = {

@@ -34,6 +34,7 @@ def keep(
         "stopped_because": str(error) if error else coordinator.reason,
         "exit_code": error.exit_code if error else 0,
         "lost": coordinator.lost,
+        "solved": coordinator.solved,
         **(more or {}),
         "rounds_done": rounds,
         "consensus_residual": residual,

@@ -23,6 +23,7 @@ class Held(NamedTuple):
 
     whole: RunPlan  #: the plan of a run in which they take part
     z: dict[str, Vector]  #: what each said last
+    standing: dict[str, Vector]  #: and goes on doing, as the problem has it; empty if that is unknown
 
 
 class StarCoordinator(Coordinator):
@@ -51,7 +52,7 @@ class StarCoordinator(Coordinator):
         self.shares = {m: k.size for m, k in self.centre.position.items()}
         self._start = start if start is not None and in_force.fits(start, self.shares) else None
         if held is not None:
-            self.centre = replace(self.centre, held=self._kind.held(plan, held.whole, source, held.z))
+            self.centre = self._kind.holding(self.centre, plan, source, *held)
         super().__init__(fleet, plan, ledger, **options)
         if self._start is not None and not self.run:
             self.earlier = {m: run for m, run in self._start.warm.items() if m in self.shares}

@@ -2,7 +2,7 @@
 
 No iterate passes through it. It judges by presence and by leases: a token that has stood still for `silent_s` is feared
 lost, by `kernels/patterns/token_monitor.py`'s rules, which are safe whatever is feared; a node away for so long is walked around, and
-walked to again when it is back.
+walked to again when it is back. If all members know how to (`Capabilities.recounts`), each such change begins a recount.
 """
 
 from __future__ import annotations
@@ -39,7 +39,9 @@ class TokenCoordinator(Coordinator):
     def machine(self) -> TokenMonitor:
         nodes, near = self.problem.nodes, self.problem.graph.neighbours
         neighbours = {nodes[i]: [nodes[j] for j in js] for i, js in enumerate(near)}
-        return TokenMonitor(neighbours, self.problem.way(self.plan.algorithm, self.run), self.plan.algorithm.rounds)
+        route, rounds = self.problem.way(self.plan.algorithm, self.run), self.plan.algorithm.rounds
+        able = all(m in self.births and self.births[m].capabilities.recounts for m in self.members)
+        return TokenMonitor(neighbours, route, rounds, recounts=able)
 
     def dimension(self, member: str) -> int:
         entries: int = self.problem.dimension
@@ -47,7 +49,7 @@ class TokenCoordinator(Coordinator):
 
     @property
     def limit(self) -> int:
-        return SMALL
+        return SMALL + 80 * len(self.members)
 
     def complete(self, state: Any) -> tuple[int, float | None] | None:
         blocks = state.held[1] // len(self.members)
@@ -59,6 +61,12 @@ class TokenCoordinator(Coordinator):
     @property
     def lost(self) -> list[str]:
         return list(self.monitor.state.notice.without) if self.driver else []
+
+    @property
+    def solved(self) -> list[str]:
+        """The nodes that are in the token's sums: those whose problem it is about."""
+        missing = self.monitor.state.missing if self.driver else ()
+        return [m for m in self.members if m not in missing]
 
     def owing(self) -> list[str]:
         return [send.dst for send in self.monitor.tick().send]

@@ -186,6 +186,8 @@ def _key_figures(run: Run) -> list[tuple[str, str]]:
     for label, who in (
         ("Cap reached, then frozen", (result.get("privacy") or {}).get("capped")),
         ("Lost for good", result.get("lost")),
+        ("Problem solved: the data of", result.get("solved") if result.get("lost") else None),
+        ("In it by a last linear model", result.get("frozen")),
     ):
         if who and walks:
             shown.append((label, ", ".join(map(str, who))))

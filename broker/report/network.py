@@ -24,6 +24,7 @@ def walk_words(walk: Any) -> str:
     kind, cycle = (walk.get("kind"), walk.get("cycle")) if isinstance(walk, Mapping) else (None, None)
     return {
         "random": "random, to any neighbour alike",
+        "metropolis": "random, to a neighbour of many neighbours less often (Metropolis)",
         "given": "as given in the scenario",
         "hamiltonian": f"Hamiltonian cycle of {len(cycle or ())} nodes",
         "closed-walk": f"closed walk of {len(cycle or ())} steps (no Hamiltonian cycle was found)",

@@ -9,6 +9,9 @@ noise as drawn. Four verdicts, the first that applies:
  - noise-limited: the residual is at most what the answers' noise explains (`Noise`).
  - not-converged.
 
+Rounds of averaging after the last answer make any vectors agree, noise too. What nodes had before them is said beside the
+verdict (`averaged`).
+
 **The largest answer.** Let x be what n nodes tend to without noise, mu = l2 + r's l2, and s_j the slope of record j's loss
 at its margins t_j. Then 0 = <n^-1 sum_i f_i'(x) + r'(x), x>, in which the nonconvex term and the box's normal count
 nonnegative and the slopes, for every record at least, -<s_j, t_j> <= l(0) - l(t_j) <= l(0) = ln C by convexity (C = 2 for
@@ -65,8 +68,12 @@ def judged(
     ratio: float | None,
     met: bool,
     agreed: float = AGREED,
+    before: float | None = None,
 ) -> Quality:
-    """The verdict. `residual`: None where no round was made. `copies`: n; `largest`: inf where no bound is known."""
+    """The verdict. `residual`: None where no round was made. `copies`: n; `largest`: inf where no bound is known.
+
+    `before`: the residual before the rounds of averaging after the last answer; None without such rounds.
+    """
     whole = sqrt(copies) * size
     verdict = "not-converged"
     if residual is not None:
@@ -88,6 +95,7 @@ def judged(
         noise_relative=of_size(SPREAD * noise),
         size=_finite(size),
         largest=_finite(largest),
+        before_averaging=of_size(before),
     )
 
 
@@ -108,6 +116,7 @@ def sentence(quality: Mapping[str, Any], zones: bool) -> str:
             if apart is not None and apart <= AGREED
             else f"{differ}{', ' * bool(differ)}the stopping rule was met"
         )
+        said += averaged(quality.get("before_averaging"), noise)
     elif verdict == "noise-limited":
         said = f"{differ or 'the answer is zero'}, no more than the answers' noise explains"
         said += f" (up to {percent(noise)})" if noise is not None else ""
@@ -124,6 +133,14 @@ def sentence(quality: Mapping[str, Any], zones: bool) -> str:
         said = f"{differ}, more than any answer of this problem or the noise explains"
     ratio = quality.get("step_ratio")
     return said + (f"; the step is {ratio:.2g} times its public bound" if ratio is not None else "")
+
+
+def averaged(before: float | None, noise: float | None) -> str:
+    """What agreement is worth that rounds of averaging have made: they make any vectors agree. Both are shares of the size."""
+    if before is None or before <= AGREED:
+        return ""
+    why = "no more than" if noise is not None and before <= noise else "more than"
+    return f", because they averaged; before that by {percent(before)}, {why} the answers' noise explains"
 
 
 def percent(value: float) -> str:
@@ -181,20 +198,25 @@ def asked(plan: RunPlan, i: int, k: int) -> tuple[Perturbation, float]:
     quadratic = algorithm.curvature(i, k, problem.graph.neighbours[i])
     of = (problem.own(i), problem.rows[i], problem.features, problem.classes, problem.row_bound)
     return _calibrated(
-        of, t.mechanism, t.per_answer, quadratic, algorithm.by_output(t.mechanism)
+        of, t.mechanism, t.per_answer, quadratic, algorithm.by_output(t.mechanism), t.records
     ), quadratic + problem.objective.l2
 
 
 @lru_cache(maxsize=4096)
 def _calibrated(
-    of: tuple[Objective, int, int, int, float], mechanism: Any, per_answer: float, quadratic: float, output: bool
+    of: tuple[Objective, int, int, int, float],
+    mechanism: Any,
+    per_answer: float,
+    quadratic: float,
+    output: bool,
+    records: int,
 ) -> Perturbation:
     objective, m, features, classes, row_bound = of
     loss = Loss(objective, np.zeros((m, features)), np.ones(m), classes, row_bound)
     zero = np.zeros(loss.size)
     if output:
-        return perturbation.output(loss, mechanism, per_answer, zero, quadratic)
-    return perturbation.objective(loss, per_answer, zero, quadratic)
+        return perturbation.output(loss, mechanism, per_answer, zero, quadratic, records)
+    return perturbation.objective(loss, per_answer, zero, quadratic, records)
 
 
 def public_loss(problem: DataPlan, i: int) -> Loss:

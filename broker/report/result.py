@@ -109,6 +109,8 @@ class Quality(Section):
     noise_relative: float | None  #: how much of the size the answers' noise explains
     size: float | None  #: |x|, or |z| of zones
     largest: float | None  #: no answer of the problem is larger; null if no bound is known
+    #: `residual_relative` before the rounds of averaging after the last answer, which make nodes agree whatever they have
+    before_averaging: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -156,6 +158,11 @@ class Summary:
     broker: str  #: which broker carried the messages
     nodes: int  #: how many took part
     lost: list[str] | None = None  #: token: nodes lost for good, around which the walk went on
+    #: token: the nodes whose data the problem that was solved is about; of one that was lost, a recount takes them out
+    solved: list[str] | None = None
+    #: token: those of them of which it has no more than the last linear model: their cap was reached, or they were lost and
+    #: the walk ended before its recount
+    frozen: list[str] | None = None
     walk: Walk | None = None  #: token: how it went
     rounds_done: int  #: rounds, or activations of a run with a token
     finish: dict[str, int] | None = None  #: neighbours: rounds of averaging after the last answer, by their kind

@@ -33,12 +33,10 @@ def number(value: Any, digits: int = 3) -> str:
     if value == 0 or 1e-3 <= abs(value) < 1e5:
         places = 0 if value == 0 else max(0, digits - 1 - math.floor(math.log10(abs(value))))
         text = f"{value:,.{places}f}"
-        if "." in text:
-            text = text.rstrip("0").rstrip(".")
+        text = text.rstrip("0").rstrip(".") if "." in text else text
         return text.replace(",", _SPACE).replace("-", "−")
     mantissa, exponent = f"{value:.{digits - 1}e}".split("e")
-    if "." in mantissa:
-        mantissa = mantissa.rstrip("0").rstrip(".")
+    mantissa = mantissa.rstrip("0").rstrip(".") if "." in mantissa else mantissa
     return f"{mantissa} × 10{str(int(exponent)).translate(_SUPERSCRIPT)}".replace("-", "−")
 
 
@@ -99,7 +97,9 @@ def adjacency_words(
             "bounded": "the loss and the row bound limit what one record can do; nothing is clipped",
             "trusted": f"the method takes it for granted that no record's gradient is longer than {number(clip)}",
         }[records]
-        return f"one record of one node is replaced by any other (the number of records is public; {how})"
+        k = part(adjacency["replace-one-record"], "records") or 1
+        which = "one record of one node is" if k == 1 else f"any {number(k)} records of one node are"
+        return f"{which} replaced by any other{'s' * (k > 1)} (the number of records is public; {how})"
     return MISSING if adjacency is None else str(adjacency)
 
 

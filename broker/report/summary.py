@@ -58,9 +58,11 @@ def text(result: Result, scenario: Scenario) -> str:
     if r["relative_error"] is not None:
         rows.append(("relative error", figure(r["relative_error"])))
     if r["lost"]:
-        rows.append(("lost", f"{', '.join(r['lost'])}: the walk went on around, what they had added stays"))
+        rows.append(("lost", f"{', '.join(r['lost'])}: the walk went on around; {left_of(r)}"))
     if r["walk"] is not None and r["privacy"]["capped"]:
         rows.append(("cap reached", ", ".join(r["privacy"]["capped"])))
+    if r.get("frozen"):
+        rows.append(("frozen", f"{', '.join(r['frozen'])}: in the problem solved by a last linear model"))
     rows += [
         ("messages" if r["walk"] is None else "tokens handed over", f"{r['messages']:,} ({size(r['bytes'])})"),
         ("wall time", f"{r['wall_s']:.2f} s"),
@@ -69,6 +71,14 @@ def text(result: Result, scenario: Scenario) -> str:
     if result.path is not None:
         rows.append(("report", str(result.path / "report.html")))
     return f"{title}\n{columns(rows, indent=2)}"
+
+
+def left_of(r: Mapping[str, Any]) -> str:
+    """What of the nodes that are lost is in the problem that was solved."""
+    stays = [name for name in r["lost"] if name in (r.get("solved") or r["lost"])]
+    if not stays:
+        return f"the problem solved is that of {', '.join(r['solved'])}"
+    return f"what {', '.join(stays)} had added stays in the problem"
 
 
 def finished(r: Mapping[str, Any]) -> str:

@@ -72,6 +72,24 @@ def axes_of(texts: Sequence[str]) -> dict[str, tuple[Any, ...]]:
     return found
 
 
+def listed(points: Sequence[Mapping[str, Any]]) -> tuple[list[Axis], list[tuple[int, ...]]]:
+    """Points that are given one by one, all with the same keys: their axes, and where on these each point is.
+
+    Raises InputError.
+    """
+    keys = list(points[0]) if points else []
+    if not keys or any(list(point) != keys for point in points):
+        raise InputError("over: found points of no keys or of different keys, expected the same keys in each")
+    values: dict[str, list[Any]] = {key: [] for key in keys}
+    for key, point in product(keys, points):
+        if point[key] not in values[key]:
+            values[key].append(point[key])
+    choices = [tuple(values[key].index(point[key]) for key in keys) for point in points]
+    if len({*choices}) < len(choices):
+        raise InputError("over: found a point twice, expected different points")
+    return [axis(key, values[key]) for key in keys], choices
+
+
 def _labels(values: Sequence[Any]) -> tuple[str, ...]:
     """Sections go by their `name` or `kind`, and by what else tells them from others of that name."""
     sections = [v for v in values if isinstance(v, Mapping)]
@@ -95,16 +113,23 @@ def _plain(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def points(raw: Mapping[str, Any], axes: Sequence[Axis], file: str, base: Path, seeds: int) -> list[Point]:
-    """Every combination, the last axis the quickest, each checked as `hushgrid check` would.
+def points(
+    raw: Mapping[str, Any],
+    axes: Sequence[Axis],
+    file: str,
+    base: Path,
+    seeds: int,
+    choices: Sequence[tuple[int, ...]] | None = None,
+) -> list[Point]:
+    """The combinations in `choices` [every one, the last axis the quickest], each checked as `hushgrid check` would.
 
     A value that does not fit its key's type is an InputError; a combination that is refused for another reason is a
     point that says why. If none is left, InputError.
     """
-    if (runs := prod(len(a.values) for a in axes) * seeds) > MOST:
+    if (runs := (prod(len(a.values) for a in axes) if choices is None else len(choices)) * seeds) > MOST:
         raise InputError(f"--over: found {runs} runs, expected at most {MOST}")
     found = []
-    for number, choice in enumerate(product(*(range(len(a.values)) for a in axes))):
+    for number, choice in enumerate(product(*(range(len(a.values)) for a in axes)) if choices is None else choices):
         laid: dict[str, Any] = deepcopy(dict(raw))
         laid.pop("seed", None)
         for a, k in zip(axes, choice, strict=True):

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any, Self
+
+from hushgrid.kernels.errors import Stopped
 
 NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -66,3 +68,15 @@ class Interrupts:
         if not self._held and not self._raised:
             self._raised = True
             raise Interrupted
+
+
+def ended_in_a_line(work: Callable[[Interrupts], int], last: bool, more: Callable[[], str] = lambda: "") -> int:
+    """work(interrupts). Raises Stopped, with `more` behind it, if it was asked to end: whatever that fell into has failed in its
+    own way, and what was begun has been cleaned up on the way here. `last`: as of Interrupts."""
+    with Interrupts(last=last) as interrupts:
+        try:
+            return work(interrupts)
+        except BaseException:
+            if not interrupts():
+                raise
+            raise Stopped(f"interrupted by {interrupts.asked}{more()}") from None

@@ -19,14 +19,14 @@ import msgspec
 import numpy as np
 
 from hushgrid.broker.comparison.rows import FIGURES, STATUS, cells, frame, needed
-from hushgrid.broker.simulation.grid import Axis, Point, axis, points, seeded
+from hushgrid.broker.simulation.grid import Axis, Point, axis, listed, points, seeded
 from hushgrid.broker.simulation.problems.kept import digest
-from hushgrid.broker.simulation.problems.records import of_rows
+from hushgrid.broker.simulation.problems.records import of_rows, read
 from hushgrid.broker.simulation.progress import Progress
 from hushgrid.broker.simulation.sweep_record import Record
 from hushgrid.kernels.errors import InputError
 from hushgrid.node.durable import write_file
-from hushgrid.node.problems.records.data import Loaded, load
+from hushgrid.node.problems.records.data import Loaded
 from hushgrid.node.schema.yaml_file import lay, read_yaml
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ SHARED = 1 << 30  #: bytes of rows that are sent to the workers; they read what 
 
 def sweep(
     scenario: Mapping[str, Any] | str | Path,
-    over: Mapping[str, Iterable[Any]],
+    over: Mapping[str, Iterable[Any]] | Sequence[Mapping[str, Any]],
     seeds: int | Iterable[int] = 20,
     *,
     set: Mapping[str, Any] | None = None,
@@ -49,14 +49,16 @@ def sweep(
     dask: str | None = None,
     measure: Measure | None = None,
     progress: Progress | None = None,
+    report: bool = True,
 ) -> DataFrame:
     """Run a scenario at every combination of the values in `over`, under every seed; a frame of a row a run.
 
-    scenario: a path, or a mapping as in the YAML file. over: dotted key -> its values (whole sections too). seeds: how
+    scenario: a path, or a mapping as in the YAML file. over: dotted key -> its values (whole sections too); or the points
+    themselves, each dotted key -> its value, if they are not every combination. seeds: how
     many (0, 1, ...), or which. set: dotted key -> a value for all runs. out: a new directory for runs.csv, runs.parquet,
     medians.csv and comparison.html; with `resume` one that an earlier call has begun. workers: so many processes of this
     machine [this process alone]. dask: a scheduler's address in their place. measure: further columns, name -> a function
-    of a Result. Raises InputError or Stopped, each one line. A run that is refused or stops has a row that says why.
+    of a Result. report: False leaves runs.csv alone in `out`. Raises InputError or Stopped, each one line. A run that is refused or stops has a row that says why.
     """
     for name in ("distributed", "pandas", "pyarrow"):
         needed(name)
@@ -66,11 +68,19 @@ def sweep(
         raise InputError(f"seeds: found {seeds!r:.60}, expected a number above 0, or different numbers from 0")
     if workers is not None and workers < 1:
         raise InputError(f"--workers: found {workers}, expected at least 1")
-    axes = [axis(key, values) for key, values in over.items()]
-    grid = points(raw, axes, file, base, len(which))
+    if isinstance(over, Mapping):
+        axes, choices = [axis(key, values) for key, values in over.items()], None
+    else:
+        axes, choices = listed(over)
+    grid = points(raw, axes, file, base, len(which), choices)
     columns = _columns(axes, measure or {})
     rows, content = _rows(grid)
-    about = {"scenario": raw, "over": {a.key: a.values for a in axes}, "seeds": which, "rows": content}
+    about = {
+        "scenario": raw,
+        "over": {a.key: a.values for a in axes} if choices is None else over,
+        "seeds": which,
+        "rows": content,
+    }
 
     def engine() -> AbstractContextManager[Engine]:
         from hushgrid.broker.simulation import workers as dask_workers
@@ -83,7 +93,9 @@ def sweep(
         ordered = [record.rows[str(point.number), str(seed)] for point in grid for seed in which]
         found = frame(ordered, columns, [a.key for a in axes])
         if record.out is not None:
-            _write(found, raw, record, ordered)
+            record.finish(ordered)
+            if report:
+                _write(found, raw, record.out)
     return found
 
 
@@ -124,7 +136,7 @@ def _rows(grid: Sequence[Point]) -> tuple[dict[bytes, Loaded], list[str]]:
             if key in tried or size > SHARED:
                 continue
             tried.add(key)
-            found[key] = load(data, Path(), kind, nodes)
+            found[key] = read(data, Path(), kind, nodes, None)
             content = hashlib.blake2b(digest_size=16)
             for array in (part for shard in found[key].shards for part in shard):
                 content.update(np.ascontiguousarray(array).data)
@@ -178,13 +190,10 @@ def counted(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{counts[status]} {status}" for status in STATUS[1:] if counts.get(status))
 
 
-def _write(found: DataFrame, raw: Mapping[str, Any], record: Record, rows: Sequence[Mapping[str, str]]) -> None:
-    """What a sweep leaves when all its runs have ended."""
+def _write(found: DataFrame, raw: Mapping[str, Any], out: Path) -> None:
+    """What a sweep leaves beside its rows when all its runs have ended."""
     from hushgrid.broker.comparison import page
 
-    out = record.out
-    assert out is not None
-    record.finish(rows)
     parquet = io.BytesIO()
     found.to_parquet(parquet, index=False)
     write_file(out / "runs.parquet", parquet.getvalue())

@@ -23,7 +23,7 @@ import numpy as np
 from hushgrid.grid_cases.ac.network import Point, flat, flows, outflow, violations
 from hushgrid.grid_cases.ac.presence import ABSENT, installed
 from hushgrid.grid_cases.ac.program import Margins, Program
-from hushgrid.grid_cases.case import Buses, Case, CostLines, Floats, Generators, Lines
+from hushgrid.grid_cases.case import Buses, Case, CostLines, Floats, Generators, Ints, Lines
 from hushgrid.grid_cases.costs import UNIT, VOLL, generation_cost
 from hushgrid.kernels.errors import InputError
 
@@ -136,20 +136,21 @@ def recover(
     voll: float | None = VOLL,
     *,
     margins: Margins | None = None,
+    firm: Ints | None = None,
     limit_s: float = 60.0,
 ) -> AcDispatch | NoDispatch:
     """The least-cost AC dispatch at loads (p_d, q_d), shape (2 nb,), p.u., solved in a process of its own.
 
     start: where Ipopt begins, by default the flat start, which serves as well as any. voll: $/MWh of load not served; None: every load is served.
-    limit_s: of the solve; the process has 30 s more to start and to build. Raises InputError for a cost that is concave
+    firm: positions of buses at which there is no slack. limit_s: of the solve; the process has 30 s more to start and to build. Raises InputError for a cost that is concave
     or no polynomial of degree <= 2, and for loads of another shape or not finite.
     """
     _check(case, loads)
-    Program.of(case, voll, margins)  # what is wrong with the case is said here, not in the child
+    Program.of(case, voll, margins, firm)  # what is wrong with the case is said here, not in the child
     if not installed():
         return NoDispatch("absent", ABSENT)
     request = io.BytesIO()
-    np.savez(request, allow_pickle=False, **_packed(case, loads, start or flat(case), (voll, margins, limit_s)))
+    np.savez(request, allow_pickle=False, **_packed(case, loads, start or flat(case), (voll, margins, firm, limit_s)))
     command = [sys.executable, "-m", "hushgrid.grid_cases.ac.opf"]
     try:
         done = subprocess.run(
@@ -170,16 +171,18 @@ def _check(case: Case, loads: Floats) -> None:
         raise InputError(f"case {case.name}: loads: found shape {np.shape(loads)}, expected {expected} finite numbers")
 
 
-Settings = tuple[float | None, Margins | None, float]  #: voll, margins, limit_s
+Settings = tuple[float | None, Margins | None, Ints | None, float]  #: voll, margins, firm, limit_s
 
 
 def _packed(case: Case, loads: Floats, start: Point, settings: Settings) -> dict[str, Any]:
     tables: dict[str, Any] = {"buses": case.buses, "generators": case.generators, "lines": case.lines, "start": start}
     tables["piecewise"] = case.piecewise
-    voll, margins, limit_s = settings
+    voll, margins, firm, limit_s = settings
     packed: dict[str, Any] = {"name": case.name, "base_mva": case.base_mva, "loads": loads, "limit_s": limit_s}
     if voll is not None:
         packed["voll"] = voll
+    if firm is not None:
+        packed["firm"] = firm
     if margins is not None:
         tables["margins"] = margins
     for table, of in tables.items():
@@ -198,7 +201,8 @@ def _unpacked(given: dict[str, Any]) -> tuple[Case, Floats, Point, Settings]:
     case = Case(str(given["name"]), float(given["base_mva"]), buses, generators, lines, piecewise)
     margins = table(Margins, "margins") if "margins.v" in given else None
     voll = float(given["voll"]) if "voll" in given else None
-    return case, given["loads"], table(Point, "start"), (voll, margins, float(given["limit_s"]))
+    settings = (voll, margins, given.get("firm"), float(given["limit_s"]))
+    return case, given["loads"], table(Point, "start"), settings
 
 
 def _told(outcome: AcDispatch | NoDispatch) -> dict[str, Any]:
@@ -220,8 +224,8 @@ def main() -> int:
     out = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # a solver that prints does not spoil the answer
     with np.load(io.BytesIO(sys.stdin.buffer.read()), allow_pickle=False) as given:
-        case, loads, start, (voll, margins, limit_s) = _unpacked({key: given[key] for key in given.files})
-    outcome = AcSolver(Program.of(case, voll, margins), limit_s).solve(loads, start)
+        case, loads, start, (voll, margins, firm, limit_s) = _unpacked({key: given[key] for key in given.files})
+    outcome = AcSolver(Program.of(case, voll, margins, firm), limit_s).solve(loads, start)
     np.savez(answer := io.BytesIO(), allow_pickle=False, **_told(outcome))
     with out:
         out.write(answer.getvalue())

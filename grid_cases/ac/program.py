@@ -62,9 +62,12 @@ class Program:
     keep_p: Floats  #: (ng,) p.u.
     keep_q: Floats  #: (ng,) p.u.
     tops: Ints  #: (nt,) positions of the generators whose cost is piecewise linear
+    firm: Ints  #: positions of the buses at which there is no slack
 
     @classmethod
-    def of(cls, case: Case, voll: float | None = VOLL, margins: Margins | None = None) -> Program:
+    def of(
+        cls, case: Case, voll: float | None = VOLL, margins: Margins | None = None, firm: Ints | None = None
+    ) -> Program:
         """Raises InputError for a cost that is concave, or neither a polynomial of degree <= 2 nor piecewise linear."""
         require_convex(case)
         lines, g, none = case.lines, case.generators, np.empty(0)
@@ -94,6 +97,7 @@ class Program:
             keep_p=keep[2],
             keep_q=keep[3],
             tops=np.unique(case.piecewise.generator),
+            firm=np.empty(0, np.int64) if firm is None else firm,
         )
 
     @property
@@ -117,11 +121,12 @@ class Program:
         b, g, infinite = self.case.buses, self.case.generators, np.full(len(self.case.buses), np.inf)
         angle = infinite.copy()
         angle[self.at[np.argmax(g.p_max)] if len(g) else 0] = 0.0
-        slack = np.zeros(self.sizes[4])
+        slack, most = np.zeros(self.sizes[4]), np.full(self.sizes[4], np.inf)
+        most.reshape(-1, len(b))[:, self.firm] = 0.0
         given_up, free = np.concatenate(self._given_up), np.full(len(self.tops), np.inf)
         return Part(
             np.concatenate([-angle, b.v_min, g.p_min, g.q_min, slack, np.zeros(len(given_up)), -free]),
-            np.concatenate([angle, b.v_max, g.p_max, g.q_max, slack + np.inf, given_up, free]),
+            np.concatenate([angle, b.v_max, g.p_max, g.q_max, most, given_up, free]),
         )
 
     def rows(self) -> Part:

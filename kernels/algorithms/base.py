@@ -36,7 +36,10 @@ BOTH = ("laplace", "gaussian")  #: mechanisms of a privacy section
 #: Where the noise of a published variant comes from. paper: the paper's law, at the scales of the privacy section.
 #: scales: scales that the algorithm's own section states, without an epsilon. gate: the gate, at its full price.
 Source = Literal["paper", "scales", "gate"]
-Way = Literal["random", "hamiltonian"] | Annotated[tuple[Node, ...], Meta(max_length=MOST)]  #: a token's walk
+Way = (
+    Literal["random", "metropolis", "hamiltonian"] | Annotated[tuple[Node, ...], Meta(max_length=MOST)]
+)  #: a token's walk
+CHANCE = {"random": walks.simple, "metropolis": walks.metropolis}  #: the weights of a walk that is left to chance
 Keys = Mapping[str, Any]  #: keys of a scenario's section, with their values
 
 
@@ -45,7 +48,8 @@ class Race(Struct, frozen=True, kw_only=True):
 
     title: str  #: the line's title
     keys: Keys = {}  #: keys that are the same in every run; without name and rounds
-    grid: Sequence[Keys]  #: candidates, of which the best is chosen
+    #: candidates: the league tunes the keys in which they differ, and begins at the one in the middle
+    grid: Sequence[Keys]
 
 
 class Finish(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
@@ -79,7 +83,9 @@ class Algorithm(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
     stopping: ClassVar[tuple[float, int] | None] = None
     grid: ClassVar[Sequence[Keys]] = ()  #: what the league tunes; empty: it tunes nothing and runs the guarded examples
     races: ClassVar[Sequence[Race]] = ()  #: its lines in the league; empty: one line with its title and its grid
-    published_races: ClassVar[Mapping[str, Keys]] = {}  #: published settings in the league: keys by line title
+    tuned: ClassVar[str] = (
+        ""  #: the key that sets how far an answer moves, which `hushgrid plan` tries values of; "": none
+    )
 
     variant: Variant = "guarded"  #: whose noise: guarded (the gate's own), published (the paper's, for study) or none
     rounds: Count  #: rounds, or activations of a token
@@ -255,6 +261,10 @@ class Star(Algorithm, frozen=True, kw_only=True):
         """The answers of a node in one round."""
         return 1
 
+    def beside_constants(self) -> Self:
+        """The same algorithm in a run in which entries are held (`Centre.held`)."""
+        return self
+
     @property
     def answers(self) -> int:
         """The answers of a node over the whole run."""
@@ -313,10 +323,10 @@ class Walk(Algorithm, frozen=True, kw_only=True):
         walk: Way  #: a field of every subclass, at its own place: the order of fields is that of a plan's bytes
 
     def visits(self, graph: Graph, route: Sequence[int], stated: bool) -> tuple[int, ...]:
-        if self.walk != "random":
+        if self.walk not in CHANCE:
             return walks.along(route if isinstance(self.walk, str) else self.walk, graph.n, self.rounds)
         # How often a random walk visits a node is not known in advance. At the cap the token goes on unchanged.
-        return (self.rounds,) * graph.n if stated else walks.caps(walks.simple(graph), self.rounds)
+        return (self.rounds,) * graph.n if stated else walks.caps(CHANCE[self.walk](graph), self.rounds)
 
     def capped(self, most: int | None, mode: str, visits: int) -> tuple[int, int]:
         return min(most or visits, visits), self.rounds

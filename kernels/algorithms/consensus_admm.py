@@ -15,6 +15,8 @@ Beyond the book (docs/papers/consensus-admm.md):
    fixed weights.
  - After the last round there are two more exchanges: every member hands over what its outcome is judged by, functions of
    its gate's one answer, and is told what came of it.
+ - Entries may be held: w is a constant there. What such constants make infeasible has a price that must climb from the
+   marginal cost to that of lost load, by rho |z - w| a round. So these runs are steeper, and balanced more often.
 """
 
 from __future__ import annotations
@@ -22,10 +24,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf, sqrt
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
 from msgspec import Meta
+from msgspec.structs import replace
 
 from hushgrid.kernels.algorithms.base import Keys, Question, Sharing, Star, Variant
 from hushgrid.kernels.machine import LARGEST, Malformed
@@ -52,6 +55,8 @@ ACCELERATED = 5  #: the first round whose next state may be accelerated
 WORSE = 2.0  #: an accelerated state is dropped if its residual is so many times that of the round before
 RIDGE = 1e-8  #: of the acceleration's least squares, relative to tr(dR'dR)
 BALANCED = range(10, 151, 10)  #: rounds in which the common factor may change
+HELD_EVERY = 5  #: rounds from one of them to the next if entries are held
+STEEPER = 1000.0  #: the weights of a run in which entries are held, over those of others; it begins at a tenth of them
 UNBALANCED = 4.0  #: it does if one residual is so many times the other
 MOST_AT_ONCE, LOWEST, HIGHEST = 10.0, 0.01, 1000.0  #: of the factor: a change, and all changes together
 
@@ -103,6 +108,9 @@ class Params(Star, tag_field="name", tag="consensus-admm", frozen=True, kw_only=
 
     def asks(self, mode: str = "") -> Question:
         return "data"
+
+    def beside_constants(self) -> Self:
+        return replace(self, rho0=min(STEEPER * self.rho0, 1e9))
 
     def step_ratio(self, L: Sequence[float], degree: int) -> float | None:
         return None  # exact steps: it converges for every penalty
@@ -223,6 +231,7 @@ class ServerState:
     closing: dict[str, Closing] = field(default_factory=dict)  #: what the members have handed over
     released: dict[str, Released] = field(default_factory=dict)
     whole: np.ndarray = field(default_factory=lambda: np.zeros(0))  #: the outcome, as the problem has it
+    standing: dict[str, np.ndarray] = field(default_factory=dict)  #: of it, what each member goes on doing by itself
     arrived: dict[str, Minimum | Closing | Taken] = field(default_factory=dict)
     done: str | None = None
 
@@ -243,8 +252,15 @@ class Server(StarCentre):
         self.owners = np.bincount(np.concatenate(self.at), minlength=self.size).astype(np.float64)
         self.weight, self.common = np.concatenate([weight[k] for k in self.at]), weight
         self.cuts = np.cumsum([k.size for k in self.at])[:-1]
-        start = at.warm or {p: v.copy() for p, v in at.start.items()}
-        self.state = ServerState(0, np.zeros(self.size), start, at.factor)
+        self.begun = at.warm or {p: v.copy() for p, v in at.start.items()}
+        self.factor, self.lowest, self.balanced = at.factor, LOWEST, BALANCED
+        self.state = ServerState(0, np.zeros(self.size), self.begun, at.factor)
+        if self.held.size:
+            self.lowest, self.balanced = LOWEST / STEEPER, range(HELD_EVERY, params.rounds, HELD_EVERY)
+            w = held_at(mean([self.begun[p] for p in self.members], self.at, self.size), self.held)
+            u = {p: self.begun[p] - w[k] for p, k in zip(self.members, self.at, strict=True)}
+            self.state.factor = at.factor / 10  # lambda = rho u is the same
+            self.state.s = {p: w[k] + u[p] * 10 / STEEPER for p, k in zip(self.members, self.at, strict=True)}
 
     # --- the pattern ---
 
@@ -285,7 +301,7 @@ class Server(StarCentre):
             return over
         if s.why is not None:
             s.closing = {p: s.arrived[p] for p in self.members}
-            s.released, s.whole = self.conclude(s.closing, self.measured)
+            s.released, s.whole, s.standing = self.conclude(s.closing, self.measured)
             return None
         calm = self.combine()
         s.rounds = s.t
@@ -293,8 +309,10 @@ class Server(StarCentre):
         return None
 
     def left(self) -> Left:
+        # The price of a constant is none of an agreement: the next run of all begins where this one has.
         s = self.state
-        return Left(warm=s.s, z=s.z, factor=s.factor)
+        warm, factor = (self.begun, self.factor) if self.held.size else (s.s, s.factor)
+        return Left(warm=warm, z=s.z, factor=factor, standing=s.standing)
 
     def completed(self, state: ServerState) -> int:
         return state.rounds
@@ -324,17 +342,27 @@ class Server(StarCentre):
         s.measured = np.array([value, r, dual, 2 * float(apart.max(initial=0.0)), gap, s.factor])
         s.residual, s.z = r, dict(zip(members, z, strict=True))
         room = self.tolerance * sqrt(self.size)
-        met = r <= room + self.tolerance * float(np.linalg.norm(stacked)) and dual <= room + self.tolerance * float(
-            np.linalg.norm(lam)
-        )
-        s.calm = s.calm + 1 if met else 0
-        self.advance(old, stacked, centred, w, zbar, rho, common)
+        agreed = r <= room + self.tolerance * float(np.linalg.norm(stacked))
+        settled = dual <= room + self.tolerance * float(np.linalg.norm(lam))
+        s.calm = s.calm + 1 if agreed and settled else 0
+        self.advance(old, stacked, centred, w, zbar, rho, common, bool(self.held.size) and agreed and not settled)
         return bool(self.patience and s.calm >= self.patience)
 
     def advance(
-        self, old: Vector, z: Vector, zbar_all: Vector, w: Vector, zbar: Vector, rho: Vector, common: Vector
+        self,
+        old: Vector,
+        z: Vector,
+        zbar_all: Vector,
+        w: Vector,
+        zbar: Vector,
+        rho: Vector,
+        common: Vector,
+        steep: bool,
     ) -> None:
-        """The next state: accelerated, plain, balanced, or what the safeguard goes back to."""
+        """The next state: accelerated, plain, balanced, or what the safeguard goes back to.
+
+        `steep`: the weights are to fall. With large ones the dual residual is the solver's rounding, and does not.
+        """
         s, t = self.state, self.state.t
         F = self.params.relaxation * (z - np.concatenate([w[k] for k in self.at]))
         root = np.sqrt(rho)
@@ -345,12 +373,13 @@ class Server(StarCentre):
             s.ys, s.Rs, s.norm = [], [], inf
             return
         plain = old + F
-        if t in BALANCED:
+        if t in self.balanced:
             a = float(np.linalg.norm(root * (z - zbar_all)))
             q = float(np.linalg.norm(np.sqrt(common * self.owners) * (zbar - w)))
+            a, q = (1.0, MOST_AT_ONCE) if steep else (a, q)
             if a > UNBALANCED * q or q > UNBALANCED * a:
                 change = min(MOST_AT_ONCE, max(1 / MOST_AT_ONCE, a / q if q else inf))
-                factor = min(HIGHEST, max(LOWEST, s.factor * change))
+                factor = min(HIGHEST, max(self.lowest, s.factor * change))
                 if factor != s.factor:
                     centre = held_at(mean(np.split(plain, self.cuts), self.at, self.size), self.held)
                     centres = np.concatenate([centre[k] for k in self.at])

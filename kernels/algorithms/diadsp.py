@@ -42,8 +42,8 @@ class Params(Rounds, tag_field="name", tag="diadsp", frozen=True, kw_only=True):
         "published": [{"alpha": 0.1, "decay": 0.9, "u_x": 0.1, "u_y": 0.1}],
         "none": [{"alpha": 0.1}],
     }
+    tuned: ClassVar[str] = "alpha"
     races: ClassVar[Sequence[Race]] = [Race(title="DiaDSP", grid=[{"alpha": alpha} for alpha in (0.03, 0.1, 0.3, 1.0)])]
-    published_races: ClassVar[Mapping[str, Keys]] = {"DiaDSP": {"alpha": 0.3, "decay": 0.9, "u_x": 0.1, "u_y": 0.1}}
 
     rounds: Count  #: K
     alpha: Step  #: the step

@@ -35,6 +35,7 @@ class Params(radmm.Conventional, tag_field="name", tag="dpladmm", frozen=True, k
     examples: ClassVar[Mapping[Variant, Sequence[Keys]]] = {
         variant: [{"eta": 0.5, "step": 1.0}] for variant in ("guarded", "published", "none")
     }
+    tuned: ClassVar[str] = "step"
     races: ClassVar[Sequence[Race]] = [
         Race(
             title="DP-ADMM, linearised",

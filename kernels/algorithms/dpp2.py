@@ -56,9 +56,6 @@ class Params(Rounds, tag_field="name", tag="dpp2", frozen=True, kw_only=True):
         {"alpha": a, "beta": b, "rho": r}
         for a, b, r in ((0.4, 0.2, 0.5), (0.4, 0.2, 2.0), (0.2, 0.1, 1.0), (0.1, 0.05, 2.0))
     ]
-    published_races: ClassVar[Mapping[str, Keys]] = {
-        "DPP2": {"alpha": 0.4, "beta": 0.2, "rho": 0.5, "eta": 0.5, "decay": 0.9, "u_w": 0.1, "u_e": 0.1}
-    }
 
     rounds: Count  #: K, of two messages each
     alpha: Step  #: the step, of G = alpha I - beta P

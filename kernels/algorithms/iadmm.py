@@ -61,13 +61,11 @@ class Params(Walk, tag_field="name", tag="iadmm", frozen=True, kw_only=True):
         "published": [{"rho": 1.0, "gamma": (0.5, 1.5)}, {"rho": 1.0, "noise_sd": 0.1}],
         "none": [{"rho": 1.0}],
     }
+    tuned: ClassVar[str] = "rho"
     races: ClassVar[Sequence[Race]] = [
         Race(title="I-ADMM, first-order", keys={"update": "first-order"}, grid=FIRST_ORDER),
         Race(title="I-ADMM, exact", keys={"update": "exact"}, grid=[{"rho": rho} for rho in (0.1, 0.3, 1.0, 3.0)]),
     ]
-    published_races: ClassVar[Mapping[str, Keys]] = {
-        "PI-ADMM2": {"update": "first-order", "rho": 1.0, "noise_sd": 0.01}
-    }
 
     rounds: Count  #: K, activations
     rho: Step  #: the penalty
@@ -75,7 +73,7 @@ class Params(Walk, tag_field="name", tag="iadmm", frozen=True, kw_only=True):
     start: Literal["zeros"] | Uniform = "zeros"  #: of x and y
     gamma: tuple[Step, Step] | None = None  #: PI-ADMM1: gamma_i^k from U(low, high)
     noise_sd: Noise | None = None  #: PI-ADMM2: omega_i^k from N(0, noise_sd^2 I)
-    walk: Way = "hamiltonian"  #: around a cycle, at random, or the active node of each activation
+    walk: Way = "hamiltonian"  #: around a cycle, at random (metropolis: evenly), or the active node of each activation
 
     def __post_init__(self) -> None:
         if self.variant != "published" and (self.gamma or self.noise_sd):
@@ -185,14 +183,14 @@ class Agent(TokenNode):
         **walk: Any,
     ) -> None:
         super().__init__(name, neighbours, route, params.rounds, (np.zeros(size),), **walk)
-        self.params, self.gate, self.N = params, gate, N
+        self.params, self.gate, self.n = params, gate, N
         self.draws = draws
         v = np.zeros(size)
         if isinstance(params.start, Uniform):
             v = self._random(0).uniform(*params.start.uniform, size)
         self.state = AgentState(x=v, y=params.rho * v)
 
-    def activate(self, vectors: tuple[Vector, ...]) -> tuple[Vector, ...]:
+    def activate(self, vectors: tuple[Vector, ...], live: int) -> tuple[Vector, ...]:
         (z,), s, p = vectors, self.state, self.params
         rho = p.rho
         if p.gamma:
@@ -201,9 +199,15 @@ class Agent(TokenNode):
         if p.noise_sd:
             x = x + self._random(s.asked + 1).normal(0.0, p.noise_sd, x.size)
         y = dual(s.y, z, x, rho)
-        z_new = token(z, s.x, s.y, x, y, p.rho, float(self.N))
+        z_new = token(z, s.x, s.y, x, y, p.rho, float(live))
         s.x, s.y = x, y
         return (z_new,)
+
+    def counted(self) -> tuple[Vector, ...]:
+        return (self.state.x - self.state.y / self.params.rho,)
+
+    def recounted(self, vectors: tuple[Vector, ...], sums: tuple[Vector, ...], live: int) -> tuple[Vector, ...]:
+        return (sums[0] / live,)  # N z = sum_i (x_i - y_i/rho)
 
     def _primal(self, z: Vector, rho: float) -> Vector:
         """(4a), (12) or (8). argmin f(x) + rho/2 |z - x + y/rho|^2 has the linear term -(rho z + y)."""

@@ -53,6 +53,7 @@ class Params(Star, tag_field="name", tag="ladmm", frozen=True, kw_only=True):
     constrained: ClassVar[Literal["no", "box", "all"]] = "box"
     modes: ClassVar[tuple[str, ...]] = ("objective", "input", "output", "output-projected")
 
+    tuned: ClassVar[str] = "eta"
     both_remember: ClassVar[bool] = True
 
     rounds: Count  #: T, rounds around the coordinator

@@ -33,6 +33,7 @@ class FirstOrder(Rounds, frozen=True, kw_only=True):
         "guarded": [{"step_size": 2.0}],
         "none": [{"step_size": 2.0}],
     }
+    tuned: ClassVar[str] = "step_size"
     grid: ClassVar[Sequence[Keys]] = tuple({"step_size": step} for step in (0.1, 0.3, 1.0, 2.0))
 
     #: whose noise: guarded (the gate's own), published (the paper's, for study) or none

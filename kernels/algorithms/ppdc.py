@@ -51,9 +51,6 @@ class Params(Rounds, tag_field="name", tag="ppdc", frozen=True, kw_only=True):
             grid=[{"eta": e, "gamma": 0.8 / e, "omega": w / e} for e in (0.1, 0.3, 1.0, 2.0) for w in (0.3, 0.6)],
         )
     ]
-    published_races: ClassVar[Mapping[str, Keys]] = {
-        "PPDC": {"eta": 1.0, "gamma": 0.8, "omega": 0.3, "decay": 0.9, "u_x": 0.1, "u_v": 0.1}
-    }
 
     rounds: Count  #: K
     gamma: Step  #: the penalty on disagreement

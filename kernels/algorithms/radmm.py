@@ -49,7 +49,7 @@ Eta = Step | Steps | Growth
 
 #: What the league tunes: a penalty, and one that grows.
 ETAS: Sequence[Keys] = [{"eta": eta} for eta in (0.02, 0.06, 0.2, 0.6)]
-GROWN: Sequence[Keys] = [{"start": start, "growth": growth} for start in (0.02, 0.06, 0.2) for growth in (1.0, 1.05)]
+GROWN: Sequence[Keys] = [{"start": start, "growth": 1.05} for start in (0.02, 0.06, 0.2)]
 
 
 class Params(Rounds, tag_field="name", tag="mradmm", frozen=True, kw_only=True):
@@ -71,6 +71,7 @@ class Params(Rounds, tag_field="name", tag="mradmm", frozen=True, kw_only=True):
         variant: [{"eta": {"start": 0.5, "growth": 1.001}, "gamma": 0.2}]
         for variant in ("guarded", "published", "none")
     }
+    tuned: ClassVar[str] = "eta"
     races: ClassVar[Sequence[Race]] = [Race(title="MR-ADMM", keys={"gamma": 0.5}, grid=[{"eta": eta} for eta in GROWN])]
 
     rounds: Count  #: odd and even ones
@@ -166,7 +167,7 @@ class Conventional(Params, tag_field="name", tag="admm", frozen=True, kw_only=Tr
     examples: ClassVar[Mapping[Variant, Sequence[Keys]]] = {
         variant: [{"eta": 0.5}] for variant in ("guarded", "published", "none")
     }
-    races: ClassVar[Sequence[Race]] = [Race(title="ADMM (dual perturbation)", grid=ETAS)]
+    races: ClassVar[Sequence[Race]] = [Race(title="ADMM", grid=ETAS)]
 
 
 def at(value: float | tuple[float, ...], i: int, key: str) -> float:

@@ -47,16 +47,16 @@ class Params(Walk, tag_field="name", tag="recal", frozen=True, kw_only=True):
     token: ClassVar[tuple[str, ...]] = ("x", "u")
     own: ClassVar[tuple[str, ...]] = ("y", "lam")
     examples: ClassVar[Mapping[Variant, Sequence[Keys]]] = {"guarded": [{}], "published": [{}], "none": [{}]}
+    tuned: ClassVar[str] = "alpha"
     races: ClassVar[Sequence[Race]] = [
         Race(title="RECAL, cycle", keys={"walk": "hamiltonian"}, grid=[{"alpha": alpha} for alpha in (0.1, 0.2, 0.38)])
     ]
-    published_races: ClassVar[Mapping[str, Keys]] = {"DP-RECAL": {"walk": "hamiltonian", "alpha": 0.38, "decay": 1.0}}
 
     rounds: Count  #: K, activations
     #: the step, a number or one a node, below 2/(L_i + 1) [1/(L_i + 1)]
     alpha: Step | Annotated[tuple[Step, ...], Meta(max_length=NODES)] | None = None
     beta: Step | None = None  #: the dual step [1/(2(n + 1))]
-    walk: Way = "random"  #: at random, around a cycle, or the active node of each activation
+    walk: Way = "random"  #: at random (metropolis: evenly), around a cycle, or the active node of each activation
     decay: Annotated[float, Meta(ge=1, le=1e9)] | None = None  #: published: R, sigma_k^2 = R sigma_{k+1}^2 [1]
 
     def __post_init__(self) -> None:
@@ -181,14 +181,20 @@ class Agent(TokenNode):
         self.alpha, self.beta = params.alpha_i(index, L), params.beta_n(n)
         self.state = AgentState(y=zero, lam=zero, eps=zero)
 
-    def activate(self, vectors: tuple[Vector, ...]) -> tuple[Vector, ...]:
+    def activate(self, vectors: tuple[Vector, ...], live: int) -> tuple[Vector, ...]:
         (x, u), s, r = vectors, self.state, self.regularizer
         guarded, published = self.params.variant == "guarded", self.params.variant == "published"
         g = self.gate.gradient(s.y) if guarded else self.gate.exact_gradient(s.y)
         eps = self.gate.perturb(np.zeros_like(x)) if published else s.eps
-        x_new, y, lam = activation(x, u, s.y, s.lam, g, self.alpha, self.beta, float(self.n), r.l1, r.l2, r.box)
+        x_new, y, lam = activation(x, u, s.y, s.lam, g, self.alpha, self.beta, float(live), r.l1, r.l2, r.box)
         u_new = u + (lam - s.lam)  # (7e)
         if published:
             u_new = u_new - eps + (s.eps if self.reading == "B" else 0.0)
         s.y, s.lam, s.eps = y, lam, eps
         return x_new, u_new
+
+    def counted(self) -> tuple[Vector, ...]:
+        return (self.state.lam - self.state.eps,)  # reading B: u~ has every agent's own last noise; else eps = 0
+
+    def recounted(self, vectors: tuple[Vector, ...], sums: tuple[Vector, ...], live: int) -> tuple[Vector, ...]:
+        return vectors[0], sums[0]  # u = sum_i lambda_i

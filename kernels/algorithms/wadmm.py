@@ -31,6 +31,5 @@ class Params(iadmm.Params, tag_field="name", tag="wadmm", frozen=True, kw_only=T
     races: ClassVar[Sequence[Race]] = [
         Race(title="W-ADMM, first-order", keys={"update": "first-order"}, grid=iadmm.FIRST_ORDER)
     ]
-    published_races: ClassVar[Mapping[str, Keys]] = {}
 
-    walk: Way = "random"  #: at random, around a cycle, or the active node of each activation
+    walk: Way = "random"  #: at random (metropolis: evenly), around a cycle, or the active node of each activation

@@ -12,8 +12,8 @@ from functools import cache
 from msgspec.structs import replace
 
 from hushgrid.kernels.errors import Suspended
-from hushgrid.kernels.graphs import Graph, closed_walk, next_node, walk_word
-from hushgrid.kernels.patterns.token import Leg, Route
+from hushgrid.kernels.graphs import Graph, closed_walk, heavier_node, metropolis_weight, next_node, walk_word
+from hushgrid.kernels.patterns.token_messages import Leg, Route
 
 
 def name(i: int) -> str:
@@ -24,16 +24,25 @@ def index(node: str) -> int:
     return int(node[1:])
 
 
-def random(graph: Graph, seed: int) -> Route:
-    """From n0, P_ij = 1/deg(i); hop k is a function of (seed, k), whoever holds the token."""
+def random(graph: Graph, seed: int, metropolis: bool = False) -> Route:
+    """From n0, P_ij = 1/deg(i), or by the weights 1/max(deg i, deg j). A recount tours a closed walk.
+
+    Hop k is a function of (seed, k), whoever holds the token.
+    """
+    tour = cyclic(graph, ())
 
     def route(node: str, hop: int, leg: Leg) -> str:
         if not node:
             return name(0)
+        if leg.recount is True:
+            return tour(node, hop, leg)
         left = [j for j in graph.neighbours[index(node)] if name(j) not in leg.without]
         if not left:
             raise Suspended(f"{node} has no neighbour left, expected one to hand the token to")
-        return name(next_node(left, walk_word(seed, hop)))
+        word = walk_word(seed, hop)
+        if not metropolis:
+            return name(next_node(left, word))
+        return name(heavier_node(left, [metropolis_weight(graph, index(node), j) for j in left], word))
 
     return route
 
@@ -43,7 +52,7 @@ def cyclic(graph: Graph, nodes: Sequence[int]) -> Route:
 
     @cache
     def around(without: tuple[str, ...]) -> tuple[int, ...]:
-        return closed_walk(graph, {index(node) for node in without}) if without else tuple(nodes)
+        return closed_walk(graph, {index(node) for node in without}) if without or not nodes else tuple(nodes)
 
     def route(node: str, hop: int, leg: Leg) -> str:
         walk = around(leg.without)

@@ -111,6 +111,7 @@ class Left:
     z: dict[str, Vector]  #: (m_p,) each: what the members said last
     duals: dict[str, Vector] = field(default_factory=dict)
     factor: float = 1.0
+    standing: dict[str, Vector] = field(default_factory=dict)  #: as in `Concluded`
 
 
 def held_at(w: Vector, held: Vector) -> Vector:
@@ -177,6 +178,7 @@ class Concluded(NamedTuple):
 
     told: dict[str, Released]  #: what each member is told
     whole: Vector  #: all of it, as the problem has it; empty where there is nothing
+    standing: dict[str, Vector]  #: what each member goes on doing if it is not heard any more, as the problem has it
 
 
 #: What the members have handed over, and the last round's figures. Deterministic: it is done again after a crash.

@@ -19,6 +19,12 @@ token k + 1 once the one node that this was meant for has answered.
 An announcement that comes to nothing leaves its epoch unused: the token goes on in its own, beyond the barrier.
 A coordinator's notice holds all it has decided so far, so that a node that was away needs the last one only.
 
+Recount. A node that the walk goes around has left its part in the token's sums for ever, and one that comes back is missing
+there. So a leg around other nodes than before begins with a tour of its nodes: the token carries fresh sums beside the
+vectors, each node adds what it holds once (`counted`) and asks its gate nothing, and with the last one the sums replace
+those of the token, for as many nodes as were counted (`recounted`). A tour's hops are hops: custody is the same, and an
+undone one leaves nothing at its node. Only the coordinator begins one, by a leg's version; a newer version begins anew.
+
 `kernels/patterns/token_monitor.py` is the coordinator's side. A paper supplies `activate`; routes are public functions.
 """
 
@@ -30,85 +36,21 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from msgspec import Struct
+from msgspec import UNSET
+from msgspec.structs import replace
 
 from hushgrid.kernels.graphs import Graph
 from hushgrid.kernels.machine import NOTHING, Malformed, Send, Step
+from hushgrid.kernels.patterns.token_messages import Ack as Ack
+from hushgrid.kernels.patterns.token_messages import Answer as Answer
+from hushgrid.kernels.patterns.token_messages import Held as Held
+from hushgrid.kernels.patterns.token_messages import Leg as Leg
+from hushgrid.kernels.patterns.token_messages import Notice as Notice
+from hushgrid.kernels.patterns.token_messages import Route as Route
+from hushgrid.kernels.patterns.token_messages import Token as Token
+from hushgrid.kernels.patterns.token_messages import superseded as superseded
 from hushgrid.kernels.problems.prox import Regularizer
 from hushgrid.kernels.types import Vector
-
-NEVER = 2**62  #: the fence of an epoch in which no token was issued: beyond every hop
-
-
-class Leg(Struct, tag="baton.leg", frozen=True):
-    """The part of the walk under way: from activation `since` on, after node `origin`, around the nodes `without`."""
-
-    version: int = 0
-    since: int = 0
-    origin: str = ""
-    without: tuple[str, ...] = ()
-
-
-#: Who makes activation k, after `node` made the one before, on this leg. Public. Stopped where nobody can.
-Route = Callable[[str, int, Leg], str]
-
-
-class Token(Struct, tag="baton.token", frozen=True):
-    """To the node of activation `seq`: the vectors before it. `calm` counts the hops in a row that moved them little."""
-
-    fences: tuple[int, ...]
-    leg: Leg
-    calm: int
-    vectors: tuple[np.ndarray, ...]
-
-    @property
-    def epoch(self) -> int:
-        return len(self.fences)
-
-
-class Ack(Struct, tag="baton.ack", frozen=True):
-    """Token `seq` of this epoch is taken; `passed`: token `seq` + 1 too."""
-
-    epoch: int
-    passed: bool
-
-
-class Held(Struct, tag="baton.held", frozen=True):
-    """To the coordinator: activation `seq` - 1 is made, token `seq` goes to `to`; `done` says why it goes nowhere."""
-
-    epoch: int
-    to: str
-    done: str | None = None
-
-
-class Notice(Struct, tag="baton.notice", frozen=True):
-    """Coordinator to all, its decision number `seq` and all before it."""
-
-    announced: int = 0  #: the highest epoch announced: tokens of earlier ones are refused
-    barrier: int = -1  #: up to this hop
-    fences: tuple[int, ...] = ()  #: of the epochs decided
-    by: str = ""  #: the node that issues token `hop` on `leg` in epoch len(fences)
-    hop: int = 0
-    leg: Leg = Leg()
-    version: int = 0  #: of the legs that go around the nodes `without`
-    without: tuple[str, ...] = ()
-
-    @property
-    def epoch(self) -> int:
-        return self.announced
-
-
-class Answer(Struct, tag="baton.answer", frozen=True):
-    """To the coordinator: notice `seq` is stored. The last activation here is `t` - 1; `kept`: token `t` is here, for `to`."""
-
-    t: int
-    kept: bool
-    to: str = ""
-
-
-def superseded(epoch: int, hop: int, fences: tuple[int, ...]) -> bool:
-    """Whether a step at `hop`, taken in `epoch`, is undone by a later epoch that began at or before it."""
-    return any(first <= hop for first in fences[epoch:])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -167,8 +109,11 @@ class TokenState:
     issued: int = 0  #: the last epoch this node issued a token in
     version: int = 0
     without: tuple[str, ...] = ()
+    recounts: bool = False  #: that version begins with a recount
+    toured: bool = False  #: activation t - 1 was one of a recount
     asked: int = 0  #: activations that asked the gate, superseded ones included
     done: str | None = None
+    missing: tuple[str, ...] = ()  #: of the token sent last
     final: tuple[np.ndarray, ...] = ()  #: the token after the last activation, where that was made
 
 
@@ -177,6 +122,7 @@ class TokenNode(ABC):
 
     own: ClassVar[tuple[str, ...]]
     state: Any
+    n: int  #: nodes of the walk, the lost ones included
 
     def __init__(
         self,
@@ -203,13 +149,29 @@ class TokenNode(ABC):
         self.report, self.receipts = report, receipts
 
     @abstractmethod
-    def activate(self, vectors: tuple[Vector, ...]) -> tuple[Vector, ...]:
-        """One activation: new token from token, and the own vectors, all of it or (on an error) nothing."""
+    def activate(self, vectors: tuple[Vector, ...], live: int) -> tuple[Vector, ...]:
+        """One activation: new token from token, and the own vectors, all of it or (on an error) nothing.
+
+        `live`: the number of nodes that are in the token's sums.
+        """
+
+    @abstractmethod
+    def counted(self) -> tuple[Vector, ...]:
+        """What this node adds to the sums of a recount: a function of its own vectors, so that it costs nothing."""
+
+    @abstractmethod
+    def recounted(self, vectors: tuple[Vector, ...], sums: tuple[Vector, ...], live: int) -> tuple[Vector, ...]:
+        """The token's vectors whose sums are those of the `live` nodes that were counted."""
 
     def check(self, body: Any) -> None:
-        """Raise Malformed unless the token's vectors are of this problem's shape."""
+        """Raise Malformed unless the token's vectors are of this problem's shape, and somebody is in its sums."""
         if [v.shape for v in body.vectors] != [v.shape for v in self.first]:
             raise Malformed(f"a token of {[v.size for v in body.vectors]}, expected {[v.size for v in self.first]}")
+        own = [v.shape for v in self.counted()] if body.leg.recount is True else []
+        if body.sums and [v.shape for v in body.sums] != own:
+            raise Malformed(f"a recount of {[v.size for v in body.sums]}, expected sums of {own}")
+        if self.n <= max(len(set(body.missing)), len(set(body.leg.without))):
+            raise Malformed(f"a token without all of {self.n} nodes, expected one at least")
 
     # --- the machine ---
 
@@ -249,7 +211,7 @@ class TokenNode(ABC):
     def tick(self) -> Step:
         """The token until it is passed on; the coordinator is told again who has it."""
         s = self.state
-        held = Send(self.centre, s.t, Held(len(s.out.fences) if s.out else s.epoch, s.to, s.done))
+        held = Send(self.centre, s.t, Held(len(s.out.fences) if s.out else s.epoch, s.to, s.done, s.missing or UNSET))
         if s.out is not None:
             return Step((Send(s.to, s.t, s.out), held))
         return Step((held,), done=s.done) if s.done is not None else NOTHING
@@ -278,18 +240,23 @@ class TokenNode(ABC):
     def _take(self, sender: str, hop: int, token: Token) -> Step:
         """Activation `hop`. What can fail, the route and the paper's step, comes before every change."""
         s, own = self.state, tuple(getattr(self.state, name) for name in self.own)
-        leg = Leg(s.version, hop + 1, self.name, s.without) if s.version > token.leg.version else token.leg
-        to = self.route(self.name, hop + 1, leg) if hop + 1 < self.rounds else ""
-        vectors = token.vectors
-        if self.cap is None or s.asked < self.cap:  # beyond its cap a node hands the token on unchanged
-            vectors = self.activate(vectors)
-            s.asked += 1
-        calm = token.calm + 1 if self.patience and self._moved(vectors, token.vectors) <= self.tolerance else 0
-        s.before, s.before_t, s.before_epoch = own, s.t, s.epoch
+        if s.version > token.leg.version and self.name not in s.without:
+            token = self._begun(token, Leg(s.version, hop + 1, self.name, s.without, s.recounts or UNSET))
+        toured = token.leg.recount is True
+        out = self._counted(token, hop) if toured else token
+        to = self.route(self.name, hop + 1, out.leg) if hop + 1 < self.rounds else ""
+        if not toured:
+            vectors = token.vectors
+            if self.cap is None or s.asked < self.cap:  # beyond its cap a node hands the token on unchanged
+                vectors = self.activate(vectors, self.n - len(token.missing))
+                s.asked += 1
+            calm = token.calm + 1 if self.patience and self._moved(vectors, token.vectors) <= self.tolerance else 0
+            out = replace(token, calm=calm, vectors=vectors)
+        s.before, s.before_t, s.before_epoch, s.toured = own, s.t, s.epoch, toured
         s.t, s.epoch, s.source, s.taken = hop + 1, len(token.fences), sender, False
-        s.out, s.to, s.done, s.final = Token(token.fences, leg, calm, vectors), to, None, ()
+        s.out, s.to, s.done, s.final, s.missing, calm = out, to, None, (), out.missing, out.calm
         if not to or (self.patience and calm >= self.patience):
-            s.done, s.final, s.out, s.to = "tolerance" if to else "rounds", vectors, None, ""
+            s.done, s.final, s.out, s.to = "tolerance" if to else "rounds", out.vectors, None, ""
         step = self._fresh()
         receipt = (Send(sender, hop, Ack(s.epoch, passed=False)),) if sender and self.receipts else ()
         return Step((*step.send, *receipt), step.done, taken=True)  # the token first: somebody waits for it
@@ -321,7 +288,7 @@ class TokenNode(ABC):
         s.announced, s.barrier = max(s.announced, body.announced), max(s.barrier, body.barrier)
         self._learn(body.fences)
         if body.version > s.version:
-            s.version, s.without = body.version, body.without
+            s.version, s.without, s.recounts = body.version, body.without, body.recount is True
         issue = body.by == self.name and s.issued < len(body.fences) and self._issue(body)
         step = self.tick() if issue else self.start() if begin else NOTHING
         answer = Send(self.centre, no, Answer(s.t, s.out is not None or s.done is not None, s.to))
@@ -331,8 +298,13 @@ class TokenNode(ABC):
         """This node's copy of token `hop` begins the epoch; token 0 is everybody's. Whether there is one."""
         s = self.state
         if s.out is not None and s.t == body.hop:
-            to = self.route(self.name, body.hop, body.leg)
-            s.out, s.to, s.taken = Token(body.fences, body.leg, s.out.calm, s.out.vectors), to, False
+            out, leg = replace(s.out, fences=body.fences), body.leg
+            if leg.recount is not True:
+                out = replace(out, leg=leg)
+            elif leg.version > out.leg.version:
+                out = self._counted(self._begun(out, leg), body.hop - 1)
+            to = self.route(self.name, body.hop, out.leg)
+            s.out, s.to, s.taken = out, to, False
         elif s.t == body.hop == 0:
             self._take("", 0, Token(body.fences, body.leg, 0, self.first))
         else:
@@ -341,6 +313,24 @@ class TokenNode(ABC):
         return True
 
     # --- inside ---
+
+    @staticmethod
+    def _begun(token: Token, leg: Leg) -> Token:
+        """The token on a new leg. Where that is the tour of a recount, its sums are fresh."""
+        return replace(token, leg=leg, counted=(), sums=(), calm=0 if leg.recount is True else token.calm)
+
+    def _counted(self, token: Token, hop: int) -> Token:
+        """The token of a recount with this node in its sums. With the last node the tour ends, after activation `hop`."""
+        if self.name in token.counted:
+            return token
+        own, counted = self.counted(), tuple(sorted({*token.counted, self.name}))
+        sums = tuple(a + b for a, b in zip(token.sums, own, strict=True)) if token.sums else own
+        live = self.n - len(token.leg.without)
+        if len(counted) < live:
+            return replace(token, counted=counted, sums=sums)
+        leg = Leg(token.leg.version, hop + 1, self.name, token.leg.without)
+        vectors = self.recounted(token.vectors, sums, live)
+        return replace(token, leg=leg, vectors=vectors, missing=leg.without, counted=(), sums=())
 
     @staticmethod
     def _moved(after: tuple[Vector, ...], before: tuple[Vector, ...]) -> float:
@@ -357,7 +347,7 @@ class TokenNode(ABC):
             for name, value in zip(self.own, s.before, strict=True):
                 setattr(s, name, value)
             s.t, s.epoch = s.before_t, s.before_epoch  # that earlier token was passed on long ago
-            s.out, s.to, s.source, s.taken, s.done, s.final = None, "", "", True, None, ()
+            s.out, s.to, s.source, s.taken, s.done, s.final, s.missing = None, "", "", True, None, (), ()
         if longer := len(fences) > len(s.known):
             s.known = fences
         return longer

@@ -12,11 +12,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from hushgrid.kernels.errors import Stopped, Suspended
 from hushgrid.kernels.machine import NOTHING, Malformed, Send, Step
-from hushgrid.kernels.patterns.token import NEVER, Answer, Held, Leg, Notice, Route
+from hushgrid.kernels.patterns.token_messages import NEVER, Answer, Held, Leg, Notice, Route
 
 
 @dataclass
@@ -32,16 +33,20 @@ class MonitorState:
     answers: dict[str, Answer] = field(default_factory=dict)  #: to the last notice
     avoided: tuple[str, ...] = ()  #: the nodes no token of this epoch has been sent to since `held`
     done: str | None = None
+    recounts: bool = False  #: a leg around other nodes begins with a recount
+    missing: tuple[str, ...] = ()  #: the nodes that the sums of the token held were without
 
 
 class TokenMonitor:
-    """`neighbours` of every member; `rounds` activations in all, along `route`."""
+    """`neighbours` of every member; `rounds` activations in all, along `route`. `recounts`: all members know how to."""
 
-    def __init__(self, neighbours: Mapping[str, Iterable[str]], route: Route, rounds: int) -> None:
+    def __init__(
+        self, neighbours: Mapping[str, Iterable[str]], route: Route, rounds: int, *, recounts: bool = True
+    ) -> None:
         self.route = route
         self.neighbours = {node: frozenset(near) for node, near in neighbours.items()}
         self.members, self.rounds = sorted(self.neighbours), rounds
-        self.state = MonitorState(to=route("", 0, Leg()))
+        self.state = MonitorState(to=route("", 0, Leg()), recounts=recounts)
 
     @property
     def started(self) -> bool:
@@ -63,15 +68,19 @@ class TokenMonitor:
         if s.done is not None:
             return NOTHING
         if isinstance(body, Held):
-            if (body.epoch, seq) < s.held or (s.held == (body.epoch, seq) and s.by):
+            known = s.held == (body.epoch, seq) and s.by and (s.to or sender != s.by)
+            if (body.epoch, seq) < s.held or known:
                 return NOTHING
             s.held, s.by, s.to, s.done = (body.epoch, seq), sender, body.to, body.done
+            s.missing = () if body.missing is UNSET else body.missing
             if sender in s.answers and s.answers[sender].t < seq:  # it knew, and from it every holder after it
                 s.avoided = s.notice.without
             return Step(done=s.done, taken=True)
         if seq != s.no or sender in s.answers:
             return NOTHING
         s.answers = dict(sorted({**s.answers, sender: body}.items()))
+        if sender == s.by and not s.to and body.kept and body.t == s.held[1]:
+            s.to = body.to
         return self._decide()._replace(taken=True) if s.suspect else Step(taken=True)
 
     def tick(self) -> Step:
@@ -104,7 +113,7 @@ class TokenMonitor:
             raise Stopped(f"activation {s.hop} at {s.suspect} is feared lost: expected to be decided first")
         self._check_connected(without)
         s.avoided = tuple(node for node in s.avoided if node in without)
-        return self._notify(version=s.no + 1, without=without)
+        return self._notify(version=s.no + 1, without=without, recount=s.recounts or UNSET)
 
     def missing(self) -> list[str]:
         """Whose answer a suspicion waits for."""
@@ -113,7 +122,8 @@ class TokenMonitor:
             return []
         own, needed = s.answers.get(s.suspect), self.neighbours[s.suspect] - set(s.avoided)
         if own and own.t == s.hop + 1 and own.kept:
-            needed = frozenset({own.to} - {""})
+            # a copy for a node that is avoided is of an older epoch: the last fence undoes whatever is made of it there
+            needed = frozenset({own.to} - {"", *s.avoided})
         elif own and own.t <= s.hop and self._keeper()[0]:
             return []
         return sorted(needed - s.answers.keys())
@@ -129,14 +139,19 @@ class TokenMonitor:
         suspect, s.suspect = s.suspect, ""
         if not by:
             return self._notify(fences=(*n.fences, NEVER), by="")
-        version, without = n.version, n.without
-        if suspect not in s.answers:
-            version, without = s.no + 1, tuple(sorted({*n.without, suspect}))
+        version, without, recount = n.version, n.without, s.recounts or UNSET
+        lost = {suspect} - s.answers.keys()
+        if new := bool(lost) or by in without:  # who issues a token is there, whatever was thought of it
+            version, without = s.no + 1, tuple(sorted({*n.without, *lost} - {by}))
             self._check_connected(without)
-        leg = n.leg if version == n.leg.version else Leg(version, hop, by, without)
+        leg = n.leg if version == n.leg.version else Leg(version, max(hop, 1), by, without, recount)
         s.avoided, s.held = without, (len(n.fences) + 1, hop)
         s.by, s.to = (by, self.route(by, hop, leg)) if hop else ("", by)
-        return self._notify(fences=(*n.fences, hop), by=by, hop=hop, leg=leg, version=version, without=without)
+        if hop and leg.recount is True and not new:
+            s.to = ""  # how far the recount of that leg has come, its issuer says
+        return self._notify(
+            fences=(*n.fences, hop), by=by, hop=hop, leg=leg, version=version, without=without, recount=recount
+        )
 
     def _keeper(self) -> tuple[str, int]:
         """Who can issue which token, when nobody has made activation hop + 1 or ever will; "" where nobody can."""

@@ -48,7 +48,7 @@ TAIL = 2.0**-128
 class Perturbation:
     """One answer: all of it public but the noise itself."""
 
-    change: float  #: 2 C R/B >= |F'(x) - F'(x) of the other data set|_2
+    change: float  #: 2 C R k/B >= |F'(x) - F'(x) of the other data set|_2
     mu: float
     tau: float  #: the residual that must be certified, the rounding of eps included
     lattice: Lattice  #: of xi
@@ -61,9 +61,13 @@ class Perturbation:
         return 2 * d * exp(lgamma(d / 2 + 1) - lgamma((d + 1) / 2)) / (sqrt(pi) * self.alpha)
 
 
-def objective(loss: Public, epsilon: float, linear: Vector, quadratic: float) -> Perturbation:
-    """The least noise of which one answer costs at most `epsilon`, pure. InputError with the reason where there is none."""
-    mu, R, change = _public(loss, quadratic)
+def objective(loss: Public, epsilon: float, linear: Vector, quadratic: float, records: int = 1) -> Perturbation:
+    """The least noise of which one answer costs at most `epsilon`, pure. InputError with the reason where there is none.
+
+    `records`: k are replaced. The first two terms are those of k steps, one record each, and count k times; the third
+    compares two certified solutions of one and the same problem, and counts once.
+    """
+    mu, R, change = _public(loss, quadratic, records)
     o, d = loss.objective, loss.size
     if o.kind != "logistic":
         reason = (
@@ -72,11 +76,11 @@ def objective(loss: Public, epsilon: float, linear: Vector, quadratic: float) ->
             else "a record's Hessian has rank C - 1"
         )
         raise InputError(f"private minimiser: found {o.kind}, expected logistic ({reason})")
-    curvature = log1p(o.scale * CURVATURE[o.kind] * R**2 * SLACK / (loss.rows * mu)) * SLACK
+    curvature = records * log1p(o.scale * CURVATURE[o.kind] * R**2 * SLACK / (loss.rows * mu)) * SLACK
     left = epsilon * (1 - SHARE) - curvature
     if not left > 0:
         raise InputError(
-            f"private minimiser: found epsilon {epsilon:.3g} an answer, expected more than ln(1 + C c1/(B mu)) = {curvature:.3g}: "
+            f"private minimiser: found epsilon {epsilon:.3g} an answer, expected more than {'k ' * (records > 1)}ln(1 + C c1/(B mu)) = {curvature:.3g}: "
             "fewer answers, or a larger eta"
         )
     alpha = left / (change * SLACK)
@@ -85,9 +89,14 @@ def objective(loss: Public, epsilon: float, linear: Vector, quadratic: float) ->
     return Perturbation(change, mu, tau, Lattice.laplace(epsilon * SHARE, 2 * sqrt(d) * tau / mu * SLACK, d), alpha)
 
 
-def output(loss: Public, kind: Kind, per_answer: float, linear: Vector, quadratic: float) -> Perturbation:
-    """The same, `per_answer` epsilon (laplace) or mu of GDP (gaussian); InputError with the reason."""
-    mu, _, change = _public(loss, quadratic)
+def output(
+    loss: Public, kind: Kind, per_answer: float, linear: Vector, quadratic: float, records: int = 1
+) -> Perturbation:
+    """The same, `per_answer` epsilon (laplace) or mu of GDP (gaussian); InputError with the reason.
+
+    F' of the other data set differs by k times as much at every point, so its minimiser by k times as much.
+    """
+    mu, _, change = _public(loss, quadratic, records)
     if loss.objective.kind == "least-squares":
         raise InputError("private minimiser: found least-squares, expected logistic or softmax (|L'| must be bounded)")
     tau = _tau(loss, mu, quadratic, float(np.linalg.norm(linear)), 0.0, 0.0)
@@ -113,8 +122,8 @@ def tail(d: int, answers: int) -> float:
 # --- inside ---
 
 
-def _public(loss: Public, quadratic: float) -> tuple[float, float, float]:
-    """mu, R and 2 C R/B (softmax: |L'| <= sqrt 2); InputError unless all are promised."""
+def _public(loss: Public, quadratic: float, records: int) -> tuple[float, float, float]:
+    """mu, R and 2 C R k/B (softmax: |L'| <= sqrt 2), k <= B; InputError unless all are promised."""
     o = loss.objective
     if o.lam:
         raise InputError(f"private minimiser: found a nonconvex term, lambda = {o.lam:g}, expected none")
@@ -126,7 +135,8 @@ def _public(loss: Public, quadratic: float) -> tuple[float, float, float]:
     if not 0 < mu < np.inf:
         raise InputError(f"private minimiser: found mu = rho + l2 = {mu:g}, expected a finite number > 0")
     R = loss.row_bound * (1 + (2 * loss.features + 16) * U)  # a norm is known to its own rounding
-    return mu, R, 2 * o.scale * (sqrt(2) if o.kind == "softmax" else 1.0) * R / loss.rows * SLACK
+    k = min(records, loss.rows)
+    return mu, R, 2 * o.scale * (sqrt(2) if o.kind == "softmax" else 1.0) * R * k / loss.rows * SLACK
 
 
 def _tau(loss: Public, mu: float, quadratic: float, linear: float, eps: float, rounded: float) -> float:

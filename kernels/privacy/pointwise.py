@@ -51,8 +51,10 @@ def diameter(r: float, k: float) -> float:
     return 2 * e / sqrt((1 + e) * (1 + e + z)) * SLACK
 
 
-def sensitivity(loss: Public, x: Vector, c: float, rounding: float, uniform: float) -> float:
+def sensitivity(loss: Public, x: Vector, c: float, rounding: float, uniform: float, records: int = 1) -> float:
     """L2 sensitivity at x of the mean of m logistic gradients clipped to c, as computed; `uniform`: that of every point.
+
+    `records`: k of the m are replaced, each of which moves the mean by itself; k = m replaces them all.
 
     `rounding`: a bound of |computed - true gradient| without the clip. A clip is a contraction, so the bound holds after
     it; the clip itself errs by (q + 16) units in the last place of at most min(c, R).
@@ -62,5 +64,6 @@ def sensitivity(loss: Public, x: Vector, c: float, rounding: float, uniform: flo
     R = loss.row_bound * (1 + (2 * q + 16) * U) * SLACK  # a norm is known to its own rounding
     length = float(np.linalg.norm(x)) * (1 + (x.size + 16) * U)  # infinite where its square overflows
     error = rounding + (q + 16) * U * o.scale * min(c, R) * (1 + 2.0**-10)
-    found = o.scale * R * diameter(R * length, c / R) / loss.rows * SLACK + 2 * error
+    k = min(records, loss.rows)
+    found = k * o.scale * R * diameter(R * length, c / R) / loss.rows * SLACK + 2 * error
     return min(uniform, found) if found == found else uniform

@@ -331,12 +331,13 @@ class Loss:
         low = c * (1 - (self.A.shape[1] + self.classes + 8) * U)
         return self.mean(clip_slope(S, size, self.row_norms(order), low))
 
-    def sensitivity(self, c: float) -> float:
-        """Delta of `clipped_gradient` as computed: 2 c scale (1/m + (m + d + 4) 2^-53), for one record replaced.
+    def sensitivity(self, c: float, records: int = 1) -> float:
+        """Delta of `clipped_gradient` as computed: 2 c scale (k/m + (m + d + 4) 2^-53), for k `records` replaced, k <= m.
 
         A sum of m products, in any order, and its scaling err by at most gamma_{m+2} times sum_j |s_j a_j| <= m c.
         """
-        delta = 2 * c * self.objective.scale * (1 / self.rows + (self.rows + self.size + 4) * U)
+        moved = min(records, self.rows) / self.rows
+        delta = 2 * c * self.objective.scale * (moved + (self.rows + self.size + 4) * U)
         return delta * (1 + 8 * U)  # its own roundings
 
     def _checked(self, x: Vector) -> Vector:

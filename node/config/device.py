@@ -38,7 +38,8 @@ class DeviceConfig(Section, frozen=True, kw_only=True):
     state: str  #: a directory of its own: ledger and outcome
     keep: Count = KEEP  #: ended runs whose plan, spends and rounds the ledger keeps row by row; older ones as sums
     mark: str | None = None  #: a file on another disk that remembers how far the ledger has come
-    data: str | ZoneData  #: of a data problem: a NumPy archive of A (m, q) and b (m,); of a zone: a section
+    #: of a data problem: a NumPy archive of A (m, q) and b (m,), or a CSV file, the label last; of a zone: a section
+    data: str | ZoneData
     labels: Labels | None = None  #: the public range of its labels; required of a data problem
     #: of a data problem; required under bounded-change: a plan that differs is refused
     problem: DeclaredProblem | None = None

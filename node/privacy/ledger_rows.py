@@ -64,17 +64,24 @@ def relation(adjacency: str) -> str:
     return adjacency.partition(" ")[0]
 
 
+def size(adjacency: str) -> Fraction:
+    """Of the change: a bounded change's own, or how many records are replaced; 0 of what is never converted."""
+    name, _, found = adjacency.partition(" ")
+    if name == "bounded-change":
+        return Fraction(found)
+    return Fraction(found or 1) if name == "replace-one-record" else Fraction(0)
+
+
 @lru_cache(maxsize=256)
 def steps(of: str, at: str) -> int:
     """k: so many changes of the size that `of` protects make one of the size of `at`; group privacy counts k times.
 
-    Both adjacencies are of one relation. Their sizes are decimals that somebody wrote, and are compared as such: seven
-    steps of 0.01 make 0.07, though not in binary.
+    1 if they are not of one relation. Sizes are decimals that somebody wrote, and are compared as such: seven steps of
+    0.01 make 0.07, though not in binary.
     """
-    if relation(of) != "bounded-change" or of == at:
+    if of == at or relation(of) != relation(at) or not (own := size(of)):
         return 1
-    size, wanted = (Fraction(adjacency.partition(" ")[2]) for adjacency in (of, at))
-    return max(1, ceil(wanted / size))
+    return max(1, ceil(size(at) / own))
 
 
 class StoredRun(NamedTuple):

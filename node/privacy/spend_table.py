@@ -15,7 +15,7 @@ import msgspec
 
 from hushgrid.kernels.privacy.accounting import UNIT, Totals, rounded_up
 from hushgrid.node.privacy.ledger_file import LedgerFile
-from hushgrid.node.privacy.ledger_rows import Counted, Recent, Spend, StoredSpend, relation, steps, without
+from hushgrid.node.privacy.ledger_rows import Counted, Recent, Spend, StoredSpend, relation, size, steps, without
 from hushgrid.node.privacy.marks import Price
 from hushgrid.node.privacy.window import Window
 
@@ -51,7 +51,9 @@ class SpendTable(LedgerFile):
 
     def _load(self) -> None:
         self.id: bytes = self._meta("ledger")
+        #: the largest change that a budget was ever counted at: a bounded change's, and of how many records
         self.unit: float = self._meta("unit") or 0.0
+        self.records: int = self._meta("records") or 1
         (last,) = self._ask("SELECT max(no), max(ran) FROM (SELECT no, ran FROM spend ORDER BY no DESC LIMIT 1)")
         (past,) = self._ask("SELECT max(no), max(ran) FROM (SELECT no, ran FROM past ORDER BY no DESC LIMIT 1)")
         self.no: int = max(last[0] or 0, past[0] or 0)
@@ -229,7 +231,8 @@ class SpendTable(LedgerFile):
     # --- the price of a mark ---
 
     def _steps(self, adjacency: str) -> int:
-        return steps(adjacency, f"bounded-change {self.unit!r}") if self.unit else 1
+        largest = f"bounded-change {self.unit!r}", f"replace-one-record {self.records}"
+        return max(steps(adjacency, unit) for unit in largest)
 
     def _price_after(self, costs: Iterable[Cost]) -> Price:
         price = self._price
@@ -243,9 +246,12 @@ class SpendTable(LedgerFile):
         So no price is too small. Otherwise answers of a small unit that were lost with an old copy would be accepted at
         a fraction of what they cost.
         """
-        unit = float(adjacency.partition(" ")[2]) if relation(adjacency) == "bounded-change" else 0.0
-        if unit > self.unit:
-            before, self.unit = self.unit, unit
+        before, unit = (self.unit, self.records), size(adjacency)
+        if relation(adjacency) == "bounded-change":
+            self.unit = max(self.unit, float(unit))
+        else:
+            self.records = max(self.records, int(unit))
+        if before != (self.unit, self.records):
             anew = Totals()
             for stored, counted in self._of(ALL).items():
                 anew.include(counted.totals, self._steps(stored))
@@ -257,9 +263,9 @@ class SpendTable(LedgerFile):
             )
             try:
                 with self._transaction():
-                    self._set(unit=unit, price=price.packed())
+                    self._set(unit=self.unit, records=self.records, price=price.packed())
             except BaseException:
-                self.unit = before
+                self.unit, self.records = before
                 raise
             self._price = price
 

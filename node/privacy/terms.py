@@ -39,6 +39,7 @@ class Terms(Struct, frozen=True):
     rounds: int  #: rounds after which the run ends: with the one in which the first cap is reached
     capped: bool  #: whether the cap leaves fewer rounds than the algorithm's section has
     clip: float = 0.0  #: c, if the adjacency is replace-one-record; else 0
+    records: int = 1  #: how many records one change replaces
     step: float = 0.0  #: alpha beta with alpha the largest alpha_i, of published DP-RECAL (Lemma 5)
     decay: float = 1.0  #: R >= 1 of the same noise, which shrinks answer by answer: sigma_k^2 = R sigma_{k+1}^2
     pair: bool = False  #: q_i moves together with p_i
@@ -110,6 +111,7 @@ def terms(privacy: Privacy | None, algorithm: Algorithm, visits: int = 0) -> Ter
         rounds=rounds,
         capped=rounds < algorithm.rounds,
         clip=p.adjacency.replace_one_record.clip if p.adjacency.replace_one_record else 0.0,
+        records=p.adjacency.records,
         pair=change is not None and change.pair is not None,
         reactive=change.reactive if change else 0.0,
         relative=(change.relative or 0.0) if change else 0.0,
@@ -147,10 +149,7 @@ def check_privacy(p: Privacy | None, algorithm: Algorithm, records: bool, file: 
         expected = "replace-one-record or bounded-change" if records else "bounded-change (problem.kind: zones)"
         raise wrong("privacy.adjacency", str(p.adjacency) or "{}", expected)
     if records:
-        for key, given, default in (
-            ("at", p.at, "data"),
-            ("release", p.release or "plain", "plain"),
-        ):
+        for key, given, default in (("at", p.at, "data"), ("release", p.release or "plain", "plain")):
             if given != default:
                 raise wrong(f"privacy.{key}", given, "none (it is for zones)")
     _check_unit(p, variant, records, wrong)
@@ -216,7 +215,9 @@ def _check_pointwise(p: Privacy, algorithm: Algorithm, wrong: Callable[[str, str
 
 
 def _check_unit(p: Privacy, variant: str, records: bool, wrong: Callable[[str, str, str], InputError]) -> None:
-    """Raises InputError if the change is one of loads, and the run cannot hide such a one."""
+    """Raises InputError if the change is one of loads, or of several records, and the run cannot hide such a one."""
+    if variant == "published" and (k := p.adjacency.records) > 1:
+        raise wrong("privacy.adjacency.replace-one-record.records", str(k), "none (variant: published)")
     change = p.adjacency.of_loads
     if change is None:
         return

@@ -22,7 +22,7 @@ from hushgrid.kernels.graphs import Graph, Network, check_walk, cyclic_route
 from hushgrid.kernels.machine import Keeping
 from hushgrid.kernels.patterns import neighbours, routes, star
 from hushgrid.kernels.patterns import token as walks
-from hushgrid.kernels.patterns.token import Route
+from hushgrid.kernels.patterns.token_messages import Route
 from hushgrid.kernels.problems.prox import Box, Regularizer
 from hushgrid.kernels.ranges import EDGES, NODES, Digest, Lipschitz, Node, Seed
 from hushgrid.node.privacy.gate import Gate
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 QUICK = 16  #: up to so many nodes, a walk's token is back before its sender would ask for a receipt
 REPORT = 8  #: the coordinator hears of every so many messages, which is far more often than it would suspect silence
-RouteIs = Literal["random", "given", "hamiltonian", "closed-walk", "rounds"]
+RouteIs = Literal["random", "metropolis", "given", "hamiltonian", "closed-walk", "rounds"]
 Constants = Annotated[list[Lipschitz], Meta(max_length=NODES)]
 #: The numbers of the nodes that a run is made with, ascending, if it is without some.
 Ids = Annotated[list[Node], Meta(max_length=NODES)]
@@ -99,6 +99,8 @@ def wired(asked: Asked, L: Sequence[float]) -> Wiring:
     elif walk == "hamiltonian":
         cycle = cyclic_route(graph)
         route, route_is = list(cycle.nodes), cycle.kind
+    elif walk == "metropolis":
+        route_is = "metropolis"
     algorithm.check(L, max(map(len, graph.neighbours)))
     if route_is == "rounds" and asked.stop:
         raise InputError("run.stop: found a section, expected none (synchronous rounds without a centre)")
@@ -185,8 +187,10 @@ class OnGraph(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dic
         if not isinstance(walk, str):
             return routes.given(walk or ())
         seed = int.from_bytes(run[:8], "little") if self.walk_seed is None else self.walk_seed
-        cyclic = walk == "hamiltonian"
-        route = routes.cyclic(self.graph, self.route) if cyclic else routes.random(self.graph, seed)
+        if walk == "hamiltonian":
+            route = routes.cyclic(self.graph, self.route)
+        else:
+            route = routes.random(self.graph, seed, walk == "metropolis")
         return routes.renamed(route, self.nodes) if self.ids else route
 
     def check(self, algorithm: Algorithm) -> None:
@@ -258,9 +262,9 @@ class GraphNode(ABC):
         return ""
 
     def limit(self, plan: Plan) -> int:
-        """The bytes of the largest message on this device's edges: its vectors, and a token's list of lost nodes."""
+        """The bytes of the largest message on this device's edges: its vectors, twice in a recount, and a token's lists."""
         entries: int = plan.algorithm.sent * plan.problem.size
-        return SMALL + 8 * entries + 80 * len(plan.nodes)
+        return SMALL + 16 * entries + 200 * len(plan.nodes)
 
     def machine(
         self, plan: Plan, run: bytes, ledger: Ledger, noise: NoiseSource, allowance: Allowance
@@ -355,7 +359,7 @@ class GraphKind(Kind):
 
     def check_questions(self, problem: Any, algorithm: Algorithm, privacy: Privacy, file: str) -> None:
         """Raises InputError unless gradients are asked under replace-one-record, which is what its gate answers."""
-        if algorithm.minimizes or privacy.adjacency.replace_one_record is None:
+        if algorithm.minimizes or str(privacy.adjacency) != "replace-one-record":
             raise InputError(
                 f"{file}: problem.kind: found {self.name} with {algorithm.name} and adjacency {privacy.adjacency}, "
                 "expected an algorithm that asks for gradients, and replace-one-record"

@@ -148,7 +148,7 @@ def decode_plan(blob: bytes) -> RunPlan:
             f"plan: algorithm.name: found {algorithm.name}, expected one for a problem of kind {problem.kind}"
         )
     problem.check(algorithm)
-    if plan.privacy is not None and plan.privacy.answers is None and algorithm.walks == "random":
+    if plan.privacy is not None and plan.privacy.answers is None and algorithm.walks in ("random", "metropolis"):
         raise InputError("plan: privacy.answers: missing, expected the cap of each node of a random walk")
     check_steps(plan)
     return plan

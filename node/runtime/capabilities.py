@@ -27,4 +27,5 @@ def capabilities(device: Device, budget: Budget | None, ledger: Ledger, days: in
         wire=WIRE,
         older=OLDER,
         certificate_days=days,
+        recounts=True,
     )

@@ -17,6 +17,7 @@ from hushgrid.kernels.ranges import (
     Epsilon,
     Magnitude,
     PowerFactor,
+    RowCount,
     Sha256,
     Share,
     Tolerance,
@@ -32,6 +33,8 @@ class Section(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
 
 class ReplaceOneRecord(Section, frozen=True, kw_only=True):
     clip: Magnitude  #: the norm that a record's gradient is clipped to: L1 for laplace, L2 for gaussian
+    #: k: one change replaces so many records of a device, whichever: those of a day, or of a person [1]
+    records: RowCount | UnsetType = UNSET
 
 
 class Change(Section, frozen=True, kw_only=True, omit_defaults=True):
@@ -84,17 +87,24 @@ class Adjacency(Section, frozen=True, kw_only=True):
     replace_one_record: ReplaceOneRecord | None = field(default=None, name="replace-one-record")
 
     def __str__(self) -> str:
-        """The relation that a ledger counts by: bounded change with its unit; replacing a record, whatever the clip."""
+        """The relation that a ledger counts by: bounded change with its unit; replacing k records, whatever the clip."""
         if self.of_loads is not None:
             return str(self.of_loads)
         if self.bounded_change is not None:
             return f"bounded-change {self.bounded_change!r}"
-        return "replace-one-record" if self.replace_one_record else ""
+        if self.replace_one_record is None:
+            return ""
+        return "replace-one-record" + (f" {self.records}" if self.records > 1 else "")
 
     @property
     def of_loads(self) -> Change | None:
         """A change that only loads have, if it is one."""
         return self.bounded_change if isinstance(self.bounded_change, Change) else None
+
+    @property
+    def records(self) -> int:
+        """How many records one change replaces; 1 where it replaces none."""
+        return (self.replace_one_record.records or 1) if self.replace_one_record else 1
 
     @property
     def beta(self) -> float:

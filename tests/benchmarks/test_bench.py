@@ -16,8 +16,8 @@ from hushgrid.cli.main import main
 from hushgrid.kernels.errors import InputError
 from hushgrid.node.config.scenario import scenario_from
 from hushgrid.node.privacy.ledger import Ledger
-from hushgrid.studies import accuracy, figures
 from hushgrid.studies.catalogue import STUDIES
+from hushgrid.studies.papers import accuracy, figures
 from tests.support.paths import ROOT
 from tests.support.runs.bench_output import _names, _well_formed
 

@@ -86,6 +86,14 @@ def test_with_a_drift_the_best_row_has_the_least_of_noise_and_age(planned):
     ]
 
 
+def test_a_drift_by_age_is_averaged_over_the_ages_in_use_and_ends_at_its_last(planned):
+    """Four runs an answer, whose loads are 0, 15, 30 and 45 minutes old; between 15 and 30 minutes the variance is linear."""
+    found = rows(planned(DAY, "--json", "--every", "15min", "--fresh", "24,48,96", "--drift", "15min=12,30min=16"))
+    assert found["gaussian", 24, 1, 5.0]["stale"] == pytest.approx(sqrt((0 + 144 + 256 + 256) / 4))
+    assert found["gaussian", 48, 1, 5.0]["stale"] == pytest.approx(sqrt(144 / 2))
+    assert found["gaussian", 96, 1, 5.0]["stale"] == 0
+
+
 def test_without_a_drift_the_best_row_is_the_least_noise_of_the_freshest_for_each_epsilon(planned):
     found = rows(planned(DAY, "--json", "--epsilon", "1,5", "--fresh", "4,96"))
     assert {key for key, row in found.items() if row["best"]} == {("gaussian", 96, 1, 1.0), ("gaussian", 96, 1, 5.0)}
@@ -135,7 +143,9 @@ def test_the_table_of_the_page_is_what_the_command_prints(planned):
         (["--epsilon", "a"], "--epsilon: found 'a', expected numbers from 1e-09 to 1e+09"),
         (["--every", "soon"], "--every: found 'soon', expected a length of time above 0s"),
         (["--every", "1h", "--fresh", "96"], "--fresh: found more answers than runs, expected at most 24 a window"),
-        (["--drift", "-1"], "--drift: found -1, expected a number of at least 0"),
+        (["--drift", "-1"], "--drift: found '-1', expected numbers from 0 to 1e+09, with commas between"),
+        (["--drift", "soon=3"], "--drift: found 'soon', expected a length of time above 0s: 30s, 15min or 24h"),
+        (["--drift", "1h=3,1h=4"], "--drift: found '1h=3,1h=4', expected rising ages: 15min=8,1h=12"),
     ],
 )
 def test_what_is_no_choice_is_one_line(planned, options, line):

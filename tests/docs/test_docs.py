@@ -289,7 +289,7 @@ def test_the_sections_of_a_device_file_that_are_shown_are_ones(tmp_path):
     shown = [
         yaml.safe_load(block) for block in re.findall(r"^```yaml\n(.*?)^```$", text("docs/privacy.md"), re.M | re.S)
     ]
-    assert len(shown) == 3
+    assert len(shown) == 4
     for sections in shown:
         whole = {
             "node": "n0",

@@ -16,7 +16,15 @@ GRAPHS = {
     "complete": Network(kind="complete", nodes=8).build(),
     "lollipop": Graph.of(9, [*combinations(range(5), 2), (4, 5), (5, 6), (6, 7), (7, 8)]),
     "grid": Network(kind="grid", nodes=12).build(),
+    "wheel": Graph.of(8, [*((0, i) for i in range(1, 8)), *((i, i % 7 + 1) for i in range(1, 8))]),
     "geometric": Network(kind="geometric", nodes=12, radius=0.45, seed=1).build(),
+}
+#: The largest cap by the formula, in largest exact quantiles.
+ABOVE = {
+    (walks.simple, 100): 1.9,
+    (walks.simple, 1000): 1.09,
+    (walks.metropolis, 100): 1.94,
+    (walks.metropolis, 1000): 1.12,
 }
 
 
@@ -39,12 +47,13 @@ def test_the_law_is_that_of_every_single_walk(kind):
 
 
 @pytest.mark.parametrize("K", [100, 1000])
+@pytest.mark.parametrize("weights", [walks.simple, walks.metropolis])
 @pytest.mark.parametrize("kind", GRAPHS)
-def test_no_cap_is_below_the_exact_quantile_and_the_largest_is_near_it(kind, K):
-    w = walks.simple(GRAPHS[kind])
+def test_no_cap_is_below_the_exact_quantile_and_the_largest_is_near_it(kind, weights, K):
+    w = weights(GRAPHS[kind])
     caps, exact = walks.normal(w, K), walks.exact(w, K)
     assert all(cap >= least for cap, least in zip(caps, exact, strict=True))
-    assert max(caps) <= max(exact) * (1.09 if K == 1000 else 1.9)
+    assert max(caps) <= max(exact) * ABOVE[weights, K]
 
 
 @pytest.mark.parametrize(
@@ -65,6 +74,19 @@ def test_the_cap_of_weighted_hops_holds_too():
     caps = walks.normal(w, 400)
     assert all(cap >= least for cap, least in zip(caps, walks.exact(w, 400), strict=True))
     assert caps[0] == caps[1] > 2 * caps[4]
+
+
+def test_the_metropolis_walk_leaves_the_hub_alone_and_a_regular_network_as_it_was():
+    """K = 1000 over a hub in a ring of seven: pi of the hub is 7/28 on the simple walk, and 1/(1 + 7 (1/7 + 2/3)) = 3/20 here."""
+    wheel = GRAPHS["wheel"]
+    w = walks.metropolis(wheel)
+    assert (w == w.T).all()
+    assert w.sum(axis=1)[0] / w.sum() == pytest.approx(3 / 20, abs=1e-8)
+    simple, even = walks.caps(walks.simple(wheel), 1000), walks.caps(w, 1000)
+    assert (max(simple), min(simple)) == (292, 152)
+    assert (max(even), min(even)) == (191, 172)
+    for kind in ("ring", "complete"):
+        assert walks.caps(walks.metropolis(GRAPHS[kind]), 400) == walks.caps(walks.simple(GRAPHS[kind]), 400)
 
 
 def test_a_short_walks_caps_are_exact_and_smaller():

@@ -8,9 +8,9 @@ import pytest
 from hushgrid.kernels.privacy import perturbation
 from hushgrid.node.privacy.noise_source import SeededNoise
 from hushgrid.node.problems.records.gate import RowsGate
-from hushgrid.studies import recycled, recycled_limits, recycled_runs
-from hushgrid.studies.recycled_runs import METHODS, Found, Setting
-from hushgrid.studies.study import Exact, Willing
+from hushgrid.studies.common.study import Exact, Willing
+from hushgrid.studies.papers import recycled, recycled_limits, recycled_runs
+from hushgrid.studies.papers.recycled_runs import METHODS, Found, Setting
 from tests.support.agents import lockstep_rounds
 
 QUIET = {"variant": "none", "rounds": 4}

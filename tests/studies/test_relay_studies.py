@@ -10,9 +10,10 @@ from hushgrid.kernels.algorithms import recal
 from hushgrid.kernels.errors import InputError, Refused
 from hushgrid.kernels.problems.prox import Regularizer
 from hushgrid.kernels.vectorised import recal as whole_recal
-from hushgrid.studies import incremental, relay, relay_private, study
+from hushgrid.studies.common import study
+from hushgrid.studies.papers import incremental, relay, relay_private
+from hushgrid.studies.papers.relay import Task
 from hushgrid.studies.problems import relay as relay_problems
-from hushgrid.studies.relay import Task
 
 # --- what they share ---
 

@@ -5,8 +5,10 @@ from math import inf, sqrt
 import numpy as np
 import pytest
 
+from hushgrid.benchmarks.continuous import scenario
 from hushgrid.kernels.privacy.accounting import claimed_epsilon
 from hushgrid.studies import renewing
+from hushgrid.studies import renewing_rounds as rounds
 from hushgrid.studies.renewing import DELTA, INTERVALS, Line, Task, best, deviation, grid, lattice, tables, used
 
 
@@ -42,3 +44,20 @@ def test_the_best_setting_is_that_of_the_smallest_error_whatever_it_costs():
     lines = [Line(Task(1.0, "gaussian", k), 0, 0, error, 0, 0, cost, 0, 0) for k, error, cost in ((4, 3, 0), (8, 2, 9))]
     assert best(lines, 1.0).task.fresh == 8
     assert [row[2] for row in tables(lines)[1].rows] == [8]
+
+
+@pytest.mark.parametrize("at", ["loads", "gradients"])
+@pytest.mark.parametrize("mechanism", ["gaussian", "laplace"])
+def test_the_runs_of_a_window_cost_epsilon_together_whatever_their_rounds(at, mechanism):
+    task = rounds.Task(5.0, mechanism, at, 24, 5)
+    section = rounds.of_a_run(task)
+    setup = scenario("ladmm", 5, section)
+    terms = setup.plan.terms_of("z1")
+    answers = 24 * (5 if at == "gradients" else 1)
+    assert task.answers == terms.answers * 24 == answers
+    together = (
+        answers * terms.event.epsilon
+        if mechanism == "laplace"
+        else claimed_epsilon("gdp", terms.event.mu, answers, DELTA)
+    )
+    assert 0.998 * 5.0 < together <= 5.0 * (1 + 1e-9)

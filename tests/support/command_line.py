@@ -55,6 +55,8 @@ RESULT = [
     "broker",
     "nodes",
     "lost",
+    "solved",
+    "frozen",
     "walk",
     "rounds_done",
     "stopped_because",

@@ -108,9 +108,10 @@ INSIDE: dict[str, tuple[str, ...]] = dict.fromkeys(WINGS, ("",)) | {
         "simulation/recorders",
         "simulation/problems",
         "simulation",
+        "planning",
         "",
     ),
-    "studies": ("baselines", "problems", ""),
+    "studies": ("common", "baselines", "problems", "papers", ""),
     "cli": ("drafts", "", "top"),
 }
 

@@ -188,6 +188,8 @@ class Setup(ABC):
             "broker": over.broker,
             "nodes": len(plan.nodes),
             "lost": seen.told.get("lost"),
+            "solved": seen.told.get("solved"),
+            "frozen": seen.told.get("frozen"),
             "walk": seen.told.get("walk"),
             "rounds_done": seen.rounds_done,
             **({"finish": seen.told["finish"]} if "finish" in seen.told else {}),

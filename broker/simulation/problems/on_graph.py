@@ -23,6 +23,7 @@ from hushgrid.node.problems.plan import step_ratio
 class GraphSetup(Setup):
     """Only `device`, `child`, `objective` and `against_the_optimum` touch raw data."""
 
+    solved: list[str] | None = None  #: the nodes that the problem solved is about; None: all
     shown: Any  #: the public part of the problem, an `OnGraph`
 
     def __init__(self, scenario: Scenario, file: str = "scenario", shown: Any = None) -> None:
@@ -52,7 +53,7 @@ class GraphSetup(Setup):
 
     @abstractmethod
     def objective(self, x: Vector) -> float:
-        """sum_i f_i(x) + n r(x). x: (d,)"""
+        """sum_i f_i(x) + n r(x), of the nodes `solved`. x: (d,)"""
 
     def against_the_optimum(self, x: Vector, objective: float | None) -> dict[str, float | None]:
         """`optimality_gap` and `relative_error` of x (d,), if the optimum is known."""
@@ -87,7 +88,7 @@ class GraphSetup(Setup):
         return resolved
 
     def figures(self, seen: Recorded, over: Finished) -> Figures:
-        T = len(seen.residual)
+        T, self.solved = len(seen.residual), seen.told.get("solved")
         objectives: list[float | None] = [None] * T
         last: dict[str, float | None] = {}
         if self.reveal:
@@ -113,6 +114,8 @@ class GraphSetup(Setup):
         n, residual, last = len(self.plan.nodes), seen.residual, None
         if residual:
             last = nan if residual[-1] is None else residual[-1]
+        averaged = seen.told.get("finish", {}).get("gossip", 0)
+        before = residual[-1 - averaged] if averaged and len(residual) > averaged else None
         counts = seen.answers[-1].tolist() if residual else [0] * n
         return quality.judged(
             last,
@@ -122,6 +125,7 @@ class GraphSetup(Setup):
             self.largest,
             step_ratio(self.plan),
             over.stopped_because == "tolerance",
+            before=before,
         )
 
     def spread(self, answers: list[int]) -> float:

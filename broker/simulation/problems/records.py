@@ -76,14 +76,21 @@ class RowSetup(GraphSetup):
         """Every node's f_i: raw data."""
         return [self.device(name).loss(self.shown) for name in self.plan.nodes]
 
+    @property
+    def counted(self) -> list[Loss]:
+        """f_i of the nodes that the problem solved is about."""
+        each = zip(self.plan.nodes, self.losses, strict=True)
+        return [loss for name, loss in each if self.solved is None or name in self.solved]
+
     def objective(self, x: Vector) -> float:
-        return float(sum(loss.value(x) for loss in self.losses) + len(self.shards) * self.shown.regularizer.value(x))
+        losses = self.counted
+        return float(sum(loss.value(x) for loss in losses) + len(losses) * self.shown.regularizer.value(x))
 
     def against_the_optimum(self, x: Vector, objective: float | None) -> dict[str, float | None]:
         if x.size > LARGEST:
             return {}
-        losses, r = self.losses, self.shown.regularizer
-        of = ("optimum", self.scenario.problem, len(losses))
+        losses, r = self.counted, self.shown.regularizer
+        of = ("optimum", self.scenario.problem, len(self.losses), self.solved)
         return against(once(lambda: best_of(losses, r), None if self.given else of), x, objective)
 
     def tested(self, seen: Recorded) -> dict[str, list[float | None]]:

@@ -36,7 +36,7 @@ from hushgrid.node.wire import COORDINATOR
 class WalkTrace:
     """A token's steps, a row each, in one file of float64 per epoch that all its nodes write: who was active (1 + its
 
-    number), the token's bytes, the noise (that cell only where it may be revealed), the token after the step, the node's own
+    number, negative in a recount), the token's bytes, the noise (that cell only where it may be revealed), the token after the step, the node's own
     two vectors. A step is made once in its epoch, so that no row is another's. Beside them `<node>.start` has each node's own
     two before its first step.
     """
@@ -58,7 +58,8 @@ class WalkTrace:
         if not s.t or not token or step == self._last:
             return
         size = len(driver.tick()[0][1]) if s.out else 0
-        row = np.concatenate([[1.0 + index(self.node), size, nan], self._token(token), self._own(s)])
+        who = (1.0 + index(self.node)) * (-1 if s.toured else 1)
+        row = np.concatenate([[who, size, nan], self._token(token), self._own(s)])
         if self.reveal and fresh and driver.gate is not None:
             row[2], driver.gate.drawn_l1 = driver.gate.drawn_l1, 0.0
         data, at = np.ascontiguousarray(row, "<f8").tobytes(), 8 * row.size * step[1]
@@ -105,16 +106,20 @@ def recorded(plan: RunPlan, shape: Shape, over: Over, reveal: bool) -> Recorded:
     n, of_token, of_node = len(plan.nodes), algorithm.token, algorithm.own
     rows, undone = walk_rows(over.trace, d * (len(of_token) + len(of_node)))
     T = len(rows)
-    active = rows[:, 0].astype(np.int64) - 1
+    active, toured = np.abs(rows[:, 0]).astype(np.int64) - 1, rows[:, 0] < 0
+    monitor = _monitor(over.centre)
+    lost, solved = list(monitor.notice.without), [name for name in nodes if name not in monitor.missing]
     tokens, own = np.split(rows[:, 3:].reshape(T, -1, d), [len(of_token)], axis=1)
     starts = np.array([walk_start(over.trace, name, d * len(of_node)) for name in nodes]).reshape(n, -1, d)
     ends = [min(k + n, T) for k in range(0, T, n)]  # of the blocks of n activations
-    each, residual = _consensus(starts[:, 0], active, own[:, 0], ends)
+    kept = [i for i, name in enumerate(nodes) if name in solved]
+    each, residual = _consensus(starts[:, 0], active, own[:, 0], ends, kept)
     visits = np.zeros((len(ends), n), dtype=np.int64)
-    np.add.at(visits, (np.arange(T) // n, active), 1)
+    np.add.at(visits, (np.arange(T) // n, active), ~toured)
     for k, i in undone:
         visits[min(k, T - 1) // n, i] += 1  # what a step that was undone has spent stays spent
     visits = np.cumsum(visits, axis=0)
+    capped = [name for i, name in enumerate(nodes) if caps and len(ends) and visits[-1, i] > caps[i]]
     stacked = np.concatenate([np.zeros((1, len(of_token), d)), tokens])
     return Recorded(
         rounds_done=T,
@@ -128,25 +133,29 @@ def recorded(plan: RunPlan, shape: Shape, over: Over, reveal: bool) -> Recorded:
         bytes=_by_block(rows[:, 1], ends, int),
         total_messages=int(np.sum(rows[:, 1] > 0)),
         total_bytes=int(np.sum(rows[:, 1])),
-        capped=[name for i, name in enumerate(nodes) if caps and len(ends) and visits[-1, i] > caps[i]],
+        capped=capped,
         trajectory={"active": active}
+        | ({"recount": toured} if toured.any() else {})
         | {key: stacked[:, k] for k, key in enumerate(of_token)}
         | {key: own[:, k] for k, key in enumerate(of_node)},
-        told={"lost": _lost(over.centre), "walk": {"kind": plan.problem.route_is, "cycle": plan.problem.route or None}},
+        told={
+            "lost": lost,
+            "solved": solved,
+            "frozen": [name for name in solved if name in capped or name in lost],
+            "walk": {"kind": plan.problem.route_is, "cycle": plan.problem.route or None},
+        },
     )
 
 
-def _lost(stored: bytes | None) -> list[str]:
-    """The nodes that a walk ended without, from the coordinator's state in its ledger."""
-    if not stored:
-        return []
-    return list(wire.decode_state(MonitorState, wire.decode_state(Stored, stored).machine).notice.without)
+def _monitor(stored: bytes | None) -> MonitorState:
+    """The coordinator's machine at the end, by its ledger."""
+    return wire.decode_state(MonitorState, wire.decode_state(Stored, stored).machine) if stored else MonitorState()
 
 
 def walk_rows(directory: Path, width: int) -> tuple[np.ndarray, np.ndarray]:
     """(activations, 3 + width) of the steps that stand, from the first on, up to one that was never written; and, of the
 
-    superseded ones, (activation, node). A later epoch goes on from its first activation, whatever came there before.
+    superseded ones, (activation, node), those of a recount left out. A later epoch goes on from its first activation, whatever came there before.
     """
     rows, undone = np.zeros((0, 3 + width)), []
     files = sorted(directory.glob("walk-*.trace"), key=lambda path: int(path.stem[5:]))
@@ -156,7 +165,7 @@ def walk_rows(directory: Path, width: int) -> tuple[np.ndarray, np.ndarray]:
         if not (made := np.flatnonzero(new[:, 0])).size:
             continue
         first = int(made[0])
-        undone += [(k, int(row[0]) - 1) for k, row in enumerate(rows[first:], first) if row[0]]
+        undone += [(k, int(row[0]) - 1) for k, row in enumerate(rows[first:], first) if row[0] > 0]
         rows = np.concatenate([rows[:first], new[first:]])
     missing = np.flatnonzero(rows[:, 0] == 0)
     return rows[: missing[0]] if missing.size else rows, np.array(undone, dtype=np.int64).reshape(-1, 2)
@@ -170,9 +179,12 @@ def walk_start(directory: Path, node: str, size: int) -> np.ndarray:
 
 
 def _consensus(
-    start: np.ndarray, active: np.ndarray, own: np.ndarray, ends: Sequence[int]
+    start: np.ndarray, active: np.ndarray, own: np.ndarray, ends: Sequence[int], kept: Sequence[int]
 ) -> tuple[np.ndarray, list[float | None]]:
-    """At the end of each block every node's x_i (blocks, n, d), and sqrt(sum_i |x_i - mean x|^2); of no block the start."""
+    """At the end of each block every node's x_i (blocks, n, d), and sqrt(sum_i |x_i - mean x|^2) of the nodes `kept`;
+
+    of no block the start.
+    """
     x, done = start.copy(), 0
     found: list[np.ndarray] = []
     for k in ends:
@@ -180,7 +192,7 @@ def _consensus(
             x[active[step]] = own[step]
         done = k
         found.append(x.copy())
-    residual = [finite(np.sqrt(np.sum((x - x.mean(axis=0)) ** 2))) for x in found]
+    residual = [finite(np.sqrt(np.sum((x[kept] - x[kept].mean(axis=0)) ** 2))) for x in found]
     return np.array(found or [start]), residual
 
 

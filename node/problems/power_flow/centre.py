@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zipfile
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from math import inf, nan
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.patterns.star import Centre
 from hushgrid.kernels.types import Vector
 from hushgrid.node.problems.kind import Plan
-from hushgrid.node.problems.power_flow.conclusion import conclusion, dispatched, parts_together
+from hushgrid.node.problems.power_flow.conclusion import Standing, conclusion, dispatched, figures_of_some
 from hushgrid.node.problems.power_flow.costs import TOTALS
 from hushgrid.node.problems.power_flow.device import Wiring, largest_message, wiring
 
@@ -63,13 +64,24 @@ def _left(run_dir: Path, wired: Wiring) -> tuple[dict[str, Vector], float]:
     return state, factor
 
 
-def held(plan: Plan, whole: Plan, source: str, z: Mapping[str, Vector]) -> Vector:
-    """(N,) what w is in a run of `plan` because of the zones of `whole` that are not in it; nan: it is free.
+def holding(
+    centre: Centre, plan: Plan, source: str, whole: Plan, z: Mapping[str, Vector], standing: Mapping[str, Vector]
+) -> Centre:
+    """The centre of a run of `plan` in which the zones of `whole` that are not in it are held.
 
-    z: what those zones said last of the entries that they share.
+    z, standing: what those zones said last of the entries that they share, and what stands at their buses.
     """
     case = load(source).without_loads()
-    here, there = wiring(case, plan.problem).keys, wiring(case, whole.problem)
+    here, there = wiring(case, plan.problem), wiring(case, whole.problem)
+    held = constants(here.keys, there, z)
+    if plan.problem.objective != "cost":
+        return replace(centre, held=held)
+    absent = {zone: Standing.unpacked(there.layouts[zone], values) for zone, values in standing.items() if values.size}
+    return replace(centre, held=held, conclude=conclusion(case, plan, here.layouts, absent))
+
+
+def constants(here: Sequence[str], there: Wiring, z: Mapping[str, Vector]) -> Vector:
+    """(N,) what w is on the entries `here`: what z of held zones, wired as `there`, say; nan: it is free."""
     total, owners = dict.fromkeys(here, 0.0), dict.fromkeys(here, 0)
     for zone, values in z.items():
         for k, value in zip(there.position[zone].tolist(), values.tolist(), strict=True):
@@ -93,6 +105,5 @@ def answer(plan: Plan, source: str, state: Any) -> tuple[dict[str, Any], dict[st
     measured = dict(zip(plan.running.figures, state.measured.tolist(), strict=True))
     apart = {"gap_estimate": measured["gap_estimate"], "disagreement_mw": measured["disagreement"] * case.base_mva}
     if done is None:
-        others = parts_together(case, layouts, state)
-        return {"objective": measured["objective"], **others.power} | apart, {}
+        return figures_of_some(case, layouts, state, measured["objective"]) | apart, {}
     return done.figures | apart, dict(done.dispatch.tables())

@@ -3,7 +3,7 @@
 Everything here is a function of the gates' answers and of public data: a zone's part of the relaxation's solution, the
 loads that its gate has answered, and its prices. From them the coordinator solves one AC optimal power flow of the whole
 network, in a process of its own. Its machine calls this once the rounds are over, and again after a crash: the same
-question gives the same answer.
+question gives the same answer. Of a zone that is held its last set-points and served loads stand as constants.
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ import numpy as np
 
 from hushgrid.grid_cases.ac.margins import margins
 from hushgrid.grid_cases.ac.network import flows
-from hushgrid.grid_cases.ac.opf import AcDispatch, recover
+from hushgrid.grid_cases.ac.opf import AcDispatch, NoDispatch, recover
 from hushgrid.grid_cases.ac.program import Margins
 from hushgrid.grid_cases.case import Case
+from hushgrid.grid_cases.costs import of_generation
 from hushgrid.grid_cases.dispatch import SMALLEST, Dispatch, Part
 from hushgrid.grid_cases.dispatch import relaxed as together
 from hushgrid.grid_cases.setpoints import released, released_keys
@@ -32,32 +33,86 @@ from hushgrid.node.problems.power_flow.section import ZonesPlan
 
 SOLVED = "solved"  #: of a recovery that has found a dispatch; any other status says why there is none
 LEFT_OUT = "left out: ac: none"
-ABSENT = "left out: a zone is held"  #: the loads of the whole network are not known
+UNKNOWN = "left out: nothing is known of the set-points of a zone that is held"
 
 
-def conclusion(case: Case, plan: Plan, layouts: Mapping[str, Layout]) -> Conclude:
-    """The outcome of a run over these zones: the AC recovery that the plan asks for."""
-    problem = plan.problem
+@dataclass(frozen=True, slots=True, eq=False)
+class Standing:
+    """What a zone goes on doing while it is not heard, p.u.: its last set-points, at the loads that they served."""
+
+    layout: Layout
+    d: Vector  #: (2 nb,) p then q of its buses, without what was not served, with what was spilled
+    p_g: Vector  #: (ng,) of its generators
+    q_g: Vector
+
+    @classmethod
+    def unpacked(cls, layout: Layout, values: Vector) -> Standing:
+        nb, ng = len(layout.buses), len(layout.generators)
+        return cls(layout, *np.split(values, np.cumsum([2 * nb, ng])))
+
+    @property
+    def packed(self) -> Vector:
+        return np.concatenate([self.d, self.p_g, self.q_g])
+
+    @classmethod
+    def of(cls, layout: Layout, closing: Closing, found: AcDispatch | None) -> Standing:
+        """Of the dispatch that was found, else of the relaxation."""
+        if found is None:  # -A z: what reaches its buses, from its own generators and over its lines
+            return cls(layout, -(layout.balance() @ closing.z), *(closing.z[layout.p_g + k] for k in (0, 1)))
+        slack = found.slack[layout.case.index(np.array(layout.buses, np.int64))]
+        served = closing.data - (slack[:, [0, 2]] - slack[:, [1, 3]]).T.ravel()
+        return cls(layout, served, found.p_g[layout.generators], found.q_g[layout.generators])
+
+
+def conclusion(
+    case: Case, plan: Plan, layouts: Mapping[str, Layout], absent: Mapping[str, Standing] | None = None
+) -> Conclude:
+    """The outcome of a run over these zones: the AC recovery that the plan asks for. `absent`: zones that are held."""
+    problem, held = plan.problem, absent or {}
 
     def conclude(closing: Mapping[str, Closing], measured: Mapping[str, float]) -> Concluded:
         found, status = None, LEFT_OUT
-        if problem.ac == "polish" and not covers(case, layouts):
-            status = ABSENT
-        elif problem.ac == "polish":
-            d, p_g = np.zeros((len(case.buses), 2)), np.zeros(len(case.generators))
-            for p, layout in layouts.items():
-                d[case.index(np.array(layout.buses, np.int64))] = closing[p].data.reshape(2, -1).T
-                p_g[layout.generators] = closing[p].z[layout.p_g]
-            outcome = recover(case, d.T.ravel(), None, problem.voll, margins=margins_of(case, plan, p_g))
-            if isinstance(outcome, AcDispatch):
-                found, status = outcome, SOLVED
-            else:
-                status = outcome.why
+        if problem.ac == "polish":
+            outcome = _recovered(case, plan, layouts, closing, held)
+            found = outcome if isinstance(outcome, AcDispatch) else None
+            status = SOLVED if isinstance(outcome, AcDispatch) else outcome.why
         apart = measured["disagreement"] * case.base_mva
         told = {p: Released(status, apart, _own(case, layout, found)) for p, layout in layouts.items()}
-        return Concluded(told, np.zeros(0) if found is None else _packed(found))
+        standing = {p: Standing.of(layout, closing[p], found).packed for p, layout in layouts.items()}
+        return Concluded(told, np.zeros(0) if found is None else _packed(case, found, held), standing)
 
     return conclude
+
+
+def _recovered(
+    case: Case,
+    plan: Plan,
+    layouts: Mapping[str, Layout],
+    closing: Mapping[str, Closing],
+    held: Mapping[str, Standing],
+) -> AcDispatch | NoDispatch:
+    """One AC dispatch of the whole network, at the loads of those who are there, and around the constants of the held."""
+    d, p_g = np.zeros((len(case.buses), 2)), np.zeros(len(case.generators))
+    g = case.generators
+    pinned = {key: getattr(g, key).copy() for key in ("p_min", "p_max", "q_min", "q_max")}
+    known = [
+        *((layout, closing[p].data) for p, layout in layouts.items()),
+        *((one.layout, one.d) for one in held.values()),
+    ]
+    for layout, loads in known:
+        d[case.index(np.array(layout.buses, np.int64))] = loads.reshape(2, -1).T
+    for p, layout in layouts.items():
+        p_g[layout.generators] = closing[p].z[layout.p_g]
+    for one in held.values():
+        k = one.layout.generators
+        p_g[k] = pinned["p_min"][k] = pinned["p_max"][k] = one.p_g
+        pinned["q_min"][k] = pinned["q_max"][k] = one.q_g
+    if sum(len(layout.buses) for layout, _ in known) < len(case.buses):
+        return NoDispatch("failed", UNKNOWN)
+    firm = case.index(np.array([bus for one in held.values() for bus in one.layout.buses], np.int64))
+    asked = replace(case, generators=replace(g, **pinned))
+    margins = margins_of(case, plan, p_g)
+    return recover(asked, d.T.ravel(), None, plan.problem.voll, margins=margins, firm=firm)
 
 
 def covers(case: Case, layouts: Mapping[str, Layout]) -> bool:
@@ -87,8 +142,10 @@ def _own(case: Case, layout: Layout, found: AcDispatch | None) -> Vector:
     return released(case, released_keys(case, layout), found.p_g, found.q_g, found.v, found.flows)
 
 
-def _packed(found: AcDispatch) -> Vector:
-    head = [float(found.iterations), found.objective]
+def _packed(case: Case, found: AcDispatch, held: Mapping[str, Standing]) -> Vector:
+    costs = of_generation(case, found.p_g)
+    objective = found.objective - sum(float(costs[one.layout.generators].sum()) for one in held.values())
+    head = [float(found.iterations), objective]
     return np.concatenate([head, found.p_g, found.q_g, found.v, found.angle, found.slack.ravel()])
 
 
@@ -112,7 +169,7 @@ def dispatched(case: Case, problem: ZonesPlan, layouts: Mapping[str, Layout], st
     """From the coordinator's last state; None if the zones have not handed over their parts, or not all are there."""
     if not state.closing or not covers(case, layouts):
         return None
-    relaxed = parts_together(case, layouts, state)
+    relaxed = _together(case, layouts, state)
     found = recovered(case, relaxed, state.whole)
     prices = zip(case.buses.numbers.tolist(), relaxed.price[:, 0].tolist(), strict=True)
     figures: dict[str, Any] = {
@@ -124,24 +181,38 @@ def dispatched(case: Case, problem: ZonesPlan, layouts: Mapping[str, Layout], st
     return Dispatched(found.dispatch if found else relaxed, figures)
 
 
-def parts_together(case: Case, layouts: Mapping[str, Layout], state: ServerState) -> Dispatch:
+def figures_of_some(case: Case, layouts: Mapping[str, Layout], state: ServerState, objective: float) -> dict[str, Any]:
+    """The figures of a run in which a zone is held: sums over the others. `objective`: theirs in the last round."""
+    relaxed = _together(case, layouts, state)
+    found = recovered(case, relaxed, state.whole)
+    status = next(iter(state.released.values())).status
+    return {"objective": objective, **relaxed.power, "ac": {"status": status, **(found.figures if found else {})}}
+
+
+def _together(case: Case, layouts: Mapping[str, Layout], state: ServerState) -> Dispatch:
     """What the zones have handed over, as one; where a zone is held, its part is missing."""
     return together(case, {p: Part(layouts[p], c.data, c.z, c.duals) for p, c in sorted(state.closing.items())})
 
 
 def recovered(case: Case, seen: Dispatch, whole: Vector) -> Recovered | None:
-    """The AC dispatch in the coordinator's state, beside the relaxation's as it was `seen`; None if there is none."""
+    """The AC dispatch in the coordinator's state, beside the relaxation's as it was `seen`; None if there is none.
+
+    Of a zone that is held there is nothing in it, but for the losses of the lines to it.
+    """
     if not whole.size:
         return None
     n, g = len(case.buses), len(case.generators)
     head, p_g, q_g, v, angle, slack = np.split(whole, np.cumsum([2, g, g, n, n]))
+    there = list(seen.zone_of)
+    own = np.isin(case.generators.bus, there)
+    touched = np.isin(case.lines.from_bus, there) | np.isin(case.lines.to_bus, there)
     found = replace(
         seen,
         source="ac",
-        p_g=p_g,
-        q_g=q_g,
+        p_g=np.where(own, p_g, 0.0),
+        q_g=np.where(own, q_g, 0.0),
         v=v,
-        flows=flows(case, v, angle),
+        flows=np.where(touched[:, None], flows(case, v, angle), 0.0),
         slack=np.where(slack > SMALLEST, slack, 0.0).reshape(n, 4),
     )
     losses = float(found.flows[:, [0, 2]].sum()) * case.base_mva

@@ -27,6 +27,7 @@ from hushgrid.node.problems.records.files import (
     shard_of,
     shown,
 )
+from hushgrid.node.problems.records.images import IMAGES, read_idx, read_leaf
 
 Count = Annotated[int, Meta(ge=1, le=10_000_000)]
 Rows = NDArray[np.int64]
@@ -74,23 +75,35 @@ class Split(Section, frozen=True, kw_only=True):
 
 
 class Data(Section, frozen=True, kw_only=True):
-    """Where the rows are: one of files, libsvm, csv, synthetic, devices, arrays. Paths are relative to the scenario."""
+    """Where the rows are: one of files, libsvm, csv, idx, leaf, synthetic, devices, arrays.
 
-    files: list[str] | None = None  #: one .npz a node: A (m, q), b (m,)
+    Paths are relative to the scenario.
+    """
+
+    files: list[str] | None = None  #: one a node: .npz of A (m, q) and b (m,), or .csv, plain or packed
     libsvm: str | None = None  #: a LIBSVM text file, plain or packed by gzip or bzip2
     csv: str | None = None  #: a CSV file of numbers, a row a line, plain or packed
+    #: images as MNIST's, IDX of bytes, plain or packed; the labels stand beside it, labels-idx1 in place of images-idx3
+    idx: str | None = None
+    leaf: str | None = None  #: LEAF's JSON (FEMNIST): a user is a node, in the file's order
     synthetic: Synthetic | None = None  #: rows that are made up
     devices: Devices | None = None  #: on the devices themselves: for `hushgrid coordinator`
     arrays: list[tuple[Count, Count]] | None = (
         None  #: given to `run` in Python: each node's number of rows and features
     )
-    nodes: Count | None = None  #: how many share the rows of one file [the network's number]
+    #: how many rows there are, of all nodes together or of each: public, checked when they are read [counted then]. It is what
+    #: `hushgrid plan` goes by
+    rows: Count | tuple[Count, ...] | None = None
+    #: how many share the rows of one file, or of LEAF's users the first so many [the network's number; leaf: all users]
+    nodes: Count | None = None
     split: Literal["even"] | Split = "even"  #: which rows of one file each node gets: dealt evenly, or a section
     normalize: Literal["unit-rows"] | None = None  #: unit-rows: every row divided by its norm, zero rows stay
-    features: Count | None = None  #: libsvm: q [the largest index of the rows]
+    features: Count | None = None  #: q: entries of a row, public [as the rows have; libsvm: the largest index]
     first_index: Literal[0, 1] | None = None  #: libsvm [0 if an index 0 occurs, else 1]
+    pool: Annotated[int, Meta(ge=1, le=1000)] = 1  #: idx: a square of pool x pool pixels is one feature, their mean
     label: str | int = -1  #: csv: the label's column, by its name or number (from 0, or from the end)
     header: bool | None = None  #: csv: whether the first line has names [it does if no field of it is a number]
+    threshold: float | None = None  #: logistic: labels are numbers, and stand for 1 above it, for -1 otherwise
 
     def at(self, base: Path) -> Data:
         """With every path absolute."""
@@ -100,7 +113,8 @@ class Data(Section, frozen=True, kw_only=True):
 
         split = self.split if isinstance(self.split, str) else replace(self.split, given=found(self.split.given))
         files = [str((base / path).resolve()) for path in self.files] if self.files is not None else None
-        return replace(self, files=files, libsvm=found(self.libsvm), csv=found(self.csv), split=split)
+        one = {key: found(getattr(self, key)) for key in ("libsvm", "csv", "idx", "leaf")}
+        return replace(self, files=files, split=split, **one)
 
 
 def load(data: Data, base: Path, kind: Kind, nodes: int | None = None, arrays: Arrays | None = None) -> Loaded:
@@ -112,19 +126,26 @@ def load(data: Data, base: Path, kind: Kind, nodes: int | None = None, arrays: A
     """
     if data.devices is not None:
         raise InputError("data.devices: found rows that are on devices, expected files, libsvm, csv or synthetic ones")
-    sources = [name for name in ("files", "libsvm", "csv", "synthetic", "arrays") if getattr(data, name) is not None]
+    known = ("files", "libsvm", "csv", "idx", "leaf", "synthetic", "arrays")
+    sources = [name for name in known if getattr(data, name) is not None]
     if len(sources) != 1:
         raise InputError(
-            f"data: found {', '.join(sources) or 'no source'}, expected one of files, libsvm, csv, synthetic"
+            f"data: found {', '.join(sources) or 'no source'}, expected one of files, libsvm, csv, idx, leaf, synthetic"
         )
-    if data.header is not None and data.csv is None:
+    if data.pool != 1 and data.idx is None:
+        raise InputError(f"data.pool: found {data.pool}, expected none ({sources[0]} has no images)")
+    if data.header is not None and data.csv is None and data.files is None:
         raise InputError(f"data.header: found a value, expected none ({sources[0]} has no header)")
     if data.arrays is not None and arrays is None:
         raise InputError(
             "data.arrays: found the shapes of arrays alone, expected the arrays too (in Python: run(..., data=[(A, b), ...]))"
         )
+    kind = _as_written(data, kind)
     each: Sequence[object] | None = data.files if data.files is not None else arrays
-    n = len(each) if each is not None else data.nodes or nodes
+    users: list[Shard] = [] if data.leaf is None else read_leaf(base / data.leaf, kind)
+    if users and len(users) < (data.nodes or nodes or 1):
+        raise InputError(f"{base / (data.leaf or '')}: found {len(users)} users, expected {data.nodes or nodes}")
+    n = len(each) if each is not None else data.nodes or nodes or len(users)
     if not n:
         raise InputError("data.nodes: missing, expected the number of nodes")
     for name, other in (("data.nodes", data.nodes), ("network.nodes", nodes)):
@@ -133,31 +154,49 @@ def load(data: Data, base: Path, kind: Kind, nodes: int | None = None, arrays: A
     features: tuple[str, ...] = ()
     if data.files is not None:
         places = [str(base / name) for name in data.files]
-        shards = [read_npz(base / name, kind) for name in data.files]
+        shards = [_read_file(data, base / name, kind) for name in data.files]
         check_widths(places, shards, "file")
     elif arrays is not None:
         places = [f"data.arrays[{i}]" for i in range(n)]
         shards = [shard_of(A, b, kind, place) for (A, b), place in zip(arrays, places, strict=True)]
         check_widths(places, shards, "array")
+    elif users:
+        shards = users[:n]
     elif data.synthetic is not None:
         shards = synthetic(data.synthetic, kind, n)
     else:
         table = _read(data, base, kind)
         shards, features = _split(data, base, table, n), table.features
+    _check_declared(data, shards)
     shards, notes = _as_declared(data, shards, kind)
     return Loaded(shards, features, notes)
+
+
+def _check_declared(data: Data, shards: Sequence[Shard]) -> None:
+    """InputError unless rows and features are as many as the section says."""
+    each = tuple(len(s.b) for s in shards)
+    has: tuple[Any, Any] = (each if isinstance(data.rows, tuple) else sum(each)), shards[0].A.shape[1]
+    for key, declared, found in zip(("rows", "features"), (data.rows, data.features), has, strict=True):
+        if declared is not None and declared != found:
+            raise InputError(f"data.{key}: found {declared!s:.80}, expected {found!s:.80} as the rows have")
 
 
 def load_test(data: Data, path: Path, kind: Kind, features: int) -> Shard:
     """Rows of `features` entries to test a model on: A (m, q), b (m,). InputError on whatever is wrong.
 
-    A file named .npz or .csv is read as one, any other as the nodes' file is: CSV or LIBSVM text, its labels, indices and
-    norms as theirs.
+    A file named .npz, .csv or .json (LEAF's) is read as one, one with images-idx3 in its name as IDX, any other as the nodes'
+    file is: CSV or LIBSVM text, its labels, indices and norms as theirs.
     """
+    kind = _as_written(data, kind)
     if path.suffix == ".npz":
         shard = read_npz(path, kind)
+    elif IMAGES in path.name:
+        shard = read_idx(path, kind, data.pool)
+    elif ".json" in path.suffixes:
+        users = read_leaf(path, kind)
+        shard = Shard(np.concatenate([A for A, _ in users]), np.concatenate([b for _, b in users]))
     elif data.csv is not None or ".csv" in path.suffixes:
-        shard = Shard(*read_csv(path, kind, label=data.label, header=data.header)[:2])
+        shard = _read_file(data, path, kind)
     else:
         shard = read_libsvm(path, kind, features=features, first_index=data.first_index)
     if shard.A.shape[1] != features:
@@ -165,9 +204,27 @@ def load_test(data: Data, path: Path, kind: Kind, features: int) -> Shard:
     return _as_declared(data, [shard], kind)[0][0]
 
 
+def _as_written(data: Data, kind: Kind) -> Kind:
+    """The kind of problem whose labels stand in the files: with a threshold they are numbers."""
+    if data.threshold is None:
+        return kind
+    if kind != "logistic":
+        raise InputError(f"data.threshold: found {data.threshold:g}, expected none ({kind})")
+    return "least-squares"
+
+
+def _read_file(data: Data, path: Path, kind: Kind) -> Shard:
+    """Rows of a CSV file if its name says so, else of a NumPy archive."""
+    if ".csv" not in path.suffixes and data.csv is None:
+        return read_npz(path, kind)
+    return Shard(*read_csv(path, kind, label=data.label, header=data.header)[:2])
+
+
 def _as_declared(data: Data, shards: list[Shard], kind: Kind) -> tuple[list[Shard], tuple[str, ...]]:
     """The rows with the labels and norms that are declared, and what was changed in the labels."""
     notes: tuple[str, ...] = ()
+    if data.threshold is not None:
+        shards = [Shard(s.A, np.where(s.b > data.threshold, 1.0, -1.0)) for s in shards]
     if kind == "logistic" and any(np.any(s.b == 0) for s in shards):
         if any(np.any(s.b < 0) for s in shards):
             raise InputError("data.files: found labels of 0 and labels of -1, expected -1 and 1, or 0 and 1 (logistic)")
@@ -182,6 +239,8 @@ def _read(data: Data, base: Path, kind: Kind) -> Table:
     if data.libsvm is not None:
         A, b = read_libsvm(base / data.libsvm, kind, features=data.features, first_index=data.first_index)
         return Table(A, b)
+    if data.idx is not None:
+        return Table(*read_idx(base / data.idx, kind, data.pool))
     return read_csv(base / (data.csv or ""), kind, label=data.label, header=data.header)
 
 
@@ -196,7 +255,7 @@ def _split(data: Data, base: Path, table: Table, n: int) -> list[Shard]:
     else:
         parts = label_skew(b, n, data.split.label_skew or 0.0)
     if not all(part.size for part in parts):
-        path = base / (data.libsvm or data.csv or "")
+        path = base / (data.libsvm or data.csv or data.idx or "")
         raise InputError(f"{path}: found {len(b)} rows for {n} nodes, expected at least one for each")
     return [Shard(A[part], b[part]) for part in parts]
 

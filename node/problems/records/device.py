@@ -21,7 +21,7 @@ from hushgrid.node.privacy.noise_source import NoiseSource
 from hushgrid.node.problems.kind import Asked, Plan, archive_of
 from hushgrid.node.problems.on_graph import GraphNode, wired
 from hushgrid.node.problems.records.data import Arrays, Data, Loaded, classes, load
-from hushgrid.node.problems.records.files import Shard, read_npz
+from hushgrid.node.problems.records.files import Shard, read_csv, read_npz
 from hushgrid.node.problems.records.gate import RowsGate
 from hushgrid.node.problems.records.section import NAME, DataPlan, DataProblem, DeclaredProblem, Labels, shared
 
@@ -133,14 +133,15 @@ def check_minimizer(plan: Plan, i: int) -> None:
         return
     quadratic = algorithm.curvature(i, 1, p.graph.neighbours[i])
     if algorithm.by_output(t.mechanism):
-        perturbation.output(p.declared(i), t.mechanism, t.per_answer, np.zeros(p.size), quadratic)
+        perturbation.output(p.declared(i), t.mechanism, t.per_answer, np.zeros(p.size), quadratic, t.records)
     else:
-        perturbation.objective(p.declared(i), t.per_answer, np.zeros(p.size), quadratic)
+        perturbation.objective(p.declared(i), t.per_answer, np.zeros(p.size), quadratic, t.records)
 
 
 def rows_of(node: str, path: Path, labels: Labels | None, problem: DeclaredProblem | None) -> Rows:
     """A device's own rows, read once. Raises InputError on what no run could take; it is said to the owner alone."""
-    shard = read_npz(path, "least-squares")  # any number is a label: `clamped` moves it
+    written: LossKind = "least-squares"  # any number is a label: `clamped` moves it
+    shard = Shard(*read_csv(path, written)[:2]) if ".csv" in path.suffixes else read_npz(path, written)
     if not np.all(np.abs(shard.A) <= LARGEST):
         raise InputError(f"{path}: A: found a number beyond {LARGEST:g}, expected smaller ones")
     return Rows(node, shard, labels, problem)

@@ -211,8 +211,8 @@ def _check_labels(b: Vector, kind: Kind, place: Callable[[int], str]) -> None:
         raise InputError(f"{place(j)}: found label {b[j]:g}, expected {expected}")
 
 
-def lines_of(path: Path) -> Iterator[tuple[str, bytes]]:
-    """(file:line, text) of every line, unpacked."""
+def unpacked(path: Path) -> bytes:
+    """What a file holds, unpacked if it is packed by gzip or bzip2. InputError."""
     try:
         with open(path, "rb") as raw:
             start = raw.read(3)
@@ -230,7 +230,12 @@ def lines_of(path: Path) -> Iterator[tuple[str, bytes]]:
         raise InputError(f"{path}: {error.strerror or error}, expected a readable file") from None
     if len(content) > LARGEST_FILE:
         raise InputError(f"{path}: found more than {LARGEST_FILE} bytes, expected at most as many")
-    lines = content.removeprefix(b"\xef\xbb\xbf").split(b"\n")  # a UTF-8 byte-order mark is no part of the text
+    return bytes(content)
+
+
+def lines_of(path: Path) -> Iterator[tuple[str, bytes]]:
+    """(file:line, text) of every line, unpacked."""
+    lines = unpacked(path).removeprefix(b"\xef\xbb\xbf").split(b"\n")  # a UTF-8 byte-order mark is no part of the text
     if not lines[-1]:
         lines.pop()
     for number, line in enumerate(lines, 1):

@@ -4,8 +4,8 @@
 Guarded, an answer is the data's gradient on the grid plus exact noise; p'(x) is added behind the noise. Two data sets
 of the same m rows, all |a_j|_2 <= row_bound, are made alike where they differ by
 
- - replace-one-record (clip c): one record. Each record's gradient is clipped to norm c, in L1 for Laplace and L2 for
-   Gaussian noise; the sensitivity, rounding included, is `Loss.sensitivity(c)`.
+ - replace-one-record (clip c): one record, or any k of them (`records: k`). Each record's gradient is clipped to norm c,
+   in L1 for Laplace and L2 for Gaussian noise; the sensitivity, rounding included, is `Loss.sensitivity(c, k)`.
  - bounded-change (beta): whatever moves the data's gradient by at most beta, in the same norm, at every point x. It is
    a promise about the gradient: one record replaced is such a change only where the loss says so (logistic in L2:
    2 scale row_bound/m <= beta; least squares: never). Nothing is clipped.
@@ -21,7 +21,7 @@ Published, every answer costs infinity, because no claim is upheld:
  - DP-RECAL (L. Wang et al., Algorithm 1): the gradient is exact and the noise, which decays, stands on what is sent. An
    eavesdropper has y_i, and by it the gradient (Finding 1.1).
  - Algorithm 3.1 of Ryu and Kim: the noise, in floating point, stands on the gradient or on the result of a step, and is
-   made for the sensitivity that the paper gives it (`Scaled`).
+   made for the sensitivity that the paper gives it (`Scaled`), of records' gradients clipped to c.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def lattice_of(node: str, loss: Loss, t: Terms | None) -> Lattice | None:
             )
         if t.mechanism != "gaussian":
             raise InputError(f"{node}: privacy.mechanism: found {t.mechanism}, expected gaussian ({POINTWISE})")
-    sensitivity = loss.sensitivity(t.clip) if t.clip else t.beta * (1 + ROUNDING)
+    sensitivity = loss.sensitivity(t.clip, t.records) if t.clip else t.beta * (1 + ROUNDING)
     fit = Lattice.laplace if t.mechanism == "laplace" else Lattice.gaussian
     return fit(t.per_answer, sensitivity, loss.size)
 
@@ -182,13 +182,17 @@ class RowsGate(Gate):
         return self._release(x.tobytes(), data, unit) + loss.public_gradient(x)
 
     def unit(self, x: Vector, t: Terms) -> float:
-        """How far one record can move the gradient at x, by public numbers."""
-        uniform = self.loss.sensitivity(t.clip)
+        """How far one change can move the gradient at x, by public numbers."""
+        uniform = self.loss.sensitivity(t.clip, t.records)
         with np.errstate(over="ignore"):
-            return pointwise.sensitivity(self.loss, x, t.clip, rounding(self.loss, x, 2), uniform)
+            return pointwise.sensitivity(self.loss, x, t.clip, rounding(self.loss, x, 2), uniform, t.records)
 
     def exact_gradient(self, x: Vector) -> Vector:
-        """f'(x) without noise: an answer of infinite cost, in simulation only."""
+        """f'(x) without noise: an answer of infinite cost, in simulation only.
+
+        Published with noise for a sensitivity, the records' gradients are clipped as they are guarded: without that no bound
+        of theirs is one, and a comparison with noise at the gate would be one of clips.
+        """
         t = self.terms
         if t is None:
             self._nonprivate()
@@ -197,6 +201,8 @@ class RowsGate(Gate):
             self._spend(Spend(k, "nonprivate", inf, inf, self._paper_scale(k), 0.0, t.adjacency, PAPER_SAMPLER))
         else:
             raise Refused(f"{self.node}: an exact gradient was asked for in a private run")
+        if t is not None and self.scaled is not None:
+            return self.loss.clipped_gradient(x, t.clip, order_of(t)) + self.loss.public_gradient(x)
         return self.loss.gradient(x)
 
     def perturb(self, x: Vector, scale: float | None = None) -> Vector:
@@ -225,13 +231,17 @@ class RowsGate(Gate):
         if t.mechanism == "gaussian":
             return self.output_minimizer(linear, quadratic)
         return self._perturbed(
-            lambda: perturbation.objective(self.loss, t.per_answer, linear, quadratic), linear, quadratic
+            lambda: perturbation.objective(self.loss, t.per_answer, linear, quadratic, t.records),
+            linear,
+            quadratic,
         )
 
     def output_minimizer(self, linear: Vector, quadratic: float) -> Vector:
         """The same by output perturbation, whatever the mechanism: its noise is added to the minimiser."""
         t, of = self._minimizable(), perturbation.output
-        return self._perturbed(lambda: of(self.loss, t.mechanism, t.per_answer, linear, quadratic), linear, quadratic)
+        return self._perturbed(
+            lambda: of(self.loss, t.mechanism, t.per_answer, linear, quadratic, t.records), linear, quadratic
+        )
 
     def exact_minimizer(self, linear: Vector, quadratic: float) -> Vector:
         """argmin_x f(x) + <linear, x> + quadratic/2 |x|^2, without noise: an answer of infinite cost."""

@@ -32,6 +32,8 @@ def record_words(owner: Owner, rows: Any, adjacency: Adjacency) -> str:
     """What is hidden of the records of a device."""
     m, q = rows.shard.A.shape
     if adjacency.replace_one_record is not None:
+        if (k := adjacency.records) > 1:
+            return f"hidden: any {k} of {m} records (rows and their labels), replaced by any others; j such groups count j times"
         return f"hidden: any one of {m} records (a row and its label), replaced by any other; k records count k times"
     beta, problem = adjacency.bounded_change, owner.problem
     assert beta is not None

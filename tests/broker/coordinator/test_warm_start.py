@@ -13,7 +13,7 @@ from tests.support.runs.continuous_fleet import Again, Fleet, scenario
 
 
 def test_a_run_begins_at_the_last_state_and_is_nearer_from_its_first_round(tmp_path):
-    fleet = Fleet(tmp_path, scenario("ladmm", rounds=20, epsilon=5.0))
+    fleet = Fleet(tmp_path, scenario("ladmm", rounds=20, privacy=5.0))
     first, second = fleet.interval(), fleet.interval()
     assert (first["start"], second["start"]) == ("cold", "warm")
     assert second["cold"] == []
@@ -22,7 +22,7 @@ def test_a_run_begins_at_the_last_state_and_is_nearer_from_its_first_round(tmp_p
 
 
 def test_a_member_and_its_coordinator_keep_the_same_dual(tmp_path):
-    fleet = Fleet(tmp_path, scenario("ladmm", rounds=3, epsilon=5.0))
+    fleet = Fleet(tmp_path, scenario("ladmm", rounds=3, privacy=5.0))
     for _ in range(3):
         fleet.interval()
         state = fleet.centre.driver.machine.state
@@ -33,7 +33,7 @@ def test_a_member_and_its_coordinator_keep_the_same_dual(tmp_path):
 
 
 def test_a_member_that_has_lost_its_state_begins_cold_and_the_result_says_so(tmp_path):
-    fleet = Fleet(tmp_path, scenario("ladmm", rounds=6, epsilon=5.0))
+    fleet = Fleet(tmp_path, scenario("ladmm", rounds=6, privacy=5.0))
     fleet.interval()
     fleet.ledgers["z2"].keep_note(warm_start.KEY, b"")
     row = fleet.interval()
@@ -49,7 +49,7 @@ def test_a_member_that_has_lost_its_state_begins_cold_and_the_result_says_so(tmp
 @pytest.mark.parametrize("name", ["ladmm", "consensus-admm"])
 @pytest.mark.parametrize("lost", ["gone", "cut short", "not finite", "of other zones"])
 def test_a_coordinator_that_has_lost_the_state_begins_cold_and_says_why(tmp_path, name, lost):
-    fleet = Fleet(tmp_path, scenario(name, rounds=4, epsilon=5.0))
+    fleet = Fleet(tmp_path, scenario(name, rounds=4, privacy=5.0))
     fleet.interval()
     ledger = fleet.ledgers[COORDINATOR]
     kept = wire.decode_state(in_force.InForce, ledger.note(in_force.KEY))
@@ -84,13 +84,13 @@ def test_a_coordinator_that_has_lost_the_state_begins_cold_and_says_why(tmp_path
 @pytest.mark.parametrize("who", [COORDINATOR, "z1"])
 def test_a_warm_run_has_the_same_bits_whoever_starts_again_at_any_message(tmp_path, name, who):
     rounds = 4
-    calm = Fleet(tmp_path / "calm", scenario(name, rounds=rounds, epsilon=5.0))
+    calm = Fleet(tmp_path / "calm", scenario(name, rounds=rounds, privacy=5.0))
     calm.interval()
     before = calm.hub.delivered
     calm.interval()
     expected, messages = calm.states(), calm.hub.delivered - before
     for at in range(1, messages, max(messages // 12, 1)):
-        fleet = Fleet(tmp_path / f"{at}", scenario(name, rounds=rounds, epsilon=5.0))
+        fleet = Fleet(tmp_path / f"{at}", scenario(name, rounds=rounds, privacy=5.0))
         fleet.interval()
         assert fleet.interval(Again(at, who))["start"] == "warm"
         assert fleet.states() == expected, at

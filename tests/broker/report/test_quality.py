@@ -128,6 +128,26 @@ def test_too_few_rounds_are_not_converged_and_no_noise_is_blamed():
 
 # --- runs that look well and are not ---
 
+
+def test_agreement_that_averaging_has_made_is_not_taken_for_a_good_answer():
+    """At epsilon 1 each node has noise; forty rounds of averaging later all have the same noise."""
+    raw = scenario({"algorithm": {"name": "dgd", "rounds": 10, "step_size": 1.0}, "privacy.epsilon": 1.0})
+    plain, found = (
+        run(raw | {"seed": 1}),
+        run(raw | {"seed": 1, "algorithm": raw["algorithm"] | {"finish": {"gossip": 40}}}),
+    )
+    assert plain.quality["before_averaging"] is None
+    assert "averaged" not in quality.sentence(plain.quality, zones=False)
+    assert found.quality["verdict"] == "agreed"
+    assert found.quality["residual_relative"] < 0.01
+    before = plain.consensus_residual / (2 * found.quality["size"])
+    assert before > 0.05
+    assert found.quality["before_averaging"] == pytest.approx(before)
+    assert f"averaged; before that by {quality.percent(before)}, no more than" in quality.sentence(
+        found.quality, zones=False
+    )
+
+
 FAR = {"problem.l2": 4.0, "privacy.epsilon": 500.0}  # L = 4.25; steps of three to four times their bounds
 
 

@@ -96,7 +96,9 @@ def test_nodes_at_their_cap_are_named(tmp_path):
     capped = json.loads((tmp_path / "run" / "result.json").read_text())["privacy"]["capped"]
     assert capped
     assert f"Cap reached, then frozen\n{', '.join(capped)}\n" in text
+    assert f"In it by a last linear model\n{', '.join(capped)}\n" in text
     assert re.search(rf"cap reached +{', '.join(capped)}\n", said)
+    assert re.search(rf"frozen +{', '.join(capped)}: in the problem solved by a last linear model\n", said)
 
 
 def test_nodes_that_were_lost_are_named(tmp_path):
@@ -130,6 +132,7 @@ def test_of_a_long_solution_the_largest_entries_stand(tmp_path):
     ("walk", "words"),
     [
         ({"kind": "random", "cycle": None}, "random, to any neighbour alike"),
+        ({"kind": "metropolis", "cycle": None}, "random, to a neighbour of many neighbours less often (Metropolis)"),
         ({"kind": "given", "cycle": None}, "as given in the scenario"),
         ({"kind": "hamiltonian", "cycle": [0, 1, 2]}, "Hamiltonian cycle of 3 nodes"),
         ({"kind": "closed-walk", "cycle": [0, 1, 2, 1]}, "closed walk of 4 steps (no Hamiltonian cycle was found)"),

@@ -56,6 +56,7 @@ def test_the_run_directory_says_what_was_given_and_not_the_rows(tmp_path):
         "split": "even",
         "normalize": "unit-rows",
         "label": -1,
+        "pool": 1,
     }
     assert said["network"] == {"kind": "edges", "nodes": 4, "edges": [[0, 1], [0, 3], [1, 2], [2, 3]]}
     assert Result.load(tmp_path / "run").summary == result.summary

@@ -128,7 +128,7 @@ def no_clip(held):
 
 def a_wrong_m(held):
     sensitivity = Loss.sensitivity
-    held.setattr(Loss, "sensitivity", lambda self, c: sensitivity(self, c) / 2)  # of twice the rows
+    held.setattr(Loss, "sensitivity", lambda self, *given: sensitivity(self, *given) / 2)  # of twice the rows
 
 
 def float_noise(held):

@@ -51,6 +51,17 @@ def test_on_a_random_walk_over_a_star_the_hub_is_not_stopped_and_the_leaves_nois
     assert found.privacy["capped"] == []
 
 
+def test_a_metropolis_walk_has_caps_of_its_own_and_asks_less_of_a_hub():
+    edges = [[0, 1], [0, 2], [0, 3], [0, 4], [0, 5], [1, 2], [2, 3], [3, 4], [4, 5], [5, 1]]
+    wheel = {"network": {"kind": "edges", "nodes": 6, "edges": edges}, "algorithm.rounds": 400}
+    simple, even = (setup(scenario(wheel | {"algorithm.walk": walk})).plan for walk in ("random", "metropolis"))
+    assert even.caps[0] < simple.caps[0]
+    found = run(scenario(wheel | {"algorithm.walk": "metropolis"}, seed=3))
+    assert found.walk == {"kind": "metropolis", "cycle": None}
+    assert found.privacy["capped"] == []
+    assert [found.privacy["per_node"][node]["cap"] for node in even.nodes] == list(even.caps)
+
+
 def test_by_a_price_an_answer_each_node_claims_its_own_total():
     star = {"network": {"kind": "star", "nodes": 4}, "algorithm.walk": "hamiltonian", "algorithm.rounds": 12}
     found = run(scenario(star | {"privacy.epsilon": None, "privacy.per_answer": {"epsilon": 0.5}})).privacy
@@ -59,9 +70,10 @@ def test_by_a_price_an_answer_each_node_claims_its_own_total():
 
 
 def test_caps_of_ones_own_stand_one_a_node():
-    found = run(scenario({"algorithm.walk": "hamiltonian", "privacy.answers": [5, 1, 5, 2], "seed": 1})).privacy
-    assert [of["answers"] for of in found["per_node"].values()] == [5, 1, 5, 2]
-    assert found["capped"] == ["n1", "n3"]
+    found = run(scenario({"algorithm.walk": "hamiltonian", "privacy.answers": [5, 1, 5, 2], "seed": 1}))
+    assert [of["answers"] for of in found.privacy["per_node"].values()] == [5, 1, 5, 2]
+    assert found.privacy["capped"] == found.frozen == ["n1", "n3"]
+    assert found.solved == ["n0", "n1", "n2", "n3"]
 
 
 def test_beyond_its_answers_a_node_hands_the_token_on_and_is_named():

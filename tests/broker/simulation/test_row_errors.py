@@ -47,7 +47,7 @@ WRONG = {
     "fewer files than nodes": (files(*GOOD[:3]), "problem.data: found 3 nodes, expected 4 (network.nodes)"),
     "another number of nodes": ({"problem.data.nodes": 5}, "problem.data: found 5 nodes, expected 4 (network.nodes)"),
     "two sources": ({"problem.data.libsvm": "rows.txt"}, "problem.data: found libsvm, synthetic, expected one of"),
-    "no source": ({"problem.data": {}}, "problem.data: found no source, expected one of files, libsvm, csv, synthetic"),
+    "no source": ({"problem.data": {}}, "problem.data: found no source, expected one of files, libsvm, csv, idx, leaf, synthetic"),
     "a bad LIBSVM line": ({"problem.data": {"libsvm": "rows.txt"}}, "{at}/rows.txt:2: found value 'x', expected"),
     "a bad CSV line": ({"problem.data": {"csv": "rows.csv"}}, "{at}/rows.csv:3: found 2 fields, expected 3"),
     "fewer rows than nodes": ({"problem.data": {"csv": "few.csv"}}, "{at}/few.csv: found 2 rows for 4 nodes, expected"),

@@ -146,3 +146,15 @@ def test_in_a_slack_box_output_perturbation_is_objective_perturbation_of_the_sam
                      | {"algorithm": {"name": "ladmm", "rounds": 1, "rho": 1.0, "variant": "none"}}))  # fmt: skip
     by = {mode: one.trajectory["z_n2"] - quiet.trajectory["z_n2"] for mode, one in found.items()}
     assert np.allclose(by["output"], -2 * by["objective"], rtol=1e-9)
+
+
+@pytest.mark.parametrize("clip", [0.05, 1.0])
+def test_output_perturbation_clips_as_the_gate_does(clip):
+    """Else it would be given a gradient that the gate's noise has no part of: with little noise both are near each other."""
+    over = GAUSSIAN | TRAJECTORY | {"seed": 1, "privacy.epsilon": 1e6, "algorithm.rho": 1.0, "problem.box": 100.0}
+    over |= {"privacy.adjacency": {"replace-one-record": {"clip": clip}}, "problem.scale": 4.0}
+    at_the_gate = run(star(over)).trajectory
+    output = run(star(over | {"algorithm.variant": "published", "privacy.mode": "output"})).trajectory
+    for i in range(4):
+        assert np.allclose(at_the_gate[f"z_n{i}"], output[f"z_n{i}"], atol=5e-3)
+    assert np.max(np.abs(output["z_n0"])) > 1e-2

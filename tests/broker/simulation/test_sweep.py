@@ -176,12 +176,12 @@ def test_the_rows_of_a_file_are_read_once_and_an_optimum_is_solved_once_for_all_
         paths.append(str(tmp_path / f"n{i}.npz"))
     scenario = deepcopy(SWEPT)
     scenario["problem"]["data"] = {"files": paths}
-    read, solved, optimum = [], [], records.optimum
-    monkeypatch.setattr(records, "load", lambda *of: read.append(of))
+    read, solved, load, optimum = [], [], records.load, records.optimum
+    monkeypatch.setattr(records, "load", lambda *of: read.append(of) or load(*of))
     monkeypatch.setattr(records, "optimum", lambda *of: solved.append(of) or optimum(*of))
     found = sweep(scenario, OVER, seeds=2)
     assert list(found["status"]) == ["done"] * 8
-    assert (len(read), len(solved)) == (0, 1)  # by the program, and not again by a worker; by the worker
+    assert (len(read), len(solved)) == (1, 1)  # by the program, and not again by a worker; by the worker
     monkeypatch.undo()
     assert found["relative_error"].iloc[7] == run(scenario, seed=1, set={"privacy.epsilon": 10.0}).relative_error
 
@@ -224,3 +224,18 @@ def test_a_defect_is_a_row_and_the_sweep_goes_on():
     found = sweep(SWEPT, {"algorithm.rounds": [2, 5]}, seeds=1, measure={"mine": broken})
     assert list(found["status"]) == ["defect", "done"]
     assert found["error"].iloc[0] == "ZeroDivisionError: of mine"
+
+
+def test_points_may_be_given_one_by_one():
+    given = [{"algorithm.rounds": 2, "privacy.epsilon": 1.0}, {"algorithm.rounds": 5, "privacy.epsilon": 10.0}]
+    found, every = sweep(SWEPT, given, seeds=2), sweep(SWEPT, OVER, seeds=2)
+    assert list(found["algorithm.rounds"]) == [2, 2, 5, 5]
+    same = every[(every["algorithm.rounds"] == 2) == (every["privacy.epsilon"] == 1.0)]
+    assert list(found["objective"]) == list(same["objective"])
+    for wrong, message in (
+        ([*given, given[0]], "a point twice"),
+        ([{"algorithm.rounds": 2}, {"privacy.epsilon": 1.0}], "the same keys"),
+        ([], "the same keys"),
+    ):
+        with pytest.raises(InputError, match=message):
+            sweep(SWEPT, wrong, seeds=1)

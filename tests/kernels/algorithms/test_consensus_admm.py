@@ -115,7 +115,7 @@ def star(rounds=60, patience=0, conclude=None, warm=None, factor=1.0, **keys):
             patience=patience,
             stiffness=np.full(3, np.nan),
             widths=dict.fromkeys(CENTRES, (3, 3, 0)),
-            conclude=conclude or (lambda closing, measured: Concluded(told, np.array([1.0]))),
+            conclude=conclude or (lambda closing, measured: Concluded(told, np.array([1.0]), {})),
             warm=warm,
             factor=factor,
         )
@@ -264,7 +264,7 @@ def test_what_the_members_hand_over_is_concluded_once_and_told_to_each():
 
     def conclude(closing, measured):
         seen.append((sorted(closing), measured["factor"]))
-        return Concluded({p: Released("ok", 0.5, np.array([float(len(p))])) for p in closing}, np.array([3.0]))
+        return Concluded({p: Released("ok", 0.5, np.array([float(len(p))])) for p in closing}, np.array([3.0]), {})
 
     _, server, agents = star(rounds=3, conclude=conclude)
     assert run_out(server, agents) == "rounds"

@@ -2,12 +2,14 @@
 
 from itertools import pairwise
 
+import numpy as np
 import pytest
 from hypothesis import given as drawn
 from hypothesis import strategies as st
 
+from hushgrid.kernels import walks
 from hushgrid.kernels.errors import Stopped
-from hushgrid.kernels.graphs import Graph, Network, cyclic_route, random_walk
+from hushgrid.kernels.graphs import Graph, Network, cyclic_route, heavier_node, metropolis_weight, random_walk
 from hushgrid.kernels.patterns.routes import cyclic, given, index, random
 from hushgrid.kernels.patterns.token import Leg
 from tests.support import examples
@@ -34,6 +36,25 @@ def test_the_random_route_is_the_random_walk_of_studies():
     assert walk(random(RING, 7), 500) == random_walk(RING, 0, 500, seed=7)
 
 
+def test_the_metropolis_route_hops_by_its_weights():
+    """Three neighbours of degrees 3, 2 and 1 beside a hub of degree 3, and the hop back. A word is a share of 2^64."""
+    graph = Graph.of(5, [(0, 1), (0, 2), (0, 3), (1, 2), (1, 4), (2, 4), (3, 4)])
+    weights = {j: metropolis_weight(graph, 1, j) for j in graph.neighbours[1]}
+    assert weights == {0: 2**32 // 3, 2: 2**32 // 3, 4: 2**32 // 3}
+    assert [metropolis_weight(graph, 3, j) for j in graph.neighbours[3]] == [2**32 // 3] * 2
+    shares = [int(2**64 * share) for share in (0, 0.249, 0.251, 0.749, 0.751, 0.999)]
+    assert [heavier_node((5, 6, 7), (1, 2, 1), word) for word in shares] == [5, 5, 6, 6, 7, 7]
+    assert heavier_node((5, 6), (1, 2**32), 2**64 - 1) == 6
+
+
+def test_the_metropolis_walk_visits_by_its_law_within_its_caps():
+    hub = Graph.of(8, [*((0, i) for i in range(1, 8)), *((i, i % 7 + 1) for i in range(1, 8))])
+    for seed in range(5):
+        visits = np.bincount(walk(random(hub, seed, True), 1000), minlength=8)
+        assert (visits <= walks.caps(walks.metropolis(hub), 1000)).all()
+        assert visits[0] < np.bincount(walk(random(hub, seed), 1000), minlength=8)[0]
+
+
 def test_a_given_walk_is_followed_and_stops_at_a_node_that_is_lost():
     assert walk(given([3, 4, 5]), 3) == [3, 4, 5]
     with pytest.raises(Stopped, match=r"n4 is lost and the walk is given, expected algorithm\.walk"):
@@ -49,7 +70,7 @@ def test_on_a_later_leg_the_walk_visits_every_node_left_and_no_other_along_edges
         return
     origin, since = data.draw(st.sampled_from(sorted(left))), data.draw(st.integers(0, 50))
     leg = Leg(1, since, f"n{origin}", tuple(sorted(f"n{i}" for i in lost)))
-    for route in (cyclic(graph, cyclic_route(graph).nodes), random(graph, 3)):
+    for route in (cyclic(graph, cyclic_route(graph).nodes), random(graph, 3), random(graph, 3, True)):
         steps = [origin, *walk(route, 60 * graph.n, leg, since, f"n{origin}")]
         assert set(steps) == left
         assert all(j in graph.neighbours[i] for i, j in pairwise(steps))

@@ -7,8 +7,10 @@ from hypothesis import given as drawn
 from hypothesis import strategies as st
 
 from hushgrid.kernels.errors import Stopped
+from hushgrid.kernels.graphs import Graph
 from hushgrid.kernels.machine import Malformed
-from hushgrid.kernels.patterns.token import NEVER, Ack, Leg, Notice, Token, superseded
+from hushgrid.kernels.patterns import routes
+from hushgrid.kernels.patterns.token_messages import NEVER, Ack, Leg, Notice, Token, superseded
 from hushgrid.kernels.patterns.token_monitor import TokenMonitor
 from hushgrid.node import wire
 from tests.support import examples
@@ -18,6 +20,7 @@ from tests.support.agents.counting_walk import (
     Network,
     along,
     ask,
+    assert_total,
     bits,
     complete,
     counters,
@@ -103,9 +106,12 @@ def test_whatever_was_suspected_the_walk_of_those_that_are_left_ends_with_every_
     left = [network.nodes[name].state for name in FOUR]
     fences = max((s.known for s in left), key=len)
     holder = next(s for s in left if s.done and not superseded(s.epoch, s.t - 1, fences))
-    assert holder.final[0] == rounds
-    total = sum(s.before[0][0] if s.t and superseded(s.epoch, s.t - 1, fences) else s.y[0] for s in left)
-    assert total == rounds
+    assert_total(dict(zip(FOUR, left, strict=True)), FOUR[left.index(holder)], fences)
+    tours = sum(
+        toured and not superseded(e, h, fences) for (e, h, _), toured in zip(network.takes, network.toured, strict=True)
+    )
+    if not holder.missing:
+        assert holder.final[0] == rounds - tours
     assert len({(e, h) for e, h, _ in network.takes}) == len(network.takes)
 
 
@@ -174,19 +180,65 @@ def test_a_holder_that_was_cut_off_comes_back_restores_its_step_and_is_walked_th
     net.after("coordinator", lambda: watch.around([])._replace(taken=True))
     assert net.finish(FOUR)
     assert b.state.y[0] > 2.0
-    assert sum(net.nodes[name].state.y[0] for name in FOUR) == 30.0
+    states = {name: net.nodes[name].state for name in FOUR}
+    assert_total(states, next(name for name, s in states.items() if s.done), watch.state.notice.fences)
 
 
-def test_a_node_lost_for_good_is_walked_around_and_its_last_contribution_stays():
-    net = watched(FOUR, complete(FOUR), along(FOUR), 30)
+@pytest.mark.parametrize("recounts", [True, False])
+def test_a_node_lost_for_good_is_walked_around_and_a_recount_takes_its_last_contribution_out(recounts):
+    net = watched(FOUR, complete(FOUR), along(FOUR), 30, recounts=recounts)
     handed(net, 6)
     net.restart("b")
     assert not net.finish({"a", "c", "d"})
     suspect(net, "b")
     assert net.finish({"a", "c", "d"})
     left = {name: net.nodes[name].state.y[0] for name in ("a", "c", "d")}
-    assert sum(left.values()) == 30.0 - 1.0  # b's first activation counts, its second was undone
+    # b's first activation counts, its second was undone; a, who issues the token, c and d count themselves once
+    tour = 2 if recounts else 0
+    assert sum(left.values()) == 30.0 - 1.0 - tour
+    (final,) = (s.final[0][0] for s in (net.nodes[name].state for name in left) if s.done)
+    assert final == (sum(left.values()) if recounts else 30.0)
+    assert net.nodes["coordinator"].state.missing == (("b",) if recounts else ())
     assert {node for epoch, _, node in net.takes if epoch == 1} == {"a", "c", "d"}
+
+
+def test_a_walk_that_begins_without_its_first_node_goes_along_edges():
+    """On a ring: token 0 is issued by a neighbour of the lost first node, and goes on to that one's neighbour."""
+    graph = Graph.of(5, [(i, (i + 1) % 5) for i in range(5)])
+    near = {f"n{i}": [f"n{j}" for j in graph.neighbours[i]] for i in range(5)}
+    for route in (routes.cyclic(graph, range(5)), routes.random(graph, 1)):
+        net = watched(list(near), near, route, 40)
+        left = set(near) - {"n0"}
+        net.nodes.pop("n0")
+        net.takes.clear()
+        suspect(net, "n0")
+        assert net.finish(left)
+        assert net.refused == 0
+        assert {node for _, _, node in net.takes} == left
+        assert net.nodes["coordinator"].state.missing == ("n0",)
+
+
+def test_who_comes_back_is_counted_again():
+    net = watched(FOUR, complete(FOUR), along(FOUR), 60)
+    handed(net, 6)
+    net.deliver(("a", "coordinator", "Held", 0, 5))
+    suspect(net, "b")
+    watch = net.nodes["coordinator"]
+    for _ in range(40):
+        for name in ("a", "c", "d", "coordinator"):
+            net.tick(name)
+        for key in [k for k in net.air if "b" not in k[:2]]:
+            net.deliver(key)
+        if watch.state.missing:
+            break
+    assert watch.state.missing == ("b",)
+    net.after("coordinator", lambda: watch.around([])._replace(taken=True))
+    assert net.finish(FOUR)
+    states = {name: net.nodes[name].state for name in FOUR}
+    end = next(name for name, s in states.items() if s.done)
+    assert (states[end].missing, watch.state.missing) == ((), ())
+    assert_total(states, end, states[end].known)
+    assert states["b"].y[0] > 2.0
 
 
 def test_where_what_remains_falls_apart_or_the_walk_is_given_the_run_stops():

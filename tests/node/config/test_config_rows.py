@@ -80,7 +80,7 @@ PUBLISHED = {"algorithm__variant": "published", "privacy": DELETE}
         (ROWS, {"algorithm__rho": 1.0}, "algorithm.rho: unknown key, expected one of name, variant, rounds, alpha, beta, walk, decay"),
         (ROWS, {"algorithm__alpha": 0}, "algorithm.alpha: found 0, expected"),
         (ROWS, {"algorithm__alpha": [0.1, 0.0]}, "algorithm.alpha[1]: found 0.0, expected"),
-        (ROWS, {"algorithm__walk": "cycle"}, "algorithm.walk: found 'cycle', expected one of 'random', 'hamiltonian'"),
+        (ROWS, {"algorithm__walk": "cycle"}, "algorithm.walk: found 'cycle', expected one of 'random', 'metropolis', 'hamiltonian'"),
         (ROWS, {"algorithm__walk": [0, -1]}, "algorithm.walk[1]: found -1, expected int >= 0"),
         (ROWS, {"algorithm__decay": 2.0}, "algorithm.variant: found guarded, expected published with decay"),
         (CYCLE, {"algorithm__rho": DELETE}, "algorithm.rho: missing, expected a value"),

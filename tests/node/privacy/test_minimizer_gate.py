@@ -21,7 +21,7 @@ from tests.support import examples, games
 from tests.support.agents.agents_without_gate import along, names, walked
 from tests.support.devices.rows_device import commit, device, gate, problem, terms
 
-ADJACENCY = "replace-one-record clip 1.0"
+ADJACENCY = "replace-one-record"
 
 
 def replaced(loss, seed):
@@ -416,7 +416,7 @@ REPLACE = r"expected replace-one-record with a clip of at least row_bound = 1 \(
         ({"bound": 4.0}, {"mechanism": "gaussian", "clip": 4.0}, 1.0, r"private minimiser: found row_bound 4\.0, expected R <= 1, R >= \|a\|_2 of every row"),
         ({}, {"mechanism": "gaussian"}, 1e-200, r"noise: sensitivity: found .*, expected a number from 1e-90 to 1e90"),
         ({}, {"mechanism": "gaussian"}, math.nan, r"private minimiser: found mu = rho \+ l2 = nan, expected a finite number > 0"),
-        ({}, {"mechanism": "gaussian", "clip": math.nextafter(1.0, 0.0)}, 1.0, "privacy.adjacency: found replace-one-record clip 1.0, " + REPLACE),
+        ({}, {"mechanism": "gaussian", "clip": math.nextafter(1.0, 0.0)}, 1.0, "privacy.adjacency: found replace-one-record, " + REPLACE),
         ({}, {"clip": 0.0, "beta": 0.5, "adjacency": "bounded-change 0.5"}, 1.0, "privacy.adjacency: found bounded-change 0.5, " + REPLACE),
         ({}, {"clip": 0.5, "adjacency": "replace-one-record clip 0.5"}, 1.0, "privacy.adjacency: found replace-one-record clip 0.5, " + REPLACE),
     ],

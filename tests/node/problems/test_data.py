@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from hushgrid.kernels.errors import InputError
 from hushgrid.node.problems.records import files
-from hushgrid.node.problems.records.data import Data, load
+from hushgrid.node.problems.records.data import Data, load, load_test
+from hushgrid.node.problems.records.device import rows_of
 from hushgrid.node.problems.records.files import read_csv, read_libsvm, read_npz
 from tests.support import examples
 from tests.support.scenarios.row_files import LIBSVM, line, npz, write
@@ -307,3 +308,43 @@ def test_what_is_written_in_any_format_comes_back_bit_for_bit(tmp_path, rows):
     ):
         assert np.array_equal(shard.A, A)
         assert np.array_equal(shard.b, b)
+
+
+def test_nodes_files_may_be_csv_packed_too_and_numbers_become_classes_by_a_threshold(tmp_path):
+    npz(tmp_path / "n0.npz", A=[[1.0], [2.0]], b=[0.5, 0.0])
+    write(tmp_path / "n1.csv.bz2", bz2.compress(b"a,b\n3,-2\n4,1e-3\n"))
+    section = Data(files=["n0.npz", "n1.csv.bz2"], threshold=0.0)
+    shards = load(section, tmp_path, "logistic").shards
+    assert [s.A.tolist() for s in shards] == [[[1], [2]], [[3], [4]]]
+    assert [s.b.tolist() for s in shards] == [[1, -1], [-1, 1]]
+    assert load_test(section, tmp_path / "n1.csv.bz2", "logistic", 1).b.tolist() == [-1, 1]
+    numbers = load(Data(files=["n0.npz", "n1.csv.bz2"]), tmp_path, "least-squares").shards
+    assert numbers[1].b.tolist() == [-2, 1e-3]
+    expected = "data.threshold: found 0, expected none (least-squares)"
+    assert line(load, section, tmp_path, "least-squares") == expected
+
+
+def test_a_device_reads_its_rows_from_a_csv_file(tmp_path):
+    write(tmp_path / "n0.csv", b"1,2,0.7\n3,4,-0.2\n")
+    shard = rows_of("n0", tmp_path / "n0.csv", None, None).shard
+    assert (shard.A.tolist(), shard.b.tolist()) == ([[1, 2], [3, 4]], [0.7, -0.2])
+
+
+@pytest.mark.parametrize(
+    ("declared", "said"),
+    [
+        ({"rows": 7}, "data.rows: found 7, expected 6 as the rows have"),
+        ({"rows": (4, 2)}, r"data.rows: found \(4, 2\), expected \(3, 3\) as the rows have"),
+        ({"features": 5}, "data.features: found 5, expected 2 as the rows have"),
+        ({"rows": 6, "features": 2}, None),
+        ({"rows": (3, 3)}, None),
+    ],
+)
+def test_the_shape_that_is_declared_is_that_of_the_rows(declared, said, tmp_path):
+    (tmp_path / "rows.csv").write_text("\n".join(f"{k},{k * k % 5},{k % 2}" for k in range(6)))
+    data = Data(csv="rows.csv", nodes=2, **declared)
+    if said is None:
+        assert len(load(data, tmp_path, "logistic").shards) == 2
+        return
+    with pytest.raises(InputError, match=said):
+        load(data, tmp_path, "logistic")

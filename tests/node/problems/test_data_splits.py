@@ -81,8 +81,11 @@ def test_one_file_a_node_with_the_same_columns(tmp_path):
 @pytest.mark.parametrize(
     ("section", "expected"),
     [
-        ({}, "data: found no source, expected one of files, libsvm, csv, synthetic"),
-        ({"libsvm": "a", "csv": "b"}, "data: found libsvm, csv, expected one of files, libsvm, csv, synthetic"),
+        ({}, "data: found no source, expected one of files, libsvm, csv, idx, leaf, synthetic"),
+        (
+            {"libsvm": "a", "csv": "b"},
+            "data: found libsvm, csv, expected one of files, libsvm, csv, idx, leaf, synthetic",
+        ),
         ({"libsvm": "rows"}, "data.nodes: missing, expected the number of nodes"),
         ({"libsvm": "rows", "nodes": 4}, "{base}/rows: found 3 rows for 4 nodes, expected at least one for each"),
         (

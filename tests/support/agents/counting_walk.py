@@ -30,10 +30,16 @@ class Counter(TokenNode):
         self.state = CountState()
         self.spent = 0
 
-    def activate(self, vectors):
+    def activate(self, vectors, live):
         self.spent += 1
         self.state.y = self.state.y + 1.0
         return (vectors[0] + 1.0,)
+
+    def counted(self):
+        return (self.state.y,)
+
+    def recounted(self, vectors, sums, live):
+        return sums
 
 
 def along(nodes):
@@ -61,7 +67,10 @@ def given(walk):
 
 
 def counters(nodes, neighbours, route, rounds, **over):
-    return {name: Counter(name, neighbours[name], route, rounds, (np.zeros(1),), **over) for name in nodes}
+    made = {name: Counter(name, neighbours[name], route, rounds, (np.zeros(1),), **over) for name in nodes}
+    for machine in made.values():
+        machine.n = len(made)
+    return made
 
 
 def complete(nodes):
@@ -80,6 +89,7 @@ class Network:
             self.nodes["coordinator"] = watch
         self.air = {}  #: (src, dst, kind, seq, bytes): body
         self.takes = []  #: (epoch, hop, node) of every activation
+        self.toured = []  #: whether it was one of a recount
         self.refused = 0
         self.done = {}
         self.stored = {name: copy.copy(machine.state) for name, machine in self.nodes.items()}
@@ -96,6 +106,7 @@ class Network:
             step = Step()
         if isinstance(machine, TokenNode) and machine.state.t > t:
             self.takes.append((machine.state.epoch, machine.state.t - 1, name))
+            self.toured.append(machine.state.toured)
         if step.taken or step.done:
             self.stored[name] = copy.deepcopy(machine.state)
         for dst, seq, body in step.send:
@@ -142,8 +153,22 @@ class Network:
         raise AssertionError("the walk goes on for ever")
 
 
-def watched(nodes, neighbours, route, rounds):
-    return Network(counters(nodes, neighbours, route, rounds), TokenMonitor(neighbours, route, rounds))
+def watched(nodes, neighbours, route, rounds, **over):
+    return Network(counters(nodes, neighbours, route, rounds), TokenMonitor(neighbours, route, rounds, **over))
+
+
+def standing(state, fences):
+    """What of a node's own count stands: before its last step, where that is superseded."""
+    return (state.before[0] if state.t and rules.superseded(state.epoch, state.t - 1, fences) else state.y)[0]
+
+
+def assert_total(states, holder, fences):
+    """The token is the total of what the nodes in it hold, and the sums of a recount that of the nodes counted."""
+    s = states[holder]
+    value = s.out.vectors[0] if s.out else s.final[0]
+    assert value[0] == sum(standing(of, fences) for name, of in states.items() if name not in s.missing), "total"
+    if s.out and s.out.sums:
+        assert s.out.sums[0][0] == sum(standing(states[name], fences) for name in s.out.counted), "total of a recount"
 
 
 ABC = ("a", "b", "c")

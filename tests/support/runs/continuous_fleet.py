@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import functools
+import json
+from pathlib import Path
+from typing import Any
 
 from hushgrid.benchmarks import continuous
 from hushgrid.node import wire
@@ -36,3 +39,23 @@ class Again:
         if self.at and fleet.hub.delivered - self.first >= self.at:
             self.at = 0
             fleet.restarts(self.who)
+
+
+GONE = "z2"  #: the zone that is held
+ROUNDS = {"consensus-admm": 200, "ladmm": 10}
+
+
+def held_fleet(
+    directory: Path, name: str = "consensus-admm", moved: float = 1.0, gone: str = GONE, ac: str = "none", **keys: Any
+) -> tuple[Fleet, dict[str, Any]]:
+    """A fleet after an interval of all and one without `gone`, the others' loads `moved` in between; and the last line."""
+    fleet = Fleet(directory, scenario(name, ROUNDS[name], None, ac=ac), **{"quorum": 2, "hold": "1h"} | keys)
+    assert fleet.interval()["outcome"] == "answer"
+    fleet.goes(gone)
+    fleet.draws({z: moved * d for z, d in fleet.loads.items() if z != gone})
+    return fleet, fleet.interval()
+
+
+def record(fleet: Fleet, row: dict[str, Any]) -> dict[str, Any]:
+    """The record of the run of a line."""
+    return json.loads(next((fleet.directory / "runs").glob(f"*{row['run'][:8]}.json")).read_text())

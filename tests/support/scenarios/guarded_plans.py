@@ -40,15 +40,18 @@ ALGORITHMS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "madmm": ({"name": "madmm", "rounds": 20, "eta": {"start": 0.5, "growth": 1.1}, "theta": 0.5}, {}),
 }  # fmt: skip
 for _name in RECORDS.algorithms:  # one that has come since: its own example
-    _example = dict(registry.ALGORITHMS[_name].examples["guarded"][0])
-    ALGORITHMS.setdefault(_name, ({"name": _name, "rounds": 20} | _example, {}))
+    _declared = registry.ALGORITHMS[_name]
+    _example = dict(_declared.examples["guarded"][0])
+    _over: dict[str, Any] = {} if _declared.networked else {"network": None, "problem.data.nodes": 4}
+    _label = f"{_name} of records" if len(_declared.of) > 1 else _name
+    ALGORITHMS.setdefault(_label, ({"name": _name, "rounds": 20} | _example, _over))
 NAMES = (*ALGORITHMS, "ladmm", "ladmm, input", "consensus-admm")
 
 
 @functools.cache
 def device_and_plan(name: str) -> tuple[Any, bytes]:
     """The device n0 or z1 of a plan, and the plan's bytes."""
-    if name.startswith("ladmm"):
+    if name in ("ladmm", "ladmm, input"):
         made = zones(mode="input" if "input" in name else "objective")
         return made.device("z1"), encode_plan(made.plan)
     if name == "consensus-admm":

@@ -32,6 +32,14 @@ def rounds(name, over=(), **more):
     return neighbour_scenarios.scenario(name, 4, SMALL | dict(over), **more)
 
 
+def around(name, over=(), **more):
+    """Records around a coordinator."""
+    algorithm = {"name": name, "rounds": 4} | dict(ALGORITHMS[name].examples["guarded"][0])
+    own = SMALL | {"algorithm": algorithm, "network": None, "privacy.epsilon": 80.0}
+    own["problem.data"] = SMALL["problem.data"] | {"nodes": 4}
+    return record_scenarios.scenario(own | dict(over), **more)
+
+
 PAIR = {"pair": 0.01, "power_factor": 0.95}
 CASES = {
     "ladmm": zones(),
@@ -41,6 +49,12 @@ CASES = {
     "ladmm, mode input": zones(mode="input"),
     "ladmm, mode input, gaussian": zones(mode="input", mechanism="gaussian", delta=1e-5),
     "ladmm, mode input, pairs and totals": zones(mode="input", adjacency={"bounded-change": PAIR}, release="totals"),
+    "ladmm of records": around("ladmm", {"problem.box": 0.5}),
+    "ladmm of records, gaussian, softmax": around(
+        "ladmm", GAUSSIAN | {"problem.kind": "softmax", "problem.classes": 3, "algorithm.local_updates": 2}
+    ),
+    "fedavg": around("fedavg"),
+    "fedprox": around("fedprox", GAUSSIAN | {"algorithm.local_updates": 2}),
     "consensus-admm": exact_zones(),
     "consensus-admm, gaussian": exact_zones(mechanism="gaussian", delta=1e-5),
     "recal, bounded change": walk(over=CHANGE | GAUSSIAN),

@@ -306,8 +306,10 @@ def all_die(directory: Path, which: str, seed: int, count: int) -> None:
                 last = time.monotonic() - began
             else:
                 time.sleep(dice.uniform(0.0, last))
-                struck += zygote.kill(pid)
-                if not all(outcome_file(target).exists() for target in targets.values()):
+                struck += (killed := zygote.kill(pid))
+                # Also where all outcomes are there: a run whose end only the coordinator has yet to hear of goes on at the
+                # next start, and writes none again.
+                if killed or not all(outcome_file(target).exists() for target in targets.values()):
                     zygote.wait(zygote.fork(directory, log))
             for target in targets.values():
                 if outcome_file(target).exists():

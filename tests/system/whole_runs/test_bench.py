@@ -9,7 +9,7 @@ import pytest
 from hushgrid.benchmarks import daemon, fleet, hop, idle, ledger, opf, ring
 from hushgrid.benchmarks.bare import BARE_COMMIT, BLOCK, WARM
 from hushgrid.kernels.errors import InputError
-from hushgrid.studies import figures
+from hushgrid.studies.papers import figures
 from tests.support.paths import ROOT
 from tests.support.runs.bench_output import _names, _well_formed
 

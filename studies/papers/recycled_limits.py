@@ -16,8 +16,8 @@ from hushgrid.kernels.randomness import counter_generator
 from hushgrid.kernels.types import Vector
 from hushgrid.node.privacy.noise_source import SeededNoise
 from hushgrid.node.problems.records.gate import RowsGate
-from hushgrid.studies import recycled_runs as of
-from hushgrid.studies.study import Exact, Table, Willing
+from hushgrid.studies.common.study import Exact, Table, Willing
+from hushgrid.studies.papers import recycled_runs as of
 
 RHOS = (0.0, 0.01, 0.05, 0.22, 1.0, 5.0, 25.0)
 UNLIKE = (3.0, 6.0, 9.0, 5.0, 4.0)  #: eta_i

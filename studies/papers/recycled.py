@@ -1,8 +1,8 @@
 """`hushgrid study recycled`: Figures 1 to 5 of X. Zhang, M. M. Khalili, M. Liu, Recycled ADMM, on Adult; Findings 5.1 and 5.2.
 
 The private runs pay honest totals at the gate: one record replaced, everything a node ever sends told. At equal totals a
-method with fewer answers has less noise; each is also shown with fewer rounds. `studies/recycled_runs.py` has the problem
-and the methods, `studies/recycled_limits.py` Figure 2 and the findings.
+method with fewer answers has less noise; each is also shown with fewer rounds. `studies/papers/recycled_runs.py` has the problem
+and the methods, `studies/papers/recycled_limits.py` Figure 2 and the findings.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 
 from hushgrid.kernels.algorithms.radmm import Growth
-from hushgrid.studies import recycled_limits as limits
-from hushgrid.studies.recycled_runs import METHODS, ROUNDS, RUNS, Found, Setting, lowest, measure
-from hushgrid.studies.study import TARGET, Panel, Table, chart, on_two, write
+from hushgrid.studies.common.study import TARGET, Panel, Table, chart, on_two, write
+from hushgrid.studies.papers import recycled_limits as limits
+from hushgrid.studies.papers.recycled_runs import METHODS, ROUNDS, RUNS, Found, Setting, lowest, measure
 
 COMMAND = "hushgrid study recycled"
 EPSILONS = {

@@ -7,27 +7,25 @@ import io
 import multiprocessing
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from math import inf, isnan
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-import numpy as np
-
 from hushgrid.benchmarks.measure import footer
 from hushgrid.broker.report.gridmap import PALETTE
 from hushgrid.broker.report.plots import DASHES, STYLE
+from hushgrid.broker.simulation.played import Hop as Hop
+from hushgrid.broker.simulation.played import Willing as Willing
+from hushgrid.broker.simulation.played import handed as handed
+from hushgrid.broker.simulation.played import stepped as stepped
 from hushgrid.kernels.errors import Refused
 from hushgrid.kernels.graphs import Graph
 from hushgrid.kernels.jit import MODE
-from hushgrid.kernels.patterns.neighbours import Neighbour
-from hushgrid.kernels.patterns.routes import index
-from hushgrid.kernels.patterns.token import TokenNode
 from hushgrid.kernels.problems.losses import Loss
 from hushgrid.kernels.problems.minimizer import Minimizer
 from hushgrid.kernels.randomness import counter_generator
 from hushgrid.kernels.types import Vector
-from hushgrid.node.privacy.ledger_rows import Spend
 
 TARGET = Path("docs/studies")
 Task = TypeVar("Task")
@@ -62,13 +60,6 @@ class Exact:
         raise Refused("exact oracle: found a question for a private minimiser, expected variant none")
 
 
-class Willing:
-    """An authority that lets everything pass; the gate's own list of spends is priced afterwards."""
-
-    def authorise(self, spends: list[Spend]) -> None: ...
-    def committed(self, spends: list[Spend]) -> None: ...
-
-
 def nowhere(*_: object) -> str:
     """The route of agents that `handed` moves: they send nothing."""
     return ""
@@ -81,32 +72,6 @@ def random_walk(graph: Graph, activations: int, seed: int) -> list[int]:
         near = graph.neighbours[walk[-1]]
         walk.append(near[int(share * len(near))])
     return walk
-
-
-class Hop(NamedTuple):
-    k: int  #: the activation just made, from 0
-    i: int  #: at this agent
-    token: tuple[Vector, ...]  #: after it
-
-
-def handed(agents: Sequence[TokenNode], walk: Iterable[int], token: tuple[Vector, ...]) -> Iterator[Hop]:
-    """The token handed along `walk` in this process, after each activation; beyond its cap an agent leaves it as it is."""
-    for k, i in enumerate(walk):
-        agent = agents[i]
-        if agent.cap is None or agent.state.asked < agent.cap:
-            token = agent.activate(token)
-            agent.state.asked += 1
-        yield Hop(k, i, token)
-
-
-def stepped(machines: Sequence[Neighbour], per: int = 1, of_messages: bool = False) -> Iterator[Vector]:
-    """The mean of all nodes' x: what they say (ADMM's f), or what they keep."""
-    sent = [m.first() for m in machines]
-    for t in range(1, machines[0].messages + 1):
-        new = [m.step(t, sent[i], {j: sent[index(j)] for j in m.neighbours}) for i, m in enumerate(machines)]
-        if t % per == 0:
-            yield np.mean(sent if of_messages else [m.state.x for m in machines], axis=0)
-        sent = new
 
 
 def on_two(work: Callable[[Task], Found], tasks: Sequence[Task], name: Callable[[Task], str]) -> list[Found]:
@@ -139,9 +104,10 @@ def shown(value: str | float) -> str:
     return "" if isnan(value) else "unbounded" if value == inf else f"{value:.3g}"
 
 
-def write(name: str, command: str, wall_s: float, tables: Sequence[Table], chart: str, target: Path) -> None:
-    """name.md (all tables), one CSV a table, name.svg; each says how it came to be."""
-    about = [f"{command}, kernels {MODE}, {wall_s:.0f} s on two processes", *footer().splitlines()]
+def write(name: str, command: str, wall_s: float | None, tables: Sequence[Table], chart: str, target: Path) -> None:
+    """name.md (all tables), one CSV a table, name.svg; each says how it came to be. wall_s: None if it was made in parts."""
+    took = "" if wall_s is None else f", {wall_s:.0f} s on two processes"
+    about = [f"{command}, kernels {MODE}{took}", *footer().splitlines()]
     target.mkdir(parents=True, exist_ok=True)
     text = [f"<!-- {a} -->" for a in about]
     for number, table in enumerate(tables, 1):

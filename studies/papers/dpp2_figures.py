@@ -26,7 +26,7 @@ from hushgrid.kernels.problems.losses import Loss
 from hushgrid.kernels.randomness import counter_generator
 from hushgrid.kernels.types import Matrix, Vector
 from hushgrid.kernels.vectorised import dpp2 as whole_dpp2
-from hushgrid.studies.study import TARGET, Exact, Panel, Table, chart, on_two, stepped, write
+from hushgrid.studies.common.study import TARGET, Exact, Panel, Table, chart, on_two, stepped, write
 
 COMMAND = "hushgrid study dpp2-figures"
 N, ROWS, D, RADIUS = 50, 200, 10, 0.3

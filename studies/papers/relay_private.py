@@ -28,8 +28,7 @@ from hushgrid.kernels.vectorised import recal as whole_recal
 from hushgrid.node.privacy.noise_source import SeededNoise
 from hushgrid.node.privacy.terms import Terms
 from hushgrid.node.problems.records.gate import RowsGate
-from hushgrid.studies.problems.relay import AGENTS, MADE_UP, SENSORS, Problem, made_up, problems
-from hushgrid.studies.study import (
+from hushgrid.studies.common.study import (
     TARGET,
     Exact,
     Panel,
@@ -42,6 +41,7 @@ from hushgrid.studies.study import (
     random_walk,
     write,
 )
+from hushgrid.studies.problems.relay import AGENTS, MADE_UP, SENSORS, Problem, made_up, problems
 
 COMMAND = "hushgrid study relay"
 ACTIVATIONS = 2400  #: the paper's, 300 for each agent on average

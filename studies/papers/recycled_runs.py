@@ -30,8 +30,8 @@ from hushgrid.node.privacy.terms import Terms
 from hushgrid.node.problems.records.data import unit_rows
 from hushgrid.node.problems.records.files import Shard, read_libsvm
 from hushgrid.node.problems.records.gate import RowsGate
+from hushgrid.studies.common.study import Exact, Willing
 from hushgrid.studies.problems.relay import ADULT, ADULT_TEST
-from hushgrid.studies.study import Exact, Willing
 
 C, RHO, GAMMA, GROWTH = 1750.0, 0.22, 0.5, 1.04
 TRAINED = 40_000  #: rows of Adult that the nodes have; the others test

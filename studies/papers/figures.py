@@ -26,7 +26,7 @@ from hushgrid.broker.simulation import run
 from hushgrid.broker.simulation.problems.power_flow import ZoneSetup, honest
 from hushgrid.kernels.errors import InputError
 from hushgrid.node.config.scenario import load_scenario
-from hushgrid.studies.accuracy import DEFAULT, LAST, PAPER, PUBLISHED, published_privacy
+from hushgrid.studies.papers.accuracy import DEFAULT, LAST, PAPER, PUBLISHED, published_privacy
 
 COMMAND = "hushgrid study figures"
 EPSILONS = (0.05, 0.1, 0.5, 1.0)  #: an answer, as in the paper

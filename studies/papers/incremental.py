@@ -25,7 +25,7 @@ from hushgrid.kernels.randomness import counter_generator
 from hushgrid.kernels.types import Matrix, Vector
 from hushgrid.kernels.vectorised import iadmm as whole_iadmm
 from hushgrid.studies.baselines import coca, ipwadmm
-from hushgrid.studies.study import TARGET, Exact, Panel, Table, chart, on_two, random_walk, write
+from hushgrid.studies.common.study import TARGET, Exact, Panel, Table, chart, on_two, random_walk, write
 
 COMMAND = "hushgrid study incremental"
 Kind = Literal["ridge", "logistic"]

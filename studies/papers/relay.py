@@ -4,7 +4,7 @@ Tables I to III give orders of growth. Here every method solves the same least s
 graphs, rings and geometric graphs of 8, 16 and 32 agents; a question to the data is one gradient for all of them. What
 is counted, as in the paper: activations (gradients, of all agents together); the privacy leakage frequency
 Theta_K = max_i of agent i's activations after K iterations; and vectors sent. Each method's one parameter is the best of
-a grid, by activations. `studies/relay_private.py` has the rest of the study.
+a grid, by activations. `studies/papers/relay_private.py` has the rest of the study.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from hushgrid.kernels.types import Matrix, Vector
 from hushgrid.kernels.vectorised import iadmm as whole_iadmm
 from hushgrid.kernels.vectorised import recal as whole_recal
 from hushgrid.node.problems.records.data import Synthetic, synthetic
-from hushgrid.studies import relay_private
 from hushgrid.studies.baselines import coca, rwadmm
-from hushgrid.studies.study import TARGET, Exact, Panel, Table, chart, on_two, random_walk, write
+from hushgrid.studies.common.study import TARGET, Exact, Panel, Table, chart, on_two, random_walk, write
+from hushgrid.studies.papers import relay_private
 
 COMMAND = "hushgrid study relay"
 GRAPHS = ("complete", "ring", "geometric")

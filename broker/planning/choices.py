@@ -1,0 +1,65 @@
+"""What a plan may choose of a scenario, and the scenario with a choice in it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from copy import deepcopy
+from typing import Any, NamedTuple
+
+from hushgrid.kernels.algorithms.base import Algorithm
+from hushgrid.kernels.algorithms.registry import ALGORITHMS
+from hushgrid.node.config.scenario import Scenario
+from hushgrid.node.schema.yaml_file import lay
+
+
+class Choice(NamedTuple):
+    """What a plan chooses."""
+
+    answers: int | None  #: of each node; None: as the scenario has it
+    step: float | None  #: of the algorithm's key `tuned`; None: as the scenario has it
+    clip: float | None  #: None: there is none
+    mechanism: str
+    accountant: str | None  #: None: as the scenario has it
+
+
+def laid(
+    raw: Mapping[str, Any], choice: Choice, answers_to_rounds: Callable[[int], int], gossip: int = 0
+) -> dict[str, Any]:
+    """The mapping of a scenario with a choice in it."""
+    found = deepcopy(dict(raw))
+    algorithm = found["algorithm"]
+    if choice.answers is not None:
+        algorithm["rounds"] = answers_to_rounds(choice.answers)
+        found["privacy"].pop("answers", None)
+    if choice.step is not None:
+        key = scenario_key(found)
+        if isinstance(algorithm.get(key), Mapping):
+            algorithm[key]["start"] = choice.step
+        else:
+            algorithm[key] = choice.step
+    if choice.clip is not None:
+        lay(found, "privacy.adjacency.replace-one-record.clip", choice.clip)
+    found["privacy"]["mechanism"] = choice.mechanism
+    found["privacy"].pop("accountant", None)
+    if choice.accountant is not None:
+        found["privacy"]["accountant"] = choice.accountant
+    if gossip:
+        algorithm["finish"] = {"gossip": gossip}
+    return found
+
+
+def scenario_key(raw: Mapping[str, Any]) -> str:
+    """The key of the algorithm's section that is tuned; "": none."""
+    return ALGORITHMS[raw["algorithm"]["name"]].tuned
+
+
+def rounds_by(scenario: Scenario, n: int) -> Callable[[int], int]:
+    """Rounds (activations, where a token walks) in which each node answers so often: on a random walk, on average."""
+    algorithm: Algorithm = scenario.algorithm
+    mode = scenario.privacy.mode if scenario.privacy else ""
+    if algorithm.pattern == "token":
+        return lambda answers: n * answers
+    if algorithm.pattern == "star":
+        per: int = algorithm.capped(None, mode, 0)[0] // algorithm.rounds or 1
+        return lambda answers: max(1, answers // per)
+    return lambda answers: algorithm.until(4 * answers + 4).capped(answers, mode, 0)[1]

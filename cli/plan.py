@@ -1,0 +1,198 @@
+"""`hushgrid plan`: what an epsilon buys, and how to spend it, before any data are touched."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+from copy import deepcopy
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hushgrid.broker.simulation.interrupts import ended_in_a_line
+from hushgrid.cli.completion import scenario_or_file
+from hushgrid.kernels.errors import InputError
+from hushgrid.scenarios import find
+
+if TYPE_CHECKING:
+    from hushgrid.broker.planning.search import Found, Line
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    scenario = add(
+        "scenario",
+        metavar="SCENARIO",
+        type=Path,
+        help="a scenario file, or the name of one that comes with the program",
+    )
+    scenario.completer = scenario_or_file  # type: ignore[attr-defined]
+    add("--epsilon", metavar="E", type=float, help="total of each node over the run [the scenario's]")
+    add(
+        "--rows", metavar="N", type=int, help="rows of all nodes together [problem.data.rows, or what the section says]"
+    )
+    add("--features", metavar="Q", type=int, help="entries of a row [problem.data.features]")
+    add("--seeds", metavar="N", type=int, help="runs of each choice that is shown [5 to 20, as time allows]")
+    add("--workers", metavar="N", type=int, help="processes [one a core]")
+    add(
+        "--out",
+        metavar="FILE",
+        type=Path,
+        help="write the scenario with the chosen values to FILE, which must not exist",
+    )
+    add("--set", metavar="path.to.key=value", action="append", default=[], help="replace a value; may be repeated")
+    add("--plugin", metavar="MODULE", action="append", default=[], help="a module of your own whose algorithms may run")
+    add("--json", action="store_true", help="print JSON instead of text")
+    add("--quiet", action="store_true", help="show no progress on stderr")
+
+
+def main(options: argparse.Namespace) -> int:
+    return ended_in_a_line(lambda _: _plan(options), options.program)
+
+
+def _plan(o: argparse.Namespace) -> int:
+    from hushgrid.broker.planning.search import planned
+    from hushgrid.broker.simulation.progress import Progress
+    from hushgrid.kernels.algorithms.registry import plug
+    from hushgrid.node.schema.yaml_file import lay, read_yaml, set_path
+
+    for key in ("rows", "features", "seeds", "workers"):
+        if (value := getattr(o, key)) is not None and value < 1:
+            raise InputError(f"--{key}: found {value}, expected at least 1")
+    if o.out is not None and (o.out.exists() or not o.out.absolute().parent.is_dir()):
+        raise InputError(
+            f"--out {o.out}: found {'a file' if o.out.exists() else 'no such directory'}, expected a new file"
+        )
+    plug(o.plugin, "--plugin")
+    file = find(o.scenario)
+    raw = read_yaml(file)
+    for assignment in o.set:
+        set_path(raw, assignment)
+    if o.epsilon is not None:
+        if not isinstance(raw.get("privacy"), dict):
+            raise InputError(f"{file}: privacy: found no section, expected one that --epsilon belongs to")
+        raw["privacy"].pop("per_answer", None)
+        lay(raw, "privacy.epsilon", o.epsilon)
+    with Progress(quiet=o.quiet) as shown:
+        found = planned(
+            raw, str(file), rows=o.rows, features=o.features, seeds=o.seeds, workers=o.workers, say=shown.phase
+        )
+    print(json.dumps(plain(found), indent=2) if o.json else told(found, raw))
+    if o.out is not None:
+        write(found, raw, file, o.out)
+        if not o.json:
+            print(f"  written: {o.out}")
+    return 0
+
+
+def told(found: Found, raw: dict[str, Any]) -> str:
+    """The plan as text: a short table, what stands beside it, and what was assumed."""
+    from hushgrid.broker.planning.choices import scenario_key
+    from hushgrid.broker.planning.made_up import WORDS
+    from hushgrid.node.columns import columns
+
+    key = scenario_key(raw)
+    header = [
+        "",
+        "answers",
+        *[key] * bool(key),
+        "clip",
+        "mechanism",
+        "finish",
+        "excess loss",
+        "quartiles",
+        found.measure,
+    ]
+    rows = [_cells(li, key, "*" if li is found.chosen else "") for li in found.best]
+    rows += [_cells(li, key, li.title) for li in found.beside]
+    return "\n".join(
+        [
+            found.about,
+            "made-up data, no data file was opened; assumed:",
+            *(f"  {words}" for words in WORDS),
+            f"  up to {found.rows:,} of each node's rows are made up, the noise is that of all",
+            "medians over seeds of rows and noise; trust the order of the choices more than the figures",
+            columns(rows, header, indent=2),
+            f"  * the fewest answers that are as good as the best but for 10 %; {found.played} runs, {found.seeds} seeds shown",
+            "  excess loss: of a node's own model over the best model of all rows, per unit of scale",
+            "  each alone: a node's own rows, without noise, for nothing leaves it",
+        ]
+    )
+
+
+def _cells(of: Line, key: str, title: str) -> list[str]:
+    import numpy as np
+
+    c, middle = of.choice, float(np.median(of.excess))
+    low, high = (float(v) for v in np.percentile(of.excess, (25, 75)))
+    chosen = [
+        str(c.answers or "-"),
+        *[_number(c.step)] * bool(key),
+        _number(c.clip),
+        c.mechanism,
+        str(of.gossip or "-"),
+    ]
+    if of.title:
+        chosen = ["-"] * len(chosen)
+    error = float(np.median(of.error))
+    wrong = f"{error:.3g}" if of.choice and error > 1 else f"{error:.3f}"
+    return [title, *chosen, f"{middle:.3g}", f"{low:.2g}-{high:.2g}", wrong]
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:g}"
+
+
+def plain(found: Found) -> dict[str, Any]:
+    """The plan as JSON."""
+
+    def one(of: Line) -> dict[str, Any]:
+        about = {"title": of.title} if of.title else of.choice._asdict() | {"gossip": of.gossip}
+        values = {"excess_loss": of.excess.tolist(), "error": of.error.tolist()}
+        return about | {key: [v if v < float("inf") else None for v in each] for key, each in values.items()}
+
+    return {
+        "about": found.about,
+        "data": "made up",
+        "measure": found.measure,
+        "seeds": found.seeds,
+        "runs": found.played,
+        "chosen": one(found.chosen),
+        "choices": [one(of) for of in found.best],
+        "beside": [one(of) for of in found.beside],
+    }
+
+
+def write(found: Found, raw: dict[str, Any], file: Path, out: Path) -> None:
+    """The scenario with the chosen values; its paths are those of `file`, said from where `out` is."""
+    import yaml
+
+    from hushgrid.broker.planning.choices import laid, rounds_by
+    from hushgrid.node.config.scenario import scenario_from
+    from hushgrid.node.durable import write_file
+
+    made = deepcopy(raw)
+    problem, data = made["problem"], made["problem"]["data"]
+
+    def here(path: str) -> str:
+        return os.path.relpath(file.absolute().parent / path, out.absolute().parent)
+
+    for section, key in ((problem, "test"), (data, "libsvm"), (data, "csv"), (data.get("split"), "given")):
+        if isinstance(section, dict) and isinstance(section.get(key), str):
+            section[key] = here(section[key])
+    if isinstance(data.get("files"), list):
+        data["files"] = [here(path) for path in data["files"]]
+    scenario = scenario_from(deepcopy(raw), str(file), file.parent)
+    made = laid(made, found.chosen.choice, rounds_by(scenario, found.nodes), found.chosen.gossip)
+    scenario_from(deepcopy(made), str(out), out.parent)
+    text = f"# {found.about}.\n# Chosen by hushgrid plan on made-up rows: expected excess loss {_excess(found)}.\n"
+    try:
+        write_file(out, (text + yaml.safe_dump(made, sort_keys=False)).encode())
+    except OSError as error:
+        raise InputError(f"--out {out}: {error.strerror or error}, expected a place for a file") from None
+
+
+def _excess(found: Found) -> str:
+    import numpy as np
+
+    return f"{float(np.median(found.chosen.excess)):.3g} (median of {found.seeds} seeds)"

@@ -1,0 +1,1 @@
+"""What studies share: agents without a gate, several processes, tables and charts."""

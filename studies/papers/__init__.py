@@ -1,0 +1,1 @@
+"""The papers' own figures and tables, repeated at totals that are counted: `hushgrid study NAME`."""

@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
 from typing import Any
@@ -14,13 +13,13 @@ from typing import Any
 import numpy as np
 
 from hushgrid.broker.attacks import registry, transcript
-from hushgrid.broker.attacks.base import Recovered
+from hushgrid.broker.attacks.base import Attacked, Recovered
 from hushgrid.broker.attacks.page import page
 from hushgrid.broker.attacks.transcript import Heard
 from hushgrid.broker.inversion.found import NONE, Rows
 from hushgrid.broker.inversion.pictures import png, shape_of, sheet
 from hushgrid.broker.inversion.rows import rows_of
-from hushgrid.broker.inversion.scores import Pairs, Truth, pairs, score, together, truth
+from hushgrid.broker.inversion.scores import score, together, truth
 from hushgrid.broker.report.run_directory import mapping
 from hushgrid.kernels.errors import InputError
 from hushgrid.node.problems.records.section import DataPlan
@@ -28,25 +27,6 @@ from hushgrid.node.problems.records.section import DataPlan
 PLACE = "attack"  #: in the run directory
 SHOWN = 12  #: images of a node in its picture, at most
 PICTURES = 24  #: nodes with a picture, at most
-
-
-@dataclass(frozen=True, eq=False)
-class Attacked:
-    """What `hushgrid attack` has found. shape: of rows as images, if they are any."""
-
-    heard: Heard
-    recovered: Recovered
-    rows: Mapping[str, Rows]
-    truths: Mapping[str, Truth]  #: empty without --truth
-    shape: tuple[int, int] | None
-    scores: Mapping[str, Any] | None
-
-    def beside(self, node: str) -> Pairs | None:
-        """The rows of a node beside the true ones; None if these are not known."""
-        if node not in self.truths:
-            return None
-        of = self.heard.problem
-        return pairs(of.declared(self.heard.place[node]), self.rows[node], self.truths[node])
 
 
 def attack(run_dir: Path, held: Path | None = None, shape: str | None = None) -> dict[str, Any]:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hushgrid.broker.attacks.transcript import Heard
 from hushgrid.broker.inversion.found import Gradients, Rows
+from hushgrid.broker.inversion.scores import Pairs, Truth, pairs
 from hushgrid.kernels.algorithms.base import Algorithm
 
 
@@ -48,3 +50,22 @@ class Attack(ABC):
     @abstractmethod
     def recover(self, heard: Heard) -> Recovered:
         """What the messages give away. It is a function of public numbers and of what travelled."""
+
+
+@dataclass(frozen=True, eq=False)
+class Attacked:
+    """What `hushgrid attack` has found. shape: of rows as images, if they are any."""
+
+    heard: Heard
+    recovered: Recovered
+    rows: Mapping[str, Rows]
+    truths: Mapping[str, Truth]  #: empty without --truth
+    shape: tuple[int, int] | None
+    scores: Mapping[str, Any] | None
+
+    def beside(self, node: str) -> Pairs | None:
+        """The rows of a node beside the true ones; None if these are not known."""
+        if node not in self.truths:
+            return None
+        of = self.heard.problem
+        return pairs(of.declared(self.heard.place[node]), self.rows[node], self.truths[node])

@@ -5,12 +5,10 @@ from __future__ import annotations
 import base64
 from collections.abc import Mapping
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from hushgrid.broker.attacks.base import Attacked
 from hushgrid.broker.report.page import document, facts, figure, paragraphs, section, table
-
-if TYPE_CHECKING:
-    from hushgrid.broker.attacks.attack import Attacked
 
 STYLE = "\nimg.rows { max-width: 100%; background: #fff; border: 1px solid var(--line); border-radius: 3px; }\n"
 NODES = 40  #: rows of a table, at most

@@ -49,11 +49,10 @@ class Told(NamedTuple):
 
 
 def told(visits: Iterable[Visit]) -> dict[int, Told]:
-    """What the token tells of each agent that was visited. An agent that hands it on unchanged tells nothing."""
+    """What the token tells of each agent that was visited."""
     seen: dict[int, list[Visit]] = {}
     for visit in visits:
-        if not visit.idle:
-            seen.setdefault(visit.i, []).append(visit)
+        seen.setdefault(visit.i, []).append(visit)
     found = {}
     for i, each in seen.items():
         z, sent = (
@@ -156,7 +155,7 @@ class Incremental(Attack):
         gamma, low, high = sum(p.gamma or (1.0, 1.0)) / 2, 0.0, 0.0
         if isinstance(p.start, iadmm.Uniform):
             low, high = p.start.uniform
-        every = told(heard.visits((np.zeros(of.size),)))
+        every = told(v for v in heard.visits((np.zeros(of.size),)) if not v.idle)
         estimated = estimator(every, len(heard.nodes), p.rho)
         what: What = "noisy answer" if p.gated else "gradient"
         found = Recovered(states=("x", "y"), notes=self._notes(p))

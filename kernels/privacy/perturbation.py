@@ -118,7 +118,8 @@ def sphericals(number: int, d: int, alpha: float, entropy: Entropy) -> Matrix:
     """`number` of them (number, d), of the same bytes as so many calls of `spherical`."""
     normals = _normals(number * (2 * d + 1), entropy).reshape(number, 2 * d + 1)
     M = np.linalg.norm(normals[:, : d + 1], axis=1)
-    return M[:, None] * normals[:, d + 1 :] / alpha
+    found: Matrix = M[:, None] * normals[:, d + 1 :] / alpha
+    return found
 
 
 def tail(d: int, answers: int) -> float:

@@ -22,7 +22,7 @@ def test_what_is_claimed_measured_and_could_have_been_shown(file, hushgrid):
     for said in (
         "claimed     epsilon 3, over the run",
         "measured    epsilon at least 2.",
-        "power       epsilon 3",
+        "power       epsilon 2.9",
         "the worst pair",
     ):
         assert said in ended.out

@@ -13,13 +13,13 @@ Where nothing is published (`guarded`, `none`) y is x itself, and z - q - rho P 
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, cast
 
 import numpy as np
 
 from hushgrid.broker.attacks.base import Attack, Recovered
 from hushgrid.broker.attacks.transcript import Heard
-from hushgrid.broker.inversion.found import Gradients
+from hushgrid.broker.inversion.found import Gradients, What
 from hushgrid.kernels.algorithms import dpp2
 from hushgrid.kernels.algorithms.base import Algorithm
 from hushgrid.kernels.algorithms.dpp2 import merged
@@ -68,9 +68,8 @@ class Untied(Attack):
         P = np.eye(len(heard.nodes)) - of.graph.metropolis()
         eta = np.array([p.eta_k(k) for k in range(K)])
         x, g = untied(y, z, eta, p.rho, P)
-        found = Recovered(states=("x",))
+        found, what = Recovered(states=("x",)), cast(What, "noisy answer" if p.gated else "gradient")
         for i, node in enumerate(heard.nodes):
-            what = "noisy answer" if p.gated else "gradient"
             found.gradients[node] = Gradients(x[:, i], g[:, i], np.arange(1, K + 1), what)
         if p.variant != "published":
             found.notes.append("The first message of a round is x, the second tells the answer at it.")

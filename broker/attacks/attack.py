@@ -76,9 +76,12 @@ def made(heard: Heard, held: Path | None = None, shape: str | None = None) -> At
     form = shape_of(shape, heard.problem.features) if records else None
     if held is not None and not held.is_dir():
         raise InputError(f"--truth {held}: found no such directory, expected one with {heard.nodes[0]}.npz")
-    for node, seen in recovered.gradients.items() if records else ():
-        f = heard.problem.declared(heard.place[node])
-        rows[node] = recovered.rows.get(node) or rows_of(f, seen)
+    for node in heard.nodes if records else ():
+        if node not in recovered.gradients and node not in recovered.rows:
+            continue
+        f, seen = heard.problem.declared(heard.place[node]), recovered.gradients.get(node)
+        own = recovered.rows.get(node)
+        rows[node] = own if own is not None else rows_of(f, seen) if seen is not None else NONE
         if held is not None:
             truths[node] = truth(held, node, f)
             nodes[node] = score(f, seen, rows[node], truths[node], form)

@@ -2,7 +2,7 @@
 
 Without its public part, and times m/scale, a gradient is the sum of s_j a_j over the node's m rows, s_j the slope of row
 j. Of one row it is a multiple of it: rank one. Its length and label follow from the slopes, which are known functions.
-Several rows of softmax regression: `classes.py`.
+Several rows of softmax regression: `classes.py`; where no closed form is known: `matching.py`.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from scipy.optimize import least_squares
 
 from hushgrid.broker.inversion.classes import batch
 from hushgrid.broker.inversion.found import NONE, Gradients, Rows
+from hushgrid.broker.inversion.matching import logistic_batch, softmax_batch
 from hushgrid.kernels.problems.losses import SLOPE, Declared, Kind, public_gradient
 from hushgrid.kernels.types import Matrix, Vector
 
@@ -59,8 +60,11 @@ def rows_of(f: Declared, seen: Gradients) -> Rows:
             sums
         )
     if f.objective.kind == "softmax":
-        return batch(sums.X, sums.H, f.rows)
-    return NONE
+        found = batch(sums.X, sums.H, f.rows)
+        return found if len(found.rows) else softmax_batch(sums.X, sums.H, f.rows)
+    if f.objective.kind == "logistic":
+        return logistic_batch(sums.X[:, 0], sums.H[:, 0], f.rows)
+    return NONE  # least squares of several rows tells A'A and A'b, and these rows up to a rotation
 
 
 def softmax_row(sums: Sums) -> Rows:

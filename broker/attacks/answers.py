@@ -40,9 +40,14 @@ def claimed(heard: Heard, node: str) -> Lattice | None:
     return lattice_of(node, nothing, t)
 
 
-def judged(heard: Heard, node: str, seen: Gradients, truth: Truth | None) -> Judged | None:
+def judged(heard: Heard, node: str, seen: Gradients | None, truth: Truth | None) -> Judged | None:
     """Of the complete answers of a guarded run; None where there are none of a grid."""
-    if seen.what != "noisy answer" or (lattice := claimed(heard, node)) is None or not seen.complete.any():
+    if (
+        seen is None
+        or seen.what != "noisy answer"
+        or not seen.complete.any()
+        or (lattice := claimed(heard, node)) is None
+    ):
         return None
     f, t = heard.problem.declared(heard.place[node]), heard.plan.terms_of(node)
     o, at = f.objective, seen.at[seen.complete]

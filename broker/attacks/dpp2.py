@@ -13,7 +13,7 @@ Where nothing is published (`guarded`, `none`) y is x itself, and z - q - rho P 
 
 from __future__ import annotations
 
-from typing import ClassVar, cast
+from typing import ClassVar
 
 import numpy as np
 
@@ -68,7 +68,8 @@ class Untied(Attack):
         P = np.eye(len(heard.nodes)) - of.graph.metropolis()
         eta = np.array([p.eta_k(k) for k in range(K)])
         x, g = untied(y, z, eta, p.rho, P)
-        found, what = Recovered(states=("x",)), cast(What, "noisy answer" if p.gated else "gradient")
+        what: What = "noisy answer" if p.gated else "gradient"
+        found = Recovered(states=("x",))
         for i, node in enumerate(heard.nodes):
             found.gradients[node] = Gradients(x[:, i], g[:, i], np.arange(1, K + 1), what)
         if p.variant != "published":

@@ -267,6 +267,7 @@ def _mills(y: float) -> float:
     return 1 / value
 
 
+@lru_cache(maxsize=4096)  # nodes of one plan have the same sums after each answer
 def gdp_epsilon(mu: float, delta: float) -> float:
     if mu == 0:
         return 0.0

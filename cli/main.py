@@ -36,6 +36,10 @@ COMMANDS = {
         "For a device it also says, in words, what its owner consents to."
     ),
     "report": "Build report.html of a run again.",
+    "attack": (
+        "Recover from a run's transcript what an eavesdropper on every edge can: gradients, rows, images.\n"
+        "It reads the transcript alone, and writes RUN_DIR/attack/. On a guarded run it ends with noisy answers."
+    ),
     "status": "Show a fleet of devices, as its broker knows it, without stopping one.",
     "doctor": (
         "Look an installation over, step by step; a running device is not disturbed.\n"

@@ -55,6 +55,7 @@ def render(run: Run) -> str:
         *_found(run, case, absent, section("Along the walk" if run.walks else "Round by round", charts(run, said))),
         section("Privacy in full", _privacy(said)),
         section("What is not protected", facts(said.limits, wide=True)),
+        _attack(run),
         section("How this run was made", _provenance(run)),
     ]
     return document(f"{name} – hushgrid report", "\n".join(body), dispatch_page.STYLE if run.least_cost else "")
@@ -119,6 +120,17 @@ def _banner(said: Statement) -> str:
     return (
         f'<section class="banner {kind}" aria-label="Privacy"><p class="word">{word}</p>'
         f'<div><p class="headline">{escape(said.headline)}</p>{more}</div></section>'
+    )
+
+
+def _attack(run: Run) -> str:
+    """Of a published run with a transcript: where the page is that says what its messages gave away."""
+    if run.algorithm.variant != "published" or not (run.path / "transcript.jsonl").is_file():
+        return ""
+    return section(
+        "What an eavesdropper recovers",
+        "<p>The transcript of this run has all that an eavesdropper on every edge had. <code>hushgrid attack</code> of this "
+        'directory writes what can be recovered from it: <a href="attack/attack.html">attack/attack.html</a>.</p>',
     )
 
 

@@ -69,11 +69,16 @@ footer { margin-top: 44px; font-size: 12.5px; color: var(--soft); }
 """
 
 
-def document(title: str, body: str, style: str = "") -> str:
-    """A whole page around `body` (HTML), with rules of its own. Its content policy forbids scripts and any request."""
+def document(title: str, body: str, style: str = "", images: bool = False) -> str:
+    """A whole page around `body` (HTML), with rules of its own. Its content policy forbids scripts and any request.
+
+    images: it has images within itself.
+    """
+    within = "; img-src data:" if images else ""
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n"
+        "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'"
+        f'{within}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f"<title>{escape(title)}</title>\n<style>{STYLE}{style}</style>\n</head>\n<body>\n{body}\n"
         "<footer>Made by hushgrid from the run directory alone. This page loads nothing and runs no script.</footer>\n"

@@ -104,6 +104,8 @@ INSIDE: dict[str, tuple[str, ...]] = dict.fromkeys(WINGS, ("",)) | {
         "servers",
         "coordinator",
         "report",
+        "inversion",
+        "attacks",
         "comparison",
         "simulation/recorders",
         "simulation/problems",

@@ -1,0 +1,125 @@
+"""attack.html: what was recovered from one run, in words, tables and pictures. It loads nothing and runs no script."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from html import escape
+from typing import Any
+
+from hushgrid.broker.attacks.base import Attacked
+from hushgrid.broker.report.page import document, facts, figure, paragraphs, section, table
+
+STYLE = "\nimg.rows { max-width: 100%; background: #fff; border: 1px solid var(--line); border-radius: 3px; }\n"
+NODES = 40  #: rows of a table, at most
+
+
+def page(found: Attacked, pictures: Mapping[str, bytes], summary: Mapping[str, Any]) -> str:
+    """The page. pictures: PNG files by name. summary: what `--json` prints."""
+    name = str(summary["name"])
+    said = "</p><p>".join(escape(text) for text in verdict(summary))
+    body = [
+        f'<header><p class="kind">hushgrid · attack on a run</p><h1>{escape(name)}</h1>'
+        f'<p class="verdict">{said}</p></header>',
+        section("The run", facts(_about(summary))),
+        section("How", paragraphs(found.recovered.notes)) if found.recovered.notes else "",
+        section("What was recovered", _nodes(summary)) if summary["gradients"] else "",
+        section("Rows as images", _pictures(found, pictures)) if pictures else "",
+        section("Against the truth", _scores(summary)) if summary["scores"] else "",
+    ]
+    return document(f"{name} – hushgrid attack", "\n".join(body), STYLE, images=True)
+
+
+def verdict(summary: Mapping[str, Any]) -> list[str]:
+    """What was found, in sentences that are true of this run."""
+    gradients, rows = summary["gradients"], summary["rows"]
+    if not gradients:
+        return [
+            f"No gradient was recovered from {summary['messages']:,} messages of {summary['algorithm']} "
+            f"(variant {summary['variant']})."
+        ]
+    count, complete = (sum(g[key] for g in gradients.values()) for key in ("count", "complete"))
+    noisy = all(g["what"] == "noisy answer" for g in gradients.values())
+    what = "noisy answers of the gates" if noisy else "gradients"
+    whole = "in every coordinate" if complete == count else f"{complete:,} of them in every coordinate"
+    said = [
+        f"An eavesdropper on every edge reads {count:,} {what} of {len(gradients)} nodes off {summary['messages']:,} "
+        f"messages, {whole}."
+    ]
+    behind = [r for r in rows.values() if r["count"]]
+    sure = [r for r in behind if r["consistent"]]
+    if sure:
+        number = sum(r["count"] for r in sure)
+        said.append(
+            f"Behind them stand {number:,} rows of {len(sure)} of {len(rows)} nodes, which explain what was heard to "
+            f"{max(r['residual'] for r in sure):.1g}: these rows are recovered."
+        )
+    tried = [r["residual"] for r in behind if not r["consistent"] and r["residual"] is not None]
+    if tried:
+        who = "no node" if not sure else "the others"
+        said.append(
+            f"Of {who} rows were found that explain what was heard: the best guess leaves {min(tried):.2g} of it, "
+            "where 1e-6 would be a find." if not sure else
+            f"The guesses for {len(tried)} other nodes leave {min(tried):.2g} of it or more: they are no finds."
+        )  # fmt: skip
+    elif not sure:
+        said.append("The rows behind them were not found.")
+    if noisy:
+        said.append(
+            "The attack ends with the gates' noisy answers: this is all that the nodes have told about their data."
+        )
+    return said
+
+
+def _about(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
+    return [
+        ("algorithm", str(summary["algorithm"])),
+        ("variant", str(summary["variant"])),
+        ("privacy upheld", str(summary["upheld"]).lower() if isinstance(summary["upheld"], bool) else
+         str(summary["upheld"] or "no claim")),
+        ("messages read", f"{summary['messages']:,}"),
+        ("states recovered", ", ".join(summary["states"]) or "none"),
+    ]  # fmt: skip
+
+
+def _nodes(summary: Mapping[str, Any]) -> str:
+    lines = []
+    for node, g in list(summary["gradients"].items())[:NODES]:
+        r = summary["rows"].get(node) or {"count": 0, "method": "none", "residual": None, "consistent": False}
+        residual = "" if r["residual"] is None else f"{r['residual']:.2g}"
+        yes = "yes" if r["consistent"] else "no"
+        lines.append(
+            (node, g["what"], str(g["count"]), str(g["complete"]), str(r["count"]), r["method"], residual, yes)
+        )
+    columns = ("node", "what", "heard", "complete", "rows", "method", "residual", "consistent")
+    more = len(summary["gradients"]) - len(lines)
+    caption = f"and {more} nodes more, in recovered.npz" if more > 0 else "all of it is in recovered.npz"
+    return table(columns, lines, caption)
+
+
+def _pictures(found: Attacked, pictures: Mapping[str, bytes]) -> str:
+    drawn = []
+    for name, content in pictures.items():
+        node = name.removesuffix(".png")
+        beside, rows = found.beside(node), found.rows[node]
+        label = "labels " + ", ".join(f"{b:g}" for b in (rows.labels if beside is None else beside.labels)[:12])
+        what = "recovered" if beside is None else "original above, recovered below"
+        sure = "consistent with what was heard" if rows.consistent else "not consistent with what was heard: no find"
+        source = f"data:image/png;base64,{base64.b64encode(content).decode()}"
+        image = f'<img class="rows" alt="{escape(what)} of {escape(node)}" src="{source}">'
+        drawn.append(figure(node, image, f"{what}; {label}; {sure}"))
+    return f'<div class="charts">{"".join(drawn)}</div>'
+
+
+def _scores(summary: Mapping[str, Any]) -> str:
+    scores = summary["scores"]
+    units = {
+        "cosine": ("cosine, median", ".3f"), "psnr": ("PSNR, median, dB", ".1f"),
+        "psnr_worst": ("PSNR, worst, dB", ".1f"), "ssim": ("SSIM, median", ".3f"),
+        "labels": ("labels right", ".0%"), "gradient_error": ("relative error of a gradient, median", ".2g"),
+    }  # fmt: skip
+    pairs = [(name, format(scores[key], form)) for key, (name, form) in units.items() if scores[key] is not None]
+    note = (
+        "The truth was held aside and read for these figures only. The peak of PSNR is the largest entry of a true row."
+    )
+    return facts(pairs) + f'<p class="note">{escape(note)}</p>'

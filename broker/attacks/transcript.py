@@ -1,0 +1,171 @@
+"""A transcript read back as an eavesdropper reads it: the run's plan, and every message that carried an iterate, once."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from hushgrid.broker.report import run_directory
+from hushgrid.kernels.algorithms.base import Algorithm
+from hushgrid.kernels.errors import InputError
+from hushgrid.kernels.machine import Malformed
+from hushgrid.kernels.patterns.neighbours import Iterate
+from hushgrid.kernels.patterns.token import Token
+from hushgrid.kernels.types import Vector
+from hushgrid.node import wire
+from hushgrid.node.problems.plan import RunPlan, decode_plan
+
+LIMIT = 2 * wire.PLAN_LIMIT  #: bytes of an envelope
+
+
+class Message(NamedTuple):
+    """A message that carried an iterate."""
+
+    src: str
+    dst: str  #: "" if it went to all that hear the sender
+    seq: int  #: its number: the hop of a token, the round of a star, the message of a neighbour
+    body: Any  #: as kernels/patterns declares it
+
+
+class Visit(NamedTuple):
+    """An activation: the token before and after it."""
+
+    k: int  #: from 0
+    i: int  #: the place of the node among the plan's nodes
+    before: tuple[Vector, ...]
+    after: tuple[Vector, ...]
+    live: int  #: nodes that are in the token's sums
+
+    @property
+    def idle(self) -> bool:
+        """Whether the token was handed on unchanged, as beyond a cap."""
+        return all(np.array_equal(a, b) for a, b in zip(self.before, self.after, strict=True))
+
+
+@dataclass(frozen=True, eq=False)
+class Heard:
+    """What an eavesdropper on every edge has of a run. All numbers of the plan are public."""
+
+    plan: RunPlan
+    messages: tuple[Message, ...]  #: in the order in which they were heard first
+
+    @property
+    def algorithm(self) -> Algorithm:
+        """The scenario's `algorithm` section."""
+        found: Algorithm = self.plan.algorithm
+        return found
+
+    @property
+    def problem(self) -> Any:
+        """The public part of the problem."""
+        return self.plan.problem
+
+    @property
+    def nodes(self) -> list[str]:
+        return self.plan.nodes
+
+    @cached_property
+    def place(self) -> Mapping[str, int]:
+        """The place of each node among the plan's."""
+        return {node: i for i, node in enumerate(self.nodes)}
+
+    def visits(self, start: tuple[Vector, ...]) -> Iterator[Visit]:
+        """The activations of a token's walk in order, up to the first that was not heard. `start`: token 0.
+
+        The last activation of a walk sends no token: nothing is heard of it. Tours of a recount are no activations.
+        """
+        tokens: dict[int, Message] = {}
+        for message in self.messages:
+            held = tokens.get(message.seq)
+            if isinstance(message.body, Token) and (held is None or len(held.body.fences) <= len(message.body.fences)):
+                tokens[message.seq] = message
+        before, toured, missing, k = start, False, 0, 0
+        while (sent := tokens.get(k + 1)) is not None:
+            token = sent.body
+            touring = token.leg.recount is True
+            if not (toured or touring):
+                yield Visit(k, self.place[sent.src], before, token.vectors, len(self.nodes) - missing)
+            before, toured, missing, k = token.vectors, touring, len(token.missing), k + 1
+
+    def rounds(self, down: type, up: type) -> Iterator[tuple[int, dict[str, Any], dict[str, Any]]]:
+        """(t, what the coordinator of a star sent in round t, what came back), by member, from 1 on.
+
+        down, up: the types of the two messages. A round of which a message is missing ends it.
+        """
+        sent: dict[int, dict[str, Any]] = {}
+        back: dict[int, dict[str, Any]] = {}
+        for m in self.messages:
+            if isinstance(m.body, down):
+                sent.setdefault(m.seq, {})[m.dst] = m.body
+            elif isinstance(m.body, up):
+                back.setdefault(m.seq, {})[m.src] = m.body
+        t = 1
+        while len(sent.get(t, ())) == len(back.get(t, ())) == len(self.nodes):
+            yield t, sent[t], back[t]
+            t += 1
+
+    def shares(self) -> np.ndarray:
+        """(T, n, d): message t of every neighbour, from the first to the last that was heard of all."""
+        told: dict[int, dict[str, Vector]] = {}
+        for m in self.messages:
+            if isinstance(m.body, Iterate):
+                told.setdefault(m.seq, {})[m.src] = m.body.vector
+        whole: list[list[Vector]] = []
+        while len(row := told.get(len(whole) + 1, {})) == len(self.nodes):
+            whole.append([row[node] for node in self.nodes])
+        return np.array(whole, dtype=np.float64)
+
+
+def read(run_dir: Path) -> Heard:
+    """The transcript in a run directory. Raises InputError, one line."""
+    if not run_dir.is_dir():
+        raise InputError(f"{run_dir}: found no such directory, expected a run directory")
+    path = run_dir / "transcript.jsonl"
+    lines = run_directory.transcript(path)
+    if lines is None:
+        raise InputError(f"{run_dir}: found no transcript.jsonl, expected a run that has one (run.record: transcript)")
+    return heard(lines, str(path))
+
+
+def heard(lines: Sequence[Mapping[str, Any]], file: str) -> Heard:
+    """What the lines of a transcript say of the run with most iterates in it. Raises InputError: `file` lacks a plan."""
+    plans: dict[bytes, bytes] = {}
+    every: dict[bytes, dict[tuple[Any, ...], Message]] = {}
+    for k, line in enumerate(lines, 1):
+        kind, _, envelope = _line(line, f"{file}:{k}")
+        if envelope is None:
+            continue
+        body = envelope.body
+        if isinstance(body, wire.Plan):
+            if wire.run_id(body.plan, body.nonce, body.members) == envelope.run:
+                plans[envelope.run] = body.plan
+        elif isinstance(body, wire.Iterate):
+            src, dst = str(line["src"]), str(line["dst"]) if kind == "edge" else ""
+            message = Message(src, dst, envelope.seq, body)
+            to = "" if isinstance(body, Iterate) else dst  # an answer to one neighbour repeats what all were told
+            every.setdefault(envelope.run, {}).setdefault((src, to, envelope.seq, wire.encode(body)), message)
+    counts = Counter({run: len(every.get(run, ())) for run in plans})
+    if not counts:
+        raise InputError(f"{file}: found no plan, expected the transcript of a run")
+    run = counts.most_common(1)[0][0]
+    return Heard(decode_plan(plans[run]), tuple(every.get(run, {}).values()))
+
+
+def _line(line: Mapping[str, Any], where: str) -> tuple[str, str, wire.Envelope | None]:
+    """(the kind of topic, the sender, the envelope); no envelope of what stands on a state or status topic."""
+    try:
+        topic, payload = str(line["topic"]), base64.b64decode(str(line["bytes"]), validate=True)
+        kind, src, _ = wire.Topics(topic.split("/")[2]).parse(topic)
+        return kind, src, wire.decode_envelope(payload, LIMIT) if kind in ("edge", "all") and payload else None
+    except (KeyError, TypeError, IndexError, binascii.Error, Malformed) as error:
+        raise InputError(
+            f"{where}: found {str(error)[:120]}, expected a message as `hushgrid run` records it"
+        ) from None

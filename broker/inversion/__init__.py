@@ -1,0 +1,1 @@
+"""From gradients the rows behind them: closed forms, unmixing, matching; scores and pictures of what was found."""

@@ -1,0 +1,113 @@
+"""From a node's gradients the rows behind them.
+
+Without its public part, and times m/scale, a gradient is the sum of s_j a_j over the node's m rows, s_j the slope of row
+j. Of one row it is a multiple of it: rank one. Its length and label follow from the slopes, which are known functions.
+"""
+
+from __future__ import annotations
+
+from math import nan, sqrt
+from typing import NamedTuple
+
+import numpy as np
+from scipy.optimize import least_squares
+
+from hushgrid.broker.inversion.found import NONE, Gradients, Rows
+from hushgrid.kernels.problems.losses import SLOPE, Declared, public_gradient
+from hushgrid.kernels.types import Matrix, Vector
+
+EXACT = {"xtol": 1e-15, "ftol": 1e-15, "gtol": 1e-15}  #: of a fit: as far as rounding lets it
+
+
+class Sums(NamedTuple):
+    """Sums of s_j a_j over the rows, at V points. C is 1 but for softmax."""
+
+    X: np.ndarray  #: (V, C, q) the points
+    H: np.ndarray  #: (V, C, q)
+
+    @property
+    def rank_one(self) -> tuple[Vector, Matrix, float]:
+        """The unit vector e (q,) nearest to all of H, the coefficients (V, C) of H on it, sigma_2/sigma_1.
+
+        The last is NaN of a single vector, which is always of rank one.
+        """
+        every = self.H.reshape(-1, self.H.shape[2])
+        _, sigma, e = np.linalg.svd(every, full_matrices=False)
+        told = min(len(every) - (self.H.shape[1] > 1), len(sigma))  # softmax: slopes of a row sum to 0
+        ratio = float(sigma[1] / sigma[0]) if told > 1 and sigma[0] > 0 else nan
+        return e[0], self.H @ e[0], ratio
+
+
+def sums_of(f: Declared, seen: Gradients) -> Sums:
+    """What gradients without a hidden coordinate say of the rows."""
+    o, shape = f.objective, (-1, f.classes, f.features)
+    at, g = seen.at[seen.complete], seen.g[seen.complete]
+    data = g - public_gradient(at, o.l2, o.lam, o.omega)
+    return Sums(at.reshape(shape), data.reshape(shape) * (f.rows / o.scale))
+
+
+def rows_of(f: Declared, seen: Gradients) -> Rows:
+    """The rows behind a node's gradients, as far as they can be told. f: what is public of its function."""
+    sums = sums_of(f, seen)
+    if not len(sums.H) or not np.any(sums.H):
+        return NONE
+    if f.rows == 1:
+        return {"softmax": softmax_row, "logistic": logistic_row, "least-squares": least_squares_row}[f.objective.kind](
+            sums
+        )
+    return NONE
+
+
+def softmax_row(sums: Sums) -> Rows:
+    """H = (softmax(X a) - e_b) a': the label is the entry of the coefficients whose sign is its own."""
+    e, c, ratio = sums.rank_one
+    first = c[int(np.argmax(np.abs(c).max(axis=1)))]
+    b = int(np.argmax(np.abs(first)))  # slopes sum to 0, so the one against all others is the largest
+    e, c = (-e, -c) if first[b] > 0 else (e, c)
+    Y = np.eye(c.shape[1])[:, [b]]
+
+    def missed(t: Vector) -> Vector:
+        """Of the length t, (V C,)."""
+        P = SLOPE["softmax"](t[0] * (sums.X @ e).T, Y)  # (C, V)
+        left: Vector = (t[0] * P.T - c).ravel()
+        return left
+
+    start = float(np.linalg.norm(first)) / sqrt(1 - 1 / c.shape[1])  # at 0 the slope is 1/C - e_b
+    fit = least_squares(missed, [start], x_scale=start, **EXACT)
+    return Rows(fit.x * e[None], np.array([float(b)]), "rank-one", _worse(ratio, missed(fit.x), c))
+
+
+def logistic_row(sums: Sums) -> Rows:
+    """H = -sigma(-r.x) r, r = b a: (a, b) and (-a, -b) are one record. The row found is r, with label 1."""
+    e, coefficients, ratio = sums.rank_one
+    c = coefficients[:, 0]
+    e, c = (-e, -c) if np.sum(c) > 0 else (e, c)
+    margins, one = sums.X[:, 0] @ e, np.ones(len(c))
+
+    def missed(t: Vector) -> Vector:
+        left: Vector = t[0] * SLOPE["logistic"](t[0] * margins, one) - c
+        return left
+
+    start = 2.0 * float(np.max(np.abs(c)))  # at 0 the slope is -1/2
+    fit = least_squares(missed, [start], x_scale=start, **EXACT)
+    return Rows(fit.x * e[None], np.ones(1), "rank-one", _worse(ratio, missed(fit.x), c))
+
+
+def least_squares_row(sums: Sums) -> Rows:
+    """H = (a.x - b) a: with a = t e linear in t^2 and t b. The row is found up to the sign of (a, b).
+
+    From one point its direction alone is known: then the row has length 1 and no label.
+    """
+    e, coefficients, ratio = sums.rank_one
+    c, terms = coefficients[:, 0], np.column_stack([sums.X[:, 0] @ e, -np.ones(len(sums.X))])
+    (square, product), _, rank, _ = np.linalg.lstsq(terms, c, rcond=None)
+    if rank < 2 or square <= 0:
+        return Rows(e[None], np.array([nan]), "rank-one", nan if rank < 2 else 1.0)
+    t = sqrt(square)
+    left = terms @ np.array([square, product]) - c
+    return Rows(t * e[None], np.array([product / t]), "rank-one", _worse(ratio, left if len(c) > 2 else 0 * c, c))
+
+
+def _worse(ratio: float, missed: Vector, c: Matrix) -> float:
+    """sigma_2/sigma_1, or what the fit of the length leaves of the coefficients, if that is more."""
+    return max(ratio, float(np.linalg.norm(missed) / np.linalg.norm(c))) if ratio == ratio else nan

@@ -1,0 +1,39 @@
+"""`hushgrid attack`: what an eavesdropper on every edge recovers from a run."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "run", metavar="RUN_DIR", type=Path, help="the directory of a run with a transcript (run.record)"
+    )
+    parser.add_argument(
+        "--truth",
+        metavar="DIR",
+        type=Path,
+        help="the true rows, n0.npz, n1.npz, ... of A and b: scores what was recovered",
+    )
+    parser.add_argument("--shape", metavar="HxW", help="of rows as images [the square of their width]")
+    parser.add_argument("--json", action="store_true", help="print what was recovered as JSON, and nothing else")
+
+
+def main(options: argparse.Namespace) -> int:
+    from hushgrid.broker.attacks.attack import attack
+    from hushgrid.broker.attacks.page import verdict
+
+    found = attack(options.run, options.truth, options.shape)
+    if options.json:
+        print(json.dumps(found, indent=2))
+        return 0
+    print(f"{found['name']}: {found['algorithm']}, variant {found['variant']}")
+    for line in verdict(found):
+        print(f"  {line}")
+    if scores := found["scores"]:
+        told = {key: value for key, value in scores.items() if isinstance(value, float)}
+        print("  against the truth: " + ", ".join(f"{key} {value:.4g}" for key, value in told.items()))
+    print(options.run / "attack/attack.html")
+    return 0

@@ -1,0 +1,53 @@
+"""Small runs with a transcript, to be attacked: images of handwritten digits, a few at each node."""
+
+from __future__ import annotations
+
+import bz2
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+
+from hushgrid.broker.simulation import run
+from tests.support.paths import ROOT
+
+GAUSSIAN = {
+    "mechanism": "gaussian", "adjacency": {"replace-one-record": {"clip": 1.0}}, "epsilon": 1.0, "delta": 1e-5,
+    "accountant": "gdp",
+}  # fmt: skip
+
+
+@cache
+def digits():
+    with bz2.open(ROOT / "scenarios/data/digits.trn.csv.bz2", "rt") as file:
+        return np.loadtxt(file, delimiter=",")
+
+
+def images(place: Path, nodes: int, m: int, seed: int = 0) -> list[str]:
+    """m images of unit norm and their labels at each node, in files n0.npz, ..."""
+    place.mkdir(parents=True, exist_ok=True)
+    chosen = np.random.default_rng(seed).permutation(len(digits()))[: nodes * m].reshape(nodes, m)
+    for i, rows in enumerate(chosen):
+        A = digits()[rows, :-1]
+        np.savez(place / f"n{i}.npz", A=A / np.linalg.norm(A, axis=1, keepdims=True), b=digits()[rows, -1])
+    return [str(place / f"n{i}.npz") for i in range(nodes)]
+
+
+def attacked(
+    place: Path, *, nodes=4, m=1, visits=20, variant="none", seed=0, problem=None, privacy=None, **keys
+) -> Path:
+    """The directory of a run on digits with a transcript; beside it in `place` are the rows."""
+    algorithm = {"name": "recal", "walk": "hamiltonian"} | keys
+    raw = {
+        "hushgrid": 1, "name": "digits", "seed": 1, "run": {"record": "transcript"},
+        "problem": {
+            "kind": "softmax", "classes": 10, "row_bound": 1.0, "data": {"files": images(place, nodes, m, seed)},
+        } | (problem or {}),
+        "algorithm": algorithm | {"variant": variant, "rounds": visits * nodes if "walk" in algorithm else visits},
+    }  # fmt: skip
+    if "walk" in algorithm:
+        raw["network"] = {"kind": "ring", "nodes": nodes}
+    if variant != "none":
+        raw["privacy"] = GAUSSIAN | (privacy or {})
+    run(raw, out=place / "run")
+    return place / "run"

@@ -98,6 +98,7 @@ def told(found: Found, raw: dict[str, Any]) -> str:
         *[key] * bool(key),
         "clip",
         "mechanism",
+        "besides",
         "finish",
         "excess loss",
         "quartiles",
@@ -130,6 +131,7 @@ def _cells(of: Line, key: str, title: str) -> list[str]:
         *[_number(c.step)] * bool(key),
         _number(c.clip),
         c.mechanism,
+        c.besides,
         str(of.gossip or "-"),
     ]
     if of.title:

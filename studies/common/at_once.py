@@ -127,10 +127,10 @@ class Gate:
 
 
 @np.errstate(over="ignore", invalid="ignore")  # of what diverges
-def played(scenario: Mapping[str, Any], seeds: Sequence[int]) -> Matrix:
+def played(scenario: Mapping[str, Any], seeds: Sequence[int], gate_of: Callable[..., Any] = Gate) -> Matrix:
     """What each device has at the end, before any rounds of averaging; shape (S, n, d). Around a coordinator: the last model
 
-    that it was sent, if there were several rounds. Raises InputError or Refused.
+    that it was sent, if there were several rounds. gate_of: makes the gates. Raises InputError or Refused.
     """
     setup = RowSetup(scenario_from(dict(scenario)))
     plan = replace(setup.plan, problem=replace(setup.plan.problem, features=len(seeds) * setup.plan.problem.features))
@@ -138,7 +138,7 @@ def played(scenario: Mapping[str, Any], seeds: Sequence[int]) -> Matrix:
     for i, node in enumerate(plan.nodes):
         terms = plan.terms_of(node)
         assert terms is not None
-        gate: Any = Gate(node, setup.losses[i], terms, seeds)
+        gate = gate_of(node, setup.losses[i], terms, seeds)
         machines.append(machine_of(plan, place(plan, bytes(16), i, gate, SeededNoise(0, node))))
     algorithm = plan.running
     if algorithm.pattern == "star":

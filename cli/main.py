@@ -30,6 +30,10 @@ COMMANDS = {
         "Choose answers, step, clip and mechanism for an epsilon, and say what error to expect.\n"
         "Public numbers and made-up rows are all it goes by: no data file is opened, and no device is asked."
     ),
+    "audit": (
+        "Measure what a scenario's noise gives away, beside what it claims.\n"
+        "A lower bound on epsilon from games at the gate on neighbouring data sets: it can refute a claim, never confirm one."
+    ),
     "compare": "Show finished runs beside each other: what they reached, promise and cost, and what differs.",
     "check": (
         "Check a scenario, a device's file or a coordinator's file, without a network.\n"

@@ -35,7 +35,7 @@ from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.privacy.noise import Kind, Lattice
 from hushgrid.kernels.problems.losses import CURVATURE, Public, U
 from hushgrid.kernels.randomness import Entropy
-from hushgrid.kernels.types import Vector
+from hushgrid.kernels.types import Matrix, Vector
 
 SHARE = 2.0**-10  #: of epsilon, for the inexact solve
 ROOM = 4.0  #: tau over the rounding that bounds what a solver can reach
@@ -112,6 +112,14 @@ def spherical(d: int, alpha: float, entropy: Entropy) -> tuple[Vector, float]:
     """eps (d,) of density proportional to exp(-alpha |eps|_2), and a bound of its rounding in L2."""
     M, N = np.linalg.norm(_normals(d + 1, entropy)), _normals(d, entropy)
     return M * N / alpha, _rounded(float(M), float(np.linalg.norm(N)), d) / alpha
+
+
+def sphericals(number: int, d: int, alpha: float, entropy: Entropy) -> Matrix:
+    """`number` of them (number, d), of the same bytes as so many calls of `spherical`."""
+    normals = _normals(number * (2 * d + 1), entropy).reshape(number, 2 * d + 1)
+    M = np.linalg.norm(normals[:, : d + 1], axis=1)
+    found: Matrix = M[:, None] * normals[:, d + 1 :] / alpha
+    return found
 
 
 def tail(d: int, answers: int) -> float:

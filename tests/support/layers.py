@@ -111,6 +111,7 @@ INSIDE: dict[str, tuple[str, ...]] = dict.fromkeys(WINGS, ("",)) | {
         "simulation/problems",
         "simulation",
         "planning",
+        "audit",
         "",
     ),
     "studies": ("common", "baselines", "problems", "papers", ""),

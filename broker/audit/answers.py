@@ -1,0 +1,161 @@
+"""A gate's answers in bulk: its own values for either of two data sets, its own sampler, its own release.
+
+A gate is asked once about each data set, and what it would release without noise is noted. Noise is then drawn for many games
+at once by the same `Lattice.sample` and added by the same `Lattice.release` as the gate's (kernels/privacy/noise.py), a hundred
+thousand games in a second. Coordinates on which the two data sets agree carry the same noise about either, independent of
+the others: they tell nothing, and are drawn only where a test looks at them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from hushgrid.kernels.privacy.noise import Kind, Lattice, simulated
+from hushgrid.kernels.privacy.perturbation import Perturbation
+from hushgrid.kernels.randomness import Entropy
+from hushgrid.kernels.types import Index, Matrix, Vector
+from hushgrid.node.privacy.gate import Gate
+from hushgrid.node.privacy.noise_source import NoiseSource, Purpose
+
+
+class Likely(Protocol):
+    """One answer in games."""
+
+    @property
+    def kind(self) -> Kind: ...
+    @property
+    def values(self) -> tuple[Vector, Vector]:
+        """(w,) about either data set, before noise."""
+        ...
+
+    @property
+    def apart(self) -> Index:
+        """The coordinates that tell the data sets apart."""
+        ...
+
+    def drawn(self, games: int, about: int, where: Index, entropy: Entropy) -> Matrix:
+        """(games, where.size): answers about one of the data sets, at some coordinates."""
+        ...
+
+    def ratio(self, y: Matrix, where: Index) -> Vector:
+        """(games,): log of how much likelier answers are about the first data set."""
+        ...
+
+
+Ask = Callable[[Any], Any]  #: a question to a gate
+
+
+class Quiet(NoiseSource):
+    """No noise: a gate that has it answers with its value on the grid. It notes what law a paper's noise would have."""
+
+    sampler = source = "none"
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[Kind, float]] = []
+
+    def entropy(self, purpose: Purpose, number: int) -> Entropy:
+        return bytes
+
+    def generator(self, purpose: Purpose, number: int) -> np.random.Generator:
+        raise NotImplementedError(f"{purpose}: a gate was asked for what is no answer")
+
+    def take(self, lattice: Lattice, size: int, answer: int) -> Index:
+        return np.zeros(size, dtype=np.int64)
+
+    def perturbation(self, p: Perturbation, size: int, answer: int) -> tuple[Vector, Vector, Index]:
+        return np.zeros(size), np.zeros(1), np.zeros(size, dtype=np.int64)
+
+    def of_paper(self, kind: Kind, scale: float, size: int, answer: int) -> Vector:
+        self.asked.append((kind, scale))
+        return np.zeros(size)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One answer of a gate, as who knows both data sets sees it."""
+
+    kind: Kind
+    values: tuple[Vector, Vector]  #: (w,) about either data set, before grid and noise
+    scale: float  #: of the noise, in the values' unit
+    lattice: Lattice | None  #: None: noise in floating point, of a paper
+
+    @property
+    def apart(self) -> Index:
+        """The coordinates on which the data sets differ."""
+        one, other = self.values
+        if self.lattice is None:
+            return np.flatnonzero(one != other)
+        return np.flatnonzero(np.rint(one / self.lattice.g) != np.rint(other / self.lattice.g))
+
+    @property
+    def distance(self) -> float:
+        """In the mechanism's norm: L1 (laplace) or L2, of what is released without noise."""
+        one, other = self.values
+        return float(np.linalg.norm(one - other, 1 if self.kind == "laplace" else 2))
+
+    def drawn(self, games: int, about: int, where: Index, entropy: Entropy) -> Matrix:
+        """(games, where.size): answers about one of the data sets, at some coordinates."""
+        v = self.values[about][where]
+        if self.lattice is None:
+            dice = np.random.Generator(np.random.Philox(key=int.from_bytes(entropy(8), "little")))
+            noise = simulated(self.kind, self.scale, games * v.size, dice)
+            return v + noise.reshape(games, v.size)
+        n = self.lattice.sample(games * v.size, entropy)
+        return self.lattice.release(np.tile(v, games), n).reshape(games, v.size)
+
+    def on_grid(self, about: int) -> Vector:
+        """What is released without noise."""
+        v, g = self.values[about], self.lattice.g if self.lattice else 0.0
+        return np.rint(v / g) * g if g else v
+
+    def ratio(self, y: Matrix, where: Index) -> Vector:
+        """(games,) log of how much likelier answers are about the first data set, by the law that the gate claims.
+
+        On the grid: of Laplace noise exactly; of Gaussian noise that of the continuous law, 1/(24 t^2) from the rounded one's.
+        """
+        one, other = self.on_grid(0)[where], self.on_grid(1)[where]
+        if self.kind == "laplace":
+            found: Vector = np.sum(np.abs(y - other) - np.abs(y - one), axis=1) / self.scale
+            return found
+        return (y - (one + other) / 2) @ (one - other) / self.scale**2
+
+
+def heard(gate: Gate, ask: Ask) -> list[tuple[Lattice, Vector]]:
+    """What a gate without noise releases on a question: (lattice, value before the grid) of each answer."""
+    found: list[tuple[Lattice, Vector]] = []
+    if gate.lattice is None:
+        raise ValueError("found a gate without noise of its own")
+    known = lattice = gate.lattice
+
+    class Noting(Lattice):
+        def release(self, v: Vector, n: Index) -> Vector:
+            found.append((known, np.array(v)))
+            return super().release(v, n)
+
+    gate.lattice = Noting(**asdict(lattice))
+    try:
+        ask(gate)
+    finally:
+        gate.lattice = lattice
+    return found
+
+
+def answers_of(gates: Sequence[Gate], ask: Ask) -> list[Answer]:
+    """What a question makes two gates release, which have Quiet noise and either data set."""
+    if gates[0].lattice is not None:
+        (one, other) = (heard(gate, ask) for gate in gates)
+        if len(one) != len(other):
+            raise ValueError("found two gates that answer differently often")
+        return [
+            Answer(lattice.kind, (v, w), lattice.scale, lattice)
+            for (lattice, v), (_, w) in zip(one, other, strict=True)
+        ]
+    values = [np.asarray(ask(gate)) for gate in gates]
+    quiet = gates[0].noise
+    assert isinstance(quiet, Quiet)
+    kind, scale = quiet.asked[-1]
+    return [Answer(kind, (values[0], values[1]), scale, None)]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
 from math import inf
@@ -27,12 +27,12 @@ from hushgrid.kernels.problems.centralised import optimum
 from hushgrid.kernels.types import Matrix, Vector
 from hushgrid.node.config.scenario import scenario_from
 from hushgrid.node.problems.records.data import load_test
+from hushgrid.studies.common import at_once
 from hushgrid.studies.common.at_once import AtOnce, thin
 from hushgrid.studies.common.study import TARGET, Panel, Table, chart, shown, write
 from hushgrid.studies.common.tuning import Known, Place
 from hushgrid.studies.races import (
     DELTA,
-    EPSILONS,
     METHODS,
     SCALE,
     SETTINGS,
@@ -184,6 +184,16 @@ class Tuned:
         each = own.mean(axis=1, keepdims=True) if self.cell.method.finishes else own
         return [float(np.mean(of.value(X))) - of.least for X in each]
 
+    def shown(self, values: Mapping[str, float], seeds: Sequence[int]) -> dict[str, Median]:
+        """Figures of other seeds, played at once."""
+        of, found = judge(self.title), []
+        with keeping(self.known.kept):
+            every = at_once.played({**self.scenario, **self.point(values)}, seeds)
+        W = np.linalg.matrix_power(weights(self.graph), rounds_to_agree(self.graph))
+        for own in every:
+            found.append(of.figures(W @ own if self.cell.method.finishes else own, own.mean(axis=0)))
+        return {name: median(np.array([f[name] for f in found])) for name in FIGURES}
+
 
 def measured(title: str) -> dict[str, Any]:
     return {name: partial(figure, name, title) for name in FIGURES}
@@ -213,8 +223,12 @@ def lines(
     tuned_on: Sequence[int] = TUNED_ON,
     seeds: Sequence[int] = SHOWN,
     levels: Sequence[int] = LEVELS,
+    swept: bool = True,
 ) -> list[Line]:
-    """Tuned on some seeds, shown on others."""
+    """Tuned on some seeds, shown on others. swept: the runs that are shown are a sweep's; else the first seed's is, for its
+
+    bytes, and the figures are of all seeds played at once.
+    """
     titles = setting.methods or tuple(METHODS)
     cells = [Cell(METHODS[t], epsilon) for epsilon in setting.epsilons for t in titles]
     known = {layout: Known(directory / setting.directory / layout) for layout in LAYOUTS}
@@ -228,7 +242,8 @@ def lines(
             for c, p in zip(cells, places, strict=True)
             if c.method.layout == layout
         ]
-        known[layout].run(setting.scenario(layout), [(point, seeds) for point in chosen], measured(setting.title))
+        which = seeds if swept else seeds[:1]
+        known[layout].run(setting.scenario(layout), [(point, which) for point in chosen], measured(setting.title))
     for of, place in zip(tuned, places, strict=True):
         cell = of.cell
         search = cell.method.search()
@@ -238,6 +253,7 @@ def lines(
         figures = {
             n: median(np.array([known[cell.method.layout].error(key, s, n) for s in seeds], float)) for n in names
         }
+        figures |= of.shown(values, seeds) if not swept and of.at_once else {}
         ends = zip(search.axes, place, strict=True)
         at = [a.key for a, k in ends if not (a.has(k - 1) and a.has(k + 1))]
         found.append(Line(cell, values, figures, at, _over_answers(of, place, tuned_on)))
@@ -338,17 +354,23 @@ def picture(found: Mapping[str, Sequence[Line]]) -> str:
 
 
 #: What the page shows.
-MEASURED = ("Adult, ring of 8", "made-up, geometric 8")
+MEASURED = ("Adult, ring of 8", "Adult by label, ring of 8", "made-up, geometric 8")
+#: Of these, where the runs that are shown are a sweep's.
+SWEPT = ("Adult, ring of 8", "made-up, geometric 8")
 
 
 def league(
     settings: Sequence[str] = MEASURED,
-    epsilons: Sequence[float] = EPSILONS[:1],
+    epsilons: Sequence[float] = (),
     target: Path = TARGET,
     directory: Path = DIRECTORY,
+    swept: Collection[str] = SWEPT,
 ) -> None:
-    """Tune, show and write all of these settings, or go on with it."""
-    asked = [replace(SETTINGS[title], epsilons=tuple(epsilons)) for title in settings]
-    found = {setting.title: lines(setting, directory) for setting in asked}
+    """Tune, show and write all of these settings, or go on with it. epsilons: [each setting's own]. swept: of which
+
+    settings the runs that are shown are a sweep's; of the others they are played at once.
+    """
+    asked = [replace(s, epsilons=tuple(epsilons) or s.epsilons) for s in (SETTINGS[title] for title in settings)]
+    found = {setting.title: lines(setting, directory, swept=setting.title in swept) for setting in asked}
     each = [table for setting in asked for table in tables(setting, found[setting.title])]
     write("league-table", COMMAND, None, each, picture(found), target)

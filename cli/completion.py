@@ -1,9 +1,13 @@
-"""What a shell may write next (argcomplete, extra `laptop`). Bash: eval "$(register-python-argcomplete hushgrid)"."""
+"""What a shell may write next (argcomplete, extra `laptop`), and the argument that many commands have.
+
+Bash: eval "$(register-python-argcomplete hushgrid)".
+"""
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
+from pathlib import Path
 
 from hushgrid.scenarios import names
 
@@ -23,3 +27,21 @@ def scenario_or_file(prefix: str, **_: object) -> list[str]:
 
     files: Callable[[str], list[str]] = FilesCompleter()
     return [name for name in names() if name.startswith(prefix)] + files(prefix)
+
+
+def scenario_argument(parser: argparse.ArgumentParser) -> None:
+    """The scenario that a command is about, and the modules whose algorithms it may name."""
+    scenario = parser.add_argument(
+        "scenario",
+        metavar="SCENARIO",
+        type=Path,
+        help="a scenario file, or the name of one that comes with the program",
+    )
+    scenario.completer = scenario_or_file  # type: ignore[attr-defined]
+    parser.add_argument(
+        "--plugin",
+        metavar="MODULE",
+        action="append",
+        default=[],
+        help="a module of your own whose algorithms may run; may be repeated",
+    )

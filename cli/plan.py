@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hushgrid.broker.simulation.interrupts import ended_in_a_line
-from hushgrid.cli.completion import scenario_or_file
+from hushgrid.cli.completion import scenario_argument
 from hushgrid.kernels.errors import InputError
 from hushgrid.scenarios import find
 
@@ -20,13 +20,7 @@ if TYPE_CHECKING:
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    scenario = add(
-        "scenario",
-        metavar="SCENARIO",
-        type=Path,
-        help="a scenario file, or the name of one that comes with the program",
-    )
-    scenario.completer = scenario_or_file  # type: ignore[attr-defined]
+    scenario_argument(parser)
     add("--epsilon", metavar="E", type=float, help="total of each node over the run [the scenario's]")
     add(
         "--rows", metavar="N", type=int, help="rows of all nodes together [problem.data.rows, or what the section says]"
@@ -41,7 +35,6 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="write the scenario with the chosen values to FILE, which must not exist",
     )
     add("--set", metavar="path.to.key=value", action="append", default=[], help="replace a value; may be repeated")
-    add("--plugin", metavar="MODULE", action="append", default=[], help="a module of your own whose algorithms may run")
     add("--json", action="store_true", help="print JSON instead of text")
     add("--quiet", action="store_true", help="show no progress on stderr")
 

@@ -7,20 +7,14 @@ import sys
 from pathlib import Path
 
 from hushgrid.broker.simulation.interrupts import Interrupts, ended_in_a_line
-from hushgrid.cli.completion import scenario_or_file
+from hushgrid.cli.completion import scenario_argument
 from hushgrid.kernels.errors import InputError
 from hushgrid.scenarios import find
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    scenario = add(
-        "scenario",
-        metavar="SCENARIO",
-        type=Path,
-        help="a scenario file, or the name of one that comes with the program",
-    )
-    scenario.completer = scenario_or_file  # type: ignore[attr-defined]
+    scenario_argument(parser)
     add(
         "--transport",
         choices=("memory", "mqtt"),
@@ -47,13 +41,6 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         help="replace a value of the scenario; may be repeated",
-    )
-    add(
-        "--plugin",
-        metavar="MODULE",
-        action="append",
-        default=[],
-        help="a module of your own whose algorithms may run; may be repeated",
     )
     add("--quiet", action="store_true", help="show no progress on stderr")
     add("--json", action="store_true", help="print result.json and nothing else")

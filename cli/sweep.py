@@ -7,20 +7,14 @@ import os
 from pathlib import Path
 
 from hushgrid.broker.simulation.interrupts import ended_in_a_line
-from hushgrid.cli.completion import scenario_or_file
+from hushgrid.cli.completion import scenario_argument
 from hushgrid.kernels.errors import InputError
 from hushgrid.scenarios import find
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    scenario = add(
-        "scenario",
-        metavar="SCENARIO",
-        type=Path,
-        help="a scenario file, or the name of one that comes with the program",
-    )
-    scenario.completer = scenario_or_file  # type: ignore[attr-defined]
+    scenario_argument(parser)
     add(
         "--over",
         metavar="KEY=v1,v2,...",
@@ -54,13 +48,6 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         help="replace a value in all runs; may be repeated",
-    )
-    add(
-        "--plugin",
-        metavar="MODULE",
-        action="append",
-        default=[],
-        help="a module of your own whose algorithms may run; may be repeated",
     )
     add("--quiet", action="store_true", help="show no progress on stderr")
 

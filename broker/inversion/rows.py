@@ -2,6 +2,7 @@
 
 Without its public part, and times m/scale, a gradient is the sum of s_j a_j over the node's m rows, s_j the slope of row
 j. Of one row it is a multiple of it: rank one. Its length and label follow from the slopes, which are known functions.
+Several rows of softmax regression: `classes.py`.
 """
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ from typing import NamedTuple
 import numpy as np
 from scipy.optimize import least_squares
 
+from hushgrid.broker.inversion.classes import batch
 from hushgrid.broker.inversion.found import NONE, Gradients, Rows
-from hushgrid.kernels.problems.losses import SLOPE, Declared, public_gradient
+from hushgrid.kernels.problems.losses import SLOPE, Declared, Kind, public_gradient
 from hushgrid.kernels.types import Matrix, Vector
 
 EXACT = {"xtol": 1e-15, "ftol": 1e-15, "gtol": 1e-15}  #: of a fit: as far as rounding lets it
@@ -55,26 +57,27 @@ def rows_of(f: Declared, seen: Gradients) -> Rows:
         return {"softmax": softmax_row, "logistic": logistic_row, "least-squares": least_squares_row}[f.objective.kind](
             sums
         )
+    if f.objective.kind == "softmax":
+        return batch(sums.X, sums.H, f.rows)
     return NONE
 
 
 def softmax_row(sums: Sums) -> Rows:
-    """H = (softmax(X a) - e_b) a': the label is the entry of the coefficients whose sign is its own."""
+    """H = (softmax(X a) - e_b) a': the one class whose slope is negative at every point is the label's."""
     e, c, ratio = sums.rank_one
-    first = c[int(np.argmax(np.abs(c).max(axis=1)))]
-    b = int(np.argmax(np.abs(first)))  # slopes sum to 0, so the one against all others is the largest
-    e, c = (-e, -c) if first[b] > 0 else (e, c)
-    Y = np.eye(c.shape[1])[:, [b]]
+    told = [(sign, b) for sign in (1.0, -1.0) for b in range(c.shape[1])]
+    sign, b = max(told, key=lambda of: _single(of[0] * c, of[1]))
+    e, c = sign * e, sign * c
+    margins, Y = sums.X @ e, np.eye(c.shape[1])[:, [b]]
+    t = _length(margins, c, "softmax", Y, 1 - 1 / c.shape[1])
+    left = t * SLOPE["softmax"](t * margins.T, Y).T - c
+    return Rows(t * e[None], np.array([float(b)]), "rank-one", _worse(ratio, left, c))
 
-    def missed(t: Vector) -> Vector:
-        """Of the length t, (V C,)."""
-        P = SLOPE["softmax"](t[0] * (sums.X @ e).T, Y)  # (C, V)
-        left: Vector = (t[0] * P.T - c).ravel()
-        return left
 
-    start = float(np.linalg.norm(first)) / sqrt(1 - 1 / c.shape[1])  # at 0 the slope is 1/C - e_b
-    fit = least_squares(missed, [start], x_scale=start, **EXACT)
-    return Rows(fit.x * e[None], np.array([float(b)]), "rank-one", _worse(ratio, missed(fit.x), c))
+def _single(c: Matrix, b: int) -> float:
+    """How much of coefficients (V, C) is negative in class b, less what is negative in others."""
+    below = np.maximum(-c, 0.0).sum(axis=0)
+    return float(2 * below[b] - below.sum() - np.maximum(c[:, b], 0.0).sum())
 
 
 def logistic_row(sums: Sums) -> Rows:
@@ -83,14 +86,25 @@ def logistic_row(sums: Sums) -> Rows:
     c = coefficients[:, 0]
     e, c = (-e, -c) if np.sum(c) > 0 else (e, c)
     margins, one = sums.X[:, 0] @ e, np.ones(len(c))
+    t = _length(margins, c, "logistic", one, 0.5)
+    left = t * SLOPE["logistic"](t * margins, one) - c
+    return Rows(t * e[None], np.ones(1), "rank-one", _worse(ratio, left, c))
 
-    def missed(t: Vector) -> Vector:
-        left: Vector = t[0] * SLOPE["logistic"](t[0] * margins, one) - c
-        return left
 
-    start = 2.0 * float(np.max(np.abs(c)))  # at 0 the slope is -1/2
-    fit = least_squares(missed, [start], x_scale=start, **EXACT)
-    return Rows(fit.x * e[None], np.ones(1), "rank-one", _worse(ratio, missed(fit.x), c))
+def _length(margins: np.ndarray, c: np.ndarray, kind: Kind, target: Matrix, half: float) -> float:
+    """t with t slope(t margins) = c, from the points where no slope is flat, or the one nearest to that.
+
+    margins, c: (V, C) or (V,), the points on e and the coefficients of H. half: the largest slope at margin 0.
+    """
+    steep = np.abs(margins).reshape(len(c), -1).max(axis=1)
+    use = steep <= max(1.0, float(steep.min()))
+    m, wanted = margins[use].T, c[use].T
+    target = target if kind == "softmax" else target[use]
+    start = float(np.max(np.abs(wanted))) / half
+    fit = least_squares(
+        lambda t: (t[0] * SLOPE[kind](t[0] * m, target) - wanted).ravel(), [start], x_scale=start, **EXACT
+    )
+    return float(fit.x[0])
 
 
 def least_squares_row(sums: Sums) -> Rows:

@@ -16,6 +16,8 @@ import multiprocessing
 import os
 import signal
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Executor, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack
 from copy import deepcopy
 from functools import cached_property
@@ -29,7 +31,7 @@ from hushgrid.broker.planning.choices import Choice, laid, rounds_by
 from hushgrid.broker.planning.playing import GOSSIP, Played, Task, beside, made_of, plan_of, play
 from hushgrid.broker.planning.shape import Shape, checked, without_data
 from hushgrid.kernels.algorithms.registry import PLUGGED, plug
-from hushgrid.kernels.errors import InputError
+from hushgrid.kernels.errors import InputError, Stopped
 from hushgrid.kernels.types import Vector
 from hushgrid.node.config.scenario import scenario_from
 
@@ -73,13 +75,16 @@ def begun(plugins: Sequence[str]) -> None:
     plug(plugins, "--plugin")
 
 
-def pool(workers: int) -> Any:
+def pool(workers: int) -> Executor:
     """Processes of this machine. They are born deaf to an interrupt, which may come before `begun`."""
+    made = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), begun, (tuple(PLUGGED),))
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
-        return multiprocessing.get_context("spawn").Pool(workers, begun, (tuple(PLUGGED),))
+        for _ in range(workers):  # each call begins one
+            made.submit(int)
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    return made
 
 
 class Search:
@@ -95,14 +100,22 @@ class Search:
         self.pool = pool(workers) if workers > 1 else None
 
     def close(self) -> None:
+        """At once, whatever they compute: also if a signal to the whole group has ended them already."""
         if self.pool is not None:
-            self.pool.terminate()
+            self.pool.shutdown(wait=False, cancel_futures=True)
+            for worker in multiprocessing.active_children():
+                worker.terminate()
 
     def task(self, choice: Choice, seed: int) -> Task:
         return Task(laid(self.raw, choice, self.rounds), self.shape, seed, self.file)
 
     def each(self, work: Callable[[Task], Any], tasks: Sequence[Task]) -> list[Any]:
-        return [work(t) for t in tasks] if self.pool is None else self.pool.map(work, tasks, chunksize=1)
+        if self.pool is None:
+            return [work(t) for t in tasks]
+        try:
+            return list(self.pool.map(work, tasks))
+        except BrokenProcessPool:
+            raise Stopped("a process that plays runs was ended from outside, or ran out of memory") from None
 
     def play(self, choices: Iterable[Choice], seeds: Sequence[int]) -> None:
         """Every one under every seed, those that are known already left out."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bz2
+import json
 from functools import cache
 from pathlib import Path
 
@@ -34,14 +35,15 @@ def images(place: Path, nodes: int, m: int, seed: int = 0) -> list[str]:
 
 
 def attacked(
-    place: Path, *, nodes=4, m=1, visits=20, variant="none", seed=0, problem=None, privacy=None, **keys
+    place: Path, *, nodes=4, m=1, visits=20, variant="none", seed=0, problem=None, privacy=None, whole=False, **keys
 ) -> Path:
-    """The directory of a run on digits with a transcript; beside it in `place` are the rows."""
-    algorithm = {"name": "recal", "walk": "hamiltonian"} | keys
+    """A directory with what an attack reads of a run on digits, or the whole of it; beside it in `place` are the rows."""
+    algorithm = {} if "name" in keys else {"name": "recal", "walk": "hamiltonian"}
+    algorithm |= keys
     raw = {
         "hushgrid": 1, "name": "digits", "seed": 1, "run": {"record": "transcript"},
         "problem": {
-            "kind": "softmax", "classes": 10, "row_bound": 1.0, "data": {"files": images(place, nodes, m, seed)},
+            "kind": "softmax", "classes": 10, "row_bound": 1.0, "l2": 0.05, "data": {"files": images(place, nodes, m, seed)},
         } | (problem or {}),
         "algorithm": algorithm | {"variant": variant, "rounds": visits * nodes if "walk" in algorithm else visits},
     }  # fmt: skip
@@ -49,5 +51,11 @@ def attacked(
         raw["network"] = {"kind": "ring", "nodes": nodes}
     if variant != "none":
         raw["privacy"] = GAUSSIAN | (privacy or {})
-    run(raw, out=place / "run")
+    if whole:
+        run(raw, out=place / "run")
+        return place / "run"
+    found = run(raw)
+    (place / "run").mkdir()
+    (place / "run/result.json").write_text(json.dumps(found.summary))
+    (place / "run/transcript.jsonl").write_text("".join(json.dumps(line) + "\n" for line in found.transcript))
     return place / "run"

@@ -5,6 +5,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -90,10 +91,12 @@ class Background:
 
     def processes(self) -> list[psutil.Process]:
         """All that this run has started and that is alive: brokers too."""
-        return [
-            p for p in psutil.Process().children(recursive=True)
-            if p.pid not in self._before and p.status() != psutil.STATUS_ZOMBIE
-        ]  # fmt: skip
+        found = []
+        for p in psutil.Process().children(recursive=True):
+            with suppress(psutil.NoSuchProcess):  # it has just ended
+                if p.pid not in self._before and p.status() != psutil.STATUS_ZOMBIE:
+                    found.append(p)
+        return found
 
     def children(self) -> dict[str, psutil.Process]:
         """The node and coordinator processes, by name."""

@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
+from hushgrid.benchmarks.ledger import of_spends
 from hushgrid.node.privacy.ledger import Ledger
-from tests.support.devices.gated_device import spend
 from tests.support.devices.ledgers import fill, opening
 from tests.support.paths import ROOT
 
@@ -115,22 +115,6 @@ def test_two_first_starts_at_once_make_one_ledger(tmp_path):
 # --- what was long ago ---
 
 
-def millions(path, spends):
-    """A ledger with so many rows, as a program that condenses none would have left it."""
-    ledger = Ledger(path, "n0", durable=False)
-    run = b"r" * 16
-    ledger.join(run, b"plan")
-    ledger.commit(run, spends=[spend(1)])
-    ledger.db.execute(
-        "WITH RECURSIVE n(k) AS (SELECT 2 UNION ALL SELECT k + 1 FROM n WHERE k < ?) INSERT INTO spend "
-        "SELECT k, spend.run, k, kind, value, sensitivity, scale, grid, adjacency, sampler, mu2, at, k * 1.0, version "
-        "FROM n, spend WHERE spend.no = 1",
-        (spends,),
-    )
-    ledger.db.execute("UPDATE run SET spends = ?, status = 'done'", (spends,))
-    ledger.close()
-
-
 OPENS = """
 import re, sys, time
 from pathlib import Path
@@ -148,7 +132,7 @@ ledger.close()
 
 @pytest.mark.parametrize("spends", [100_000, pytest.param(5_000_000, marks=pytest.mark.long)])
 def test_a_ledger_of_millions_of_spends_opens_and_joins_as_fast_as_a_small_one(tmp_path, spends):
-    millions(tmp_path / "n0.ledger", spends)
+    of_spends(tmp_path / "n0.ledger", spends)
     done = subprocess.run(
         [sys.executable, "-c", OPENS, tmp_path / "n0.ledger"], capture_output=True, text=True, check=True
     )

@@ -52,7 +52,8 @@ def test_two_processes_find_what_one_finds_of_a_plugged_algorithm(tmp_path):
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupt_ends_it_in_one_line(tmp_path, number):
+@pytest.mark.parametrize("told", [os.kill, os.killpg])
+def test_an_interrupt_ends_it_in_one_line(tmp_path, number, told):
     """Also where its parent ignores the signal, as a shell's background jobs do."""
     (tmp_path / "s.yaml").write_text(
         yaml.safe_dump(scenario(SMALL | {"algorithm.name": "dgd", "problem.data.rows": 40_000}))
@@ -64,7 +65,7 @@ def test_an_interrupt_ends_it_in_one_line(tmp_path, number):
     )  # fmt: skip
     assert asked.stderr is not None
     assert "laplace is looked through" in asked.stderr.readline()
-    (os.killpg if number == signal.SIGINT else os.kill)(asked.pid, number)  # a terminal asks the whole group
+    told(asked.pid, number)  # a terminal asks the whole group, and a service's end its control group
     out, error = asked.communicate(timeout=30)
     assert (asked.returncode, out) == (4, "")
     assert error.splitlines()[-1] == f"hushgrid: interrupted by {number.name}"

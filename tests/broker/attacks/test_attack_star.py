@@ -1,0 +1,36 @@
+"""`hushgrid attack` around a coordinator: with one local step the difference is the gradient, with several it is not."""
+
+import numpy as np
+import pytest
+
+from hushgrid.broker.attacks.attack import attack
+from tests.support.runs.attacked_runs import attacked
+
+LADMM = {"name": "ladmm", "rho": 1.0}
+FEDAVG = {"name": "fedavg", "step_size": 1.0}
+
+
+@pytest.mark.parametrize("keys", [LADMM, FEDAVG, FEDAVG | {"name": "fedprox", "mu": 0.1}], ids=lambda k: k["name"])
+def test_with_one_local_step_every_gradient_and_every_image_is_recovered(tmp_path, keys):
+    run = attacked(tmp_path, nodes=3, m=4, visits=12, **keys)
+    found = attack(run, tmp_path)
+    assert all(g == {"count": 12, "complete": 12, "what": "gradient"} for g in found["gradients"].values())
+    assert found["scores"]["gradient_error"] <= 1e-12
+    assert found["scores"]["psnr_worst"] >= 60
+    assert found["scores"]["labels"] == 1.0
+    assert list(np.load(run / "attack/recovered.npz")["when_n0"]) == list(range(1, 13))
+
+
+def test_guarded_the_difference_is_the_gates_noisy_answer(tmp_path):
+    run = attacked(tmp_path, nodes=3, visits=12, variant="guarded", privacy={"epsilon": 100.0}, **LADMM)
+    found = attack(run, tmp_path)
+    assert {g["what"] for g in found["gradients"].values()} == {"noisy answer"}
+    assert not any(r["consistent"] for r in found["rows"].values())
+    assert found["scores"]["gradient_error"] > 1
+
+
+def test_at_the_box_a_coordinate_of_the_answer_is_hidden(tmp_path):
+    run = attacked(tmp_path, nodes=3, visits=12, problem={"box": 0.02}, **FEDAVG)
+    found, arrays = attack(run, tmp_path), np.load(run / "attack/recovered.npz")
+    assert all(0 < np.isnan(arrays[f"g_{node}"]).sum() < arrays[f"g_{node}"].size for node in found["gradients"])
+    assert found["scores"]["gradient_error"] <= 1e-12

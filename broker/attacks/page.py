@@ -33,6 +33,8 @@ def page(found: Attacked, pictures: Mapping[str, bytes], summary: Mapping[str, A
 def verdict(summary: Mapping[str, Any]) -> list[str]:
     """What was found, in sentences that are true of this run."""
     gradients, rows = summary["gradients"], summary["rows"]
+    if summary["loads"]:
+        return _loads(summary)
     if not gradients:
         return [
             f"No gradient was recovered from {summary['messages']:,} messages of {summary['algorithm']} "
@@ -67,6 +69,28 @@ def verdict(summary: Mapping[str, Any]) -> list[str]:
     if noisy:
         said.append(
             "The attack ends with the gates' noisy answers: this is all that the nodes have told about their data."
+        )
+    return said
+
+
+def _loads(summary: Mapping[str, Any]) -> list[str]:
+    """Of zones."""
+    loads, said = summary["loads"], []
+    found = [of for of in loads.values() if of["consistent"]]
+    if found:
+        count, worst = sum(of["count"] for of in found), max(of["residual"] for of in found)
+        copy = all(of["what"] == "noisy answer" for of in found)
+        said.append(
+            f"{count:,} {'entries of the noisy copies' if copy else 'loads'} of {len(found)} of {len(loads)} zones are "
+            f"recovered from {summary['messages']:,} messages: they explain what was heard to {worst:.1g}."
+        )
+        if copy:
+            said.append("The attack ends with the gates' noisy answers: of the loads themselves it recovers none.")
+    if len(found) < len(loads):
+        least = min(of["residual"] for of in loads.values() if not of["consistent"])
+        said.append(
+            f"Of {len(loads) - len(found)} zones no load is recovered: the best guess leaves {least:.1g} of what was heard, "
+            "where 1e-6 would be a find."
         )
     return said
 

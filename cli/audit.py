@@ -18,16 +18,23 @@ if TYPE_CHECKING:
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    scenario = add(
-        "scenario",
+    given = add(
+        "files",
         metavar="SCENARIO",
         type=Path,
-        nargs="?",
-        help="a scenario file, or the name of one that comes with the program",
+        nargs="*",
+        help="a scenario file, or the name of one that comes with the program; with --ledger a transcript and ledgers",
     )
-    scenario.completer = scenario_or_file  # type: ignore[attr-defined]
+    given.completer = scenario_or_file  # type: ignore[attr-defined]
+    kind = parser.add_mutually_exclusive_group().add_argument
+    kind("--one-run", action="store_true", help="audit one whole run with many canaries, from its transcript")
+    kind("--interference", action="store_true", help="compare runs over other data, the gates' answers held still")
+    kind("--ledger", action="store_true", help="TRANSCRIPT LEDGER...: what travelled beside what was paid")
     add("--games", metavar="N", type=int, help="games about either data set that are counted [up to 100000, by width]")
-    add("--confidence", metavar="P", type=float, default=0.95, help="of what is measured [0.95; 0.99 stands beside it]")
+    add("--canaries", metavar="N", type=int, help="of --one-run [4000]")
+    add("--transport", choices=("mqtt", "memory"), default="mqtt", help="of --one-run: daemons, or this process [mqtt]")
+    add("--broker", metavar="URL", default="auto", help="of --one-run: auto, embedded, or a URL [auto]")
+    add("--confidence", metavar="P", type=float, default=0.95, help="of what is measured [0.95; games: 0.99 beside it]")
     add("--node", metavar="NAME", help="whose gate plays [the first node's]")
     add("--set", metavar="path.to.key=value", action="append", default=[], help="replace a value; may be repeated")
     add("--plugin", metavar="MODULE", action="append", default=[], help="a module of your own whose algorithms may run")
@@ -40,28 +47,167 @@ def main(options: argparse.Namespace) -> int:
 
 
 def _audit(o: argparse.Namespace) -> int:
-    from hushgrid.broker.audit.audit import audited
     from hushgrid.broker.simulation.progress import Progress
     from hushgrid.kernels.algorithms.registry import plug
-    from hushgrid.node.schema.yaml_file import read_yaml, set_path
 
-    if o.scenario is None:
-        raise InputError("SCENARIO: found none, expected a scenario file or a name")
-    if o.games is not None and not 100 <= o.games <= 10**8:
-        raise InputError(f"--games: found {o.games}, expected 100 to 100000000")
+    for key, low, high in (("games", 100, 10**8), ("canaries", 20, 20_000)):
+        if (value := getattr(o, key)) is not None and not low <= value <= high:
+            raise InputError(f"--{key}: found {value}, expected {low} to {high}")
     if not 0.5 <= o.confidence < 1:
         raise InputError(f"--confidence: found {o.confidence:g}, expected a number from 0.5 to below 1")
     plug(o.plugin, "--plugin")
-    file = find(o.scenario)
-    raw = read_yaml(file)
-    for assignment in o.set:
-        set_path(raw, assignment)
+    if o.ledger:
+        return _ledgers(o)
+    if len(o.files) != 1:
+        raise InputError(f"SCENARIO: found {len(o.files) or 'none'}, expected a scenario file or a name")
+    file = find(o.files[0])
+    raw = _read(file, o.set)
     with Progress(quiet=o.quiet) as shown:
+        if o.one_run:
+            return _one_run(o, raw, file, shown.phase)
+        if o.interference:
+            return _interference(o, raw, file, shown.phase)
+        from hushgrid.broker.audit.audit import audited
+
         found = audited(
             raw, str(file), games=o.games, confidence=o.confidence, node=o.node, base=file.parent, say=shown.phase
         )
     print(json.dumps(plain(found), indent=2) if o.json else told(found))
     return 0
+
+
+def _read(file: Path, assignments: list[str]) -> dict[str, Any]:
+    from hushgrid.node.schema.yaml_file import read_yaml, set_path
+
+    raw = read_yaml(file)
+    for assignment in assignments:
+        set_path(raw, assignment)
+    return raw
+
+
+# --- one run ---
+
+
+def _one_run(o: argparse.Namespace, raw: dict[str, Any], file: Path, say: Any) -> int:
+    from hushgrid.broker.audit.one_run import CANARIES, one_run
+
+    found = one_run(
+        raw,
+        str(file),
+        canaries=o.canaries or CANARIES,
+        confidence=o.confidence,
+        node=o.node,
+        transport=o.transport,
+        broker=o.broker,
+        base=file.parent,
+        say=say,
+    )
+    t, c = found.terms, found.claim
+    facts = {
+        "name": found.name,
+        "node": found.node,
+        "algorithm": found.plan.algorithm.name,
+        "mechanism": t.mechanism,
+        "answers": t.answers,
+        "seen": found.seen,
+        "claimed": {"epsilon": c.epsilon, "delta": c.delta},
+        "measured": {"epsilon_lower": found.epsilon, "mu_lower": found.mu},
+        "any_mechanism": {"epsilon_lower": found.plain},
+        "confidence": found.confidence,
+        "above": found.above,
+        "power": found.power,
+        "canaries": found.canaries,
+        "guesses": found.guesses,
+        "right": found.right,
+        "games": 1,
+        "canary": {"words": "a row with one feature of its own, its label chosen by a coin", "from_data": False},
+        "transport": found.transport,
+        "seconds": round(found.seconds, 3),
+    }
+    if o.json:
+        print(json.dumps(facts, indent=2))
+        return 0
+    delta = f", delta {c.delta:g}" if c.delta else ""
+    verdict = "ABOVE THE CLAIM" if found.above else "no more than is claimed is shown; that no attack can is not shown"
+    print(
+        f"{found.name}: {facts['algorithm']}, one run over {found.transport}, {found.canaries:,} canaries at {found.node}\n"
+        f"claimed     epsilon {c.epsilon:.4g}{delta}, over the run\n"
+        f"measured    epsilon at least {found.epsilon:.4g}, with confidence {found.confidence:g}\n"
+        f"power       epsilon {found.power:.4g}: what one perfect attack on exactly the claimed noise has shown\n"
+        f"  {found.right} of the {found.guesses} surest guesses are right, from {found.seen} answers of {t.answers}; for any mechanism: "
+        f"epsilon at least {found.plain:.4g}\n  {verdict}"
+    )
+    return 0
+
+
+# --- the standing tests ---
+
+
+def _interference(o: argparse.Namespace, raw: dict[str, Any], file: Path, say: Any) -> int:
+    from hushgrid.broker.audit.interference import interference
+    from hushgrid.node.columns import columns
+
+    found = interference(raw, file.parent, say)
+    same = not any(one.differs for one in found.compared)
+    if o.json:
+        rows = [{"data": one.data, "differs": one.differs} for one in found.compared]
+        print(
+            json.dumps(
+                {
+                    "name": found.name,
+                    "messages": found.messages,
+                    "compared": rows,
+                    "same": same,
+                    "control": found.control,
+                },
+                indent=2,
+            )
+        )
+    else:
+        cells = [
+            [one.data, "the same" if not one.differs else "DIFFERS: " + ", ".join(one.differs[:6])]
+            for one in found.compared
+        ]
+        print(
+            f"{found.name}: {found.messages} messages, logs, outcomes, ledgers and results, with the gates' answers held still"
+        )
+        print(columns(cells, ["over", "beside the scenario's own data"], 2))
+        print(
+            f"  with the gates' own answers {len(found.control)} things differ, the transcript among them: the comparison can fail"
+        )
+    return 0 if same and "transcript" in found.control else 1
+
+
+def _ledgers(o: argparse.Namespace) -> int:
+    from hushgrid.broker.audit.ledgers import compared
+    from hushgrid.node.columns import columns
+
+    if len(o.files) < 2:
+        raise InputError(f"--ledger: found {len(o.files)} files, expected a transcript and the ledgers of its nodes")
+    found = compared(o.files[0], o.files[1:])
+    fits = not any(line.wrong for line in found)
+    if o.json:
+        print(json.dumps({"lines": [line._asdict() for line in found], "fits": fits}, indent=2))
+    else:
+        header = ["node", "run", "travelled", "in the ledger", "cap", "epsilon", "claimed", ""]
+        rows = [
+            [
+                li.node,
+                li.run[:8],
+                li.travelled,
+                li.paid,
+                li.cap,
+                "-" if li.epsilon is None else f"{li.epsilon:.4g}",
+                f"{li.claimed:.4g}",
+                "; ".join(li.wrong) or "fits",
+            ]
+            for li in found
+        ]
+        print(columns(rows, header))
+    return 0 if fits else 1
+
+
+# --- games ---
 
 
 def plain(found: Found) -> dict[str, Any]:

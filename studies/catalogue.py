@@ -35,9 +35,9 @@ STUDIES = {
         "study",
     ),
     "incremental": Study(
-        "I-ADMM, a token on a cycle: Figures 3 and 5, what the token tells",
+        "I-ADMM, a token on a cycle: Figures 3 to 6, what the token tells",
         "2 to 5 minutes",
-        "hushgrid.studies.papers.incremental",
+        "hushgrid.studies.papers.incremental_leak",
         "study",
     ),
     "league": Study(

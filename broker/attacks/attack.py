@@ -50,6 +50,10 @@ def attack(run_dir: Path, held: Path | None = None, shape: str | None = None) ->
             for node, seen in found.recovered.gradients.items()
         },
         "rows": {node: _row_summary(rows) for node, rows in found.rows.items()},
+        "loads": {
+            node: {"count": len(of.d), "residual": of.residual, "what": of.what, "consistent": of.consistent}
+            for node, of in found.recovered.loads.items()
+        },
         "states": list(found.recovered.states),
         "recycled": found.recovered.recycled,
         "arrays": f"{PLACE}/recovered.npz",

@@ -11,9 +11,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushgrid.broker.attacks.transcript import Heard
-from hushgrid.broker.inversion.found import Gradients, Rows
+from hushgrid.broker.inversion.found import CONSISTENT, Gradients, Rows, What
 from hushgrid.broker.inversion.scores import Pairs, Truth, pairs
 from hushgrid.kernels.algorithms.base import Algorithm
+from hushgrid.kernels.types import Vector
+
+
+@dataclass(frozen=True, eq=False)
+class Loads:
+    """The loads of a zone, by least squares on what it has told."""
+
+    EXPLAINED: ClassVar[float] = CONSISTENT  #: of a residual
+
+    d: Vector  #: (2 nb,) p.u., p of its buses, then q
+    residual: float  #: |said - explained|/|said|
+    what: What  #: gradient: the loads themselves; noisy answer: the gate's copy of them
+
+    @property
+    def consistent(self) -> bool:
+        """Whether these loads explain what was heard."""
+        return self.residual <= self.EXPLAINED
 
 
 @dataclass(eq=False)
@@ -22,6 +39,7 @@ class Recovered:
 
     gradients: dict[str, Gradients] = field(default_factory=dict)  #: by node
     rows: dict[str, Rows] = field(default_factory=dict)  #: of nodes whose rows the attack has found without gradients
+    loads: dict[str, Loads] = field(default_factory=dict)  #: of zones
     states: tuple[str, ...] = ()  #: which vectors of the nodes: x, y, lam, eta
     arrays: dict[str, NDArray[np.float64]] = field(default_factory=dict)  #: further arrays of recovered.npz, by name
     recycled: float | None = None  #: R- and MR-ADMM: the largest deviation of an even message from public values
@@ -31,6 +49,7 @@ class Recovered:
         """Takes over what another attack has recovered; what both have stays as it is."""
         self.gradients = other.gradients | self.gradients
         self.rows = other.rows | self.rows
+        self.loads = other.loads | self.loads
         self.arrays = other.arrays | self.arrays
         self.states = tuple(dict.fromkeys((*self.states, *other.states)))
         self.recycled = other.recycled if self.recycled is None else self.recycled

@@ -33,6 +33,8 @@ def page(found: Attacked, pictures: Mapping[str, bytes], summary: Mapping[str, A
 def verdict(summary: Mapping[str, Any]) -> list[str]:
     """What was found, in sentences that are true of this run."""
     gradients, rows = summary["gradients"], summary["rows"]
+    if summary["loads"]:
+        return _loads(summary)
     count, complete = (sum(g[key] for g in gradients.values()) for key in ("count", "complete"))
     noisy = bool(gradients) and all(g["what"] == "noisy answer" for g in gradients.values())
     what = "noisy answers of the gates" if noisy else "gradients"
@@ -69,6 +71,28 @@ def _behind(rows: list[Mapping[str, Any]]) -> str:
             "where 1e-6 would be a find."
         )
     return "No row is recovered: what was heard does not determine one."
+
+
+def _loads(summary: Mapping[str, Any]) -> list[str]:
+    """Of zones."""
+    loads, said = summary["loads"], []
+    found = [of for of in loads.values() if of["consistent"]]
+    if found:
+        count, worst = sum(of["count"] for of in found), max(of["residual"] for of in found)
+        copy = all(of["what"] == "noisy answer" for of in found)
+        said.append(
+            f"{count:,} {'entries of the noisy copies' if copy else 'loads'} of {len(found)} of {len(loads)} zones are "
+            f"recovered from {summary['messages']:,} messages: they explain what was heard to {worst:.1g}."
+        )
+        if copy:
+            said.append("The attack ends with the gates' noisy answers: of the loads themselves it recovers none.")
+    if len(found) < len(loads):
+        least = min(of["residual"] for of in loads.values() if not of["consistent"])
+        said.append(
+            f"Of {len(loads) - len(found)} zones no load is recovered: the best guess leaves {least:.1g} of what was heard, "
+            "where 1e-6 would be a find."
+        )
+    return said
 
 
 def _about(summary: Mapping[str, Any]) -> list[tuple[str, str]]:

@@ -112,16 +112,19 @@ class Heard:
             yield t, sent[t], back[t]
             t += 1
 
-    def shares(self) -> np.ndarray:
-        """(T, n, d): message t of every neighbour, from the first to the last that was heard of all."""
+    def shares(self, most: int, size: int) -> np.ndarray:
+        """(T, n, size): message t <= most of every neighbour, from the first to the last that was heard of all.
+
+        Messages after the `most` of an algorithm's own rounds are those of averaging: functions of earlier ones.
+        """
         told: dict[int, dict[str, Vector]] = {}
         for m in self.messages:
-            if isinstance(m.body, Iterate):
+            if isinstance(m.body, Iterate) and m.seq <= most:
                 told.setdefault(m.seq, {})[m.src] = m.body.vector
         whole: list[list[Vector]] = []
         while len(row := told.get(len(whole) + 1, {})) == len(self.nodes):
             whole.append([row[node] for node in self.nodes])
-        return np.array(whole, dtype=np.float64)
+        return np.array(whole, dtype=np.float64).reshape(len(whole), len(self.nodes), size)
 
 
 def read(run_dir: Path) -> Heard:

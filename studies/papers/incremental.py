@@ -1,17 +1,14 @@
-"""`hushgrid study incremental`: Figures 3 and 5 of Y. Ye, H. Chen, M. Xiao, M. Skoglund, H. V. Poor (PI-ADMM) again.
+"""`hushgrid study incremental`: Figures 3 to 6 of Y. Ye, H. Chen, M. Xiao, M. Skoglund, H. V. Poor (PI-ADMM) again.
 
 Ridge regression (22) by exact updates and logistic regression (24) by first-order ones, p = 2, b_i = 30, networks of
 N agents and a share eta of all links; a vector sent is one unit of communication. The accuracy is (21), each agent's
-distance from x* over its own start's, and, beside it, the distance itself: a start far away flatters (21). Then what an
-eavesdropper makes of the token (Finding 3.1): the gradients, and which of two data sets an agent has.
+distance from x* over its own start's, and, beside it, the distance itself: a start far away flatters (21).
+`incremental_leak.py` has the rest: Figures 4 and 6, and what an eavesdropper makes of the token (Finding 3.1).
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
-from itertools import product
-from pathlib import Path
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -25,7 +22,7 @@ from hushgrid.kernels.randomness import counter_generator
 from hushgrid.kernels.types import Matrix, Vector
 from hushgrid.kernels.vectorised import iadmm as whole_iadmm
 from hushgrid.studies.baselines import coca, ipwadmm
-from hushgrid.studies.common.study import TARGET, Exact, Panel, Table, chart, on_two, random_walk, write
+from hushgrid.studies.common.study import Exact, Panel, Table, random_walk
 
 COMMAND = "hushgrid study incremental"
 Kind = Literal["ridge", "logistic"]
@@ -52,7 +49,6 @@ PAPER: dict[Kind, Setup] = {
 NOISE_SD = 1e-3  #: PI-ADMM2's sigma
 TOKENS = 25  #: M
 METHODS = ("W-ADMM", "IPW-ADMM", "COCA", "I-ADMM", "PI-ADMM1", "PI-ADMM2")
-LEAKING = ("I-ADMM", "Algorithm 2", "PI-ADMM1", "PI-ADMM2")
 
 
 def losses(kind: Kind, N: int, seed: int = 0) -> list[Loss]:
@@ -146,112 +142,6 @@ def _other(
     return Curve(sent, distance / np.linalg.norm(star), distance)
 
 
-# --- Finding 3.1: what the token tells ---
-
-
-def heard(run: Walked, N: int, rho: float) -> Iterator[tuple[int, Vector]]:
-    """(agent, its gradient as an eavesdropper has it) after every activation, from tokens and public numbers.
-
-    u_i = x_i - y_i/rho follows from the token's differences, u_i^0 = v - v = 0 being public; (18) with gamma = 1 gives
-    x_i, its start taken for 0, an error that shrinks by 1/(1 + gamma) a visit; and y_i = rho (x_i - u_i).
-    """
-    u, x, before = np.zeros((N, P)), np.zeros((N, P)), np.zeros(P)
-    for i, z in zip(run.walk, run.z, strict=True):
-        step = N * (z - before)
-        u[i] += step
-        x[i] = (step + before + x[i]) / 2
-        before = z
-        yield i, rho * (x[i] - u[i])
-
-
-def sums(run: Walked, N: int) -> Matrix:
-    """u_i = x_i - y_i/rho of every agent after the last activation, (N, p), from the tokens alone."""
-    u = np.zeros((N, P))
-    np.add.at(u, run.walk, N * np.diff(run.z, axis=0, prepend=0.0))
-    return u
-
-
-class Leak(NamedTuple):
-    method: str
-    sent: Vector
-    error: Vector  #: |gradient heard - gradient|/|gradient|, the mean over agents
-    at_optimum: float  #: the same of rho (z - u_i) against f_i'(z), after the last activation
-    game: float  #: the share of right answers to "which of two data sets"
-
-
-def leak(task: Task, games: int = 200, rivals: int = 10) -> Leak:
-    """How well an eavesdropper hears the gradients of a run on a cycle; and the one-sample game, a small network a game."""
-    setup = PAPER[task.kind]
-    fs = losses(task.kind, task.N, task.seed)
-    run = incremental(fs, setup, task.method, [k % task.N for k in range(VISITS * task.N)], task.seed)
-    now, kept, held = np.full(task.N, np.nan), [], run.start.copy()
-    for k, ((i, g), x) in enumerate(zip(heard(run, task.N, setup.rho), run.x, strict=True), 1):
-        truth = fs[i].gradient(x if setup.update == "exact" else held[i])  # where the update asked for it
-        now[i], held[i] = np.linalg.norm(g - truth) / np.linalg.norm(truth), x
-        if k % task.N == 0:
-            kept.append((k, np.mean(now)))
-    z, u = run.z[-1], sums(run, task.N)
-    truths = np.array([f.gradient(z) for f in fs])
-    last = np.linalg.norm(setup.rho * (z - u) - truths, axis=1) / np.linalg.norm(truths, axis=1)
-    right = sum(_guessed(task, setup, rivals, game) for game in range(games))
-    sent, error = np.array(kept).T
-    return Leak(task.method, sent, error, float(np.mean(last)), right / games if games else np.nan)
-
-
-def _guessed(task: Task, setup: Setup, N: int, game: int) -> bool:
-    """Agent 0 has one of two data sets that differ in one record; is it the one whose gradient at z is the nearer?"""
-    fs, coin = losses(task.kind, N, 1000 + game), game % 2
-    other = Loss(fs[0].objective, fs[0].A.copy(), fs[0].b)
-    other.A[0] = -fs[0].A[0] if task.kind == "logistic" else 1 - fs[0].A[0]
-    candidates = (fs[0], other)
-    run = incremental([candidates[coin], *fs[1:]], setup, task.method, [k % N for k in range(VISITS * N)], 1000 + game)
-    z = run.z[-1]
-    heard_there = setup.rho * (z - sums(run, N)[0])
-    errors = [float(np.linalg.norm(heard_there - f.gradient(z))) for f in candidates]
-    return int(np.argmin(errors)) == coin
-
-
-def model(run: Walked, i: int, N: int, setup: Setup, visits: int) -> tuple[Matrix, Vector]:
-    """H and h of f_i' = H x - h, ridge under PI-ADMM1, from the tokens of agent i's first visits and public numbers.
-
-    u = x - (H x - h)/rho gives x and y = rho (x - u) from (H, h); (13) between two visits, gamma the one number unknown
-    in it and its range public, is p equations. Least squares over (H, h) and the gammas.
-    """
-    from scipy.optimize import least_squares
-
-    z, rho = np.vstack([np.zeros(P), run.z]), setup.rho
-    at = np.flatnonzero(np.array(run.walk) == i)[:visits]
-    u, received = np.cumsum(N * (z[at + 1] - z[at]), axis=0), z[at]
-
-    def of(v: Vector) -> tuple[Matrix, Vector]:
-        return np.array([[v[0], v[1]], [v[1], v[2]]]), v[3:5]
-
-    def residual(v: Vector) -> Vector:
-        H, h = of(v)
-        x = np.linalg.solve(np.eye(P) - H / rho, (u - h / rho).T).T
-        y = rho * (x - u)
-        left: Vector = (np.diff(y, axis=0) - rho * v[5:, None] * (received[1:] - x[1:])).ravel()
-        return left
-
-    bound, width = np.full(5, rho / 3), np.full(visits - 1, setup.width / rho)
-    first = np.concatenate([[1.0, 0.0, 1.0, 0.0, 0.0], np.ones(visits - 1)])
-    box = np.concatenate([-bound, 1 - width]), np.concatenate([bound, 1 + width])
-    return of(least_squares(residual, first, bounds=box, x_scale="jac", xtol=1e-15, ftol=1e-15, gtol=1e-15).x)
-
-
-def models(N: int = 12, visits: int = 10) -> Vector:
-    """The relative error of `model` for every agent of a small network, (N,): |(H, h) found - (H, h)|/|(H, h)|."""
-    fs, setup = losses("ridge", N), PAPER["ridge"]
-    run = incremental(fs, setup, "PI-ADMM1", [k % N for k in range(visits * N)], 0)
-    errors = []
-    for i, f in enumerate(fs):
-        H, h = model(run, i, N, setup, visits)
-        scale = f.objective.scale / f.rows
-        truth = np.column_stack([scale * f.A.T @ f.A, scale * f.A.T @ f.b])
-        errors.append(np.linalg.norm(np.column_stack([H, h]) - truth) / np.linalg.norm(truth))
-    return np.array(errors)
-
-
 # --- the whole ---
 
 
@@ -261,8 +151,8 @@ def needed(curve: Curve, level: float) -> float:
     return float(curve.sent[below[0]]) if below.size else np.nan
 
 
-def tables(curves: dict[Task, Curve], leaks: dict[Task, Leak]) -> list[Table]:
-    """Accuracy and communication, what an eavesdropper hears, and the whole model it finds."""
+def accuracy(curves: dict[Task, Curve]) -> Table:
+    """Accuracy and communication."""
     columns = (
         "problem",
         "N",
@@ -286,21 +176,7 @@ def tables(curves: dict[Task, Curve], leaks: dict[Task, Leak]) -> list[Table]:
         )
         for t, c in curves.items()
     ]
-    found = models()
-    told = [(t.kind, k.method, k.error[0], k.error[-1], k.at_optimum, k.game) for t, k in leaks.items()]
-    return [
-        Table("Accuracy and communication", columns, rows),
-        Table(
-            "What an eavesdropper hears: relative error of the gradients, and the one-sample game",
-            ("problem", "method", "first visit", "last visit", "at the optimum", "game won"),
-            told,
-        ),
-        Table(
-            "The whole model of a ridge agent, from its first ten visits under PI-ADMM1: relative error over 12 agents",
-            ("median", "worst"),
-            [(float(np.median(found)), float(found.max()))],
-        ),
-    ]
+    return Table("Accuracy and communication", columns, rows)
 
 
 def panels(curves: dict[Task, Curve], settings: Sequence[tuple[int, float]]) -> list[list[Panel]]:
@@ -322,33 +198,3 @@ def panels(curves: dict[Task, Curve], settings: Sequence[tuple[int, float]]) -> 
         for kind in PAPER
         for what, label in (("accuracy", "accuracy (21)"), ("distance", "mean |x_i − x*|"))
     ]
-
-
-def study(settings: Sequence[tuple[int, float]] = SETTINGS, games: int = 200, target: Path = TARGET) -> None:
-    """Both figures and the leak, to files."""
-    began = time.perf_counter()
-    tasks = [Task(kind, N, eta, method) for kind, (N, eta), method in product(PAPER, settings, METHODS)]
-    curves = dict(
-        zip(tasks, on_two(way, tasks, lambda t: f"{t.kind} N = {t.N} eta = {t.eta:g}: {t.method}"), strict=True)
-    )
-    heard_of = [Task(kind, settings[0][0], settings[0][1], m) for kind in PAPER for m in LEAKING]
-    leaks = dict(zip(heard_of, on_two(leak, heard_of, lambda t: f"{t.kind}: {t.method} overheard"), strict=True))
-    title = "Figures 3 and 5 of the PI-ADMM paper again, in (21) and in the distance itself"
-    write(
-        "incremental-figures",
-        COMMAND,
-        time.perf_counter() - began,
-        tables(curves, leaks),
-        chart(title, COMMAND, panels(curves, settings)),
-        target,
-    )
-    pictures = [
-        Panel(
-            f"{kind}, N = {settings[0][0]}",
-            "vectors sent",
-            "relative error of a gradient",
-            {k.method: (k.sent, k.error) for t, k in leaks.items() if t.kind == kind},
-        )
-        for kind in PAPER
-    ]
-    (target / "incremental-leak.svg").write_text(chart("The gradients an eavesdropper hears", COMMAND, [pictures]))

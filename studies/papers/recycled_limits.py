@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 import numpy as np
 
+from hushgrid.broker.attacks.recycled import named
 from hushgrid.kernels.privacy.perturbation import spherical
 from hushgrid.kernels.problems.centralised import optimum
 from hushgrid.kernels.problems.losses import Loss
@@ -97,8 +96,3 @@ def told(games: int = 200, q: float = 4.0, epsilon: float = 2.0) -> Table:
     )
     rows = [(*way, f"{w}/{games}") for way, w in zip(ways, won, strict=True)]
     return Table("Finding 5.2: which of two data sets, one record apart", ("solve", "recycled", "named rightly"), rows)
-
-
-def named(pair: tuple[Loss, Loss], x: Vector, g: Vector, q: float, solve: Any) -> int:
-    """The data set that, with the noise it implies, leads nearer to x."""
-    return int(np.argmin([np.linalg.norm(solve(f, g - f.gradient(x), q) - x) for f in pair]))

@@ -11,7 +11,7 @@ from hushgrid.kernels.errors import InputError, Refused
 from hushgrid.kernels.problems.prox import Regularizer
 from hushgrid.kernels.vectorised import recal as whole_recal
 from hushgrid.studies.common import study
-from hushgrid.studies.papers import incremental, relay, relay_private
+from hushgrid.studies.papers import incremental, incremental_leak, relay, relay_private
 from hushgrid.studies.papers.relay import Task
 from hushgrid.studies.problems import relay as relay_problems
 
@@ -186,7 +186,7 @@ def test_communication_is_counted_to_the_first_time_an_error_is_reached():
 
 def test_an_eavesdropper_hears_I_ADMM_at_once_and_PI_ADMM1_in_the_end(short):
     plain, hidden = (
-        incremental.leak(incremental.Task("logistic", 12, 1.0, m), games=4) for m in ("I-ADMM", "PI-ADMM1")
+        incremental_leak.leak(incremental.Task("logistic", 12, 1.0, m), games=4) for m in ("I-ADMM", "PI-ADMM1")
     )
     assert np.max(plain.error) < 1e-8
     assert hidden.error[0] > 0.1 > 1e-3 > hidden.error[-1]
@@ -195,4 +195,18 @@ def test_an_eavesdropper_hears_I_ADMM_at_once_and_PI_ADMM1_in_the_end(short):
 
 def test_ten_visits_tell_a_ridge_agents_whole_model_under_PI_ADMM1():
     """18 equations for 5 numbers of the model and 9 gammas."""
-    assert np.median(incremental.models()) < 1e-8
+    assert np.median(incremental_leak.models()) < 1e-8
+
+
+@pytest.mark.parametrize("kind", ["ridge", "logistic"])
+def test_the_estimator_of_the_paper_diverges_where_the_forward_recursion_does_not(kind):
+    """Figures 4 and 6 with 20 agents: (23) is further off than a guess of 0, and colluders who go back double their error."""
+    found = {m: incremental_leak.estimates(incremental.Task(kind, 20, 0.3, m)) for m in incremental_leak.ESTIMATED}
+    assert found["I-ADMM"].worst < 1e-12
+    for method in ("PI-ADMM1", "PI-ADMM2"):
+        of = found[method]
+        off = {name: np.abs(y - of.y["true"]).max(axis=1) for name, y in of.y.items()}
+        assert of.worst <= 0.2
+        assert off["forward recursion"][-1] <= 0.2
+        assert off["estimator (23)"][0] > 1e2 * np.abs(of.y["true"][0]).max()
+        assert off["N - 1 colluders, backwards"][0] > 10 * off["forward recursion"][0]

@@ -188,7 +188,12 @@ def asked() -> list[Ask]:
 
 def measure(ask: Ask, visits: Sequence[int] = VISITS) -> Line:
     """The best of the way's grid, by the median of the error over seeds."""
-    p, seeds, found = problems()[ask.problem](), range(SEEDS), []
+    return best_of(problems()[ask.problem](), ask, visits)
+
+
+def best_of(p: Problem, ask: Ask, visits: Sequence[int] = VISITS) -> Line:
+    """The same of a problem that is at hand."""
+    seeds, found = range(SEEDS), []
     if ask.way == "none":
         for step in STEPS:
             runs = [walked(p, seed, step=step) for seed in seeds]

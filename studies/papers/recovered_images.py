@@ -118,13 +118,21 @@ def scenario(ask: Ask, place: Path) -> dict[str, Any]:
     """The run as a scenario, its rows in files of `place`."""
     for i, (A, b) in enumerate(rows_for(ask)):
         np.savez(place / f"n{i}.npz", A=A, b=b)
+    return _scenario(ask, {"files": [str(place / f"n{i}.npz") for i in range(ask.nodes)]})
+
+
+def in_memory(ask: Ask) -> dict[str, Any]:
+    """The run as a scenario whose rows are given in Python."""
+    return _scenario(ask, {"arrays": [list(A.shape) for A, _ in rows_for(ask)]})
+
+
+def _scenario(ask: Ask, data: Mapping[str, Any]) -> dict[str, Any]:
     walks = "walk" in ask.keys
     raw: dict[str, Any] = {
         "hushgrid": 1,
         "name": NAME,
         "seed": 1,
-        "problem": dict(ask.problem or SOFTMAX)
-        | {"data": {"files": [str(place / f"n{i}.npz") for i in range(ask.nodes)]}},
+        "problem": dict(ask.problem or SOFTMAX) | {"data": data},
         "algorithm": {**ask.keys, "variant": ask.variant, "rounds": ANSWERS * (ask.nodes if walks else 1)},
         "run": {"record": "transcript"},
     }

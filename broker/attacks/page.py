@@ -55,7 +55,6 @@ def verdict(summary: Mapping[str, Any]) -> list[str]:
     return said
 
 
-<<<<<<< HEAD
 def _answers(answers: Mapping[str, Any]) -> list[str]:
     """Of the noise on the answers."""
     if not answers:
@@ -75,7 +74,8 @@ def _answers(answers: Mapping[str, Any]) -> list[str]:
             + ("." if not twice else f", and up to {twice:.0%} of a node's answers have noise that an EARLIER one had.")
         )
     return said
-=======
+
+
 def _behind(rows: list[Mapping[str, Any]]) -> str:
     """What was found of the rows."""
     sure = [r for r in rows if r["consistent"]]
@@ -93,7 +93,6 @@ def _behind(rows: list[Mapping[str, Any]]) -> str:
             "where 1e-6 would be a find."
         )
     return "No row is recovered: what was heard does not determine one."
->>>>>>> attack
 
 
 def _loads(summary: Mapping[str, Any]) -> list[str]:
@@ -116,28 +115,6 @@ def _loads(summary: Mapping[str, Any]) -> list[str]:
             "where 1e-6 would be a find."
         )
     return said
-<<<<<<< HEAD
-
-
-def _behind(rows: list[Mapping[str, Any]]) -> str:
-    """What was found of the rows."""
-    sure = [r for r in rows if r["consistent"]]
-    tried = [r["residual"] for r in rows if not r["consistent"] and r["residual"] is not None]
-    if sure:
-        number, most = sum(r["count"] for r in sure), max(r["residual"] for r in sure)
-        who = "all nodes" if len(sure) == len(rows) else f"{len(sure)} of {len(rows)} nodes"
-        said = f"{number:,} rows, those of {who}, are recovered: they explain what was heard to {most:.1g}."
-        return said + (
-            f" The guesses for the others leave {min(tried):.2g} of it or more: they are no finds." if tried else ""
-        )
-    if tried:
-        return (
-            f"No row is recovered: the best guess leaves {min(tried):.2g} of what was heard unexplained, "
-            "where 1e-6 would be a find."
-        )
-    return "No row is recovered: what was heard does not determine one."
-=======
->>>>>>> attack
 
 
 def _about(summary: Mapping[str, Any]) -> list[tuple[str, str]]:

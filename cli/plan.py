@@ -91,6 +91,7 @@ def told(found: Found, raw: dict[str, Any]) -> str:
         *[key] * bool(key),
         "clip",
         "mechanism",
+        "besides",
         "finish",
         "excess loss",
         "quartiles",
@@ -123,6 +124,7 @@ def _cells(of: Line, key: str, title: str) -> list[str]:
         *[_number(c.step)] * bool(key),
         _number(c.clip),
         c.mechanism,
+        c.besides,
         str(of.gossip or "-"),
     ]
     if of.title:

@@ -100,6 +100,12 @@ STUDIES = {
         "hushgrid.studies.papers.federated",
         "study",
     ),
+    "audit": Study(
+        "what games and canaries measure of claims that hold, of every algorithm's, and of noise that is wrong",
+        "5 to 25 minutes",
+        "hushgrid.studies.auditing",
+        "study",
+    ),
     "accuracy": Study(
         "objective, feasibility and central optima beside what independent reference code found",
         "1 to 3 minutes",

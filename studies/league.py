@@ -7,9 +7,10 @@ with ledgers, gates and messages; what has run is kept in DIRECTORY, and the com
 
 from __future__ import annotations
 
+import json
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
 from math import inf
@@ -20,15 +21,26 @@ import numpy as np
 
 from hushgrid.broker.comparison.medians import Median, median
 from hushgrid.broker.report.result import Result
+from hushgrid.broker.simulation.problems.kept import keeping
 from hushgrid.broker.simulation.problems.records import RowSetup
-from hushgrid.kernels.graphs import Graph
 from hushgrid.kernels.problems.centralised import optimum
 from hushgrid.kernels.types import Matrix, Vector
 from hushgrid.node.config.scenario import scenario_from
 from hushgrid.node.problems.records.data import load_test
+from hushgrid.studies.common import at_once
+from hushgrid.studies.common.at_once import AtOnce, thin
 from hushgrid.studies.common.study import TARGET, Panel, Table, chart, shown, write
-from hushgrid.studies.common.tuning import Known, Place, Search
-from hushgrid.studies.races import DELTA, EPSILONS, METHODS, SCALE, SETTINGS, Method, Setting
+from hushgrid.studies.common.tuning import Known, Place
+from hushgrid.studies.races import (
+    DELTA,
+    METHODS,
+    SCALE,
+    SETTINGS,
+    Method,
+    Setting,
+    rounds_to_agree,
+    weights,
+)
 
 COMMAND = "hushgrid study league"
 DIRECTORY = Path("runs/league")
@@ -50,14 +62,15 @@ class Judge:
         }
         made = RowSetup(scenario_from(raw))
         self.n, self.l2 = len(made.shards), setting.problem["l2"] / SCALE
-        self.A = np.concatenate([s.A for s in made.shards])
+        A = np.concatenate([s.A for s in made.shards])
+        self.A, self.size = thin(A), A.shape[1]
         self.b = np.concatenate([s.b for s in made.shards])
         self.weight = np.concatenate([np.full(len(s.b), 1.0 / (self.n * len(s.b))) for s in made.shards])
         self.losses, self.r = made.losses, made.plan.problem.regularizer
         self.star = optimum(self.losses, self.r).x
         self.least = float(self.value(self.star[None])[0])
         data = scenario_from(raw).problem.data
-        self.tests = load_test(data, Path(setting.tests), "logistic", self.A.shape[1]) if setting.tests else None
+        self.tests = load_test(data, Path(setting.tests), "logistic", self.size) if setting.tests else None
 
     def value(self, X: Matrix) -> Vector:
         """Mean of the nodes' mean losses and the ridge at each row of X (k, d)."""
@@ -104,10 +117,15 @@ _LAST: list[tuple[Result, dict[str, float]]] = []
 
 
 def figure(name: str, title: str, result: Result) -> float:
-    """A column of a sweep. Around a coordinator a device has the last model that it was sent; alone its own."""
+    """A column of a sweep. Around a coordinator a device has the last model that it was sent; alone its own.
+
+    Rounds of averaging that a run of the tuning was spared are made here: they are a product with W, without noise or data.
+    """
     if not _LAST or _LAST[0][0] is not result:
-        s = result.solution
+        s, graph = result.solution, SETTINGS[title].graph
         own = np.array([v for key, v in s.items() if key.startswith("x_")])
+        if made := result.summary.get("finish", {}).get("gossip"):
+            own = np.linalg.matrix_power(weights(graph), rounds_to_agree(graph) - made) @ own
         if "w" in s and result.rounds_done > 1 and len(own) > 1:
             own = s["w"][None]
         _LAST[:] = [(result, judge(title).figures(own, s["x"]))]
@@ -117,7 +135,6 @@ def figure(name: str, title: str, result: Result) -> float:
 # --- tuning, and what is shown ---
 
 LAYOUTS = ("graph", "star", "curator")
-Layouts = Mapping[str, Known]
 
 
 class Cell(NamedTuple):
@@ -134,36 +151,70 @@ class Line(NamedTuple):
     limits: list[str]  #: what of them is at the natural end of its values
     over_answers: tuple[
         Vector, Vector
-    ]  #: other numbers of answers that the walk saw, and the gap there, on its first seed
+    ]  #: other numbers of answers that the walk saw, and the median gap there, over the tuning seeds it was played with
 
 
-def played(
-    setting: Setting, cells: Sequence[Cell], known: Layouts, tuned_on: Sequence[int], levels: Sequence[int]
-) -> list[Place]:
+class Tuned:
+    """What points of a cell are worth on the tuning seeds: played at once, or swept."""
+
+    def __init__(self, setting: Setting, cell: Cell, known: Known, directory: Path, seeds: Sequence[int]) -> None:
+        self.cell, self.known, self.scenario = cell, known, setting.scenario(cell.method.layout)
+        self.title, self.graph = setting.title, setting.graph
+        self.at_once = AtOnce(directory / f"{cell.method.layout}.jsonl", seeds) if cell.method.at_once else None
+
+    def point(self, values: Mapping[str, float]) -> dict[str, Any]:
+        return self.cell.method.point(values, self.cell.epsilon, self.graph, whole=False)
+
+    def error(self, values: Mapping[str, float], seed: int) -> float | None:
+        point = self.point(values)
+        return self.at_once.error(point, seed) if self.at_once else self.known.error(point, seed, TARGETED)
+
+    def run(self, asked: Mapping[str, Any]) -> None:
+        """asked: seeds by a point's values, as JSON."""
+        points = [(self.point(json.loads(values)), seeds) for values, seeds in asked.items()]
+        if self.at_once:
+            with keeping(self.known.kept):
+                self.at_once.run(self.scenario, [point for point, _ in points], self.worth)
+        else:
+            self.known.run(self.scenario, points, measured(self.title))
+
+    def worth(self, own: Matrix) -> list[float]:
+        """own: (S, n, d). Of methods that finish with averaging the mean's gap: at the end all have that but for a hundredth."""
+        of = judge(self.title)
+        each = own.mean(axis=1, keepdims=True) if self.cell.method.finishes else own
+        return [float(np.mean(of.value(X))) - of.least for X in each]
+
+    def shown(self, values: Mapping[str, float], seeds: Sequence[int]) -> dict[str, Median]:
+        """Figures of other seeds, played at once."""
+        of, found = judge(self.title), []
+        with keeping(self.known.kept):
+            every = at_once.played({**self.scenario, **self.point(values)}, seeds)
+        W = np.linalg.matrix_power(weights(self.graph), rounds_to_agree(self.graph))
+        for own in every:
+            found.append(of.figures(W @ own if self.cell.method.finishes else own, own.mean(axis=0)))
+        return {name: median(np.array([f[name] for f in found])) for name in FIGURES}
+
+
+def measured(title: str) -> dict[str, Any]:
+    return {name: partial(figure, name, title) for name in FIGURES}
+
+
+def played(tuned: Sequence[Tuned], seeds: Sequence[int], levels: Sequence[int]) -> list[Place]:
     """The chosen point of each cell: waves of runs until no walk asks for more."""
-    graph = setting.graph
-    measure = {name: partial(figure, name, setting.title) for name in FIGURES}
-    while True:
-        asked: dict[str, list[tuple[dict[str, Any], list[int]]]] = {}
-        places = []
-        for cell in cells:
-            search, store = cell.method.search(tuned_on, levels), known[cell.method.layout]
-
-            def point(place: Place, c: Cell = cell, s: Search = search) -> dict[str, Any]:
-                return c.method.point(s.values(place), c.epsilon, graph)
-
-            def error(place: Place, seed: int, of: Any = point, k: Known = store) -> float | None:
-                return k.error(of(place), seed, TARGETED)
-
-            place, wanted = search.advance(error)
-            places.append(place)
-            asked.setdefault(cell.method.layout, []).extend((point(p), seeds) for p, seeds in wanted.items())
-        if not any(asked.values()):
-            return places
-        count = sum(len(seeds) for each in asked.values() for _, seeds in each)
-        print(f"{setting.title}: {count} runs, {time.strftime('%H:%M:%S')}", file=sys.stderr, flush=True)
-        for layout, each in asked.items():
-            known[layout].run(setting.scenario(layout), each, measure)
+    ended: dict[int, Place] = {}
+    while len(ended) < len(tuned):
+        for k, of in enumerate(tuned):
+            if k in ended:
+                continue
+            search = of.cell.method.search(seeds, levels[-1:] if of.at_once else levels)
+            place, wanted = search.advance(lambda p, seed, s=search, of=of: of.error(s.values(p), seed))  # type: ignore[misc]
+            if wanted:
+                of.run({json.dumps(search.values(p)): which for p, which in wanted.items()})
+            else:
+                ended[k] = place
+                line = f"{of.title}: {of.cell.method.title}: {search.values(place)}"
+                print(f"{time.strftime('%H:%M:%S')} {line}", file=sys.stderr, flush=True)
+    return [ended[k] for k in range(len(tuned))]
 
 
 def lines(
@@ -172,14 +223,18 @@ def lines(
     tuned_on: Sequence[int] = TUNED_ON,
     seeds: Sequence[int] = SHOWN,
     levels: Sequence[int] = LEVELS,
+    swept: bool = True,
 ) -> list[Line]:
-    """Tuned on some seeds, shown on others."""
+    """Tuned on some seeds, shown on others. swept: the runs that are shown are a sweep's; else the first seed's is, for its
+
+    bytes, and the figures are of all seeds played at once.
+    """
     titles = setting.methods or tuple(METHODS)
     cells = [Cell(METHODS[t], epsilon) for epsilon in setting.epsilons for t in titles]
     known = {layout: Known(directory / setting.directory / layout) for layout in LAYOUTS}
     graph = setting.graph
-    measure = {name: partial(figure, name, setting.title) for name in FIGURES}
-    places = played(setting, cells, known, tuned_on, levels)
+    tuned = [Tuned(setting, cell, known[cell.method.layout], directory / setting.directory, tuned_on) for cell in cells]
+    places = played(tuned, tuned_on, levels)
     found = []
     for layout in LAYOUTS:
         chosen = [
@@ -187,8 +242,10 @@ def lines(
             for c, p in zip(cells, places, strict=True)
             if c.method.layout == layout
         ]
-        known[layout].run(setting.scenario(layout), [(point, seeds) for point in chosen], measure)
-    for cell, place in zip(cells, places, strict=True):
+        which = seeds if swept else seeds[:1]
+        known[layout].run(setting.scenario(layout), [(point, which) for point in chosen], measured(setting.title))
+    for of, place in zip(tuned, places, strict=True):
+        cell = of.cell
         search = cell.method.search()
         values = search.values(place)
         key = cell.method.point(values, cell.epsilon, graph)
@@ -196,24 +253,24 @@ def lines(
         figures = {
             n: median(np.array([known[cell.method.layout].error(key, s, n) for s in seeds], float)) for n in names
         }
+        figures |= of.shown(values, seeds) if not swept and of.at_once else {}
         ends = zip(search.axes, place, strict=True)
         at = [a.key for a, k in ends if not (a.has(k - 1) and a.has(k + 1))]
-        found.append(
-            Line(cell, values, figures, at, _over_answers(cell, place, known[cell.method.layout], graph, tuned_on[0]))
-        )
+        found.append(Line(cell, values, figures, at, _over_answers(of, place, tuned_on)))
     return found
 
 
-def _over_answers(cell: Cell, place: Place, known: Known, graph: Graph, seed: int) -> tuple[Vector, Vector]:
-    search = cell.method.search()
+def _over_answers(of: Tuned, place: Place, seeds: Sequence[int]) -> tuple[Vector, Vector]:
+    search = of.cell.method.search()
     i = next(i for i, a in enumerate(search.axes) if a.key == "answers")
     seen = []
     for k in range(-12, 13):
         if search.axes[i].has(k):
             values = search.values((*place[:i], k, *place[i + 1 :]))
-            error = known.error(cell.method.point(values, cell.epsilon, graph), seed, TARGETED)
-            if error is not None and error < inf:
-                seen.append((values["answers"], error))
+            errors = [of.error(values, seed) for seed in seeds]
+            known = [error for error in errors if error is not None and error < inf]
+            if known and errors[0] == known[0]:
+                seen.append((values["answers"], float(np.median(known))))
     return np.array([x for x, _ in seen]), np.array([y for _, y in seen])
 
 
@@ -297,17 +354,23 @@ def picture(found: Mapping[str, Sequence[Line]]) -> str:
 
 
 #: What the page shows.
-MEASURED = ("Adult, ring of 8", "made-up, geometric 8")
+MEASURED = ("Adult, ring of 8", "Adult by label, ring of 8", "made-up, geometric 8")
+#: Of these, where the runs that are shown are a sweep's.
+SWEPT = ("Adult, ring of 8", "made-up, geometric 8")
 
 
 def league(
     settings: Sequence[str] = MEASURED,
-    epsilons: Sequence[float] = EPSILONS[:1],
+    epsilons: Sequence[float] = (),
     target: Path = TARGET,
     directory: Path = DIRECTORY,
+    swept: Collection[str] = SWEPT,
 ) -> None:
-    """Tune, show and write all of these settings, or go on with it."""
-    asked = [replace(SETTINGS[title], epsilons=tuple(epsilons)) for title in settings]
-    found = {setting.title: lines(setting, directory) for setting in asked}
+    """Tune, show and write all of these settings, or go on with it. epsilons: [each setting's own]. swept: of which
+
+    settings the runs that are shown are a sweep's; of the others they are played at once.
+    """
+    asked = [replace(s, epsilons=tuple(epsilons) or s.epsilons) for s in (SETTINGS[title] for title in settings)]
+    found = {setting.title: lines(setting, directory, swept=setting.title in swept) for setting in asked}
     each = [table for setting in asked for table in tables(setting, found[setting.title])]
     write("league-table", COMMAND, None, each, picture(found), target)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from math import ceil, inf, log
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from hushgrid.kernels.algorithms.base import Algorithm
 from hushgrid.kernels.algorithms.mixing import metropolis
 from hushgrid.kernels.algorithms.registry import ALGORITHMS
 from hushgrid.kernels.graphs import Graph, Network
+from hushgrid.kernels.types import Matrix
 from hushgrid.node.problems.records.data import Data, load
 from hushgrid.node.problems.registry import KINDS
 from hushgrid.node.schema.yaml_file import convert
@@ -36,7 +36,7 @@ class Setting:
     network: Mapping[str, Any]
     tests: str = ""  #: public rows
     methods: tuple[str, ...] | None = None  #: titles [all]
-    epsilons: tuple[float, ...] = EPSILONS
+    epsilons: tuple[float, ...] = (1.0,)  #: of the whole run, a node
     deal: str = ""  #: how rows of a file go to nodes, if not as the problem says: unequal, or by feature
 
     @property
@@ -53,7 +53,8 @@ class Setting:
         data = self.problem["data"] | ({} if layout == "graph" else {"nodes": nodes})
         if self.deal and layout != "curator":
             data = data | {"split": {"given": str(self.dealt())}}
-        found = {"hushgrid": 1, "name": "league", "problem": {**self.problem, "data": data}}
+        problem = {**self.problem, "data": data}
+        found = {"hushgrid": 1, "name": "league", "problem": problem, "run": {"record": "end"}}
         return found | ({"network": dict(self.network)} if layout == "graph" else {})
 
     def dealt(self) -> Path:
@@ -95,7 +96,7 @@ MADE_UP: dict[str, Any] = {
 }
 BY_LABEL = ADULT | {"data": {**ADULT["data"], "split": {"label-skew": 1.0}}}
 TESTS = "scenarios/data/adult.tst.bz2"
-#: One line of each kind, where runs are long.
+#: One line of each kind, where runs are long. A curator has the same rows however they are dealt, if all nodes have as many.
 MAIN = (
     "DGD",
     "NIDS",
@@ -115,6 +116,8 @@ MORE = (
     "RECAL, cycle",
     "I-ADMM, first-order",
     "W-ADMM, first-order",
+    "star: FedAvg",
+    "each alone",
 )
 GEOMETRIC: dict[str, Any] = {"kind": "geometric", "nodes": 8, "radius": 0.5, "seed": 11}
 RING = {"kind": "ring", "nodes": 8}
@@ -122,11 +125,12 @@ SETTINGS = {
     s.title: s
     for s in (
         Setting("Adult, ring of 8", ADULT, RING, TESTS, MAIN),
+        Setting("Adult, ring of 8, epsilon 10", ADULT, RING, TESTS, MAIN, epsilons=(10.0,)),
         Setting("made-up, geometric 8", MADE_UP, GEOMETRIC, methods=MORE),
-        Setting("Adult by label, ring of 8", BY_LABEL, RING, TESTS, MAIN),
+        Setting("Adult by label, ring of 8", BY_LABEL, RING, TESTS, MAIN[:-2]),
         Setting("Adult, ring of 60", ADULT, {"kind": "ring", "nodes": 60}, TESTS, MAIN),
         Setting("Adult, unequal rows, ring of 8", ADULT, RING, TESTS, MAIN, deal="unequal"),
-        Setting("Adult by feature, ring of 8", ADULT, RING, TESTS, MAIN, deal="by feature"),
+        Setting("Adult by feature, ring of 8", ADULT, RING, TESTS, MAIN[:-1], deal="by feature"),
         Setting(
             "Adult, geometric 60", ADULT, {"kind": "geometric", "nodes": 60, "radius": 0.25, "seed": 3}, TESTS, MAIN
         ),
@@ -135,6 +139,8 @@ SETTINGS = {
 
 
 # --- methods ---
+
+AT_ONCE = ("admm", "dgd", "fedavg", "nids")
 
 
 @dataclass(frozen=True)
@@ -156,6 +162,11 @@ class Method:
         return ALGORITHMS[self.algorithm["name"]]
 
     @property
+    def at_once(self) -> bool:
+        """Whether a walk's runs are made for all seeds at once (studies/common/at_once.py); else they are a sweep's."""
+        return self.algorithm["name"] in AT_ONCE and "sensitivity" not in self.privacy
+
+    @property
     def pure(self) -> bool:
         return "delta" not in self.privacy
 
@@ -170,8 +181,9 @@ class Method:
         one, more = (-4,) * len(self.start), (0,) * len(self.start)
         return Search(self.axes, seeds, levels, () if self.clips else [(*one, 0), (*more, 2)])
 
-    def point(self, values: Mapping[str, float], epsilon: float, graph: Graph) -> dict[str, Any]:
-        """The sections of a run: algorithm and privacy."""
+    def point(self, values: Mapping[str, float], epsilon: float, graph: Graph, whole: bool = True) -> dict[str, Any]:
+        """The sections of a run: algorithm and privacy. whole: with all rounds of averaging, else with one; the rest of them
+        is a product with W."""
         algorithm: dict[str, Any] = {k: dict(v) if isinstance(v, dict) else v for k, v in self.algorithm.items()}
         for key in self.start:
             first, _, rest = key.partition(".")
@@ -185,7 +197,7 @@ class Method:
         else:
             algorithm["rounds"] = rounds_of(self.kind, algorithm, answers, graph.n)
         if self.finishes:
-            algorithm["finish"] = {"gossip": rounds_to_agree(graph)}
+            algorithm["finish"] = {"gossip": rounds_to_agree(graph) if whole else 1}
         adjacency = {"replace-one-record": {"clip": values.get("clip", 1.0)}}
         return {"algorithm": algorithm, "privacy": {**self.privacy, "epsilon": epsilon, "adjacency": adjacency}}
 
@@ -204,19 +216,18 @@ def rounds_of(kind: type[Algorithm], algorithm: Mapping[str, Any], answers: int,
     return section.capped(answers, "objective", 0)[1]
 
 
-@cache
-def _slowest(edges: tuple[tuple[int, int], ...], n: int) -> float:
-    graph, W = Graph.of(n, edges), np.zeros((n, n))
-    for i in range(n):
+def weights(graph: Graph) -> Matrix:
+    """W of a round of averaging, (n, n)."""
+    W = np.zeros((graph.n, graph.n))
+    for i in range(graph.n):
         W[i, list(graph.neighbours[i])] = metropolis(graph, i)
         W[i, i] = 1.0 - W[i].sum()
-    return float(np.sort(np.abs(np.linalg.eigvalsh(W)))[-2])
+    return W
 
 
 def rounds_to_agree(graph: Graph) -> int:
     """Rounds of averaging that leave a hundredth of all differences, at most 1000: public, of the graph alone."""
-    edges = tuple((i, j) for i in range(graph.n) for j in graph.neighbours[i] if i < j)
-    slowest = _slowest(edges, graph.n)
+    slowest = float(np.sort(np.abs(np.linalg.eigvalsh(weights(graph))))[-2])
     return min(1000, ceil(log(100) / -log(slowest))) if slowest > 0 else 1
 
 

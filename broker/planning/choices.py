@@ -20,6 +20,14 @@ class Choice(NamedTuple):
     clip: float | None  #: None: there is none
     mechanism: str
     accountant: str | None  #: None: as the scenario has it
+    momentum: float | None = None  #: None: as the scenario has it
+    pointwise: bool = False  #: noise by how far a record can move the gradient at the very point
+
+    @property
+    def besides(self) -> str:
+        """The last two, in words."""
+        said = [f"momentum {self.momentum:g}"] if self.momentum is not None else []
+        return ", ".join([*said, *["pointwise"] * self.pointwise]) or "-"
 
 
 def laid(
@@ -43,6 +51,10 @@ def laid(
     found["privacy"].pop("accountant", None)
     if choice.accountant is not None:
         found["privacy"]["accountant"] = choice.accountant
+    if choice.momentum is not None:
+        algorithm["momentum"] = choice.momentum
+    if choice.pointwise:
+        found["privacy"]["sensitivity"] = "pointwise"
     if gossip:
         algorithm["finish"] = {"gossip": gossip}
     return found

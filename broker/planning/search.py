@@ -6,7 +6,8 @@ node's answer then has the same noise about nearly the same function. It is draw
 to protect.
 
 Search: for each mechanism the answers 1, 2, 4, ... as long as they help, and for each of them the step from where the last
-one was best, doubled or halved as long as that helps; then clips, steps and answers in between. What was found best is
+one was best, doubled or halved as long as that helps; then clips, steps and answers in between; then momentum and noise by
+the point. What was found best is
 played again on other rows and other noise, and only that is shown.
 """
 
@@ -26,6 +27,7 @@ from math import isfinite, sqrt
 from typing import Any, NamedTuple
 
 import numpy as np
+from msgspec import UNSET
 
 from hushgrid.broker.planning.choices import Choice, laid, rounds_by
 from hushgrid.broker.planning.playing import GOSSIP, Played, Task, beside, made_of, plan_of, play
@@ -40,6 +42,7 @@ FIRST = 100  #: seed of what is shown
 ENOUGH = 1.02  #: so near to the error after the most rounds of averaging, fewer will do
 HELPS = 0.95  #: of the error: what is not better by that much is not gone on with
 AS_GOOD = 0.9  #: of the error: of choices whose medians are within that, the one of the fewest answers is chosen
+MOMENTA = (0.5, 0.7)  #: that are tried
 LONGEST = 4000  #: answers of all nodes in one run that is played, and at least 32 of each
 SHOWN = 5  #: choices that are played again
 WORK_S = 40.0  #: s of one processor, about, for these
@@ -198,6 +201,26 @@ class Search:
             longest *= sqrt(problem.features * (2 if problem.objective.kind == "softmax" else 1))
         return [round(longest * share, 4) for share in (0.7, 0.5, 0.35, 1.0)]
 
+    def besides(self, mechanism: str) -> list[dict[str, Any]]:
+        """What is tried with the best of a mechanism: momentum and noise by the point, where the scenario may have them and
+
+        says nothing of them.
+        """
+        algorithm, p, found = self.scenario.algorithm, self.scenario.privacy, list[dict[str, Any]]()
+        assert p is not None
+        if getattr(algorithm, "momentum", None) is UNSET:
+            found += [{"momentum": m} for m in MOMENTA]
+        if (
+            mechanism == "gaussian"
+            and p.sensitivity is UNSET
+            and p.adjacency.replace_one_record is not None
+            and algorithm.variant == "guarded"
+            and algorithm.asks(p.mode) == "gradient"
+            and self.plan.problem.objective.kind == "logistic"
+        ):
+            found.append({"pointwise": True})
+        return found
+
     @property
     def ladder(self) -> list[int | None]:
         """Numbers of answers, the fewest first."""
@@ -224,6 +247,9 @@ class Search:
         here = min(best, key=self.error)
         for key, factor in (("step", sqrt(2)), ("answers", sqrt(2)), ("step", sqrt(2))):
             best.append(here := self.along(here, key, factor))
+        for change in self.besides(mechanism):
+            here = self.along(min(best, key=self.error)._replace(**change), "step", 2.0)
+            best.append(self.along(here, "answers", 2.0))
         return best
 
 

@@ -74,7 +74,14 @@ def last(plan: RunPlan, machines: Sequence[Any], run: bytes = bytes(16)) -> Matr
         rounds = cast(Rounds, algorithm)
         *_, own = rounds_of(machines, rounds.messages, rounds.iterate_is_sent)
         return own
-    server, members = cast(Star, algorithm).server(centre(plan, "")), dict(zip(plan.nodes, machines, strict=True))
+    around(plan, machines)
+    z = [getattr(m.state, algorithm.own[0]) for m in machines]
+    return np.repeat(np.mean(z, axis=0)[None], n, axis=0)
+
+
+def around(plan: RunPlan, machines: Sequence[Any]) -> Any:
+    """Plays a run around a coordinator; returns the coordinator's machine, as it is at the end."""
+    server, members = cast(Star, plan.running).server(centre(plan, "")), dict(zip(plan.nodes, machines, strict=True))
     step = server.start()
     while step.send:
         said = [
@@ -82,5 +89,4 @@ def last(plan: RunPlan, machines: Sequence[Any], run: bytes = bytes(16)) -> Matr
         ]
         for member, answer in said:
             step = server.receive(member, answer.send[0].seq, answer.send[0].body)
-    z = [getattr(m.state, algorithm.own[0]) for m in machines]
-    return np.repeat(np.mean(z, axis=0)[None], n, axis=0)
+    return server

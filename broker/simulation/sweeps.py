@@ -20,7 +20,7 @@ import numpy as np
 
 from hushgrid.broker.comparison.rows import FIGURES, STATUS, cells, frame, needed
 from hushgrid.broker.simulation.grid import Axis, Point, axis, listed, points, seeded
-from hushgrid.broker.simulation.problems.kept import digest
+from hushgrid.broker.simulation.problems.kept import at_work, digest
 from hushgrid.broker.simulation.problems.records import of_rows, read
 from hushgrid.broker.simulation.progress import Progress
 from hushgrid.broker.simulation.sweep_record import Record
@@ -85,7 +85,7 @@ def sweep(
     def engine() -> AbstractContextManager[Engine]:
         from hushgrid.broker.simulation import workers as dask_workers
 
-        common = dask_workers.Common(rows, measure or {}, own=workers is not None and dask is None)
+        common = dask_workers.Common(rows, measure or {}, own=workers is not None and dask is None, kept=at_work())
         return dask_workers.engine(workers, dask, common)
 
     with closing(Record(Path(out) if out is not None else None, about, columns, resume)) as record:

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from itertools import islice
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
+from weakref import WeakValueDictionary
 
 import dask
 from distributed import Client, LocalCluster, WorkerPlugin, as_completed, get_worker
@@ -51,14 +52,20 @@ class Task(NamedTuple):
     file: str  #: its name in errors
 
 
+#: Of the sweeps at work what this process keeps, by the name of their `Common`: workers that are this process share it.
+_HERE: WeakValueDictionary[str, Kept] = WeakValueDictionary()
+
+
 class Common(WorkerPlugin):  # type: ignore[misc]
     """What the runs of one sweep have in common, at each worker, those that join later among them."""
 
-    def __init__(self, rows: Mapping[bytes, Any], measure: Measure, own: bool) -> None:
-        """own: the workers are this program's processes."""
+    def __init__(self, rows: Mapping[bytes, Any], measure: Measure, own: bool, kept: Kept | None = None) -> None:
+        """own: the workers are this program's processes. kept: what earlier sweeps of this process have kept."""
         self.name = f"hushgrid-{secrets.token_hex(6)}"
         self.rows, self.measure = dict(rows), dict(measure)
         self.plugins, self.version, self.own = tuple(PLUGGED), version("hushgrid"), own
+        if kept is not None:
+            _HERE[self.name] = kept
 
     def setup(self, worker: Any) -> None:
         """At a worker, when the sweep begins or when it joins."""
@@ -67,7 +74,8 @@ class Common(WorkerPlugin):  # type: ignore[misc]
         plug(self.plugins, "--plugin")
         if self.own and threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGINT, signal.SIG_IGN)  # of a terminal; the program that is asked ends its workers
-        self.kept = Kept(self.rows)
+        here = _HERE.get(self.name)
+        self.kept = Kept(self.rows) if here is None else here
 
 
 def one(common: str, task: Task) -> dict[str, Any]:

@@ -267,10 +267,9 @@ def _mills(y: float) -> float:
     return 1 / value
 
 
+@lru_cache(maxsize=4096)  # nodes of one plan have the same sums after each answer
 def gdp_epsilon(mu: float, delta: float) -> float:
-    if mu == 0:
-        return 0.0
-    return _smallest(lambda epsilon: gdp_delta(epsilon, mu) <= delta)
+    return 0.0 if mu == 0 else _smallest(lambda epsilon: gdp_delta(epsilon, mu) <= delta)
 
 
 def _optimal_delta(target: float, epsilon: float, k: int) -> float:

@@ -63,6 +63,7 @@ class Task(NamedTuple):
     mode: Mode  #: output perturbation is a published variant
     seeds: Sequence[int]
     name: str = "ladmm"  #: the algorithm
+    rho: Any = None  #: the penalty, a number or (E.1) [the tuned one]
 
 
 class Line(NamedTuple):
@@ -78,6 +79,7 @@ def scenario(task: Task, seed: int) -> dict[str, Any]:
     eta, rho, clip = TUNED[task.epsilon]
     if task.box == TIGHT:
         eta, rho = IN_TIGHT
+    rho = rho if task.rho is None else task.rho
     private, images = task.epsilon < inf, task.images
     variant = "none" if not private else "guarded" if task.mode == "objective" else "published"
     section = {"name": task.name, "rounds": task.rounds, "local_updates": task.local_updates, "variant": variant}
@@ -201,3 +203,57 @@ def study(
     lines = on_two(measured, tasks(images or Images(), epsilons, seeds), lambda t: " ".join(map(str, t[1:6])))
     table = Table("Testing error", COLUMNS, [row(line) for line in lines])
     write("federated-figures", COMMAND, time.perf_counter() - began, [table], picture(lines), target)
+
+
+# --- Figure 7: the penalty of output perturbation ---
+
+#: rho of (3.4), among them Figure 7's five: three numbers, (E.1) as it stands for MNIST, and a hundredth of it.
+PENALTIES: tuple[Any, ...] = (
+    0.001, 0.01, 0.1, 1.0, 10.0,
+    {"c1": 2.0, "period": 10000, "c2": 5.0}, {"c1": 0.02, "period": 10000, "c2": 0.05},
+)  # fmt: skip
+
+
+def figure_7(
+    images: Images | None = None,
+    epsilons: Sequence[float] = EPSILONS,
+    seeds: Sequence[int] = SEEDS[:10],
+    rounds: Sequence[int] = (ANSWERS,),
+    target: Path = TARGET,
+) -> None:
+    """Testing errors of output perturbation (3.4) in the slack box at several penalties, to files."""
+    began = time.perf_counter()
+    each = [
+        Task(images or Images(), epsilon, T, 1, SLACK, "output", seeds, rho=rho)
+        for T in rounds
+        for epsilon in epsilons
+        for rho in PENALTIES
+    ]
+    lines = on_two(measured, each, lambda t: f"{t.epsilon:g} {t.rho}")
+    rows: list[Sequence[str | float]] = []
+    for line in lines:
+        said, n = line.task.rho, line.error.size
+        about = f"(E.1), c1 {said['c1']:g}, c2 {said['c2']:g}" if isinstance(said, dict) else f"{said:g}"
+        spread = float(np.std(line.error, ddof=1) / n**0.5) if n > 1 else nan
+        rows.append((f"{line.task.epsilon:g}", line.task.rounds, about, float(line.error.mean()), spread))
+    table = Table(
+        "Figure 7: the penalty of output perturbation",
+        ("epsilon", "rounds", "rho", "testing error", "standard error"),
+        rows,
+    )
+    curves = {}
+    for epsilon in epsilons:
+        of = [li for li in lines if li.task.epsilon == epsilon and not isinstance(li.task.rho, dict)]
+        of = [li for li in of if li.task.rounds == rounds[0]]
+        x, y = [li.task.rho for li in of], [float(li.error.mean()) for li in of]
+        curves[f"epsilon {epsilon:g}"] = (np.array(x), np.array(y))
+    panel = Panel("slack box, (3.4)", "rho", "testing error", curves, xlog=True, marks=True)
+    command = 'python -c "from hushgrid.studies.papers.federated import figure_7; figure_7()"'
+    write(
+        "federated-penalty",
+        command,
+        time.perf_counter() - began,
+        [table],
+        chart("The penalty of output perturbation", command, [[panel]]),
+        target,
+    )

@@ -9,8 +9,10 @@ import pytest
 from hushgrid.broker.simulation import run
 from hushgrid.kernels.algorithms.registry import ALGORITHMS
 from hushgrid.kernels.errors import InputError
+from hushgrid.node.privacy.noise_source import SeededNoise
 from hushgrid.node.problems.records.kind import KIND as RECORDS
 from hushgrid.studies import league
+from hushgrid.studies.common import at_once
 from hushgrid.studies.common.tuning import Axis, Known, Search
 from hushgrid.studies.races import MADE_UP, METHODS, SCALE, SETTINGS, Setting
 
@@ -196,3 +198,75 @@ def test_a_value_that_no_scenario_may_have_is_an_error_and_not_a_refused_run(sma
     assert not known.rows
     (answers,) = (a for a in METHODS["each alone"].axes if a.key == "answers")
     assert not answers.has(1)  # 64
+
+
+@pytest.mark.parametrize(
+    "title",
+    [
+        "DGD",
+        "NIDS",
+        "ADMM, pure",
+        "ADMM, Gaussian",
+        "star: FedAvg",
+        "each alone",
+        "DGD, no finishing",
+        "a curator with all rows",
+    ],
+)
+def test_runs_of_many_seeds_at_once_are_those_that_a_sweep_makes_up_to_their_noise(small, tmp_path, title):
+    """At an epsilon so large little is left of the noise: each part of the vectors is the run of one seed."""
+    m = METHODS[title]
+    values = {a.key: a.start for a in m.axes} | {"answers": 3} | ({"clip": 0.5} if m.clips else {})
+    point = m.point(values, 1e4 if m.pure else 1e6, small.graph, whole=False)
+    scenario = small.scenario(m.layout) | point
+    own = at_once.played(scenario, (1, 2, 3))
+    result = run(scenario, seed=1)
+    s = result.solution
+    held = np.array([v for key, v in s.items() if key.startswith("x_")])
+    if "w" in s and result.rounds_done > 1 and len(held) > 1:
+        held = np.repeat(s["w"][None], len(held), axis=0)
+    if m.finishes:
+        held = np.repeat(
+            held.mean(axis=0)[None], len(held), axis=0
+        )  # after one round of averaging, which keeps the mean
+        own = np.repeat(own.mean(axis=1, keepdims=True), held.shape[0], axis=1)
+    assert own.shape == (3, *held.shape)
+    close = 1e-2 if m.pure else 1e-3  # what is left of the noise; single precision is finer
+    for each in own:
+        assert each == pytest.approx(held, abs=close * np.abs(held).max())
+
+
+def test_many_seeds_at_once_have_noise_of_their_own_and_of_the_gate_s_size(small):
+    m = METHODS["DGD"]
+    point = m.point({"step_size": 1.0, "answers": 1, "clip": 0.5}, 1.0, small.graph, whole=False)
+    own = at_once.played(small.scenario("graph") | point, range(200))
+    setup = league.RowSetup(league.scenario_from(small.scenario("graph") | point))
+    gate = setup.device("n0").gate(setup.plan, SeededNoise(1, "n0"), at_once.Willing())
+    # one step of length 1 from zero: what varies over seeds is the noise, 200 x 3 draws, so within 4/sqrt(1200) of it
+    assert np.std(own[:, 0], axis=0) == pytest.approx(np.full(3, gate.lattice.scale), rel=4 / 20)
+    assert np.sqrt(np.mean(np.var(own[:, 0], axis=0))) == pytest.approx(gate.lattice.scale, rel=4 / np.sqrt(1200))
+    assert abs(np.corrcoef(own[:, 0, 0], own[:, 1, 0])[0, 1]) < 4 / np.sqrt(200)
+
+
+def test_what_points_are_worth_at_once_is_kept_on_the_disk(small, tmp_path):
+    m = METHODS["DGD"]
+    good = m.point({"step_size": 1.0, "answers": 1, "clip": 0.5}, 1.0, small.graph, whole=False)
+    far = m.point({"step_size": 1e4, "answers": 1, "clip": 0.5}, 1.0, small.graph, whole=False)  # refused: unstable
+    store = at_once.AtOnce(tmp_path / "found.jsonl", (5, 6))
+    store.run(small.scenario("graph"), [good, far], lambda own: np.abs(own).sum(axis=(1, 2)).tolist())
+    with (tmp_path / "found.jsonl").open("a") as file:
+        file.write('["cut')  # by a kill
+    again = at_once.AtOnce(tmp_path / "found.jsonl", (5, 6))
+    assert again.error(good, 6) == store.error(good, 6) > 0
+    assert again.error(far, 5) == inf
+    assert again.error(m.point({"step_size": 2.0, "answers": 1, "clip": 0.5}, 1.0, small.graph), 5) is None
+
+
+def test_rounds_of_averaging_that_a_run_is_spared_are_made_by_the_matrix(small):
+    m = METHODS["DGD"]
+    values = {"step_size": 1.0, "answers": 3, "clip": 0.5}
+    of = [
+        {name: league.figure(name, "small", run(small.scenario("graph") | m.point(values, 50.0, small.graph, whole), seed=1)) for name in league.FIGURES}
+        for whole in (True, False)
+    ]  # fmt: skip
+    assert of[0] == pytest.approx(of[1], rel=1e-9, nan_ok=True)

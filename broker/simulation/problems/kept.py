@@ -49,6 +49,11 @@ def keeping(kept: Kept) -> Iterator[None]:
         _NOW.reset(token)
 
 
+def at_work() -> Kept | None:
+    """Where runs of this thread look first."""
+    return _NOW.get()
+
+
 def once(make: Callable[[], T], of: tuple[Any, ...] | None) -> T:
     """make(), or what an earlier run has kept that was made `of` the same; None: of something that has no digest."""
     kept = _NOW.get()

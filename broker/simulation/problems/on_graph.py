@@ -92,7 +92,8 @@ class GraphSetup(Setup):
         objectives: list[float | None] = [None] * T
         last: dict[str, float | None] = {}
         if self.reveal:
-            objectives = [finite(self.objective(x)) for x in seen.common]
+            asked = seen.common[-1:] if self.scenario.run.record == "end" else seen.common
+            objectives[T - len(asked) :] = [finite(self.objective(x)) for x in asked]
             if T:
                 last = self.against_the_optimum(seen.x, objectives[-1])
         solution = {"x": seen.x} | {f"x_{name}": own[-1] for name, own in seen.own.items() if len(own)} | self.keys

@@ -234,6 +234,30 @@ def test_a_choice_is_laid_into_a_scenario():
     assert raw["algorithm"]["rounds"] == 2  # the one that was given is as it was
 
 
+def test_momentum_and_noise_by_the_point_are_tried_where_a_scenario_may_have_them_and_says_nothing_of_them():
+    def besides(over=None, mechanism="gaussian", **algorithm):
+        raw = neighbours(over, **algorithm)
+        shape = checked(raw, "scenario", None, None)
+        return search.Search(search.without_data(raw, shape), shape, "scenario", 1).besides(mechanism)
+
+    both = [{"momentum": m} for m in search.MOMENTA]
+    assert besides() == [*both, {"pointwise": True}]
+    assert besides(mechanism="laplace") == both
+    assert besides({"privacy.sensitivity": "uniform"}, momentum=0.3) == []
+    assert besides({"algorithm": {"name": "admm", "rounds": 2, "eta": 0.5}}) == []
+
+
+def test_what_is_chosen_besides_stands_in_the_scenario_and_in_the_table():
+    raw = neighbours()
+    choice = Choice(5, 0.25, 0.7, "gaussian", "gdp", momentum=0.7, pointwise=True)
+    made = laid(raw, choice, rounds_by(scenario_from(deepcopy(raw)), 4))
+    assert made["algorithm"]["momentum"] == 0.7
+    assert made["privacy"]["sensitivity"] == "pointwise"
+    assert scenario_from(deepcopy(made)).algorithm.momentum == 0.7
+    assert choice.besides == "momentum 0.7, pointwise"
+    assert choice._replace(momentum=None, pointwise=False).besides == "-"
+
+
 def test_every_private_scenario_of_rows_that_comes_with_the_program_says_its_shape():
     for name in names():
         raw = read_yaml(find(name))

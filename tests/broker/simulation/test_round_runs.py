@@ -298,3 +298,11 @@ def test_a_device_refuses_what_is_for_simulation(variant, tmp_path):
         bodies = [wire.decode_envelope(p.payload, wire.SMALL).body for p in said]
         assert bodies == [wire.Refuse(f"n0: variant {variant} runs in simulation only (hushgrid run)", "refused")]
         assert ledger.spends() == []
+
+
+def test_a_run_that_records_its_end_alone_has_the_same_answer_and_the_last_objective():
+    whole, end = (run(scenario("dgd", **{"run.record": record}), seed=3) for record in ("summary", "end"))
+    assert {k: v.tolist() for k, v in end.solution.items()} == {k: v.tolist() for k, v in whole.solution.items()}
+    assert end.objective == whole.objective
+    assert end.history["objective"] == [*[None] * (ROUNDS - 1), whole.history["objective"][-1]]
+    assert end.history["noise_l1"] == whole.history["noise_l1"]

@@ -74,6 +74,29 @@ def test_both_are_learned_from_and_tested_on(tmp_path):
         assert 0 <= result.test_error < 1
 
 
+def test_writers_of_FEMNIST_s_shape_learn_in_private(tmp_path):
+    """62 classes of 28 x 28 pixels; each writer has rows of its own number, and `share` weighs them by it."""
+    path, data = leaf(tmp_path, users=6, rows=3, width=784)
+    raw = json.loads(path.read_text())
+    raw["hierarchies"] = [f"class_{k}" for k in range(6)]  # of files that are split by writers
+    raw["user_data"]["f0005"]["y"][0] = 61
+    path.write_text(json.dumps(raw))
+    result = run({
+        "hushgrid": 1, "name": "femnist", "seed": 1,
+        "problem": {
+            "kind": "softmax", "classes": 62, "data": {"leaf": str(path), "normalize": "unit-rows"}, "test": str(path),
+            "row_bound": 1.0, "scale": "share", "box": 1.0,
+        },
+        "algorithm": {"name": "ladmm", "rounds": 2, "rho": 0.1, "eta": 1.0},
+        "privacy": {"mechanism": "gaussian", "accountant": "gdp", "epsilon": 10.0, "delta": 1e-6,
+                    "adjacency": {"replace-one-record": {"clip": 1.0}}},
+    })  # fmt: skip
+    assert result.nodes == len(data) == 6
+    assert result.solution["x"].shape == (62 * 784,)
+    assert 0 <= result.test_error <= 1
+    assert 0 < result.privacy.spent.epsilon <= 10
+
+
 def test_a_test_file_is_read_by_its_name(tmp_path):
     path, data = leaf(tmp_path)
     assert len(load_test(Data(), path, "softmax", 6).b) == sum(len(user["y"]) for user in data.values())

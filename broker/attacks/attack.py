@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from hushgrid.broker.attacks import registry, transcript
+from hushgrid.broker.attacks.answers import judged
 from hushgrid.broker.attacks.base import Attacked, Recovered
 from hushgrid.broker.attacks.page import page
 from hushgrid.broker.attacks.transcript import Heard
@@ -54,6 +55,7 @@ def attack(run_dir: Path, held: Path | None = None, shape: str | None = None) ->
             node: {"count": len(of.d), "residual": of.residual, "what": of.what, "consistent": of.consistent}
             for node, of in found.recovered.loads.items()
         },
+        "answers": {node: of._asdict() for node, of in found.answers.items()},
         "states": list(found.recovered.states),
         "recycled": found.recovered.recycled,
         "arrays": f"{PLACE}/recovered.npz",
@@ -70,7 +72,7 @@ def made(heard: Heard, held: Path | None = None, shape: str | None = None) -> At
     for one in registry.fitting(heard):
         recovered.add(one.recover(heard))
     records = isinstance(heard.problem, DataPlan)
-    rows, truths, nodes = {}, {}, {}
+    rows, truths, nodes, answers = {}, {}, {}, {}
     form = shape_of(shape, heard.problem.features) if records else None
     if held is not None and not held.is_dir():
         raise InputError(f"--truth {held}: found no such directory, expected one with {heard.nodes[0]}.npz")
@@ -83,7 +85,9 @@ def made(heard: Heard, held: Path | None = None, shape: str | None = None) -> At
         if held is not None:
             truths[node] = truth(held, node, f)
             nodes[node] = score(f, seen, rows[node], truths[node], form)
-    return Attacked(heard, recovered, rows, truths, form, together(nodes) if held is not None else None)
+        if (of := judged(heard, node, seen, truths.get(node))) is not None:
+            answers[node] = of
+    return Attacked(heard, recovered, rows, truths, answers, form, together(nodes) if held is not None else None)
 
 
 def _told(run_dir: Path) -> Mapping[str, Any]:

@@ -49,8 +49,30 @@ def verdict(summary: Mapping[str, Any]) -> list[str]:
         said.append(
             "The attack ends with the gates' noisy answers: this is all that the nodes have told about their data."
         )
+        said += _answers(summary["answers"])
     elif summary["variant"] == "guarded":
         said.append("What travels is a function of the gates' noisy answers, and the attack does not get behind them.")
+    return said
+
+
+def _answers(answers: Mapping[str, Any]) -> list[str]:
+    """Of the noise on the answers."""
+    if not answers:
+        return []
+    every = answers.values()
+    off = max(of["off_grid"] for of in every)
+    said = [
+        "All answers are on the public grid: no digit of them tells more than their value."
+        if not off
+        else f"Up to {off:.0%} of a node's answers are NOT on the public grid: noise in floating point tells values apart."
+    ]
+    if all(of["noise_ratio"] is not None for of in every):
+        low, high = (f(of["noise_ratio"] for of in every) for f in (min, max))
+        twice = max(of["repeats"] for of in every)
+        said.append(
+            f"Their noise is {low:.2f} to {high:.2f} times the claimed one"
+            + ("." if not twice else f", and up to {twice:.0%} of a node's answers have noise that an EARLIER one had.")
+        )
     return said
 
 

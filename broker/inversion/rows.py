@@ -19,6 +19,7 @@ from hushgrid.broker.inversion.matching import logistic_batch, softmax_batch
 from hushgrid.kernels.problems.losses import SLOPE, Declared, Kind, public_gradient
 from hushgrid.kernels.types import Matrix, Vector
 
+LENGTHS = (1.0, 4.0, 16.0)  #: times the length at which a slope would be steepest: starts of the fit of a length
 EXACT = {"xtol": 1e-15, "ftol": 1e-15, "gtol": 1e-15}  #: of a fit: as far as rounding lets it
 
 
@@ -105,10 +106,14 @@ def _length(margins: np.ndarray, c: np.ndarray, kind: Kind, target: Matrix, half
     m, wanted = margins[use].T, c[use].T
     target = target if kind == "softmax" else target[use]
     start = float(np.max(np.abs(wanted))) / half
-    fit = least_squares(
-        lambda t: (t[0] * SLOPE[kind](t[0] * m, target) - wanted).ravel(), [start], x_scale=start, **EXACT
-    )
-    return float(fit.x[0])
+
+    def missed(t: Vector) -> Vector:
+        left: Vector = (t[0] * SLOPE[kind](t[0] * m, target) - wanted).ravel()
+        return left
+
+    # Where all slopes are flat, the row is longer than the start says: the same coefficient has two lengths.
+    fits = [least_squares(missed, [start * k], x_scale=start * k, **EXACT) for k in LENGTHS]
+    return float(min(fits, key=lambda fit: fit.cost).x[0])
 
 
 def least_squares_row(sums: Sums) -> Rows:

@@ -28,6 +28,18 @@ STUDIES = {
         "hushgrid.studies.papers.relay",
         "relay",
     ),
+    "recovered-images": Study(
+        "images that an eavesdropper recovers from RECAL and from the star, without, with published and with the gate's noise",
+        "1 to 4 minutes",
+        "hushgrid.studies.papers.recovered_images",
+        "study",
+    ),
+    "relay-figures": Study(
+        "RECAL on images of two classes: Figures 2 to 9, gradient matching among them",
+        "3 to 10 minutes",
+        "hushgrid.studies.papers.relay_figures",
+        "study",
+    ),
     "incremental": Study(
         "I-ADMM, a token on a cycle: Figures 3 to 6, what the token tells",
         "2 to 5 minutes",

@@ -29,6 +29,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     kind = parser.add_mutually_exclusive_group().add_argument
     kind("--one-run", action="store_true", help="audit one whole run with many canaries, from its transcript")
     kind("--interference", action="store_true", help="compare runs over other data, the gates' answers held still")
+    kind("--questions", action="store_true", help="say which plans and questions its devices answer, and which not")
     kind("--ledger", action="store_true", help="TRANSCRIPT LEDGER...: what travelled beside what was paid")
     add("--games", metavar="N", type=int, help="games about either data set that are counted [up to 100000, by width]")
     add("--canaries", metavar="N", type=int, help="of --one-run [4000]")
@@ -67,6 +68,8 @@ def _audit(o: argparse.Namespace) -> int:
             return _one_run(o, raw, file, shown.phase)
         if o.interference:
             return _interference(o, raw, file, shown.phase)
+        if o.questions:
+            return _questions(o, raw, file)
         from hushgrid.broker.audit.audit import audited
 
         found = audited(
@@ -178,6 +181,24 @@ def _interference(o: argparse.Namespace, raw: dict[str, Any], file: Path, say: A
     return 0 if same and "transcript" in found.control else 1
 
 
+def _questions(o: argparse.Namespace, raw: dict[str, Any], file: Path) -> int:
+    from hushgrid.broker.audit.questions import questions
+    from hushgrid.node.columns import columns
+
+    found = questions(raw, str(file), o.node, file.parent)
+    same = all(q.same for q in found)
+    if o.json:
+        print(json.dumps({"questions": [q._asdict() for q in found], "same": same}, indent=2))
+        return 0 if same else 1
+    rows = [
+        [q.where, q.what, "answers" if q.answered else "refuses", q.said if q.same else f"DEPENDS ON DATA: {q.said}"]
+        for q in found
+    ]
+    print(columns(rows, ["", "asked", "the device", "and says"]))
+    print("said over data sets of the same public shape: " + ("the same words for each" if same else "NOT THE SAME"))
+    return 0 if same else 1
+
+
 def _ledgers(o: argparse.Namespace) -> int:
     from hushgrid.broker.audit.ledgers import compared
     from hushgrid.node.columns import columns
@@ -228,6 +249,7 @@ def plain(found: Found) -> dict[str, Any]:
         "at": {f"{c:g}": bound(worst, c) for c in worst.bounds},
         "above": found.above,
         "power": found.power,
+        "expected": found.expected,
         "games": worst.counted,
         "attack": worst.attack.name,
         "canary": worst.canary.told,
@@ -260,7 +282,7 @@ def told(found: Found) -> str:
         f"{found.name}: {found.plan.algorithm.name}, {t.answers} answers of {found.node}, {t.mechanism} noise, {t.adjacency}",
         f"claimed     epsilon {t.epsilon:.4g}{delta}, over the run",
         f"measured    epsilon at least {found.worst.bounds[c].epsilon:.4g}, with confidence {c:g}",
-        f"power       epsilon {found.power:.4g}: what a perfect attack could have shown at most with so many games",
+        f"power       epsilon {found.power:.4g} at most: what a perfect attack could have shown with so many games ({found.expected:.4g} in the middle)",
         columns([row[:-1] for row in rows], ["", *(f"at {100 * k:g} %" for k in found.worst.bounds), "games", "by"], 2),
         *(f"  {name}: {words}" for name, *_, words in rows),
         _verdict(found),
@@ -275,6 +297,10 @@ def _cells(of: Measured, confidence: float) -> list[str]:
 
 
 def _verdict(found: Found) -> str:
+    highest = max(found.worst.bounds)
+    if found.above and found.worst.bounds[highest].epsilon <= found.claim.epsilon:
+        share = round(1 / (1 - found.confidence))
+        return f"  above the claim at {100 * found.confidence:g} %, not at {100 * highest:g} %: of {share} honest audits one says so by chance; play more"
     if found.above:
         return f"  ABOVE THE CLAIM: with confidence {found.confidence:g} the claimed epsilon does not hold"
     if found.power == 0:

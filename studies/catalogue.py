@@ -28,6 +28,18 @@ STUDIES = {
         "hushgrid.studies.papers.relay",
         "relay",
     ),
+    "recovered-images": Study(
+        "images that an eavesdropper recovers from RECAL and from the star, without, with published and with the gate's noise",
+        "1 to 4 minutes",
+        "hushgrid.studies.papers.recovered_images",
+        "study",
+    ),
+    "relay-figures": Study(
+        "RECAL on images of two classes: Figures 2 to 9, gradient matching among them",
+        "3 to 10 minutes",
+        "hushgrid.studies.papers.relay_figures",
+        "study",
+    ),
     "incremental": Study(
         "I-ADMM, a token on a cycle: Figures 3 to 6, what the token tells",
         "2 to 5 minutes",
@@ -86,6 +98,12 @@ STUDIES = {
         "federated learning around a coordinator: testing error of digits against epsilon, E and the box",
         "1 to 5 minutes",
         "hushgrid.studies.papers.federated",
+        "study",
+    ),
+    "audit": Study(
+        "what games and canaries measure of claims that hold, of every algorithm's, and of noise that is wrong",
+        "5 to 25 minutes",
+        "hushgrid.studies.auditing",
         "study",
     ),
     "accuracy": Study(

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from hushgrid.broker.attacks import registry, transcript
+from hushgrid.broker.attacks.answers import judged
 from hushgrid.broker.attacks.base import Attacked, Recovered
 from hushgrid.broker.attacks.page import page
 from hushgrid.broker.attacks.transcript import Heard
@@ -54,6 +55,7 @@ def attack(run_dir: Path, held: Path | None = None, shape: str | None = None) ->
             node: {"count": len(of.d), "residual": of.residual, "what": of.what, "consistent": of.consistent}
             for node, of in found.recovered.loads.items()
         },
+        "answers": {node: of._asdict() for node, of in found.answers.items()},
         "states": list(found.recovered.states),
         "recycled": found.recovered.recycled,
         "arrays": f"{PLACE}/recovered.npz",
@@ -70,17 +72,22 @@ def made(heard: Heard, held: Path | None = None, shape: str | None = None) -> At
     for one in registry.fitting(heard):
         recovered.add(one.recover(heard))
     records = isinstance(heard.problem, DataPlan)
-    rows, truths, nodes = {}, {}, {}
+    rows, truths, nodes, answers = {}, {}, {}, {}
     form = shape_of(shape, heard.problem.features) if records else None
     if held is not None and not held.is_dir():
         raise InputError(f"--truth {held}: found no such directory, expected one with {heard.nodes[0]}.npz")
-    for node, seen in recovered.gradients.items() if records else ():
-        f = heard.problem.declared(heard.place[node])
-        rows[node] = recovered.rows.get(node) or rows_of(f, seen)
+    for node in heard.nodes if records else ():
+        if node not in recovered.gradients and node not in recovered.rows:
+            continue
+        f, seen = heard.problem.declared(heard.place[node]), recovered.gradients.get(node)
+        own = recovered.rows.get(node)
+        rows[node] = own if own is not None else rows_of(f, seen) if seen is not None else NONE
         if held is not None:
             truths[node] = truth(held, node, f)
             nodes[node] = score(f, seen, rows[node], truths[node], form)
-    return Attacked(heard, recovered, rows, truths, form, together(nodes) if held is not None else None)
+        if (of := judged(heard, node, seen, truths.get(node))) is not None:
+            answers[node] = of
+    return Attacked(heard, recovered, rows, truths, answers, form, together(nodes) if held is not None else None)
 
 
 def _told(run_dir: Path) -> Mapping[str, Any]:

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from hushgrid.broker.attacks.answers import Judged
 from hushgrid.broker.attacks.transcript import Heard
 from hushgrid.broker.inversion.found import CONSISTENT, Gradients, Rows, What
 from hushgrid.broker.inversion.scores import Pairs, Truth, pairs
@@ -79,6 +80,7 @@ class Attacked:
     recovered: Recovered
     rows: Mapping[str, Rows]
     truths: Mapping[str, Truth]  #: empty without --truth
+    answers: Mapping[str, Judged]  #: of nodes whose gradients are a gate's noisy answers
     shape: tuple[int, int] | None
     scores: Mapping[str, Any] | None
 

@@ -19,12 +19,14 @@ import numpy as np
 
 from hushgrid.broker.attacks.base import Attack, Recovered
 from hushgrid.broker.attacks.transcript import Heard
-from hushgrid.broker.inversion.found import Gradients
+from hushgrid.broker.inversion.found import Gradients, What
+from hushgrid.broker.inversion.rows import rows_of
 from hushgrid.kernels.algorithms import dpp2
 from hushgrid.kernels.algorithms.base import Algorithm
 from hushgrid.kernels.algorithms.dpp2 import merged
 from hushgrid.kernels.types import Matrix, Tensor, Vector
 from hushgrid.node.problems.on_graph import OnGraph
+from hushgrid.node.problems.records.section import DataPlan
 
 
 def secret(y: Tensor, z: Tensor, G: Matrix) -> Vector:
@@ -51,6 +53,13 @@ def untied(y: Tensor, z: Tensor, eta: Vector, rho: float, P: Matrix) -> tuple[Te
     return x, g
 
 
+def _late(p: dpp2.Params, seen: Gradients) -> Gradients:
+    """The last gradients, whose noise is at most twice that of the last one."""
+    noise = np.array([max(p.theta(k)) for k in range(len(seen.when))])
+    kept = noise <= 2 * noise[-1]
+    return Gradients(seen.at[kept], seen.g[kept], seen.when[kept], seen.what)
+
+
 class Untied(Attack):
     """Takes the first tier off, whose eta the plan tells all nodes; and finds that eta without the plan."""
 
@@ -68,10 +77,12 @@ class Untied(Attack):
         P = np.eye(len(heard.nodes)) - of.graph.metropolis()
         eta = np.array([p.eta_k(k) for k in range(K)])
         x, g = untied(y, z, eta, p.rho, P)
+        what: What = "noisy answer" if p.gated else "gradient"
         found = Recovered(states=("x",))
         for i, node in enumerate(heard.nodes):
-            what = "noisy answer" if p.gated else "gradient"
-            found.gradients[node] = Gradients(x[:, i], g[:, i], np.arange(1, K + 1), what)
+            seen = found.gradients[node] = Gradients(x[:, i], g[:, i], np.arange(1, K + 1), what)
+            if p.variant == "published" and isinstance(of, DataPlan):
+                found.rows[node] = rows_of(of.declared(i), _late(p, seen))
         if p.variant != "published":
             found.notes.append("The first message of a round is x, the second tells the answer at it.")
             return found

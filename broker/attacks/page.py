@@ -23,7 +23,7 @@ def page(found: Attacked, pictures: Mapping[str, bytes], summary: Mapping[str, A
         f'<p class="verdict">{said}</p></header>',
         section("The run", facts(_about(summary))),
         section("How", paragraphs(found.recovered.notes)) if found.recovered.notes else "",
-        section("What was recovered", _nodes(summary)) if summary["gradients"] else "",
+        section("What was recovered", _nodes(summary)) if summary["gradients"] or summary["rows"] else "",
         section("Rows as images", _pictures(found, pictures)) if pictures else "",
         section("Against the truth", _scores(summary)) if summary["scores"] else "",
     ]
@@ -35,42 +35,64 @@ def verdict(summary: Mapping[str, Any]) -> list[str]:
     gradients, rows = summary["gradients"], summary["rows"]
     if summary["loads"]:
         return _loads(summary)
-    if not gradients:
-        return [
-            f"No gradient was recovered from {summary['messages']:,} messages of {summary['algorithm']} "
-            f"(variant {summary['variant']})."
-        ]
     count, complete = (sum(g[key] for g in gradients.values()) for key in ("count", "complete"))
-    noisy = all(g["what"] == "noisy answer" for g in gradients.values())
+    noisy = bool(gradients) and all(g["what"] == "noisy answer" for g in gradients.values())
     what = "noisy answers of the gates" if noisy else "gradients"
     whole = "in every coordinate" if complete == count else f"{complete:,} of them in every coordinate"
-    said = [
-        f"An eavesdropper on every edge reads {count:,} {what} of {len(gradients)} nodes off {summary['messages']:,} "
-        f"messages, {whole}."
-    ]
-    behind = [r for r in rows.values() if r["count"]]
-    sure = [r for r in behind if r["consistent"]]
-    if sure:
-        number = sum(r["count"] for r in sure)
-        said.append(
-            f"Behind them stand {number:,} rows of {len(sure)} of {len(rows)} nodes, which explain what was heard to "
-            f"{max(r['residual'] for r in sure):.1g}: these rows are recovered."
-        )
-    tried = [r["residual"] for r in behind if not r["consistent"] and r["residual"] is not None]
-    if tried:
-        who = "no node" if not sure else "the others"
-        said.append(
-            f"Of {who} rows were found that explain what was heard: the best guess leaves {min(tried):.2g} of it, "
-            "where 1e-6 would be a find." if not sure else
-            f"The guesses for {len(tried)} other nodes leave {min(tried):.2g} of it or more: they are no finds."
-        )  # fmt: skip
-    elif not sure:
-        said.append("The rows behind them were not found.")
+    read = f"{summary['messages']:,} messages of {summary['algorithm']} (variant {summary['variant']})"
+    said = [f"An eavesdropper on every edge reads {count:,} {what} of {len(gradients)} nodes off {read}, {whole}."]
+    if not count:
+        said = [f"An eavesdropper on every edge reads no gradient off {read}."]
+    if rows:
+        said.append(_behind(list(rows.values())))
     if noisy:
         said.append(
             "The attack ends with the gates' noisy answers: this is all that the nodes have told about their data."
         )
+        said += _answers(summary["answers"])
+    elif summary["variant"] == "guarded":
+        said.append("What travels is a function of the gates' noisy answers, and the attack does not get behind them.")
     return said
+
+
+def _answers(answers: Mapping[str, Any]) -> list[str]:
+    """Of the noise on the answers."""
+    if not answers:
+        return []
+    every = answers.values()
+    off = max(of["off_grid"] for of in every)
+    said = [
+        "All answers are on the public grid: no digit of them tells more than their value."
+        if not off
+        else f"Up to {off:.0%} of a node's answers are NOT on the public grid: noise in floating point tells values apart."
+    ]
+    if all(of["noise_ratio"] is not None for of in every):
+        low, high = (f(of["noise_ratio"] for of in every) for f in (min, max))
+        twice = max(of["repeats"] for of in every)
+        said.append(
+            f"Their noise is {low:.2f} to {high:.2f} times the claimed one"
+            + ("." if not twice else f", and up to {twice:.0%} of a node's answers have noise that an EARLIER one had.")
+        )
+    return said
+
+
+def _behind(rows: list[Mapping[str, Any]]) -> str:
+    """What was found of the rows."""
+    sure = [r for r in rows if r["consistent"]]
+    tried = [r["residual"] for r in rows if not r["consistent"] and r["residual"] is not None]
+    if sure:
+        number, most = sum(r["count"] for r in sure), max(r["residual"] for r in sure)
+        who = "all nodes" if len(sure) == len(rows) else f"{len(sure)} of {len(rows)} nodes"
+        said = f"{number:,} rows, those of {who}, are recovered: they explain what was heard to {most:.1g}."
+        return said + (
+            f" The guesses for the others leave {min(tried):.2g} of it or more: they are no finds." if tried else ""
+        )
+    if tried:
+        return (
+            f"No row is recovered: the best guess leaves {min(tried):.2g} of what was heard unexplained, "
+            "where 1e-6 would be a find."
+        )
+    return "No row is recovered: what was heard does not determine one."
 
 
 def _loads(summary: Mapping[str, Any]) -> list[str]:
@@ -108,7 +130,9 @@ def _about(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 def _nodes(summary: Mapping[str, Any]) -> str:
     lines = []
-    for node, g in list(summary["gradients"].items())[:NODES]:
+    nodes = list(dict.fromkeys((*summary["gradients"], *summary["rows"])))
+    for node in nodes[:NODES]:
+        g = summary["gradients"].get(node) or {"what": "none", "count": 0, "complete": 0}
         r = summary["rows"].get(node) or {"count": 0, "method": "none", "residual": None, "consistent": False}
         residual = "" if r["residual"] is None else f"{r['residual']:.2g}"
         yes = "yes" if r["consistent"] else "no"
@@ -116,7 +140,7 @@ def _nodes(summary: Mapping[str, Any]) -> str:
             (node, g["what"], str(g["count"]), str(g["complete"]), str(r["count"]), r["method"], residual, yes)
         )
     columns = ("node", "what", "heard", "complete", "rows", "method", "residual", "consistent")
-    more = len(summary["gradients"]) - len(lines)
+    more = len(nodes) - len(lines)
     caption = f"and {more} nodes more, in recovered.npz" if more > 0 else "all of it is in recovered.npz"
     return table(columns, lines, caption)
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import inf
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -98,7 +98,8 @@ class Zone:
             epsilon=plan.terms.paper_epsilon if plan.terms else inf,
             patience=0,
         )
-        agent, said = plan.running.agent(place), []
+        running: Any = plan.running  # of a star
+        agent, said = running.agent(place), []
         for t, (w, _) in enumerate(self.rounds, 1):
             agent.update(t, w)
             said.append(agent.answer_body().z)

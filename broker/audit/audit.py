@@ -50,7 +50,8 @@ class Found(NamedTuple):
     confidence: float
     worst: Measured
     typical: Measured | None
-    power: float
+    power: float  #: what a perfect attack could have shown at most
+    expected: float  #: what it shows in the middle
     seconds: float
 
     @property
@@ -94,7 +95,7 @@ def audited(
         fewer = min(N, int(max(FEWEST, DRAWS / (4 * max(1, typical.answers[0].apart.size) * t.answers))))
         usual = Measured(typical, *play(typical.answers, [], claim, fewer, confidences, entropy))
     most = power(t.mechanism, t.per_answer, t.answers, claim, N, 1 - confidence)
-    return Found(plan.name, name, plan, t, claim, confidence, found, usual, most, time.perf_counter() - begun)
+    return Found(plan.name, name, plan, t, claim, confidence, found, usual, *most, time.perf_counter() - begun)
 
 
 def prepared(scenario: Scenario, file: str) -> tuple[Any, RunPlan]:

@@ -211,19 +211,27 @@ def play(
 # --- what could have been shown ---
 
 
-def power(kind: str, per_answer: float, answers: int, claim: Claim, games: int, doubt: float) -> float:
-    """Epsilon that a perfect attack on exactly the claimed noise shows at most with so many games, but for a chance `doubt`.
+class Power(NamedTuple):
+    """Epsilon that a perfect attack on exactly the claimed noise shows with so many games; never more than is claimed."""
 
-    The largest bound of all thresholds, each at counts that are passed with a chance of `doubt`/2. Never more than is claimed.
-    """
+    most: float  #: but for the chance that was allowed
+    middle: float  #: at the counts to expect
+
+
+def power(kind: str, per_answer: float, answers: int, claim: Claim, games: int, doubt: float) -> Power:
+    """The largest bound of all thresholds, at the counts to expect, and at counts that are passed with a chance of `doubt`/2."""
     if kind == "gaussian":
         p, q = auditing.gaussian_rates(per_answer * answers**0.5)
     else:
         p, q = auditing.laplace_rates(per_answer, answers)
+    p, q = np.clip(p, 0, 1), np.clip(q, 0, 1)
     hits = auditing.highest(p, games, doubt / 2)
-    false = games - auditing.highest(1 - np.clip(q, 0, 1), games, doubt / 2)
-    best = 0.0
-    for bound in ("epsilon", "mu", "pooled") if claim.gaussian else ("epsilon",):
-        found = float(np.max(bound_of(bound, hits, false, games, claim, doubt)))
-        best = max(best, found if bound == "epsilon" else claim.of_mu(found).epsilon)
-    return min(best, claim.epsilon)
+    false = games - auditing.highest(1 - q, games, doubt / 2)
+    found = []
+    for some, others in ((hits, false), (np.rint(p * games), np.rint(q * games))):
+        best = 0.0
+        for bound in ("epsilon", "mu", "pooled") if claim.gaussian else ("epsilon",):
+            value = float(np.max(bound_of(bound, some, others, games, claim, doubt)))
+            best = max(best, value if bound == "epsilon" else claim.of_mu(value).epsilon)
+        found.append(min(best, claim.epsilon))
+    return Power(*found)

@@ -88,7 +88,7 @@ def _solved(zero: Vector, one: Vector, sent: Vector | None, d: int) -> Vector:
 
 def _rounds(heard: Heard, machine: Any, i: int) -> Iterator[Exchange]:
     """Messages of neighbours: step t makes message t + 1 from messages t."""
-    shares, near = heard.shares(), machine.neighbours
+    shares, near = heard.shares(machine.messages, machine.size), machine.neighbours
     if not len(shares):
         return
     yield Exchange(machine.first, shares[0, i])

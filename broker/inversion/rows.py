@@ -2,7 +2,7 @@
 
 Without its public part, and times m/scale, a gradient is the sum of s_j a_j over the node's m rows, s_j the slope of row
 j. Of one row it is a multiple of it: rank one. Its length and label follow from the slopes, which are known functions.
-Several rows of softmax regression: `classes.py`.
+Several rows of softmax regression: `classes.py`; where no closed form is known: `matching.py`.
 """
 
 from __future__ import annotations
@@ -15,9 +15,11 @@ from scipy.optimize import least_squares
 
 from hushgrid.broker.inversion.classes import batch
 from hushgrid.broker.inversion.found import NONE, Gradients, Rows
+from hushgrid.broker.inversion.matching import logistic_batch, softmax_batch
 from hushgrid.kernels.problems.losses import SLOPE, Declared, Kind, public_gradient
 from hushgrid.kernels.types import Matrix, Vector
 
+LENGTHS = (1.0, 4.0, 16.0)  #: times the length at which a slope would be steepest: starts of the fit of a length
 EXACT = {"xtol": 1e-15, "ftol": 1e-15, "gtol": 1e-15}  #: of a fit: as far as rounding lets it
 
 
@@ -58,8 +60,11 @@ def rows_of(f: Declared, seen: Gradients) -> Rows:
             sums
         )
     if f.objective.kind == "softmax":
-        return batch(sums.X, sums.H, f.rows)
-    return NONE
+        found = batch(sums.X, sums.H, f.rows)
+        return found if len(found.rows) else softmax_batch(sums.X, sums.H, f.rows)
+    if f.objective.kind == "logistic":
+        return logistic_batch(sums.X[:, 0], sums.H[:, 0], f.rows)
+    return NONE  # least squares of several rows tells A'A and A'b, and these rows up to a rotation
 
 
 def softmax_row(sums: Sums) -> Rows:
@@ -101,10 +106,14 @@ def _length(margins: np.ndarray, c: np.ndarray, kind: Kind, target: Matrix, half
     m, wanted = margins[use].T, c[use].T
     target = target if kind == "softmax" else target[use]
     start = float(np.max(np.abs(wanted))) / half
-    fit = least_squares(
-        lambda t: (t[0] * SLOPE[kind](t[0] * m, target) - wanted).ravel(), [start], x_scale=start, **EXACT
-    )
-    return float(fit.x[0])
+
+    def missed(t: Vector) -> Vector:
+        left: Vector = (t[0] * SLOPE[kind](t[0] * m, target) - wanted).ravel()
+        return left
+
+    # Where all slopes are flat, the row is longer than the start says: the same coefficient has two lengths.
+    fits = [least_squares(missed, [start * k], x_scale=start * k, **EXACT) for k in LENGTHS]
+    return float(min(fits, key=lambda fit: fit.cost).x[0])
 
 
 def least_squares_row(sums: Sums) -> Rows:

@@ -98,7 +98,9 @@ def ssim(found: Vector, true: Vector, shape: tuple[int, int]) -> float:
     return float(index.mean())
 
 
-def score(f: Declared, seen: Gradients, rows: Rows, true: Truth, shape: tuple[int, int] | None) -> dict[str, Any]:
+def score(
+    f: Declared, seen: Gradients | None, rows: Rows, true: Truth, shape: tuple[int, int] | None
+) -> dict[str, Any]:
     """A node's scores: lists over its recovered rows, and the relative errors of its gradients."""
     found = pairs(f, rows, true)
     both = list(zip(found.found, found.true, strict=True))
@@ -107,7 +109,7 @@ def score(f: Declared, seen: Gradients, rows: Rows, true: Truth, shape: tuple[in
         "psnr": [psnr(a, t) for a, t in both],
         "ssim": [ssim(a, t, shape) for a, t in both] if shape else [],
         "labels": [bool(abs(x - y) <= 1e-6 * max(1.0, abs(y))) for x, y in zip(found.labels, found.right, strict=True)],
-        "gradient_error": gradient_errors(f, seen, true),
+        "gradient_error": gradient_errors(f, seen, true) if seen is not None else [],
     }
 
 

@@ -18,6 +18,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from hushgrid.broker.attacks.recal import one_visit_late
+from hushgrid.broker.attacks.transcript import Visit
 from hushgrid.kernels.algorithms import iadmm, recal
 from hushgrid.kernels.graphs import Network
 from hushgrid.kernels.privacy import accounting
@@ -188,7 +190,12 @@ def asked() -> list[Ask]:
 
 def measure(ask: Ask, visits: Sequence[int] = VISITS) -> Line:
     """The best of the way's grid, by the median of the error over seeds."""
-    p, seeds, found = problems()[ask.problem](), range(SEEDS), []
+    return best_of(problems()[ask.problem](), ask, visits)
+
+
+def best_of(p: Problem, ask: Ask, visits: Sequence[int] = VISITS) -> Line:
+    """The same of a problem that is at hand."""
+    seeds, found = range(SEEDS), []
     if ask.way == "none":
         for step in STEPS:
             runs = [walked(p, seed, step=step) for seed in seeds]
@@ -238,7 +245,7 @@ class Noisy(Exact):
 def overheard(p: Problem, way: str, epsilon: float) -> Vector:
     """|gradient heard - gradient|/|gradient| of every visit but an agent's last, on a ring walk. r must be 0.
 
-    x+ = x - u~ - beta (x - y_i) gives y_i, (7c) of two visits the gradient; all else is on the wire or public.
+    By `hushgrid attack`'s own reading of the token.
     """
     walk, n, d = ring_walk(0)[:300], len(p.losses), p.star.size
     noise = published_noise(p, epsilon, 1.0, 0)
@@ -254,19 +261,19 @@ def overheard(p: Problem, way: str, epsilon: float) -> Vector:
     agents = [
         recal.Agent(params, g, p.regularizer, i, n, p.losses[i].L, d, f"n{i}", (), nowhere) for i, g in enumerate(gates)
     ]
-    beta, truth = params.beta_n(n), [np.zeros(d)] * n
-    seen: dict[int, tuple[Vector, ...]] = {}
-    x, u, errors = np.zeros(d), np.zeros(d), []
-    for _, i, (x_new, u_new) in handed(agents, walk, (x, u)):
-        y, lam = x + (x_new - x + u) / beta, np.zeros(d)
-        if i in seen:
-            y_then, lam_then, x_then, x_after, asked_at = seen[i]
-            half = lam_then + beta * (x_then - y_then)
-            true = p.losses[i].gradient(asked_at)
-            errors.append(np.linalg.norm(half - (y - y_then) / agents[i].alpha - true) / np.linalg.norm(true))
-            lam = lam_then + beta * (x_after - y)
-        seen[i] = y, lam, x, x_new, truth[i]
-        truth[i], x, u = agents[i].state.y, x_new, u_new
+    asked: list[list[Vector]] = [[np.zeros(d)] for _ in agents]
+    before: tuple[Vector, ...] = (np.zeros(d), np.zeros(d))
+    visits = []
+    for k, i, token in handed(agents, walk, before):
+        visits.append(Visit(k, i, before, token, n))
+        asked[i].append(agents[i].state.y)
+        before = token
+    heard = one_visit_late(visits, [a.alpha for a in agents], params.beta_n(n), p.regularizer, d)
+    errors = []
+    for i, told in heard.items():
+        for y, (_, _, g) in zip(asked[i], told, strict=False):  # of the last question he hears no answer
+            true = p.losses[i].gradient(y)
+            errors.append(np.linalg.norm(g - true) / np.linalg.norm(true))
     return np.array(errors)
 
 

@@ -78,6 +78,11 @@ def table_four(name: str, path: Path, kind: Kind, regularizer: Regularizer) -> P
     return _problem(name, _dealt(A, b), Objective(kind=kind), sqrt(A.shape[1]), regularizer)
 
 
+def of_images(name: str, shard: Shard, kind: Kind, regularizer: Regularizer) -> Problem:
+    """Rows of [0, 1] with labels -1 and 1, shared out evenly."""
+    return _problem(name, _dealt(shard.A, shard.b), Objective(kind=kind), sqrt(shard.A.shape[1]), regularizer)
+
+
 def _dealt(A: Matrix, b: Vector) -> list[Shard]:
     return [Shard(A[part], b[part]) for part in even(len(b), AGENTS)]
 

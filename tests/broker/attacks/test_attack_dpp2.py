@@ -25,6 +25,7 @@ def test_the_published_noise_has_decayed_from_the_last_gradient(tmp_path):
     found = attack(run, tmp_path)
     assert all(node["gradient_error"][0] > 0.1 for node in found["scores"]["nodes"].values())
     assert all(node["gradient_error"][-1] < 1e-3 for node in found["scores"]["nodes"].values())
+    assert found["scores"]["psnr_worst"] >= 50  # the rows behind the last gradients
     arrays = dict(np.load(run / "attack/recovered.npz"))
     assert np.abs(arrays["eta"] - 0.6).max() <= 1e-14
     assert found["states"] == ["x", "eta"]

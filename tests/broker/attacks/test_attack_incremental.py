@@ -136,3 +136,13 @@ def test_backwards_an_error_doubles_a_visit_and_forwards_it_is_halved():
     assert np.allclose(backward(of, x[-1]), x, rtol=0, atol=1e-10)
     assert np.allclose(backward(of, x[-1] + 1.0) - x, 2.0 ** np.arange(11, -1, -1)[:, None], rtol=1e-9)
     assert np.allclose(forward(of, 1.0, start=1.0)[0] - x, 0.5 ** np.arange(1, 13)[:, None], rtol=1e-9)
+
+
+def test_the_rows_behind_PI_ADMM1_and_2_are_found_by_their_late_gradients_though_not_to_rounding(tmp_path):
+    keys = {"name": "iadmm", "variant": "published", "rounds": 4 * 150, "rho": 2.0, "update": "first-order",
+            "start": {"uniform": [0.0, 1.0]}}  # fmt: skip
+    for drawn, least in (({"gamma": [0.9, 1.1]}, 50), ({"noise_sd": 1e-3}, 18)):
+        place = tmp_path / str(least)
+        found = attack(attacked_rows(place, keys | drawn, kind="softmax", q=9), place)
+        assert found["scores"]["psnr"] >= least
+        assert found["scores"]["labels"] == 1.0

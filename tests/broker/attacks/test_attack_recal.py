@@ -8,6 +8,7 @@ import pytest
 
 from hushgrid.broker.attacks.attack import attack
 from hushgrid.kernels.errors import InputError
+from hushgrid.node.problems.records.gate import RowsGate
 from tests.support.runs.attacked_runs import attacked
 
 
@@ -104,3 +105,20 @@ def test_the_report_of_a_published_run_links_to_its_attack_and_no_other_does(tmp
     for variant in ("published", "guarded"):
         run = attacked(tmp_path / variant, nodes=3, visits=4, variant=variant, whole=True)
         assert ('href="attack/attack.html"' in (run / "report.html").read_text()) == (variant == "published")
+
+
+def test_of_a_guarded_run_what_is_recovered_are_the_gates_own_answers(tmp_path, monkeypatch):
+    answered, gradient = {}, RowsGate.gradient
+
+    def noted(gate, x):
+        answered.setdefault(gate.node, []).append(gradient(gate, x))
+        return answered[gate.node][-1]
+
+    monkeypatch.setattr(RowsGate, "gradient", noted)
+    run = attacked(tmp_path, variant="guarded", privacy={"epsilon": 10.0})
+    attack(run)
+    arrays = np.load(run / "attack/recovered.npz")
+    for node, answers in answered.items():
+        heard = arrays[f"g_{node}"]
+        # Rounding of u and x, in units of answers: 1/(alpha beta) = 15 times 2^-53, over 80 activations.
+        assert np.max(np.abs(heard - answers[: len(heard)])) <= 1e-12 * np.max(np.abs(answers))

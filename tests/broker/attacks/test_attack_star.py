@@ -34,3 +34,20 @@ def test_at_the_box_a_coordinate_of_the_answer_is_hidden(tmp_path):
     found, arrays = attack(run, tmp_path), np.load(run / "attack/recovered.npz")
     assert all(0 < np.isnan(arrays[f"g_{node}"]).sum() < arrays[f"g_{node}"].size for node in found["gradients"])
     assert found["scores"]["gradient_error"] <= 1e-12
+
+
+@pytest.mark.parametrize(("keys", "m"), [(LADMM, 2), (FEDAVG, 1)], ids=["ladmm", "fedavg"])
+def test_with_several_local_steps_members_are_simulated_until_they_answer_as_they_did(tmp_path, keys, m):
+    found = attack(attacked(tmp_path, nodes=2, m=m, visits=6, local_updates=3, **keys), tmp_path)
+    assert found["gradients"] == {}
+    assert all(r == r | {"count": m, "method": "matching", "consistent": True} for r in found["rows"].values())
+    assert found["scores"]["psnr_worst"] >= 100
+    assert found["scores"]["labels"] == 1.0
+
+
+def test_guarded_no_simulated_member_answers_as_it_did(tmp_path):
+    over = {"variant": "guarded", "privacy": {"epsilon": 100.0}, "local_updates": 3}
+    run = attacked(tmp_path, nodes=2, m=2, visits=6, **over, **LADMM)
+    found = attack(run, tmp_path)
+    assert not any(r["consistent"] for r in found["rows"].values())
+    assert "does not get behind them" in (run / "attack/attack.html").read_text()

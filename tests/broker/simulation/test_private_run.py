@@ -140,8 +140,9 @@ def truth():
     return np.concatenate([loads(setup.case, setup.models[p].buses) for p in NODES])
 
 
-def test_an_attack_that_finds_every_load_where_the_objective_is_told(tmp_path):
-    raw = private(rounds=60, **{"run.record": "trajectory", "run.truth": True})
+@pytest.mark.parametrize("told", [{"run.truth": True}, {"algorithm.variant": "published"}])
+def test_an_attack_that_finds_every_load_where_the_objective_is_told(tmp_path, told):
+    raw = private(rounds=60, **{"run.record": "trajectory"}, **told)
     run(raw, out=tmp_path / "out")
     assert np.abs(guesses(tmp_path / "out", raw)["objective"] - truth()).max() < 1e-6
 

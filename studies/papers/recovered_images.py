@@ -1,0 +1,247 @@
+"""`hushgrid study recovered-images`: which images an eavesdropper recovers from runs on handwritten digits, and which not.
+
+Every line is a run with a transcript and `hushgrid attack` on it, scored with the images that the nodes had: RECAL
+without noise, with the published noise and with noise at the gate, one image and batches a node; and the star. Then
+gradients of RECAL's other losses.
+"""
+
+from __future__ import annotations
+
+import bz2
+import json
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from functools import cache
+from math import inf, nan, sqrt
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from hushgrid import scenarios
+from hushgrid.broker.attacks.attack import attack
+from hushgrid.broker.inversion.pictures import png, sheet
+from hushgrid.broker.simulation import run
+from hushgrid.kernels.problems.losses import Loss, Objective
+from hushgrid.kernels.types import Matrix, Vector
+from hushgrid.studies.common.study import TARGET, Panel, Table, chart, on_two, write
+
+COMMAND = "hushgrid study recovered-images"
+NAME = "recovered-images"
+NODES, ANSWERS = 8, 20
+EPSILONS = (0.1, 1.0, 10.0, 100.0)
+SHOWN = 8  #: images of the picture
+RECAL: dict[str, Any] = {"name": "recal", "walk": "hamiltonian"}
+LADMM: dict[str, Any] = {"name": "ladmm", "rho": 1.0}
+FEDAVG: dict[str, Any] = {"name": "fedavg", "step_size": 1.0}
+SOFTMAX = {"kind": "softmax", "classes": 10, "row_bound": 1.0, "l2": 0.01}
+
+
+class Ask(NamedTuple):
+    """One run: an algorithm's keys, its noise, the images of a node. clip: beyond every gradient of a row, |s| <= sqrt 2."""
+
+    title: str
+    keys: Mapping[str, Any]
+    variant: str
+    epsilon: float = inf
+    m: int = 1
+    nodes: int = NODES
+    problem: Mapping[str, Any] = {}
+
+    @property
+    def noise(self) -> str:
+        return {"none": "none", "published": f"published, epsilon {self.epsilon:g} claimed"}.get(
+            self.variant, f"at the gate, epsilon {self.epsilon:g}"
+        )
+
+
+class Line(NamedTuple):
+    """What came of one."""
+
+    ask: Ask
+    found: Mapping[str, Any]  #: what `hushgrid attack --json` prints
+    images: Matrix  #: the first images that were recovered, in the nodes' order
+    true: Matrix  #: and the true ones
+    noise: float  #: guarded: mean |answer - gradient|_1 over its expectation
+    seconds: float  #: of the attack
+
+
+def asked() -> list[Ask]:
+    """The lines of the table of images."""
+    both: list[Ask] = [Ask("RECAL", RECAL, "none"), Ask("RECAL", RECAL, "published", 0.1)]
+    both += [Ask("RECAL", RECAL, "guarded", epsilon) for epsilon in EPSILONS]
+    both += [Ask("RECAL", RECAL, "none", m=4), Ask("RECAL", RECAL, "published", 0.1, m=4)]
+    both += [Ask("RECAL", RECAL, "none", m=8, nodes=25), Ask("RECAL", RECAL, "published", 0.1, m=8, nodes=25)]
+    both += [Ask("RECAL", RECAL, "guarded", 100.0, m=8)]
+    both += [Ask(k["name"], k, "none", m=m) for k in (LADMM, FEDAVG) for m in (1, 8)]
+    both += [Ask(f"{k['name']}, E = 5", k | {"local_updates": 5}, "none", m=m) for k in (LADMM, FEDAVG) for m in (1, 4)]
+    return both + [Ask("ladmm", LADMM, "guarded", epsilon) for epsilon in (1.0, 100.0)]
+
+
+def gradients_asked() -> list[Ask]:
+    """The lines of the table of gradients: problems on made-up rows."""
+    ridge: dict[str, Any] = {"kind": "least-squares", "l2": 0.1, "row_bound": 1.0}
+    kinds = {
+        "least squares": ridge,
+        "logistic": ridge | {"kind": "logistic"},
+        "least squares, l1": ridge | {"regularizer": {"l1": 0.01}},
+    }
+    ways = (("none", inf), ("published", 0.1), ("published", 12.0), ("guarded", 1.0))
+    return [Ask(title, RECAL, v, e, m=200, problem=p) for title, p in kinds.items() for v, e in ways]
+
+
+@cache
+def digits() -> Matrix:
+    """(1438, 65) the images that ship, their labels in the last column."""
+    with bz2.open(Path(scenarios.__file__).parent / "data/digits.trn.csv.bz2", "rt") as file:
+        return np.loadtxt(file, delimiter=",")
+
+
+def rows_for(ask: Ask) -> Iterator[tuple[Matrix, Vector]]:
+    """Each node's rows, of unit norm: images at random, or made up (22 features, a common model)."""
+    draw = np.random.default_rng(7)
+    if not ask.problem:
+        for chosen in draw.permutation(len(digits()))[: ask.nodes * ask.m].reshape(ask.nodes, ask.m):
+            A = digits()[chosen, :-1]
+            yield A / np.linalg.norm(A, axis=1, keepdims=True), digits()[chosen, -1]
+        return
+    model = draw.normal(size=22)
+    for _ in range(ask.nodes):
+        A = draw.normal(size=(ask.m, 22))
+        A /= np.linalg.norm(A, axis=1, keepdims=True)
+        b = A @ model + 0.1 * draw.normal(size=ask.m)
+        yield A, np.sign(b) if ask.problem["kind"] == "logistic" else b
+
+
+def scenario(ask: Ask, place: Path) -> dict[str, Any]:
+    """The run as a scenario, its rows in files of `place`."""
+    for i, (A, b) in enumerate(rows_for(ask)):
+        np.savez(place / f"n{i}.npz", A=A, b=b)
+    return _scenario(ask, {"files": [str(place / f"n{i}.npz") for i in range(ask.nodes)]})
+
+
+def in_memory(ask: Ask) -> dict[str, Any]:
+    """The run as a scenario whose rows are given in Python."""
+    return _scenario(ask, {"arrays": [list(A.shape) for A, _ in rows_for(ask)]})
+
+
+def _scenario(ask: Ask, data: Mapping[str, Any]) -> dict[str, Any]:
+    walks = "walk" in ask.keys
+    raw: dict[str, Any] = {
+        "hushgrid": 1,
+        "name": NAME,
+        "seed": 1,
+        "problem": dict(ask.problem or SOFTMAX) | {"data": data},
+        "algorithm": {**ask.keys, "variant": ask.variant, "rounds": ANSWERS * (ask.nodes if walks else 1)},
+        "run": {"record": "transcript"},
+    }
+    if walks:
+        raw["network"] = {"kind": "ring", "nodes": ask.nodes}
+    if ask.variant != "none":
+        raw["privacy"] = {
+            "mechanism": "gaussian",
+            "adjacency": {"replace-one-record": {"clip": sqrt(2) if not ask.problem else 10.0}},
+            "epsilon": ask.epsilon,
+            "delta": 1e-5,
+            "accountant": "gdp",
+        }
+    return raw
+
+
+def measure(ask: Ask) -> Line:
+    """A run, and the attack on it."""
+    with tempfile.TemporaryDirectory() as directory:
+        place = Path(directory)
+        made = run(scenario(ask, place))
+        (place / "result.json").write_text(json.dumps(made.summary))
+        (place / "transcript.jsonl").write_text("".join(json.dumps(line) + "\n" for line in made.transcript or ()))
+        began = time.perf_counter()
+        found = attack(place, place)
+        seconds = time.perf_counter() - began
+        told = np.load(place / "attack/recovered.npz")
+        true = [np.load(place / f"n{i}.npz")["A"] for i in range(ask.nodes)]
+        images = [told[f"rows_n{i}"] for i in range(ask.nodes) if f"rows_n{i}" in told]
+        noise = _noise(ask, told, place, made.history) if ask.variant == "guarded" else nan
+        whole = np.concatenate(images)[:SHOWN] if images else np.zeros((0, 64))
+        return Line(ask, found, whole, np.concatenate(true)[:SHOWN], noise, seconds)
+
+
+def _noise(ask: Ask, told: Any, place: Path, history: Mapping[str, Any]) -> float:
+    """The mean of |answer - gradient|_1 over what the gates' noise is expected to be, a public number."""
+    p: Any = ask.problem or SOFTMAX
+    total = 0.0
+    for i in range(ask.nodes):
+        held = np.load(place / f"n{i}.npz")
+        loss = Loss(Objective(kind=p["kind"], l2=p["l2"]), held["A"], held["b"], 10 if not ask.problem else 1)
+        pairs = zip(told[f"at_n{i}"], told[f"g_n{i}"], strict=True)
+        total += sum(float(np.abs(g - loss.gradient(at)).sum()) for at, g in pairs)
+    heard = sum(len(told[f"g_n{i}"]) for i in range(ask.nodes))
+    answers = ANSWERS * ask.nodes
+    return float(total / heard / (sum(v for v in history["noise_l1_expected"] if v) / answers))
+
+
+def image_table(lines: list[Line]) -> Table:
+    """A line a run."""
+    rows = []
+    for li in lines:
+        s, nodes = li.found["scores"], li.found["rows"].values()
+        sure, most = sum(r["consistent"] for r in nodes), max((r["residual"] or 0.0 for r in nodes), default=nan)
+        cosines = [abs(c) for node in s["nodes"].values() for c in node["cosine"]]
+        error = s["gradient_error"] if s["gradient_error"] is not None else nan
+        rows.append((
+            li.ask.title, li.ask.nodes, li.ask.m, li.ask.noise, error, f"{sure} of {len(nodes)}", most,
+            float(np.median(cosines)), s["psnr"], s["psnr_worst"], s["ssim"], f"{s['labels']:.0%}", li.noise, li.seconds,
+        ))  # fmt: skip
+    columns = (
+        "algorithm", "nodes", "images a node", "noise", "gradient error, median", "nodes with rows consistent", "largest residual",
+        "cosine, median", "PSNR dB, median", "PSNR dB, worst", "SSIM, median", "labels right", "noise over expected", "seconds",
+    )  # fmt: skip
+    return Table("Images that were recovered", columns, rows)
+
+
+def gradient_table(lines: list[Line]) -> Table:
+    """A line a problem and noise."""
+    rows = []
+    for li in lines:
+        count = sum(g["count"] for g in li.found["gradients"].values())
+        whole = sum(g["complete"] for g in li.found["gradients"].values())
+        worst = max(e for node in li.found["scores"]["nodes"].values() for e in node["gradient_error"])
+        rows.append((li.ask.title, li.ask.noise, count, whole, li.found["scores"]["gradient_error"], worst, li.noise))
+    columns = ("problem", "noise", "gradients read", "complete", "error, median", "error, worst", "noise over expected")
+    return Table("RECAL's gradients on other losses: 8 nodes of 200 made-up rows, 20 visits each", columns, rows)
+
+
+def picture(lines: list[Line]) -> bytes:
+    """The first images: true; recovered without noise, with the published, and with the gate's."""
+    ones = [li for li in lines if li.ask.title == "RECAL" and li.ask.m == 1]
+    return png(sheet([list(ones[0].true), *(list(li.images) for li in ones)], (8, 8)))
+
+
+def curves(lines: list[Line]) -> str:
+    """PSNR against the epsilon that is claimed, of one image a node."""
+    ways = {"noise at the gate": "guarded", "published noise": "published"}
+    of = {
+        name: [li for li in lines if li.ask.title == "RECAL" and li.ask.m == 1 and li.ask.variant == way]
+        for name, way in ways.items()
+    }
+    psnr = {
+        n: (np.array([li.ask.epsilon for li in ls]), np.array([li.found["scores"]["psnr"] for li in ls]))
+        for n, ls in of.items()
+    }
+    panel = Panel(
+        "One image a node", "epsilon that is claimed", "PSNR, dB, median", psnr, xlog=True, marks=True, linear=10.0
+    )
+    return chart("Images recovered from RECAL's token", COMMAND, [[panel]])
+
+
+def study(target: Path = TARGET) -> None:
+    """Tables, chart and picture, to files."""
+    began = time.perf_counter()
+    asks = [*asked(), *gradients_asked()]
+    lines = on_two(measure, asks, lambda a: f"{a.title}, {a.m} a node: {a.noise}")
+    images, gradients = lines[: len(asked())], lines[len(asked()) :]
+    wall = time.perf_counter() - began
+    write(f"{NAME}-table", COMMAND, wall, [image_table(images), gradient_table(gradients)], curves(images), target)
+    (target / f"{NAME}.png").write_bytes(picture(images))
+    print(target / f"{NAME}.png")

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import combinations_with_replacement
+from math import comb
 from typing import NamedTuple
 
 import numpy as np
@@ -22,6 +23,7 @@ from hushgrid.kernels.types import Matrix, Vector
 
 ALIKE = 1e-5  #: of two classes that no row has, relative: how far what they show differs
 STARTS = 8  #: of a fit, for each way in which the rows may be spread over the classes
+MOST = 5000  #: ways there may be; of more the rows are not told
 WAYS = 200  #: in which rows may be spread over classes, at most
 FOUND = 1e-8  #: a fit that leaves less is taken
 HOPELESS = 1e-3  #: of what lies outside of m dimensions: no m rows explain it
@@ -48,7 +50,7 @@ def batch(X: np.ndarray, H: np.ndarray, m: int) -> Rows:
     N = H @ B.T
     outside = float(np.linalg.norm(H - N @ B) / np.linalg.norm(H))  # more than m rows, or noise
     present, sums = class_sums(N[0], m)
-    if not len(present):
+    if not len(present) or comb(m - 1, len(present) - 1) > MOST:
         return NONE
     used = np.sort(np.argsort(np.linalg.norm(X, axis=(1, 2)), kind="stable")[:USED])  # far away, slopes are flat
     part, whole = Spanned(X[used] @ B.T, N[used]), Spanned(X @ B.T, N)

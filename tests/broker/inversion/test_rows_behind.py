@@ -5,6 +5,7 @@ import pytest
 
 from hushgrid.broker.inversion.found import Gradients
 from hushgrid.broker.inversion.rows import rows_of
+from hushgrid.kernels.problems.losses import Declared
 from tests.support.gradients import asked, distance
 
 
@@ -73,3 +74,8 @@ def test_without_a_gradient_or_of_nothing_but_zeros_there_are_no_rows():
     loss, seen = asked("softmax", 2, 3, 0)
     hidden = Gradients(seen.at, np.full_like(seen.g, np.nan), seen.when, "gradient")
     assert rows_of(loss, hidden).method == "none"
+
+
+def test_a_batch_that_may_be_spread_over_classes_in_too_many_ways_is_given_up_at_once():
+    loss, seen = asked("softmax", 15, 30, 2, labels=[*range(8), 0, 1, 2, 3, 4, 5, 6])
+    assert not rows_of(Declared(loss.objective, 40, loss.features, loss.classes, None), seen).consistent

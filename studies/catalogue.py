@@ -48,7 +48,7 @@ STUDIES = {
     ),
     "league": Study(
         "every data algorithm at one honest total epsilon, ranked by what a device holds",
-        "1 to 3 hours",
+        "20 minutes to 2 hours",
         "hushgrid.studies.league",
         "league",
     ),

@@ -354,7 +354,7 @@ def picture(found: Mapping[str, Sequence[Line]]) -> str:
 
 
 #: What the page shows.
-MEASURED = ("Adult, ring of 8", "Adult by label, ring of 8", "made-up, geometric 8")
+MEASURED = ("Adult, ring of 8", "Adult by label, ring of 8", "Adult by feature, ring of 8")
 #: Of these, where the runs that are shown are a sweep's.
 SWEPT = ("Adult, ring of 8", "made-up, geometric 8")
 

@@ -136,7 +136,7 @@ def _one_run(o: argparse.Namespace, raw: dict[str, Any], file: Path, say: Any) -
         f"{found.name}: {facts['algorithm']}, one run over {found.transport}, {found.canaries:,} canaries at {found.node}\n"
         f"claimed     epsilon {c.epsilon:.4g}{delta}, over the run\n"
         f"measured    epsilon at least {found.epsilon:.4g}, with confidence {found.confidence:g}\n"
-        f"power       epsilon {found.power:.4g}: what one perfect attack on exactly the claimed noise has shown\n"
+        f"power       epsilon {found.power:.4g}: what a perfect attack on exactly the claimed noise lets expect\n"
         f"  {found.right} of the {found.guesses} surest guesses are right, from {found.seen} answers of {t.answers}; for any mechanism: "
         f"epsilon at least {found.plain:.4g}\n  {verdict}"
     )

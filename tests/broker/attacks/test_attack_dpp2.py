@@ -44,7 +44,7 @@ def test_a_secret_eta_is_recovered_from_the_messages_and_then_the_gradients():
     y, z = np.array(sent[::2]), np.array(sent[1::2])
     eta = secret(y, z, NUMBERS["alpha"] * np.eye(N) - NUMBERS["beta"] * V["P"])
     assert np.isnan(eta[0])
-    assert np.abs(eta - V["eta"])[1:].max() <= 1e-13
+    assert np.abs(eta - V["eta"])[1:].max() <= 1e-14
     x, g = untied(y, z, np.concatenate([[0.5], eta[1:]]), NUMBERS["rho"], V["P"])
     for k in range(len(y)):
         assert np.abs(x[k] - V["T0_x"][k]).max() <= 1e-12 * (k + 1)

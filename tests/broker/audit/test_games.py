@@ -17,6 +17,7 @@ from hushgrid.node.config.scenario import scenario_from
 from hushgrid.node.privacy.noise_source import SeededNoise
 from hushgrid.node.problems.records.device import Rows
 from hushgrid.node.problems.records.files import Shard
+from tests.support import examples
 from tests.support.scenarios import neighbour_scenarios
 from tests.support.scenarios.guarded_scenarios import CASES
 from tests.support.scenarios.record_scenarios import GAUSSIAN, scenario
@@ -92,19 +93,19 @@ def test_minimisers_in_bulk_are_answers_of_the_gate():
 
 @pytest.mark.parametrize("epsilon", [0.5, 1.0, 3.0])
 def test_of_one_laplace_answer_nearly_all_is_measured(epsilon):
-    """100,000 games; `hushgrid study audit` has four times as many. Two standard deviations of what is lost are .02 at .5."""
-    value, found = measured(dgd(epsilon), 100_000)
-    assert 0.93 * epsilon <= value <= epsilon
+    """40,000 games; `hushgrid study audit` has ten times as many."""
+    value, found = measured(dgd(epsilon), 40_000)
+    assert 0.9 * epsilon <= value <= epsilon
     assert value <= found.power <= epsilon
     assert not found.above
 
 
 @pytest.mark.parametrize("epsilon", [1.0, 4.0, 12.0])
 def test_of_twenty_gaussian_answers_most_is_measured(epsilon):
-    value, found = measured(dgd(epsilon, 20, GDP), 6000)
+    value, found = measured(dgd(epsilon, 20, GDP), 4000)
     assert found.terms.answers == 20
-    assert 0.75 * epsilon <= value <= 1.05 * epsilon  # of 6000 games
-    assert found.worst.bounds[0.95].mu == pytest.approx(found.terms.per_answer * 20**0.5, rel=0.2)
+    assert 0.7 * epsilon <= value <= 1.05 * epsilon  # of 4000 games
+    assert found.worst.bounds[0.95].mu == pytest.approx(found.terms.per_answer * 20**0.5, rel=0.25)
 
 
 @pytest.mark.parametrize("mechanism", ["laplace", "gaussian"])
@@ -130,7 +131,14 @@ def test_a_typical_record_shows_less_than_the_worst():
     assert (found.worst.canary.computed, found.typical.canary.computed) == (False, True)
 
 
-@pytest.mark.parametrize("case", CASES)
+SHOWN = (
+    *("ladmm", "ladmm at gradient, gaussian", "ladmm, mode input, pairs and totals", "consensus-admm, gaussian"),
+    *("ladmm of records, gaussian, softmax", "recal, bounded change", "recal, softmax", "iadmm, exact", "dgd", "madmm"),
+    "dgd, bounded change, least squares",
+)
+
+
+@pytest.mark.parametrize("case", examples.few(CASES, SHOWN))
 def test_no_case_shows_more_than_it_claims(case):
     """Every algorithm, mechanism, mode and problem; the search comes within a hundredth of the sensitivity."""
     raw = {k: dict(v) if isinstance(v, dict) else v for k, v in CASES[case].items()} | {"seed": 1}

@@ -11,7 +11,7 @@ from hushgrid.node.problems.records.device import Rows
 from tests.support.scenarios.guarded_scenarios import CASES
 
 
-@pytest.mark.parametrize("case", ["dgd", "admm", "recal, bounded change", "ladmm, mode input", "fedavg"])
+@pytest.mark.parametrize("case", ["admm", "recal, bounded change", "ladmm, mode input"])
 def test_lies_are_refused_by_public_numbers_alone(case):
     found = questions(CASES[case])
     assert all(q.same for q in found)

@@ -40,6 +40,12 @@ STUDIES = {
         "hushgrid.studies.papers.relay_figures",
         "study",
     ),
+    "findings": Study(
+        "claims of the papers that do not hold, a picture each: totals, noise that decays, a wrong limit, loads of zones",
+        "1 to 2 minutes",
+        "hushgrid.studies.papers.findings",
+        "study",
+    ),
     "incremental": Study(
         "I-ADMM, a token on a cycle: Figures 3 to 6, what the token tells",
         "2 to 5 minutes",

@@ -23,15 +23,17 @@ class Loads:
     """The loads of a zone, by least squares on what it has told."""
 
     EXPLAINED: ClassVar[float] = CONSISTENT  #: of a residual
+    SURE: ClassVar[float] = 0.01  #: p.u.
 
     d: Vector  #: (2 nb,) p.u., p of its buses, then q
     residual: float  #: |said - explained|/|said|
+    unsure: float  #: p.u.: how far from these loads may lie that explain it as well
     what: What  #: gradient: the loads themselves; noisy answer: the gate's copy of them
 
     @property
     def consistent(self) -> bool:
-        """Whether these loads explain what was heard."""
-        return self.residual <= self.EXPLAINED
+        """Whether these loads, and none that are far from them, explain what was heard."""
+        return self.residual <= self.EXPLAINED and self.unsure <= self.SURE
 
 
 @dataclass(eq=False)

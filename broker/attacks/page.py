@@ -8,6 +8,7 @@ from html import escape
 from typing import Any
 
 from hushgrid.broker.attacks.base import Attacked
+from hushgrid.broker.inversion.found import CONSISTENT
 from hushgrid.broker.report.page import document, facts, figure, paragraphs, section, table
 
 STYLE = "\nimg.rows { max-width: 100%; background: #fff; border: 1px solid var(--line); border-radius: 3px; }\n"
@@ -108,11 +109,16 @@ def _loads(summary: Mapping[str, Any]) -> list[str]:
         )
         if copy:
             said.append("The attack ends with the gates' noisy answers: of the loads themselves it recovers none.")
-    if len(found) < len(loads):
-        least = min(of["residual"] for of in loads.values() if not of["consistent"])
+    vague = [of for of in loads.values() if not of["consistent"] and of["residual"] <= CONSISTENT]
+    if vague:
         said.append(
-            f"Of {len(loads) - len(found)} zones no load is recovered: the best guess leaves {least:.1g} of what was heard, "
-            "where 1e-6 would be a find."
+            f"Of {len(vague)} zones no load is recovered: loads that lie far apart explain the little that was heard."
+        )
+    if len(found) + len(vague) < len(loads):
+        least = min(of["residual"] for of in loads.values() if of["residual"] > CONSISTENT)
+        said.append(
+            f"Of {len(loads) - len(found) - len(vague)} zones no load is recovered: the best guess leaves {least:.1g} of "
+            "what was heard, where 1e-6 would be a find."
         )
     return said
 

@@ -32,10 +32,12 @@ from hushgrid.kernels.types import Matrix, Vector
 from hushgrid.node.problems.power_flow.device import mask_of, model_of, shared_of
 from hushgrid.node.problems.power_flow.section import ZonesPlan
 
+LEAST = 2  #: rounds of a find: one round has other explanations, in other pieces of the map
 ROUNDS = 4  #: of the fit; more make its pieces smaller
 WIDEST = 40  #: loads of a zone, at most: a fit takes as the square of their number
 STARTS = (0.0, 0.2, 0.5)  #: p.u., every load: tried in turn until one leads to a fit
-STEP = 1e-4  #: p.u., of the differences: the solver's tolerance is 1e-8
+SOLVER = 1e-8  #: tolerance of a zone's solver: what is said is known no better
+STEP = 1e-4  #: p.u., of the differences
 STEPS = 25  #: of the fit, at most
 
 
@@ -110,8 +112,10 @@ class Zone:
             self._step = make_step(self.model, D, "clarabel")
         return self._step
 
-    def fit(self) -> tuple[Vector, float]:
-        """The loads (2 nb,) that explain best what it said, and |said - explained|/|said|."""
+    def fit(self) -> tuple[Vector, float, float]:
+        """The loads (2 nb,) that explain best what it said, |said - explained|/|said|, and how far loads, p.u., may lie
+        from these that explain it as well.
+        """
         from scipy.optimize import least_squares
 
         size = float(np.linalg.norm(self.said))
@@ -124,7 +128,7 @@ class Zone:
             here = missed(v)
             return np.column_stack([(missed(v + STEP * e) - here) / STEP for e in np.eye(v.size)])
 
-        best, least = np.zeros(self.free.size), inf
+        best, least, unsure = np.zeros(self.free.size), inf, inf
         for start in STARTS:
             first = np.full(self.free.size, start)
             fit = least_squares(
@@ -132,9 +136,10 @@ class Zone:
             )
             if (residual := float(np.linalg.norm(fit.fun))) < least:
                 best, least = fit.x, residual
+                unsure = max(residual, SOLVER) / max(float(np.linalg.svd(fit.jac, compute_uv=False)[-1]), 1e-300)
             if least <= Loads.EXPLAINED:
                 break
-        return self.loads(best), least
+        return self.loads(best), least, unsure if len(self.rounds) >= LEAST else inf
 
 
 class Demand(Attack):
@@ -151,7 +156,7 @@ class Demand(Attack):
         case = load(heard.problem.case) if rounds else None
         for name in heard.nodes:
             if name in handed:
-                found.loads[name] = Loads(handed[name], 0.0, what)
+                found.loads[name] = Loads(handed[name], 0.0, 0.0, what)
             elif case is not None:
                 zone = Zone(heard, case, name, [(down[name], up[name]) for down, up in rounds])
                 if zone.free.size > WIDEST:

@@ -21,6 +21,7 @@ def zones(place, algorithm, privacy=None, **problem):
     raw = {"hushgrid": 1, "name": "zones", "seed": 1, "run": {"record": "transcript"},
            "problem": {"kind": "zones", "case": "case14", "zones": ZONES, "loads": {"nonzero": "case"}} | problem,
            "algorithm": {"rounds": 4} | algorithm}  # fmt: skip
+    raw["problem"] = {key: value for key, value in raw["problem"].items() if value is not None}
     if privacy:
         raw["privacy"] = {"mechanism": "laplace", "adjacency": {"bounded-change": 0.01}, "epsilon": 5.0} | privacy
     run(raw, out=place / "run")
@@ -44,6 +45,17 @@ def test_of_exact_steps_on_the_messages_of_the_borders_every_load_is_recovered(t
         # The solver's 1e-8 over the smallest singular value of the fit, some 1e-3.
         assert np.abs(arrays[f"d_z{k + 1}"] - true(k)).max() <= 1e-3
     assert "are recovered from" in (out / "attack/attack.html").read_text()
+
+
+def test_loads_that_one_round_does_not_determine_are_no_find(tmp_path, monkeypatch):
+    """The zones of scenarios/case14-nonprivate.yaml: other loads, .3 and .7 p.u. away, explain their first messages as well."""
+    monkeypatch.setattr(attacked_zones, "WIDEST", 10)
+    parts = [[1, 2, 3, 4, 5], [7, 8, 9, 10, 14], [6, 11, 12, 13]]
+    out = zones(tmp_path, {"name": "ladmm", "variant": "none", "rounds": 1}, zones=parts, loads=None)
+    found = attack(out)
+    assert found["loads"]["z1"]["residual"] <= 1e-6
+    assert not any(of["consistent"] for of in found["loads"].values())
+    assert "lie far apart" in (out / "attack/attack.html").read_text()
 
 
 @pytest.mark.parametrize("mode", ["objective", "input"])

@@ -1,0 +1,192 @@
+"""`hushgrid study findings`: claims of the papers that do not hold, a picture each, beside what is true.
+
+Findings that have a study of their own are elsewhere: RECAL's in `relay` and `recovered-images`, PI-ADMM's in `incremental`.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import time
+from collections.abc import Iterable
+from math import log, sqrt
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hushgrid import scenarios
+from hushgrid.broker.attacks.attack import attack
+from hushgrid.broker.report.result import Result
+from hushgrid.broker.simulation import run
+from hushgrid.grid_cases import load
+from hushgrid.grid_cases.case import loads
+from hushgrid.kernels.algorithms import dpp2
+from hushgrid.kernels.privacy.accounting import Gaussian, Totals, total_epsilon
+from hushgrid.kernels.problems.centralised import optimum
+from hushgrid.kernels.problems.losses import Loss, Objective
+from hushgrid.kernels.problems.prox import Regularizer
+from hushgrid.kernels.types import Vector
+from hushgrid.node.schema.yaml_file import read_yaml
+from hushgrid.studies.common.study import TARGET, Exact, Panel, Table, chart, write
+from hushgrid.studies.papers import recycled_runs
+from hushgrid.studies.papers.recovered_images import Ask, scenario
+
+COMMAND = "hushgrid study findings"
+NAME = "findings-table"
+DELTA = 1e-6
+Curves = dict[str, tuple[Vector, Vector]]
+
+
+# --- 2.1: a total that is too small ---
+
+
+def theorem_4_6(answers: int, epsilon: float) -> float:
+    """Ryu and Kim, Theorem 4.6: what `answers` = T E Gaussian answers of (epsilon, DELTA) each are said to cost at DELTA."""
+    return epsilon * sqrt(answers * log(1 / DELTA) / log(1.25 / DELTA))
+
+
+def exact(answers: int, epsilon: float) -> float:
+    """What they cost: a Gaussian answer of that noise has mu = epsilon/sqrt(2 ln(1.25/DELTA))."""
+    total = Totals()
+    total.add(Gaussian(epsilon / sqrt(2 * log(1.25 / DELTA))), answers)
+    return total_epsilon(total, DELTA)
+
+
+def totals(counts: Iterable[int] = (1, 10, 100, 500, 1000, 5000)) -> tuple[Table, Panel]:
+    """Finding 2.1."""
+    rows = [(n, theorem_4_6(n, 1.0), exact(n, 1.0)) for n in counts]
+    table = Table("Finding 2.1: epsilon of all answers, each (1, 1e-6)", ("answers", "Theorem 4.6", "exact"), rows)
+    n, said, true = np.array(rows, float).T
+    curves = {"claimed": (n, said), "true": (n, true)}
+    return table, Panel("2.1: Gaussian answers", "answers", "epsilon in all", curves, xlog=True, marks=True)
+
+
+# --- 4.1, 4.2: DPP2 ---
+
+ROUNDS = 300  #: the published noise has then gone to 2e-14
+DPP2: dict[str, Any] = {
+    "name": "dpp2", "alpha": 1.0, "beta": 0.5, "rho": 0.5, "eta": 0.6, "decay": 0.9, "u_w": 1.0, "u_e": 1.0
+}  # fmt: skip
+
+
+def attacked(made: Result, place: Path) -> dict[str, Any]:
+    """What `hushgrid attack --truth` finds in a run."""
+    (place / "result.json").write_text(json.dumps(made.summary))
+    (place / "transcript.jsonl").write_text("".join(json.dumps(line) + "\n" for line in made.transcript or ()))
+    return attack(place, place)
+
+
+def decayed(rounds: int = ROUNDS) -> tuple[Table, Panel]:
+    """Finding 4.1: the relative error of what is read off the messages as a node's gradient, round by round."""
+    ask = Ask("DPP2", DPP2, "published", nodes=4)
+    with tempfile.TemporaryDirectory() as directory:
+        place = Path(directory)
+        raw = scenario(ask, place)
+        raw["algorithm"]["rounds"], raw["network"] = rounds, {"kind": "ring", "nodes": 4}
+        del raw["privacy"]
+        found = attacked(run(raw), place)
+        told = np.load(place / "attack/recovered.npz")
+        errors = []
+        for i in range(4):
+            held = np.load(place / f"n{i}.npz")
+            f = Loss(Objective(kind="softmax", l2=0.01), held["A"], held["b"], 10)
+            true = np.array([f.gradient(at) for at in told[f"at_n{i}"]])
+            errors.append(np.linalg.norm(told[f"g_n{i}"] - true, axis=1) / np.linalg.norm(true, axis=1))
+    k, error = np.arange(1, rounds + 1), np.median(errors, axis=0)
+    shown = sorted({min(t, rounds) for t in (1, 50, 100, 150, 200, 250, 300)})
+    columns = ("round", "relative error of the gradient that is read, median of 4 nodes")
+    table = Table("Finding 4.1: DPP2 as published, u = 1, r = 0.9", columns, [(t, float(error[t - 1])) for t in shown])
+    last = "PSNR of the worst image, dB, from the last rounds"
+    table = table._replace(rows=[*table.rows, (last, float(found["scores"]["psnr_worst"]))])
+    curves = {"what is read off the messages": (k, error)}
+    return table, Panel("4.1: DPP2's gradients", "round", "relative error", curves)
+
+
+def noise_that_decays(counts: Iterable[int] = (2, 5, 10, 20, 50, 100, 200, 500)) -> tuple[Table, Panel]:
+    """Finding 4.2: noise of scale 1 in the first round, of 100 on the iterates; gradients that differ by 1, M = .01, d = 1."""
+    rows: list[tuple[int, float, float]] = []
+    for n in counts:
+        p = dpp2.Params(
+            variant="published", rounds=n, alpha=0.1, beta=0.05, rho=1.0, eta=0.5, decay=0.99, u_w=100.0, u_e=1.0
+        )
+        rows.append((n, dpp2.claimed_epsilon(p, 1.0, 0.01, 1), dpp2.epsilon(p, 1.0, 0.01, 1)))
+    columns = ("rounds", "Theorem 3", "by its own proof, from the first round on")
+    k, said, true = np.array(rows, float).T
+    panel = Panel(
+        "4.2: DPP2's epsilon",
+        "rounds",
+        "epsilon in all",
+        {"claimed": (k, said), "true": (k, true)},
+        xlog=True,
+        marks=True,
+    )
+    return Table("Finding 4.2: r = 0.99", columns, rows), panel
+
+
+# --- 5.1: a wrong limit ---
+
+
+def wrong_limit(rounds: int = 120, rho: float = 25.0) -> tuple[Table, Panel]:
+    """Finding 5.1: MR-ADMM on Adult, fixed penalties 3, 6, 9, 5, 4: how far the farthest node is from the optimum."""
+    fs = recycled_runs.losses(5, rho)
+    star = optimum(fs, Regularizer()).x
+    curves: Curves = {}
+    for penalties in ("node", "edge"):
+        keys = {
+            "eta": (3.0, 6.0, 9.0, 5.0, 4.0), "gamma": recycled_runs.GAMMA, "penalties": penalties, "rounds": rounds,
+            "variant": "none",
+        }  # fmt: skip
+        oracles = [Exact(f) for f in fs]
+        nodes = recycled_runs.fleet(
+            recycled_runs.METHODS["MR-ADMM"], keys, oracles, recycled_runs.neighbours(5), fs[0].size
+        )
+        far = [
+            float(np.max(np.linalg.norm(f - star, axis=1)) / np.linalg.norm(star))
+            for f in recycled_runs.messages(nodes)
+        ]
+        curves[f"penalties of {penalties}s"] = (np.arange(1, len(far) + 1), np.array(far))
+    table = Table(
+        "Finding 5.1: relative distance of the farthest node from the optimum",
+        ("penalties", "after half of the rounds", f"after {rounds}"),
+        [(name, float(y[len(y) // 2 - 1]), float(y[-1])) for name, (_, y) in curves.items()],
+    )
+    return table, Panel("5.1: MR-ADMM's limit", "round", "relative distance", curves)
+
+
+# --- zones: loads from messages ---
+
+
+def _zones() -> dict[str, Any]:
+    raw: dict[str, Any] = read_yaml(Path(scenarios.__file__).parent / "case14-nonprivate.yaml")
+    return raw
+
+
+def loads_told(counts: Iterable[int] = (1, 2, 3, 4)) -> tuple[Table, Panel]:
+    """The largest error of a load, by the rounds that were heard of a run without noise."""
+    rows = []
+    for rounds in counts:
+        raw = _zones()
+        raw["algorithm"]["rounds"], raw["run"] = rounds, {"record": "transcript"}
+        with tempfile.TemporaryDirectory() as directory:
+            place = Path(directory)
+            found = attacked(run(raw), place)
+            told = np.load(place / "attack/recovered.npz")
+            true = {f"d_z{i}": loads(load("case14"), buses) for i, buses in enumerate(raw["problem"]["zones"], 1)}
+            errors = [float(np.max(np.abs(told[name] - d))) for name, d in true.items() if name in told]
+        whole = sum(z["consistent"] for z in found["loads"].values())
+        rows.append((rounds, f"{whole} of {len(found['loads'])}", max(errors, default=float("nan"))))
+    columns = ("rounds", "zones whose loads are found", "largest error of a load of these, p.u.")
+    curves = {"loads read off the border": (np.array([r[0] for r in rows]), np.array([r[2] for r in rows]))}
+    return Table("Loads of case14 from messages without noise", columns, rows), Panel(
+        "Zones without noise", "rounds heard", "largest error, p.u.", curves, marks=True
+    )
+
+
+def study(target: Path = TARGET) -> None:
+    """Tables and one chart, to files."""
+    began = time.perf_counter()
+    made = [totals(), decayed(), noise_that_decays(), wrong_limit(), loads_told()]
+    panels = [[panel] for _, panel in made]
+    picture = chart("Claims that do not hold", COMMAND, panels)
+    write(NAME, COMMAND, time.perf_counter() - began, [table for table, _ in made], picture, target)

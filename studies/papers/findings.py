@@ -93,7 +93,7 @@ def decayed(rounds: int = ROUNDS) -> tuple[Table, Panel]:
             f = Loss(Objective(kind="softmax", l2=0.01), held["A"], held["b"], 10)
             true = np.array([f.gradient(at) for at in told[f"at_n{i}"]])
             errors.append(np.linalg.norm(told[f"g_n{i}"] - true, axis=1) / np.linalg.norm(true, axis=1))
-    k, error = np.arange(1, rounds + 1), np.median(errors, axis=0)
+    k, error = np.arange(1.0, rounds + 1), np.median(errors, axis=0)
     shown = sorted({min(t, rounds) for t in (1, 50, 100, 150, 200, 250, 300)})
     columns = ("round", "relative error of the gradient that is read, median of 4 nodes")
     table = Table("Finding 4.1: DPP2 as published, u = 1, r = 0.9", columns, [(t, float(error[t - 1])) for t in shown])
@@ -145,7 +145,7 @@ def wrong_limit(rounds: int = 120, rho: float = 25.0) -> tuple[Table, Panel]:
             float(np.max(np.linalg.norm(f - star, axis=1)) / np.linalg.norm(star))
             for f in recycled_runs.messages(nodes)
         ]
-        curves[f"penalties of {penalties}s"] = (np.arange(1, len(far) + 1), np.array(far))
+        curves[f"penalties of {penalties}s"] = (np.arange(1.0, len(far) + 1), np.array(far))
     table = Table(
         "Finding 5.1: relative distance of the farthest node from the optimum",
         ("penalties", "after half of the rounds", f"after {rounds}"),

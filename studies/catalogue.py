@@ -41,7 +41,7 @@ STUDIES = {
         "study",
     ),
     "findings": Study(
-        "claims of the papers that do not hold, a picture each: totals, noise that decays, a wrong limit, loads of zones",
+        "claims of the papers that do not hold: totals, noise that decays, a wrong limit, loads of zones",
         "1 to 2 minutes",
         "hushgrid.studies.papers.findings",
         "study",

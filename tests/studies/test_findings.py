@@ -1,4 +1,4 @@
-"""`hushgrid study findings`: the pictures of what does not hold."""
+"""`hushgrid study findings`: claims that do not hold."""
 
 import pytest
 
@@ -32,7 +32,17 @@ def test_mr_admm_with_penalties_of_nodes_stops_where_those_of_edges_go_on():
 
 
 def test_two_rounds_without_noise_tell_all_loads_and_one_does_not():
-    table, _ = findings.loads_told((1, 2))
+    table = findings.loads_told((1, 2))
     (_, none, _), (_, all_, error) = table.rows
     assert (none, all_) == ("0 of 3", "3 of 3")
     assert error < 1e-3  # what the solver leaves, 1e-8, over the smallest singular value of the fit, some 7e-5
+
+
+def test_what_6_4_leaves_out_is_as_much_again_for_two_classes():
+    table = findings.sensitivities((2, 10))
+    assert [row[1] for row in table.rows] == [pytest.approx(2.0, rel=1e-9), pytest.approx(1.491, rel=1e-3)]
+
+
+def test_corollary_1_promises_1_where_nearly_k_is_attained():
+    table, _ = findings.corollary_1((8,))
+    assert table.rows[0][2] >= 7.9

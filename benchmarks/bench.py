@@ -32,7 +32,7 @@ from hushgrid.node.schema.sections import Allow
 
 def main(name: str | None, as_json: bool = False) -> int:
     """Run one benchmark, or all, and print tables, or JSON. Raises InputError for a name that is none."""
-    from hushgrid.benchmarks import continuous, daemon, fleet, hop, idle, ledger, opf, ring, rounds, walk
+    from hushgrid.benchmarks import continuous, daemon, fleet, hop, idle, ledger, masks, opf, ring, rounds, walk
 
     benchmarks: dict[str, Callable[[], Table]] = {
         "step": step,
@@ -49,6 +49,7 @@ def main(name: str | None, as_json: bool = False) -> int:
         "ledger": ledger.ledger,
         "opf": opf.opf,
         "warm": continuous.warm,
+        "masks": masks.masks,
     }
     if name is not None and name not in benchmarks:
         raise InputError(f"bench: found {name!r}, expected one of {', '.join(benchmarks)}")

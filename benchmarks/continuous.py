@@ -2,7 +2,7 @@
 
 `hushgrid bench warm`: how near the zones of case14 are after a few rounds, and how many rounds they need, if an interval
 begins where the one before has ended, beside one that begins at the flat start. The loads change in every interval, as
-those of households do (`households.py`).
+those of households do (`scenarios/households.py`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 
-from hushgrid.benchmarks.households import day
 from hushgrid.benchmarks.measure import ZONES, Row, Table, against, row
 from hushgrid.broker.coordinator.base import Coordinator
 from hushgrid.broker.coordinator.intervals import Intervals
@@ -33,6 +32,7 @@ from hushgrid.node.problems.power_flow.device import Zone
 from hushgrid.node.runtime.endpoint import Endpoint
 from hushgrid.node.runtime.member import Member, Simulated
 from hushgrid.node.wire import COORDINATOR, Publication
+from hushgrid.scenarios.households import day
 
 NAME = "continuous"
 

@@ -134,7 +134,7 @@ def of_spends(path: Path, spends: int) -> None:
         one.commit(run, spends=[_spend(1)])
         one.db.execute(
             "WITH RECURSIVE n(k) AS (SELECT 2 UNION ALL SELECT k + 1 FROM n WHERE k < ?) INSERT INTO spend "
-            "SELECT k, spend.run, k, kind, value, sensitivity, scale, grid, adjacency, sampler, mu2, at, k * 1.0, version "
+            "SELECT k, spend.run, k, kind, value, sensitivity, scale, grid, adjacency, sampler, mu2, at, k * 1.0, version, honest "
             "FROM n, spend WHERE spend.no = 1",
             (spends,),
         )

@@ -66,6 +66,8 @@ def _scenario(path: Path) -> str:
         else f"{t.mechanism}, epsilon {t.epsilon:g}{_delta(t.delta)} in "
         + (f"{t.answers} answers" if fewest == t.answers else f"{fewest} to {t.answers} answers, by node")
     )
+    if t is not None and t.masked is not None:
+        promise += f" (masked: at most {t.masked.corrupt} corrupt; a share alone {t.alone():.4g})"
     ratio = step_ratio(plan)
     step = "" if ratio is None else f", step {ratio:.2g} times its public bound"
     algorithm = scenario.algorithm

@@ -12,7 +12,7 @@ from hushgrid.node.privacy.budget import DECIMAL
 from hushgrid.node.problems.kind import Device
 from hushgrid.node.problems.registry import KINDS
 from hushgrid.node.schema.durations import Length, in_words, seconds
-from hushgrid.node.schema.sections import Adjacency, Budget
+from hushgrid.node.schema.sections import Adjacency, AllowMasked, Budget
 
 YEAR = 365 * 86400.0  #: s
 LARGEST = 20.0  #: epsilon whose odds are written out
@@ -40,7 +40,17 @@ def _limits(config: DeviceConfig, device: Device) -> list[str]:
         f"message can tell two such data sets apart with odds of at most {_odds(run)}{exact}",
         f"all runs: epsilon {budget.epsilon:g}{counted}, enough for {enough}: odds of at most {_odds(budget.epsilon)}{exact}",
         *([] if budget.span is None else [_not_promised(budget, config.retention)]),
+        *([] if allow.masked is None else [_masked(allow.masked)]),
     ]
+
+
+def _masked(allowed: AllowMasked) -> str:
+    """Which masked sums the owner takes part in."""
+    whose = f"{len(allowed.peers)} certificates" if allowed.peers else f"whom {allowed.ca} has certified"
+    return (
+        f"masked sums: with {whose}; at least {allowed.corrupt} reckoned corrupt and {allowed.honest} honest, this device among "
+        f"them; if all others were corrupt, a run's share of the noise is still worth epsilon {allowed.alone:g} at most"
+    )
 
 
 def renews(budget: Budget) -> str:

@@ -20,7 +20,7 @@ from hushgrid.kernels.privacy.accounting import total_epsilon
 from hushgrid.node import wire
 from hushgrid.node.columns import columns
 from hushgrid.node.config.device import load_device
-from hushgrid.node.privacy.budget import Allowance
+from hushgrid.node.privacy.budget import Allowance, spent_in
 from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.privacy.ledger_file import held, snapshot
 from hushgrid.node.privacy.ledger_rows import relation, size
@@ -156,9 +156,10 @@ def facts(ledger: Ledger, where: Source, delta: float | None = None) -> dict[str
                 "algorithm": plan.algorithm.name,
                 "adjacency": t.adjacency if t else None,
                 "answers": answers,
-                "epsilon": _finite(t.cost(answers)) if t else None,
+                "epsilon": _finite(spent_in(ledger, run.id, t)) if t else None,
                 "delta": t.delta if t else None,
             }
+            | ({"alone": t.alone(answers=answers), "honest": t.masked.honest} if t and t.masked else {})
         )
         if t is not None:
             last[relation(t.adjacency)] = (run.id, plan, t)
@@ -308,7 +309,8 @@ def _epsilon(row: dict[str, Any]) -> str:
     if row["delta"] is None:
         return "everything (no privacy)"
     epsilon = "unbounded epsilon" if row["epsilon"] is None else f"epsilon {row['epsilon']:.6g}"
-    return epsilon + (f", delta {row['delta']:g}" if row["delta"] else "")
+    alone = f" (its shares alone: epsilon {row['alone']:.6g})" if "alone" in row else ""
+    return epsilon + (f", delta {row['delta']:g}" if row["delta"] else "") + alone
 
 
 def verify(file: Path, mark: Path | None) -> str:

@@ -15,7 +15,7 @@ import numpy as np
 from msgspec import Meta, Struct
 
 from hushgrid.kernels.machine import LARGEST, Malformed
-from hushgrid.kernels.patterns import neighbours, star, token
+from hushgrid.kernels.patterns import masked, neighbours, star, token
 
 COORDINATOR = "coordinator"
 ROOT = "hushgrid/1"
@@ -136,7 +136,9 @@ Receipt = (
     token.Ack | token.Answer | neighbours.Reached
 )  #: how things stand with its sender now: a later one may say more
 Custody = Receipt | token.Held | token.Notice | neighbours.Begin | neighbours.Lack
-Iterate = star.Message | token.Token | neighbours.Iterate  #: the algorithms' own messages: what a run counts
+Iterate = (
+    star.Message | masked.Message | token.Token | neighbours.Iterate
+)  #: the algorithms' own messages: what a run counts
 Body = Control | Custody | Iterate
 Presence = Birth | Death | Progress
 

@@ -36,13 +36,13 @@ STUDIES = {
     ),
     "relay-figures": Study(
         "RECAL on images of two classes: Figures 2 to 9, gradient matching among them",
-        "3 to 10 minutes",
+        "5 to 20 minutes",
         "hushgrid.studies.papers.relay_figures",
         "study",
     ),
     "findings": Study(
         "claims of the papers that do not hold: totals, noise that decays, a wrong limit, loads of zones",
-        "1 to 2 minutes",
+        "2 to 5 minutes",
         "hushgrid.studies.papers.findings",
         "study",
     ),
@@ -62,6 +62,12 @@ STUDIES = {
         "twelve air-quality stations together and alone, one of them young: warning, predicting, hiding an hour or a day",
         "7 to 25 minutes",
         "hushgrid.studies.air",
+        "study",
+    ),
+    "masked": Study(
+        "masked sums beside a trusted curator and each device's own noise: Adult and digits, 8 and 60 devices",
+        "5 to 15 minutes",
+        "hushgrid.studies.masked",
         "study",
     ),
     "finishing": Study(

@@ -140,7 +140,7 @@ SETTINGS = {
 
 # --- methods ---
 
-AT_ONCE = ("admm", "dgd", "fedavg", "nids")
+AT_ONCE = ("admm", "dgd", "fedavg", "iadmm", "nids", "recal")
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 An owner chooses epsilon a window, how many of the window's intervals get a fresh answer, and the noise. More answers are
 noisier each, and fewer are older when they are used. Both errors are measured here on the 14-bus case, whose loads change
-as those of households do (benchmarks/households.py), beside what a dispatch at these loads costs and leaves to cover.
+as those of households do (scenarios/households.py), beside what a dispatch at these loads costs and leaves to cover.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hushgrid.benchmarks.households import day
 from hushgrid.grid_cases import load
 from hushgrid.grid_cases.ac.opf import COUNTS, AcDispatch, AcSolver
 from hushgrid.grid_cases.ac.presence import ABSENT, installed
@@ -28,6 +27,7 @@ from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.privacy.accounting import Mechanism, calibrate
 from hushgrid.kernels.privacy.noise import Lattice
 from hushgrid.kernels.randomness import counter_generator
+from hushgrid.scenarios.households import day
 from hushgrid.studies import renewing_rounds
 from hushgrid.studies.common.study import TARGET, Panel, Table, chart, on_two, write
 from hushgrid.studies.privacy_price import Drawn, operated

@@ -1,16 +1,14 @@
 """Whether a budget that is not spread evenly over a node's answers gains anything: Adult, DGD, ring of 8, one total.
 
 Answer k of K gets a share of mu^2 (GDP) in proportion to g^k, g public and fixed beforehand: the total is the same, because
-mu^2 adds up. Each g has step, answers and clip of its own, tuned on the league's lattice and seeds; runs are made for all
-seeds at once, outside the gate and in floating point. `python -c "from hushgrid.studies.schedule import study; study()"`.
+mu^2 adds up (`privacy.schedule`). Each g has step, answers and clip of its own, tuned on the league's lattice and seeds; runs
+are made for all seeds at once, in floating point. `python -c "from hushgrid.studies.schedule import study; study()"`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from math import inf
-from typing import Any
 
 import numpy as np
 
@@ -18,7 +16,7 @@ from hushgrid.broker.comparison.medians import median
 from hushgrid.broker.simulation.problems.kept import Kept, keeping
 from hushgrid.kernels.errors import InputError, Refused
 from hushgrid.kernels.types import Vector
-from hushgrid.studies.common.at_once import Gate, played
+from hushgrid.studies.common.at_once import played
 from hushgrid.studies.common.tuning import Axis, Place, Search
 from hushgrid.studies.league import SHOWN, TUNED_ON, judge
 from hushgrid.studies.races import METHODS, SETTINGS
@@ -27,28 +25,14 @@ GROWTHS = (0.94, 0.97, 1.0, 1.03, 1.06, 1.1)
 MOMENTUM = 0.7
 
 
-class Growing(Gate):
-    """Answer k has mu_k^2 = mu^2 K g^k / (g + ... + g^K), where mu is that of K even answers."""
-
-    def __init__(self, *about: Any, growth: float) -> None:
-        super().__init__(*about)
-        shares = growth ** np.arange(self.terms.answers)
-        self.scales, self.k = self.lattice.scale * np.sqrt(shares.mean() / shares), 0
-
-    def gradient(self, x: Vector) -> Vector:
-        scale, self.k = self.scales[self.k], self.k + 1
-        noise = np.array([self._noise(r, scale) for r in self.random])
-        answer: Vector = (self.rows.gradients(x.reshape(noise.shape), self.clip) + noise).ravel()
-        return answer + self.loss.public_gradient(x)
-
-
 def gaps(title: str, epsilon: float, growth: float, values: dict[str, float], seeds: Sequence[int]) -> Vector:
     """Of the mean model, which rounds of averaging give to every node; (S,), infinite if it is refused."""
     setting, method, of = SETTINGS[title], METHODS["DGD"], judge(title)
     point = method.point(values, epsilon, setting.graph, whole=False)
     point["algorithm"]["momentum"] = MOMENTUM
+    point["privacy"]["schedule"] = {"growth": growth}
     try:
-        own = played(setting.scenario("graph") | point, seeds, partial(Growing, growth=growth))
+        own = played(setting.scenario("graph") | point, seeds)
     except (InputError, Refused):
         return np.full(len(seeds), inf)
     return np.array([float(of.value(X.mean(axis=0)[None])[0]) - of.least for X in own])

@@ -33,7 +33,7 @@ class Judged(NamedTuple):
 def claimed(heard: Heard, node: str) -> Lattice | None:
     """The grid and noise of a node's answers, from the plan; None where its gate answers no gradients with noise of its own."""
     t, f = heard.plan.terms_of(node), heard.problem.declared(heard.place[node])
-    if t is None or t.published or t.pointwise or heard.algorithm.asks(t.mode) != "gradient":
+    if t is None or t.published or t.pointwise or t.growth != 1 or heard.algorithm.asks(t.mode) != "gradient":
         return None
     labels = np.zeros(f.rows) if f.objective.kind == "softmax" else np.ones(f.rows)
     nothing = Loss(f.objective, np.zeros((f.rows, f.features)), labels, f.classes, f.row_bound)

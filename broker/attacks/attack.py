@@ -17,12 +17,14 @@ from hushgrid.broker.attacks.answers import judged
 from hushgrid.broker.attacks.base import Attacked, Recovered
 from hushgrid.broker.attacks.page import page
 from hushgrid.broker.attacks.transcript import Heard
-from hushgrid.broker.inversion.found import NONE, Rows
+from hushgrid.broker.inversion.averaged import behind_noise
+from hushgrid.broker.inversion.found import NONE, Gradients, Rows
 from hushgrid.broker.inversion.pictures import png, shape_of, sheet
 from hushgrid.broker.inversion.rows import rows_of
 from hushgrid.broker.inversion.scores import score, together, truth
 from hushgrid.broker.report.run_directory import mapping
 from hushgrid.kernels.errors import InputError
+from hushgrid.kernels.problems.losses import Declared
 from hushgrid.node.problems.records.section import DataPlan
 
 PLACE = "attack"  #: in the run directory
@@ -81,13 +83,18 @@ def made(heard: Heard, held: Path | None = None, shape: str | None = None) -> At
             continue
         f, seen = heard.problem.declared(heard.place[node]), recovered.gradients.get(node)
         own = recovered.rows.get(node)
-        rows[node] = own if own is not None else rows_of(f, seen) if seen is not None else NONE
+        rows[node] = own if own is not None else behind(f, seen) if seen is not None else NONE
         if held is not None:
             truths[node] = truth(held, node, f)
             nodes[node] = score(f, seen, rows[node], truths[node], form)
         if (of := judged(heard, node, seen, truths.get(node))) is not None:
             answers[node] = of
     return Attacked(heard, recovered, rows, truths, answers, form, together(nodes) if held is not None else None)
+
+
+def behind(f: Declared, seen: Gradients) -> Rows:
+    """The rows behind a node's gradients, or the guess that its noisy answers allow."""
+    return rows_of(f, seen) if seen.what == "gradient" else behind_noise(f, seen)
 
 
 def _told(run_dir: Path) -> Mapping[str, Any]:

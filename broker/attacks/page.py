@@ -50,6 +50,11 @@ def verdict(summary: Mapping[str, Any]) -> list[str]:
         said.append(
             "The attack ends with the gates' noisy answers: this is all that the nodes have told about their data."
         )
+        if any(r["count"] for r in rows.values()):
+            said.append(
+                "Where no answer shows a row by itself, the guess is made from the mean of a node's answers, which has less "
+                "noise. That it is no find does not say that it is no better than chance: how much better, epsilon bounds."
+            )
         said += _answers(summary["answers"])
     elif summary["variant"] == "guarded":
         said.append("What travels is a function of the gates' noisy answers, and the attack does not get behind them.")

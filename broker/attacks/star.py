@@ -30,7 +30,7 @@ class Star(Attack):
     problem: ClassVar[type] = DataPlan
 
     def fits(self, heard: Heard) -> bool:
-        return super().fits(heard) and getattr(heard.algorithm, "local_updates", 1) == 1
+        return super().fits(heard) and getattr(heard.algorithm, "local_updates", 1) == 1 and not heard.masked
 
     def recover(self, heard: Heard) -> Recovered:
         p = heard.algorithm

@@ -5,13 +5,15 @@ from __future__ import annotations
 import base64
 import binascii
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import astuple
 
 from hushgrid.broker.report import run_directory
 from hushgrid.kernels.algorithms.base import Algorithm
@@ -69,6 +71,11 @@ class Heard:
         return self.plan.problem
 
     @property
+    def masked(self) -> bool:
+        """Whether only sums over the nodes can be read."""
+        return self.plan.terms is not None and self.plan.terms.masked is not None
+
+    @property
     def nodes(self) -> list[str]:
         return self.plan.nodes
 
@@ -82,10 +89,13 @@ class Heard:
 
         The last activation of a walk sends no token: nothing is heard of it. Tours of a recount are no activations.
         """
+        sizes = [vector.size for vector in start]
         tokens: dict[int, Message] = {}
         for message in self.messages:
-            held = tokens.get(message.seq)
-            if isinstance(message.body, Token) and (held is None or len(held.body.fences) <= len(message.body.fences)):
+            token, held = message.body, tokens.get(message.seq)
+            if not isinstance(token, Token) or [vector.size for vector in token.vectors] != sizes:
+                continue  # a node drops a token of another size
+            if message.src in self.place and (held is None or len(held.body.fences) <= len(token.fences)):
                 tokens[message.seq] = message
         before, toured, missing, k = start, False, 0, 0
         while (sent := tokens.get(k + 1)) is not None:
@@ -98,15 +108,18 @@ class Heard:
     def rounds(self, down: type, up: type) -> Iterator[tuple[int, dict[str, Any], dict[str, Any]]]:
         """(t, what the coordinator of a star sent in round t, what came back), by member, from 1 on.
 
-        down, up: the types of the two messages. A round of which a message is missing ends it.
+        down, up: the types of the two messages, whose first fields are vectors in the same coordinates. A round of which
+        a message is missing ends it, and one whose size is not that of the member's other messages is none.
         """
         sent: dict[int, dict[str, Any]] = {}
         back: dict[int, dict[str, Any]] = {}
+        sizes: dict[str, int] = {}
         for m in self.messages:
-            if isinstance(m.body, down):
-                sent.setdefault(m.seq, {})[m.dst] = m.body
-            elif isinstance(m.body, up):
-                back.setdefault(m.seq, {})[m.src] = m.body
+            told, member, kind = (sent, m.dst, down) if m.src == wire.COORDINATOR else (back, m.src, up)
+            if type(m.body) is kind and member in self.place:
+                size = astuple(cast(Struct, m.body))[0].size
+                if sizes.setdefault(member, size) == size:  # the coordinator speaks first
+                    told.setdefault(m.seq, {})[member] = m.body
         t = 1
         while len(sent.get(t, ())) == len(back.get(t, ())) == len(self.nodes):
             yield t, sent[t], back[t]
@@ -119,7 +132,7 @@ class Heard:
         """
         told: dict[int, dict[str, Vector]] = {}
         for m in self.messages:
-            if isinstance(m.body, Iterate) and m.seq <= most:
+            if isinstance(m.body, Iterate) and m.seq <= most and m.body.vector.size == size:
                 told.setdefault(m.seq, {})[m.src] = m.body.vector
         whole: list[list[Vector]] = []
         while len(row := told.get(len(whole) + 1, {})) == len(self.nodes):
@@ -139,36 +152,49 @@ def read(run_dir: Path) -> Heard:
 
 
 def heard(lines: Sequence[Mapping[str, Any]], file: str) -> Heard:
-    """What the lines of a transcript say of the run with most iterates in it. Raises InputError: `file` lacks a plan."""
+    """What the lines of a transcript say of the run with most iterates in it. Raises InputError: `file` lacks a plan.
+
+    Iterates of strangers to the run are dropped: anybody may write into what a spy hears.
+    """
     plans: dict[bytes, bytes] = {}
     every: dict[bytes, dict[tuple[Any, ...], Message]] = {}
-    for k, line in enumerate(lines, 1):
-        kind, _, envelope = _line(line, f"{file}:{k}")
-        if envelope is None:
-            continue
+    for src, dst, envelope in envelopes(lines, file):
         body = envelope.body
-        if isinstance(body, wire.Plan):
-            if wire.run_id(body.plan, body.nonce, body.members) == envelope.run:
-                plans[envelope.run] = body.plan
+        if (named := announced(envelope)) is not None:
+            plans[envelope.run] = named
         elif isinstance(body, wire.Iterate):
-            src, dst = str(line["src"]), str(line["dst"]) if kind == "edge" else ""
-            message = Message(src, dst, envelope.seq, body)
             to = "" if isinstance(body, Iterate) else dst  # an answer to one neighbour repeats what all were told
+            message = Message(src, dst, envelope.seq, body)
             every.setdefault(envelope.run, {}).setdefault((src, to, envelope.seq, wire.encode(body)), message)
     counts = Counter({run: len(every.get(run, ())) for run in plans})
     if not counts:
         raise InputError(f"{file}: found no plan, expected the transcript of a run")
     run = counts.most_common(1)[0][0]
-    return Heard(decode_plan(plans[run]), tuple(every.get(run, {}).values()))
+    plan = decode_plan(plans[run])
+    members = {*plan.nodes, wire.COORDINATOR}
+    return Heard(plan, tuple(m for m in every.get(run, {}).values() if m.src in members))
 
 
-def _line(line: Mapping[str, Any], where: str) -> tuple[str, str, wire.Envelope | None]:
-    """(the kind of topic, the sender, the envelope); no envelope of what stands on a state or status topic."""
-    try:
-        topic, payload = str(line["topic"]), base64.b64decode(str(line["bytes"]), validate=True)
-        kind, src, _ = wire.Topics(topic.split("/")[2]).parse(topic)
-        return kind, src, wire.decode_envelope(payload, LIMIT) if kind in ("edge", "all") and payload else None
-    except (KeyError, TypeError, IndexError, binascii.Error, Malformed) as error:
-        raise InputError(
-            f"{where}: found {str(error)[:120]}, expected a message as `hushgrid run` records it"
-        ) from None
+def announced(envelope: wire.Envelope) -> bytes | None:
+    """The encoded plan that an envelope announces, if it is the plan of the run that it names."""
+    body = envelope.body
+    if isinstance(body, wire.Plan) and wire.run_id(body.plan, body.nonce, body.members) == envelope.run:
+        return body.plan
+    return None
+
+
+def envelopes(lines: Iterable[Mapping[str, Any]], file: str) -> Iterator[tuple[str, str, wire.Envelope]]:
+    """(src, dst, envelope) of every message on an edge, or to all (dst ""); who sent it is what its topic says.
+
+    Raises InputError: a line of `file` that no run has recorded.
+    """
+    for k, line in enumerate(lines, 1):
+        try:
+            topic, payload = str(line["topic"]), base64.b64decode(str(line["bytes"]), validate=True)
+            kind, src, dst = wire.Topics(topic.split("/")[2]).parse(topic)
+            if kind in ("edge", "all") and payload:
+                yield src, dst, wire.decode_envelope(payload, LIMIT)
+        except (KeyError, TypeError, IndexError, binascii.Error, Malformed) as error:
+            raise InputError(
+                f"{file}:{k}: found {str(error)[:120]}, expected a message as `hushgrid run` records it"
+            ) from None

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from math import sqrt
 from typing import Any, Protocol
 
 import numpy as np
@@ -82,6 +83,9 @@ class Answer:
     values: tuple[Vector, Vector]  #: (w,) about either data set, before grid and noise
     scale: float  #: of the noise, in the values' unit
     lattice: Lattice | None  #: None: noise in floating point, of a paper
+    shares: int = (
+        1  #: h of a masked run: what is seen is a sum in which so many devices have added noise from the lattice
+    )
 
     @property
     def apart(self) -> Index:
@@ -104,7 +108,7 @@ class Answer:
             dice = np.random.Generator(np.random.Philox(key=int.from_bytes(entropy(8), "little")))
             noise = simulated(self.kind, self.scale, games * v.size, dice)
             return v + noise.reshape(games, v.size)
-        n = self.lattice.sample(games * v.size, entropy)
+        n = np.sum([self.lattice.sample(games * v.size, entropy) for _ in range(self.shares)], axis=0)
         return self.lattice.release(np.tile(v, games), n).reshape(games, v.size)
 
     def on_grid(self, about: int) -> Vector:
@@ -142,6 +146,13 @@ def heard(gate: Gate, ask: Ask) -> list[tuple[Lattice, Vector]]:
     finally:
         gate.lattice = lattice
     return found
+
+
+def honest_sum(gates: Sequence[Any], x: Vector) -> Answer:
+    """What a point makes two gates of a masked run release, with the shares of the other honest devices: their values are known."""
+    lattice, h = gates[0].masked
+    one, other = (gate.share(x, b"") * lattice.g for gate in gates)
+    return Answer("gaussian", (one, other), lattice.scale * sqrt(h), lattice, h)
 
 
 def answers_of(gates: Sequence[Gate], ask: Ask) -> list[Answer]:

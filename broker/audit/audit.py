@@ -110,7 +110,10 @@ def asked(plan: RunPlan, node: str, file: str) -> Terms:
     """The terms that are audited. Raises InputError where there is no claim, or none that games at a gate are about."""
     t, algorithm = plan.terms_of(node), plan.algorithm
     if t is None:
-        raise InputError(f"{file}: algorithm.variant: found {algorithm.variant}, expected a run that claims an epsilon")
+        told = " (what its messages tell: hushgrid attack RUN_DIR)" if algorithm.variant == "published" else ""
+        raise InputError(
+            f"{file}: algorithm.variant: found {algorithm.variant}, expected a run that claims an epsilon{told}"
+        )
     if t.published and (algorithm.networked or t.mode.startswith("output")):
         raise InputError(
             f"{file}: algorithm.variant: found published {algorithm.name}{f', mode {t.mode}' if t.mode != 'objective' else ''}, "

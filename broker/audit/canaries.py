@@ -9,16 +9,18 @@ has its noise for. A point x at which a gate is asked belongs to the plan, so it
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from math import ceil, sqrt
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from hushgrid.broker.audit.answers import Answer, Likely, Quiet, answers_of
+from hushgrid.broker.audit.answers import Answer, Likely, Quiet, answers_of, honest_sum
 from hushgrid.broker.simulation.played import Willing
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.types import Vector
 from hushgrid.node.privacy.gate import Gate
+from hushgrid.node.privacy.terms import Terms
 from hushgrid.node.problems.plan import RunPlan
 from hushgrid.node.problems.records.device import Rows
 from hushgrid.node.problems.records.files import Shard
@@ -82,7 +84,13 @@ class RowGates:
         return found
 
     def answers(self, pair: Pair) -> list[Answer]:
-        return answers_of(self.gates(pair), lambda gate: gate.gradient(pair.x))
+        return self.asked(self.gates(pair), pair.x)
+
+    def asked(self, gates: Sequence[Any], x: Vector) -> list[Answer]:
+        """What both release at x."""
+        if gates[0].masked is not None:
+            return [honest_sum(gates, x)]
+        return answers_of(gates, lambda gate: gate.gradient(x))
 
     # --- pairs that are known ---
 
@@ -174,6 +182,14 @@ class RowGates:
         return found
 
 
+def of_run(answers: list[Answer], gate: Gate, t: Terms) -> list[Answer]:
+    """One question as often as the gate answers, each answer with its own noise."""
+    if t.growth == 1:
+        return answers * t.answers
+    laws = [gate.lattice_at(k) for k in range(1, t.answers + 1)]
+    return [replace(answer, lattice=law, scale=law.scale) for law in laws for answer in answers]
+
+
 def of_rows(plan: RunPlan, node: str) -> tuple[Canary, list[Answer]]:
     """The worst pair of a node with rows, and a pair for attacks on the noise."""
     gates, t = RowGates(plan, node), plan.terms_of(node)
@@ -182,7 +198,7 @@ def of_rows(plan: RunPlan, node: str) -> tuple[Canary, list[Answer]]:
     k = f"{pair.k} records" if pair.k > 1 else "a record"
     what = f"{k} replaced, found by search" if t.clip else f"the label of {k} flipped"
     words = f"{what}, all other rows zero, asked at |x| = {float(np.linalg.norm(pair.x)):.3g}"
-    return Canary(words, answers * t.answers, moved(answers[0]), False), gates.aside(t)
+    return Canary(words, of_run(answers, gates.gates(pair)[0], t), moved(answers[0]), False), gates.aside(t)
 
 
 def typical_row(plan: RunPlan, node: str, shard: Shard) -> Canary:
@@ -195,13 +211,13 @@ def typical_row(plan: RunPlan, node: str, shard: Shard) -> Canary:
     def replaced(i: int, j: int) -> list[Answer]:
         A, b = shard.A.copy(), shard.b.copy()
         A[i : i + k], b[i : i + k] = A[j], b[j]
-        return answers_of([gates.gate(shard), gates.gate(Shard(A, b))], lambda gate: gate.gradient(x))
+        return gates.asked([gates.gate(shard), gates.gate(Shard(A, b))], x)
 
     pairs = dice.integers(0, len(shard.b), size=(PAIRS, 2))
     found = sorted((replaced(i, j) for i, j in pairs.tolist()), key=lambda a: moved(a[0]))
     answers = found[len(found) // 2]
     words = f"a record of {node} replaced by another of its own, the median of {PAIRS} pairs, asked at the start"
-    return Canary(words, answers * t.answers, moved(answers[0]), True)
+    return Canary(words, of_run(answers, gates.gate(shard), t), moved(answers[0]), True)
 
 
 # --- loads of zones ---

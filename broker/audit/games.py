@@ -14,9 +14,10 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hushgrid.broker.audit.answers import Answer, Likely
 from hushgrid.kernels.privacy import auditing
@@ -60,6 +61,7 @@ class Attack(NamedTuple):
     bound: str  #: which bound is taken of the counts: epsilon, mu or pooled
 
 
+A = TypeVar("A", bound=Likely)
 Statistics = Callable[[int, int], Vector]  #: (about, games) -> a number a game
 
 
@@ -71,11 +73,8 @@ def likelihood(answers: Sequence[Likely], entropy: Entropy) -> Statistics:
 
     def of(about: int, games: int) -> Vector:
         total = np.zeros(games)
-        for answer in answers:
-            where = answer.apart
-            for start, size in _chunks(games, where.size):
-                y = answer.drawn(size, about, where, entropy)
-                total[start : start + size] += answer.ratio(y, where)
+        for answer, where, chunk, y in _drawn(answers, about, games, entropy):
+            total[chunk] += answer.ratio(y, where)
         return np.round(total, DIGITS)
 
     return of
@@ -86,12 +85,9 @@ def digits(answers: Sequence[Answer], entropy: Entropy) -> Statistics:
 
     def of(about: int, games: int) -> Vector:
         total = np.zeros(games)
-        for answer in answers:
-            where = answer.apart
-            for start, size in _chunks(games, where.size):
-                y = answer.drawn(size, about, where, entropy)
-                for sign, other in ((1, 1), (-1, 0)):
-                    total[start : start + size] += sign * impossible(y, answer.on_grid(other)[where]).sum(axis=1)
+        for answer, where, chunk, y in _drawn(answers, about, games, entropy):
+            for sign, other in ((1, 1), (-1, 0)):
+                total[chunk] += sign * impossible(y, answer.on_grid(other)[where]).sum(axis=1)
         return total
 
     return of
@@ -112,22 +108,33 @@ def repeats(answers: Sequence[Answer], entropy: Entropy) -> Statistics:
     def of(about: int, games: int) -> Vector:
         total, width = np.zeros(games), answers[0].values[0].size
         every = np.arange(width)
-        for start, size in _chunks(games, width * len(answers)):
+        for chunk in _chunks(games, width * len(answers)):
+            size = chunk.stop - chunk.start
             y = np.stack([a.drawn(size, about, every, entropy) for a in answers], axis=1)  # (size, answers, width)
             for sign, k in ((1, 0), (-1, 1)):
                 v = np.stack([a.on_grid(k) for a in answers])
                 noise = y - v
                 same = [noise[:, :, 1:] == noise[:, :, :-1], noise[:, 1:] == noise[:, :-1]]
-                total[start : start + size] += sign * sum(np.sum(pair, axis=(1, 2)) for pair in same)
+                total[chunk] += sign * sum(np.sum(pair, axis=(1, 2)) for pair in same)
         return total
 
     return of
 
 
-def _chunks(games: int, width: int) -> Iterator[tuple[int, int]]:
+def _drawn(
+    answers: Sequence[A], about: int, games: int, entropy: Entropy
+) -> Iterator[tuple[A, NDArray[Any], slice, Matrix]]:
+    """(answer, the coordinates in which its values differ, some games, what was answered there in each), until all are."""
+    for answer in answers:
+        where = answer.apart
+        for chunk in _chunks(games, where.size):
+            yield answer, where, chunk, answer.drawn(chunk.stop - chunk.start, about, where, entropy)
+
+
+def _chunks(games: int, width: int) -> Iterator[slice]:
     step = max(1, CHUNK // max(width, 1))
     for start in range(0, games, step):
-        yield start, min(step, games - start)
+        yield slice(start, min(start + step, games))
 
 
 # --- choosing and certifying ---

@@ -6,8 +6,6 @@ for an answer is paid when it is drawn and a message may be lost; never fewer, a
 
 from __future__ import annotations
 
-import base64
-import binascii
 import sqlite3
 import tempfile
 from collections import defaultdict
@@ -16,10 +14,12 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from hushgrid.broker.attacks.transcript import announced, envelopes
 from hushgrid.broker.report import run_directory
 from hushgrid.kernels.algorithms.base import Rounds, Star
 from hushgrid.kernels.errors import InputError
-from hushgrid.kernels.machine import Malformed
+from hushgrid.kernels.patterns.introductions import Introduction
+from hushgrid.kernels.patterns.masked import Kept, Met
 from hushgrid.kernels.patterns.token import Token
 from hushgrid.kernels.privacy.accounting import Totals, spent_epsilon
 from hushgrid.node import wire
@@ -27,11 +27,11 @@ from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.privacy.ledger_file import snapshot
 from hushgrid.node.privacy.ledger_rows import StoredSpend, event_of
 from hushgrid.node.privacy.terms import Terms
+from hushgrid.node.problems.masking import noise_shares
 from hushgrid.node.problems.plan import RunPlan, decode_plan
 
 GRID = 2.0**-9  #: a grid makes an answer cheaper by at most this share
 ROUNDING = 1e-9
-LIMIT = 2 * wire.PLAN_LIMIT  #: bytes of an envelope
 
 
 class Line(NamedTuple):
@@ -81,25 +81,20 @@ def travelled(lines: Iterable[Mapping[str, Any]], file: str) -> Iterator[tuple[R
     """(plan, id, answers that were heard of each node) of every run."""
     plans: dict[bytes, RunPlan] = {}
     said: dict[tuple[bytes, str], set[tuple[int, int]]] = defaultdict(set)
-    for k, entry in enumerate(lines, 1):
-        try:
-            kind, src, _ = wire.Topics(str(entry["topic"]).split("/")[2]).parse(str(entry["topic"]))
-            payload = base64.b64decode(str(entry["bytes"]), validate=True)
-            envelope = wire.decode_envelope(payload, LIMIT) if kind in ("edge", "all") and payload else None
-        except (KeyError, TypeError, IndexError, binascii.Error, Malformed) as error:
-            raise InputError(
-                f"{file}:{k}: found {str(error)[:120]}, expected a message as `hushgrid run` records it"
-            ) from None
-        if envelope is None:
-            continue
+    for src, _, envelope in envelopes(lines, file):
         body = envelope.body
-        if isinstance(body, wire.Plan) and wire.run_id(body.plan, body.nonce, body.members) == envelope.run:
-            plans[envelope.run] = decode_plan(body.plan)
-        elif isinstance(body, wire.Iterate) and not (isinstance(body, Token) and body.leg.recount is True):
+        if (plan_bytes := announced(envelope)) is not None:
+            plans[envelope.run] = decode_plan(plan_bytes)
+        elif isinstance(body, wire.Iterate) and not isinstance(body, Introduction | Met | Kept) and not recounted(body):
             said[envelope.run, src].add((envelope.epoch, envelope.seq))
     for run, plan in plans.items():
         if plan.terms is not None:
             yield plan, run, {node: answers(plan, node, len(said[run, node])) for node in plan.nodes}
+
+
+def recounted(body: Any) -> bool:
+    """Whether a token goes around to be counted anew, which asks no gate."""
+    return isinstance(body, Token) and body.leg.recount is True
 
 
 def answers(plan: RunPlan, node: str, messages: int) -> int:
@@ -152,7 +147,8 @@ def line(ledger: Ledger, plan: RunPlan, run: bytes, count: int) -> Line:
         wrong.append(f"{count} answers travelled, {len(of)} stand in the ledger")
     if len(own) > t.answers:
         wrong.append(f"{len(own)} spends, the plan's cap is {t.answers}")
-    wrong += [found for s in of if (found := price(s, t))][:3]
+    share = noise_shares(plan)[plan.nodes.index(ledger.node)].mu if t.masked else None
+    wrong += [found for s in of if (found := price(s, t, share))][:3]
     totals = Totals()
     for s in of:
         totals.add(event_of(s.kind, s.value))
@@ -164,12 +160,13 @@ def line(ledger: Ledger, plan: RunPlan, run: bytes, count: int) -> Line:
     return Line(ledger.node, run.hex(), count, len(of), t.answers, epsilon, t.epsilon, tuple(wrong))
 
 
-def price(s: StoredSpend, t: Terms) -> str:
-    """What is wrong with the price of a spend; "" if nothing is."""
+def price(s: StoredSpend, t: Terms, share: float | None = None) -> str:
+    """What is wrong with the price of a spend; "" if nothing is. share: of a masked run, what the node's share of a sum costs."""
     if s.kind != t.mechanism:
         return f"spend {s.no}: {s.kind}, the plan's mechanism is {t.mechanism}"
     if s.adjacency != t.adjacency:
         return f"spend {s.no}: about {s.adjacency}, the plan's adjacency is {t.adjacency}"
-    if not t.per_answer * (1 - GRID) <= s.value <= t.per_answer * (1 + ROUNDING):
-        return f"spend {s.no}: {s.value:.6g}, an answer of the plan costs {t.per_answer:.6g}"
+    planned = t.price(s.answer or 1) if share is None else share
+    if not planned * (1 - GRID) <= s.value <= planned * (1 + ROUNDING):
+        return f"spend {s.no}: {s.value:.6g}, an answer of the plan costs {planned:.6g}"
     return ""

@@ -206,7 +206,10 @@ def asked_of_a_gate(plan: RunPlan) -> Iterator[tuple[str, Callable[[Any], Any]]]
 
     def often(gate: Any) -> None:
         gate.state.answers = t.answers
-        gate.data() if t.mode == "input" and zones else gate.gradient(np.zeros(size(gate)))
+        if t.masked is not None:
+            gate.share(np.zeros(size(gate)), b"")
+        else:
+            gate.data() if t.mode == "input" and zones else gate.gradient(np.zeros(size(gate)))
 
     yield "one answer more than the cap", often
 

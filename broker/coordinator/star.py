@@ -14,6 +14,7 @@ from hushgrid.kernels.algorithms.base import Star
 from hushgrid.kernels.patterns.star import Centre, Left, StarCentre
 from hushgrid.kernels.types import Vector
 from hushgrid.node.privacy.ledger import Ledger
+from hushgrid.node.problems.masking import INTRODUCTION
 from hushgrid.node.problems.plan import RunPlan
 from hushgrid.node.wire import SMALL, Publication
 
@@ -59,6 +60,8 @@ class StarCoordinator(Coordinator):
 
     def machine(self) -> StarCentre:
         algorithm, start, centre = cast(Star, self.plan.running), self._start, self.centre
+        if self.plan.terms is not None and self.plan.terms.masked is not None:
+            return algorithm.masked_server(self._kind.masked_centre(self.plan))
         if start is not None:
             warm = {m: v for m, v in in_force.vectors(start, "warm").items() if m in self.shares}
             duals = {
@@ -88,7 +91,7 @@ class StarCoordinator(Coordinator):
     @property
     def limit(self) -> int:
         largest = self.centre.largest or self.shares
-        return SMALL + 8 * max(largest.values(), default=0)
+        return SMALL + INTRODUCTION + 8 * max(largest.values(), default=0)
 
     def complete(self, state: Any) -> tuple[int, float | None] | None:
         assert self.driver is not None
@@ -108,7 +111,13 @@ class StarCoordinator(Coordinator):
         return [send.dst for send in self.driver.machine.tick().send]
 
     def overdue(self, waiting: list[str]) -> list[Publication]:
-        return self.give_up(waiting)
+        """A round goes on without members that are silent, if the machine knows how."""
+        silent = [m for m in waiting if self._now - self._heard[m] > self.silent_s]
+        step = cast(StarCentre, self.driver.machine).without(silent) if silent and self.driver else None
+        if step is None or self.driver is None:
+            return self.give_up(waiting)
+        self.log(f"goes on without {', '.join(silent)}")
+        return self._publish(self.driver.act(step))
 
 
 COORDINATOR = StarCoordinator

@@ -146,6 +146,9 @@ def play(task: Task) -> Played:
         for i, node in enumerate(plan.nodes):
             t = plan.terms_of(node)
             assert t is not None
+            if t.masked is not None:  # a share of the sum's noise, made for the node with the fewest rows
+                share = t.per_answer * sqrt(t.masked.honest) * min(p.rows) / p.rows[i]
+                t = msgspec.structs.replace(t, per_answer=share, masked=None)
             t = msgspec.structs.replace(t, per_answer=t.per_answer * p.rows[i] / made[i])  # the noise of all rows
             gate = RowsGate(node, here.losses[i], t, RoughNoise(task.seed, node), Willing())
             machines.append(machine_of(plan, place(plan, task.seed.to_bytes(16, "little"), i, gate, gate.noise)))

@@ -274,10 +274,13 @@ def transcript(path: Path) -> list[dict[str, Any]] | None:
     """The lines of transcript.jsonl, None if there is no such file. Raises InputError, one line."""
     if not path.is_file():
         return None
-    try:
-        found: list[dict[str, Any]] = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{path}: found {error}, expected a JSON object a line") from None
+    found: list[dict[str, Any]] = []
+    with path.open("rb") as file:
+        for k, line in enumerate(file, 1):
+            try:
+                found.append(json.loads(line))
+            except (ValueError, RecursionError):
+                raise InputError(f"{path}:{k}: found no JSON, expected a JSON object a line") from None
     return found
 
 

@@ -1,7 +1,5 @@
-"""What a run's report says about privacy, in plain words. Pure functions of result.json and scenario.yaml.
-
-What is said follows from what the algorithm asks of its gate, its pattern and its variant.
-"""
+"""What a run's report says about privacy, in plain words: functions of result.json and scenario.yaml alone, by what the
+algorithm asks of its gate, its pattern and its variant."""
 
 from __future__ import annotations
 
@@ -13,6 +11,7 @@ from typing import Any
 from hushgrid.broker.report import dispatch
 from hushgrid.broker.report.run_directory import Run
 from hushgrid.kernels.algorithms.base import Algorithm
+from hushgrid.node.problems import masking_words
 from hushgrid.node.problems.power_flow.words import change_words
 
 MISSING = "–"
@@ -157,7 +156,7 @@ def statement(run: Run, base_mva: float | None) -> Statement:
 
     reasons = tuple(str(f) for f in _listed(privacy.get("findings")))
     if how == "upheld":
-        headline = f"Privacy claim upheld: {whose} are protected with a total of {total} per node over this whole run."
+        headline = f"Privacy claim upheld: {whose} are protected with a total of {total} {masking_words.where(result)}."
     elif how == "not upheld":
         first = (
             reasons[0]
@@ -203,16 +202,16 @@ def _meaning(how: str, run: Run, hidden: str, epsilon: Any, delta: Any, answers:
     algorithm, plan = run.algorithm, run.scenario.get("privacy") or {}
     if how == "not private" and algorithm.variant == "none":
         return ("The run shows what the algorithm does without protection. It says nothing about other runs.",)
-    said = []
+    said = [*masking_words.claim(run.result, f"ε = {number(epsilon)}")]
     if how == "upheld" and isinstance(epsilon, int | float):
         odds = (
             f"{number(math.exp(epsilon))} (e to the power ε)" if epsilon <= 20 else f"e to the power {number(epsilon)}"
         )
         apart = f", apart from a probability of δ = {number(delta)}" if delta else ""
         said.append(
-            f"Suppose someone reads each message of this run, all final values and the code, and knows all other data, "
-            f"and suppose {hidden}. Then nothing they can see becomes more or less likely by more than "
-            f"a factor of {odds}{apart}."
+            f"Suppose {'such an adversary' if said else 'someone'} reads each message of this run, all final values and the "
+            f"code, and knows all other data, and suppose {hidden}. Then nothing they can see becomes more or less likely by "
+            f"more than a factor of {odds}{apart}."
         )
         if run.zones:
             said.append(
@@ -286,10 +285,10 @@ def _terms(how: str, run: Run, hidden: str, total: str, mechanism: str) -> tuple
     noise = {"laplace": "Laplace noise", "gaussian": "Gaussian noise"}.get(mechanism, mechanism or MISSING)
     if plan.get("sensitivity") == "pointwise":
         noise += ", scaled at each point by how far one record can move the gradient there"
+    if growth := (plan.get("schedule") or {}).get("growth"):
+        noise += f", spread over the answers by a public schedule: mu^2 of answer k in proportion to {growth:g}^k"
     if gate and run.algorithm.minimizes and not run.algorithm.by_output(mechanism):
-        noise = (
-            "objective perturbation: a random linear term of spherical law, and a little Laplace noise on the answer"
-        )
+        noise = "objective perturbation: a random linear term of spherical law, a little Laplace noise on the answer"
     accountant = privacy.get("accountant") or plan.get("accountant")
     terms = [
         ("Total per node, whole run", total + qualified if total != MISSING else "none claimed"),

@@ -10,6 +10,7 @@ from hushgrid.broker.report.network import walk_words
 from hushgrid.broker.report.result import Result
 from hushgrid.node.columns import columns
 from hushgrid.node.config.scenario import Scenario
+from hushgrid.node.problems import masking_words
 from hushgrid.node.problems.power_flow.section import objective_of
 
 
@@ -115,7 +116,8 @@ def privacy(r: dict[str, Any]) -> str:
     stand = {True: "upheld", False: "not upheld (published is for study)"}.get(
         p["upheld"], "not private (seed or truth)"
     )
-    sentence = f"{stand}: claimed {claimed} per node over the run, spent {spent}; adjacency {kind} {change}"
+    condition = masking_words.short(p)
+    sentence = f"{stand}: claimed {claimed} per node over the run{condition}, spent {spent}; adjacency {kind} {change}"
     return sentence + ("; budget counted for this run only" if p["ledgers"] == "run" else "")
 
 

@@ -38,6 +38,7 @@ from hushgrid.kernels.errors import InputError, Stopped
 from hushgrid.kernels.privacy.accounting import total_epsilon
 from hushgrid.node import wire
 from hushgrid.node.config.scenario import Scenario
+from hushgrid.node.privacy.budget import spent_in
 from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.privacy.renewal import Renewal
 from hushgrid.node.problems.plan import encode_plan, warnings
@@ -379,15 +380,14 @@ def _account(setup: Setup, ledger: Ledger, run: bytes) -> dict[str, Any]:
     answered = ledger.answers(run)
     delta = (setup.budget.delta if setup.budget else None) or t.delta
     total = total_epsilon(ledger.totals(t.adjacency), delta)
-    if total > t.epsilon and ledger.answers() == answered:
+    if total > t.epsilon and ledger.answers() == answered and t.growth == 1:
         total = t.epsilon if not t.published else total  # the run's own accountant is the better bound
     left = max(setup.budget.epsilon - total, 0.0) if setup.budget else None
     if setup.budget and setup.budget.span:
         left = Renewal(ledger, setup.budget, t.adjacency, delta).left
-    spent = t.cost(answered) if not t.published else total
     return {
         "claimed": {"epsilon": t.epsilon, "delta": t.delta},
-        "spent": {"epsilon": _number(spent), "delta": t.delta},
+        "spent": {"epsilon": _number(total if t.published else spent_in(ledger, run, t)), "delta": t.delta},
         "answers": answered,
         "cap": t.answers,
         "ledger": {"epsilon": _number(total), "delta": delta},

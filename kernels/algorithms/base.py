@@ -1,9 +1,8 @@
 """What an algorithm declares. The rest of the program reads it here and never compares types or names.
 
-An algorithm is one file of this folder. It has a struct that extends `Star`, `Walk` or `Rounds`, and the machines that
-the struct makes. The struct is the scenario's `algorithm` section at the same time. `registry` finds the file.
-Everything that a coordinator, a recorder, a report, the README's table, the league or the common tests must know of the
-algorithm stands in the struct. A file that leaves a declaration out is refused when it is found.
+An algorithm is one file of this folder, which `registry` finds: a struct that extends `Star`, `Walk` or `Rounds`, and the
+machines that it makes. The struct is the scenario's `algorithm` section, and has all that a coordinator, a recorder, a
+report, the README's table, the league and the common tests must know. A file that leaves a declaration out is refused.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from hushgrid.kernels.graphs import Graph
 from hushgrid.kernels.ranges import FAR, MOST, Count, Gossip, Node
 
 if TYPE_CHECKING:
-    from hushgrid.kernels.patterns import neighbours, star
+    from hushgrid.kernels.patterns import masked, neighbours, star
     from hushgrid.kernels.patterns.token import Place as TokenPlace
     from hushgrid.kernels.patterns.token import TokenNode
 
@@ -83,9 +82,8 @@ class Algorithm(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
     stopping: ClassVar[tuple[float, int] | None] = None
     grid: ClassVar[Sequence[Keys]] = ()  #: what the league tunes; empty: it tunes nothing and runs the guarded examples
     races: ClassVar[Sequence[Race]] = ()  #: its lines in the league; empty: one line with its title and its grid
-    tuned: ClassVar[str] = (
-        ""  #: the key that sets how far an answer moves, which `hushgrid plan` tries values of; "": none
-    )
+    #: the key that sets how far an answer moves, which `hushgrid plan` tries values of; "": none
+    tuned: ClassVar[str] = ""
 
     variant: Variant = "guarded"  #: whose noise: guarded (the gate's own), published (the paper's, for study) or none
     rounds: Count  #: rounds, or activations of a token
@@ -135,6 +133,17 @@ class Algorithm(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
     def claims(self) -> bool:
         """Whether a scenario states an epsilon for it."""
         return self.variant == "guarded" or (self.variant == "published" and self.published in ("paper", "gate"))
+
+    @property
+    def unmasked(self) -> str | None:
+        """Why its nodes' answers may not be masked, so that only sums of them are seen; None: they may.
+
+        What is masked must be the gate's answer at a point that every node was sent. Else a sum is no function of the sum
+        of the answers, and a node is protected by its own share of the noise alone.
+        """
+        return (
+            f"{self.name} sends more than a sum of gate answers at one point: fedavg with local_updates 1 can be masked"
+        )
 
     def asks(self, mode: str = "") -> Question:
         """What its nodes ask of gates that answer with noise. `mode`: that of the privacy section."""
@@ -206,10 +215,7 @@ class Algorithm(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
     # --- what is said of it ---
 
     def finding(self, mode: str, nodes: int, sharing: Sharing) -> str:
-        """Why the published variant makes no promise.
-
-        `mode`: that of the privacy section. nodes: their number. sharing: what a node has of the unknowns.
-        """
+        """Why the published variant makes no promise. `mode`: of the privacy section. nodes: their number."""
         raise NotImplementedError
 
     def published_noise(self, mode: str) -> str:
@@ -310,6 +316,10 @@ class Star(Algorithm, frozen=True, kw_only=True):
 
     def server(self, at: star.Centre) -> star.StarCentre:
         """The coordinator's machine."""
+        raise NotImplementedError
+
+    def masked_server(self, at: masked.Centre) -> masked.MaskedCentre:
+        """The coordinator's machine where only sums are seen (`unmasked`); all members' is `MaskedMember`."""
         raise NotImplementedError
 
 

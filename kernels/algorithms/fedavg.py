@@ -22,6 +22,7 @@ import numpy as np
 
 from hushgrid.kernels.algorithms.base import Keys, Star, Variant
 from hushgrid.kernels.machine import Malformed
+from hushgrid.kernels.patterns import masked
 from hushgrid.kernels.patterns.star import Centre, Feasible, Left, Place, StarCentre, StarMember, W, Z
 from hushgrid.kernels.ranges import Count, Step, Updates
 from hushgrid.kernels.types import Vector
@@ -58,6 +59,16 @@ class Params(Star, tag_field="name", tag="fedavg", frozen=True, kw_only=True):
     def per_round(self) -> int:
         return self.local_updates
 
+    @property
+    def unmasked(self) -> str | None:
+        if self.pull:
+            return "a model that is pulled back depends on more than the gate's answer: fedavg can be masked"
+        if self.local_updates > 1:
+            return (
+                "a second local step is taken at a point that the others have not seen: local_updates 1 can be masked"
+            )
+        return None
+
     def step_ratio(self, L: Sequence[float], degree: int) -> float | None:
         """alpha (L + mu)/2."""
         return self.step_size * (max(L) + self.pull) / 2
@@ -70,6 +81,9 @@ class Params(Star, tag_field="name", tag="fedavg", frozen=True, kw_only=True):
 
     def server(self, at: Centre) -> Server:
         return Server(at, self.rounds)
+
+    def masked_server(self, at: masked.Centre) -> masked.MaskedCentre:
+        return MaskedServer(self, at)
 
 
 def local_step(x: Vector, g: Vector, w: Vector, alpha: float, mu: float) -> Vector:
@@ -163,3 +177,15 @@ class Server(StarCentre):
 
     def round_body(self, member: str) -> W:
         return W(self.state.w)
+
+
+class MaskedServer(masked.MaskedCentre):
+    """The same with one local step, where the server sees only the sum of the gates' answers: it takes the step itself."""
+
+    def __init__(self, params: Params, at: masked.Centre) -> None:
+        super().__init__(at, params.rounds)
+        self.alpha, self.public, self.feasible = params.step_size, at.public, at.feasible
+
+    def advance(self, total: Vector, among: Sequence[str]) -> Vector:
+        x = self.state.w
+        return self.feasible(local_step(x, total / len(among) + self.public(x), x, self.alpha, 0.0))

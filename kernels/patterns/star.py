@@ -207,6 +207,17 @@ class StarMember(ABC):
     def complete(self) -> bool:
         return bool(self.state.t >= min(self.rounds, self.patience or self.rounds))
 
+    @property
+    def row(self) -> int:
+        """The round after which its recorded vectors are as they are now."""
+        t: int = self.state.t
+        return t
+
+    @property
+    def asked(self) -> int:
+        """The round in which its gate was asked last."""
+        return self.row
+
     @abstractmethod
     def outcome(self) -> dict[str, Vector]:
         """What the device keeps of a run that is done."""
@@ -259,6 +270,17 @@ class StarCentre(ABC):
     def complete(self) -> bool:
         return self.state.done is not None
 
+    @property
+    def row(self) -> int:
+        """The round to which the w of its state belongs."""
+        t: int = self.state.t
+        return t
+
+    @property
+    def asked(self) -> list[str]:
+        """The members of the exchange under way."""
+        return self.members
+
     @abstractmethod
     def check(self, member: str, body: Any) -> None:
         """Raise Malformed unless `body` is what this member may send."""
@@ -308,8 +330,11 @@ class StarCentre(ABC):
             return NOTHING
         self.due(body)
         s.arrived[sender] = body
-        if len(s.arrived) < len(self.members):
-            return Step(taken=True)
+        return self.advanced() if len(s.arrived) == len(self.asked) else Step(taken=True)
+
+    def advanced(self) -> Step:
+        """The step that all answers of exchange `state.t` make."""
+        s = self.state
         s.done = self.ended()
         s.arrived = {}
         if s.done is not None:
@@ -322,8 +347,12 @@ class StarCentre(ABC):
         s = self.state
         if s.done is not None:
             return Step(done=s.done)
-        return Step(tuple(Send(m, s.t, self.round_body(m)) for m in self.members if m not in s.arrived))
+        return Step(tuple(Send(m, s.t, self.round_body(m)) for m in self.missing()))
 
     def missing(self) -> list[str]:
         """Members whose answer to the round under way has not come."""
-        return [m for m in self.members if m not in self.state.arrived]
+        return [m for m in self.asked if m not in self.state.arrived]
+
+    def without(self, silent: list[str]) -> Step | None:
+        """What to do without members that are silent. None: the run cannot go on."""
+        return None

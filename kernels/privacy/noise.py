@@ -86,11 +86,8 @@ class Lattice:
     def gaussian(cls, mu: float, sensitivity: float, moved: int) -> Lattice:
         """The same for `mu`-GDP (so rho = mu^2/2 zCDP); `sensitivity` in L2."""
         moved = _checked("mu", mu, sensitivity, moved)
-        root = math.sqrt(moved)
-        if Fraction(root) ** 2 < moved:
-            root = math.nextafter(root, math.inf)
-        g, total = _grid(mu, sensitivity, moved, root)
-        t = _up(Fraction(total) / Fraction(g) / Fraction(mu))
+        g, total = _grid(mu, sensitivity, moved, root_up(moved))
+        t = up(Fraction(total) / Fraction(g) / Fraction(mu))
         return cls("gaussian", g, _in_range("mu", mu, t, moved), total)
 
     @cached_property
@@ -152,7 +149,7 @@ class Lattice:
     def _ratio(self, kind: Kind) -> float:
         if self.kind != kind:
             raise TypeError(f"a {self.kind} lattice: laplace has epsilon, gaussian has mu")
-        return _up(Fraction(self.sensitivity) / Fraction(self.g) / Fraction(self.t))
+        return up(Fraction(self.sensitivity) / Fraction(self.g) / Fraction(self.t))
 
     def _draw(self, size: int, entropy: Entropy) -> tuple[Index, NDArray[np.intp]]:
         """One try a coordinate, and the places where it must be repeated."""
@@ -291,7 +288,7 @@ def _grid(value: float, sensitivity: float, moved: int, rounding: float) -> tupl
     if Fraction(2) ** exponent > limit:
         exponent -= 1
     g = 2.0**exponent
-    return g, _up(Fraction(sensitivity) + Fraction(g) * Fraction(rounding))
+    return g, up(Fraction(sensitivity) + Fraction(g) * Fraction(rounding))
 
 
 def _in_range(name: str, value: float, t: float, moved: int) -> float:
@@ -301,10 +298,16 @@ def _in_range(name: str, value: float, t: float, moved: int) -> float:
     return t
 
 
-def _up(x: Fraction) -> float:
+def up(x: Fraction) -> float:
     """The least float >= x."""
     y = float(x)
     return y if y >= x else math.nextafter(y, math.inf)
+
+
+def root_up(n: int) -> float:
+    """A float that is at least the root of n, by a rounding at most."""
+    root = math.sqrt(n)
+    return root if Fraction(root) ** 2 >= n else math.nextafter(root, math.inf)
 
 
 def _beyond(what: str, held: NDArray[np.bool_], g: float) -> str:

@@ -173,6 +173,15 @@ class Declared:
         """d, the length of x."""
         return self.features * self.classes
 
+    def sensitivity(self, c: float, records: int = 1) -> float:
+        """Delta of `Loss.clipped_gradient` as computed: 2 c scale (k/m + (m + d + 4) 2^-53), for k `records` replaced, k <= m.
+
+        A sum of m products, in any order, and its scaling err by at most gamma_{m+2} times sum_j |s_j a_j| <= m c.
+        """
+        moved = min(records, self.rows) / self.rows
+        delta = 2 * c * self.objective.scale * (moved + (self.rows + self.size + 4) * U)
+        return delta * (1 + 8 * U)  # its own roundings
+
 
 @dataclass(frozen=True, eq=False)
 class Loss:
@@ -332,13 +341,13 @@ class Loss:
         return self.mean(clip_slope(S, size, self.row_norms(order), low))
 
     def sensitivity(self, c: float, records: int = 1) -> float:
-        """Delta of `clipped_gradient` as computed: 2 c scale (k/m + (m + d + 4) 2^-53), for k `records` replaced, k <= m.
+        """How far one change of `records` moves `clipped_gradient`, by public numbers."""
+        return self.declared.sensitivity(c, records)
 
-        A sum of m products, in any order, and its scaling err by at most gamma_{m+2} times sum_j |s_j a_j| <= m c.
-        """
-        moved = min(records, self.rows) / self.rows
-        delta = 2 * c * self.objective.scale * (moved + (self.rows + self.size + 4) * U)
-        return delta * (1 + 8 * U)  # its own roundings
+    @property
+    def declared(self) -> Declared:
+        """f_i without its data."""
+        return Declared(self.objective, self.rows, self.features, self.classes, self.row_bound)
 
     def _checked(self, x: Vector) -> Vector:
         if x.shape != (self.size,) or not isfinite(float(np.abs(x * 2.0**-60).sum())):

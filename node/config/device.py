@@ -106,9 +106,14 @@ def load_device(path: Path) -> DeviceConfig:
             model=near(data.model) if data.model else None,
             case=near(data.case) if os.path.isfile(path.parent / data.case) else data.case,
         )
+    allow = config.allow
+    if allow.masked and allow.masked.ca:
+        masked = msgspec.structs.replace(allow.masked, ca=near(allow.masked.ca))
+        allow = msgspec.structs.replace(allow, masked=masked)
     return msgspec.structs.replace(
         config,
         state=near(config.state),
+        allow=allow,
         tls=near_tls(config.tls, path),
         mark=near(config.mark) if config.mark else None,
         data=data,
@@ -144,6 +149,8 @@ def _check_owner(config: DeviceConfig, path: Path) -> None:
             raise wrong(f"{key}.adjacency", f"found {'both' if change and replaced else str(a) or '{}'}", expected)
         if records and a and a.of_loads:
             raise wrong(f"{key}.adjacency.bounded-change", "found a change of loads", "a number (a device with rows)")
+    if config.allow.masked and not (config.tls and config.tls.cert and config.tls.key):
+        raise wrong("allow.masked", "found no certificate of this device", "tls.cert and tls.key beside it")
     if config.retention is not None:
         span = config.budget.span
         if span is None or seconds(config.retention) >= span:

@@ -9,14 +9,12 @@ from hushgrid.kernels.algorithms.base import Algorithm
 from hushgrid.kernels.errors import InputError, Refused
 from hushgrid.kernels.privacy.accounting import (
     Event,
-    Gaussian,
-    Laplace,
     Totals,
-    claimed_epsilon,
     grouped,
+    spent_epsilon,
     total_epsilon,
 )
-from hushgrid.kernels.privacy.limits import Charge, charge_of
+from hushgrid.kernels.privacy.limits import Charge, charge_of, charge_of_totals
 from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.privacy.ledger_rows import Spend, empty, relation, steps
 from hushgrid.node.privacy.renewal import Renewal
@@ -104,6 +102,7 @@ class Allowance:
         for whose, adjacency in (("budget", self.budget and self.budget.adjacency), ("allow", self.allow.adjacency)):
             if adjacency and relation(str(adjacency)) != relation(t.adjacency):
                 raise self._refused(f"adjacency {t.adjacency}, its {whose} counts {adjacency}", "adjacency")
+        self._consent_masked(t)
         asked = self._price(t, str(self.allow.adjacency or self.adjacency))
         if self.allow.per_run and asked > self.allow.per_run.epsilon * DECIMAL:
             words = f"asked epsilon {asked:g} for the run, its owner allows {self.allow.per_run.epsilon:g}"
@@ -117,16 +116,34 @@ class Allowance:
                 )
             if more:
                 asked = self._price(t, self.adjacency)
-                self._renewed(Charge().plus(charge_of(self._event(t)), more), asked, DECIMAL)
-        elif self.budget and more and self._cost((self._event(t), more)) > self.budget.epsilon * DECIMAL:
+                self._renewed(charge_of_totals(self._planned(t, answers, more)), asked, DECIMAL)
+        elif self.budget and more and self._cost(self._planned(t, answers, more)) > self.budget.epsilon * DECIMAL:
             raise self._over(self._price(t, self.adjacency))
+
+    def _consent_masked(self, t: Terms) -> None:
+        """Whether the owner lets sums be masked so. A simulated node has no owner."""
+        masked, allowed = t.masked, self.allow.masked
+        if masked is None or (self.simulated and allowed is None):
+            return
+        if allowed is None:
+            raise self._refused("masked sums, its owner allows none (allow.masked)", "masked")
+        for what, found, least in (
+            ("corrupt", masked.corrupt, allowed.corrupt),
+            ("honest", masked.honest, allowed.honest),
+        ):
+            if found < least:
+                raise self._refused(f"{found} {what} contributors, its owner asks for at least {least}", "masked")
+        k = steps(t.adjacency, self.adjacency) if relation(t.adjacency) == relation(self.adjacency) else 1
+        if (alone := t.alone(k)) > allowed.alone * DECIMAL:
+            words = f"a share worth epsilon {alone:g} against everybody else, its owner allows {allowed.alone:g}"
+            raise self._refused(words, "masked")
 
     @property
     def affordable(self) -> bool:
         """Whether the window has room for all answers of the plan about a data version that is yet to be declared."""
         if self.renewal is None or self.terms is None:
             return True
-        more = Charge().plus(charge_of(self._event(self.terms)), self.terms.answers)
+        more = charge_of_totals(self._planned(self.terms, self.terms.answers, self.terms.answers))
         denied = self.renewal.anew().denied(more, 0.0, DECIMAL)
         return denied is None or denied.by != "window"
 
@@ -142,7 +159,7 @@ class Allowance:
         asked = _claim(self.terms, 1, self.adjacency) if self.terms else inf
         if self.renewal:
             self._renewed(self._charge(spends), asked)
-        elif self._cost(*((self._at_unit(s), 1) for s in spends)) > self.budget.epsilon:
+        elif self._cost(self._added(spends)) > self.budget.epsilon:
             raise self._over(asked)
 
     def committed(self, spends: list[Spend]) -> None:
@@ -181,8 +198,15 @@ class Allowance:
     def _at_unit(self, spend: Spend) -> Event:
         return grouped(spend.event, steps(spend.adjacency, self.adjacency))
 
-    def _event(self, t: Terms) -> Event:
-        return grouped(t.event, steps(t.adjacency, self.adjacency))
+    def _added(self, spends: list[Spend]) -> Totals:
+        found = Totals()
+        for spend in spends:
+            found.add(self._at_unit(spend))
+        return found
+
+    def _planned(self, t: Terms, answers: int, more: int) -> Totals:
+        """The last `more` of so many answers of the plan."""
+        return t.totals(answers, steps(t.adjacency, self.adjacency), answers - more)
 
     def _price(self, t: Terms, at: str) -> float:
         """Epsilon of the whole plan by itself, at the unit of an adjacency: its claim, unless that takes a larger delta
@@ -191,19 +215,17 @@ class Allowance:
         """
         if t.delta <= self.delta:
             return _claim(t, t.answers, at)
-        alone = Totals()
-        alone.add(grouped(t.event, steps(t.adjacency, at)), t.answers)
-        return total_epsilon(alone, self.delta)
+        return total_epsilon(t.totals(t.answers, steps(t.adjacency, at)), self.delta)
 
-    def _cost(self, *more: tuple[Event, int]) -> float:
+    def _cost(self, more: Totals | None = None) -> float:
         """Epsilon of the ledger with these answers more of this run: the smaller of two valid bounds."""
         t, totals, answers = self.terms, self.ledger.totals(self.adjacency), self.answered
-        for event, times in more:
-            totals.add(event, times)
-            answers += times
+        if more is not None:
+            totals.include(more)
+            answers += more.laplace + more.gaussian
         together = total_epsilon(totals, self.delta)
-        if t is None or t.published or not 0 < answers <= t.answers:
-            return together
+        if t is None or t.published or not 0 < answers <= t.answers or t.growth != 1:  # an answer that was lost is paid
+            return together  # twice: of unequal ones no number of answers bounds what they cost
         # The run's own accountant claims the cost of its cap, whatever happens, at the plan's delta; pure epsilon adds
         # to what was before.
         claim = t.delta <= self.delta if self.first else t.delta == self.delta == 0
@@ -225,8 +247,11 @@ class Allowance:
 def _claim(t: Terms, answers: int, at: str) -> float:
     """What answers of a plan cost by its own accountant, at the unit of an adjacency; all of them: what it claims."""
     k = steps(t.adjacency, at) if relation(t.adjacency) == relation(at) else 1
-    if k == 1:
-        return t.epsilon if answers == t.answers else t.cost(answers)
-    one = grouped(t.event, k)
-    assert isinstance(one, Laplace | Gaussian)
-    return claimed_epsilon(t.accountant, one.epsilon if isinstance(one, Laplace) else one.mu, answers, t.delta)
+    return t.epsilon if k == 1 and answers == t.answers else t.cost(answers, k)
+
+
+def spent_in(ledger: Ledger, run: bytes, t: Terms) -> float:
+    """Epsilon of a run's answers by its own accountant. Of unequal ones what each has cost, those that were lost too."""
+    if t.growth == 1:
+        return t.cost(ledger.answers(run))
+    return spent_epsilon(t.accountant, ledger.run_totals(run, t.adjacency), t.delta)

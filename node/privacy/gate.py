@@ -10,6 +10,7 @@ a zone, `node/problems/records/gate.py` rows of records.
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from math import inf
@@ -86,8 +87,12 @@ class Gate:
 
     def refill(self) -> None:
         """Draws noise for the next answers. Called after the last publish."""
-        if self.lattice is not None and (left := self._terms().answers - self.state.answers):
-            self.noise.refill(self.lattice, self.width, min(POOL, left))
+        if self.lattice is None:
+            return
+        given = self.state.answers
+        ahead = range(given + 1, min(given + POOL, self._terms().answers) + 1)
+        for lattice, answers in Counter(map(self.lattice_at, ahead)).items():
+            self.noise.refill(lattice, self.width, answers)
 
     def committed(self) -> None:
         """The spends and repeats of the last step are in the ledger now."""
@@ -100,15 +105,19 @@ class Gate:
 
     # --- inside ---
 
+    def lattice_at(self, answer: int) -> Lattice:
+        """The grid and scale of an answer's noise."""
+        if self.lattice is None:
+            raise Refused(f"{self.node}: a guarded answer was asked for in a published run")
+        return self.lattice
+
     def _terms(self) -> Terms:
         if self.terms is None:
             raise Refused(f"{self.node}: a noisy answer was asked for in a run without privacy")
         return self.terms
 
     def _noise_lattice(self) -> Lattice:
-        if self.lattice is None:
-            raise Refused(f"{self.node}: a guarded answer was asked for in a published run")
-        return self.lattice
+        return self.lattice_at(self.state.answers + 1)
 
     def _spend(self, spend: Spend) -> None:
         cap = self.terms.answers if self.terms else None

@@ -22,7 +22,7 @@ from hushgrid.node.privacy.ledger_file import LedgerFailed
 from hushgrid.node.privacy.ledger_log import LoggedTables, Record
 from hushgrid.node.privacy.ledger_rows import Counted, Spend
 from hushgrid.node.privacy.marks import LaterMark, MarkFile, NoMark
-from hushgrid.node.privacy.run_table import ENDED, KEEP
+from hushgrid.node.privacy.run_table import ENDED, KEEP, OVER
 from hushgrid.node.privacy.spend_table import ALL, Cost, boottime, costs_of, unpacked
 from hushgrid.node.wire import Mark
 
@@ -178,8 +178,8 @@ class Ledger(LoggedTables):
 
         What is recorded is the maximum of every component over the mark file, all marks of peers, and the ledger
         itself, so it never gives budget back. A mark does not say under which adjacency it was spent, so such a gap
-        counts under every adjacency. A mark file that was gone or could not be read is written again. Raises
-        LedgerFailed if the disk does not take it, InputError if a later program wrote the mark.
+        counts under every adjacency. A masked run does not go on. A mark file that was gone or could not be read is written
+        again. Raises LedgerFailed if the disk does not take it, InputError if a later program wrote the mark.
         """
         try:
             self._outside()
@@ -209,6 +209,7 @@ class Ledger(LoggedTables):
             )
             self._write_sums(sums, price)
             self._set(accepted=msgspec.msgpack.encode(list(accepted.values())), told=msgspec.msgpack.encode([]))
+            self._erase_keys()  # what a lost branch has masked with its key is not known
             self._new_branch()
         self._branched()
         self._counted_now(sums, price, costs)
@@ -309,6 +310,8 @@ class Ledger(LoggedTables):
                     self.db.executemany("INSERT OR IGNORE INTO answer VALUES (?, ?)", answers)
                 if history:
                     self.db.execute("INSERT OR REPLACE INTO history VALUES (?,?,?,?,?)", (run, *history))
+                if status in OVER:
+                    self._erase_keys("run = ?", run)
                 if status in ENDED:
                     self._compact()
             self._counted_now(sums, price, costs)

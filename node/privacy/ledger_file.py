@@ -54,6 +54,7 @@ class LedgerFile:
     """An open file; one process holds it."""
 
     _lock = -1  #: the file that is locked
+    _erased = False  #: a key was erased, and its bytes may still stand in the -wal
 
     def __init__(self, path: Path, node: str | None, durable: bool) -> None:
         self.path, self.durable = path, durable
@@ -106,6 +107,9 @@ class LedgerFile:
         # card: a page that many of them change is written to the main file once.
         self.db.execute("PRAGMA wal_autocheckpoint = 1000")
         self.db.execute(f"PRAGMA journal_size_limit = {512 << 10}")
+        self.db.execute(
+            "PRAGMA secure_delete = FAST"
+        )  # what is deleted within a page is overwritten there, at no write more
         self.db.execute("PRAGMA cache_size = -256")  # kB: more would be memory that a device keeps for ever
         if self.durable and (mode, *self._ask("PRAGMA synchronous")) != ("wal", (2,)):
             raise LedgerFailed(
@@ -136,6 +140,7 @@ class LedgerFile:
         self.db.execute("VACUUM INTO ?", (str(new),))
         with closing(sqlite3.connect(new, isolation_level=None)) as kept:
             kept.execute("DELETE FROM meta WHERE key IN ('open', 'log')")
+            _without_keys(kept)
         sync_file(new)
         os.replace(new, copy)
         sync_folder(copy.parent)
@@ -214,6 +219,14 @@ class LedgerFile:
                 with suppress(sqlite3.Error):
                     self.db.execute("ROLLBACK")
                 raise
+        if self._erased:
+            self._scrub()
+
+    def _scrub(self) -> None:
+        """Empties the -wal of what was erased in the main file. If a reader holds it, the next transaction tries again."""
+        with suppress(sqlite3.Error):  # a disk that is full: the same; and so does the next start
+            (busy, *_) = self.db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            self._erased = bool(busy)
 
     @contextmanager
     def _failing(self) -> Iterator[None]:
@@ -255,6 +268,7 @@ class LedgerFile:
             with closing(sqlite3.connect(path, isolation_level=None)) as copy:  # it has no log, and needs none
                 copy.execute("PRAGMA synchronous = OFF")
                 copy.execute("DELETE FROM meta WHERE key IN ('open', 'log')")
+                _without_keys(copy)
                 copy.execute("UPDATE meta SET value = 0.0 WHERE key = 'ran'")
                 for table in ("spend", "past"):
                     copy.execute(f"UPDATE {table} SET ran = 0.0")
@@ -302,11 +316,18 @@ def held(path: Path) -> bool:
     return False
 
 
+def _without_keys(copy: sqlite3.Connection) -> None:
+    """A copy that stays has no key, or it would outlive its erasure; a ledger that is put back has none to go on with."""
+    copy.execute("PRAGMA secure_delete = ON")
+    if copy.execute("SELECT 1 FROM sqlite_master WHERE name = 'secret'").fetchone():
+        copy.execute("DELETE FROM secret")
+
+
 def snapshot(path: Path, copy: Path) -> None:
     """A consistent copy of a ledger, with its -log, also beside the process that holds it, which is not disturbed.
 
-    The log is read before the tables: what a checkpoint moves in between is then in both, and counted once. Raises
-    OSError, sqlite3.Error.
+    The log is read before the tables: what a checkpoint moves in between is then in both, and counted once. The copy has
+    the key of a masked run under way, so whoever makes it removes it at once. Raises OSError, sqlite3.Error.
     """
     beside = copy.with_name(copy.name + "-log")
     with path.open("rb") as file:

@@ -27,6 +27,8 @@ class Spend(Struct, frozen=True):
     grid: float
     adjacency: str
     sampler: str
+    #: h, of a share of a masked sum: `value` is what the sum of h such shares is worth; this one alone is worth sqrt h times that
+    honest: int = 1
 
     @property
     def event(self) -> Event:
@@ -112,6 +114,7 @@ class StoredSpend(NamedTuple):
     at: str  #: UTC
     ran: float = 0.0  #: running time, s
     version: int = 1  #: of the data
+    honest: int = 1  #: as in `Spend`
 
 
 class Recent(NamedTuple):

@@ -17,19 +17,22 @@ from hushgrid.node.privacy.ledger_rows import Counted, steps
 from hushgrid.node.privacy.marks import Price, highest
 from hushgrid.node.wire import Mark
 
-FORMAT = 3
+FORMAT = 4
 #: `total`: sums of spends, packed (`Counted`). Its scope is a run's id, or the text 'all', or 'version' (the spends of
 #: the data version of now). `past`: spends of ended runs that are no rows any more, by the hour of running time: numbers
 #: `first` to `no`, and {adjacency: sums}. `known`: ended runs of this session that are no rows any more.
+#: `secret`: at most one row, the key of the run that was joined last if that run is masked and may go on (`keyed`: whether a
+#: run has ever had one). So the row never moves, and `secure_delete` overwrites what of it stands in the table's one page:
+#: its first 4000 bytes or, if it is longer, its first 480 at least.
 SCHEMA = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value) WITHOUT ROWID;
 CREATE TABLE spend (no INTEGER PRIMARY KEY, run BLOB, answer INTEGER, kind TEXT NOT NULL, value REAL NOT NULL,
                     sensitivity REAL, scale REAL, grid REAL, adjacency TEXT NOT NULL, sampler TEXT NOT NULL,
                     mu2 REAL NOT NULL, at TEXT NOT NULL, ran REAL NOT NULL DEFAULT 0,
-                    version INTEGER NOT NULL DEFAULT 1);
+                    version INTEGER NOT NULL DEFAULT 1, honest INTEGER NOT NULL DEFAULT 1);
 CREATE TABLE run (id BLOB PRIMARY KEY, plan BLOB NOT NULL, status TEXT NOT NULL, state BLOB, last BLOB,
                   started TEXT NOT NULL, spends INTEGER NOT NULL DEFAULT 0, session INTEGER NOT NULL DEFAULT 0,
-                  first INTEGER NOT NULL DEFAULT 0);
+                  first INTEGER NOT NULL DEFAULT 0, keyed INTEGER NOT NULL DEFAULT 0);
 CREATE TABLE answer (key BLOB PRIMARY KEY, value BLOB NOT NULL);
 CREATE TABLE history (run BLOB, round INTEGER, residual REAL, messages INTEGER, bytes INTEGER, PRIMARY KEY (run, round));
 CREATE TABLE peer (node TEXT PRIMARY KEY, mark BLOB NOT NULL);
@@ -37,6 +40,7 @@ CREATE TABLE total (scope, adjacency TEXT, sums BLOB NOT NULL, PRIMARY KEY (scop
 CREATE TABLE past (no INTEGER PRIMARY KEY, first INTEGER NOT NULL, ran REAL NOT NULL, version INTEGER NOT NULL,
                    sums BLOB NOT NULL);
 CREATE TABLE known (run BLOB PRIMARY KEY, session INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE secret (run BLOB PRIMARY KEY, key BLOB NOT NULL);
 """
 
 
@@ -91,7 +95,10 @@ def migrate(db: sqlite3.Connection, form: int) -> None:
     """From an older format, inside the caller's transaction: all of the way, or nothing."""
     if form < 2:
         _second(db)
-    _third(db)
+    if form < 3:
+        _third(db)
+    if form < 4:
+        _fourth(db)
     db.execute("UPDATE meta SET value = ? WHERE key = 'format'", (FORMAT,))
 
 
@@ -125,9 +132,7 @@ def _third(db: sqlite3.Connection) -> None:
         db.execute(f"ALTER TABLE spend ADD COLUMN {column}")
     for column in ("session INTEGER NOT NULL DEFAULT 0", "first INTEGER NOT NULL DEFAULT 0"):
         db.execute(f"ALTER TABLE run ADD COLUMN {column}")
-    for statement in SCHEMA.split(";"):
-        if statement.split()[2:3] in (["total"], ["past"], ["known"]):
-            db.execute(statement)
+    _create_tables(db, "total", "past", "known")
     meta = dict(db.execute("SELECT key, value FROM meta").fetchall())
     db.execute("UPDATE spend SET version = ? WHERE version != ?", (meta["data_version"], meta["data_version"]))
     unit = meta.get("unit") or 0.0
@@ -143,3 +148,16 @@ def _third(db: sqlite3.Connection) -> None:
     first = db.execute("SELECT min(no), run FROM spend WHERE run NOT NULL GROUP BY run").fetchall()
     db.executemany("UPDATE run SET first = ? WHERE id = ?", first)
     db.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", {"ran": 0.0, "price": price.packed()}.items())
+
+
+def _fourth(db: sqlite3.Connection) -> None:
+    """From format 3. No run had a key, and no answer was a share of a masked sum."""
+    db.execute("ALTER TABLE spend ADD COLUMN honest INTEGER NOT NULL DEFAULT 1")
+    db.execute("ALTER TABLE run ADD COLUMN keyed INTEGER NOT NULL DEFAULT 0")
+    _create_tables(db, "secret")
+
+
+def _create_tables(db: sqlite3.Connection, *names: str) -> None:
+    for statement in SCHEMA.split(";"):
+        if statement.split()[2:3] in [[name] for name in names]:
+            db.execute(statement)

@@ -77,13 +77,13 @@ class NoiseSource(ABC):
 
 
 class SystemNoise(NoiseSource):
-    """For devices: the operating system's entropy. An object has one pool, so it serves one lattice and one size."""
+    """For devices: the operating system's entropy. An object's pool is of one size."""
 
     sampler = "exact, operating-system entropy"
     source = "entropy"
 
     def __init__(self) -> None:
-        self.pool: list[Index] = []  #: noise of later answers, each (size,) in grid steps
+        self.pool: dict[Lattice, list[Index]] = {}  #: noise of later answers, each (size,) in grid steps
 
     def entropy(self, purpose: Purpose, number: int) -> Entropy:
         return os.urandom
@@ -92,13 +92,17 @@ class SystemNoise(NoiseSource):
         return np.random.default_rng()
 
     def take(self, lattice: Lattice, size: int, answer: int) -> Index:
-        if not self.pool:
+        if lattice not in self.pool:
             self.refill(lattice, size, 1)
-        return self.pool.pop()
+        n = self.pool[lattice].pop()
+        if not self.pool[lattice]:
+            del self.pool[lattice]
+        return n
 
     def refill(self, lattice: Lattice, size: int, answers: int) -> None:
-        if len(self.pool) <= answers // 2:
-            self.pool.extend(lattice.sample(answers * size).reshape(answers, size))
+        ahead = self.pool.setdefault(lattice, [])
+        if len(ahead) <= answers // 2:
+            ahead.extend(lattice.sample(answers * size).reshape(answers, size))
 
 
 class SeededNoise(NoiseSource):

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from hushgrid.kernels.errors import Refused
 from hushgrid.node.privacy.ledger_rows import StoredRun
 from hushgrid.node.privacy.spend_table import CHUNK, VERSION, SpendTable, boottime
 
 OPEN = "status IN ('joined', 'running')"
 ENDED = ("done", "refused", "stopped")
+OVER = ("owed", "done", "refused")  #: no such run goes on
 #: Any run under way ends.
 STOP = f"UPDATE run SET status = 'stopped' WHERE {OPEN}"
 #: Ended runs without a spend that are remembered, each by its last message.
@@ -52,6 +54,7 @@ class RunTable(SpendTable):
         with self._transaction():
             if status == "joined":
                 self.db.execute(STOP)
+                self._erase_keys("run != ?", run)
             self.db.execute(
                 "INSERT OR IGNORE INTO run (id, plan, status, started, session, first) VALUES (?,?,?,?,?,?)",
                 (run, plan, status, self.now(), self.session, self.no + 1),
@@ -62,11 +65,13 @@ class RunTable(SpendTable):
         """Forget a run that has never begun: joined, and without a step."""
         with self._transaction():
             self.db.execute("DELETE FROM run WHERE id = ? AND status = 'joined' AND state IS NULL", (run,))
+            self._erase_keys("run NOT IN (SELECT id FROM run)")
 
     def abandon(self) -> None:
-        """Whatever run is under way is stopped; what it has spent stays."""
+        """Whatever run is under way is stopped; what it has spent stays, and a masked one is not gone on with."""
         with self._transaction():
             self.db.execute(STOP)
+            self._erase_keys()
             self._compact()
 
     def reopen(self, run: bytes, plan: bytes = b"") -> bool:
@@ -78,6 +83,7 @@ class RunTable(SpendTable):
             if not self.db.execute("SELECT 1 FROM run WHERE id = ? AND status = 'stopped'", (run,)).fetchone():
                 return False
             self.db.execute(STOP)
+            self._erase_keys("run != ?", run)
             self.db.execute(
                 "UPDATE run SET status = iif(state IS NULL, 'joined', 'running'), last = NULL, "
                 "plan = iif(length(plan), plan, ?) WHERE id = ?",
@@ -147,6 +153,39 @@ class RunTable(SpendTable):
     def history(self, run: bytes) -> list[tuple[int, float, int, int]]:
         """(round, consensus residual, messages, bytes) a round."""
         return self._ask("SELECT round, residual, messages, bytes FROM history WHERE run = ? ORDER BY round", (run,))
+
+    # --- the key of a masked run ---
+
+    def run_key(self, run: bytes, make: Callable[[], bytes]) -> bytes:
+        """The key of a run under way: made once, on the disk before it is returned, and the same until it is erased.
+
+        It is erased when the run is over, and when another run is joined or gone on with although this one could be resumed:
+        so a ledger holds one key at most. It never stands in the append log. Raises Refused if the run is not under way, or
+        if its key is erased.
+        """
+        row = f"SELECT key, keyed FROM run LEFT JOIN secret ON run = id WHERE id = ? AND {OPEN}"
+        for key, keyed in self._ask(row, (run,)):
+            if key is not None:
+                return bytes(key)
+            if not keyed:
+                made = make()
+                with self._transaction():
+                    self.db.execute("UPDATE run SET keyed = 1 WHERE id = ?", (run,))
+                    self.db.execute("INSERT INTO secret VALUES (?, ?)", (run, made))
+                return made
+        raise Refused(f"{self.node}: found no key of run {run.hex()[:8]}, expected a new run: the key is erased")
+
+    def lacks_key(self, run: bytes) -> bool:
+        """Whether a run that is not over has had a key which is erased, so that it cannot go on."""
+        row = (
+            f"SELECT 1 FROM run WHERE id = ? AND keyed AND status NOT IN {OVER} AND id NOT IN (SELECT run FROM secret)"
+        )
+        return bool(self._ask(row, (run,)))
+
+    def _erase_keys(self, which: str = "TRUE", *values: bytes) -> None:
+        """Inside a transaction; after it no file of the ledger holds them (`LedgerFile._scrub`)."""
+        if self.db.execute(f"DELETE FROM secret WHERE {which}", values).rowcount:
+            self._erased = True
 
     # --- notes ---
 

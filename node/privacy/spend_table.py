@@ -170,6 +170,10 @@ class SpendTable(LedgerFile):
         whole = self._in_unit(self._of(ALL), adjacency)
         return without(whole, self._in_unit(self._of(but), adjacency)) if but is not None else whole
 
+    def run_totals(self, run: bytes, adjacency: str) -> Totals:
+        """Of `totals`, what was spent in one run."""
+        return self._in_unit(self._of(run), adjacency)
+
     def version_totals(self, adjacency: str) -> Totals:
         """Of `totals`, what was spent in the data version of now, however long ago."""
         return self._in_unit(self._of(VERSION), adjacency)
@@ -310,10 +314,24 @@ class SpendTable(LedgerFile):
     def _insert(self, run: bytes, first: int, spends: list[Spend], when: tuple[str, float, int]) -> None:
         """Inside a transaction. `when`: UTC, running time (s), data version."""
         rows = [
-            (no, run, s.answer, s.kind, s.value, s.sensitivity, s.scale, s.grid, s.adjacency, s.sampler, s.mu2, *when)
+            (
+                no,
+                run,
+                s.answer,
+                s.kind,
+                s.value,
+                s.sensitivity,
+                s.scale,
+                s.grid,
+                s.adjacency,
+                s.sampler,
+                s.mu2,
+                *when,
+                s.honest,
+            )
             for no, s in enumerate(spends, start=first)
         ]
-        self.db.executemany(f"INSERT INTO spend VALUES ({','.join('?' * 14)})", rows)
+        self.db.executemany(f"INSERT INTO spend VALUES ({','.join('?' * 15)})", rows)
 
     def _condense(self, below: int, most: int) -> None:
         """Inside a transaction: of the spends with a number less than `below`, the first `most` become sums."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import hypot, inf
+from math import hypot, inf, sqrt
 from typing import Literal
 
 from msgspec import Struct
@@ -11,11 +11,26 @@ from msgspec.structs import replace
 
 from hushgrid.kernels.algorithms.base import Algorithm
 from hushgrid.kernels.errors import InputError
-from hushgrid.kernels.privacy import accounting
+from hushgrid.kernels.privacy import accounting, schedule
 from hushgrid.node.schema.sections import ROUNDED, Privacy
 
+#: Answers beyond the rounds of a masked run in which devices may be missing: so many, and one for so many rounds.
+SPARE = (2, 10)
+MOST_MASKED = 500  #: nodes of a masked run: each is introduced to all
 #: Why pure-optimal is refused beside a window.
 NOT_OPTIMAL = "pure-optimal needs the number of all answers beforehand"
+
+
+class Masked(Struct, frozen=True):
+    """How a run's sums are masked."""
+
+    corrupt: int  #: t
+    contributors: int  #: s, the fewest devices of a round
+
+    @property
+    def honest(self) -> int:
+        """h = s - t: so many shares at least are in each sum that can be decoded."""
+        return self.contributors - self.corrupt
 
 
 class Terms(Struct, frozen=True):
@@ -47,11 +62,36 @@ class Terms(Struct, frozen=True):
     relative: float = 0.0  #: beta_i is this share of the capacity of entry i; 0: it is no relative change
     capacities: str = ""  #: SHA-256 digest of those capacities
     release: Literal["plain", "totals"] = "plain"
+    masked: Masked | None = None
     pointwise: bool = False  #: noise is scaled by what a record can move a gradient at the very point
+
+    growth: float = (
+        1.0  #: of a public schedule: mu_k^2 of answer k is in proportion to growth^k; 1: all answers cost alike
+    )
+
+    def price(self, answer: int) -> float:
+        """Epsilon (laplace) or mu (gaussian) of an answer, counted from 1."""
+        if self.growth == 1:
+            return self.per_answer
+        return schedule.prices(self.per_answer, self.growth, self.answers)[min(answer, self.answers) - 1]
+
+    @property
+    def noisiest(self) -> int:
+        """The number of the answer that costs least."""
+        return self.answers if self.growth < 1 else 1
+
+    def totals(self, answers: int, k: int = 1, after: int = 0) -> accounting.Totals:
+        """What the answers after + 1 to `answers` cost, by group privacy of k, as the accountant counts them."""
+        found = accounting.Totals()
+        if self.growth != 1:
+            found.include(schedule.totals(self.per_answer, self.growth, self.answers, after, answers), k)
+        else:
+            found.add(accounting.grouped(self.event, k), answers - after)
+        return found
 
     @property
     def event(self) -> accounting.Event:
-        """One answer, as the accountant counts it."""
+        """One answer of an even schedule, as the accountant counts it."""
         return (
             accounting.Laplace(self.per_answer) if self.mechanism == "laplace" else accounting.Gaussian(self.per_answer)
         )
@@ -64,17 +104,34 @@ class Terms(Struct, frozen=True):
         moved = self.beta + self.reactive if self.mechanism == "laplace" else hypot(self.beta, self.reactive)
         return moved * (1 + ROUNDED)
 
-    def cost(self, answers: int) -> float:
-        """The total epsilon of this many answers, at the run's delta, by the run's accountant."""
+    def alone(self, k: int = 1, answers: int | None = None) -> float:
+        """Epsilon of so many answers [all] against everybody else: of a masked one the node's own share of the noise is left.
+
+        k: by group privacy.
+        """
+        count = self.answers if answers is None else answers
+        if self.masked is None or not count:
+            return self.cost(count, k)
+        share = self.per_answer * sqrt(self.masked.honest) * (1 + ROUNDED)
+        return accounting.claimed_epsilon(self.accountant, k * share, count, self.delta)
+
+    def cost(self, answers: int, k: int = 1) -> float:
+        """The total epsilon of the first so many answers, by group privacy of k, at the run's delta, by its accountant."""
         if answers == 0:
             return 0.0
-        return accounting.claimed_epsilon(self.accountant, self.per_answer, answers, self.delta)
+        if self.growth != 1:
+            return accounting.spent_epsilon(self.accountant, self.totals(answers, k), self.delta)
+        one = accounting.grouped(self.event, k)
+        assert isinstance(one, accounting.Laplace | accounting.Gaussian)
+        value = one.epsilon if isinstance(one, accounting.Laplace) else one.mu
+        return accounting.claimed_epsilon(self.accountant, value, answers, self.delta)
 
 
-def terms(privacy: Privacy | None, algorithm: Algorithm, visits: int = 0) -> Terms | None:
+def terms(privacy: Privacy | None, algorithm: Algorithm, visits: int = 0, nodes: int = 0) -> Terms | None:
     """The terms of a plan for one node; None if the run has no privacy (variant none, or no section).
 
-    `visits`: activations that the node is to answer, if a token walks. Raises InputError if the cap leaves no round.
+    `visits`: activations that the node is to answer, if a token walks. nodes: their number. Raises InputError if the cap
+    leaves no round, or the nodes are too few for masked sums.
     """
     if privacy is None or algorithm.variant == "none":
         return None
@@ -82,6 +139,11 @@ def terms(privacy: Privacy | None, algorithm: Algorithm, visits: int = 0) -> Ter
     if isinstance(p.answers, tuple):
         raise InputError(f"privacy.answers: found {len(p.answers)} numbers, expected one (of one node)")
     answers, rounds = algorithm.capped(p.answers, p.mode, visits)
+    masked = masked_of(p, nodes)
+    if masked is not None and masked.contributors < nodes:  # a round may be asked again
+        answers = p.answers or rounds + SPARE[0] + -(-rounds // SPARE[1])
+    if p.growth != 1:
+        schedule.check(p.growth, answers)
     accountant = p.accountant or ("zcdp" if p.mechanism == "gaussian" else "pure-basic")
     delta = p.delta or (p.per_answer.delta if p.per_answer else None) or 0.0
     if p.per_answer:
@@ -118,8 +180,28 @@ def terms(privacy: Privacy | None, algorithm: Algorithm, visits: int = 0) -> Ter
         capacities=change.capacities if change else "",
         release=p.release or "plain",
         pointwise=p.sensitivity == "pointwise",
+        masked=masked,
+        growth=p.growth,
     )
     return replace(t, epsilon=p.epsilon if p.epsilon is not None else t.cost(answers))
+
+
+def masked_of(p: Privacy, nodes: int) -> Masked | None:
+    """How the sums over so many nodes are masked. Raises InputError if they are too few."""
+    if not p.masked:
+        return None
+    if nodes > MOST_MASKED:
+        raise InputError(f"privacy.masked: found {nodes} nodes, expected at most {MOST_MASKED}")
+    found = Masked(p.masked.corrupt, p.masked.contributors or nodes)
+    if not 2 <= found.contributors <= nodes:
+        raise InputError(
+            f"privacy.masked.contributors: found {found.contributors} of {nodes} nodes, expected 2 to {nodes}"
+        )
+    if found.honest < 1:
+        raise InputError(
+            f"privacy.masked.corrupt: found {found.corrupt} of {found.contributors} contributors, expected fewer than these"
+        )
+    return found
 
 
 def check_privacy(p: Privacy | None, algorithm: Algorithm, records: bool, file: str) -> None:
@@ -154,6 +236,8 @@ def check_privacy(p: Privacy | None, algorithm: Algorithm, records: bool, file: 
                 raise wrong(f"privacy.{key}", given, "none (it is for zones)")
     _check_unit(p, variant, records, wrong)
     _check_pointwise(p, algorithm, wrong)
+    _check_masked(p, algorithm, records, wrong)
+    _check_schedule(p, algorithm, records, wrong)
     if (p.epsilon is None) == (p.per_answer is None):
         stated = "neither epsilon nor per_answer" if p.epsilon is None else "both epsilon and per_answer"
         raise wrong("privacy.epsilon", stated, "one of them")
@@ -212,6 +296,45 @@ def _check_pointwise(p: Privacy, algorithm: Algorithm, wrong: Callable[[str, str
     ):
         if not fits:
             raise wrong(key, found, f"{expected} (privacy.sensitivity: pointwise)")
+
+
+def _check_masked(
+    p: Privacy, algorithm: Algorithm, records: bool, wrong: Callable[[str, str, str], InputError]
+) -> None:
+    """Raises InputError if sums are to be masked that are no sums of gate answers at a point that all were sent."""
+    if not p.masked:
+        return
+    if not records or (why := algorithm.unmasked) is not None:
+        raise wrong("privacy.masked", "a section", f"none ({why if records else 'it is for records'})")
+    for key, fits, found, expected in (
+        ("privacy.mechanism", p.mechanism == "gaussian", p.mechanism, "gaussian"),
+        ("privacy.adjacency", p.adjacency.replace_one_record is not None, str(p.adjacency), "replace-one-record"),
+        ("privacy.sensitivity", p.sensitivity != "pointwise", "pointwise", "uniform"),
+        ("privacy.schedule", p.growth == 1, f"growth {p.growth:g}", "none"),
+    ):
+        if not fits:
+            raise wrong(key, found, f"{expected} (privacy.masked)")
+
+
+def _check_schedule(
+    p: Privacy, algorithm: Algorithm, records: bool, wrong: Callable[[str, str, str], InputError]
+) -> None:
+    """Raises InputError if answers are to cost unequally, where no gate counts them so."""
+    if p.growth == 1:
+        return
+    for key, fits, found, expected in (
+        ("privacy.schedule", records, f"growth {p.growth:g}", "none (it is for records)"),
+        ("privacy.mechanism", p.mechanism == "gaussian", p.mechanism, "gaussian (privacy.schedule)"),
+        (
+            "algorithm",
+            not algorithm.minimizes,
+            algorithm.name,
+            "an algorithm that asks for gradients (privacy.schedule)",
+        ),
+        ("algorithm.variant", algorithm.variant == "guarded", algorithm.variant, "guarded (privacy.schedule)"),
+    ):
+        if not fits:
+            raise wrong(key, found, expected)
 
 
 def _check_unit(p: Privacy, variant: str, records: bool, wrong: Callable[[str, str, str], InputError]) -> None:

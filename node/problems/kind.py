@@ -22,7 +22,7 @@ from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.graphs import Network
 from hushgrid.kernels.types import Vector
 from hushgrid.node.privacy.terms import Terms
-from hushgrid.node.schema.sections import Adjacency, Allow, Budget, Privacy, Section, Stop
+from hushgrid.node.schema.sections import Adjacency, Allow, Budget, Privacy, Section, Stop, Tls
 from hushgrid.node.schema.site import Source
 
 if TYPE_CHECKING:
@@ -186,6 +186,8 @@ class Owner(Protocol):
     def budget(self) -> Budget: ...
     @property
     def allow(self) -> Allow: ...
+    @property
+    def tls(self) -> Tls | None: ...
     @property
     def source(self) -> Source | None: ...
 

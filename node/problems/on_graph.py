@@ -17,7 +17,7 @@ from msgspec import UNSET, Meta, Struct
 
 from hushgrid.kernels.algorithms.base import Algorithm, Pattern, Sharing
 from hushgrid.kernels.algorithms.mixing import weights_of
-from hushgrid.kernels.errors import InputError
+from hushgrid.kernels.errors import InputError, Refused
 from hushgrid.kernels.graphs import Graph, Network, check_walk, cyclic_route
 from hushgrid.kernels.machine import Keeping
 from hushgrid.kernels.patterns import neighbours, routes, star
@@ -26,6 +26,7 @@ from hushgrid.kernels.patterns.token_messages import Route
 from hushgrid.kernels.problems.prox import Box, Regularizer
 from hushgrid.kernels.ranges import EDGES, NODES, Digest, Lipschitz, Node, Seed
 from hushgrid.node.privacy.gate import Gate
+from hushgrid.node.problems import masking
 from hushgrid.node.problems.kind import Asked, Device, Kind, Outcome, Owner, Plan
 from hushgrid.node.schema.sections import Adjacency, Privacy
 from hushgrid.node.wire import SMALL
@@ -235,6 +236,8 @@ class GraphNode(ABC):
     kind: ClassVar[str]  #: name of its kind
     neighbours: ClassVar[bool] = True
     name: str
+    #: Its pads in a run of that id, kept in its ledger; None: it takes part in no masked run.
+    masks: masking.MakeMasks | None = None
 
     @abstractmethod
     def gate(self, plan: Plan, noise: NoiseSource, allowance: Allowance) -> Gate:
@@ -264,13 +267,18 @@ class GraphNode(ABC):
     def limit(self, plan: Plan) -> int:
         """The bytes of the largest message on this device's edges: its vectors, twice in a recount, and a token's lists."""
         entries: int = plan.algorithm.sent * plan.problem.size
-        return SMALL + 16 * entries + 200 * len(plan.nodes)
+        introduced = masking.INTRODUCTION * len(plan.nodes) if plan.terms and plan.terms.masked else 0
+        return SMALL + 16 * entries + 200 * len(plan.nodes) + introduced
 
     def machine(
         self, plan: Plan, run: bytes, ledger: Ledger, noise: NoiseSource, allowance: Allowance
     ) -> tuple[Keeping, Gate]:
         """Its machine and its gate in a run whose plan it has checked. `run`: the run's id."""
-        gate = self.gate(plan, noise, allowance)
+        gate, t = self.gate(plan, noise, allowance), plan.terms
+        if t is not None and t.masked is not None:
+            if self.masks is None:
+                raise Refused(f"{self.name}: masked sums, its owner allows none (allow.masked)", "masked")
+            return masking.member(plan, self.name, gate, self.masks(run, ledger)), gate
         made: Keeping = machine_of(plan, place(plan, run, plan.problem.position(self.name), gate, noise))
         return made, gate
 

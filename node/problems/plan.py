@@ -94,7 +94,7 @@ class RunPlan(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dic
         @cache
         def of(asked: tuple[int | None, int]) -> Terms | None:
             privacy = replace(self.privacy, answers=asked[0]) if self.privacy else None
-            return terms(privacy, self.algorithm, asked[1])
+            return terms(privacy, self.algorithm, asked[1], len(self.nodes))
 
         return of
 

@@ -124,6 +124,10 @@ class PerAnswer(Section, frozen=True, kw_only=True):
     delta: Delta | None = None  #: of one answer; gaussian
 
 
+class Schedule(Section, frozen=True, kw_only=True):
+    growth: Magnitude  #: g: mu_k^2 of answer k is in proportion to g^k; their sum is that of even answers
+
+
 class Budget(Section, frozen=True, kw_only=True):
     """A hard cap a device enforces from its own ledger; one budget belongs to one adjacency."""
 
@@ -153,6 +157,15 @@ class Budget(Section, frozen=True, kw_only=True):
         return None if self.window is None else seconds(self.window)
 
 
+class Masking(Section, frozen=True, kw_only=True):
+    """Masked sums: broker and coordinator see only sums over devices, and each adds a share of the noise."""
+
+    #: t: of a round's contributors so many may work together with broker and coordinator; the others' shares are noise enough
+    corrupt: Annotated[int, Meta(ge=0, lt=NODES)]
+    #: s: the fewest devices of a round [all]; with fewer than all a round can be asked again without those that are silent
+    contributors: Count | UnsetType = UNSET
+
+
 class Privacy(Section, frozen=True, kw_only=True):
     mechanism: Literal["laplace", "gaussian"] = "laplace"  #: the noise's distribution
     adjacency: Adjacency  #: which two data sets are made alike
@@ -177,12 +190,28 @@ class Privacy(Section, frozen=True, kw_only=True):
     #: logistic regression, gaussian, replace-one-record: pointwise scales the noise of an answer by how far a record can move
     #: the gradient at the point asked for: less noise near zero, at the same cost [uniform: at the worst point]
     sensitivity: Literal["uniform", "pointwise"] | UnsetType = UNSET
+    #: star, gaussian: only sums over devices are seen, so each device's noise may be smaller [each sum is seen by itself]
+    masked: Masking | UnsetType = UNSET
+    #: gradients of records, gaussian: how the total is spread over a node's answers, by a public number [evenly]
+    schedule: Schedule | UnsetType = UNSET
 
     def public(self) -> Privacy:
         """As a plan says it: no budget, which stays with the nodes; files by their digests; nothing said of the usual."""
         release: Literal["totals"] | UnsetType = "totals" if self.release == "totals" else UNSET
         sensitivity: Literal["pointwise"] | UnsetType = "pointwise" if self.sensitivity == "pointwise" else UNSET
-        return replace(self, budget=None, adjacency=self.adjacency.public(), release=release, sensitivity=sensitivity)
+        return replace(
+            self,
+            budget=None,
+            adjacency=self.adjacency.public(),
+            release=release,
+            sensitivity=sensitivity,
+            schedule=self.schedule if self.growth != 1 else UNSET,
+        )
+
+    @property
+    def growth(self) -> float:
+        """g of the schedule; 1: even."""
+        return self.schedule.growth if self.schedule else 1.0
 
 
 class Stop(Section, frozen=True, kw_only=True):
@@ -204,6 +233,24 @@ class Loaded(Section, frozen=True, kw_only=True):
     q: Buses  #: numbers of the buses that may draw reactive power
 
 
+class AllowMasked(Section, frozen=True, kw_only=True):
+    """Which masked runs a device's owner consents to, and whose certificates it believes in them: `peers` or `ca`."""
+
+    corrupt: Annotated[int, Meta(ge=0, lt=NODES)]  #: the least number of others that a plan must reckon to be corrupt
+    honest: Annotated[
+        int, Meta(ge=1, le=NODES)
+    ]  #: the least number of honest members, this one among them, that it may rely on in a round
+    #: fingerprints of the members' certificates: SHA-256 of DER, in lower case, without colons
+    peers: Annotated[tuple[Sha256, ...], Meta(min_length=1, max_length=NODES)] | None = None
+    #: certificates of authorities, a file; a member is whoever has one of theirs. Not the coordinator's own
+    ca: str | None = None
+    alone: Epsilon  #: the most that its share of a run may be worth against everybody else together
+
+    def __post_init__(self) -> None:
+        if (self.peers is None) == (self.ca is None):
+            raise ValueError("Expected one of peers and ca")
+
+
 class Allow(Section, frozen=True, kw_only=True):
     """What the device's owner consents to; a plan outside of it is refused."""
 
@@ -211,6 +258,7 @@ class Allow(Section, frozen=True, kw_only=True):
     per_run: PerRun | None = None  #: a limit on one run [the whole budget]
     adjacency: Adjacency | None = None  #: the relation that a run must have [the budget's]
     loads: Loaded | None = None  #: zones: the public mask of the loads that a plan must have at its buses [any]
+    masked: AllowMasked | None = None  #: runs in which only sums over devices are seen [none]
 
 
 class Tls(Section, frozen=True, kw_only=True):

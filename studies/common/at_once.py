@@ -2,8 +2,8 @@
 
 The machines of most algorithms only add vectors and multiply them by numbers. So one machine that is given vectors of S d
 entries makes the runs of S seeds side by side, if its gate answers each part by itself; and that gate passes over the rows
-once for all seeds. Noise has the law of the gate's, in floating point: single precision for sums over rows. Where that is
-not so, which is of tokens, a sweep plays.
+once for all seeds. Noise has the law of the gate's, in floating point: single precision for sums over rows. A random walk
+would be the same for all seeds: there a sweep plays, as of other machines.
 """
 
 from __future__ import annotations
@@ -75,13 +75,13 @@ class Gate:
         self.loss, self.terms, self.rows, self.d = loss, terms, Rows(loss), loss.size
         self.random = [np.random.default_rng([seed, i]) for seed in seeds]
         self.clip, self.l2 = (terms.clip if terms.clip < loss.R else inf), loss.objective.l2
-        lattice = RowsGate(node, loss, terms, SeededNoise(0, node), Willing()).lattice
-        assert lattice is not None
-        self.lattice = lattice
+        self.real, self.answers = RowsGate(node, loss, terms, SeededNoise(0, node), Willing()), 0
         self.start = np.zeros((len(seeds), loss.size))
 
     def gradient(self, x: Vector) -> Vector:
-        noise = np.array([self._noise(r, self.lattice.scale) for r in self.random])
+        self.answers += 1
+        scale = self.real.lattice_at(self.answers).scale
+        noise = np.array([self._noise(r, scale) for r in self.random])
         found = self.rows.gradients(x.reshape(noise.shape), self.clip) + noise
         answer: Vector = found.ravel() + self.loss.public_gradient(x)
         return answer
@@ -145,6 +145,9 @@ def played(scenario: Mapping[str, Any], seeds: Sequence[int], gate_of: Callable[
         server = around(plan, machines)
         each = [getattr(m.state, algorithm.own[0]) for m in machines]
         own = np.array([server.state.w if algorithm.rounds > 1 and len(machines) > 1 else z for z in each])
+    elif algorithm.pattern == "token":
+        last(plan, machines)
+        own = np.array([getattr(m.state, algorithm.own[0]) for m in machines])
     elif algorithm.gossip:
         *_, sent = rounds_of(machines, of_messages=True)
         for m, x in zip(machines, sent, strict=True):

@@ -12,6 +12,8 @@ from math import inf, isnan
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
+import numpy as np
+
 from hushgrid.benchmarks.measure import footer
 from hushgrid.broker.report.gridmap import PALETTE
 from hushgrid.broker.report.plots import DASHES, STYLE
@@ -136,7 +138,9 @@ class Panel(NamedTuple):
     xlog: bool = False
     marks: bool = False  #: few points, joined, and the ticks
     ranges: dict[str, tuple[Vector, Vector]] = {}  # noqa: RUF012  #: shaded around a curve: (lowest, highest)
-    linear: float = 0.0  #: y is linear around zero up to here, for figures that may be zero or negative
+    linear: float = (
+        0.0  #: y is linear around zero up to here, for figures that may be zero or negative; inf: all of it, from 0
+    )
 
 
 def chart(title: str, command: str, panels: Sequence[Sequence[Panel]]) -> str:
@@ -174,7 +178,9 @@ def _draw(ax: Any, panel: Panel, order: list[str], drawn: dict[str, Any]) -> Non
             ax.fill_between(x, *panel.ranges[name], color=PALETTE[k % len(PALETTE)], alpha=0.15, lw=0)
     ax.set_title(panel.title)
     ax.set_xlabel(panel.xlabel)
-    if panel.linear:
+    if panel.linear == inf:
+        ax.set_ylim(0.0, 1.1 * max(float(np.nanmax(y)) for _, y in panel.curves.values()))
+    elif panel.linear:
         ax.set_yscale("symlog", linthresh=panel.linear)
         ax.axhline(0.0, color="0.6", lw=0.6, zorder=0)
     else:

@@ -15,21 +15,17 @@ from typing import Any
 
 import numpy as np
 
-from hushgrid import scenarios
 from hushgrid.broker.attacks.attack import attack
 from hushgrid.broker.report.result import Result
 from hushgrid.broker.simulation import run
-from hushgrid.grid_cases import load
-from hushgrid.grid_cases.case import loads
 from hushgrid.kernels.algorithms import dpp2
 from hushgrid.kernels.privacy.accounting import Gaussian, Totals, total_epsilon
 from hushgrid.kernels.problems.centralised import optimum
 from hushgrid.kernels.problems.losses import Loss, Objective
 from hushgrid.kernels.problems.prox import Regularizer
 from hushgrid.kernels.types import Vector
-from hushgrid.node.schema.yaml_file import read_yaml
-from hushgrid.studies.common.study import TARGET, Exact, Panel, Table, chart, write
-from hushgrid.studies.papers import recycled_runs
+from hushgrid.studies.common.study import TARGET, Exact, Panel, Table, chart, on_two, write
+from hushgrid.studies.papers import findings_shown, recycled_runs
 from hushgrid.studies.papers.recovered_images import Ask, scenario
 
 COMMAND = "hushgrid study findings"
@@ -60,22 +56,6 @@ def totals(counts: Iterable[int] = (1, 10, 100, 500, 1000, 5000)) -> tuple[Table
     n, said, true = np.array(rows, float).T
     curves = {"claimed": (n, said), "true": (n, true)}
     return table, Panel("2.1: Gaussian answers", "answers", "epsilon in all", curves, xlog=True, marks=True)
-
-
-# --- 2.2: a sensitivity that is too small ---
-
-
-def sensitivities(classes: Iterable[int] = (2, 3, 5, 10, 20, 62)) -> Table:
-    """Finding 2.2: by how much adding a record moves (6.3), over (6.4), at z = 0, equal features, all other labels another.
-
-    The gradient of one record of label y is (softmax - e_y) a'. All others' mean moves from g to (I g + g*)/(I + 1): by
-    (g* - g)/(I + 1), of which (6.4) keeps g*.
-    """
-    rows: list[tuple[int, float]] = []
-    for C in classes:
-        own, other = (np.full(C, 1.0 / C) - np.eye(C)[label] for label in (0, 1))
-        rows.append((C, float(np.linalg.norm(own - other) / np.linalg.norm(own))))
-    return Table("Finding 2.2: what adding a record changes, over (6.4)", ("classes", "ratio"), rows)
 
 
 # --- 4.1 to 4.3: DPP2 ---
@@ -197,37 +177,17 @@ def wrong_limit(rounds: int = 120, rho: float = 25.0) -> tuple[Table, Panel]:
     return table, Panel("5.1: MR-ADMM's limit", "round", "relative distance", curves)
 
 
-# --- zones: loads from messages ---
-
-
-def _zones() -> dict[str, Any]:
-    raw: dict[str, Any] = read_yaml(Path(scenarios.__file__).parent / "case14-nonprivate.yaml")
-    return raw
-
-
-def loads_told(counts: Iterable[int] = (1, 2, 3, 4)) -> Table:
-    """The largest error of a load, by the rounds that were heard of a run without noise."""
-    rows = []
-    for rounds in counts:
-        raw = _zones()
-        raw["algorithm"]["rounds"], raw["run"] = rounds, {"record": "transcript"}
-        with tempfile.TemporaryDirectory() as directory:
-            place = Path(directory)
-            found = attacked(run(raw), place)
-            told = np.load(place / "attack/recovered.npz")
-            true = {f"d_z{i}": loads(load("case14"), buses) for i, buses in enumerate(raw["problem"]["zones"], 1)}
-            errors = [float(np.max(np.abs(told[name] - d))) for name, d in true.items() if name in told]
-        whole = sum(z["consistent"] for z in found["loads"].values())
-        rows.append((rounds, f"{whole} of {len(found['loads'])}", max(errors, default=float("nan"))))
-    columns = ("rounds", "zones whose loads are found", "largest error of a load of these, p.u.")
-    return Table("Loads of case14 from messages without noise", columns, rows)
+# --- the study ---
 
 
 def study(target: Path = TARGET) -> None:
-    """Tables and one chart, to files."""
+    """Tables, one chart of five findings and one of each of the others, to files."""
     began = time.perf_counter()
     rows = [[totals(), noise_that_decays(), corollary_1()], [decayed()], [wrong_limit()]]
     panels = [[panel for _, panel in row] for row in rows]
-    tables = [table for row in rows for table, _ in row] + [sensitivities(), loads_told()]
+    more = on_two(findings_shown.shown, list(findings_shown.EVERY), str)
+    tables = [table for row in rows for table, _ in row] + [table for table, _ in more]
     picture = chart("Claims that do not hold", COMMAND, panels)
     write(NAME, COMMAND, time.perf_counter() - began, tables, picture, target)
+    for name, (_, panel) in zip(findings_shown.EVERY, more, strict=True):
+        (target / f"finding-{name}.svg").write_text(chart("", COMMAND, [[panel]]))

@@ -1,5 +1,7 @@
 """`hushgrid study recovered-images`: which images an eavesdropper recovers from runs on handwritten digits, and which not.
 
+The digits that ship; MNIST, Fashion-MNIST and CIFAR-10 where HUSHGRID_MNIST, HUSHGRID_FASHION_MNIST, HUSHGRID_CIFAR10 name IDX
+files of theirs.
 Every line is a run with a transcript and `hushgrid attack` on it, scored with the images that the nodes had: RECAL
 without noise, with the published noise and with noise at the gate, one image and batches a node; and the star. Then
 gradients of RECAL's other losses.
@@ -9,11 +11,12 @@ from __future__ import annotations
 
 import bz2
 import json
+import os
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from functools import cache
-from math import inf, nan, sqrt
+from math import inf, isqrt, nan, sqrt
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,13 +28,17 @@ from hushgrid.broker.inversion.pictures import png, sheet
 from hushgrid.broker.simulation import run
 from hushgrid.kernels.problems.losses import Loss, Objective
 from hushgrid.kernels.types import Matrix, Vector
+from hushgrid.node.problems.records.images import read_idx
 from hushgrid.studies.common.study import TARGET, Panel, Table, chart, on_two, write
 
 COMMAND = "hushgrid study recovered-images"
 NAME = "recovered-images"
 NODES, ANSWERS = 8, 20
+MANY = 48  #: nodes, where shares of them are told: labels that are guessed right
 EPSILONS = (0.1, 1.0, 10.0, 100.0)
 SHOWN = 8  #: images of the picture
+DIGITS = "digits"  #: those that ship
+PATHS = {"MNIST": "HUSHGRID_MNIST", "Fashion-MNIST": "HUSHGRID_FASHION_MNIST", "CIFAR-10": "HUSHGRID_CIFAR10"}
 RECAL: dict[str, Any] = {"name": "recal", "walk": "hamiltonian"}
 LADMM: dict[str, Any] = {"name": "ladmm", "rho": 1.0}
 FEDAVG: dict[str, Any] = {"name": "fedavg", "step_size": 1.0}
@@ -48,6 +55,7 @@ class Ask(NamedTuple):
     m: int = 1
     nodes: int = NODES
     problem: Mapping[str, Any] = {}
+    images: str = DIGITS
 
     @property
     def noise(self) -> str:
@@ -76,7 +84,9 @@ def asked() -> list[Ask]:
     both += [Ask("RECAL", RECAL, "guarded", 100.0, m=8)]
     both += [Ask(k["name"], k, "none", m=m) for k in (LADMM, FEDAVG) for m in (1, 8)]
     both += [Ask(f"{k['name']}, E = 5", k | {"local_updates": 5}, "none", m=m) for k in (LADMM, FEDAVG) for m in (1, 4)]
-    return both + [Ask("ladmm", LADMM, "guarded", epsilon) for epsilon in (1.0, 100.0)]
+    both += [Ask("ladmm", LADMM, "guarded", epsilon) for epsilon in (1.0, 100.0)]
+    many = ((title, keys, e) for title, keys in (("RECAL", RECAL), ("ladmm", LADMM)) for e in (10.0, 100.0, 1000.0))
+    return both + [Ask(title, keys, "guarded", e, nodes=MANY) for title, keys, e in many]
 
 
 def gradients_asked() -> list[Ask]:
@@ -91,6 +101,32 @@ def gradients_asked() -> list[Ask]:
     return [Ask(title, RECAL, v, e, m=200, problem=p) for title, p in kinds.items() for v, e in ways]
 
 
+def by_path() -> list[str]:
+    """The collections that are there."""
+    return [name for name, key in PATHS.items() if os.environ.get(key)]
+
+
+def asked_by_path() -> list[Ask]:
+    """The lines of the table of images by path."""
+    ways = [
+        Ask("RECAL", RECAL, "none"),
+        Ask("RECAL", RECAL, "published", 0.1),
+        Ask("RECAL", RECAL, "published", 0.1, m=8),
+    ]
+    ways += [Ask("RECAL", RECAL, "guarded", epsilon) for epsilon in (1.0, 100.0)]
+    ways += [Ask("ladmm", LADMM, "none", m=8), Ask("ladmm", LADMM, "guarded", 100.0)]
+    return [ask._replace(images=name) for name in by_path() for ask in ways]
+
+
+@cache
+def images_of(name: str) -> Matrix:
+    """(m, q + 1) images as rows, their labels in the last column."""
+    if name == DIGITS:
+        return digits()
+    A, b = read_idx(Path(os.environ[PATHS[name]]), "softmax")
+    return np.column_stack([A, b])
+
+
 @cache
 def digits() -> Matrix:
     """(1438, 65) the images that ship, their labels in the last column."""
@@ -102,9 +138,10 @@ def rows_for(ask: Ask) -> Iterator[tuple[Matrix, Vector]]:
     """Each node's rows, of unit norm: images at random, or made up (22 features, a common model)."""
     draw = np.random.default_rng(7)
     if not ask.problem:
-        for chosen in draw.permutation(len(digits()))[: ask.nodes * ask.m].reshape(ask.nodes, ask.m):
-            A = digits()[chosen, :-1]
-            yield A / np.linalg.norm(A, axis=1, keepdims=True), digits()[chosen, -1]
+        every = images_of(ask.images)
+        for chosen in draw.permutation(len(every))[: ask.nodes * ask.m].reshape(ask.nodes, ask.m):
+            A = every[chosen, :-1]
+            yield A / np.linalg.norm(A, axis=1, keepdims=True), every[chosen, -1]
         return
     model = draw.normal(size=22)
     for _ in range(ask.nodes):
@@ -163,7 +200,7 @@ def measure(ask: Ask) -> Line:
         true = [np.load(place / f"n{i}.npz")["A"] for i in range(ask.nodes)]
         images = [told[f"rows_n{i}"] for i in range(ask.nodes) if f"rows_n{i}" in told]
         noise = _noise(ask, told, place, made.history) if ask.variant == "guarded" else nan
-        whole = np.concatenate(images)[:SHOWN] if images else np.zeros((0, 64))
+        whole = np.concatenate(images)[:SHOWN] if images else np.zeros((0, true[0].shape[1]))
         return Line(ask, found, whole, np.concatenate(true)[:SHOWN], noise, seconds)
 
 
@@ -181,7 +218,7 @@ def _noise(ask: Ask, told: Any, place: Path, history: Mapping[str, Any]) -> floa
     return float(total / heard / (sum(v for v in history["noise_l1_expected"] if v) / answers))
 
 
-def image_table(lines: list[Line]) -> Table:
+def image_table(lines: list[Line], title: str = "Images that were recovered") -> Table:
     """A line a run."""
     rows = []
     for li in lines:
@@ -190,14 +227,14 @@ def image_table(lines: list[Line]) -> Table:
         cosines = [abs(c) for node in s["nodes"].values() for c in node["cosine"]]
         error = s["gradient_error"] if s["gradient_error"] is not None else nan
         rows.append((
-            li.ask.title, li.ask.nodes, li.ask.m, li.ask.noise, error, f"{sure} of {len(nodes)}", most,
+            li.ask.title if li.ask.images == DIGITS else f"{li.ask.images}: {li.ask.title}", li.ask.nodes, li.ask.m, li.ask.noise, error, f"{sure} of {len(nodes)}", most,
             float(np.median(cosines)), s["psnr"], s["psnr_worst"], s["ssim"], f"{s['labels']:.0%}", li.noise, li.seconds,
         ))  # fmt: skip
     columns = (
         "algorithm", "nodes", "images a node", "noise", "gradient error, median", "nodes with rows consistent", "largest residual",
         "cosine, median", "PSNR dB, median", "PSNR dB, worst", "SSIM, median", "labels right", "noise over expected", "seconds",
     )  # fmt: skip
-    return Table("Images that were recovered", columns, rows)
+    return Table(title, columns, rows)
 
 
 def gradient_table(lines: list[Line]) -> Table:
@@ -213,16 +250,20 @@ def gradient_table(lines: list[Line]) -> Table:
 
 
 def picture(lines: list[Line]) -> bytes:
-    """The first images: true; recovered without noise, with the published, and with the gate's."""
-    ones = [li for li in lines if li.ask.title == "RECAL" and li.ask.m == 1]
-    return png(sheet([list(ones[0].true), *(list(li.images) for li in ones)], (8, 8)))
+    """The first images: true; recovered without noise, with the published, and with the gate's; of one collection."""
+    ones = [li for li in lines if li.ask.title == "RECAL" and li.ask.m == 1 and li.ask.nodes < MANY]
+    q = ones[0].true.shape[1]
+    side = isqrt(q) if isqrt(q) ** 2 == q else isqrt(q // 3)  # three colours, one below the other
+    return png(sheet([list(ones[0].true), *(list(li.images) for li in ones)], (q // side, side)))
 
 
 def curves(lines: list[Line]) -> str:
     """PSNR against the epsilon that is claimed, of one image a node."""
     ways = {"noise at the gate": "guarded", "published noise": "published"}
     of = {
-        name: [li for li in lines if li.ask.title == "RECAL" and li.ask.m == 1 and li.ask.variant == way]
+        name: [
+            li for li in lines if (li.ask.title, li.ask.m, li.ask.variant) == ("RECAL", 1, way) and li.ask.nodes < MANY
+        ]
         for name, way in ways.items()
     }
     psnr = {
@@ -236,12 +277,16 @@ def curves(lines: list[Line]) -> str:
 
 
 def study(target: Path = TARGET) -> None:
-    """Tables, chart and picture, to files."""
+    """Tables, chart and pictures, to files; of images by path one more table, and a picture of each collection."""
     began = time.perf_counter()
-    asks = [*asked(), *gradients_asked()]
-    lines = on_two(measure, asks, lambda a: f"{a.title}, {a.m} a node: {a.noise}")
-    images, gradients = lines[: len(asked())], lines[len(asked()) :]
+    digit, other, further = asked(), gradients_asked(), asked_by_path()
+    lines = on_two(measure, [*digit, *other, *further], lambda a: f"{a.images}: {a.title}, {a.m} a node: {a.noise}")
+    images, gradients, others = lines[: len(digit)], lines[len(digit) :][: len(other)], lines[len(digit) + len(other) :]
     wall = time.perf_counter() - began
-    write(f"{NAME}-table", COMMAND, wall, [image_table(images), gradient_table(gradients)], curves(images), target)
-    (target / f"{NAME}.png").write_bytes(picture(images))
-    print(target / f"{NAME}.png")
+    made = [image_table(images), gradient_table(gradients)]
+    made += [image_table(others, "Images by path")] if others else []
+    write(f"{NAME}-table", COMMAND, wall, made, curves(images), target)
+    pictures = {NAME: images} | {f"{NAME}-{name}": [li for li in others if li.ask.images == name] for name in by_path()}
+    for name, of in pictures.items():
+        (target / f"{name}.png").write_bytes(picture(of))
+        print(target / f"{name}.png")

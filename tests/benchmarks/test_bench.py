@@ -9,7 +9,7 @@ from inspect import signature
 import numpy as np
 import pytest
 
-from hushgrid.benchmarks import bench, measure, opf
+from hushgrid.benchmarks import bench, masks, measure, opf
 from hushgrid.benchmarks.measure import Row, Table, against, row
 from hushgrid.broker.simulation.problems.power_flow import ZoneSetup
 from hushgrid.cli.main import main
@@ -116,7 +116,7 @@ def test_the_case_of_588_buses_is_there_if_its_file_is_named(monkeypatch):
 
 
 def test_a_benchmark_that_does_not_exist_is_refused_in_one_line():
-    with pytest.raises(InputError, match=r"^bench: found 'speed', expected one of step, noise, .*opf, warm$"):
+    with pytest.raises(InputError, match=r"^bench: found 'speed', expected one of step, noise, .*opf, warm, masks$"):
         bench.main("speed")
 
 
@@ -220,3 +220,15 @@ def test_sqlites_log_stays_below_five_megabytes_however_much_goes_straight_into_
         ledger.commit(run, state=os.urandom(4000), last=b"", status="running")  # straight into the tables
     assert (tmp_path / "n1.ledger-wal").stat().st_size < 5 << 20
     ledger.close()
+
+
+def test_masked_rounds_are_measured_beside_plain_ones(monkeypatch):
+    pytest.importorskip("cryptography")
+    monkeypatch.setattr(masks, "_memory", lambda n: [])  # a process of its own: tests/system
+    table = masks.masks(sizes=(3,), wired=(), rounds=6, repeats=2)
+    _well_formed(table)
+    ours = [r for r in table.rows if r.rival]
+    assert [r.rival for r in ours] == [r.what.replace("masked", "plain") for r in ours]
+    commits = {r.what: r.value for r in table.rows if "commits" in r.what}
+    assert len(commits) == 2
+    assert [r.what.split(" of ")[0] for r in table.rows[-3:]] == ["introduction", "meet", "pad"]

@@ -1,7 +1,7 @@
 """A fleet that runs by itself, in process: what `hushgrid bench warm` is made of."""
 
 from hushgrid.benchmarks import continuous
-from hushgrid.benchmarks.households import day
+from hushgrid.scenarios.households import day
 
 
 def test_every_interval_of_a_day_has_its_own_loads_and_begins_where_the_last_has_ended():

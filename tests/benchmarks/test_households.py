@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from hushgrid.benchmarks.households import day, profiles
 from hushgrid.grid_cases import load
+from hushgrid.scenarios.households import day, profiles
 
 
 @pytest.mark.parametrize("name", ["case14", "case118"])

@@ -169,6 +169,16 @@ def test_what_only_a_laptop_has_is_imported_only_when_it_is_used(heavy):
     assert found == []
 
 
+def test_cryptography_is_imported_by_a_device_s_masks_alone_and_these_only_when_a_masked_run_is_made():
+    found = {named(room) for room in ROOMS for name, _ in imports(parsed(room)) if name.split(".")[0] == "cryptography"}
+    assert {name.rpartition("/")[0] for name in found} == {"node/masks"}
+    outside = [room for room in ROOMS if folder(room) != "node/masks"]
+    needed = {
+        named(room): i.at_once for room in outside for i in imports(parsed(room)) if "hushgrid.node.masks" in i.name
+    }
+    assert {name for name, at_once in needed.items() if at_once} == set()
+
+
 def test_a_device_needs_no_broker_benchmark_study_or_other_command_ever():
     device = reached("hushgrid.cli.node")
     assert {name for name in device if wing(MODULES[name]) == "cli"} == {"hushgrid.cli.node"}

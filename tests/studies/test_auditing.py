@@ -5,7 +5,7 @@ import pytest
 
 from hushgrid.kernels.algorithms.registry import ALGORITHMS
 from hushgrid.studies import auditing
-from hushgrid.studies.auditing import Game, Line, Run, played, ran, tables, tried
+from hushgrid.studies.auditing import Game, Line, Run, played, ran, ran_at_the_gate, tables, tried
 
 
 def test_every_algorithm_is_in_the_table_of_all():
@@ -39,11 +39,18 @@ def test_what_is_wrong_is_put_right_again():
     assert all(line.measured > line.claim for (line,) in found.values())
 
 
+def test_published_recal_is_told_apart_by_whole_runs_beyond_its_claim():
+    """Twelve games about either data set are too few for 95 % beyond 1 unless all are right."""
+    line = auditing.whole_runs(games=12)
+    assert line.measured == line.power > line.claim
+
+
 def test_the_tables_have_a_row_for_each_thing_measured():
     game = played(Game("one answer", auditing.dgd(1, 1.0, auditing.LAPLACE), 1000))
     run = ran(Run(8.0, 100, (0, 1), "memory", 6))
-    made = tables([game], [run], [run], [game], 3, [game])
-    assert [len(table.rows) for table in made] == [1, 1, 1, 1, 1]
+    gate = ran_at_the_gate(Run(8.0, 100, (0, 1, 2), "memory", 6))
+    made = tables([game], [run], [run], [gate], [game], 3, [game])
+    assert [len(table.rows) for table in made] == [1, 1, 2, 1, 1]
     assert all(len(row) == len(table.columns) for table in made for row in table.rows)
     assert np.isfinite(made[1].rows[0][4])
     assert auditing.drawn([game]).startswith("<?xml")

@@ -211,6 +211,10 @@ def test_a_value_that_no_scenario_may_have_is_an_error_and_not_a_refused_run(sma
         "each alone",
         "DGD, no finishing",
         "a curator with all rows",
+        "RECAL, cycle",
+        "I-ADMM, first-order",
+        "I-ADMM, exact, pure",
+        "I-ADMM, exact, Gaussian",
     ],
 )
 def test_runs_of_many_seeds_at_once_are_those_that_a_sweep_makes_up_to_their_noise(small, tmp_path, title):

@@ -41,3 +41,22 @@ def test_gradients_of_other_losses_are_read_too():
     line = study.measure(ask._replace(m=5, nodes=3))
     assert study.gradient_table([line]).rows[0][:2] == ("least squares", "published, epsilon 0.1 claimed")
     assert line.found["scores"]["gradient_error"] <= 1e-10
+
+
+def test_images_by_path_are_read_and_recovered_at_their_own_size(tmp_path, monkeypatch):
+    rng = np.random.default_rng(0)
+    pixels, labels = rng.integers(0, 256, (20, 12, 12)).astype(np.uint8), rng.integers(0, 10, 20).astype(np.uint8)
+    place = tmp_path / "some-images-idx3-ubyte"
+    place.write_bytes(bytes([0, 0, 8, 3]) + np.array(pixels.shape, ">u4").tobytes() + pixels.tobytes())
+    head = bytes([0, 0, 8, 1]) + np.array([20], ">u4").tobytes()
+    (tmp_path / "some-labels-idx1-ubyte").write_bytes(head + labels.tobytes())
+    for key in study.PATHS.values():
+        monkeypatch.delenv(key, raising=False)
+    assert study.asked_by_path() == []
+    monkeypatch.setenv("HUSHGRID_FASHION_MNIST", str(place))
+    line = study.measure(study.asked_by_path()[1]._replace(nodes=3))
+    study.images_of.cache_clear()
+    assert line.ask.images == "Fashion-MNIST"
+    assert line.images.shape == (3, 144)
+    assert line.found["scores"]["psnr_worst"] >= 80
+    assert study.image_table([line], "by path").rows[0][0] == "Fashion-MNIST: RECAL"

@@ -50,4 +50,4 @@ def test_a_curve_ends_where_its_way_does(way):
     curve = study.measure(Ask("digits", "least-squares", "ridge", way, 12.0))
     assert (curve.error[-1] < 0.1) == (way == "none")
     assert curve.sent[-1] == 4800
-    assert study.rows_of_curves([curve]).rows[0][-1] == curve.error[-1]
+    assert study.rows_of_curves([curve]).rows[0][-1] == curve.final

@@ -97,7 +97,7 @@ INSIDE: dict[str, tuple[str, ...]] = dict.fromkeys(WINGS, ("",)) | {
     "kernels": ("", "problems", "privacy", "patterns", "algorithms", "vectorised"),
     "grid_cases": ("", "ac", "zone"),
     "node": (
-        *("", "schema", "privacy", "transport", "problems", "problems/power_flow", "problems/records"),
+        *("", "schema", "privacy", "masks", "transport", "problems", "problems/power_flow", "problems/records"),
         *("config", "site", "runtime"),
     ),
     "broker": (

@@ -23,6 +23,7 @@ from hushgrid.broker.report.result import Quality, Result
 from hushgrid.broker.simulation.recorders.base import Observer, Over, Recorded, Shape, Widths, recorder
 from hushgrid.node.config.scenario import Scenario
 from hushgrid.node.privacy.noise_source import PAPER_SAMPLER, SeededNoise, SystemNoise
+from hushgrid.node.problems import masking_words
 from hushgrid.node.problems.kind import Device
 from hushgrid.node.problems.plan import RunPlan, findings
 from hushgrid.node.versions import version
@@ -226,6 +227,7 @@ class Setup(ABC):
             "sampler": self.sampler,
             "answers": t.answers,
             "capped": capped,
+            **masking_words.figures(t),
         } | common
 
 

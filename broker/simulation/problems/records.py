@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from hushgrid.broker.report import quality
 from hushgrid.broker.simulation.problems.held_out import KEY, HeldOut
 from hushgrid.broker.simulation.problems.kept import once
+from hushgrid.broker.simulation.problems.masks import identities, maker, makers, saved
 from hushgrid.broker.simulation.problems.on_graph import GraphSetup
 from hushgrid.broker.simulation.recorders.base import Recorded, finite
 from hushgrid.kernels.errors import InputError
@@ -22,10 +24,14 @@ from hushgrid.kernels.problems.prox import Regularizer
 from hushgrid.kernels.types import Vector
 from hushgrid.node.config.scenario import Scenario
 from hushgrid.node.privacy.terms import Terms
+from hushgrid.node.problems.masking import MakeMasks, noise_shares
 from hushgrid.node.problems.records.data import Arrays, Data, Loaded, load
 from hushgrid.node.problems.records.device import Rows, public
 from hushgrid.node.problems.records.files import read_npz
 from hushgrid.node.problems.records.gate import lattice_of
+
+if TYPE_CHECKING:
+    from hushgrid.node.masks.identity import Identity
 
 LARGEST = 2000  #: unknowns of a central optimum, which takes their cube
 
@@ -51,17 +57,26 @@ class RowSetup(GraphSetup):
             self.own_figures = (KEY, *(f"{KEY}_{name}" for name in self.plan.nodes))
 
     def device(self, name: str) -> Rows:
-        return Rows(name, self.shards[index(name)])
+        return Rows(name, self.shards[index(name)], masks=self._masks.get(name))
+
+    @cached_property
+    def _masks(self) -> Mapping[str, MakeMasks]:
+        return makers(self.plan)
+
+    @cached_property
+    def _identities(self) -> Mapping[str, Identity]:
+        return identities(self.plan)
 
     def child(self, name: str, place: Path) -> dict[str, Any]:
         path = place / f"{name}.npz"
         A, b = self.shards[index(name)]
         np.savez(path, allow_pickle=False, A=A, b=b)
-        return {"rows": str(path)}
+        return {"rows": str(path)} | saved(self._identities, name, place)
 
     @classmethod
     def node(cls, name: str, data: dict[str, Any]) -> Rows:
-        return Rows(name, read_npz(Path(data["rows"]), "least-squares"))  # labels were checked with the scenario
+        rows = read_npz(Path(data["rows"]), "least-squares")  # labels were checked with the scenario
+        return Rows(name, rows, masks=maker(name, data))
 
     @property
     def keys(self) -> dict[str, np.ndarray]:
@@ -104,10 +119,12 @@ class RowSetup(GraphSetup):
         plan, shown, t = self.plan, self.shown, self.terms
         if t is None or t.published or self.plan.algorithm.minimizes:  # the minimisers' noise depends on the question
             return None
+        if t.masked is not None:
+            return [share.lattice for share in noise_shares(plan)]
 
         @cache
         def of(m: int, t: Terms) -> Lattice | None:
-            return lattice_of(plan.name, quality.public_loss(shown, shown.rows.index(m)), t)
+            return lattice_of(plan.name, quality.public_loss(shown, shown.rows.index(m)), t, t.noisiest)
 
         each = ((m, own) for node, m in zip(plan.nodes, shown.rows, strict=True) if (own := plan.terms_of(node)))
         return [lattice for m, own in each if (lattice := of(m, own))]
@@ -121,7 +138,9 @@ class RowSetup(GraphSetup):
         if self.terms is not None and self.plan.algorithm.minimizes and self.plan.algorithm.walks is None:
             fresh = np.diff(answers[:, 0], prepend=0)
             return [self._of_minimizers(int(k)) if new else 0.0 for k, new in zip(answers[:, 0], fresh, strict=True)]
-        if self.terms is not None and self.terms.pointwise:  # the noise is that of each answer's own point
+        if self.terms is not None and (
+            self.terms.pointwise or self.terms.growth != 1
+        ):  # the noise is each answer's own
             return [None] * len(answers)
         return super().expected(answers)
 

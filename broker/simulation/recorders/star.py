@@ -22,6 +22,7 @@ from hushgrid.broker.simulation.recorders.base import (
 )
 from hushgrid.kernels.algorithms.base import Star
 from hushgrid.kernels.errors import InputError
+from hushgrid.kernels.patterns.star import StarCentre, StarMember
 from hushgrid.node.problems.plan import RunPlan
 from hushgrid.node.runtime.driver import Driver
 from hushgrid.node.wire import COORDINATOR
@@ -30,7 +31,7 @@ MEASURED = "measured"  #: the file of what the coordinator has measured
 
 
 class MemberTrace(Trace):
-    """A member's own vectors after the round, and the noise of the round as drawn, that cell only if it may be revealed.
+    """A member's own vectors after the round; the noise of the round as drawn, that cell only if it may be revealed; answers.
 
     Beside them `<node>.kept` has the noisy data of mode input, the gate's one answer.
     """
@@ -41,15 +42,20 @@ class MemberTrace(Trace):
         self._kept: Path | None = _kept(directory, node)  #: to be written still
 
     def __call__(self, driver: Driver, fresh: bool) -> None:
-        s, gate = driver.machine.state, driver.gate
-        row = declared(self.widths, self.algorithm, own_of(s, self.widths))
-        self.write(s.t, row, row.size + 1)
+        machine, gate = cast(StarMember, driver.machine), driver.gate
+        row = declared(self.widths, self.algorithm, own_of(machine.state, self.widths))
+        width = row.size + 2
+        if machine.row:
+            self.write(machine.row, row, width)
         if self._kept is not None and gate is not None and gate.state.kept.size:
             gate.state.kept.tofile(self._kept)
             self._kept = None
-        if self.reveal and fresh and gate is not None:
+        if gate is None or not machine.asked:
+            return
+        if self.reveal and fresh:
             drawn, gate.drawn_l1 = gate.drawn_l1, 0.0
-            self.write(s.t, np.array([drawn]), row.size + 1, row.size)
+            self.write(machine.asked, np.array([drawn]), width, row.size)
+        self.write(machine.asked, np.array([float(gate.state.answers)]), width, row.size + 1)
 
 
 class CoordinatorTrace(Trace):
@@ -61,9 +67,11 @@ class CoordinatorTrace(Trace):
         self._measured = Trace(directory, MEASURED) if figures else None
 
     def __call__(self, driver: Driver, fresh: bool) -> None:
-        s = driver.machine.state
+        machine = cast(StarCentre, driver.machine)
+        s = machine.state
         row = declared(self.widths, self.algorithm, own_of(s, self.widths))
-        self.write(s.t, row, row.size)
+        if machine.row:
+            self.write(machine.row, row, row.size)
         if self._measured is not None and s.measured.size:
             measured = declared({"measured": len(self.figures)}, self.algorithm, {"measured": s.measured})
             self._measured.write(s.rounds, measured, measured.size)
@@ -98,12 +106,15 @@ def recorded(plan: RunPlan, shape: Shape, over: Over, reveal: bool) -> Recorded:
     t, nodes = plan.terms, plan.nodes
     algorithm = cast(Star, plan.algorithm)
     w = _rows(over.trace, COORDINATOR, shape.size, T)
-    z, drawn, more = {}, {}, dict[str, np.ndarray]()
+    masked = t is not None and t.masked is not None
+    z, drawn, given, more = {}, {}, {}, dict[str, np.ndarray]()
     for p in nodes:
         n, (_, *others) = shape.own[p], algorithm.own
-        rows = _rows(over.trace, p, sum(widths(plan, shape, p).values()) + 1, T)
-        z[p], drawn[p] = rows[:, :n], rows[:, -1]
-        more |= {f"{key}_{p}": rows[:, n:-1] for key in others}
+        rows = _rows(over.trace, p, sum(widths(plan, shape, p).values()) + 2, T)
+        if masked:
+            rows = carried_on(rows)
+        z[p], drawn[p], given[p] = rows[:, :n], rows[:, -2], rows[:, -1]
+        more |= {f"{key}_{p}": rows[:, n:-2] for key in others}
     gap = sum(np.sum((w[:, shape.position[p]] - z[p][:, shape.shared[p]]) ** 2, axis=1) for p in nodes)
     measured = _rows(over.trace, MEASURED, len(algorithm.figures), T) if algorithm.figures else np.zeros((T, 0))
     figures = dict(zip(algorithm.figures, measured.T.tolist(), strict=True))
@@ -111,12 +122,17 @@ def recorded(plan: RunPlan, shape: Shape, over: Over, reveal: bool) -> Recorded:
     noise: list[float | None] = [None] * T
     if reveal and t is not None:
         noise = [float(v) if np.isfinite(v := sum(drawn[p][k] for p in nodes)) else None for k in range(T)]
-    answers = [0 if t is None else 1 if t.mode == "input" else k * algorithm.per_round for k in range(1, T + 1)]
+    answers = np.zeros((T, len(nodes)), dtype=np.int64)
+    if masked:  # an attempt that was given up is an answer too
+        answers[:] = np.array([given[p] for p in nodes]).T
+    elif t is not None:
+        answers[:] = 1 if t.mode == "input" else algorithm.per_round * np.arange(1, T + 1)[:, None]
     so_far = {r[0]: r for r in over.travelled}
     messages = [so_far.get(k, (k, 0.0, 0, 0))[2] for k in range(T + 1)]
     size = [so_far.get(k, (k, 0.0, 0, 0))[3] for k in range(T + 1)]
     copies = plan.kind.sharing == "copies"
-    common = np.mean([z[p] for p in nodes], axis=0) if copies else w  # w leaves the box, and is noisier
+    # Of ladmm w leaves the box, and is noisier. In a masked run nobody has a model but w.
+    common = np.mean([z[p] for p in nodes], axis=0) if copies and not masked else w
     return Recorded(
         rounds_done=T,
         x=common[-1] if T else np.zeros(shape.size),
@@ -124,7 +140,7 @@ def recorded(plan: RunPlan, shape: Shape, over: Over, reveal: bool) -> Recorded:
         own=z,
         residual=[float(v) for v in residual],
         noise=noise,
-        answers=np.repeat(np.array(answers, dtype=np.int64)[:, None], len(nodes), axis=1),
+        answers=answers,
         messages=[messages[k] - messages[k - 1] for k in range(1, T + 1)],
         bytes=[size[k] - size[k - 1] for k in range(1, T + 1)],
         total_messages=messages[T],
@@ -143,6 +159,14 @@ def averages(w: np.ndarray, z: Mapping[str, np.ndarray]) -> dict[str, np.ndarray
     w, z: (T, d) each, T >= 1; z is the mean over a round's local updates already.
     """
     return {"w": w[-1], "w_average": w.mean(axis=0)} | {f"z_average_{p}": own.mean(axis=0) for p, own in z.items()}
+
+
+def carried_on(rows: np.ndarray) -> np.ndarray:
+    """Rows (T, k) in which a member that was absent keeps what it had; zero before anything."""
+    found = np.vstack([np.zeros_like(rows[:1]), rows])
+    for k in range(1, len(found)):
+        found[k] = np.where(np.isnan(found[k]), found[k - 1], found[k])
+    return found[1:]
 
 
 def noisy_data(directory: Path, node: str) -> np.ndarray | None:

@@ -19,6 +19,7 @@ from hushgrid.node.durable import write_file
 from hushgrid.node.privacy.budget import Allowance
 from hushgrid.node.privacy.noise_source import NoiseSource
 from hushgrid.node.problems.kind import Asked, Plan, archive_of
+from hushgrid.node.problems.masking import MakeMasks, noise_shares
 from hushgrid.node.problems.on_graph import GraphNode, wired
 from hushgrid.node.problems.records.data import Arrays, Data, Loaded, classes, load
 from hushgrid.node.problems.records.files import Shard, read_csv, read_npz
@@ -58,9 +59,14 @@ class Rows(GraphNode):
     kind: ClassVar[str] = NAME
 
     def __init__(
-        self, name: str, shard: Shard, labels: Labels | None = None, problem: DeclaredProblem | None = None
+        self,
+        name: str,
+        shard: Shard,
+        labels: Labels | None = None,
+        problem: DeclaredProblem | None = None,
+        masks: MakeMasks | None = None,
     ) -> None:
-        self.name, self.shard, self.labels, self.problem = name, shard, labels, problem
+        self.name, self.shard, self.labels, self.problem, self.masks = name, shard, labels, problem, masks
 
     @property
     def dimension(self) -> int:
@@ -105,7 +111,10 @@ class Rows(GraphNode):
         if t is not None:
             step, decay = algorithm.scaled(i, p.L[i], len(p.rows))
             t = replace(t, step=step, decay=decay)
-        return RowsGate(self.name, self.loss(p), t, noise, allowance, stepped(plan) if t and t.published else None)
+        share = noise_shares(plan)[i] if t and t.masked else None
+        return RowsGate(
+            self.name, self.loss(p), t, noise, allowance, stepped(plan) if t and t.published else None, share
+        )
 
 
 def stepped(plan: Plan) -> Callable[[float, int], float] | None:
@@ -138,13 +147,15 @@ def check_minimizer(plan: Plan, i: int) -> None:
         perturbation.objective(p.declared(i), t.per_answer, np.zeros(p.size), quadratic, t.records)
 
 
-def rows_of(node: str, path: Path, labels: Labels | None, problem: DeclaredProblem | None) -> Rows:
+def rows_of(
+    node: str, path: Path, labels: Labels | None, problem: DeclaredProblem | None, masks: MakeMasks | None = None
+) -> Rows:
     """A device's own rows, read once. Raises InputError on what no run could take; it is said to the owner alone."""
     written: LossKind = "least-squares"  # any number is a label: `clamped` moves it
     shard = Shard(*read_csv(path, written)[:2]) if ".csv" in path.suffixes else read_npz(path, written)
     if not np.all(np.abs(shard.A) <= LARGEST):
         raise InputError(f"{path}: A: found a number beyond {LARGEST:g}, expected smaller ones")
-    return Rows(node, shard, labels, problem)
+    return Rows(node, shard, labels, problem, masks)
 
 
 def keep_model(outcome: dict[str, Vector], path: Path) -> None:

@@ -13,6 +13,7 @@ from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.problems.losses import LARGEST
 from hushgrid.node.problems.feed import Slot, Values, at, document_of, number_of
 from hushgrid.node.problems.kind import Owner
+from hushgrid.node.problems.masking import masks_of
 from hushgrid.node.problems.records.device import Rows, rows_of
 from hushgrid.node.problems.records.files import archive_of, shard_of
 
@@ -30,6 +31,7 @@ class RowsFeed:
         self.node, self.labels, self.problem = owner.node, owner.labels, owner.problem
         self.first = rows_of(owner.node, Path(owner.data), owner.labels, owner.problem).shard
         self.m, self.q = self.first.A.shape
+        self.masks = masks_of(owner)
         source = owner.source
         bounds = source.bounds.features if source and source.bounds else None
         self.low, self.high = bounds or (-LARGEST, LARGEST)
@@ -69,11 +71,11 @@ class RowsFeed:
 
     @property
     def public(self) -> Rows:
-        return Rows(self.node, self.first, self.labels, self.problem)
+        return Rows(self.node, self.first, self.labels, self.problem, self.masks)
 
     def device(self, values: Values) -> Rows:
         shard = shard_of(values["A"], values["b"], "least-squares", self.node)
-        return Rows(self.node, shard, self.labels, self.problem)
+        return Rows(self.node, shard, self.labels, self.problem, self.masks)
 
     def values_of(self, device: Rows) -> Values:
         A, b = device.shard

@@ -38,9 +38,10 @@ from hushgrid.kernels.errors import InputError, Refused
 from hushgrid.kernels.privacy import perturbation, pointwise
 from hushgrid.kernels.privacy.noise import EXACT, Lattice
 from hushgrid.kernels.privacy.perturbation import Perturbation
+from hushgrid.kernels.privacy.shares import Share
 from hushgrid.kernels.problems.losses import CURVATURE, Loss, U
 from hushgrid.kernels.problems.minimizer import Minimizer
-from hushgrid.kernels.types import Vector
+from hushgrid.kernels.types import Index, Vector
 from hushgrid.node.privacy.gate import Authority, Gate
 from hushgrid.node.privacy.ledger_rows import Spend
 from hushgrid.node.privacy.noise_source import PAPER_SAMPLER, NoiseSource
@@ -58,8 +59,8 @@ def order_of(t: Terms) -> Literal[1, 2]:
     return 1 if t.mechanism == "laplace" else 2
 
 
-def lattice_of(node: str, loss: Loss, t: Terms | None) -> Lattice | None:
-    """The grid and noise of a node's answers, from public numbers alone; None where no noise of ours is added.
+def lattice_of(node: str, loss: Loss, t: Terms | None, answer: int = 1) -> Lattice | None:
+    """The grid and noise of a node's answer, from public numbers alone; None where no noise of ours is added.
 
     InputError without a row_bound, or where no grid holds the noise.
     """
@@ -78,7 +79,15 @@ def lattice_of(node: str, loss: Loss, t: Terms | None) -> Lattice | None:
             raise InputError(f"{node}: privacy.mechanism: found {t.mechanism}, expected gaussian ({POINTWISE})")
     sensitivity = loss.sensitivity(t.clip, t.records) if t.clip else t.beta * (1 + ROUNDING)
     fit = Lattice.laplace if t.mechanism == "laplace" else Lattice.gaussian
-    return fit(t.per_answer, sensitivity, loss.size)
+    return fit(t.price(answer), sensitivity, loss.size)
+
+
+def _own_lattice(node: str, loss: Loss, t: Terms | None, answer: int = 1) -> Lattice | None:
+    """What a gate draws by: if its noise follows the point, in units of the sensitivity there."""
+    lattice = lattice_of(node, loss, t, answer)
+    if lattice is not None and t is not None and t.pointwise:
+        return Lattice.gaussian(t.price(answer), pointwise.UNIT, loss.size)
+    return lattice
 
 
 #: The sensitivity of an answer's published noise, from how far one record replaced moves a gradient, and the answer's number.
@@ -133,15 +142,20 @@ class RowsGate(Gate):
         noise: NoiseSource,
         authority: Authority,
         scaled: Scaled | None = None,
+        share: Share | None = None,
     ) -> None:
-        """`scaled`: of a published variant whose noise is made for a sensitivity; None: DP-RECAL's, if it is published."""
-        lattice = lattice_of(node, loss, terms)
-        if lattice is not None and terms is not None and terms.pointwise:
-            lattice = Lattice.gaussian(terms.per_answer, pointwise.UNIT, loss.size)
+        """`scaled`: of a published variant whose noise is made for a sensitivity; None: DP-RECAL's, if it is published.
+
+        `share`: of a masked run, this node's part of the noise.
+        """
+        lattice = share.lattice if share else _own_lattice(node, loss, terms)
         super().__init__(node, terms, noise, authority, lattice, loss.size)
-        self.loss, self.scaled = loss, scaled
+        self.loss, self.scaled, self.masked = loss, scaled, share
+        self._later: dict[int, Lattice] = {}  #: of an uneven schedule
         if terms is None:
             return
+        if terms.growth != 1:
+            self.lattice_at(terms.noisiest)  # or it is refused now
         if terms.published and scaled is not None:
             if not terms.clip:
                 raise InputError(
@@ -169,17 +183,34 @@ class RowsGate(Gate):
         t = self._terms()
         if t.published and self.scaled is not None:
             return self.perturb(self.exact_gradient(x))
-        lattice, loss = self._noise_lattice(), self.loss
-        largest = EXACT / 2 * lattice.g  # far above c scale and any data's gradient: what the grid cannot hold is cut,
-        unit = self.unit(x, t) if t.pointwise else 1.0
-
-        def data() -> Vector:  # which moves nothing apart
-            g = loss.clipped_gradient(x, t.clip, order_of(t)) if t.clip else loss.data_gradient(x)
-            return np.clip(g / unit if t.pointwise else g, -largest, largest)
-
+        if self.masked:
+            raise Refused(f"{self.node}: an answer by itself was asked for in a masked run")
+        unit, lattice = self.unit(x, t) if t.pointwise else 1.0, self._noise_lattice()
         if not t.clip:
             self._covered(x, t)
-        return self._release(x.tobytes(), data, unit) + loss.public_gradient(x)
+        return self._release(x.tobytes(), lambda: self._data(x, lattice, unit), unit) + self.loss.public_gradient(x)
+
+    def share(self, x: Vector, about: bytes) -> Index:
+        """The data's gradient at x on the common grid plus this node's share of the noise, in grid steps: one answer.
+
+        It is worth what a sum of h shares is, so it must leave the device masked. `about`: what else is asked with x.
+        """
+        t, lattice = self._terms(), self._noise_lattice()
+        if self.masked is None:
+            raise Refused(f"{self.node}: a share was asked for in a run that masks nothing")
+        k, of = self.state.answers + 1, (lattice.sensitivity, lattice.scale, lattice.g)
+        spend = Spend(k, t.mechanism, self.masked.mu, *of, t.adjacency, self.noise.sampler, self.masked.honest)
+        (n,) = self._draw(spend, about + x.tobytes(), lambda: (self.noise.take(lattice, self.width, k),))
+        self.drawn_l1 += self._size(n, lattice.g)
+        found: Index = np.rint(self._data(x, lattice, 1.0) / lattice.g).astype(np.int64) + n
+        return found
+
+    def _data(self, x: Vector, lattice: Lattice, unit: float) -> Vector:
+        """The gradient of the data alone, clipped, in `unit`s."""
+        t, largest = self._terms(), EXACT / 2 * lattice.g  # far above c scale and any data's gradient
+        g = self.loss.clipped_gradient(x, t.clip, order_of(t)) if t.clip else self.loss.data_gradient(x)
+        # What the grid cannot hold is cut, which moves nothing apart.
+        return np.clip(g / unit if t.pointwise else g, -largest, largest)
 
     def unit(self, x: Vector, t: Terms) -> float:
         """How far one change can move the gradient at x, by public numbers."""
@@ -249,6 +280,16 @@ class RowsGate(Gate):
         return self._minimizer(linear, quadratic).x
 
     # --- inside ---
+
+    def lattice_at(self, answer: int) -> Lattice:
+        first, t = super().lattice_at(answer), self._terms()
+        if t.growth == 1 or answer == 1:
+            return first
+        if answer not in self._later:
+            lattice = _own_lattice(self.node, self.loss, t, answer)
+            assert lattice is not None
+            self._later[answer] = lattice
+        return self._later[answer]
 
     def _paper_scale(self, answer: int) -> float:
         """Of a published answer's noise: Laplace's b, or the Gaussian's sigma."""

@@ -15,6 +15,7 @@ from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.graphs import Network
 from hushgrid.node.problems.feed import Feed
 from hushgrid.node.problems.kind import Asked, Device, Outcome, Owner, Plan
+from hushgrid.node.problems.masking import masks_of, numbers
 from hushgrid.node.problems.on_graph import GraphKind, induced
 from hushgrid.node.problems.records.section import (
     NAME,
@@ -150,7 +151,7 @@ class Records(GraphKind):
     def device(self, owner: Owner, path: str) -> Device:
         from hushgrid.node.problems.records.device import rows_of
 
-        return rows_of(owner.node, Path(owner.data), owner.labels, owner.problem)
+        return rows_of(owner.node, Path(owner.data), owner.labels, owner.problem, masks_of(owner))
 
     def feed(self, owner: Owner, path: str) -> Feed:
         from hushgrid.node.problems.records.feed import RowsFeed
@@ -179,6 +180,8 @@ class Records(GraphKind):
         from hushgrid.node.problems.records import device
 
         device.check_minimizers(plan)
+        if plan.terms is not None and plan.terms.masked is not None:
+            numbers(plan)
 
 
 KIND = Records()

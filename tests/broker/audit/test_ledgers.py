@@ -13,7 +13,7 @@ from hushgrid.kernels.errors import InputError
 from tests.support import examples
 from tests.support.scenarios.guarded_scenarios import CASES
 
-KINDS = examples.few(CASES, ["ladmm", "ladmm, mode input", "fedavg", "recal", "dgd", "dpp2", "radmm"])
+KINDS = examples.few(CASES, ["ladmm", "ladmm, mode input", "fedavg", "recal", "dgd", "dgd, uneven", "dpp2", "radmm"])
 
 
 def recorded(directory, raw):

@@ -1,10 +1,14 @@
 """From gradients the rows behind them: one row of each loss, batches of softmax regression, and what noise makes of it."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
+from hushgrid.broker.inversion.averaged import behind_noise
 from hushgrid.broker.inversion.found import Gradients
 from hushgrid.broker.inversion.rows import rows_of
+from hushgrid.broker.inversion.scores import cosine
 from hushgrid.kernels.problems.losses import Declared
 from tests.support.gradients import asked, distance
 
@@ -79,3 +83,40 @@ def test_without_a_gradient_or_of_nothing_but_zeros_there_are_no_rows():
 def test_a_batch_that_may_be_spread_over_classes_in_too_many_ways_is_given_up_at_once():
     loss, seen = asked("softmax", 15, 30, 2, labels=[*range(8), 0, 1, 2, 3, 4, 5, 6])
     assert not rows_of(Declared(loss.objective, 40, loss.features, loss.classes, None), seen).consistent
+
+
+def noisy(kind, m, V, seed, noise):
+    loss, seen = asked(kind, m, V, seed, noise)
+    return loss, replace(seen, what="noisy answer")
+
+
+@pytest.mark.parametrize("kind", ["softmax", "logistic", "least-squares"])
+def test_of_noisy_answers_the_mean_of_many_tells_a_row_that_each_alone_does_not_and_is_no_find(kind):
+    """Noise of twice the largest entry of a gradient; 400 answers have a tenth of it in their mean."""
+    near = []
+    for seed in range(10):
+        loss, seen = noisy(kind, 1, 400, seed, 2.0)
+        rows = behind_noise(loss, seen)
+        assert not rows.consistent
+        assert rows.residual > 0.5
+        near.append(abs(cosine(rows.rows[0], loss.A[0])))
+    assert np.median(near) > 0.8
+
+
+def test_of_a_batch_the_mean_tells_class_sums():
+    loss, seen = asked("softmax", 4, 400, 0, 1.0, labels=[0, 3, 5, 7])
+    rows = behind_noise(loss, replace(seen, what="noisy answer"))
+    assert sorted(rows.labels) == [0, 3, 5, 7]
+    assert not rows.consistent
+
+
+@pytest.mark.parametrize("kind", ["softmax", "logistic", "least-squares"])
+def test_where_there_is_hardly_noise_every_answer_by_itself_is_the_better_guess(kind):
+    loss, seen = noisy(kind, 1, 20, 3, 1e-5)
+    assert abs(cosine(behind_noise(loss, seen).rows[0], loss.A[0])) > 1 - 1e-8
+
+
+def test_no_guess_is_longer_than_the_public_bound_allows():
+    loss, seen = noisy("softmax", 1, 20, 1, 100.0)
+    f = Declared(loss.objective, 1, loss.features, loss.classes, 1.0)
+    assert np.linalg.norm(behind_noise(f, seen).rows[0]) <= 1 + 1e-12

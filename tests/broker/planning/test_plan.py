@@ -266,3 +266,18 @@ def test_every_private_scenario_of_rows_that_comes_with_the_program_says_its_sha
         if raw["problem"]["kind"] != "zones" and "privacy" in raw and raw["algorithm"].get("variant") != "published":
             shape = checked(raw, name, None, None)
             assert len(shape.rows) > 1
+
+
+def test_masked_sums_are_planned_with_the_noise_of_a_share():
+    """Where noise is all that counts, three honest shares leave a third of the excess that answers by themselves leave."""
+    raw = neighbours({"privacy.epsilon": 0.003, "algorithm": {"name": "fedavg", "rounds": 1, "step_size": 1.0}})
+    del raw["network"]
+    raw["problem"]["data"]["devices"]["rows"] = [300] * 4
+    shape = checked(raw, "scenario", None, None)
+
+    def excess(raw):
+        return np.mean([playing.play(playing.Task(raw, shape, seed, "scenario")).excess[0] for seed in range(12)])
+
+    masked = deepcopy(raw)
+    masked["privacy"]["masked"] = {"corrupt": 1}
+    assert excess(masked) == pytest.approx(excess(raw) / 3, rel=0.3)

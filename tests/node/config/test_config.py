@@ -183,6 +183,38 @@ def test_a_devices_paths_are_relative_to_its_file(tmp_path):
     assert c.data.case == "case14"
 
 
+MASKED = DEVICE + "allow: {masked: {corrupt: 1, honest: 3, alone: 4.0, "
+TLS = "tls: {ca: ca.pem, cert: z1.crt, key: z1.key}\n"
+
+
+def test_an_owner_consents_to_masked_runs_by_the_members_fingerprints_or_by_an_authority(tmp_path):
+    c = device(tmp_path, MASKED + "ca: owners.pem}}\n" + TLS)
+    assert (c.allow.masked.corrupt, c.allow.masked.honest, c.allow.masked.alone) == (1, 3, 4.0)
+    assert (c.allow.masked.ca, c.allow.masked.peers) == (str(tmp_path / "owners.pem"), None)
+    peers = [f"{k:064x}" for k in range(3)]
+    c = device(tmp_path, MASKED + f"peers: {peers}}}}}\n" + TLS)
+    assert (c.allow.masked.ca, c.allow.masked.peers) == (None, tuple(peers))
+    assert device(tmp_path, DEVICE).allow.masked is None
+
+
+@pytest.mark.parametrize(
+    ("rest", "line"),
+    [
+        ("}}\n" + TLS, "allow.masked: found {.*, expected one of peers and ca"),
+        (f"ca: a.pem, peers: ['{0:064x}']}}}}\n" + TLS, "allow.masked: found {.*, expected one of peers and ca"),
+        ("peers: []}}\n" + TLS, r"allow.masked.peers: found \[\], expected array of length >= 1"),
+        ("peers: [AB]}}\n" + TLS, r"allow.masked.peers\[0\]: found 'AB', expected str matching regex"),
+        ("ca: a.pem, share: 1}}\n" + TLS, "allow.masked.share: unknown key"),
+        ("ca: a.pem}}\n", "allow.masked: found no certificate of this device, expected tls.cert and tls.key beside it"),
+        ("ca: a.pem}}\ntls: {ca: ca.pem}\n", "found no certificate of this device, expected tls.cert and tls.key"),
+    ],
+)
+def test_a_wrong_consent_to_masked_runs_is_one_line(tmp_path, rest, line):
+    with pytest.raises(InputError, match=line) as caught:
+        device(tmp_path, MASKED + rest)
+    assert "\n" not in str(caught.value)
+
+
 def test_it_may_stand_under_node(tmp_path):
     nested = "node:\n" + "".join(f"  {line}\n" for line in DEVICE.splitlines())
     assert device(tmp_path, nested) == device(tmp_path, DEVICE)

@@ -194,11 +194,28 @@ def test_what_it_was_stays_beside_it_for_a_release_that_reads_no_newer_format(tm
     assert sorted(p.name for p in tmp_path.iterdir()) == ["n0.ledger", "n0.ledger-before"]
 
 
-@pytest.mark.parametrize("form", [0, 4, "two", None])
+def test_a_ledger_of_the_third_format_gets_a_place_for_the_key_of_a_run(ledger):
+    fill(ledger, 2)
+    before = (ledger.spends(), ledger.mark, ledger.run(RUN), ledger.session)
+    ledger.close()
+    with closing(sqlite3.connect(ledger.path)) as db:  # as the program of format 3 left it
+        db.executescript(
+            "DROP TABLE secret; ALTER TABLE run DROP COLUMN keyed; ALTER TABLE spend DROP COLUMN honest; "
+            "UPDATE meta SET value = 3 WHERE key = 'format'"
+        )
+    for _ in range(2):
+        again = Ledger(ledger.path, "n0")
+        assert (again.spends(), again.mark, again.run(RUN), again.session) == before
+        assert again.run_key(RUN, lambda: b"key") == b"key"
+        assert again.verify() == []
+        again.close()
+
+
+@pytest.mark.parametrize("form", [0, 5, "two", None])
 def test_a_ledger_of_an_unknown_format_is_refused_and_left_alone(tmp_path, form):
     of_the_first_format(tmp_path / "n0.ledger", form)
     before = (tmp_path / "n0.ledger").read_bytes()
-    assert f"found format {form}, expected 3 or older" in opening(tmp_path / "n0.ledger")
+    assert f"found format {form}, expected 4 or older" in opening(tmp_path / "n0.ledger")
     assert (tmp_path / "n0.ledger").read_bytes() == before
 
 

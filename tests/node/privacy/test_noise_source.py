@@ -59,12 +59,12 @@ def test_without_a_seed_nothing_is_drawn_twice():
 def test_noise_drawn_ahead_is_taken_once_and_drawn_again_when_half_is_gone():
     noise = SystemNoise()
     noise.refill(LATTICE, 4, 6)
-    ahead = {n.tobytes() for n in noise.pool}
+    ahead = {n.tobytes() for n in noise.pool[LATTICE]}
     noise.refill(LATTICE, 4, 6)
-    assert len(noise.pool) == len(ahead) == 6  # more than half is left: nothing is drawn
+    assert len(noise.pool[LATTICE]) == len(ahead) == 6  # more than half is left: nothing is drawn
     assert {noise.take(LATTICE, 4, k).tobytes() for k in range(6)} == ahead
     assert noise.take(LATTICE, 4, 6).shape == (4,)
-    assert noise.pool == []
+    assert not noise.pool
 
 
 def test_a_seed_makes_a_run_repeatable_and_is_said():

@@ -13,6 +13,7 @@ from hushgrid.kernels.errors import InputError
 from hushgrid.node.problems.feed import at, document_of, number_of, pack, unpack, whole
 from hushgrid.node.problems.power_flow.feed import ZoneFeed
 from hushgrid.node.problems.records.feed import RowsFeed
+from hushgrid.node.schema.sections import Allow
 from hushgrid.node.schema.site import Bounds, Heard, LoadPaths, Source
 from tests.support.site.source_device import BASE, BUSES, document, loads, table
 
@@ -142,7 +143,12 @@ def rows(tmp_path):
 
     def made(**source):
         owner = SimpleNamespace(
-            node="n0", data=str(tmp_path / "rows.npz"), labels=None, problem=None, source=Source(**source)
+            allow=Allow(),
+            node="n0",
+            data=str(tmp_path / "rows.npz"),
+            labels=None,
+            problem=None,
+            source=Source(**source),
         )
         return RowsFeed(owner, "n0.yaml")
 

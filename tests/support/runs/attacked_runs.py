@@ -35,7 +35,18 @@ def images(place: Path, nodes: int, m: int, seed: int = 0) -> list[str]:
 
 
 def attacked(
-    place: Path, *, nodes=4, m=1, visits=20, variant="none", seed=0, problem=None, privacy=None, whole=False, **keys
+    place: Path,
+    *,
+    nodes=4,
+    m=1,
+    visits=20,
+    variant="none",
+    seed=0,
+    problem=None,
+    privacy=None,
+    whole=False,
+    ring=False,
+    **keys,
 ) -> Path:
     """A directory with what an attack reads of a run on digits, or the whole of it; beside it in `place` are the rows."""
     algorithm = {} if "name" in keys else {"name": "recal", "walk": "hamiltonian"}
@@ -47,7 +58,7 @@ def attacked(
         } | (problem or {}),
         "algorithm": algorithm | {"variant": variant, "rounds": visits * nodes if "walk" in algorithm else visits},
     }  # fmt: skip
-    if "walk" in algorithm:
+    if ring or "walk" in algorithm:
         raw["network"] = {"kind": "ring", "nodes": nodes}
     if variant != "none":
         raw["privacy"] = GAUSSIAN | (privacy or {})

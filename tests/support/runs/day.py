@@ -13,7 +13,6 @@ from math import sqrt
 from pathlib import Path
 
 from hushgrid.benchmarks.continuous import Fleet
-from hushgrid.benchmarks.households import day as loads_of_a_day
 from hushgrid.benchmarks.measure import ZONES
 from hushgrid.broker.coordinator.schedule import Clocks
 from hushgrid.broker.simulation.problems.power_flow import ZoneSetup
@@ -26,6 +25,7 @@ from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.runtime.member import Member
 from hushgrid.node.site.intake import intake_of
 from hushgrid.node.wire import COORDINATOR
+from hushgrid.scenarios.households import day as loads_of_a_day
 
 EPSILON, DELTA, WINDOW_S = 5.0, 1e-5, 86400.0
 EVERY_S, INTERVALS = 900.0, 96

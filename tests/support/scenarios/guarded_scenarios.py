@@ -65,6 +65,7 @@ CASES = {
     "iadmm, exact": walk("iadmm", {"algorithm.update": "exact"}),
     **{name: rounds(name) for name in neighbour_scenarios.ALGORITHMS},
     "dgd, bounded change, least squares": rounds("dgd", CHANGE | {"problem.kind": "least-squares"}),
+    "dgd, uneven": rounds("dgd", GAUSSIAN | {"privacy.schedule": {"growth": 1.5}}),
     "dpadmm, dual": rounds("dpadmm", {"algorithm.perturb": "dual"}),
 }
 

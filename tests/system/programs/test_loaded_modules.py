@@ -13,8 +13,8 @@ from tests.support.layers import LAPTOP, MODULES, reached
 @pytest.mark.parametrize(
     ("program", "absent"),
     [
-        ("import hushgrid.node.runtime.daemon, hushgrid.node.config.scenario", LAPTOP),
-        ("import hushgrid.broker.coordinator.daemon", LAPTOP),
+        ("import hushgrid.node.runtime.daemon, hushgrid.node.config.scenario", (*LAPTOP, "cryptography")),
+        ("import hushgrid.broker.coordinator.daemon", (*LAPTOP, "cryptography")),
         ("import hushgrid.cli.main", (*LAPTOP, "numpy", "scipy", "yaml", "paho", "msgspec")),
         ("import hushgrid.cli.ledger, hushgrid.cli.doctor, hushgrid.cli.status", (*LAPTOP, "scipy", "clarabel")),
     ],
@@ -79,7 +79,7 @@ def test_a_sensor_that_takes_a_step_loads_nothing_of_zones_and_numba_only_where_
         capture_output=True, text=True, check=True, timeout=120,
     )  # fmt: skip
     loaded = set(json.loads(ended.stdout))
-    forbidden = {*LAPTOP, "scipy", "clarabel", "numpy.random"}
+    forbidden = {*LAPTOP, "scipy", "clarabel", "cryptography", "numpy.random"}
     if kernels == "numba":
         forbidden -= {"numba", "scipy", "numpy.random"}  # numba itself looks which scipy there is
     assert loaded & forbidden == set()

@@ -6,7 +6,7 @@ from importlib.util import find_spec
 
 import pytest
 
-from hushgrid.benchmarks import daemon, fleet, hop, idle, ledger, opf, ring
+from hushgrid.benchmarks import daemon, fleet, hop, idle, ledger, masks, opf, ring
 from hushgrid.benchmarks.bare import BARE_COMMIT, BLOCK, WARM
 from hushgrid.kernels.errors import InputError
 from hushgrid.studies.papers import figures
@@ -152,3 +152,12 @@ def test_how_long_is_measured_is_said_in_seconds(monkeypatch):
     monkeypatch.setenv(idle.SECONDS, "an hour")
     with pytest.raises(InputError, match=r"HUSHGRID_BENCH_IDLE_S: found 'an hour', expected seconds above 0"):
         idle.idle()
+
+
+@pytest.mark.mosquitto
+def test_masked_rounds_are_measured_through_a_broker_and_in_a_process_of_their_own(mosquitto):
+    pytest.importorskip("cryptography")
+    table = masks.masks(sizes=(3,), wired=(3,), rounds=6, repeats=2)
+    _well_formed(table)
+    assert [r.unit for r in table.rows[-3:]] == ["MB"] * 3
+    assert sum("mosquitto" in n and ": " not in n for n in _names(table)) == 2

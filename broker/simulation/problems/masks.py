@@ -1,0 +1,55 @@
+"""Identities for the devices of a simulated masked run. They are made anew each time: no result depends on them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hushgrid.node.problems.masking import MakeMasks
+from hushgrid.node.problems.plan import RunPlan
+
+if TYPE_CHECKING:
+    from hushgrid.node.masks.identity import Identity
+
+
+def identities(plan: RunPlan) -> Mapping[str, Identity]:
+    """Of every node; nothing if nothing is masked."""
+    if plan.terms is None or plan.terms.masked is None:
+        return {}
+    from hushgrid.node.masks.identity import made_up
+
+    return made_up(plan.nodes)[0]
+
+
+def makers(plan: RunPlan) -> Mapping[str, MakeMasks]:
+    """How each node of a run in one process masks."""
+    found = identities(plan)
+    peers = [one.fingerprint for one in found.values()]
+    return {node: _maker(node, one, peers) for node, one in found.items()}
+
+
+def saved(found: Mapping[str, Identity], node: str, place: Path) -> dict[str, Any]:
+    """What `maker` needs in another process: PEM files in `place`, and the fingerprints of all."""
+    if node not in found:
+        return {}
+    cert, key = place / f"{node}.crt", place / f"{node}.key"
+    found[node].save(cert, key)
+    return {"cert": str(cert), "key": str(key), "peers": [one.fingerprint for one in found.values()]}
+
+
+def maker(node: str, data: Mapping[str, Any]) -> MakeMasks | None:
+    """How a node masks, from what was saved; None if nothing was."""
+    if "cert" not in data:
+        return None
+    from hushgrid.node.masks.identity import Identity
+
+    return _maker(node, Identity.read(node, data["cert"], data["key"]), data["peers"])
+
+
+def _maker(node: str, identity: Identity, peers: list[str]) -> MakeMasks:
+    from hushgrid.node.masks.identity import Trust
+    from hushgrid.node.masks.run_masks import RunMasks
+
+    return partial(RunMasks, node, identity=identity, trust=Trust(peers))

@@ -1,0 +1,8 @@
+"""Keys and masks of a masked run. Nothing but such a run imports this, for it needs the package `cryptography`."""
+
+from importlib.util import find_spec
+
+from hushgrid.kernels.errors import InputError
+
+if find_spec("cryptography") is None:
+    raise InputError("a masked run: found no cryptography, expected it installed: pip install 'hushgrid[masked]'")

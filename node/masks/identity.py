@@ -1,0 +1,214 @@
+"""Who the members of a masked run are: a device's certificate, and whose certificates its owner trusts.
+
+The coordinator and the broker relay what the members show each other, and may be the adversary. So a key counts only
+with the signature of a device whose certificate the owner has pinned, or has had signed by an authority that is not the
+coordinator's. `Identity` and `Trust` hold the two ends of that.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime, timedelta
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, padding, rsa
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
+from cryptography.x509.oid import NameOID
+
+from hushgrid.kernels.errors import InputError, Refused
+from hushgrid.kernels.patterns.introductions import Introduction
+from hushgrid.node.schema.sections import AllowMasked
+
+WORDS = b"hushgrid masked introduction"
+SIGNING = ec.EllipticCurvePrivateKey | ed25519.Ed25519PrivateKey | rsa.RSAPrivateKey
+DAY = timedelta(days=1)
+
+Clock = Callable[[], datetime]
+
+
+def now() -> datetime:
+    """UTC."""
+    return datetime.now(UTC)
+
+
+def framed(*parts: bytes) -> bytes:
+    """Each part after its length, so that no two lists of parts are the same bytes."""
+    return b"".join(struct.pack("<I", len(part)) + part for part in parts)
+
+
+def statement(run: bytes, node: str, key: bytes) -> bytes:
+    """What a member signs: that `key`, X25519 (32,), is its public key of this run."""
+    return framed(WORDS, run, node.encode(), key)
+
+
+def fingerprint(certificate: bytes) -> str:
+    """SHA-256 of a certificate in DER, in hexadecimal."""
+    return sha256(certificate).hexdigest()
+
+
+class Identity:
+    """One device: its certificate, and the private key that signs for it."""
+
+    def __init__(self, certificate: x509.Certificate, key: Any) -> None:
+        self.certificate = certificate.public_bytes(Encoding.DER)
+        self._key = key
+
+    @classmethod
+    def read(cls, node: str, cert: str, key: str, clock: Clock = now) -> Identity:
+        """That of `node`, by its PEM files (`tls.cert`, `tls.key`): EC, Ed25519 or RSA.
+
+        Raises InputError if a file is absent or no such PEM, or the certificate is another node's, is not valid now, or
+        does not belong to the key.
+        """
+        (certificate, *_), private = _certificates(cert), _private_key(key)
+        if (wrong := _misnamed(certificate, node) or _untimely(certificate, clock())) is not None:
+            raise InputError(f"tls.cert: {cert}: {wrong}")
+        if certificate.public_key() != private.public_key():
+            raise InputError(f"tls.key: {key}: found another key than that of {cert}")
+        return cls(certificate, private)
+
+    def save(self, cert: Path, key: Path) -> None:
+        """In PEM files; the key for its owner's eyes alone."""
+        x = x509.load_der_x509_certificate(self.certificate)
+        cert.write_bytes(x.public_bytes(Encoding.PEM))
+        key.touch(0o600)
+        key.write_bytes(self._key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+
+    @property
+    def fingerprint(self) -> str:
+        return fingerprint(self.certificate)
+
+    def sign(self, message: bytes) -> bytes:
+        """A signature, as `Trust.verify` expects it."""
+        signature: bytes = self._key.sign(message, *_scheme(self._key.public_key()))
+        return signature
+
+
+class Trust:
+    """Whose certificates one device believes: those with a pinned fingerprint, or signed by an authority (one step)."""
+
+    def __init__(
+        self, pinned: Iterable[str] = (), authorities: Sequence[x509.Certificate] = (), clock: Clock = now
+    ) -> None:
+        self._pinned, self._authorities, self._clock = frozenset(pinned), tuple(authorities), clock
+
+    def verify(self, run: bytes, node: str, shown: Introduction) -> None:
+        """Accepts what is shown as the introduction of `node` in this run, or raises Refused."""
+        if (wrong := self._wrong(run, node, shown)) is not None:
+            raise Refused(f"the introduction of {node}: {wrong}")
+
+    def _wrong(self, run: bytes, node: str, shown: Introduction) -> str | None:
+        """What is wrong with it, in words made of public facts; None if nothing is."""
+        try:
+            certificate = x509.load_der_x509_certificate(shown.certificate)
+            wrong = _misnamed(certificate, node) or _untimely(certificate, self._clock())
+            if wrong is not None:
+                return wrong
+            mark = fingerprint(shown.certificate)
+            if mark not in self._pinned and not any(self._issued(certificate, a) for a in self._authorities):
+                return f"found a certificate that this device's owner does not trust, {mark}"
+            public: Any = certificate.public_key()
+            public.verify(shown.signature, statement(run, node, shown.key), *_scheme(public))
+        except InvalidSignature:
+            return "found a signature that is not its certificate's, of this run, name and key"
+        except (ValueError, TypeError, UnsupportedAlgorithm):
+            return "found no certificate with an EC, Ed25519 or RSA key"
+        return None
+
+    def _issued(self, certificate: x509.Certificate, authority: x509.Certificate) -> bool:
+        if _untimely(authority, self._clock()) is not None:
+            return False
+        try:
+            certificate.verify_directly_issued_by(authority)
+        except (ValueError, TypeError, InvalidSignature):
+            return False
+        return True
+
+
+def trust_of(masked: AllowMasked, clock: Clock = now) -> Trust:
+    """Whom a device's owner trusts in masked runs. Raises InputError if the file `ca` is none of authorities."""
+    if masked.ca is None:
+        return Trust(masked.peers or (), clock=clock)
+    authorities = _certificates(masked.ca, "allow.masked.ca")
+    for authority in authorities:
+        try:
+            may_sign = authority.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
+        except (x509.ExtensionNotFound, ValueError):
+            may_sign = False
+        if not may_sign:
+            raise InputError(f"allow.masked.ca: {masked.ca}: found a certificate that may sign none, expected a CA's")
+    return Trust((), authorities, clock)
+
+
+def made_up(nodes: Iterable[str]) -> tuple[dict[str, Identity], Trust]:
+    """Identities for a simulated run, and a trust that pins all of them.
+
+    They are drawn anew each time, seed or not: masks cancel in every sum, so no result depends on them.
+    """
+    found = {}
+    for node in nodes:
+        key, name = ed25519.Ed25519PrivateKey.generate(), x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, node)])
+        unsigned = x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+        lasting = unsigned.not_valid_before(now() - DAY).not_valid_after(now() + 3650 * DAY)
+        found[node] = Identity(lasting.sign(key, None), key)
+    return found, Trust(identity.fingerprint for identity in found.values())
+
+
+# --- certificates ---
+
+
+def _scheme(public: Any) -> tuple[Any, ...]:
+    """What signing and verifying want beside the message. Raises TypeError if it is another kind of key."""
+    if isinstance(public, ec.EllipticCurvePublicKey):
+        return (ec.ECDSA(hashes.SHA256()),)
+    if isinstance(public, rsa.RSAPublicKey):
+        return padding.PSS(padding.MGF1(hashes.SHA256()), padding.PSS.DIGEST_LENGTH), hashes.SHA256()
+    if isinstance(public, ed25519.Ed25519PublicKey):
+        return ()
+    raise TypeError
+
+
+def _misnamed(certificate: x509.Certificate, node: str) -> str | None:
+    names = [str(name.value) for name in certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)]
+    return None if names == [node] else f"found the certificate of {', '.join(names) or 'nobody'}, expected {node}'s"
+
+
+def _untimely(certificate: x509.Certificate, at: datetime) -> str | None:
+    first, last = certificate.not_valid_before_utc, certificate.not_valid_after_utc
+    return (
+        None
+        if first <= at <= last
+        else f"found a certificate for {first:%Y-%m-%d} to {last:%Y-%m-%d}, expected a valid one"
+    )
+
+
+def _read(file: str, key: str) -> bytes:
+    try:
+        return Path(file).read_bytes()
+    except OSError as error:
+        raise InputError(f"{key}: {file}: {error.strerror}, expected PEM") from None
+
+
+def _certificates(file: str, key: str = "tls.cert") -> list[x509.Certificate]:
+    try:
+        return x509.load_pem_x509_certificates(_read(file, key))
+    except ValueError:
+        raise InputError(f"{key}: {file}: found no certificate, expected PEM") from None
+
+
+def _private_key(file: str) -> Any:
+    try:
+        private = load_pem_private_key(_read(file, "tls.key"), None)
+    except TypeError:
+        raise InputError(f"tls.key: {file}: found a key behind a password, expected one without") from None
+    except (ValueError, UnsupportedAlgorithm):
+        private = None
+    if not isinstance(private, SIGNING):
+        raise InputError(f"tls.key: {file}: found no EC, Ed25519 or RSA key, expected PEM")
+    return private

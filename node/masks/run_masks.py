@@ -1,0 +1,152 @@
+"""The keys and masks of one device in one masked run (docs/attack-model.md, keys of a masked run).
+
+Each member makes an X25519 key for this run and shows it, signed. Two members i and j then have a key in common that
+nobody else has, and of it for each (round, attempt) a stream of words m_ij. The one whose name sorts first adds it, the
+other one subtracts it: in a sum over all who were told the same set, modulo 2^64, every mask cancels, and what one member
+sends looks uniform to whoever lacks one of its keys. As in K. Bonawitz et al., Practical secure aggregation for
+privacy-preserving machine learning, 2017, without their recovery of members that drop out: no mask is ever revealed.
+
+The same (round, attempt) must never mask two different answers, for their difference would show. The machine sees to it:
+it stores what it sends and sends that again, and a key that is lost is made anew.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping, Sequence
+
+import msgspec
+import numpy as np
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+from cryptography.hazmat.primitives.ciphers import Cipher
+from cryptography.hazmat.primitives.ciphers.algorithms import ChaCha20
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+from msgspec import Struct
+
+from hushgrid.kernels.errors import Refused
+from hushgrid.kernels.patterns.introductions import Introduction
+from hushgrid.node.masks.identity import Identity, Trust, fingerprint, framed, statement
+from hushgrid.node.privacy.ledger import Ledger
+
+WORDS = b"hushgrid mask"
+ROUNDS, ATTEMPTS = 1 << 64, 1 << 32  #: that have a nonce of their own
+SIZE = 1 << 35  #: entries of a pad: 2^32 blocks of 64 bytes, beyond which the counter would wrap
+
+Pad = np.ndarray[tuple[int], np.dtype[np.uint64]]
+
+
+class Side(Struct, frozen=True, order=True):
+    """What is public of one end of a pair."""
+
+    fingerprint: str
+    key: bytes  #: X25519, (32,)
+
+
+def pair_key(private: X25519PrivateKey, run: bytes, own: Side, peer: Side) -> bytes:
+    """k_ij (32,), the same at both ends: HKDF-SHA256 (RFC 5869) of the X25519 secret (RFC 7748), without a salt.
+
+    It is bound to the run and to both ends, the smaller fingerprint first. Raises ValueError if the peer's key is a point
+    of low order, for which the secret would be the same whatever our key is.
+    """
+    secret = private.exchange(X25519PublicKey.from_public_bytes(peer.key))
+    first, second = sorted((own, peer))
+    ends = (first.fingerprint.encode(), second.fingerprint.encode(), first.key, second.key)
+    return HKDF(SHA256(), 32, None, framed(WORDS, run, *ends)).derive(secret)
+
+
+def stream(key: bytes, round: int, attempt: int, size: int) -> Pad:
+    """m_ij (size,): ChaCha20 (RFC 8439) from block 0 on, its nonce (round, attempt), as little-endian words."""
+    nonce = struct.pack("<IQI", 0, round, attempt)  # of `cryptography`'s 16 bytes the first 4 are the counter
+    blocks = Cipher(ChaCha20(key, nonce), None).encryptor().update(bytes(8 * size))
+    return np.frombuffer(blocks, dtype="<u8").astype(np.uint64, copy=False)
+
+
+class _Own(Struct, array_like=True, frozen=True):
+    """What the ledger keeps of a run. The private key comes first: `ledger_schema.SCHEMA` says why."""
+
+    private: bytes
+    introduction: Introduction
+
+    def __repr__(self) -> str:
+        return "a run's key"
+
+
+class RunMasks:
+    """Of device `node` in one run. Nothing is made or read before it is asked for.
+
+    Raises Refused if the run can be gone on with by its ledger, but not by its key, which is erased.
+    """
+
+    def __init__(self, node: str, run: bytes, ledger: Ledger, identity: Identity, trust: Trust) -> None:
+        if ledger.lacks_key(run):
+            raise Refused(f"{node}: its key of run {run.hex()[:8]} is erased, expected a new run")
+        self.node, self.run = node, run
+        self._ledger, self._identity, self._trust = ledger, identity, trust
+        self._keys: dict[str, bytes] = {}  #: k_ij, by the peer's name
+
+    def introduction(self) -> Introduction:
+        """What this device shows to the others: made at the first call, and in the ledger before it is returned.
+
+        The same bytes ever after, if its certificate is renewed, too. Call it once the run is joined. Raises LedgerFailed,
+        and Refused if the run is not under way.
+        """
+        return self._own().introduction
+
+    def meet(self, introductions: Mapping[str, Introduction]) -> None:
+        """Takes what all members have shown, this device among them, by their names.
+
+        Raises Refused if this device does not accept one of them; then none is met. A restart meets them again.
+        """
+        own, keys = self._own(), dict[str, bytes]()
+        if introductions.get(self.node) != own.introduction:
+            raise Refused(f"the introduction of {self.node}: found another one than it has shown")
+        private, us = X25519PrivateKey.from_private_bytes(own.private), _side(own.introduction)
+        whose = dict[bytes, str]()
+        for node, shown in sorted(introductions.items()):
+            if (first := whose.setdefault(shown.key, node)) != node:
+                raise Refused(f"the introduction of {node}: found the key of {first}, expected its own")
+            if node == self.node:
+                continue
+            self._trust.verify(self.run, node, shown)
+            try:
+                keys[node] = pair_key(private, self.run, us, _side(shown))
+            except ValueError:
+                raise Refused(f"the introduction of {node}: found a key that is none of X25519's") from None
+        self._keys = keys
+
+    def pad(self, round: int, attempt: int, among: Sequence[str], size: int) -> Pad:
+        """What this device adds to its answer modulo 2^64, (size,), if all members `among` are told this same set.
+
+        Raises Refused if that is nobody but this device, or somebody it has not met, or a number is out of range.
+        """
+        peers = sorted({*among} - {self.node})
+        if not peers or any(peer not in self._keys for peer in peers):
+            strangers = [peer for peer in peers if peer not in self._keys]
+            raise Refused(
+                f"{self.node}: found {', '.join(strangers) or 'nobody'} to mask with, expected members it has met"
+            )
+        if not (0 <= round < ROUNDS and 0 <= attempt < ATTEMPTS and 0 < size <= SIZE):
+            raise Refused(f"{self.node}: found no mask for {size} entries of round {round}, attempt {attempt}")
+        total = np.zeros(size, dtype=np.uint64)
+        for peer in peers:
+            mask = stream(self._keys[peer], round, attempt, size)
+            if self.node < peer:
+                total += mask
+            else:
+                total -= mask
+        return total
+
+    def _own(self) -> _Own:
+        return msgspec.msgpack.decode(self._ledger.run_key(self.run, self._made), type=_Own)
+
+    def _made(self) -> bytes:
+        private = X25519PrivateKey.generate()
+        key = private.public_key().public_bytes_raw()
+        identity = self._identity
+        shown = Introduction(key, identity.certificate, identity.sign(statement(self.run, self.node, key)))
+        return msgspec.msgpack.encode(_Own(private.private_bytes_raw(), shown))
+
+
+def _side(shown: Introduction) -> Side:
+    return Side(fingerprint(shown.certificate), shown.key)

@@ -1,0 +1,68 @@
+"""What a plan of masked sums says to both ends: the common grid, each node's share of the noise, the sizes of messages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hushgrid.kernels.errors import InputError
+from hushgrid.kernels.patterns import masked
+from hushgrid.kernels.privacy.shares import Share, shares
+from hushgrid.node.privacy.terms import Masked, Terms
+from hushgrid.node.problems.kind import Owner, Plan
+
+if TYPE_CHECKING:
+    from hushgrid.node.privacy.ledger import Ledger
+
+MakeMasks = Callable[[bytes, "Ledger"], masked.Masks]  #: a device's pads in the run of that id, kept in its ledger
+WIDE = 40  #: standard deviations that no noise passes
+INTRODUCTION = 10_000  #: bytes of a certificate with a key and a signature, at most
+
+
+def masked_terms(plan: Plan) -> tuple[Terms, Masked]:
+    """The terms of a plan that masks."""
+    assert plan.terms is not None
+    assert plan.terms.masked is not None
+    return plan.terms, plan.terms.masked
+
+
+def noise_shares(plan: Plan) -> list[Share]:
+    """The share of each node's noise, in the order of the nodes. Raises InputError if no grid holds it."""
+    (t, how), p = masked_terms(plan), plan.problem
+    moves = [p.declared(i).sensitivity(t.clip, t.records) for i in range(len(p.nodes))]
+    return shares(t.per_answer, moves, p.size, how.honest)
+
+
+def numbers(plan: Plan) -> masked.Terms:
+    """What both ends must agree on. Raises InputError if a sum of all could pass 2^63 grid steps, where it would wrap."""
+    (t, how), p, n = masked_terms(plan), plan.problem, len(plan.nodes)
+    of = noise_shares(plan)[0].lattice
+    value = t.clip * max(p.declared(i).objective.scale for i in range(n))
+    largest = value + WIDE * of.scale
+    if not n * (largest / of.g + 1) < 2.0**62:
+        raise InputError(
+            f"privacy.masked: found sums of up to {n * largest / of.g:.3g} grid steps, expected below 2^62"
+        )
+    return masked.Terms(contributors=how.contributors, answers=t.answers, g=of.g, largest=largest)
+
+
+def member(plan: Plan, name: str, gate: Any, masks: masked.Masks) -> masked.MaskedMember:
+    """The machine of a node."""
+    start = np.zeros(plan.problem.size)
+    at = masked.Place(name=name, gate=gate, masks=masks, terms=numbers(plan), start=start)
+    return masked.MaskedMember(at, plan.running.rounds)
+
+
+def masks_of(owner: Owner) -> MakeMasks | None:
+    """How a device masks, by its certificate and whom its owner trusts; None if the owner allows no masked run."""
+    if owner.allow.masked is None:
+        return None
+    from hushgrid.node.masks.identity import Identity, trust_of
+    from hushgrid.node.masks.run_masks import RunMasks
+
+    assert owner.tls is not None  # the device's file was checked
+    identity = Identity.read(owner.node, owner.tls.cert or "", owner.tls.key or "")
+    return partial(RunMasks, owner.node, identity=identity, trust=trust_of(owner.allow.masked))

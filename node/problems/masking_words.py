@@ -1,0 +1,57 @@
+"""What is said of masked sums, to a report and to a device's owner."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from hushgrid.node.privacy.terms import Terms
+
+OPEN = "breaks neither X25519, HKDF-SHA256 nor ChaCha20"
+
+
+def figures(t: Terms) -> dict[str, Any]:
+    """`privacy.masked` of result.json; nothing if nothing is masked."""
+    m = t.masked
+    if m is None:
+        return {}
+    alone = {"epsilon": t.alone(), "delta": t.delta}
+    return {"masked": {"corrupt": m.corrupt, "contributors": m.contributors, "honest": m.honest, "alone": alone}}
+
+
+def short(privacy: Mapping[str, Any]) -> str:
+    """The claim's condition, for a summary in one line; "" if nothing is masked."""
+    m = privacy.get("masked")
+    if not m:
+        return ""
+    return (
+        f" against coordinator, broker and any {m['corrupt']} of the nodes together, if {m['honest']} of a round's "
+        f"contributors are honest (against all others together epsilon {m['alone']['epsilon']:.6g})"
+    )
+
+
+def where(result: Mapping[str, Any]) -> str:
+    """Of whom and against whom a total holds, for a headline."""
+    m = (result.get("privacy") or {}).get("masked")
+    if not m:
+        return "per node over this whole run"
+    return (
+        f"per node over this whole run, against the broker, the coordinator and any {m['corrupt']} of the nodes together: only sums "
+        "are seen"
+    )
+
+
+def claim(result: Mapping[str, Any], epsilon: str) -> tuple[str, ...]:
+    """The claim of a masked run in words, the fewest that are true; nothing if nothing is masked."""
+    m, nodes = (result.get("privacy") or {}).get("masked"), result.get("nodes")
+    if not m:
+        return ()
+    t, h, alone = m["corrupt"], m["honest"], m["alone"]
+    others = f"any {t} of the {nodes} devices" if t else "none of the devices"
+    return (
+        f"Against the broker, the coordinator and {others} together, and anyone who {OPEN}: "
+        f"({epsilon}, δ = {alone['delta']:g})-differential privacy for one record, computationally, provided at least {h} of a "
+        "round's contributors run this program and their certificates are theirs. "
+        f"Against all others together: (ε = {alone['epsilon']:.4g}, δ = {alone['delta']:g}).",
+        "Masking is not integrity: a device can spoil a sum, and nobody sees which one did.",
+    )

@@ -1,0 +1,162 @@
+"""Masked runs end to end in one process: what is decoded, what is claimed and paid, what is refused."""
+
+import json
+from math import sqrt
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given
+from hypothesis import strategies as st
+
+from hushgrid.broker.attacks.attack import attack
+from hushgrid.broker.attacks.masked import decodable, repeated, share_sd
+from hushgrid.broker.attacks.transcript import heard
+from hushgrid.broker.simulation import run
+from hushgrid.kernels.errors import InputError
+from hushgrid.node.config.scenario import scenario_from
+from tests.support import examples
+from tests.support.runs.background_run import assert_same_bits
+from tests.support.runs.masked_runs import assert_no_pad_twice, masked
+
+
+def test_with_next_to_no_noise_it_is_federated_averaging(tmp_path):
+    """Both take the mean of the gradients; the grid's rounding and the noise of epsilon 1e9 are all that differs: five
+    deviations of a share in each of six steps."""
+    one = run(masked(tmp_path, privacy={"epsilon": 1e9}, run={"record": "transcript"}))
+    plain = masked(tmp_path, algorithm={"variant": "none"})
+    del plain["privacy"]
+    assert np.abs(one.solution["x"] - run(plain).solution["x"]).max() < 6 * 5 * share_sd(heard(one.transcript, "t"))
+
+
+def test_the_noise_of_the_mean_is_that_of_the_honest_sum(tmp_path):
+    """One round from zero by 60 seeds: the mean answer's deviation is sqrt(n) t_share/n, not the sqrt(h) larger one of answers
+    that are worth the claim by themselves."""
+    raw = masked(tmp_path, algorithm={"rounds": 1})
+    exact = masked(tmp_path, algorithm={"rounds": 1, "variant": "none"})
+    del exact["privacy"]
+    centre = run(exact).solution["x"]
+    moved = np.array([run(raw | {"seed": s}).solution["x"] - centre for s in range(60)]).ravel()
+    result = run(raw | {"run": {"record": "transcript"}})
+    sd = share_sd(heard(result.transcript, "t")) / sqrt(4)
+    chi2 = float(np.sum((moved / sd) ** 2))
+    assert abs(chi2 - moved.size) < 5 * sqrt(2 * moved.size)
+
+
+def test_identities_change_no_bit_and_every_message_but_the_shares_is_the_same(tmp_path):
+    raw = masked(tmp_path, run={"record": "transcript"})
+    one, other = run(raw), run(raw)
+    assert np.array_equal(one.solution["x"], other.solution["x"])
+    a, b = (decodable(heard(r.transcript, "t")) for r in (one, other))
+    assert all(np.array_equal(x.total, y.total) for x, y in zip(a, b, strict=True))
+
+
+def test_what_is_claimed_is_spent_and_stands_beside_what_a_share_is_worth_alone(tmp_path):
+    result = run(masked(tmp_path), out=tmp_path / "run")
+    p = result.summary["privacy"]
+    assert p["claimed"] == {"epsilon": 1.0, "delta": 1e-5}
+    assert p["spent"]["epsilon"] == pytest.approx(1.0, rel=1e-9)
+    assert p["masked"]["honest"] == 3
+    assert p["masked"]["alone"]["epsilon"] == pytest.approx(1.81, abs=0.1)  # sqrt 3 times mu
+    report = (tmp_path / "run/report.html").read_text()
+    assert "Against the broker, the coordinator and any 1 of the 4 devices together" in report
+    assert "Masking is not integrity" in report
+
+
+def test_the_headline_of_an_upheld_masked_run_says_against_whom(tmp_path):
+    raw = masked(tmp_path)
+    del raw["seed"]
+    result = run(raw, out=tmp_path / "run")
+    assert result.summary["privacy"]["upheld"] is True
+    report = (tmp_path / "run/report.html").read_text()
+    assert "per node over this whole run, against the broker, the coordinator and any 1 of the nodes together" in report
+
+
+def test_an_eavesdropper_decodes_the_sums_and_nothing_of_a_device(tmp_path):
+    result = run(masked(tmp_path, run={"record": "transcript"}), out=tmp_path / "run")
+    found = attack(tmp_path / "run")
+    assert found["gradients"] == found["rows"] == {}
+    arrays = np.load(tmp_path / "run/attack/recovered.npz")
+    assert arrays["g_sum"].shape == (6, 5)
+    assert not any(name.startswith("alone_") for name in arrays)
+    assert "nothing" in (tmp_path / "run/attack/attack.html").read_text()
+    assert len(decodable(heard(result.transcript, "t"))) == 6
+
+
+def test_an_answer_sent_again_under_a_smaller_set_is_found(tmp_path):
+    """Two attempts at one round: of a sound run they are all their noise apart, of the classical mistake one answer."""
+    result = run(masked(tmp_path, run={"record": "transcript"}))
+    of = heard(result.transcript, "t")
+    sums, sd = decodable(of), share_sd(of)
+    rng = np.random.default_rng(0)
+    whole = sums[0]
+    alone = rng.normal(0, sd, whole.total.size)  # of n3
+    again = whole._replace(attempt=2, among=whole.among[:3], total=whole.total - alone)
+    fresh = again._replace(total=again.total + sqrt(6) * sd * rng.normal(size=alone.size))
+    assert [(r.round, r.node) for r in repeated([whole, again], sd)] == [(1, "n3")]
+    assert np.allclose(repeated([whole, again], sd)[0].answer, alone)
+    assert repeated([whole, fresh], sd) == []
+
+
+@pytest.mark.parametrize(
+    ("over", "words"),
+    [
+        ({"algorithm": {"local_updates": 2}}, "privacy.masked: found a section, expected none .a second local step"),
+        (
+            {"algorithm": {"name": "fedprox"}},
+            "privacy.masked: found a section, expected none .a model that is pulled back",
+        ),
+        (
+            {"algorithm": {"name": "ladmm", "rounds": 6, "rho": 1.0}},
+            "privacy.masked: found a section, expected none .ladmm",
+        ),
+        (
+            {"privacy": {"mechanism": "laplace", "accountant": "pure-basic"}},
+            "privacy.mechanism: found laplace, expected gaus",
+        ),
+        ({"privacy": {"sensitivity": "pointwise"}}, "privacy.sensitivity: found pointwise, expected uniform"),
+        ({"privacy": {"schedule": {"growth": 1.1}}}, "privacy.schedule: found growth 1.1, expected none"),
+        ({"privacy": {"masked": {"corrupt": 4}}}, "privacy.masked.corrupt: found 4 of 4 contributors, expected fewer"),
+        ({"privacy": {"masked": {"corrupt": 0, "contributors": 5}}}, "privacy.masked.contributors: found 5 of 4 nodes"),
+        ({"privacy": {"masked": {"corrupt": 0, "contributors": 1}}}, "privacy.masked.contributors: found 1 of 4 nodes"),
+    ],
+)
+def test_what_cannot_be_masked_is_refused_in_one_line(tmp_path, over, words):
+    raw = masked(tmp_path, **over)
+    if "name" in over.get("algorithm", {}) and over["algorithm"]["name"] == "ladmm":
+        raw["algorithm"] = over["algorithm"]
+    if raw["privacy"]["mechanism"] == "laplace":
+        del raw["privacy"]["delta"]
+    with pytest.raises(InputError, match=words):
+        run(raw)
+
+
+def test_a_scenario_says_what_is_masked_and_the_plan_carries_it(tmp_path):
+    raw = masked(tmp_path, privacy={"masked": {"corrupt": 1, "contributors": 3}})
+    scenario = scenario_from(raw, "s")
+    assert json.loads(json.dumps(raw))["privacy"]["masked"] == {"corrupt": 1, "contributors": 3}
+    assert scenario.privacy.masked.contributors == 3
+    result = run(raw)
+    assert result.summary["privacy"]["answers"] == 6 + 2 + 1  # a tenth of the rounds, and two, may be asked again
+    assert result.summary["privacy"]["masked"]["honest"] == 2
+
+
+@examples.of(12, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    loss=st.floats(0, 0.5), duplicate=st.floats(0, 0.5), reorder=st.floats(0, 1), crash=st.floats(0, 0.1),
+    seed=st.integers(0, 2**32 - 1),
+)  # fmt: skip
+def test_faults_and_restarts_of_every_role_change_no_bit_and_use_no_pad_twice(
+    tmp_path, undisturbed, loss, duplicate, reorder, crash, seed
+):
+    faults = {"loss": loss, "duplicate": duplicate, "reorder": reorder, "crash": crash, "seed": seed}
+    raw, result = undisturbed
+    disturbed = run(raw | {"run": {"record": "transcript", "faults": faults}})
+    assert_same_bits(result, disturbed)
+    assert_no_pad_twice(disturbed.transcript)
+    assert disturbed.summary["privacy"]["spent"] == result.summary["privacy"]["spent"]
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory):
+    raw = masked(tmp_path_factory.mktemp("rows"))
+    return raw, run(raw | {"run": {"record": "transcript"}})

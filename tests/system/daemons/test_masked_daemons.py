@@ -1,0 +1,71 @@
+"""Masked sums by real daemons with certificates: what they end with, what owners refuse, a device that is killed."""
+
+import sqlite3
+from contextlib import ExitStack, closing
+
+import numpy as np
+import pytest
+
+from tests.support.daemons.deployed_ring import SENSORS
+from tests.support.daemons.masked_fleet import ROUNDS, masked_fleet
+
+pytestmark = pytest.mark.mosquitto
+
+
+@pytest.fixture
+def stack():
+    with ExitStack() as stack:
+        yield stack
+
+
+def models(fleet):
+    found = {}
+    for name in SENSORS:
+        with np.load(fleet.state(name) / f"{name}.model.npz", allow_pickle=False) as archive:
+            found[name] = archive["x"]
+    return found
+
+
+def test_every_device_has_the_model_and_has_paid_for_its_shares_and_no_key_is_left(tmp_path, mosquitto_program, stack):
+    fleet = masked_fleet(tmp_path / "fleet", mosquitto_program, stack)
+    nodes = [fleet.node(name) for name in SENSORS]
+    coordinator = fleet.coordinator("--once")
+    assert coordinator.code() == 0, coordinator.said
+    for daemon in nodes:
+        daemon.wait_for(" done: rounds")
+        assert daemon.end() == 0
+    found = models(fleet)
+    assert all(np.array_equal(found["n0"], x) and np.any(x) for x in found.values())
+    for name in SENSORS:
+        assert [kind for kind, _ in fleet.spends(name)] == ["gaussian"] * ROUNDS
+        with closing(sqlite3.connect(fleet.state(name) / f"{name}.ledger")) as db:
+            assert db.execute("SELECT count(*) FROM secret").fetchone() == (0,)
+            assert db.execute("SELECT DISTINCT honest FROM spend").fetchall() == [(2,)]
+
+
+@pytest.mark.parametrize(
+    ("allow", "words"),
+    [
+        ("corrupt: 2, honest: 1, alone: 3.0", "1 corrupt contributors, its owner asks for at least 2"),
+        ("corrupt: 1, honest: 3, alone: 3.0", "2 honest contributors, its owner asks for at least 3"),
+        ("corrupt: 1, honest: 2, alone: 1.0", "against everybody else, its owner allows 1"),
+    ],
+)
+def test_a_plan_beyond_what_an_owner_allows_is_refused(tmp_path, mosquitto_program, stack, allow, words):
+    fleet = masked_fleet(tmp_path / "fleet", mosquitto_program, stack, allow)
+    for name in SENSORS:
+        fleet.node(name)
+    coordinator = fleet.coordinator("--once")
+    assert coordinator.code() == 3
+    assert words in coordinator.said
+
+
+def test_without_an_owners_word_there_is_no_masked_run(tmp_path, mosquitto_program, stack):
+    fleet = masked_fleet(tmp_path / "fleet", mosquitto_program, stack)
+    text = (tmp_path / "fleet/nodes/n1.yaml").read_text()
+    (tmp_path / "fleet/nodes/n1.yaml").write_text("\n".join(x for x in text.split("\n") if "masked:" not in x))
+    for name in SENSORS:
+        fleet.node(name)
+    coordinator = fleet.coordinator("--once")
+    assert coordinator.code() == 3
+    assert "n1: masked sums, its owner allows none (allow.masked)" in coordinator.said

@@ -3,24 +3,34 @@
 from __future__ import annotations
 
 import json
+import secrets
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from hushgrid.benchmarks.bare import PATIENCE_S, processes
+from hushgrid.benchmarks.fleet import attend, coordinate
 from hushgrid.benchmarks.measure import Row, Table, row
+from hushgrid.broker.coordinator.create import coordinator
+from hushgrid.broker.servers.choose import start
 from hushgrid.broker.servers.mosquitto import find_mosquitto
 from hushgrid.broker.simulation import run
+from hushgrid.broker.simulation.problems.records import RowSetup
 from hushgrid.broker.simulation.progress import Progress
+from hushgrid.broker.simulation.setup import prepare
 from hushgrid.kernels.errors import InputError
+from hushgrid.node.config.scenario import scenario_from
 from hushgrid.node.privacy.ledger import Ledger
+from hushgrid.node.runtime.driver import Driver
+from hushgrid.node.runtime.member import Member, Simulated
+from hushgrid.node.wire import COORDINATOR
 
 FEATURES = 123  #: as Adult's
 WARM = 3  #: first rounds, not counted
@@ -32,11 +42,10 @@ def masks(
 ) -> Table:
     """wired: so many devices as processes, over mosquitto where it is installed."""
     rows: list[Row] = []
-    for transport, each in (("memory", sizes), ("mqtt", wired if find_mosquitto() else ())):
-        for n in each:
-            count = rounds if transport == "memory" else 5 * rounds
-            plain, masked = (_rounds(n, count, transport, way) for way in (False, True))
-            rows += [new for pair in zip(masked, plain, strict=True) for new in _beside(*pair)]
+    for n in sizes:
+        rows += _beside(*(_in_process(n, rounds, masked) for masked in (True, False)))
+    for n in wired if find_mosquitto() else ():
+        rows += _beside(*([_wired(n, 5 * rounds, masked)] for masked in (True, False)))
     for n in sizes:
         rows += _keys(n, repeats)
     rows += _memory(max(sizes))
@@ -47,23 +56,20 @@ def masks(
 # --- rounds ---
 
 
-class _Rounds(Progress):
-    """Notes when rounds are reported. Those of another process are looked for now and then: some are passed over."""
+class _Stopwatch(Progress):
+    """Notes when each round is reported."""
 
     def __init__(self) -> None:
         super().__init__(quiet=True)
-        self.at: list[tuple[int, float]] = []
+        self.at: dict[int, float] = {}
 
     def round(self, t: int, total: int, residual: float | None) -> None:
-        if t > WARM and (not self.at or t > self.at[-1][0]):
-            self.at.append((t, time.perf_counter()))
+        self.at.setdefault(t, time.perf_counter())
 
-    def row(self, what: str, each: bool) -> Row:
-        """Milliseconds of a round: of each, or of all that were seen together."""
-        if each:
-            return row(what, "ms", [1e3 * (after - before) for (_, before), (_, after) in pairwise(self.at)])
-        (first, early), (last, late) = self.at[0], self.at[-1]
-        return Row(what=what, unit="ms", value=1e3 * (late - early) / max(1, last - first))
+
+def _taken(at: Mapping[int, float]) -> list[float]:
+    """Milliseconds of each round but the first ones; `at`: the seconds at which it was over."""
+    return [1e3 * (at[t] - at[t - 1]) for t in sorted(at) if t > WARM and t - 1 in at]
 
 
 @contextmanager
@@ -106,25 +112,50 @@ def _scenario(n: int, rounds: int, masked: bool) -> dict[str, Any]:
     }
 
 
-def _rounds(n: int, rounds: int, transport: str, masked: bool) -> list[Row]:
-    """Milliseconds, messages, bytes and, in this process, commits of a round."""
-    watch, broker = _Rounds(), "mosquitto" if transport == "mqtt" else "auto"
+def _in_process(n: int, rounds: int, masked: bool) -> list[Row]:
+    """Milliseconds, messages, bytes and commits of a round, all members in this process."""
+    watch, what = _Stopwatch(), f"round of {n}, {'masked' if masked else 'plain'}, in process"
     with _commits() as committed:
-        result = run(_scenario(n, rounds, masked), transport=transport, broker=broker, progress=watch)
-    what = (
-        f"round of {n}, {'masked' if masked else 'plain'}, {'in process' if transport == 'memory' else result.broker}"
-    )
-    found = [watch.row(what, each=transport == "memory")]
-    history = result.history
-    for column in ("messages", "bytes"):
-        found.append(row(f"{what}: {column}", "", [float(v or 0) for v in history[column][WARM:]]))
-    if transport == "memory":
-        found.append(Row(what=f"{what}: commits, {rounds} rounds", unit="", value=len(committed)))
+        history = run(_scenario(n, rounds, masked), transport="memory", progress=watch).history
+    return [
+        row(what, "ms", _taken(watch.at)),
+        *(row(f"{what}: {name}", "", [float(v or 0) for v in history[name][WARM:]]) for name in ("messages", "bytes")),
+        Row(what=f"{what}: commits, {rounds} rounds", unit="", value=len(committed)),
+    ]
+
+
+def _wired(n: int, rounds: int, masked: bool) -> Row:
+    """Milliseconds from one round's commit at the coordinator to the next one's; each member is a process."""
+    setup, fleet = prepare(scenario_from(_scenario(n, rounds, masked))), f"bench-{secrets.token_hex(3)}"
+    at: dict[int, float] = {}
+
+    def observe(driver: Driver, fresh: bool) -> None:
+        at.setdefault(driver.machine.state.t, time.perf_counter())
+
+    with ExitStack() as stack:
+        place = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="hushgrid-bench-")))
+        broker = stack.enter_context(start("mosquitto", place / "broker"))
+        ledger = stack.enter_context(closing(Ledger(place / "coordinator.ledger", COORDINATOR)))
+        centre = coordinator(fleet, setup.plan, "", ledger, silent_s=PATIENCE_S, observe=observe)
+        members = [
+            (_member, (broker.url, fleet, name, setup.child(name, place), str(place))) for name in setup.plan.nodes
+        ]
+        stack.enter_context(processes(members, farewell_s=2.0))
+        coordinate(centre, broker.url)
+    return row(f"round of {n}, {'masked' if masked else 'plain'}, {broker.name}", "ms", _taken(at))
+
+
+def _member(url: str, fleet: str, name: str, data: dict[str, Any], place: str) -> None:
+    with closing(Ledger(Path(place) / f"{name}.ledger", name)) as ledger:
+        attend(Member(fleet, RowSetup.node(name, data), ledger, None, simulated=Simulated()), url)
+
+
+def _beside(ours: list[Row], rivals: list[Row]) -> list[Row]:
+    """Each of ours, and behind it the rival's own."""
+    found = []
+    for own, rival in zip(ours, rivals, strict=True):
+        found += [msgspec.structs.replace(own, rival=rival.what, ratio=own.value / rival.value), rival]
     return found
-
-
-def _beside(ours: Row, rival: Row) -> list[Row]:
-    return [msgspec.structs.replace(ours, rival=rival.what, ratio=ours.value / rival.value), rival]
 
 
 # --- keys and pads ---

@@ -27,6 +27,7 @@ class TokenCoordinator(Coordinator):
         self._since = 0.0  #: when
         self._stood = 0.0  #: when the token last moved
         self._away: dict[str, float] = {}  #: member: since when it is known to be gone
+        self._around: list[str] = []  #: the members that it was last said the walk goes around
         super().__init__(fleet, plan, ledger, **options)
 
     @property
@@ -73,6 +74,9 @@ class TokenCoordinator(Coordinator):
 
     def overdue(self, waiting: list[str]) -> list[Publication]:
         monitor, s, now = self.monitor, self.monitor.state, self._now
+        if self.lost != self._around:
+            self._around = self.lost
+            self.log(f"the walk goes around {', '.join(self._around) or 'nobody'}")
         token = s.held, s.by, s.to
         news = token, s.no, len(s.answers) if s.suspect else 0
         if news != self._news:
@@ -93,7 +97,6 @@ class TokenCoordinator(Coordinator):
             before = set(s.notice.without)
             without = lost | {m for m in before if m in self.absent or m not in s.answers}
             if without != before and not {s.by, s.to} & (lost - before):
-                self.log(f"the walk goes around {', '.join(sorted(without)) or 'nobody'}")
                 return self._act(monitor.around(without))
         except Stopped as error:
             return self._finish(error)

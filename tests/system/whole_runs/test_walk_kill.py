@@ -155,7 +155,7 @@ def test_the_limit_is_the_optimum_of_the_nodes_that_are_there(tmp_path, any_brok
     for name in ("n1", "n4"):
         background.child(name).kill()
     if back:
-        time.sleep(1.0)
+        background.when(lambda: said(background, "the walk goes around n3"))
         os.kill(victim.pid, signal.SIGCONT)
     result = background.wait(240)
     assert_custody(result, tmp_path / "state", algorithm, rounds, plain)

@@ -10,7 +10,7 @@ from math import ceil, exp
 from hushgrid.node.config.device import DeviceConfig
 from hushgrid.node.privacy.budget import DECIMAL
 from hushgrid.node.problems.kind import Device
-from hushgrid.node.problems.registry import KINDS
+from hushgrid.node.problems.registry import algorithms_of
 from hushgrid.node.schema.durations import Length, in_words, seconds
 from hushgrid.node.schema.sections import Adjacency, AllowMasked, Budget
 
@@ -27,7 +27,7 @@ def consent(config: DeviceConfig, device: Device) -> list[str]:
 
 def _limits(config: DeviceConfig, device: Device) -> list[str]:
     budget, allow = config.budget, config.allow
-    algorithms = KINDS[device.kind].algorithms if allow.algorithms is None else allow.algorithms
+    algorithms = algorithms_of(device.kind) if allow.algorithms is None else allow.algorithms
     run = min(allow.per_run.epsilon, budget.epsilon) if allow.per_run else budget.epsilon
     count = int(budget.epsilon * DECIMAL / run)
     enough = f"{'at least ' if budget.delta else ''}{count} runs of epsilon {run:g}" if count > 1 else "a single run"

@@ -205,7 +205,7 @@ class Gathering(Endpoint):
         """Refuse a bad mix, naming who and what."""
         plan, t = self.plan, self.terms
         wanted: list[tuple[str, str, bool, str]] = [
-            ("problem", c.problem, c.problem == plan.problem.kind, plan.problem.kind),
+            ("problem", c.problem, c.problem == plan.kind.devices, plan.kind.devices),
             ("case digest", c.digest[:12], c.digest == plan.problem.digest, plan.problem.digest[:12]),
             (
                 "wire",

@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 Variant = Literal["guarded", "published", "none"]
 Pattern = Literal["star", "token", "neighbours"]
 #: What a node has of the unknowns. copies: its own copy of all of x. parts: a vector of its own, of which it shares some
-#: entries with others.
-Sharing = Literal["copies", "parts"]
-Question = Literal["gradient", "minimiser", "data"]
+#: entries with others. addends: none; its vector is a part of their sum.
+Sharing = Literal["copies", "parts", "addends"]
+Question = Literal["gradient", "minimiser", "data", "statistic"]
 BOTH = ("laplace", "gaussian")  #: mechanisms of a privacy section
 #: Where the noise of a published variant comes from. paper: the paper's law, at the scales of the privacy section.
 #: scales: scales that the algorithm's own section states, without an epsilon. gate: the gate, at its full price.

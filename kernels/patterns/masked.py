@@ -266,6 +266,7 @@ class CentreState:
     absent: list[str] = field(default_factory=list)  #: members that were silent, and not heard of since
     introductions: dict[str, Introduction] = field(default_factory=dict)
     met: list[str] = field(default_factory=list)  #: the members that know them
+    summed: list[str] = field(default_factory=list)  #: whose shares are in the sum that was decoded last
     attempts: int = 0  #: asked so far
     arrived: dict[str, Answer] = field(default_factory=dict)
     calm: int = 0  #: rounds in a row with max |x+ - x| within the tolerance
@@ -360,7 +361,7 @@ class MaskedCentre(StarCentre):
                 raise Stopped(
                     f"round {s.round + 1}: a sum was decoded that no honest devices have: one of them has spoiled it"
                 )
-            s.w = self.advance(total, s.among)
+            s.w, s.summed = self.advance(total, s.among), list(s.among)
             s.round, s.attempt = s.round + 1, 1
             s.calm = s.calm + 1 if float(np.max(np.abs(s.w - before))) <= self.tolerance else 0
             calm = bool(self.patience and s.calm >= self.patience)

@@ -20,6 +20,7 @@ import numpy as np
 
 from hushgrid.kernels.errors import Refused
 from hushgrid.kernels.privacy.noise import Lattice
+from hushgrid.kernels.privacy.shares import Share
 from hushgrid.kernels.types import Index, Vector
 from hushgrid.node.privacy.drawn import Drawn, Noise
 from hushgrid.node.privacy.ledger_rows import Spend
@@ -152,6 +153,20 @@ class Gate:
         (n,) = self._draw(spend, question, lambda: (self.noise.take(lattice, self.width, k),))
         self.drawn_l1 += self._size(n, lattice.g * unit)
         return lattice.release(compute(), n) * unit
+
+    def _masked_share(self, share: Share | None, question: bytes, compute: Callable[[], Index]) -> Index:
+        """What `compute` makes of the data, in grid steps, plus this node's share of a masked sum's noise: one answer.
+
+        It is worth what a sum of h shares is, so it must leave the device masked. Paid, and refused, as by `_release`.
+        """
+        t, lattice = self._terms(), self._noise_lattice()
+        if share is None:
+            raise Refused(f"{self.node}: a share was asked for in a run that masks nothing")
+        k, of = self.state.answers + 1, (lattice.sensitivity, lattice.scale, lattice.g)
+        spend = Spend(k, t.mechanism, share.mu, *of, t.adjacency, self.noise.sampler, share.honest)
+        (n,) = self._draw(spend, question, lambda: (self.noise.take(lattice, self.width, k),))
+        self.drawn_l1 += self._size(n, lattice.g)
+        return compute() + n
 
     def _size(self, n: Index, g: float) -> float:
         """Sum of |noise| of one answer, in the unit of what it answers."""

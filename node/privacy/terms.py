@@ -327,7 +327,7 @@ def _check_schedule(
         ("privacy.mechanism", p.mechanism == "gaussian", p.mechanism, "gaussian (privacy.schedule)"),
         (
             "algorithm",
-            not algorithm.minimizes,
+            algorithm.asks(p.mode) == "gradient",
             algorithm.name,
             "an algorithm that asks for gradients (privacy.schedule)",
         ),

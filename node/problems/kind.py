@@ -125,6 +125,11 @@ class Plan(Protocol):
         ...
 
     @property
+    def kind(self) -> Kind:
+        """Of its problem."""
+        ...
+
+    @property
     def algorithm(self) -> Algorithm:
         """The scenario's `algorithm` section."""
         ...
@@ -245,7 +250,10 @@ class Renewal(Protocol):
 class Kind(ABC):
     """A kind of problem."""
 
-    name: ClassVar[str]  #: its name in a plan and in a device's birth
+    name: ClassVar[str]  #: its name in a plan
+    #: the name of the kind whose devices take part, in a device's birth; "": its own. A device of rows can be asked for more
+    #: than one kind of answer
+    of_devices: ClassVar[str] = ""
     sections: ClassVar[tuple[type[Section], ...]]  #: its scenario sections; each has a tag
     public_type: ClassVar[type]  #: the type of its part of a plan
     patterns: ClassVar[tuple[Pattern, ...]]  #: the patterns that its nodes can take part in
@@ -256,6 +264,11 @@ class Kind(ABC):
     def folder(self) -> str:
         """The name of its folder, and of its file in `broker/simulation/problems/`."""
         return type(self).__module__.split(".")[-2]
+
+    @property
+    def devices(self) -> str:
+        """The name of the kind whose devices take part."""
+        return self.of_devices or self.name
 
     @property
     def tags(self) -> tuple[str, ...]:
@@ -308,6 +321,10 @@ class Kind(ABC):
     @abstractmethod
     def device(self, owner: Owner, path: str) -> Device:
         """A real device with its own data, read now. Raises InputError if they are wrong. `path`: the device's file."""
+
+    def gate(self, device: Any, plan: Plan, noise: NoiseSource, allowance: Allowance) -> Gate:
+        """The gate, in a run of this kind, of a device of the kind `devices`. Raises InputError if the plan's terms cannot be met."""
+        raise InputError(f"{device.name}: found a plan for {self.name}, expected one for {device.kind}")
 
     def feed(self, owner: Owner, path: str) -> Feed:
         """What makes values and devices of the contents of the owner's source. Raises InputError as `device` does."""

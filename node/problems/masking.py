@@ -32,7 +32,7 @@ def masked_terms(plan: Plan) -> tuple[Terms, Masked]:
 def noise_shares(plan: Plan) -> list[Share]:
     """The share of each node's noise, in the order of the nodes. Raises InputError if no grid holds it."""
     (t, how), p = masked_terms(plan), plan.problem
-    moves = [p.declared(i).sensitivity(t.clip, t.records) for i in range(len(p.nodes))]
+    moves = [p.moved(i, t) for i in range(len(p.nodes))]
     return shares(t.per_answer, moves, p.size, how.honest)
 
 
@@ -40,8 +40,7 @@ def numbers(plan: Plan) -> masked.Terms:
     """What both ends must agree on. Raises InputError if a sum of all could pass 2^63 grid steps, where it would wrap."""
     (t, how), p, n = masked_terms(plan), plan.problem, len(plan.nodes)
     of = noise_shares(plan)[0].lattice
-    value = t.clip * max(p.declared(i).objective.scale for i in range(n))
-    largest = value + WIDE * of.scale
+    largest = max(p.largest(i, t) for i in range(n)) + WIDE * of.scale
     if not n * (largest / of.g + 1) < 2.0**62:
         raise InputError(
             f"privacy.masked: found sums of up to {n * largest / of.g:.3g} grid steps, expected below 2^62"

@@ -115,12 +115,17 @@ class OnGraph(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dic
     """
 
     if TYPE_CHECKING:
-        L: Constants
-        edges: Edges
-        route: ClosedWalk
-        route_is: RouteIs
-        walk_seed: Seed | None
 
+        @property
+        def L(self) -> Constants: ...
+        @property
+        def edges(self) -> Edges: ...
+        @property
+        def route(self) -> ClosedWalk: ...
+        @property
+        def route_is(self) -> RouteIs: ...
+        @property
+        def walk_seed(self) -> Seed | None: ...
         @property
         def size(self) -> int:
             """d, the length of x."""

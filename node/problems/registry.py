@@ -18,6 +18,13 @@ def _found() -> dict[str, Kind]:
 
 KINDS: dict[str, Kind] = _found()
 TAGS: dict[str, Kind] = {tag: kind for kind in KINDS.values() for tag in kind.tags}  #: by `problem.kind`
+
+
+def algorithms_of(device: str) -> tuple[str, ...]:
+    """The names of the algorithms that devices of a kind take part in."""
+    return tuple(sorted({name for kind in KINDS.values() if kind.devices == device for name in kind.algorithms}))
+
+
 if TYPE_CHECKING:
     AnyProblem = Any
     AnyPublic = Any

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.privacy.renewal import standing
 from hushgrid.node.problems.kind import Device
-from hushgrid.node.problems.registry import KINDS
+from hushgrid.node.problems.registry import algorithms_of
 from hushgrid.node.schema.sections import Budget
 from hushgrid.node.versions import RUNNING
 from hushgrid.node.wire import OLDER, WIRE, Capabilities
@@ -13,13 +13,12 @@ from hushgrid.node.wire import OLDER, WIRE, Capabilities
 
 def capabilities(device: Device, budget: Budget | None, ledger: Ledger, days: int | None = None) -> Capabilities:
     """The algorithms, problem and mechanisms of a device, and what is left of its budget. `days`: until its certificate ends."""
-    kind = KINDS[device.kind]
     left = standing(ledger, budget).left if budget else None
     return Capabilities(
         version=RUNNING,
-        algorithms=kind.algorithms,
+        algorithms=algorithms_of(device.kind),
         mechanisms=("laplace", "gaussian"),
-        problem=kind.name,
+        problem=device.kind,
         digest=device.digest,
         dimension=device.dimension,
         adjacency=str(budget.adjacency or "") if budget else "",

@@ -97,7 +97,17 @@ INSIDE: dict[str, tuple[str, ...]] = dict.fromkeys(WINGS, ("",)) | {
     "kernels": ("", "problems", "privacy", "patterns", "algorithms", "vectorised"),
     "grid_cases": ("", "ac", "zone"),
     "node": (
-        *("", "schema", "privacy", "masks", "transport", "problems", "problems/power_flow", "problems/records"),
+        *(
+            "",
+            "schema",
+            "privacy",
+            "masks",
+            "transport",
+            "problems",
+            "problems/power_flow",
+            "problems/records",
+            "problems/statistics",
+        ),
         *("config", "site", "runtime"),
     ),
     "broker": (

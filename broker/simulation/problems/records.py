@@ -36,12 +36,11 @@ if TYPE_CHECKING:
 LARGEST = 2000  #: unknowns of a central optimum, which takes their cube
 
 
-class RowSetup(GraphSetup):
-    """Only `device`, `child`, `losses` and what they are used in touch raw data."""
+class RowNodes(GraphSetup):
+    """Simulated nodes with rows of records. Only `device` and `child` touch raw data."""
 
-    def __init__(self, scenario: Scenario, file: str = "scenario", arrays: Arrays | None = None) -> None:
-        self.given = arrays is not None
-        loaded, shown = public(scenario, file, arrays, read)
+    def __init__(self, scenario: Scenario, file: str, loaded: Loaded | None, shown: Any) -> None:
+        """`loaded`: every node's rows. `shown`: the public part of the problem."""
         if loaded is None:
             raise InputError(
                 f"{file}: problem.data.devices: found rows that are on devices, expected files, libsvm, csv or synthetic "
@@ -50,11 +49,6 @@ class RowSetup(GraphSetup):
         self.shards, self.features, self.notes = loaded
         super().__init__(scenario, file, shown)
         self.about = ", ".join([self.about, *self.notes])
-        tests = "tests", scenario.problem, shown.features, shown.classes
-        self.tests = once(lambda: HeldOut(*tests[1:]), tests) if scenario.problem.test else None
-        if self.tests is not None:
-            self.test, self.about = self.tests.about, f"{self.about}, {self.tests.words}"
-            self.own_figures = (KEY, *(f"{KEY}_{name}" for name in self.plan.nodes))
 
     def device(self, name: str) -> Rows:
         return Rows(name, self.shards[index(name)], masks=self._masks.get(name))
@@ -77,6 +71,20 @@ class RowSetup(GraphSetup):
     def node(cls, name: str, data: dict[str, Any]) -> Rows:
         rows = read_npz(Path(data["rows"]), "least-squares")  # labels were checked with the scenario
         return Rows(name, rows, masks=maker(name, data))
+
+
+class RowSetup(RowNodes):
+    """Only `device`, `child`, `losses` and what they are used in touch raw data."""
+
+    def __init__(self, scenario: Scenario, file: str = "scenario", arrays: Arrays | None = None) -> None:
+        self.given = arrays is not None
+        loaded, shown = public(scenario, file, arrays, read)
+        super().__init__(scenario, file, loaded, shown)
+        tests = "tests", scenario.problem, shown.features, shown.classes
+        self.tests = once(lambda: HeldOut(*tests[1:]), tests) if scenario.problem.test else None
+        if self.tests is not None:
+            self.test, self.about = self.tests.about, f"{self.about}, {self.tests.words}"
+            self.own_figures = (KEY, *(f"{KEY}_{name}" for name in self.plan.nodes))
 
     @property
     def keys(self) -> dict[str, np.ndarray]:

@@ -118,6 +118,8 @@ def recorded(plan: RunPlan, shape: Shape, over: Over, reveal: bool) -> Recorded:
     gap = sum(np.sum((w[:, shape.position[p]] - z[p][:, shape.shared[p]]) ** 2, axis=1) for p in nodes)
     measured = _rows(over.trace, MEASURED, len(algorithm.figures), T) if algorithm.figures else np.zeros((T, 0))
     figures = dict(zip(algorithm.figures, measured.T.tolist(), strict=True))
+    if plan.kind.sharing == "addends":  # nobody has a copy that could differ
+        gap = np.zeros(T)
     residual = figures.get("consensus_residual", np.sqrt(gap).tolist())
     noise: list[float | None] = [None] * T
     if reveal and t is not None:

@@ -17,11 +17,12 @@ from hushgrid.kernels.problems.losses import Kind as LossKind
 from hushgrid.kernels.types import Matrix, Vector
 from hushgrid.node.durable import write_file
 from hushgrid.node.privacy.budget import Allowance
+from hushgrid.node.privacy.gate import Gate
 from hushgrid.node.privacy.noise_source import NoiseSource
 from hushgrid.node.problems.kind import Asked, Plan, archive_of
 from hushgrid.node.problems.masking import MakeMasks, noise_shares
 from hushgrid.node.problems.on_graph import GraphNode, wired
-from hushgrid.node.problems.records.data import Arrays, Data, Loaded, classes, load
+from hushgrid.node.problems.records.data import Arrays, Data, Devices, Loaded, classes, load
 from hushgrid.node.problems.records.files import Shard, read_csv, read_npz
 from hushgrid.node.problems.records.gate import RowsGate
 from hushgrid.node.problems.records.section import NAME, DataPlan, DataProblem, DeclaredProblem, Labels, shared
@@ -78,7 +79,7 @@ class Rows(GraphNode):
         A function of the plan, of m and q, and of what the owner declares: nothing in it reads a row or a label.
         """
         p = plan.problem
-        if p.kind != NAME:
+        if plan.kind.devices != NAME:
             raise InputError(f"{self.name}: found a plan for {p.kind}, expected one for rows of data")
         if self.name not in p.nodes:
             raise InputError(
@@ -88,6 +89,8 @@ class Rows(GraphNode):
         if (p.rows[p.position(self.name)], p.features) != (m, q):
             found = f"{p.rows[p.position(self.name)]} rows of {p.features}"
             raise InputError(f"{self.name}: found a plan for {found}, expected its own {m} rows of {q}")
+        if p.kind != NAME:  # nothing else of a row is asked for
+            return
         o, own = p.own(p.position(self.name)), self.problem
         if self.labels is not None and not self.labels.fit(o.kind, p.classes):
             found = f"{o.kind} of {p.classes} classes" if o.kind == "softmax" else o.kind
@@ -105,7 +108,9 @@ class Rows(GraphNode):
             b = clamped(b, self.labels, p.objective.kind)
         return Loss(p.own(p.position(self.name)), A, b, p.classes, p.row_bound)
 
-    def gate(self, plan: Plan, noise: NoiseSource, allowance: Allowance) -> RowsGate:
+    def gate(self, plan: Plan, noise: NoiseSource, allowance: Allowance) -> Gate:
+        if plan.problem.kind != NAME:
+            return plan.kind.gate(self, plan, noise, allowance)
         p, t, i, algorithm = plan.problem, plan.terms_of(self.name), plan.problem.position(self.name), plan.running
         check_minimizer(plan, i)
         if t is not None:
@@ -172,17 +177,10 @@ def public(
     """
     problem, network = asked.problem, asked.network
     try:
-        n = network.build().n if network is not None else _counted(problem)
+        n = network.build().n if network is not None else problem.data.nodes
         loaded = None
         if (declared := problem.data.devices) is not None:
-            q, m = declared.features, declared.rows
-            if n is None:
-                raise InputError("problem.data.nodes: missing, expected the number of nodes (all have as many rows)")
-            rows = [m] * n if isinstance(m, int) else list(m)
-            if len(rows) != n:
-                raise InputError(
-                    f"problem.data.devices.rows: found {len(rows)} numbers, expected one for each of {n} nodes"
-                )
+            q, rows = declared_rows(declared, n)
         else:
             loaded = _loaded(problem, n, arrays, read)
             q, rows = loaded.shards[0].A.shape[1], [len(s.b) for s in loaded.shards]
@@ -211,12 +209,15 @@ def public(
     )
 
 
-def _counted(problem: DataProblem) -> int | None:
-    """The number of nodes that the data say, where no network does; None if they do not."""
-    devices, nodes = problem.data.devices, problem.data.nodes
-    if nodes is None and devices is not None and not isinstance(devices.rows, int):
-        return len(devices.rows)
-    return nodes
+def declared_rows(devices: Devices, n: int | None) -> tuple[int, list[int]]:
+    """The features of rows that are on devices, and how many of them each has. n: the number of nodes, where something says it."""
+    m = devices.rows
+    if n is None and isinstance(m, int):
+        raise InputError("problem.data.nodes: missing, expected the number of nodes (all have as many rows)")
+    rows = [m] * (n or 0) if isinstance(m, int) else list(m)
+    if len(rows) != (n or len(rows)):
+        raise InputError(f"problem.data.devices.rows: found {len(rows)} numbers, expected one for each of {n} nodes")
+    return devices.features, rows
 
 
 def _loaded(problem: DataProblem, n: int | None, arrays: Arrays | None, read: Reader) -> Loaded:

@@ -193,17 +193,14 @@ class RowsGate(Gate):
     def share(self, x: Vector, about: bytes) -> Index:
         """The data's gradient at x on the common grid plus this node's share of the noise, in grid steps: one answer.
 
-        It is worth what a sum of h shares is, so it must leave the device masked. `about`: what else is asked with x.
+        `about`: what else is asked with x.
         """
-        t, lattice = self._terms(), self._noise_lattice()
-        if self.masked is None:
-            raise Refused(f"{self.node}: a share was asked for in a run that masks nothing")
-        k, of = self.state.answers + 1, (lattice.sensitivity, lattice.scale, lattice.g)
-        spend = Spend(k, t.mechanism, self.masked.mu, *of, t.adjacency, self.noise.sampler, self.masked.honest)
-        (n,) = self._draw(spend, about + x.tobytes(), lambda: (self.noise.take(lattice, self.width, k),))
-        self.drawn_l1 += self._size(n, lattice.g)
-        found: Index = np.rint(self._data(x, lattice, 1.0) / lattice.g).astype(np.int64) + n
-        return found
+        lattice = self._noise_lattice()
+
+        def steps() -> Index:
+            return np.rint(self._data(x, lattice, 1.0) / lattice.g).astype(np.int64)
+
+        return self._masked_share(self.masked, about + x.tobytes(), steps)
 
     def _data(self, x: Vector, lattice: Lattice, unit: float) -> Vector:
         """The gradient of the data alone, clipped, in `unit`s."""

@@ -25,6 +25,7 @@ from hushgrid.kernels.ranges import (
     Seed,
     Weight,
 )
+from hushgrid.node.privacy.terms import Terms
 from hushgrid.node.problems.on_graph import ClosedWalk, Constants, Edges, Ids, OnGraph, RouteIs
 from hushgrid.node.problems.records.data import Data
 from hushgrid.node.schema.sections import Section
@@ -190,6 +191,14 @@ class DataPlan(OnGraph, tag_field="kind", tag="data", frozen=True, kw_only=True)
     def declared(self, i: int) -> Declared:
         """f_i without its data."""
         return Declared(self.own(i), self.rows[i], self.features, self.classes, self.row_bound)
+
+    def moved(self, i: int, t: Terms) -> float:
+        """How far one change moves node i's clipped gradient, in L2."""
+        return self.declared(i).sensitivity(t.clip, t.records)
+
+    def largest(self, i: int, t: Terms) -> float:
+        """No entry of that gradient is beyond it."""
+        return t.clip * self.own(i).scale
 
     def check(self, algorithm: Algorithm) -> None:
         """InputError unless its parts belong together: a device computes with them, whoever wrote them."""

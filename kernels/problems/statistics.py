@@ -1,0 +1,277 @@
+"""Statistics that are sums over records: S(A, b) = sum_j phi(a_j), where (a_j, b_j) is a record of q features and a label.
+
+Columns of a record are numbered 0 to q - 1, and the label is column q.
+
+ - histogram  phi = e_k, k the bin of one column; what lies beyond the edges is counted in the first or the last bin.
+ - total      phi = the columns v, shortened to |v| <= c: kWh of each hour of a day, say.
+ - mean       the same, and divided by the number of records, which is public, where it is shown.
+ - gram       phi = v v', v the columns shortened to |v| <= c. Its upper triangle by rows; entries beside the diagonal times
+              sqrt 2, so that |phi|_2 is Frobenius' norm and noise on them counts half.
+
+**Sensitivity.** One record replaced moves S by phi(a) - phi(a'), k of them by at most k times as much:
+
+    histogram  |e_k - e_l|_2 <= sqrt 2,  |e_k - e_l|_1 <= 2
+    total      |u - v| <= 2 c in L1 and L2;  sqrt 2 c in L2 where no entry is negative, for then <u, v> >= 0
+    gram       |u u' - v v'|_F <= sqrt 2 c^2, for <u u', v v'> = (u . v)^2 >= 0
+
+**No rounding.** phi is truncated, towards zero, to integers in steps of a power of two, which shortens it and changes no sign;
+integers are added exactly, and brought to the noise's grid in integers. So the sensitivity is that of the integers, and the
+order of records, the number of threads and the compiler change nothing. Before that v is shortened to c (1 - 2^-30): the
+rounding of a norm of q entries, (q + 8) 2^-53, is less. A product of floats that is truncated is no square any more: gram's
+bound has 2 e more, e = ceil(sqrt d) steps + 2^-50 c^2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+from math import ceil, frexp, inf, log2, nextafter, sqrt
+from typing import Annotated, Any, ClassVar, Literal
+
+import numpy as np
+from msgspec import Meta, Struct
+
+from hushgrid.kernels.errors import InputError
+from hushgrid.kernels.ranges import ENTRIES
+from hushgrid.kernels.types import Index, Matrix, Vector
+
+Order = Literal[1, 2]  #: of the norm: 1 under Laplace noise, 2 under Gaussian
+Column = Annotated[int, Meta(ge=0, le=ENTRIES)]
+Columns = Annotated[tuple[Column, ...], Meta(min_length=1, max_length=10_000)]
+Edge = Annotated[float, Meta(ge=-1e12, le=1e12)]
+Table = tuple[Sequence[str], list[tuple[Any, ...]]]  #: columns, and rows
+
+WORD = 61  #: bits of a sum of integers
+SHORT = 1 - 2.0**-30  #: of c
+AT_ONCE = 1 << 20  #: entries of phi that are computed together
+HALF = sqrt(0.5)
+
+
+def norm(v: Matrix, order: Order) -> Vector:
+    """(m,) of the rows."""
+    found: Vector = np.sum(np.abs(v), axis=1) if order == 1 else np.linalg.norm(v, axis=1)
+    return found
+
+
+class Statistic(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True, tag_field="name"):
+    """What is public of a sum over records. c: the clip; k: records that one change replaces; m: records of a node."""
+
+    orders: ClassVar[tuple[Order, ...]] = (1, 2)
+
+    @property
+    def name(self) -> str:
+        return str(self.__struct_config__.tag)
+
+    def check(self, features: int) -> None:
+        """Raises InputError unless it is a statistic of records of so many features."""
+        if (beyond := max(self.read(features))) > features:
+            raise InputError(f"column: found {beyond}, expected 0 to {features} (the label is {features})")
+        if self.size(features) > ENTRIES:
+            raise InputError(f"columns: found {self.size(features)} entries of a sum, expected at most {ENTRIES}")
+
+    def read(self, features: int) -> tuple[int, ...]:
+        """The columns that it reads."""
+        raise NotImplementedError
+
+    def size(self, features: int) -> int:
+        """d, the entries of S."""
+        raise NotImplementedError
+
+    def longest(self, c: float) -> float:
+        """|phi| is at most that; so is each entry."""
+        raise NotImplementedError
+
+    def moved(self, order: Order, c: float, features: int, rows: int) -> Fraction:
+        """|phi(a) - phi(a')| is at most that, of integers as `total` adds them."""
+        raise NotImplementedError
+
+    def phi(self, V: Matrix) -> Matrix:
+        """(m, d) of the columns read, V (m, r), shortened."""
+        raise NotImplementedError
+
+    def shown(self, S: Vector, sd: float, rows: int, names: Sequence[str]) -> Table:
+        """A table of the sum S (d,) over so many records, each entry with noise of standard deviation sd."""
+        raise NotImplementedError
+
+    # --- whatever the statistic ---
+
+    def sensitivity(self, order: Order, c: float, features: int, rows: int, k: int = 1) -> float:
+        """How far k records replaced move S, rounded up."""
+        return _up(k * self.moved(order, c, features, rows))
+
+    def step(self, c: float, rows: int) -> float:
+        """A power of two: the unit of the integers that are added, of which `rows` sums fit a word."""
+        _, exponent = frexp(self.longest(c))
+        return float(2.0 ** (exponent - (WORD - ceil(log2(rows)) if rows > 1 else WORD)))
+
+    def total(self, A: Matrix, b: Vector, c: float, order: Order) -> Index:
+        """(d,) S of records A (m, q), b (m,), in steps. Its sensitivity is `sensitivity`'s, exactly."""
+        m, q = A.shape
+        step, found = self.step(c, m), np.zeros(self.size(q), dtype=np.int64)
+        for V in map(self.taken, self._parts(A, b)):
+            long = norm(V, order)
+            V = V * np.minimum(1.0, c * SHORT / np.where(long > 0, long, c))[:, None]
+            found += np.trunc(self.phi(V) / step).astype(np.int64).sum(axis=0)
+        return found
+
+    def plain(self, A: Matrix, b: Vector) -> Vector:
+        """(d,) S in floating point, of records that nothing shortens."""
+        found = np.zeros(self.size(A.shape[1]))
+        for V in map(self.taken, self._parts(A, b)):
+            found += self.phi(V).sum(axis=0)
+        return found
+
+    def on_grid(self, A: Matrix, b: Vector, c: float, order: Order, g: float) -> Index:
+        """(d,) S in steps of g, a power of two, rounded to the nearest."""
+        exact, step = self.total(A, b, c, order), self.step(c, len(b))
+        if g <= step:
+            return exact * round(step / g)
+        shift = round(log2(g / step))
+        return (exact + (1 << (shift - 1))) >> shift if shift < WORD else np.zeros_like(exact)
+
+    def taken(self, V: Matrix) -> Matrix:
+        """The columns read, before they are shortened."""
+        return V
+
+    def _parts(self, A: Matrix, b: Vector) -> Iterator[Matrix]:
+        """The columns read, so many records at a time."""
+        read, q = self.read(A.shape[1]), A.shape[1]
+        at_once = max(1, AT_ONCE // self.size(q))
+        for start in range(0, len(b), at_once):
+            part = slice(start, start + at_once)
+            yield np.column_stack([b[part] if k == q else A[part, k] for k in read])
+
+
+class Histogram(Statistic, tag_field="name", tag="histogram", frozen=True, kw_only=True):
+    """How many records have their column in [edges[k], edges[k+1])."""
+
+    column: Column
+    edges: Annotated[tuple[Edge, ...], Meta(min_length=2, max_length=100_001)]
+
+    def check(self, features: int) -> None:
+        super().check(features)
+        if not all(low < high for low, high in zip(self.edges, self.edges[1:], strict=False)):
+            raise InputError("edges: found two that do not ascend, expected each above the one before it")
+
+    def read(self, features: int) -> tuple[int, ...]:
+        return (self.column,)
+
+    def size(self, features: int) -> int:
+        return len(self.edges) - 1
+
+    def longest(self, c: float) -> float:
+        return 1.0
+
+    def moved(self, order: Order, c: float, features: int, rows: int) -> Fraction:
+        return Fraction(2) if order == 1 else _root_up(Fraction(2))
+
+    def total(self, A: Matrix, b: Vector, c: float, order: Order) -> Index:
+        return self._counts(A, b) * round(1 / self.step(c, len(b)))
+
+    def plain(self, A: Matrix, b: Vector) -> Vector:
+        return self._counts(A, b).astype(np.float64)
+
+    def _counts(self, A: Matrix, b: Vector) -> Index:
+        v = b if self.column == A.shape[1] else A[:, self.column]
+        bins = np.clip(np.searchsorted(self.edges, v, side="right") - 1, 0, len(self.edges) - 2)
+        return np.bincount(bins, minlength=len(self.edges) - 1).astype(np.int64)
+
+    def shown(self, S: Vector, sd: float, rows: int, names: Sequence[str]) -> Table:
+        each = zip(self.edges, self.edges[1:], S.tolist(), strict=False)
+        return ("from", "to", "count", "sd"), [(low, high, count, sd) for low, high, count in each]
+
+
+class Total(Statistic, tag_field="name", tag="total", frozen=True, kw_only=True):
+    """The sum of columns."""
+
+    columns: Columns | None = None  #: all features
+    nonnegative: bool = False  #: a negative number counts as zero; noise is smaller by sqrt 2 (gaussian)
+
+    def read(self, features: int) -> tuple[int, ...]:
+        return self.columns or tuple(range(features))
+
+    def size(self, features: int) -> int:
+        return len(self.columns) if self.columns else features
+
+    def longest(self, c: float) -> float:
+        return c
+
+    def moved(self, order: Order, c: float, features: int, rows: int) -> Fraction:
+        return Fraction(c) * (_root_up(Fraction(2)) if self.nonnegative and order == 2 else 2)
+
+    def taken(self, V: Matrix) -> Matrix:
+        return np.maximum(V, 0.0) if self.nonnegative else V
+
+    def phi(self, V: Matrix) -> Matrix:
+        return V
+
+    def shown(self, S: Vector, sd: float, rows: int, names: Sequence[str]) -> Table:
+        read = self.read(len(names) - 1)
+        return ("column", self.name, "sd"), [(names[k], s, sd) for k, s in zip(read, S.tolist(), strict=True)]
+
+
+class Mean(Total, tag_field="name", tag="mean", frozen=True, kw_only=True):
+    """Their mean over all records."""
+
+    def shown(self, S: Vector, sd: float, rows: int, names: Sequence[str]) -> Table:
+        return super().shown(S / rows, sd / rows, rows, names)
+
+
+class Gram(Statistic, tag_field="name", tag="gram", frozen=True, kw_only=True):
+    """V'V of columns: all that least squares need of the records."""
+
+    orders: ClassVar[tuple[Order, ...]] = (2,)
+    columns: Columns | None = None  #: all features, and the label
+
+    def read(self, features: int) -> tuple[int, ...]:
+        return self.columns or tuple(range(features + 1))
+
+    def size(self, features: int) -> int:
+        r = len(self.read(features))
+        return r * (r + 1) // 2
+
+    def longest(self, c: float) -> float:
+        return c * c
+
+    def moved(self, order: Order, c: float, features: int, rows: int) -> Fraction:
+        c2 = Fraction(c) ** 2
+        e = ceil(sqrt(self.size(features))) * Fraction(self.step(c, rows)) + c2 / 2**50
+        return _root_up(2 * c2**2) + 2 * e
+
+    def phi(self, V: Matrix) -> Matrix:
+        i, j = np.triu_indices(V.shape[1])
+        return V[:, i] * V[:, j] * np.where(i == j, 1.0, sqrt(2))
+
+    def matrix(self, S: Vector) -> Matrix:
+        """(r, r) V'V of the packed sum."""
+        r = round((sqrt(8 * S.size + 1) - 1) / 2)
+        i, j = np.triu_indices(r)
+        found = np.zeros((r, r))
+        found[i, j] = found[j, i] = S * np.where(i == j, 1.0, HALF)
+        return found
+
+    def shown(self, S: Vector, sd: float, rows: int, names: Sequence[str]) -> Table:
+        read, G = self.read(len(names) - 1), self.matrix(S)
+        i, j = (k.tolist() for k in np.triu_indices(len(read)))
+        each = [
+            (names[read[a]], names[read[b]], float(G[a, b]), sd * (1 if a == b else HALF))
+            for a, b in zip(i, j, strict=True)
+        ]
+        return ("row", "column", "gram", "sd"), each
+
+
+AnyStatistic = Histogram | Total | Mean | Gram
+
+
+def _up(x: Fraction) -> float:
+    """The least float >= x."""
+    y = float(x)
+    return y if y >= x else nextafter(y, inf)
+
+
+def _root_up(x: Fraction) -> Fraction:
+    """A number that is at least the root of x, by few roundings."""
+    root = Fraction(sqrt(x))
+    while root**2 < x:
+        root += root * Fraction(2) ** -53
+    return root

@@ -1,0 +1,62 @@
+"""What the coordinator of a sum is made from, and what a sum says: all of it is public. No device needs it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import sqrt
+from typing import Any
+
+import numpy as np
+
+from hushgrid.kernels.patterns import masked
+from hushgrid.kernels.problems.statistics import Table
+from hushgrid.node.problems.kind import Plan
+from hushgrid.node.problems.masking import noise_shares, numbers
+from hushgrid.node.problems.records.centre import centre, held
+from hushgrid.node.problems.statistics.gate import lattice_of
+
+__all__ = ["answer", "centre", "held", "masked_centre"]
+
+
+def masked_centre(plan: Plan) -> masked.Centre:
+    """The centre where only the sum is seen."""
+    zero = np.zeros(plan.problem.size)
+    return masked.Centre(
+        members=list(plan.nodes),
+        terms=numbers(plan),
+        start=zero,
+        public=lambda x: zero,
+        feasible=lambda x: x,
+    )
+
+
+def answer(plan: Plan, source: str, state: Any) -> tuple[dict[str, Any], dict[str, Table]]:
+    """What a sum says, from the coordinator's last state: whose it is, and a table called like the statistic."""
+    if not state.summed:
+        return {}, {}
+    figures = {"summed": list(state.summed), "records": records(plan, state.summed)}
+    return figures, {plan.problem.statistic.name: shown(plan, state.w, state.summed)}
+
+
+def records(plan: Plan, summed: Sequence[str]) -> int:
+    """How many records these nodes have."""
+    p = plan.problem
+    return sum(p.rows[p.position(node)] for node in summed)
+
+
+def shown(plan: Plan, S: np.ndarray, summed: Sequence[str], features: Sequence[str] = ()) -> Table:
+    """The table of a sum S (d,) over these nodes. `features`: the columns' names."""
+    p = plan.problem
+    found: Table = p.statistic.shown(S, spread(plan, summed), records(plan, summed), p.names(features))
+    return found
+
+
+def spread(plan: Plan, summed: Sequence[str]) -> float:
+    """Standard deviation of the noise on each entry of a sum over these nodes."""
+    p, t = plan.problem, plan.terms
+    if t is None:
+        return 0.0
+    places = [p.position(node) for node in summed]
+    lattices = [noise_shares(plan)[i].lattice if t.masked else lattice_of(p, i, t) for i in places]
+    variance = sum(lattice.scale**2 for lattice in lattices)
+    return sqrt(2 * variance if t.mechanism == "laplace" else variance)

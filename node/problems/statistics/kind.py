@@ -1,0 +1,97 @@
+"""Statistics of records that are summed over nodes: what the rest of the program asks of this kind of problem."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import msgspec
+
+from hushgrid.kernels.algorithms.base import Algorithm, Pattern, Sharing
+from hushgrid.kernels.errors import InputError
+from hushgrid.kernels.graphs import Network
+from hushgrid.node.problems.kind import Asked, Plan
+from hushgrid.node.problems.masking import noise_shares, numbers
+from hushgrid.node.problems.on_graph import GraphKind
+from hushgrid.node.problems.records.section import NAME as RECORDS
+from hushgrid.node.problems.statistics.section import (
+    NAME,
+    GramProblem,
+    HistogramProblem,
+    MeanProblem,
+    StatisticProblem,
+    StatisticsPlan,
+    TotalProblem,
+)
+from hushgrid.node.schema.sections import Privacy, Section
+
+if TYPE_CHECKING:
+    from hushgrid.node.privacy.budget import Allowance
+    from hushgrid.node.privacy.gate import Gate
+    from hushgrid.node.privacy.noise_source import NoiseSource
+
+
+class Statistics(GraphKind):
+    name: ClassVar[str] = NAME
+    of_devices: ClassVar[str] = RECORDS
+    sections: ClassVar[tuple[type[Section], ...]] = (HistogramProblem, TotalProblem, MeanProblem, GramProblem)
+    public_type: ClassVar[type] = StatisticsPlan
+    patterns: ClassVar[tuple[Pattern, ...]] = ("star",)
+    sharing: ClassVar[Sharing] = "addends"
+
+    def check_questions(self, problem: StatisticProblem, algorithm: Algorithm, privacy: Privacy, file: str) -> None:
+        tag, replaced = problem.__struct_config__.tag, privacy.adjacency.replace_one_record
+        if tag == "histogram" and replaced is not None and replaced.clip != 1:
+            raise InputError(
+                f"{file}: privacy.adjacency.replace-one-record.clip: found {replaced.clip:g}, expected 1 "
+                "(histogram: a record counts once)"
+            )
+
+    def solved(self, algorithm: Algorithm) -> str:
+        return "histograms, totals, means, Gram matrices"
+
+    def located(
+        self, problem: StatisticProblem, network: Network | None, networked: bool, base: Path, file: str
+    ) -> StatisticProblem:
+        super().located(problem, network, networked, base, file)
+        return msgspec.structs.replace(problem, data=problem.data.at(base))
+
+    def public(self, asked: Asked, file: str) -> StatisticsPlan:
+        from hushgrid.node.problems.statistics.public import public
+
+        return public(asked, file)[1]
+
+    def gate(self, device: Any, plan: Plan, noise: NoiseSource, allowance: Allowance) -> Gate:
+        from hushgrid.node.problems.records.device import clamped
+        from hushgrid.node.problems.statistics.gate import StatisticGate
+
+        t, i, (A, b) = plan.terms, plan.problem.position(device.name), device.shard
+        if device.labels is not None:
+            b = clamped(b, device.labels, "softmax" if device.labels.classes else "least-squares")
+        share = noise_shares(plan)[i] if t and t.masked else None
+        return StatisticGate(device.name, (A, b), plan.problem, t, noise, allowance, share)
+
+    def among(self, plan: StatisticsPlan, present: Sequence[str]) -> StatisticsPlan:
+        return plan.among(present)
+
+    def on_devices(self, problem: StatisticProblem) -> str | None:
+        if problem.data.devices is None:
+            return "problem.data: found rows, expected devices: {features, rows} (the rows are on the devices)"
+        return None
+
+    def check_answers(self, plan: Plan) -> None:
+        from hushgrid.node.problems.statistics.gate import check_terms, lattice_of
+
+        p, t = plan.problem, plan.terms
+        if t is None:
+            return
+        check_terms(p, t)
+        if t.masked is not None:
+            numbers(plan)
+            return
+        for i in range(len(p.rows)):
+            lattice_of(p, i, t)
+
+
+KIND = Statistics()

@@ -69,6 +69,8 @@ def _found(run: Run, case: Case | None, absent: str, along: str) -> list[str]:
         return [*found, section(dispatch_page.title(run), dispatch_page.tables(run)), along]
     if run.zones:
         return [section("The grid", _grid(run, case, absent)), along, section("Set-points", setpoints(run, case))]
+    if run.sums:
+        return [section("The sum", row_page.added(run))]
     return [section("The network", row_page.drawing(run)), along, section("Solution", row_page.solution(run))]
 
 
@@ -109,6 +111,10 @@ def verdict(run: Run) -> str:
         agreed += f", no limit violated by more than {number(result['max_violation'])} p.u."
     done = f"{number(result.get('rounds_done'))} {run.algorithm.unit}"
     text = f"{who} worked on {what} in {done} of {run.algorithm.title}, {how} ({agreed})"
+    if run.sums:
+        entries = len(run.tables.get("sum", ()))
+        what = f"{run.scenario['problem'].get('kind')} of {number(entries)} entr{'y' if entries == 1 else 'ies'}"
+        text = f"{who} added up a {what} over {number(result.get('records'))} records, {how}"
     claim = {"upheld": "the privacy claim is upheld.", "not upheld": "no privacy claim is upheld."}
     return text + "; " + claim.get(standing(result), "the run is not private.")
 
@@ -186,10 +192,12 @@ def _key_figures(run: Run) -> list[tuple[str, str]]:
         shown += [("Activations", f"{rounds} ({blocks})"), ("Walk", row_page.walk_words(result["walk"]))]
     else:
         shown.append(("Rounds", rounds + summary.finished(result)))
-    shown += [
-        ("Stopped because", _stopped(result.get("stopped_because"), walks)),
-        ("Consensus residual", number(result.get("consensus_residual")) + unit),
-    ]
+    shown.append(("Stopped because", _stopped(result.get("stopped_because"), walks)))
+    if run.sums:
+        summed = result.get("summed") or ()
+        shown += [("Nodes in the sum", number(len(summed))), ("Their records", number(result.get("records")))]
+    else:
+        shown.append(("Consensus residual", number(result.get("consensus_residual")) + unit))
     if result.get("max_violation") is not None:
         which = ", by the relaxation" if run.least_cost else ""
         shown.append((f"Largest violation of a limit{which}", number(result["max_violation"]) + " p.u."))
@@ -222,7 +230,7 @@ def _objective(run: Run) -> list[tuple[str, str]]:
     result, private = run.result, standing(run.result) == "upheld"
     withheld = private and not (run.zones and run.noisy_loads)
     at = ", at the gate's noisy loads" if private and not withheld else ""
-    shown = [(f"Objective{at}", WITHHELD if withheld else number(result.get("objective"), 5))]
+    shown = [] if run.sums else [(f"Objective{at}", WITHHELD if withheld else number(result.get("objective"), 5))]
     if result.get("test"):
         shown.insert(0, ("Test error", summary.test(result)))
     for key, label in (("optimality_gap", f"Gap to the optimum{at}"), ("relative_error", "Relative error of x")):

@@ -1,4 +1,4 @@
-"""The parts of a report that only a data problem has: the walk in words, the network it went over, the solution."""
+"""The parts of a report that only a data problem has: the walk in words, the network it went over, the solution, or a sum."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from hushgrid.broker.report import gridmap
+from hushgrid.broker.report import gridmap, plots
 from hushgrid.broker.report.page import facts, figure, paragraphs, table
 from hushgrid.broker.report.run_directory import Run
 from hushgrid.broker.report.statement import number
@@ -89,6 +89,27 @@ def solution(run: Run) -> str:
     which = "Every node" if len(nodes) == len(names) else f"The {LARGEST} farthest of {number(len(names))} nodes"
     told = f"{which}: the Euclidean norm of its own copy x_i, and its distance from x. solution.npz has all of them."
     return out + table(("Node", "|x_i|", "|x_i − x|"), rows, told)
+
+
+def added(run: Run) -> str:
+    """A sum entry by entry, or its largest entries, and its noise."""
+    rows = run.tables.get("sum", ())
+    if not rows:
+        return paragraphs(["The run ended before there was a sum."])
+    value = np.array([row["value"] for row in rows])
+    entries, out = _first(np.abs(value)), ""
+    if value.size > 1 and run.scenario["problem"].get("kind") != "gram":
+        where = np.arange(1.0, value.size + 1)
+        drawn = plots.bars(
+            "sum", "The sum", where, value, xlabel="entry", ylabel=str(run.scenario["problem"].get("kind"))
+        )
+        out = figure(
+            "The sum", drawn, "Entries in the order of the table. Noise can make an entry negative; it is not drawn."
+        )
+    which = "Every entry" if len(entries) == value.size else f"The {LARGEST} largest of {number(value.size)} entries"
+    told = f"{which}, and the standard deviation of its noise. sum.csv has all of them."
+    shown = [(rows[k]["entry"][:LONGEST], number(rows[k]["value"], 5), number(rows[k]["sd"])) for k in entries]
+    return out + table(("Entry", "Value", "Noise"), shown, told)
 
 
 def _numbers(values: np.ndarray) -> np.ndarray:

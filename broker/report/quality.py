@@ -9,6 +9,8 @@ noise as drawn. Four verdicts, the first that applies:
  - noise-limited: the residual is at most what the answers' noise explains (`Noise`).
  - not-converged.
 
+A sum has no copies: it has agreed if its noise is at most 0.05 of its size, and is noise-limited otherwise.
+
 Rounds of averaging after the last answer make any vectors agree, noise too. What nodes had before them is said beside the
 verdict (`averaged`).
 
@@ -99,6 +101,21 @@ def judged(
     )
 
 
+def of_a_sum(size: float | None, noise: float) -> Quality:
+    """The verdict on a sum, which has no copies: by its noise alone. Of what size both are, in L2; None: there is no sum."""
+    relative = _finite(noise / size) if size else None
+    verdict = "not-converged" if size is None else "agreed" if noise <= AGREED * size else "noise-limited"
+    return Quality(
+        verdict=verdict,
+        residual_relative=None,
+        step_ratio=None,
+        noise_relative=relative,
+        size=_finite(size or 0.0),
+        largest=None,
+        before_averaging=None,
+    )
+
+
 WORD = {"agreed": "agreed", "noise-limited": "noise-limited", "not-converged": "not converged", "diverged": "diverged"}
 
 
@@ -109,6 +126,8 @@ def sentence(quality: Mapping[str, Any], zones: bool) -> str:
     if verdict not in WORD:
         return ""
     who = "zones differ by {} of the size of what they share" if zones else "nodes differ by {} of the answer's size"
+    if apart is None and noise is not None:  # a sum
+        return f"its noise is {percent(noise)} of its size"
     differ = who.format(percent(apart)) if apart is not None else ""
     if verdict == "agreed":
         said = (

@@ -244,7 +244,10 @@ class Result(Summary):
                 rundir.arrays(kept) if kept.is_file() else None,
                 rundir.transcript(run.path / "transcript.jsonl"),
                 run.path,
-                {name: (rundir.TABLES[name], [_row(row) for row in rows]) for name, rows in run.tables.items()},
+                {
+                    name: ((rundir.TABLES | rundir.SUMS)[name], [_row(row) for row in rows])
+                    for name, rows in run.tables.items()
+                },
             )
         except msgspec.ValidationError as error:
             raise InputError(

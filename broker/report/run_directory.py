@@ -36,7 +36,9 @@ TABLES = {
     "lines": dispatch.LINES,
     "buses": dispatch.BUSES,
 }
+SUMS = {"sum": ("entry", "value", "sd")}  #: the same of a run that has added up a statistic
 WORDS = (
+    "entry",
     "zone",
     "zones",
     "source",
@@ -92,6 +94,11 @@ class Run:
         """Whether it is a run over the zones of a case; else over nodes with rows of data."""
         kind = TAGS.get(str((self.scenario.get("problem") or {}).get("kind")))
         return kind is not None and not kind.records
+
+    @property
+    def sums(self) -> bool:
+        """Whether it is a run that has added up a statistic of records."""
+        return self.algorithm.asks() == "statistic"
 
     @property
     def pattern(self) -> Pattern:
@@ -226,7 +233,9 @@ def _setpoints(path: Path) -> tuple[Setpoint, ...]:
 
 
 def _tables(run_dir: Path) -> dict[str, tuple[dict[str, Any], ...]]:
-    """The tables of a run at least cost, all of them or none."""
+    """The tables of a run at least cost, all of them or none; of a sum."""
+    if (run_dir / "sum.csv").is_file():
+        return {"sum": _table(run_dir / "sum.csv", SUMS["sum"])}
     there = [name for name in TABLES if (run_dir / f"{name}.csv").is_file()]
     if absent := [f"{name}.csv" for name in TABLES if there and name not in there]:
         raise InputError(f"{run_dir}: found no {', '.join(absent)}, expected it beside {there[0]}.csv")
@@ -253,7 +262,7 @@ def _table(path: Path, columns: tuple[str, ...]) -> tuple[dict[str, Any], ...]:
                 found[name] = int(row[name])
             else:
                 raise InputError(f"{path}:{line}: {name}: found {row[name]!r}, expected a whole number")
-        if found["source"] not in SOURCES:
+        if "source" in columns and found["source"] not in SOURCES:
             raise InputError(f"{path}:{line}: source: found {found['source']!r}, expected {' or '.join(SOURCES)}")
         if found.get("tie", "no") not in ("yes", "no"):
             raise InputError(f"{path}:{line}: tie: found {found['tie']!r}, expected yes or no")

@@ -13,6 +13,7 @@ from hushgrid.broker.report.run_directory import Run
 from hushgrid.kernels.algorithms.base import Algorithm
 from hushgrid.node.problems import masking_words
 from hushgrid.node.problems.power_flow.words import change_words
+from hushgrid.node.problems.records.words import clipping
 
 MISSING = "–"
 _SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
@@ -79,7 +80,8 @@ def adjacency_words(
 ) -> str:
     """The change that is hidden, such as "one active or reactive load moves by at most 0.01 p.u. (1 MW or 1 MVAr)".
 
-    `records`: what bounds each record's gradient: it is "clipped", "bounded" by loss and rows, or "trusted" to be short.
+    `records`: what bounds each record's gradient: it is "clipped", "bounded" by loss and rows, or "trusted" to be short; or it
+    is a part of a sum that is "added".
     """
     if isinstance(adjacency, Mapping) and "bounded-change" in adjacency:
         beta = adjacency["bounded-change"]
@@ -94,6 +96,7 @@ def adjacency_words(
         how = {
             "clipped": f"each record's gradient is clipped to {number(clip)}, {_norm(mechanism)}",
             "bounded": "the loss and the row bound limit what one record can do; nothing is clipped",
+            "added": f"its part of the sum is shortened to {number(clip)}, {_norm(mechanism)}",
             "trusted": f"the method takes it for granted that no record's gradient is longer than {number(clip)}",
         }[records]
         k = part(adjacency["replace-one-record"], "records") or 1
@@ -110,26 +113,6 @@ def _clip(adjacency: Any) -> Any:
     """c, where one record is replaced; else None."""
     how = adjacency.get("replace-one-record") if isinstance(adjacency, Mapping) else None
     return part(how, "clip")
-
-
-#: The largest |slope| of a loss: a record's gradient is at most as long, times row_bound.
-SLOPE = {"logistic": 1.0, "softmax": math.sqrt(2)}
-
-
-def clipping(problem: Mapping[str, Any], clip: float, mechanism: str) -> str:
-    """What clipping does to what is computed."""
-    kind, R = str(problem.get("kind")), problem.get("row_bound")
-    if mechanism == "gaussian" and kind in SLOPE and isinstance(R, int | float) and SLOPE[kind] * R <= clip:
-        return "No record's gradient can be longer than the clipping bound: clipping changes nothing here."
-    if kind == "softmax":
-        return (
-            "Clipped softmax gradients are the gradients of no function: where clipping shortens any, what the nodes tend "
-            "to, noise apart, is set by where the clipped gradients balance, not by the optimum of any loss."
-        )
-    return (
-        "Clipped gradients of this loss are those of a Huberised loss, which is convex too: where clipping shortens any, "
-        "it is that loss the nodes work on. An error against the optimum, where one is shown, is against the loss itself."
-    )
 
 
 ACCOUNTANTS = {
@@ -149,7 +132,7 @@ def statement(run: Run, base_mva: float | None) -> Statement:
     mechanism = str(privacy.get("mechanism") or plan.get("mechanism") or "")
     claimed = privacy.get("claimed")
     epsilon, delta = part(claimed, "epsilon"), part(claimed, "delta")
-    records = "bounded" if algorithm.minimizes else "clipped" if algorithm.gated else "trusted"
+    records = "added" if run.sums else "bounded" if algorithm.minimizes else "clipped" if algorithm.gated else "trusted"
     hidden = adjacency_words(privacy.get("adjacency") or plan.get("adjacency"), zones, mechanism, base_mva, records)
     total = f"ε = {number(epsilon)}" + (f", δ = {number(delta)}" if delta else "")
     whose = "each zone's loads" if zones else "each node's data"
@@ -255,6 +238,8 @@ def _noise(run: Run, answers: Any) -> str:
             f"Each answer drew a fresh noisy copy of the loads and was computed from the mean of all copies so far. Whoever "
             f"listens can average them too: the total counts the answers, {count}."
         )
+    if run.sums:
+        return "Each node has answered once: its part of the sum, with fresh noise, added before anything else sees it."
     if not algorithm.minimizes:
         what = "Each answer is a gradient of a node's data with fresh noise"
     elif algorithm.by_output(str(plan.get("mechanism", "laplace"))):
@@ -353,7 +338,7 @@ def _limits(how: str, run: Run) -> tuple[tuple[str, str], ...]:
         limits += [
             (
                 "Public by design",
-                "the network, the algorithm's settings, the bounds, how many records each node has, and the solution.",
+                f"the network, the algorithm's settings, the bounds, how many records each node has, and the {'sum' if run.sums else 'solution'}.",
             ),
             (
                 "Who answers when",
@@ -373,7 +358,13 @@ def _limits(how: str, run: Run) -> tuple[tuple[str, str], ...]:
                 "never).",
             ),
         ]
-    shows = "a zone's rough total" if zones else "what the common model says about everyone alike"
+    shows = (
+        "a zone's rough total"
+        if zones
+        else "what the sum says"
+        if run.sums
+        else "what the common model says about everyone alike"
+    )
     limits += [
         ("What the group shows", f"conclusions that do not depend on one such change, such as {shows}."),
         ("Taking part", "that a node takes part, when, with how many messages of which size."),

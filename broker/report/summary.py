@@ -45,14 +45,17 @@ def text(result: Result, scenario: Scenario) -> str:
     else:
         blocks = f"{len(result.history['round'])} blocks of {r['nodes']}"
         rows += [("activations", f"{done} ({blocks}), {because}"), ("walk", walk_words(r["walk"]))]
-    rows.append(("consensus residual", figure(r["consensus_residual"], unit)))
+    if "records" in r:
+        rows.append(("sum", f"over {len(r['summed'])} of {r['nodes']} nodes, {r['records']:,} records"))
+    else:
+        rows.append(("consensus residual", figure(r["consensus_residual"], unit)))
     if zones:
         rows.append(("largest violation", figure(r["max_violation"], unit)))
     if r["objective"] is not None:
         gap = "" if r["optimality_gap"] is None else f" ({r['optimality_gap']:.4g} above the optimum)"
         at = " at the noisy loads" if r["privacy"]["upheld"] is True else ""
         rows.append(("objective", figure(r["objective"]) + gap + at))
-    elif r["privacy"]["upheld"] is True:
+    elif r["privacy"]["upheld"] is True and "records" not in r:
         rows.append(("objective", "withheld: it would be computed from raw data"))
     if r.get("test") is not None:
         rows.append(("test error", test(r)))

@@ -25,8 +25,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
+from itertools import pairwise
 from math import ceil, frexp, inf, log2, nextafter, sqrt
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 from msgspec import Meta, Struct
@@ -39,12 +40,10 @@ Order = Literal[1, 2]  #: of the norm: 1 under Laplace noise, 2 under Gaussian
 Column = Annotated[int, Meta(ge=0, le=ENTRIES)]
 Columns = Annotated[tuple[Column, ...], Meta(min_length=1, max_length=10_000)]
 Edge = Annotated[float, Meta(ge=-1e12, le=1e12)]
-Table = tuple[Sequence[str], list[tuple[Any, ...]]]  #: columns, and rows
 
 WORD = 61  #: bits of a sum of integers
 SHORT = 1 - 2.0**-30  #: of c
 AT_ONCE = 1 << 20  #: entries of phi that are computed together
-HALF = sqrt(0.5)
 
 
 def norm(v: Matrix, order: Order) -> Vector:
@@ -89,9 +88,13 @@ class Statistic(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True, t
         """(m, d) of the columns read, V (m, r), shortened."""
         raise NotImplementedError
 
-    def shown(self, S: Vector, sd: float, rows: int, names: Sequence[str]) -> Table:
-        """A table of the sum S (d,) over so many records, each entry with noise of standard deviation sd."""
+    def entries(self, names: Sequence[str]) -> list[str]:
+        """What each entry of S is about, in words. `names`: of a record's numbers, the label last."""
         raise NotImplementedError
+
+    def unit(self, features: int, rows: int) -> Vector:
+        """(d,) by what the entries of S, over so many records, are multiplied where they are shown."""
+        return np.ones(self.size(features))
 
     # --- whatever the statistic ---
 
@@ -150,7 +153,7 @@ class Histogram(Statistic, tag_field="name", tag="histogram", frozen=True, kw_on
 
     def check(self, features: int) -> None:
         super().check(features)
-        if not all(low < high for low, high in zip(self.edges, self.edges[1:], strict=False)):
+        if not all(low < high for low, high in pairwise(self.edges)):
             raise InputError("edges: found two that do not ascend, expected each above the one before it")
 
     def read(self, features: int) -> tuple[int, ...]:
@@ -176,9 +179,8 @@ class Histogram(Statistic, tag_field="name", tag="histogram", frozen=True, kw_on
         bins = np.clip(np.searchsorted(self.edges, v, side="right") - 1, 0, len(self.edges) - 2)
         return np.bincount(bins, minlength=len(self.edges) - 1).astype(np.int64)
 
-    def shown(self, S: Vector, sd: float, rows: int, names: Sequence[str]) -> Table:
-        each = zip(self.edges, self.edges[1:], S.tolist(), strict=False)
-        return ("from", "to", "count", "sd"), [(low, high, count, sd) for low, high, count in each]
+    def entries(self, names: Sequence[str]) -> list[str]:
+        return [f"{low:g} to {high:g}" for low, high in pairwise(self.edges)]
 
 
 class Total(Statistic, tag_field="name", tag="total", frozen=True, kw_only=True):
@@ -205,16 +207,15 @@ class Total(Statistic, tag_field="name", tag="total", frozen=True, kw_only=True)
     def phi(self, V: Matrix) -> Matrix:
         return V
 
-    def shown(self, S: Vector, sd: float, rows: int, names: Sequence[str]) -> Table:
-        read = self.read(len(names) - 1)
-        return ("column", self.name, "sd"), [(names[k], s, sd) for k, s in zip(read, S.tolist(), strict=True)]
+    def entries(self, names: Sequence[str]) -> list[str]:
+        return [names[k] for k in self.read(len(names) - 1)]
 
 
 class Mean(Total, tag_field="name", tag="mean", frozen=True, kw_only=True):
     """Their mean over all records."""
 
-    def shown(self, S: Vector, sd: float, rows: int, names: Sequence[str]) -> Table:
-        return super().shown(S / rows, sd / rows, rows, names)
+    def unit(self, features: int, rows: int) -> Vector:
+        return np.full(self.size(features), 1 / rows)
 
 
 class Gram(Statistic, tag_field="name", tag="gram", frozen=True, kw_only=True):
@@ -242,22 +243,21 @@ class Gram(Statistic, tag_field="name", tag="gram", frozen=True, kw_only=True):
         i, j = np.triu_indices(V.shape[1])
         return V[:, i] * V[:, j] * np.where(i == j, 1.0, sqrt(2))
 
-    def matrix(self, S: Vector) -> Matrix:
-        """(r, r) V'V of the packed sum."""
-        r = round((sqrt(8 * S.size + 1) - 1) / 2)
+    def entries(self, names: Sequence[str]) -> list[str]:
+        read = self.read(len(names) - 1)
+        return [f"{names[a]} * {names[b]}" for k, a in enumerate(read) for b in read[k:]]
+
+    def unit(self, features: int, rows: int) -> Vector:
+        i, j = np.triu_indices(len(self.read(features)))
+        return np.where(i == j, 1.0, sqrt(0.5))
+
+    def matrix(self, shown: Vector) -> Matrix:
+        """(r, r) V'V of its upper triangle as it is shown."""
+        r = round((sqrt(8 * shown.size + 1) - 1) / 2)
         i, j = np.triu_indices(r)
         found = np.zeros((r, r))
-        found[i, j] = found[j, i] = S * np.where(i == j, 1.0, HALF)
+        found[i, j] = found[j, i] = shown
         return found
-
-    def shown(self, S: Vector, sd: float, rows: int, names: Sequence[str]) -> Table:
-        read, G = self.read(len(names) - 1), self.matrix(S)
-        i, j = (k.tolist() for k in np.triu_indices(len(read)))
-        each = [
-            (names[read[a]], names[read[b]], float(G[a, b]), sd * (1 if a == b else HALF))
-            for a, b in zip(i, j, strict=True)
-        ]
-        return ("row", "column", "gram", "sd"), each
 
 
 AnyStatistic = Histogram | Total | Mean | Gram

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import sqrt
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,7 @@ from hushgrid.node.runtime.driver import Stored
 class StatisticSetup(RowNodes):
     """Only `device`, `child` and `exact` touch raw data."""
 
-    own_figures = ("summed", "records", "noise_sd")
+    own_figures = ("summed", "records")
 
     def __init__(self, scenario: Scenario, file: str = "scenario", arrays: Arrays | None = None) -> None:
         loaded, shown = public(scenario, file, arrays, read)
@@ -53,32 +54,32 @@ class StatisticSetup(RowNodes):
         return float("nan")
 
     def figures(self, seen: Recorded, over: Finished) -> Figures:
-        plan, T = self.plan, len(seen.residual)
-        summed = summed_of(seen.told.get("state"))
-        table = centre.shown(plan, seen.x, summed, self.features) if summed else (("",), [])
-        last: dict[str, Any] = {
-            "summed": summed,
-            "records": centre.records(plan, summed),
-            "noise_sd": centre.spread(plan, summed),
-        }
-        if self.reveal and summed:
-            S = self.exact(summed)
-            length = float(np.linalg.norm(S))
-            last["relative_error"] = finite(float(np.linalg.norm(seen.x - S)) / length) if length else None
+        plan, T, summed = self.plan, len(seen.residual), summed_of(seen.told.get("state"))
+        last: dict[str, Any] = {"summed": summed, "records": centre.records(plan, summed)}
+        solution, tables = {"x": seen.x}, {}
+        if summed:
+            x, sd = centre.shown(plan, seen.x, summed)
+            named = np.array(self.shown.statistic.entries(self.shown.names(self.features)))
+            solution = {"x": x, "sd": sd, "keys_x": named}
+            tables = {"sum": centre.table(plan, seen.x, summed, self.features)}
+            if self.reveal:
+                S = self.exact(summed)
+                length = float(np.linalg.norm(S))
+                last["relative_error"] = finite(float(np.linalg.norm(seen.x - S)) / length) if length else None
         return Figures(
             objective=[None] * T,
             max_violation=[None] * T,
             expected_noise=self.expected(seen.answers),
-            quality=self.judged(seen, over),
-            solution={"x": seen.x} | self.keys,
+            quality=self.judged(seen, summed),
+            solution=solution,
             at_the_end=last,
-            tables={self.shown.statistic.name: table},
+            tables=tables,
         )
 
-    def judged(self, seen: Recorded, over: Finished) -> Quality:
+    def judged(self, seen: Recorded, summed: list[str]) -> Quality:  # type: ignore[override]
         """A sum has no copies that could differ: it is as good as its noise is small."""
-        n, size = len(self.plan.nodes), float(np.linalg.norm(seen.x))
-        return quality.judged(0.0 if seen.residual else None, size, n, 0.0, float("inf"), None, False)
+        noise = centre.spread(self.plan, summed) * sqrt(self.shown.size)
+        return quality.of_a_sum(float(np.linalg.norm(seen.x)) if summed else None, noise)
 
 
 class Said(Struct):

@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 
 from hushgrid.kernels.patterns import masked
-from hushgrid.kernels.problems.statistics import Table
 from hushgrid.node.problems.kind import Plan
 from hushgrid.node.problems.masking import noise_shares, numbers
-from hushgrid.node.problems.records.centre import centre, held
+from hushgrid.node.problems.records.centre import Table, centre, held
 from hushgrid.node.problems.statistics.gate import lattice_of
+
+COLUMNS = ("entry", "value", "sd")  #: of the table
 
 __all__ = ["answer", "centre", "held", "masked_centre"]
 
@@ -31,11 +32,11 @@ def masked_centre(plan: Plan) -> masked.Centre:
 
 
 def answer(plan: Plan, source: str, state: Any) -> tuple[dict[str, Any], dict[str, Table]]:
-    """What a sum says, from the coordinator's last state: whose it is, and a table called like the statistic."""
+    """What a sum says, from the coordinator's last state: whose it is, and the table `sum`."""
     if not state.summed:
         return {}, {}
     figures = {"summed": list(state.summed), "records": records(plan, state.summed)}
-    return figures, {plan.problem.statistic.name: shown(plan, state.w, state.summed)}
+    return figures, {"sum": table(plan, state.w, state.summed)}
 
 
 def records(plan: Plan, summed: Sequence[str]) -> int:
@@ -44,11 +45,17 @@ def records(plan: Plan, summed: Sequence[str]) -> int:
     return sum(p.rows[p.position(node)] for node in summed)
 
 
-def shown(plan: Plan, S: np.ndarray, summed: Sequence[str], features: Sequence[str] = ()) -> Table:
-    """The table of a sum S (d,) over these nodes. `features`: the columns' names."""
+def shown(plan: Plan, S: np.ndarray, summed: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+    """(d,) each: what a sum S (d,) over these nodes says, and the standard deviation of its noise."""
+    unit = plan.problem.statistic.unit(plan.problem.features, max(records(plan, summed), 1))
+    return S * unit, spread(plan, summed) * unit
+
+
+def table(plan: Plan, S: np.ndarray, summed: Sequence[str], features: Sequence[str] = ()) -> Table:
+    """The same for reading. `features`: the columns' names."""
     p = plan.problem
-    found: Table = p.statistic.shown(S, spread(plan, summed), records(plan, summed), p.names(features))
-    return found
+    each = zip(p.statistic.entries(p.names(features)), *(v.tolist() for v in shown(plan, S, summed)), strict=True)
+    return COLUMNS, list(each)
 
 
 def spread(plan: Plan, summed: Sequence[str]) -> float:

@@ -12,10 +12,11 @@ import pytest
 from hushgrid.broker.report import build as report
 from hushgrid.broker.report import gridmap, summary
 from hushgrid.broker.report.network import walk_words
-from hushgrid.broker.report.statement import adjacency_words, clipping
+from hushgrid.broker.report.statement import adjacency_words
 from hushgrid.broker.simulation import run
 from hushgrid.broker.simulation.progress import Progress
 from hushgrid.node.config.scenario import scenario_from
+from hushgrid.node.problems.records.words import clipping
 from tests.support.runs.report_pages import Page
 from tests.support.scenarios.record_scenarios import GAUSSIAN, NOT_PRIVATE, iadmm, scenario
 

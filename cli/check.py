@@ -11,7 +11,7 @@ from hushgrid.node.config.coordinator import load_coordinator
 from hushgrid.node.config.device import load_device
 from hushgrid.node.config.scenario import load_scenario
 from hushgrid.node.config.site import ready_words
-from hushgrid.node.problems.plan import step_ratio
+from hushgrid.node.problems.plan import RunPlan, step_ratio
 from hushgrid.node.schema.sections import Tls
 from hushgrid.node.schema.yaml_file import read_yaml
 from hushgrid.node.site.intake import device_of
@@ -68,6 +68,8 @@ def _scenario(path: Path) -> str:
     )
     if t is not None and t.masked is not None:
         promise += f" (masked: at most {t.masked.corrupt} corrupt; a share alone {t.alone():.4g})"
+    if t is not None and scenario.algorithm.asks() == "statistic":
+        promise += f", noise of {_spread(plan):.4g} on each entry that is added up"
     ratio = step_ratio(plan)
     step = "" if ratio is None else f", step {ratio:.2g} times its public bound"
     algorithm = scenario.algorithm
@@ -75,6 +77,13 @@ def _scenario(path: Path) -> str:
         f"scenario {scenario.name}: {problem.about}, {algorithm.name} ({algorithm.variant}), "
         f"{algorithm.rounds} {algorithm.unit}{step}, {promise}"
     )
+
+
+def _spread(plan: RunPlan) -> float:
+    """Standard deviation of the noise on a sum over all nodes."""
+    from hushgrid.node.problems.statistics.centre import spread
+
+    return spread(plan, plan.nodes)
 
 
 def _delta(delta: float) -> str:

@@ -396,7 +396,12 @@ def algorithms_page() -> str:
     text = f"{GENERATED}\n# Algorithms\n\nWhat each file of `kernels/algorithms/` declares. d is the length of the iterate.\n"
     text += "The keys of a section are in [the scenario](scenario.md).\n"
     for kind, s in algorithms():
-        asked = {"gradient": "gradients", "minimiser": "minimisers", "data": "data"}[s.asks()]
+        asked = {
+            "gradient": "gradients",
+            "minimiser": "minimisers",
+            "data": "data",
+            "statistic": "their part of a sum",
+        }[s.asks()]
         said = {
             "star": "one, of the entries that are shared",
             "token": f"{s.sent} of length d ({', '.join(getattr(s, 'token', ()))})",

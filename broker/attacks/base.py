@@ -63,7 +63,7 @@ class Attack(ABC):
     """One way to attack the runs of some algorithms."""
 
     algorithms: ClassVar[tuple[type[Algorithm], ...]]  #: those that it attacks, by their sections' types
-    problem: ClassVar[type]  #: the type of a plan's public part
+    problem: ClassVar[type | tuple[type, ...]]  #: the type of a plan's public part, or some
 
     def fits(self, heard: Heard) -> bool:
         """Whether it can attack this run."""

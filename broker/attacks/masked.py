@@ -16,11 +16,14 @@ import numpy as np
 from hushgrid.broker.attacks.base import Attack, Recovered
 from hushgrid.broker.attacks.transcript import Heard
 from hushgrid.kernels.algorithms import fedavg
+from hushgrid.kernels.algorithms import sum as sums
 from hushgrid.kernels.algorithms.base import Algorithm
 from hushgrid.kernels.patterns.masked import Ask, Masked, decoded
+from hushgrid.kernels.patterns.star import Z
 from hushgrid.kernels.types import Vector
 from hushgrid.node.problems.masking import noise_shares
 from hushgrid.node.problems.records.section import DataPlan
+from hushgrid.node.problems.statistics.section import StatisticsPlan
 
 
 class Sum(NamedTuple):
@@ -44,8 +47,8 @@ class Repeated(NamedTuple):
 class MaskedSums(Attack):
     """Adds up what was heard."""
 
-    algorithms: ClassVar[tuple[type[Algorithm], ...]] = (fedavg.Params,)
-    problem: ClassVar[type] = DataPlan
+    algorithms: ClassVar[tuple[type[Algorithm], ...]] = (fedavg.Params, sums.Params)
+    problem: ClassVar[tuple[type, ...]] = (DataPlan, StatisticsPlan)
 
     def fits(self, heard: Heard) -> bool:
         return super().fits(heard) and heard.masked
@@ -68,6 +71,27 @@ class MaskedSums(Attack):
                 f"{found.node} is alone in round {found.round}: the others sent the same answers under two sets."
             )
         return Recovered(arrays=arrays, notes=notes)
+
+
+class Addends(Attack):
+    """A sum that is not masked: what each node has said is its part, noise and all."""
+
+    algorithms: ClassVar[tuple[type[Algorithm], ...]] = (sums.Params,)
+    problem: ClassVar[tuple[type, ...]] = (StatisticsPlan,)
+
+    def fits(self, heard: Heard) -> bool:
+        return super().fits(heard) and not heard.masked
+
+    def recover(self, heard: Heard) -> Recovered:
+        said = {
+            m.src: m.body.z for m in heard.messages if isinstance(m.body, Z) and m.body.z.size == heard.problem.size
+        }
+        exact = heard.plan.terms is None
+        how = "exactly: nothing protects it" if exact else "with the node's own noise"
+        return Recovered(
+            arrays={f"s_{node}": part for node, part in said.items()},
+            notes=[f"The part of {len(said)} nodes in the sum stands in their messages, {how}."],
+        )
 
 
 def share_sd(heard: Heard) -> float:

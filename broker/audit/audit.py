@@ -15,6 +15,7 @@ from hushgrid.broker.audit.answers import Answer
 from hushgrid.broker.audit.canaries import Canary, of_loads, of_rows, typical_row
 from hushgrid.broker.audit.games import Attack, Bound, Claim, play, power
 from hushgrid.broker.audit.minimisers import of_minimisers
+from hushgrid.broker.audit.sums import of_sums
 from hushgrid.broker.simulation.setup import setup_of
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.patterns.routes import index
@@ -130,6 +131,10 @@ def pairs(plan: RunPlan, node: str, setup: Any) -> tuple[Canary, list[Answer], C
         public = setup.public_loss(node)
         contracts = setup.device(node).contracts
         return of_loads(plan, node, public, lambda d: loss_of(public.model, d, plan.problem, plan.terms, contracts))
+    if plan.algorithm.asks() == "statistic":
+        shard = setup.shards[index(node)] if setup is not None else None
+        farthest, own = of_sums(plan, node, shard)
+        return farthest, [], own
     if plan.algorithm.minimizes:
         return of_minimisers(plan, node), [], None
     worst, aside = of_rows(plan, node)

@@ -15,6 +15,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 from unittest.mock import patch
@@ -29,6 +30,7 @@ from hushgrid.kernels.privacy.noise import Lattice
 from hushgrid.kernels.types import Index, Vector
 from hushgrid.node import wire
 from hushgrid.node.config.scenario import scenario_from
+from hushgrid.node.privacy.gate import Gate
 from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.problems.records.files import Shard
 
@@ -60,8 +62,8 @@ class Held:
 
 
 @contextmanager
-def held_still(release: Release | None = None) -> Iterator[Held]:
-    """No clock, no chance, and answers that are constants. `release`: other answers."""
+def held_still(release: Release | None = None, masked: bool = False) -> Iterator[Held]:
+    """No clock, no chance, and answers that are constants. `release`: other answers. `masked`: in a run with masks."""
     counter, entropy, honest = itertools.count(1), os.urandom, Lattice.release
 
     def urandom(size: int) -> bytes:  # 16 and 32 bytes: nonces, ledger numbers, keys; noise takes other amounts
@@ -79,7 +81,35 @@ def held_still(release: Release | None = None) -> Iterator[Held]:
         held.setattr(Ledger, "now", staticmethod(lambda: "2000-01-01T00:00:00Z"))
         held.setitem(Ledger.__init__.__kwdefaults__, "clock", lambda: 1.0)
         held.setattr(Lattice, "release", release or ignoring)
+        if masked:
+            _hold_masks(held, release is None)
         yield held
+
+
+@cache
+def _identities(make: Callable[[tuple[str, ...]], Any], nodes: tuple[str, ...]) -> Any:
+    """The same for every run that is compared."""
+    return make(nodes)
+
+
+def _hold_masks(held: Held, answers: bool) -> None:
+    """Keys by `os.urandom`, which is held; with `answers` the shares too, each a constant."""
+    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
+    from hushgrid.node.masks import identity
+
+    make, honest = identity.made_up, Gate._masked_share
+
+    def share(gate: Gate, *asked: Any) -> Index:
+        honest(gate, *asked)  # what it refuses is told
+        assert gate.lattice is not None
+        found: Index = np.rint(constant(gate.lattice, gate.width) / gate.lattice.g).astype(np.int64)
+        return found
+
+    held.setattr(identity, "made_up", lambda nodes: _identities(make, tuple(nodes)))
+    held.setattr(X25519PrivateKey, "generate", lambda: X25519PrivateKey.from_private_bytes(os.urandom(32)))
+    if answers:
+        held.setattr(Gate, "_masked_share", share)
 
 
 # --- other data, of the same public shape ---
@@ -134,8 +164,9 @@ def with_data(setup: Any, name: str) -> Any:
     """A prepared scenario whose devices have other data, and which is otherwise the same."""
     if name in ROWS:
         shown = setup.shown
-        labels = LABELS.get(shown.objective.kind, (0.0, shown.classes - 1.0))
-        setup.shards = ROWS[name](setup.shards, shown.row_bound, labels)
+        of = getattr(shown, "objective", None)  # a sum has none, and takes any number
+        labels = LABELS.get(of.kind, (0.0, shown.classes - 1.0)) if of else LABELS["least-squares"]
+        setup.shards = ROWS[name](setup.shards, shown.row_bound if of else 1.0, labels)
     elif name in LOADS:
         own = setup.loads
         setup.loads = lambda zone: np.where(loaded(setup, zone), LOADS[name](own(zone)), own(zone))
@@ -204,7 +235,7 @@ def seen(
         return member(*arguments, **options, log=lambda text: logs.append((name, text)), outcome=kept)
 
     found: Seen = {}
-    with held_still(release) as held:
+    with held_still(release, bool((raw.get("privacy") or {}).get("masked"))) as held:
         held.setattr(fleet, "Member", listened)
         held.setattr(fleet, "MemoryBroker", Heard)
         for no, name in enumerate(data or ("",)):

@@ -28,6 +28,7 @@ from hushgrid.node.config.scenario import scenario_from
 from hushgrid.node.privacy.gate import Gate
 from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.privacy.ledger_rows import Spend
+from hushgrid.node.privacy.terms import Terms
 from hushgrid.node.problems.plan import RunPlan, encode_plan
 from hushgrid.node.runtime.member import Member
 from hushgrid.node.schema.sections import Budget
@@ -184,6 +185,11 @@ def gate_of(device: Any, plan: RunPlan) -> Gate:
 
 def asked_of_a_gate(plan: RunPlan) -> Iterator[tuple[str, Callable[[Any], Any]]]:
     """(in words, a question)."""
+    t = plan.terms
+    assert t is not None
+    if plan.algorithm.asks() == "statistic":
+        yield from asked_for_a_sum(t)
+        return
     zones = plan.problem.kind == "zones"
 
     def size(gate: Any) -> int:
@@ -201,8 +207,6 @@ def asked_of_a_gate(plan: RunPlan) -> Iterator[tuple[str, Callable[[Any], Any]]]
         for name in MINIMISERS:
             yield f"{name}, curvature 1", put(name, 1.0)
         yield "minimizer, curvature 0", put("minimizer", 0.0)
-    t = plan.terms
-    assert t is not None
 
     def often(gate: Any) -> None:
         gate.state.answers = t.answers
@@ -210,6 +214,19 @@ def asked_of_a_gate(plan: RunPlan) -> Iterator[tuple[str, Callable[[Any], Any]]]
             gate.share(np.zeros(size(gate)), b"")
         else:
             gate.data() if t.mode == "input" and zones else gate.gradient(np.zeros(size(gate)))
+
+    yield "one answer more than the cap", often
+
+
+def asked_for_a_sum(t: Terms) -> Iterator[tuple[str, Callable[[Any], Any]]]:
+    """The same of a gate that answers with its part of a sum, which depends on no point."""
+    yield "statistic", lambda gate: gate.statistic()
+    yield "exact_statistic", lambda gate: gate.exact_statistic()
+    yield "share", lambda gate: gate.share(np.zeros(0), b"")
+
+    def often(gate: Any) -> None:
+        gate.state.answers = t.answers
+        gate.statistic() if t.masked is None else gate.share(np.zeros(0), b"")
 
     yield "one answer more than the cap", often
 

@@ -24,11 +24,10 @@ def checked(raw: Mapping[str, Any], file: str, rows: int | None, features: int |
     """The shape of a scenario that can be planned. Raises InputError."""
     plain = deepcopy(dict(raw))
     scenario = scenario_from(plain, file)
-    if not scenario.kind.records or not hasattr(scenario.problem, "data"):
-        tag = scenario.problem.__struct_config__.tag
-        raise InputError(
-            f"{file}: problem.kind: found {tag}, expected rows of data (a budget for loads: hushgrid budget plan DEVICE)"
-        )
+    if scenario.kind.sharing != "copies" or not hasattr(scenario.problem, "data"):
+        tag, zones = scenario.problem.__struct_config__.tag, not scenario.kind.records
+        how = "a budget for loads: hushgrid budget plan DEVICE" if zones else "the noise of a sum: hushgrid check"
+        raise InputError(f"{file}: problem.kind: found {tag}, expected rows of data to learn from ({how})")
     variant, p = scenario.algorithm.variant, scenario.privacy
     if variant != "guarded" or p is None:
         raise InputError(f"{file}: algorithm.variant: found {variant}, expected guarded, with a privacy section")

@@ -33,7 +33,7 @@ class Params(Star, tag_field="name", tag="sum", frozen=True, kw_only=True):
     claim: ClassVar[str] = "holds"
     of: ClassVar[tuple[Sharing, ...]] = ("addends",)
     own: ClassVar[tuple[str, ...]] = ("mean",)
-    examples: ClassVar[Mapping[Variant, Sequence[Keys]]] = {"guarded": [{}], "none": [{}]}
+    examples: ClassVar[Mapping[Variant, Sequence[Keys]]] = {"guarded": [{"rounds": 1}], "none": [{"rounds": 1}]}
 
     #: whose noise: guarded (the gate's own) or none
     variant: Literal["guarded", "none"] = "guarded"

@@ -31,7 +31,7 @@ from hushgrid.node.privacy.ledger_rows import Spend
 from hushgrid.node.privacy.terms import Terms
 from hushgrid.node.problems.plan import RunPlan, encode_plan
 from hushgrid.node.runtime.member import Member
-from hushgrid.node.schema.sections import Budget
+from hushgrid.node.schema.sections import Allow, AllowMasked, Budget
 from hushgrid.node.wire import COORDINATOR, Envelope, Join, Plan, Refuse, Topics
 
 NONCE = b"n" * 16
@@ -130,6 +130,10 @@ def lies(own: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
         found.append(("with another clip", {f"privacy.adjacency.{unit}.clip": 10 * c}))
     elif isinstance(privacy["adjacency"][unit], float):
         found.append(("hiding a tenth of the change", {f"privacy.adjacency.{unit}": privacy["adjacency"][unit] / 10}))
+    if masked := privacy.get("masked"):
+        found.append(("with one more of its others corrupt", {"privacy.masked.corrupt": masked["corrupt"] + 1}))
+        if masked["corrupt"]:
+            found.append(("with one of its others fewer corrupt", {"privacy.masked.corrupt": masked["corrupt"] - 1}))
     if problem["kind"] == "zones":
         found.append(("over other zones", {"problem.zones": {**problem["zones"], min(problem["zones"]): [1]}}))
         found.append(("over another version of the case", {"problem.digest": "0" * 64}))
@@ -150,7 +154,7 @@ def asked_to_join(device: Any, plan: RunPlan, blob: bytes) -> tuple[bool, str]:
         tempfile.TemporaryDirectory(prefix="hushgrid-audit-") as scratch,
         closing(Ledger(Path(scratch) / f"{device.name}.ledger", device.name, durable=False)) as ledger,
     ):
-        member = Member("audit", device, ledger, budget)
+        member = Member("audit", device, ledger, budget, _allowed(t))
         member.connected()
         members = {name: member.session if name == device.name else 1 for name in plan.nodes}
         run = wire.run_id(blob, NONCE, members)
@@ -165,6 +169,14 @@ def asked_to_join(device: Any, plan: RunPlan, blob: bytes) -> tuple[bool, str]:
         if isinstance(body, Refuse):
             return False, body.reason
     return False, "it says nothing"
+
+
+def _allowed(t: Terms) -> Allow:
+    """What its owner consents to: masked sums as the scenario has them, and no weaker ones."""
+    if t.masked is None:
+        return Allow()
+    masked = AllowMasked(corrupt=t.masked.corrupt, honest=t.masked.honest, peers=("0" * 64,), alone=t.alone())
+    return Allow(masked=masked)
 
 
 # --- gates ---
@@ -207,6 +219,8 @@ def asked_of_a_gate(plan: RunPlan) -> Iterator[tuple[str, Callable[[Any], Any]]]
         for name in MINIMISERS:
             yield f"{name}, curvature 1", put(name, 1.0)
         yield "minimizer, curvature 0", put("minimizer", 0.0)
+    if t.masked is not None:
+        yield "share at the start", lambda gate: gate.share(np.zeros(size(gate)), b"")
 
     def often(gate: Any) -> None:
         gate.state.answers = t.answers

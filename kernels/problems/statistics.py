@@ -113,7 +113,7 @@ class Statistic(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True, t
         step, found = self.step(c, m), np.zeros(self.size(q), dtype=np.int64)
         for V in map(self.taken, self._parts(A, b)):
             long = norm(V, order)
-            V = V * np.minimum(1.0, c * SHORT / np.where(long > 0, long, c))[:, None]
+            V = V * (c * SHORT / np.maximum(long, c * SHORT))[:, None]
             found += np.trunc(self.phi(V) / step).astype(np.int64).sum(axis=0)
         return found
 

@@ -94,11 +94,9 @@ def _identities(make: Callable[[tuple[str, ...]], Any], nodes: tuple[str, ...]) 
 
 def _hold_masks(held: Held, answers: bool) -> None:
     """Keys by `os.urandom`, which is held; with `answers` the shares too, each a constant."""
-    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+    from hushgrid.node.masks import identity, run_masks
 
-    from hushgrid.node.masks import identity
-
-    make, honest = identity.made_up, Gate._masked_share
+    make, honest, keys = identity.made_up, Gate._masked_share, vars(run_masks)["X25519PrivateKey"]
 
     def share(gate: Gate, *asked: Any) -> Index:
         honest(gate, *asked)  # what it refuses is told
@@ -107,7 +105,7 @@ def _hold_masks(held: Held, answers: bool) -> None:
         return found
 
     held.setattr(identity, "made_up", lambda nodes: _identities(make, tuple(nodes)))
-    held.setattr(X25519PrivateKey, "generate", lambda: X25519PrivateKey.from_private_bytes(os.urandom(32)))
+    held.setattr(keys, "generate", lambda: keys.from_private_bytes(os.urandom(32)))
     if answers:
         held.setattr(Gate, "_masked_share", share)
 

@@ -149,7 +149,7 @@ def statement(run: Run, base_mva: float | None) -> Statement:
         headline = f"{_not_upheld(algorithm)}: {first}"
         reasons = reasons[1:]
     else:
-        headline = f"Not private: {_why(scenario, algorithm.variant)}"
+        headline = f"Not private: {_why(scenario, algorithm)}"
     return Statement(
         standing=how,
         headline=headline,
@@ -169,9 +169,10 @@ def _listed(value: Any) -> list[Any]:
     return list(value) if isinstance(value, list | tuple) else [] if value is None else [value]
 
 
-def _why(scenario: Mapping[str, Any], variant: str) -> str:
-    if variant == "none":
-        return "this is the plain optimiser; no noise was added and its messages can be traced back to the data."
+def _why(scenario: Mapping[str, Any], algorithm: Algorithm) -> str:
+    if algorithm.variant == "none":
+        what = "sum" if algorithm.asks() == "statistic" else "optimiser"
+        return f"this is the plain {what}; no noise was added and its messages can be traced back to the data."
     if scenario.get("seed") is not None:
         return (
             "the noise was drawn from a seed, so that the run can be repeated; whoever knows the seed can take it off."
@@ -314,8 +315,36 @@ def _nodes(privacy: Mapping[str, Any], plan: Mapping[str, Any]) -> dict[str, Any
     }
 
 
+def _limits_of_records(run: Run) -> tuple[tuple[str, str], ...]:
+    """What of records is not protected."""
+    adjacency = (run.scenario.get("privacy") or {}).get("adjacency")
+    return (
+        (
+            "Public by design",
+            f"the network, the algorithm's settings, the bounds, how many records each node has, and the {'sum' if run.sums else 'solution'}.",
+        ),
+        (
+            "Who answers when",
+            "the walk, who holds its token, and how often a node has answered are public."
+            if run.walks
+            else "the rounds, and in which of them every node answers, are public.",
+        ),
+        (
+            "Several records at once",
+            "one person behind several records, or at several nodes, is group privacy: k count as k times ε.",
+        )
+        if _clip(adjacency) is not None
+        else (
+            "What the change is",
+            "the promise is about gradients. Replacing a record is such a change only where the loss and the bounds "
+            "say so (logistic: where scale times twice the row bound over the number of records is no more; least squares: "
+            "never).",
+        ),
+    )
+
+
 def _limits(how: str, run: Run) -> tuple[tuple[str, str], ...]:
-    zones, adjacency = run.zones, (run.scenario.get("privacy") or {}).get("adjacency")
+    zones = run.zones
     ledgers = (run.result.get("privacy") or {}).get("ledgers")
     if how != "upheld":
         return (("Everything", "This run is for study. Its data must be treated as open to whoever has seen the run."),)
@@ -335,29 +364,7 @@ def _limits(how: str, run: Run) -> tuple[tuple[str, str], ...]:
             ),
         ]
     else:
-        limits += [
-            (
-                "Public by design",
-                f"the network, the algorithm's settings, the bounds, how many records each node has, and the {'sum' if run.sums else 'solution'}.",
-            ),
-            (
-                "Who answers when",
-                "the walk, who holds its token, and how often a node has answered are public."
-                if run.walks
-                else "the rounds, and in which of them every node answers, are public.",
-            ),
-            (
-                "Several records at once",
-                "one person behind several records, or at several nodes, is group privacy: k count as k times ε.",
-            )
-            if _clip(adjacency) is not None
-            else (
-                "What the change is",
-                "the promise is about gradients. Replacing a record is such a change only where the loss and the bounds "
-                "say so (logistic: where scale times twice the row bound over the number of records is no more; least squares: "
-                "never).",
-            ),
-        ]
+        limits += _limits_of_records(run)
     shows = (
         "a zone's rough total"
         if zones

@@ -47,6 +47,8 @@ class Statistics(GraphKind):
                 f"{file}: privacy.adjacency.replace-one-record.clip: found {replaced.clip:g}, expected 1 "
                 "(histogram: a record counts once)"
             )
+        if privacy.mechanism == "laplace" and 1 not in problem.statistic.orders:
+            raise InputError(f"{file}: privacy.mechanism: found laplace, expected gaussian (problem.kind: {tag})")
 
     def solved(self, algorithm: Algorithm) -> str:
         return "histograms, totals, means, Gram matrices"

@@ -15,7 +15,8 @@ from hushgrid.kernels.errors import InputError
 from hushgrid.node.config.scenario import scenario_from
 from hushgrid.node.problems.records.kind import KIND as RECORDS
 from tests.support.runs.report_pages import Page
-from tests.support.scenarios.record_scenarios import scenario
+from tests.support.scenarios.guarded_scenarios import STATISTICS, sums
+from tests.support.scenarios.record_scenarios import GAUSSIAN, scenario
 
 #: Penalties that differ by node, in place of those of an algorithm's examples.
 UNLIKE = {name: {"eta": [0.5, 0.6, 0.7, 0.8]} for name in ("admm", "mradmm", "madmm")}
@@ -63,6 +64,15 @@ def on_zones():
                 yield "ladmm", {"variant": variant}, private | {"at": "gradient"}
 
 
+def on_sums():
+    """Each statistic, with what of privacy belongs to it."""
+    for kind, mechanism in product(STATISTICS, (None, "laplace", "gaussian")):
+        private = {"mechanism": mechanism, "epsilon": 5.0, "delta": 1e-6 if mechanism == "gaussian" else None}
+        over = {f"privacy.{key}": value for key, value in private.items()}
+        yield sums(kind, over if mechanism else {"algorithm.variant": "none", "privacy": None})
+    yield sums("histogram", GAUSSIAN | {"privacy.masked": {"corrupt": 1}})
+
+
 def raw(name, section, privacy, zones):
     whole = scenario({"algorithm": {"name": name, "rounds": 4, **section}, "privacy": None})
     if privacy is not None:
@@ -80,8 +90,12 @@ def raw(name, section, privacy, zones):
 
 def runs():
     found = []
-    for name, section, privacy, zones in sections():
-        whole = raw(name, section, privacy, zones)
+    every = [
+        (name, section, privacy, zones, raw(name, section, privacy, zones))
+        for name, section, privacy, zones in sections()
+    ]
+    every += [(f"sum {w['problem']['kind']}", {}, w.get("privacy"), None, w) for w in on_sums()]
+    for name, section, privacy, zones, whole in every:
         try:
             scenario_from(whole)
         except InputError:
@@ -105,6 +119,7 @@ OTHERWISE = {
     "gradient": r"minimiser|objective perturbation|output perturbation|perturbed once",
     "minimiser": r"gradient|Huberised|clipped to|perturbed once",
     "data": r"gradient|minimiser|clipped|fresh noisy copy",
+    "statistic": r"gradient|minimiser|clipped|Huberised|perturbed once|model|optimum|objective",
 }
 
 
@@ -134,7 +149,7 @@ def test_a_report_names_what_was_asked_and_has_no_word_of_another_pattern_or_que
     assert text.count("The answer: ") == 1
 
     if variant == "none":
-        assert "Not private: this is the plain optimiser" in text
+        assert f"Not private: this is the plain {'sum' if asked == 'statistic' else 'optimiser'};" in text
         assert not re.search(r"Each answer|objective perturbation|output perturbation|clipped|(?<!no )noise was", text)
         return
     if not declared.gated:
@@ -158,6 +173,9 @@ def test_a_report_names_what_was_asked_and_has_no_word_of_another_pattern_or_que
         assert "nothing is clipped" in text
     elif asked == "data":
         assert "Each load was perturbed once" in text
+    elif asked == "statistic":
+        assert "Each node has answered once" in text
+        assert "its part of the sum is shortened to 1" in text
     elif zones:
         assert ("fresh noisy copy of the loads" in text) is (privacy.get("at") != "gradient")
     else:

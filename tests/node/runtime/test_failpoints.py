@@ -11,7 +11,7 @@ from hushgrid.node.config.scenario import scenario_from
 from hushgrid.node.privacy.drawn import Drawn
 from hushgrid.node.wire import COORDINATOR
 from tests.support.devices.failing_fleet import CRASHES, CUTS, FULL, KINDS, Fleet
-from tests.support.scenarios.guarded_scenarios import around, exact_zones, rounds, walk, zones
+from tests.support.scenarios.guarded_scenarios import around, exact_zones, rounds, sums, walk, zones
 
 FEW = {"algorithm.rounds": 3}
 TWO = {"network": {"kind": "path", "nodes": 2}}
@@ -22,6 +22,7 @@ RAW = {
     **{name: walk(name, TWO | {"algorithm.walk": "random", "algorithm.rounds": 6}) for name in of_patterns(("token",))},
     **{name: rounds(name, TWO | FEW) for name in of_patterns(("neighbours",))},
     **{name: around(name, FEW) for name in ("fedavg", "fedprox")},
+    "sum": sums(),
 }
 REPRESENTATIVES = (
     "ladmm",

@@ -14,6 +14,7 @@ from hushgrid.node.problems.kind import Kind
 from hushgrid.node.problems.registry import KINDS
 from tests.support.runs import background_run
 from tests.support.scenarios import record_scenarios
+from tests.support.scenarios.guarded_scenarios import sums
 
 Raw = dict[str, Any]
 ROUNDS = {"star": 4, "token": 12, "neighbours": 6}  #: three a node where a token walks around the ring
@@ -23,6 +24,7 @@ UNCLIPPED = {"privacy.adjacency": {"replace-one-record": {"clip": 2.0}}}
 #: of convex programs stops at its own tolerance.
 SMALL: dict[str, tuple[Raw, float]] = {
     "data": (record_scenarios.scenario(UNCLIPPED), 1e-9),
+    "statistics": (sums(), 1e-9),
     "zones": (background_run.scenario({"problem.case": "case5", "problem.zones": 2}), 1e-5),
 }
 

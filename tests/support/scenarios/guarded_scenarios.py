@@ -40,6 +40,22 @@ def around(name, over=(), **more):
     return record_scenarios.scenario(own | dict(over), **more)
 
 
+#: Statistics of the records, by the name of the kind.
+STATISTICS = {
+    "histogram": {"column": 0, "edges": [-1.0, 0.0, 1.0]},
+    "total": {"nonnegative": True},
+    "mean": {"columns": [0, 2]},
+    "gram": {},
+}
+
+
+def sums(kind="histogram", over=(), **more):
+    """A statistic of the records, added up around a coordinator."""
+    problem = {"kind": kind, "data": SMALL["problem.data"] | {"nodes": 4}} | STATISTICS[kind]
+    own = {"problem": problem, "algorithm": {"name": "sum"}, "network": None}
+    return record_scenarios.scenario(own | dict(over), **more)
+
+
 PAIR = {"pair": 0.01, "power_factor": 0.95}
 CASES = {
     "ladmm": zones(),
@@ -55,6 +71,10 @@ CASES = {
     ),
     "fedavg": around("fedavg"),
     "fedprox": around("fedprox", GAUSSIAN | {"algorithm.local_updates": 2}),
+    "sum": sums(),
+    "sum, gaussian, gram": sums("gram", GAUSSIAN),
+    "sum, masked": sums("total", GAUSSIAN | {"privacy.masked": {"corrupt": 1}}),
+    "fedavg, masked": around("fedavg", GAUSSIAN | {"privacy.masked": {"corrupt": 1}}),
     "consensus-admm": exact_zones(),
     "consensus-admm, gaussian": exact_zones(mechanism="gaussian", delta=1e-5),
     "recal, bounded change": walk(over=CHANGE | GAUSSIAN),

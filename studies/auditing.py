@@ -36,6 +36,10 @@ GAUSSIAN: dict[str, Any] = {"mechanism": "gaussian", "accountant": "gdp", "delta
 LAPLACE: dict[str, Any] = {"mechanism": "laplace"}
 ROWS = {"synthetic": {"rows": 20, "features": 2}, "normalize": "unit-rows"}
 EPSILONS = (1.0, 4.0, 8.0)
+#: Statistics, by the name of the kind.
+SUMS: dict[str, dict[str, Any]] = {
+    "histogram": {"column": 0, "edges": [-1.0, 0.0, 1.0]}, "total": {}, "mean": {"nonnegative": True}, "gram": {},
+}  # fmt: skip
 SEEDS = 200  #: runs of which it is counted how often a bound passes the claim
 FEW = 500  #: games of each row of the table of all algorithms
 DOUBT = 1e-3  #: that any honest row of it is accused
@@ -175,6 +179,11 @@ def every() -> Iterator[Game]:
                         more = {"box": 0.5} if name == "ladmm" else {}
                         words = f"{name}, {mechanism['mechanism']}, {kind}, {next(iter(adjacency))}"
                         yield Game(words, scenario(algorithm, privacy, kind, adjacency, **more), FEW)
+            if "addends" in of.of:
+                for kind, own in SUMS.items():
+                    raw = scenario({"name": name}, privacy, kind)
+                    raw["problem"] = {"kind": kind, "data": raw["problem"]["data"]} | own
+                    yield Game(f"{name}, {mechanism['mechanism']}, {kind}", raw, FEW)
             if "parts" in of.of:
                 for mode in of.modes:
                     for at in ("data", "gradient") if mode == "objective" else ("data",):
@@ -197,7 +206,7 @@ def tried(game: Game) -> Line | str:
         return str(error)
 
 
-ROWS_OF_ALL = 200  #: rows of that table, at most
+ROWS_OF_ALL = 210  #: rows of that table, at most
 
 
 # --- what is wrong ---

@@ -164,7 +164,7 @@ def with_canaries(
     if p is None or p.adjacency.replace_one_record is None or p.adjacency.records != 1:
         found = p.adjacency if p is not None else "no privacy"
         raise InputError(f"{file}: privacy.adjacency: found {found}, expected replace-one-record (--one-run)")
-    if scenario.algorithm.minimizes or scenario.algorithm.variant != "guarded":
+    if scenario.algorithm.asks(p.mode) != "gradient" or scenario.algorithm.variant != "guarded":
         raise InputError(
             f"{file}: algorithm: found {scenario.algorithm.variant} {scenario.algorithm.name}, expected a guarded algorithm that "
             "asks for gradients (--one-run)"

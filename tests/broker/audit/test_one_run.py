@@ -79,7 +79,7 @@ def test_every_algorithm_that_asks_for_gradients_of_rows_is_tried():
     asking = {
         n
         for n, a in ALGORITHMS.items()
-        if not a(rounds=2, **dict(a.examples["guarded"][0])).minimizes and "copies" in a.of
+        if not a(**{"rounds": 2} | dict(a.examples["guarded"][0])).minimizes and "copies" in a.of
     }
     assert asking == set(GRADIENTS)
 

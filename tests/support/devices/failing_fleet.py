@@ -218,7 +218,8 @@ class Fleet(MemoryBroker):
         mark = {"mark": f"mark/{name}.mark"}
         if hasattr(self.setup, "shards"):
             shown, (A, b) = self.setup.shown, self.setup.device(name).shard
-            labels = {"softmax": shown.classes, "logistic": 2}.get(shown.objective.kind, (-10.0, 10.0))
+            of = getattr(shown, "objective", None)  # a sum has none
+            labels = {"softmax": shown.classes, "logistic": 2}.get(of.kind, (-10.0, 10.0)) if of else (-10.0, 10.0)
             return rows_file(own, A, b, {"replace-one-record": {"clip": 1.0}}, labels, name, **mark)
         buses = tuple(sorted(self.setup.plan.problem.zones[name]))
         case = self.setup.case

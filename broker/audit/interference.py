@@ -15,6 +15,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 from unittest.mock import patch
@@ -80,6 +81,39 @@ def held_still(release: Release | None = None) -> Iterator[Held]:
         held.setitem(Ledger.__init__.__kwdefaults__, "clock", lambda: 1.0)
         held.setattr(Lattice, "release", release or ignoring)
         yield held
+
+
+def masks_held(held: Held, release: Release | None) -> None:
+    """The same of a masked run: its shares are constants, unless other answers are asked for, its keys no chance."""
+    from hushgrid.node.masks import identity, run_masks
+    from hushgrid.node.problems.records.gate import RowsGate
+
+    honest, private = RowsGate.share, vars(run_masks)["X25519PrivateKey"]
+
+    def share(gate: RowsGate, x: Vector, about: bytes) -> Index:
+        honest(gate, x, about)  # what it refuses is told
+        lattice = gate.masked.lattice  # type: ignore[union-attr]
+        steps: Index = np.rint(constant(lattice, x.size) / lattice.g).astype(np.int64)
+        return steps
+
+    class Keys:
+        from_private_bytes = private.from_private_bytes
+
+        @staticmethod
+        def generate() -> Any:
+            return private.from_private_bytes(os.urandom(32))
+
+    held.setattr(run_masks, "X25519PrivateKey", Keys)
+    held.setattr(identity, "made_up", cache_of(identity.made_up))
+    if release is None:
+        held.setattr(RowsGate, "share", share)
+
+
+@lru_cache
+def cache_of(made_up: Callable[..., Any]) -> Callable[..., Any]:
+    """The same identities for the same nodes, all this process."""
+    known = lru_cache(made_up)
+    return lambda nodes: known(tuple(nodes))
 
 
 # --- other data, of the same public shape ---
@@ -205,6 +239,8 @@ def seen(
 
     found: Seen = {}
     with held_still(release) as held:
+        if isinstance(raw, Mapping) and (raw.get("privacy") or {}).get("masked"):
+            masks_held(held, release)
         held.setattr(fleet, "Member", listened)
         held.setattr(fleet, "MemoryBroker", Heard)
         for no, name in enumerate(data or ("",)):

@@ -28,9 +28,10 @@ from hushgrid.node.config.scenario import scenario_from
 from hushgrid.node.privacy.gate import Gate
 from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.privacy.ledger_rows import Spend
+from hushgrid.node.privacy.terms import Terms
 from hushgrid.node.problems.plan import RunPlan, encode_plan
 from hushgrid.node.runtime.member import Member
-from hushgrid.node.schema.sections import Budget
+from hushgrid.node.schema.sections import Allow, AllowMasked, Budget
 from hushgrid.node.wire import COORDINATOR, Envelope, Join, Plan, Refuse, Topics
 
 NONCE = b"n" * 16
@@ -129,6 +130,10 @@ def lies(own: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
         found.append(("with another clip", {f"privacy.adjacency.{unit}.clip": 10 * c}))
     elif isinstance(privacy["adjacency"][unit], float):
         found.append(("hiding a tenth of the change", {f"privacy.adjacency.{unit}": privacy["adjacency"][unit] / 10}))
+    if masked := privacy.get("masked"):
+        found.append(
+            ("that relies on fewer honest members", {"privacy.masked": {**masked, "corrupt": masked["corrupt"] + 1}})
+        )
     if problem["kind"] == "zones":
         found.append(("over other zones", {"problem.zones": {**problem["zones"], min(problem["zones"]): [1]}}))
         found.append(("over another version of the case", {"problem.digest": "0" * 64}))
@@ -137,6 +142,14 @@ def lies(own: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
         found.append(("for more rows than there are", {"problem.rows": [rows[0] + 1, *rows[1:]]}))
         found.append(("for another number of features", {"problem.features": problem["features"] + 1}))
     return found
+
+
+def consent(t: Terms) -> Allow:
+    """An owner's who allows just what the scenario claims."""
+    if (m := t.masked) is None:
+        return Allow()
+    alone = t.alone() * (1 + 1e-9)
+    return Allow(masked=AllowMasked(corrupt=m.corrupt, honest=m.honest, alone=alone, peers=("0" * 64,)))
 
 
 def asked_to_join(device: Any, plan: RunPlan, blob: bytes) -> tuple[bool, str]:
@@ -149,7 +162,7 @@ def asked_to_join(device: Any, plan: RunPlan, blob: bytes) -> tuple[bool, str]:
         tempfile.TemporaryDirectory(prefix="hushgrid-audit-") as scratch,
         closing(Ledger(Path(scratch) / f"{device.name}.ledger", device.name, durable=False)) as ledger,
     ):
-        member = Member("audit", device, ledger, budget)
+        member = Member("audit", device, ledger, budget, consent(t))
         member.connected()
         members = {name: member.session if name == device.name else 1 for name in plan.nodes}
         run = wire.run_id(blob, NONCE, members)

@@ -275,11 +275,12 @@ def told(found: Found) -> str:
 
     t, c = found.terms, found.confidence
     delta = f", delta {t.delta:g}" if t.delta else ""
+    sums = f" in sums with {t.masked.honest - 1} honest others" if t.masked else ""
     rows = [["the worst pair found", *_cells(found.worst, c), found.worst.canary.words]]
     if found.typical is not None:
         rows.append(["a typical pair", *_cells(found.typical, c), found.typical.canary.words])
     lines = [
-        f"{found.name}: {found.plan.algorithm.name}, {t.answers} answers of {found.node}, {t.mechanism} noise, {t.adjacency}",
+        f"{found.name}: {found.plan.algorithm.name}, {t.answers} answers of {found.node}{sums}, {t.mechanism} noise, {t.adjacency}",
         f"claimed     epsilon {t.epsilon:.4g}{delta}, over the run",
         f"measured    epsilon at least {found.worst.bounds[c].epsilon:.4g}, with confidence {c:g}",
         f"power       epsilon {found.power:.4g} at most: what a perfect attack could have shown with so many games ({found.expected:.4g} in the middle)",

@@ -309,7 +309,7 @@ def _epsilon(row: dict[str, Any]) -> str:
     if row["delta"] is None:
         return "everything (no privacy)"
     epsilon = "unbounded epsilon" if row["epsilon"] is None else f"epsilon {row['epsilon']:.6g}"
-    alone = f" (its shares alone: epsilon {row['alone']:.6g})" if "alone" in row else ""
+    alone = f" (its shares alone: epsilon {row['alone']:.6g})" if row.get("alone") else ""
     return epsilon + (f", delta {row['delta']:g}" if row["delta"] else "") + alone
 
 

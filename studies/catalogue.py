@@ -36,7 +36,7 @@ STUDIES = {
     ),
     "relay-figures": Study(
         "RECAL on images of two classes: Figures 2 to 9, gradient matching among them",
-        "5 to 20 minutes",
+        "4 to 10 minutes",
         "hushgrid.studies.papers.relay_figures",
         "study",
     ),

@@ -58,6 +58,8 @@ def attack(run_dir: Path, held: Path | None = None, shape: str | None = None) ->
             for node, of in found.recovered.loads.items()
         },
         "answers": {node: of._asdict() for node, of in found.answers.items()},
+        "sums": len(found.recovered.arrays.get("g_sum", ())),
+        "alone": sorted(name.removeprefix("alone_") for name in found.recovered.arrays if name.startswith("alone_")),
         "states": list(found.recovered.states),
         "recycled": found.recovered.recycled,
         "arrays": f"{PLACE}/recovered.npz",

@@ -61,11 +61,13 @@ class MaskedSums(Attack):
             "when_sum": np.array([float(s.round) for s in sums]),
         }
         fewest = min((len(s.among) for s in sums), default=0)
-        notes = [
-            f"Masked sums: {len(sums)} attempts were heard whole, and decode to sums over {fewest} devices or more. "
-            "Of a single device they show nothing."
-        ]
-        for found in repeated(sums, share_sd(heard)):
+        notes, alone = [], repeated(sums, share_sd(heard))
+        if sums:
+            said = (
+                f"Masked sums: {len(sums)} attempts were heard whole, and decode to sums over {fewest} devices or more."
+            )
+            notes = [said if alone else f"{said} No answer of a single device is among them."]
+        for found in alone:
             arrays[f"alone_{found.node}"] = found.answer
             notes.append(
                 f"{found.node} is alone in round {found.round}: the others sent the same answers under two sets."

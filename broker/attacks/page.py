@@ -56,9 +56,21 @@ def verdict(summary: Mapping[str, Any]) -> list[str]:
                 "noise. That it is no find does not say that it is no better than chance: how much better, epsilon bounds."
             )
         said += _answers(summary["answers"])
+    elif summary["sums"]:
+        said.append(_masked(summary))
     elif summary["variant"] == "guarded":
         said.append("What travels is a function of the gates' noisy answers, and the attack does not get behind them.")
     return said
+
+
+def _masked(summary: Mapping[str, Any]) -> str:
+    """Of sums over devices."""
+    decoded = (
+        f"{summary['sums']:,} sums of the gates' noisy answers over the devices are decoded, as the coordinator does"
+    )
+    if alone := summary["alone"]:
+        return f"{decoded}. A noisy answer by itself is found of {', '.join(alone)}: the others sent the same under two sets."
+    return f"{decoded}; they show no device's answer by itself, and the attack does not get behind them."
 
 
 def _answers(answers: Mapping[str, Any]) -> list[str]:

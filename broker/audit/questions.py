@@ -131,7 +131,9 @@ def lies(own: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
     elif isinstance(privacy["adjacency"][unit], float):
         found.append(("hiding a tenth of the change", {f"privacy.adjacency.{unit}": privacy["adjacency"][unit] / 10}))
     if masked := privacy.get("masked"):
-        found.append(("with one more of its others corrupt", {"privacy.masked.corrupt": masked["corrupt"] + 1}))
+        found.append(
+            ("that relies on fewer honest members", {"privacy.masked": {**masked, "corrupt": masked["corrupt"] + 1}})
+        )
         if masked["corrupt"]:
             found.append(("with one of its others fewer corrupt", {"privacy.masked.corrupt": masked["corrupt"] - 1}))
     if problem["kind"] == "zones":
@@ -144,6 +146,14 @@ def lies(own: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
     return found
 
 
+def consent(t: Terms) -> Allow:
+    """An owner's who allows just what the scenario claims."""
+    if (m := t.masked) is None:
+        return Allow()
+    alone = t.alone() * (1 + 1e-9)
+    return Allow(masked=AllowMasked(corrupt=m.corrupt, honest=m.honest, alone=alone, peers=("0" * 64,)))
+
+
 def asked_to_join(device: Any, plan: RunPlan, blob: bytes) -> tuple[bool, str]:
     """Whether a device joins a plan, and what it says."""
     t, p = plan.terms_of(device.name), plan.privacy
@@ -154,7 +164,7 @@ def asked_to_join(device: Any, plan: RunPlan, blob: bytes) -> tuple[bool, str]:
         tempfile.TemporaryDirectory(prefix="hushgrid-audit-") as scratch,
         closing(Ledger(Path(scratch) / f"{device.name}.ledger", device.name, durable=False)) as ledger,
     ):
-        member = Member("audit", device, ledger, budget, _allowed(t))
+        member = Member("audit", device, ledger, budget, consent(t))
         member.connected()
         members = {name: member.session if name == device.name else 1 for name in plan.nodes}
         run = wire.run_id(blob, NONCE, members)
@@ -169,14 +179,6 @@ def asked_to_join(device: Any, plan: RunPlan, blob: bytes) -> tuple[bool, str]:
         if isinstance(body, Refuse):
             return False, body.reason
     return False, "it says nothing"
-
-
-def _allowed(t: Terms) -> Allow:
-    """What its owner consents to: masked sums as the scenario has them, and no weaker ones."""
-    if t.masked is None:
-        return Allow()
-    masked = AllowMasked(corrupt=t.masked.corrupt, honest=t.masked.honest, peers=("0" * 64,), alone=t.alone())
-    return Allow(masked=masked)
 
 
 # --- gates ---

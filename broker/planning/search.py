@@ -180,7 +180,7 @@ class Search:
         """Mechanisms with the accountants of the least cost that keep the scenario's promise: with a delta, or pure."""
         p, allowed = self.scenario.privacy, self.scenario.algorithm.mechanisms
         assert p is not None
-        if self.scenario.algorithm.variant != "guarded" or p.sensitivity == "pointwise":
+        if self.scenario.algorithm.variant != "guarded" or p.sensitivity == "pointwise" or p.masked:
             allowed = (p.mechanism,)
         known = [("gaussian", "gdp"), ("laplace", "pure-optimal")] if p.delta else [("laplace", "pure-basic")]
         return [(m, a) for m, a in known if m in allowed]
@@ -213,6 +213,7 @@ class Search:
         if (
             mechanism == "gaussian"
             and p.sensitivity is UNSET
+            and not p.masked
             and p.adjacency.replace_one_record is not None
             and algorithm.variant == "guarded"
             and algorithm.asks(p.mode) == "gradient"
@@ -356,7 +357,8 @@ def about(search: Search) -> str:
     m, n = search.shape.rows, len(search.shape.rows)
     of = f"{m[0]:,}" if len(set(m)) == 1 else f"{min(m):,} to {max(m):,}"
     delta = f", delta {p.delta:g}" if p.delta else ""
+    masked = f", masked (at most {p.masked.corrupt} corrupt)" if p.masked else ""
     return (
-        f"{s.name}: epsilon {p.epsilon:g}{delta} of each node, {p.adjacency}; {s.algorithm.name} on {n} nodes of {of} rows "
+        f"{s.name}: epsilon {p.epsilon:g}{delta} of each node, {p.adjacency}{masked}; {s.algorithm.name} on {n} nodes of {of} rows "
         f"of {search.shape.features} features"
     )

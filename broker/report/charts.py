@@ -62,8 +62,10 @@ class _Charts:
             self.agreement()
             return
         if "consensus_residual" in self.known:
-            caption = "How far the nodes' own copies are from the common value, logarithmic scale."
-            series = {"residual": self.history["consensus_residual"]}
+            residual = self.history["consensus_residual"]
+            caption = "How far the nodes' own copies are from the common value"
+            caption += ", logarithmic scale." if bool(np.any(residual > 0)) else ": they are the same."
+            series = {"residual": residual}
             self.add("Consensus residual", caption, series, ylabel="residual" + self.unit, log=True)
 
     def cost(self) -> None:
@@ -119,6 +121,8 @@ class _Charts:
             caption = "Expected sum of the absolute noise values. What was really drawn is not part of this report."
         else:
             return
+        if (self.run.result.get("privacy") or {}).get("masked"):
+            caption += " Each device's share counts by itself; in their sum, which alone is seen, they cancel in part."
         series = {how: self.history[column]}
         self.add(f"Noise per {self.per}, {how}", caption, series, ylabel="L1 norm" + self.unit, from_zero=True)
 

@@ -49,6 +49,8 @@ def network(run: Run) -> gridmap.Network | None:
 def drawing(run: Run) -> str:
     """The network as a figure."""
     shown = network(run)
+    if shown is None and not run.algorithm.networked:
+        return paragraphs(["The network is not drawn: each node talks to the coordinator alone."])
     if shown is None:
         return paragraphs(["The network is not drawn: the resolved scenario does not list its edges."])
     n, m = len(shown.nodes), len(shown.edges)

@@ -186,7 +186,7 @@ def _meaning(how: str, run: Run, hidden: str, epsilon: Any, delta: Any, answers:
     algorithm, plan = run.algorithm, run.scenario.get("privacy") or {}
     if how == "not private" and algorithm.variant == "none":
         return ("The run shows what the algorithm does without protection. It says nothing about other runs.",)
-    said = [*masking_words.claim(run.result, f"ε = {number(epsilon)}")]
+    said = [*masking_words.claim(run.result, number(epsilon), number)]
     if how == "upheld" and isinstance(epsilon, int | float):
         odds = (
             f"{number(math.exp(epsilon))} (e to the power ε)" if epsilon <= 20 else f"e to the power {number(epsilon)}"
@@ -215,6 +215,8 @@ def _meaning(how: str, run: Run, hidden: str, epsilon: Any, delta: Any, answers:
         said.append(
             "The figures below are those of the same plan with noise nobody can repeat. They do not hold for this run."
         )
+    if how != "upheld":
+        said.insert(0, said.pop())  # that it does not hold is said before what does not
     said.append(_noise(run, answers))
     asked = algorithm.asks(str(plan.get("mode", "objective")))
     if algorithm.gated and asked == "gradient" and (clip := _clip(plan.get("adjacency"))) is not None:
@@ -315,8 +317,8 @@ def _nodes(privacy: Mapping[str, Any], plan: Mapping[str, Any]) -> dict[str, Any
     }
 
 
-def _limits_of_records(run: Run) -> tuple[tuple[str, str], ...]:
-    """What of records is not protected."""
+def _limits_of_records(run: Run, more: str) -> tuple[tuple[str, str], ...]:
+    """What of records is not protected. `more`: of delta, as the end of a clause."""
     adjacency = (run.scenario.get("privacy") or {}).get("adjacency")
     return (
         (
@@ -331,7 +333,7 @@ def _limits_of_records(run: Run) -> tuple[tuple[str, str], ...]:
         ),
         (
             "Several records at once",
-            "one person behind several records, or at several nodes, is group privacy: k count as k times ε.",
+            f"one person behind several records, or at several nodes, is group privacy: k count as k times ε{more}.",
         )
         if _clip(adjacency) is not None
         else (
@@ -345,7 +347,8 @@ def _limits_of_records(run: Run) -> tuple[tuple[str, str], ...]:
 
 def _limits(how: str, run: Run) -> tuple[tuple[str, str], ...]:
     zones = run.zones
-    ledgers = (run.result.get("privacy") or {}).get("ledgers")
+    privacy = run.result.get("privacy") or {}
+    ledgers, more = privacy.get("ledgers"), " and more than k times δ" * bool(part(privacy.get("claimed"), "delta"))
     if how != "upheld":
         return (("Everything", "This run is for study. Its data must be treated as open to whoever has seen the run."),)
     limits = []
@@ -364,7 +367,7 @@ def _limits(how: str, run: Run) -> tuple[tuple[str, str], ...]:
             ),
         ]
     else:
-        limits += _limits_of_records(run)
+        limits += _limits_of_records(run, more)
     shows = (
         "a zone's rough total"
         if zones
@@ -380,10 +383,7 @@ def _limits(how: str, run: Run) -> tuple[tuple[str, str], ...]:
             "can spoil the answer or stop the run. It cannot make a device spend beyond its budget or answer without "
             "noise: the device's own ledger and gate decide.",
         ),
-        (
-            "A device that was broken into",
-            "whoever controls a device reads its own data. The other nodes' protection stands.",
-        ),
+        ("A device that was broken into", masking_words.broken_into(run.result, number)),
         (
             "A device put back to an old copy",
             "is noticed by the mark kept elsewhere or by its peers; with neither left it is not, and what it had "

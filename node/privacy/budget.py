@@ -251,7 +251,7 @@ def _claim(t: Terms, answers: int, at: str) -> float:
 
 
 def spent_in(ledger: Ledger, run: bytes, t: Terms) -> float:
-    """Epsilon of a run's answers by its own accountant. Of unequal ones what each has cost, those that were lost too."""
-    if t.growth == 1:
+    """Epsilon of a run's answers by its own accountant. Of unequal and masked ones what each has cost, those that were lost too."""
+    if t.growth == 1 and t.masked is None:
         return t.cost(ledger.answers(run))
     return spent_epsilon(t.accountant, ledger.run_totals(run, t.adjacency), t.delta)

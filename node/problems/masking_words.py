@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from hushgrid.node.privacy.terms import Terms
@@ -41,8 +41,8 @@ def where(result: Mapping[str, Any]) -> str:
     )
 
 
-def claim(result: Mapping[str, Any], epsilon: str) -> tuple[str, ...]:
-    """The claim of a masked run in words, the fewest that are true; nothing if nothing is masked."""
+def claim(result: Mapping[str, Any], epsilon: str, number: Callable[..., str]) -> tuple[str, ...]:
+    """The claim of a masked run in words, the fewest that are true; nothing if nothing is masked. `number`: how one is written."""
     m, nodes = (result.get("privacy") or {}).get("masked"), result.get("nodes")
     if not m:
         return ()
@@ -50,8 +50,19 @@ def claim(result: Mapping[str, Any], epsilon: str) -> tuple[str, ...]:
     others = f"any {t} of the {nodes} devices" if t else "none of the devices"
     return (
         f"Against the broker, the coordinator and {others} together, and anyone who {OPEN}: "
-        f"({epsilon}, δ = {alone['delta']:g})-differential privacy for one record, computationally, provided at least {h} of a "
+        f"(ε = {epsilon}, δ = {number(alone['delta'])})-differential privacy for one record, computationally, provided at least {h} of a "
         "round's contributors run this program and their certificates are theirs. "
-        f"Against all others together: (ε = {alone['epsilon']:.4g}, δ = {alone['delta']:g}).",
+        f"Against all others together: (ε = {number(alone['epsilon'], 4)}, δ = {number(alone['delta'])}).",
         "Masking is not integrity: a device can spoil a sum, and nobody sees which one did.",
+    )
+
+
+def broken_into(result: Mapping[str, Any], number: Callable[..., str]) -> str:
+    """What a device in other hands means for the others."""
+    said, m = "whoever controls a device reads its own data. ", (result.get("privacy") or {}).get("masked")
+    if not m:
+        return said + "The other nodes' protection stands."
+    return (
+        f"{said}The claim allows for {number(m['corrupt']) if m['corrupt'] else 'none'} of these; beyond that the others are "
+        f"protected less, at the worst with ε = {number(m['alone']['epsilon'], 4)}."
     )

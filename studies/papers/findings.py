@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import tempfile
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from math import log, sqrt
 from pathlib import Path
 from typing import Any
@@ -34,6 +34,13 @@ DELTA = 1e-6
 Curves = dict[str, tuple[Vector, Vector]]
 
 
+def beside(title: str, counted: str, rows: Sequence[tuple[int, float, float]]) -> Panel:
+    """The epsilon that is claimed and the true one, over what is counted."""
+    n, said, true = np.array(rows, float).T
+    curves = {"claimed": (n, said), "true": (n, true)}
+    return Panel(title, counted, "epsilon in all", curves, xlog=True, marks=True)
+
+
 # --- 2.1: a total that is too small ---
 
 
@@ -53,9 +60,7 @@ def totals(counts: Iterable[int] = (1, 10, 100, 500, 1000, 5000)) -> tuple[Table
     """Finding 2.1."""
     rows = [(n, theorem_4_6(n, 1.0), exact(n, 1.0)) for n in counts]
     table = Table("Finding 2.1: epsilon of all answers, each (1, 1e-6)", ("answers", "Theorem 4.6", "exact"), rows)
-    n, said, true = np.array(rows, float).T
-    curves = {"claimed": (n, said), "true": (n, true)}
-    return table, Panel("2.1: Gaussian answers", "answers", "epsilon in all", curves, xlog=True, marks=True)
+    return table, beside("2.1: Gaussian answers", "answers", rows)
 
 
 # --- 4.1 to 4.3: DPP2 ---
@@ -108,16 +113,7 @@ def noise_that_decays(counts: Iterable[int] = (2, 5, 10, 20, 50, 100, 200, 500))
         )
         rows.append((n, dpp2.claimed_epsilon(p, 1.0, 0.01, 1), dpp2.epsilon(p, 1.0, 0.01, 1)))
     columns = ("rounds", "Theorem 3", "by its own proof, from the first round on")
-    k, said, true = np.array(rows, float).T
-    panel = Panel(
-        "4.2: DPP2's epsilon",
-        "rounds",
-        "epsilon in all",
-        {"claimed": (k, said), "true": (k, true)},
-        xlog=True,
-        marks=True,
-    )
-    return Table("Finding 4.2: r = 0.99", columns, rows), panel
+    return Table("Finding 4.2: r = 0.99", columns, rows), beside("4.2: DPP2's epsilon", "rounds", rows)
 
 
 def corollary_1(counts: Iterable[int] = (2, 4, 8, 16, 32)) -> tuple[Table, Panel]:
@@ -135,16 +131,8 @@ def corollary_1(counts: Iterable[int] = (2, 4, 8, 16, 32)) -> tuple[Table, Panel
             decay=0.5 * (c ** (1 / (K - 1)) + 1), u_w=u_w, u_e=u_e,
         )  # fmt: skip
         rows.append((K, 1.0, dpp2.epsilon(p, delta, M, 1)))
-    k, said, true = np.array(rows, float).T
-    panel = Panel(
-        "4.3: DPP2's Corollary 1",
-        "K",
-        "epsilon in all",
-        {"claimed": (k, said), "true": (k, true)},
-        xlog=True,
-        marks=True,
-    )
-    return Table("Finding 4.3: r as Corollary 1 allows for epsilon = 1", ("K", "claimed", "by the proof"), rows), panel
+    table = Table("Finding 4.3: r as Corollary 1 allows for epsilon = 1", ("K", "claimed", "by the proof"), rows)
+    return table, beside("4.3: DPP2's Corollary 1", "K", rows)
 
 
 # --- 5.1: a wrong limit ---

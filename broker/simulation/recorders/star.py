@@ -23,6 +23,7 @@ from hushgrid.broker.simulation.recorders.base import (
 from hushgrid.kernels.algorithms.base import Star
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.patterns.star import StarCentre, StarMember
+from hushgrid.node.privacy.gate import Gate
 from hushgrid.node.problems.plan import RunPlan
 from hushgrid.node.runtime.driver import Driver
 from hushgrid.node.wire import COORDINATOR
@@ -40,6 +41,7 @@ class MemberTrace(Trace):
         super().__init__(directory, node)
         self.algorithm, self.widths, self.reveal = algorithm, widths, reveal
         self._kept: Path | None = _kept(directory, node)  #: to be written still
+        self._round, self._drawn = 0, 0.0  #: the round whose noise is written, and that noise
 
     def __call__(self, driver: Driver, fresh: bool) -> None:
         machine, gate = cast(StarMember, driver.machine), driver.gate
@@ -52,10 +54,17 @@ class MemberTrace(Trace):
             self._kept = None
         if gate is None or not machine.asked:
             return
-        if self.reveal and fresh:
-            drawn, gate.drawn_l1 = gate.drawn_l1, 0.0
-            self.write(machine.asked, np.array([drawn]), width, row.size)
+        if self.reveal:
+            self._noise(machine.asked, gate, fresh, width, row.size)
         self.write(machine.asked, np.array([float(gate.state.answers)]), width, row.size + 1)
+
+    def _noise(self, asked: int, gate: Gate, fresh: bool, width: int, at: int) -> None:
+        """A round may be stored several times, asked again or only told its end: its noise is all that was drawn in it."""
+        drawn, gate.drawn_l1 = (gate.drawn_l1, 0.0) if fresh else (0.0, gate.drawn_l1)
+        new, self._round = asked != self._round, asked
+        self._drawn = drawn if new else self._drawn + drawn
+        if fresh and (new or drawn):
+            self.write(asked, np.array([self._drawn]), width, at)
 
 
 class CoordinatorTrace(Trace):

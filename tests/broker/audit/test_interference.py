@@ -6,6 +6,7 @@ import yaml
 
 from hushgrid.broker.audit.interference import interference
 from hushgrid.node.problems.records.gate import RowsGate
+from tests.support.runs.masked_runs import masked
 from tests.support.scenarios.guarded_scenarios import CASES
 
 
@@ -15,6 +16,13 @@ def test_only_the_answers_tell_of_the_data(case):
     assert [one.differs for one in found.compared] == [[]] * 4
     assert "transcript" in found.control
     assert found.messages > 10
+
+
+def test_of_a_masked_run_too(tmp_path):
+    """Its shares are held still, and keys and certificates, which are drawn anew for each run."""
+    found = interference(masked(tmp_path))
+    assert [one.differs for one in found.compared] == [[]] * 4
+    assert "transcript" in found.control
 
 
 def test_a_second_way_from_the_data_to_the_wire_is_found(monkeypatch):

@@ -8,6 +8,7 @@ import yaml
 from hushgrid.broker.audit.questions import questions
 from hushgrid.kernels.errors import InputError, Refused
 from hushgrid.node.problems.records.device import Rows
+from tests.support.runs.masked_runs import masked
 from tests.support.scenarios.guarded_scenarios import CASES
 
 
@@ -24,6 +25,18 @@ def test_lies_are_refused_by_public_numbers_alone(case):
         assert not gates[what].answered
     assert gates["gradient at the start"].answered
     assert "sensitivity" in gates["gradient at the start"].said
+
+
+def test_the_owner_of_a_masked_run_allows_what_its_scenario_claims_and_no_more(tmp_path):
+    found = {q.what: q for q in questions(masked(tmp_path))}
+    assert found["the scenario's own"].answered
+    for what, words in (
+        ("that relies on fewer honest members", "2 honest contributors, its owner asks for at least 3"),
+        ("for twice the budget", "against everybody else, its owner allows"),
+        ("gradient at the start", "an answer by itself was asked for in a masked run"),
+    ):
+        assert not found[what].answered
+        assert words in found[what].said
 
 
 def test_a_refusal_that_tells_of_the_data_is_found(monkeypatch):

@@ -281,3 +281,15 @@ def test_masked_sums_are_planned_with_the_noise_of_a_share():
     masked = deepcopy(raw)
     masked["privacy"]["masked"] = {"corrupt": 1}
     assert excess(masked) == pytest.approx(excess(raw) / 3, rel=0.3)
+
+
+def test_of_masked_sums_only_what_they_may_have_is_tried():
+    raw = neighbours({"privacy.epsilon": 1.0, "algorithm": {"name": "fedavg", "rounds": 4, "step_size": 1.0}})
+    del raw["network"]
+    raw["problem"]["data"]["devices"]["rows"] = [300] * 4
+    raw["privacy"]["masked"] = {"corrupt": 1}
+    shape = checked(raw, "scenario", None, None)
+    made = search.Search(search.without_data(raw, shape), shape, "scenario", 1)
+    assert made.promises == [("gaussian", "gdp")]
+    assert made.besides("gaussian") == []
+    assert ", masked (at most 1 corrupt); fedavg on 4 nodes" in search.about(made)

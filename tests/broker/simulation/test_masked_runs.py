@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from hushgrid.broker.attacks.attack import attack
 from hushgrid.broker.attacks.masked import decodable, repeated, share_sd
+from hushgrid.broker.attacks.page import verdict
 from hushgrid.broker.attacks.transcript import heard
 from hushgrid.broker.simulation import run
 from hushgrid.kernels.errors import InputError
@@ -71,14 +72,68 @@ def test_the_headline_of_an_upheld_masked_run_says_against_whom(tmp_path):
     assert "per node over this whole run, against the broker, the coordinator and any 1 of the nodes together" in report
 
 
+def test_the_noise_that_was_drawn_in_each_round_stands_in_the_history_the_last_one_too(tmp_path):
+    """A mean over 20 entries: its deviation is 0.17 of it."""
+    history = run(masked(tmp_path)).history
+    drawn, expected = (np.array(history[key]) for key in ("noise_l1", "noise_l1_expected"))
+    assert drawn.size == 6
+    assert np.all(np.abs(drawn / expected - 1) < 5 * 0.17)
+    assert drawn.min() > 0
+
+
+def test_of_a_seeded_masked_run_it_is_said_first_that_nothing_holds(tmp_path):
+    run(masked(tmp_path), out=tmp_path / "run")
+    report = (tmp_path / "run/report.html").read_text()
+    assert (
+        0
+        < report.index("They do not hold for this run.")
+        < report.index("Against the broker, the coordinator and any 1")
+    )
+
+
+def test_a_report_says_what_more_corrupt_devices_mean_and_what_is_not_there_to_see(tmp_path):
+    raw = masked(tmp_path)
+    del raw["seed"]
+    result = run(raw, out=tmp_path / "run")
+    report = (tmp_path / "run/report.html").read_text()
+    alone = result.summary["privacy"]["masked"]["alone"]["epsilon"]
+    assert (
+        f"The claim allows for 1 of these; beyond that the others are protected less, at the worst with ε = {alone:.4g}"
+        in report
+    )
+    assert "protection stands" not in report
+    assert "k count as k times ε and more than k times δ." in report
+    assert "1e-05" not in report.partition("Privacy in full")[2].partition("Scenario, resolved")[0]
+    assert "each node talks to the coordinator alone" in report
+    assert "the common value: they are the same." in report
+    assert "in their sum, which alone is seen, they cancel in part" in report
+
+
+def test_what_a_device_has_spent_is_one_number_where_devices_differ(tmp_path, hushgrid):
+    """A device with more rows moves a sum less, so that its ledger has less than the claim; a coordinator shares nothing."""
+    raw = masked(tmp_path)
+    files = raw["problem"]["data"]["files"]
+    with np.load(files[0]) as kept:
+        np.savez(files[0], A=np.vstack([kept["A"]] * 2), b=np.hstack([kept["b"]] * 2))
+    own = run(raw, out=tmp_path / "run").summary["privacy"]["per_node"]
+    assert own["n0"]["spent"]["epsilon"] == pytest.approx(own["n0"]["ledger"]["epsilon"], rel=1e-9)
+    assert own["n0"]["spent"]["epsilon"] < 0.9 < own["n1"]["spent"]["epsilon"]
+    seen = json.loads(hushgrid("ledger", "show", tmp_path / "run/ledger/n0.ledger", "--json").out)
+    assert seen["runs"][0]["epsilon"] == pytest.approx(seen["totals"][0]["epsilon"], rel=1e-9)
+    assert "shares" not in hushgrid("ledger", "show", tmp_path / "run/ledger/coordinator.ledger").out
+
+
 def test_an_eavesdropper_decodes_the_sums_and_nothing_of_a_device(tmp_path):
     result = run(masked(tmp_path, run={"record": "transcript"}), out=tmp_path / "run")
     found = attack(tmp_path / "run")
     assert found["gradients"] == found["rows"] == {}
+    assert (found["sums"], found["alone"]) == (6, [])
+    assert "they show no device's answer by itself" in verdict(found)[-1]
+    assert "n3" in verdict(found | {"alone": ["n3"]})[-1]
     arrays = np.load(tmp_path / "run/attack/recovered.npz")
     assert arrays["g_sum"].shape == (6, 5)
     assert not any(name.startswith("alone_") for name in arrays)
-    assert "nothing" in (tmp_path / "run/attack/attack.html").read_text()
+    assert "No answer of a single device is among them." in (tmp_path / "run/attack/attack.html").read_text()
     assert len(decodable(heard(result.transcript, "t"))) == 6
 
 

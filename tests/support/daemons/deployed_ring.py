@@ -20,6 +20,15 @@ def keep(fleet, name, shard):
     np.savez(fleet.directory / "nodes" / f"{name}.npz", A=shard[0], b=shard[1])
 
 
+def models(fleet):
+    """What each sensor keeps of the last run."""
+    found = {}
+    for name in SENSORS:
+        with np.load(fleet.state(name) / f"{name}.model.npz", allow_pickle=False) as archive:
+            found[name] = dict(archive)
+    return found
+
+
 def ring(directory, url, stack):
     """deploy/ring, with rows."""
     made = Fleet(directory, url, stack, DEPLOY / "ring")

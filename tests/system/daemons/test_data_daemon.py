@@ -18,7 +18,7 @@ from hushgrid.node.config.scenario import load_scenario
 from hushgrid.node.problems.plan import encode_plan
 from hushgrid.node.transport.mqtt import MqttLink
 from tests.support.daemons.deployed_fleet import HUSHGRID, PATIENCE, tried
-from tests.support.daemons.deployed_ring import ROOT, SENSORS, keep, ring, rows
+from tests.support.daemons.deployed_ring import ROOT, SENSORS, keep, models, ring, rows
 from tests.support.paths import DEPLOY
 
 NEAR = {f"n{i}": {f"n{(i - 1) % 4}", f"n{(i + 1) % 4}"} for i in range(4)}
@@ -29,15 +29,6 @@ VISITS = 50  # of each sensor: 200 activations around a ring of 4
 def fleet(tmp_path, mosquitto_program):
     with ExitStack() as stack:
         yield tried(tmp_path / "ring", mosquitto_program, stack, make=ring)
-
-
-def models(fleet):
-    """What each sensor keeps of the last run."""
-    found = {}
-    for name in SENSORS:
-        with np.load(fleet.state(name) / f"{name}.model.npz", allow_pickle=False) as archive:
-            found[name] = dict(archive)
-    return found
 
 
 def test_the_example_is_one_fleet_whose_sensors_allow_what_it_asks():

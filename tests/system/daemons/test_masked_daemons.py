@@ -6,7 +6,7 @@ from contextlib import ExitStack, closing
 import numpy as np
 import pytest
 
-from tests.support.daemons.deployed_ring import SENSORS
+from tests.support.daemons.deployed_ring import SENSORS, models
 from tests.support.daemons.masked_fleet import ROUNDS, masked_fleet
 
 pytestmark = pytest.mark.mosquitto
@@ -18,14 +18,6 @@ def stack():
         yield stack
 
 
-def models(fleet):
-    found = {}
-    for name in SENSORS:
-        with np.load(fleet.state(name) / f"{name}.model.npz", allow_pickle=False) as archive:
-            found[name] = archive["x"]
-    return found
-
-
 def test_every_device_has_the_model_and_has_paid_for_its_shares_and_no_key_is_left(tmp_path, mosquitto_program, stack):
     fleet = masked_fleet(tmp_path / "fleet", mosquitto_program, stack)
     nodes = [fleet.node(name) for name in SENSORS]
@@ -34,8 +26,8 @@ def test_every_device_has_the_model_and_has_paid_for_its_shares_and_no_key_is_le
     for daemon in nodes:
         daemon.wait_for(" done: rounds")
         assert daemon.end() == 0
-    found = models(fleet)
-    assert all(np.array_equal(found["n0"], x) and np.any(x) for x in found.values())
+    found = [kept["x"] for kept in models(fleet).values()]
+    assert all(np.array_equal(found[0], x) and np.any(x) for x in found)
     for name in SENSORS:
         assert [kind for kind, _ in fleet.spends(name)] == ["gaussian"] * ROUNDS
         with closing(sqlite3.connect(fleet.state(name) / f"{name}.ledger")) as db:

@@ -44,7 +44,7 @@ Gossip = Annotated[int, Meta(ge=1, le=1000)]  #: rounds of averaging: few, for d
 Seed = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
 
 Step = Annotated[float, Meta(ge=1e-9, le=1e9)]  #: a step size, a penalty, a mixing weight
-Momentum = Annotated[float, Meta(ge=0, le=0.999)]  #: weight of the past in a running mean
+Momentum = Annotated[float, Meta(ge=0, le=0.999)]  #: weight of the past: in a running mean, or in a step
 Penalty = Annotated[float, Meta(ge=0, le=1e9)]  #: one that may be absent
 Growth = Annotated[float, Meta(ge=1, le=1e3)]
 Magnitude = Annotated[float, Meta(ge=1e-12, le=1e6)]  #: scale, clip, bounded change, box, omega, a row's norm

@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from hushgrid.kernels.errors import Stopped
 from hushgrid.kernels.machine import NOTHING, Malformed, Step
 from hushgrid.kernels.patterns.introductions import Introduction
-from hushgrid.kernels.patterns.star import Left, StarCentre, StarMember
+from hushgrid.kernels.patterns.star import Left, Prox, StarCentre, StarMember
 from hushgrid.kernels.types import Index, Vector
 
 Words = NDArray[np.uint64]
@@ -89,7 +89,7 @@ class Centre:
     terms: Terms
     start: Vector  #: (d,)
     public: Callable[[Vector], Vector]  #: the gradient, (d,), of what is public of every f_p
-    feasible: Callable[[Vector], Vector]  #: the projection onto the box
+    prox: Prox  #: of r and the box
     tolerance: float = 0.0
     patience: int = 0
 

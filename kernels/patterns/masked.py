@@ -391,4 +391,5 @@ class MaskedCentre(StarCentre):
         return self.advanced() if len(s.arrived) == len(left) else self.tick()
 
     def left(self) -> Left:
-        return Left(warm={}, z=dict.fromkeys(self.members, self.state.w))
+        last = dict.fromkeys(self.members, self.state.w)  # told to all, so that it is public
+        return Left(warm=last, z=last)

@@ -12,9 +12,12 @@ from hushgrid.broker.attacks.attack import attack
 from hushgrid.broker.attacks.masked import decodable, repeated, share_sd
 from hushgrid.broker.attacks.transcript import heard
 from hushgrid.broker.simulation import run
+from hushgrid.broker.simulation.played import Willing, last
 from hushgrid.broker.simulation.setup import prepare
 from hushgrid.kernels.errors import InputError
 from hushgrid.node.config.scenario import scenario_from
+from hushgrid.node.privacy.noise_source import SeededNoise
+from hushgrid.node.problems.on_graph import place
 from hushgrid.node.problems.plan import decode_plan, encode_plan
 from tests.support import examples
 from tests.support.runs.background_run import assert_same_bits
@@ -64,6 +67,17 @@ def test_the_recorded_iterate_is_the_coordinators_where_it_steps_on_from_the_mea
     assert np.abs(result.trajectory["w"]).max() == 0.1  # the box
     mean = np.mean([result.trajectory[f"z_n{i}"][-1] for i in range(4)], axis=0)
     assert np.abs(mean - result.solution["x"]).max() > 1e-3
+
+
+def test_a_run_that_is_played_for_tuning_ends_where_the_real_one_does(tmp_path):
+    raw = unmasked(tmp_path, **STEPS["all"])
+    setup = prepare(scenario_from(raw, "s"))
+    machines = []
+    for i, name in enumerate(setup.plan.nodes):
+        noise = SeededNoise(1, name)
+        gate = setup.device(name).gate(setup.plan, noise, Willing())
+        machines.append(setup.plan.running.agent(place(setup.plan, bytes(16), i, gate, noise)))
+    assert np.array_equal(last(setup.plan, machines)[0], run(raw).solution["x"])
 
 
 def test_a_regulariser_is_refused_beside_several_local_steps(tmp_path):

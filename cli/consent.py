@@ -49,7 +49,7 @@ def _masked(allowed: AllowMasked) -> str:
     whose = f"{len(allowed.peers)} certificates" if allowed.peers else f"whom {allowed.ca} has certified"
     return (
         f"masked sums: with {whose}; at least {allowed.corrupt} reckoned corrupt and {allowed.honest} honest, this device among "
-        f"them; if all others were corrupt, a run's share of the noise is still worth epsilon {allowed.alone:g} at most"
+        f"them; if all others were corrupt, all its shares over the life of the ledger would be worth epsilon {allowed.alone:g} at most"
     )
 
 

@@ -20,7 +20,7 @@ from hushgrid.kernels.privacy.accounting import total_epsilon
 from hushgrid.node import wire
 from hushgrid.node.columns import columns
 from hushgrid.node.config.device import load_device
-from hushgrid.node.privacy.budget import Allowance, spent_in
+from hushgrid.node.privacy.budget import Allowance, spent_in, worth_alone
 from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.privacy.ledger_file import held, snapshot
 from hushgrid.node.privacy.ledger_rows import relation, size
@@ -148,18 +148,17 @@ def facts(ledger: Ledger, where: Source, delta: float | None = None) -> dict[str
             runs.append(row | _NOTHING)
             continue
         t = plan.terms_of(ledger.node)
-        answers = run.spends
         runs.append(
             row
             | {
                 "name": printable(plan.name, 64),
                 "algorithm": plan.algorithm.name,
                 "adjacency": t.adjacency if t else None,
-                "answers": answers,
+                "answers": run.spends,
                 "epsilon": _finite(spent_in(ledger, run.id, t)) if t else None,
                 "delta": t.delta if t else None,
             }
-            | ({"alone": t.alone(answers=answers), "honest": t.masked.honest} if t and t.masked else {})
+            | ({"alone": _finite(t.alone(run.spends)), "honest": t.masked.honest} if t and t.masked else {})
         )
         if t is not None:
             last[relation(t.adjacency)] = (run.id, plan, t)
@@ -191,6 +190,7 @@ def facts(ledger: Ledger, where: Source, delta: float | None = None) -> dict[str
                 "budget": budget.epsilon if budget else None,
                 "left": renewal.left if renewal else max(budget.epsilon - epsilon, 0.0) if budget else None,
                 "window": _window(renewal, known[1].every if known else None) if renewal else None,
+                **_shares(ledger, adjacency, at),
             }
         )
     return {
@@ -207,6 +207,12 @@ def facts(ledger: Ledger, where: Source, delta: float | None = None) -> dict[str
         "runs": runs,
         "peers": {name: peer.no for name, peer in ledger.peers().items()},
     }
+
+
+def _shares(ledger: Ledger, adjacency: str, delta: float) -> dict[str, Any]:
+    """What all shares of masked sums are worth to everybody else together, accepted gaps as if they were some; {} without any."""
+    shares, lost = ledger.shares(adjacency)
+    return {"alone": _finite(worth_alone(shares + lost, delta))} if shares else {}
 
 
 def _window(renewal: Renewal, every: float | None) -> dict[str, Any]:
@@ -308,9 +314,15 @@ def _of_window(total: dict[str, Any]) -> str:
 def _epsilon(row: dict[str, Any]) -> str:
     if row["delta"] is None:
         return "everything (no privacy)"
-    epsilon = "unbounded epsilon" if row["epsilon"] is None else f"epsilon {row['epsilon']:.6g}"
-    alone = f" (its shares alone: epsilon {row['alone']:.6g})" if row.get("alone") else ""
-    return epsilon + (f", delta {row['delta']:g}" if row["delta"] else "") + alone
+    spent, alone = (
+        "unbounded epsilon" if found is None else f"epsilon {found:.6g}" for found in (row["epsilon"], row.get("alone"))
+    )
+    gaps = ", gaps as if they were some," if row.get("gaps") else ""
+    return (
+        spent
+        + (f", delta {row['delta']:g}" if row["delta"] else "")
+        + (f" (its shares alone{gaps}: {alone})" if row.get("alone") != 0 and "alone" in row else "")
+    )
 
 
 def verify(file: Path, mark: Path | None) -> str:

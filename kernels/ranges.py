@@ -19,6 +19,7 @@ NODES = 10_000
 EDGES = 1 << 18
 ENTRIES = 1 << 22  #: of x, d = features x classes
 BUSES = 100_000  #: of a case
+MOST_MASKED = 500  #: nodes of a masked run: each is introduced to all
 
 
 #: How far beyond its public bound of stability (`Params.step_ratio`) a guarded run may step. The bound holds for the worst
@@ -44,7 +45,7 @@ Gossip = Annotated[int, Meta(ge=1, le=1000)]  #: rounds of averaging: few, for d
 Seed = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
 
 Step = Annotated[float, Meta(ge=1e-9, le=1e9)]  #: a step size, a penalty, a mixing weight
-Momentum = Annotated[float, Meta(ge=0, le=0.999)]  #: weight of the past in a running mean
+Momentum = Annotated[float, Meta(ge=0, le=0.999)]  #: weight of the past: in a running mean, or in a step
 Penalty = Annotated[float, Meta(ge=0, le=1e9)]  #: one that may be absent
 Growth = Annotated[float, Meta(ge=1, le=1e3)]
 Magnitude = Annotated[float, Meta(ge=1e-12, le=1e6)]  #: scale, clip, bounded change, box, omega, a row's norm

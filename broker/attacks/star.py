@@ -2,7 +2,7 @@
 
 Linearised ADMM (docs/papers/objpert-ladmm.md): by (3.2) z+ = D^-1 (-g + z/eta + rho w + lambda), D = 1/eta + rho, and all
 but g is public: w and z travel, and lambda follows from them (line 22). Federated averaging: x = w - alpha g.
-A box hides the coordinates in which the answer stands at it.
+A box hides the coordinates in which the answer stands at it; of federated averaging the coordinator projects, and it hides none.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Star(Attack):
         read = _linearised if isinstance(p, ladmm.Params) else _averaged
         seen: dict[str, list[tuple[int, Vector, Vector]]] = {node: [] for node in heard.nodes}
         for node in heard.nodes:
-            box = heard.problem.regularizer.box
+            box = heard.problem.regularizer.box if isinstance(p, ladmm.Params) else inf
             for t, z, at, g in read(heard, node):
                 seen[node].append((t, at, np.where(np.abs(z) >= box, np.nan, g)))
         noise = p.variant == "published"

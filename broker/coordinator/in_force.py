@@ -101,6 +101,11 @@ def fits(start: InForce, shapes: dict[str, int]) -> bool:
     return all(m in start.parts and start.parts[m].warm.size == size for m, size in shapes.items())
 
 
+def latest(start: InForce) -> Vector:
+    """Where the last run has ended, of runs in which all have one x: a member may have been absent from it."""
+    return max(start.parts.values(), key=lambda part: part.number).warm
+
+
 def vectors(start: InForce, of: str) -> dict[str, Vector]:
     """One vector of each part, by member; those that have it."""
     return {m: getattr(p, of) for m, p in start.parts.items() if getattr(p, of).size}

@@ -61,7 +61,8 @@ class StarCoordinator(Coordinator):
     def machine(self) -> StarCentre:
         algorithm, start, centre = cast(Star, self.plan.running), self._start, self.centre
         if self.plan.terms is not None and self.plan.terms.masked is not None:
-            return algorithm.masked_server(self._kind.masked_centre(self.plan))
+            masked = self._kind.masked_centre(self.plan)
+            return algorithm.masked_server(replace(masked, start=in_force.latest(start)) if start else masked)
         if start is not None:
             warm = {m: v for m, v in in_force.vectors(start, "warm").items() if m in self.shares}
             duals = {

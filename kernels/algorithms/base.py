@@ -73,17 +73,16 @@ class Algorithm(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
     of: ClassVar[tuple[Sharing, ...]] = ("copies",)  #: the problems that it solves, by what a node has of the unknowns
     #: What it minimises. box: sum_i f_i(x) over a box, if the problem has one. all: sum_i f_i(x) + n r(x) over a box.
     constrained: ClassVar[Literal["no", "box", "all"]] = "all"
+    lone: ClassVar[str] = ""  #: with which of its parameters it takes a box but no regularizer, if there are such
     published: ClassVar[Source | None] = None  #: None: there is no published variant
     published_mechanisms: ClassVar[tuple[str, ...]] = BOTH
     own: ClassVar[tuple[str, ...]] = ("x",)  #: vectors of a node's state that are recorded, its iterate first
     #: The modes of the privacy section that its nodes can be protected by, the default first.
     modes: ClassVar[tuple[str, ...]] = ("objective",)
-    #: The stopping rule (tolerance, patience) of a scenario that names none; None: all rounds are done.
-    stopping: ClassVar[tuple[float, int] | None] = None
+    stopping: ClassVar[tuple[float, int] | None] = None  #: (tolerance, patience) if a scenario says none; None: no rule
     grid: ClassVar[Sequence[Keys]] = ()  #: what the league tunes; empty: it tunes nothing and runs the guarded examples
     races: ClassVar[Sequence[Race]] = ()  #: its lines in the league; empty: one line with its title and its grid
-    #: the key that sets how far an answer moves, which `hushgrid plan` tries values of; "": none
-    tuned: ClassVar[str] = ""
+    tuned: ClassVar[str] = ""  #: the key that sets how far an answer moves, which `hushgrid plan` tries; "": none
 
     variant: Variant = "guarded"  #: whose noise: guarded (the gate's own), published (the paper's, for study) or none
     rounds: Count  #: rounds, or activations of a token
@@ -122,12 +121,11 @@ class Algorithm(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
         """Whether the gate makes its noise and counts its full price."""
         return self.variant == "guarded" or (self.variant == "published" and self.published == "gate")
 
-    @classmethod
-    def unconstrained(cls, l1: float, l2: float, box: float | None) -> str | None:
+    def unconstrained(self, l1: float, l2: float, box: float | None) -> str | None:
         """What of a problem it cannot solve, regularizer or box; None if it solves it. l1, l2: of r(x)."""
-        if (l1 or l2) and cls.constrained != "all":
+        if (l1 or l2) and self.constrained != "all":
             return "regularizer"
-        return "box" if box and cls.constrained == "no" else None
+        return "box" if box and self.constrained == "no" else None
 
     @property
     def claims(self) -> bool:
@@ -141,9 +139,7 @@ class Algorithm(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
         What is masked must be the gate's answer at a point that every node was sent. Else a sum is no function of the sum
         of the answers, and a node is protected by its own share of the noise alone.
         """
-        return (
-            f"{self.name} sends more than a sum of gate answers at one point: fedavg with local_updates 1 can be masked"
-        )
+        return f"{self.name} sends more than a sum of answers at one point: fedavg with local_updates 1 can be masked"
 
     def asks(self, mode: str = "") -> Question:
         """What its nodes ask of gates that answer with noise. `mode`: that of the privacy section."""
@@ -309,6 +305,10 @@ class Star(Algorithm, frozen=True, kw_only=True):
         which the answer enters z_p.
         """
         raise NotImplementedError
+
+    def leads(self, constrained: bool) -> bool:
+        """Whether its coordinator steps on from the members' mean, so that w is the iterate. constrained: by r or a box."""
+        return False
 
     def agent(self, at: star.Place) -> star.StarMember:
         """A member's machine."""

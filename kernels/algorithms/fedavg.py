@@ -1,13 +1,20 @@
 """H. B. McMahan, E. Moore, D. Ramage, S. Hampson, B. Aguera y Arcas, Communication-efficient learning of deep networks from
 decentralized data (AISTATS 2017), Algorithm 1: FederatedAveraging.
 
-Problem:   min_x  sum_p f_p(x),  x in a box. Each round the server sends w^t; node p starts there, takes E local steps
-x <- x - alpha f_p'(x), and the server averages what comes back.
+Problem:   min_x  sum_p f_p(x) + n r(x),  x in a box. Each round the server sends w^t; node p starts there, takes E local steps
+x <- x - alpha f_p'(x), and the server goes on from the mean m of what comes back.
 
 Departures from the paper:
  - All nodes take part in every round (C = 1), and a local step uses all rows (B = infinity): a gate answers for all of them.
  - The paper's weights n_p/n stand in f_p (`scale: share`), so that the mean is a plain one.
- - Every local step is projected onto the box, if there is one.
+ - With momentum the server takes the step of FedAvgM (T.-M. H. Hsu, H. Qi, M. Brown, Measuring the effects of non-identical
+   data distribution for federated visual classification, 2019): v+ = beta v + (w - m), w+ = w - v+. With E = 1 that is the
+   heavy ball on the mean gradient.
+ - With E = 1 the server takes w+ = prox_{alpha r}(w - v+) over the box, for w - m is alpha times the gradient of the mean, and
+   (1/n) (sum_p f_p + n r) = (1/n) sum_p f_p + r. Then v+ = w - w+, how far w has really come (iPiano: P. Ochs, Y. Chen, T. Brox,
+   T. Pock, 2014, Algorithm 1): a v that goes on pushing where r or the box holds would have another fixed point.
+ - With E > 1 there is no r: a mean of models after several steps is not one step of any gradient, and the fixed point would be
+   another. Every local step is projected onto the box, and w+ too.
 The paper makes no promise of privacy. Guarded, each gradient is an answer of the gate.
 """
 
@@ -19,12 +26,13 @@ from math import inf, sqrt
 from typing import Any, ClassVar, Literal, Protocol
 
 import numpy as np
+from msgspec import UNSET, UnsetType
 
 from hushgrid.kernels.algorithms.base import Keys, Star, Variant
 from hushgrid.kernels.machine import Malformed
 from hushgrid.kernels.patterns import masked
-from hushgrid.kernels.patterns.star import Centre, Feasible, Left, Place, StarCentre, StarMember, W, Z
-from hushgrid.kernels.ranges import Count, Step, Updates
+from hushgrid.kernels.patterns.star import Centre, Feasible, Left, Place, Prox, StarCentre, StarMember, W, Z
+from hushgrid.kernels.ranges import Count, Momentum, Step, Updates
 from hushgrid.kernels.types import Vector
 
 
@@ -37,11 +45,12 @@ class Params(Star, tag_field="name", tag="fedavg", frozen=True, kw_only=True):
         "from decentralized data, Algorithm 1"
     )
     claim: ClassVar[str] = "none is made"
-    constrained: ClassVar[Literal["no", "box", "all"]] = "box"
+    constrained: ClassVar[Literal["no", "box", "all"]] = "all"
+    lone: ClassVar[str] = "if local_updates is above 1"
     own: ClassVar[tuple[str, ...]] = ("mean",)
     examples: ClassVar[Mapping[Variant, Sequence[Keys]]] = {
         "guarded": [{"step_size": 1.0}],
-        "none": [{"step_size": 1.0, "local_updates": 2}],
+        "none": [{"step_size": 1.0, "local_updates": 2}, {"step_size": 0.5, "momentum": 0.5}],
     }
 
     #: whose noise: guarded (the gate's own) or none
@@ -49,6 +58,8 @@ class Params(Star, tag_field="name", tag="fedavg", frozen=True, kw_only=True):
     rounds: Count  #: T, rounds around the coordinator
     step_size: Step  #: alpha
     local_updates: Updates = 1  #: E, steps of a node between two messages
+    #: beta, the share of the coordinator's last step that its next one goes on with; costs nothing [0]
+    momentum: Momentum | UnsetType = UNSET
 
     @property
     def pull(self) -> float:
@@ -56,8 +67,18 @@ class Params(Star, tag_field="name", tag="fedavg", frozen=True, kw_only=True):
         return 0.0
 
     @property
+    def beta(self) -> float:
+        return self.momentum or 0.0
+
+    @property
     def per_round(self) -> int:
         return self.local_updates
+
+    def unconstrained(self, l1: float, l2: float, box: float | None) -> str | None:
+        return "regularizer" if (l1 or l2) and self.local_updates > 1 else None
+
+    def leads(self, constrained: bool) -> bool:
+        return self.beta > 0 or (constrained and self.local_updates == 1)
 
     @property
     def unmasked(self) -> str | None:
@@ -70,17 +91,26 @@ class Params(Star, tag_field="name", tag="fedavg", frozen=True, kw_only=True):
         return None
 
     def step_ratio(self, L: Sequence[float], degree: int) -> float | None:
-        """alpha (L + mu)/2."""
-        return self.step_size * (max(L) + self.pull) / 2
+        """alpha (L + mu)/(2 (1 + beta)), the heavy ball's bound on quadratics (B. T. Polyak, 1964); with E > 1 alpha (L + mu)/2."""
+        further = self.beta if self.local_updates == 1 else 0.0  # E steps by themselves are no more stable for it
+        return self.step_size * (max(L) + self.pull) / (2 * (1 + further))
 
     def gain(self, t: int, L: float, epsilon: float, alpha: float = 0.0) -> float:
         return self.step_size
+
+    def carried(
+        self, i: int, answers: int, L: float, neighbours: Sequence[int], epsilon: float = inf, alpha: float = 0.0
+    ) -> float:
+        """An answer that is followed by j - 1 rounds enters by alpha (1 + beta + ... + beta^{j-1}); their squares, in closed form."""
+        b, T = self.beta, answers // self.per_round
+        squares = T - 2 * b * (1 - b**T) / (1 - b) + b * b * (1 - b ** (2 * T)) / (1 - b * b)
+        return self.per_round * squares * (self.step_size / (1 - b)) ** 2
 
     def agent(self, at: Place) -> Client:
         return Client(self, at.gate, at.feasible(np.ones(at.start.size)), at.start, at.patience)
 
     def server(self, at: Centre) -> Server:
-        return Server(at, self.rounds)
+        return Leader(self, at) if self.leads(at.prox is not None) else Server(at, self.rounds)
 
     def masked_server(self, at: masked.Centre) -> masked.MaskedCentre:
         return MaskedServer(self, at)
@@ -121,7 +151,9 @@ class Client(StarMember):
     def update(self, t: int, body: W) -> None:
         p, x, weights = self.params, body.w, np.ones(body.w.size)
         for _ in range(p.local_updates):
-            x = self.feasible.project(local_step(x, self.answer(x), body.w, p.step_size, p.pull), weights)
+            x = local_step(x, self.answer(x), body.w, p.step_size, p.pull)
+            if p.local_updates > 1:
+                x = self.feasible.project(x, weights)
         self.state.mean, self.state.common = x, body.w
 
     def answer_body(self) -> Z:
@@ -138,7 +170,7 @@ class ServerState:
     z: dict[str, np.ndarray]  #: (d,) each: the models that came last
     arrived: dict[str, Z] = field(default_factory=dict)
     calm: int = 0  #: rounds in a row with max |w^{t+1} - w^t| within the tolerance
-    residual: float = inf  #: sqrt(sum_p |w^t - x_p|^2) of the last complete round
+    residual: float = inf  #: sqrt(sum_p |w^t - x_p|^2) of the last complete round; of a `Leader` w^{t+1}
     done: str | None = None
 
 
@@ -167,9 +199,13 @@ class Server(StarCentre):
     def combine(self) -> bool:
         s = self.state
         s.z = {p: s.arrived[p].z for p in self.members}
+        return self.settled(self.mean(s.z) - s.w)
+
+    def settled(self, step: Vector) -> bool:
+        """Whether the run may end, now that w has moved, or will move, by this step."""
+        s = self.state
         s.residual = sqrt(sum(float(np.sum((s.w - z) ** 2)) for z in s.z.values()))
-        calm = float(np.max(np.abs(self.mean(s.z) - s.w))) <= self.tolerance
-        s.calm = s.calm + 1 if calm else 0
+        s.calm = s.calm + 1 if float(np.max(np.abs(step))) <= self.tolerance else 0
         return bool(self.patience and s.calm >= self.patience)
 
     def left(self) -> Left:
@@ -179,13 +215,68 @@ class Server(StarCentre):
         return W(self.state.w)
 
 
-class MaskedServer(masked.MaskedCentre):
+class Moving:
+    """The step of a coordinator that knows the members' mean m, and its last step v where there is momentum."""
+
+    state: Any
+    params: Params
+    prox: Prox | None
+
+    def moved(self, m: Vector) -> Vector:
+        """w+ = prox_{alpha r}(w - v+), v+ = beta v + (w - m). m: (d,)."""
+        s, p = self.state, self.params
+        to = m - p.beta * s.v if p.beta else m
+        after = to if self.prox is None else self.prox(to, p.step_size)
+        if p.beta:
+            s.v = s.w - after
+        return after
+
+
+@dataclass
+class LeaderState(ServerState):
+    v: np.ndarray = field(default_factory=lambda: np.zeros(0))  #: (d,) w^{t-1} - w^t
+
+
+class Leader(Moving, Server):
+    """The server that steps on from the mean. The w of its state is that of the round under way, at the end the answer."""
+
+    def __init__(self, params: Params, at: Centre) -> None:
+        super().__init__(at, params.rounds)
+        self.params, self.prox = params, at.prox
+        if params.beta:
+            self.state = LeaderState(0, self.state.w, self.state.z, v=np.zeros_like(self.state.w))
+
+    @property
+    def row(self) -> int:
+        return self.completed(self.state)
+
+    def begin(self) -> None:
+        return None  # `combine` has made w already
+
+    def combine(self) -> bool:
+        s, w = self.state, self.state.w
+        s.z = {p: s.arrived[p].z for p in self.members}
+        s.w = self.moved(self.mean(s.z))
+        return self.settled(s.w - w)
+
+    def left(self) -> Left:
+        return Left(warm=dict.fromkeys(self.members, self.state.w), z=self.state.z)
+
+
+@dataclass
+class MovingState(masked.CentreState):
+    v: np.ndarray = field(default_factory=lambda: np.zeros(0))  #: (d,) as in `LeaderState`
+
+
+class MaskedServer(Moving, masked.MaskedCentre):
     """The same with one local step, where the server sees only the sum of the gates' answers: it takes the step itself."""
 
     def __init__(self, params: Params, at: masked.Centre) -> None:
         super().__init__(at, params.rounds)
-        self.alpha, self.public, self.feasible = params.step_size, at.public, at.feasible
+        self.params, self.public, self.prox = params, at.public, at.prox
+        if params.beta:
+            self.state = MovingState(0, self.state.w, among=self.members, v=np.zeros_like(self.state.w))
 
     def advance(self, total: Vector, among: Sequence[str]) -> Vector:
-        x = self.state.w
-        return self.feasible(local_step(x, total / len(among) + self.public(x), x, self.alpha, 0.0))
+        w = self.state.w
+        return self.moved(local_step(w, total / len(among) + self.public(w), w, self.params.step_size, 0.0))

@@ -3,7 +3,7 @@ Algorithm 2: FedProx.
 
 Problem and rounds are those of federated averaging. The local problem is h_p(x; w^t) = f_p(x) + mu/2 |x - w^t|^2, so that models
 of unlike data stay together; it is solved inexactly, by E gradient steps. With mu = 0 it is federated averaging, whose
-departures it shares.
+departures it shares; one local step is the same in both, and the coordinator's step too.
 """
 
 from __future__ import annotations

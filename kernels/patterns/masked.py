@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from hushgrid.kernels.errors import Stopped
 from hushgrid.kernels.machine import NOTHING, Malformed, Step
 from hushgrid.kernels.patterns.introductions import Introduction
-from hushgrid.kernels.patterns.star import Left, StarCentre, StarMember
+from hushgrid.kernels.patterns.star import Left, Prox, StarCentre, StarMember
 from hushgrid.kernels.types import Index, Vector
 
 Words = NDArray[np.uint64]
@@ -89,7 +89,7 @@ class Centre:
     terms: Terms
     start: Vector  #: (d,)
     public: Callable[[Vector], Vector]  #: the gradient, (d,), of what is public of every f_p
-    feasible: Callable[[Vector], Vector]  #: the projection onto the box
+    prox: Prox  #: of r and the box
     tolerance: float = 0.0
     patience: int = 0
 
@@ -392,4 +392,5 @@ class MaskedCentre(StarCentre):
         return self.advanced() if len(s.arrived) == len(left) else self.tick()
 
     def left(self) -> Left:
-        return Left(warm={}, z=dict.fromkeys(self.members, self.state.w))
+        last = dict.fromkeys(self.members, self.state.w)  # told to all, so that it is public
+        return Left(warm=last, z=last)

@@ -101,6 +101,7 @@ class Centre:
     duals: dict[str, Vector] = field(default_factory=dict)  #: and lambda_p there, of the members that begin warm too
     factor: float = 1.0  #: and its weights' factor
     held: Vector = field(default_factory=lambda: np.zeros(0))  #: (N,) what w is whatever members say; nan: it is free
+    prox: Prox | None = None  #: of copies of one x: of r and the box; None: there are none
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -181,6 +182,8 @@ class Concluded(NamedTuple):
     standing: dict[str, Vector]  #: what each member goes on doing if it is not heard any more, as the problem has it
 
 
+#: (v, t): prox_{t r}(v), r with the box, (d,)
+Prox = Callable[[Vector, float], Vector]
 #: What the members have handed over, and the last round's figures. Deterministic: it is done again after a crash.
 Conclude = Callable[[Mapping[str, Closing], Mapping[str, float]], Concluded]
 

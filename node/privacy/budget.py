@@ -10,13 +10,15 @@ from hushgrid.kernels.errors import InputError, Refused
 from hushgrid.kernels.privacy.accounting import (
     Event,
     Totals,
+    gdp_epsilon,
     grouped,
+    root_up,
     spent_epsilon,
     total_epsilon,
 )
-from hushgrid.kernels.privacy.limits import Charge, charge_of, charge_of_totals
+from hushgrid.kernels.privacy.limits import Charge, charge_of, charge_of_totals, limit
 from hushgrid.node.privacy.ledger import Ledger
-from hushgrid.node.privacy.ledger_rows import Spend, empty, relation, steps
+from hushgrid.node.privacy.ledger_rows import Spend, alone, empty, relation, steps
 from hushgrid.node.privacy.renewal import Renewal
 from hushgrid.node.privacy.terms import NOT_OPTIMAL, Terms
 from hushgrid.node.schema.sections import Allow, Budget
@@ -102,7 +104,7 @@ class Allowance:
         for whose, adjacency in (("budget", self.budget and self.budget.adjacency), ("allow", self.allow.adjacency)):
             if adjacency and relation(str(adjacency)) != relation(t.adjacency):
                 raise self._refused(f"adjacency {t.adjacency}, its {whose} counts {adjacency}", "adjacency")
-        self._consent_masked(t)
+        self._consent_masked(t, answers)
         asked = self._price(t, str(self.allow.adjacency or self.adjacency))
         if self.allow.per_run and asked > self.allow.per_run.epsilon * DECIMAL:
             words = f"asked epsilon {asked:g} for the run, its owner allows {self.allow.per_run.epsilon:g}"
@@ -120,7 +122,7 @@ class Allowance:
         elif self.budget and more and self._cost(self._planned(t, answers, more)) > self.budget.epsilon * DECIMAL:
             raise self._over(self._price(t, self.adjacency))
 
-    def _consent_masked(self, t: Terms) -> None:
+    def _consent_masked(self, t: Terms, answers: int) -> None:
         """Whether the owner lets sums be masked so. A simulated node has no owner."""
         masked, allowed = t.masked, self.allow.masked
         if masked is None or (self.simulated and allowed is None):
@@ -133,9 +135,26 @@ class Allowance:
         ):
             if found < least:
                 raise self._refused(f"{found} {what} contributors, its owner asks for at least {least}", "masked")
-        k = steps(t.adjacency, self.adjacency) if relation(t.adjacency) == relation(self.adjacency) else 1
-        if (alone := t.alone(k)) > allowed.alone * DECIMAL:
-            words = f"a share worth epsilon {alone:g} against everybody else, its owner allows {allowed.alone:g}"
+        k, more = steps(t.adjacency, self.adjacency), max(answers - self.answered, 0)
+        self._hold_shares(more * k * k * alone(t.per_answer, masked.honest), DECIMAL)
+
+    def _hold_shares(self, more: int, room: float = 1.0) -> None:
+        """Raises Refused if these shares would take all of the ledger's beyond what the owner allows against everybody else.
+
+        `more`: their sum of h mu^2, in units of 2^-256; with 0 nothing is asked. Shares are Gaussian answers by themselves, so that
+        mu^2 adds up over runs, as in the budget's life, and is held to the limit at the budget's delta. It does not renew. Answers that
+        were not masked are not counted: whoever listens sees them as they are, and the budget holds them.
+        """
+        allowed, t = self.allow.masked, self.terms
+        if allowed is None or t is None or not more:
+            return
+        delta, held = self.budget.delta or 0.0 if self.budget else t.delta, sum(self.ledger.shares(self.adjacency))
+        if not limit(allowed.alone * room, delta).holds(Charge(mu2=held + more, gaussian=1)):
+            before, after = (worth_alone(sum_, delta) for sum_ in (held, held + more))
+            words = (
+                f"shares worth epsilon {after:g} in all against everybody else, its owner allows {allowed.alone:g} "
+                f"(allow.masked.alone; so far {before:g}, delta {delta:g})"
+            )
             raise self._refused(words, "masked")
 
     @property
@@ -151,6 +170,9 @@ class Allowance:
         """Whether these spends, not yet committed, may be added now. Refused otherwise."""
         for further in self._further:
             further.authorise(spends)
+        self._hold_shares(
+            sum(steps(s.adjacency, self.adjacency) ** 2 * alone(s.value, s.honest) for s in spends if s.honest)
+        )
         if self.budget is None:
             return
         if any(s.value == inf for s in spends):
@@ -248,6 +270,11 @@ def _claim(t: Terms, answers: int, at: str) -> float:
     """What answers of a plan cost by its own accountant, at the unit of an adjacency; all of them: what it claims."""
     k = steps(t.adjacency, at) if relation(t.adjacency) == relation(at) else 1
     return t.epsilon if k == 1 and answers == t.answers else t.cost(answers, k)
+
+
+def worth_alone(shares: int, delta: float) -> float:
+    """Epsilon of shares of masked sums against everybody else together, at this delta. `shares`: as of `Ledger.shares`, summed."""
+    return (gdp_epsilon(root_up(shares), delta) if delta else inf) if shares else 0.0
 
 
 def spent_in(ledger: Ledger, run: bytes, t: Terms) -> float:

@@ -354,7 +354,7 @@ class Ledger(LoggedTables):
         """Whether the sums of all spends are those of the rows, in words."""
         found: dict[str, Counted] = {}
         row = "adjacency, kind, value, mu2"
-        for adjacency, *equal in self.db.execute(f"SELECT {row}, count(*) FROM spend GROUP BY {row}"):
+        for adjacency, *equal in self.db.execute(f"SELECT {row}, count(*), honest FROM spend GROUP BY {row}, honest"):
             found[adjacency] = found.get(adjacency, Counted()).plus(*equal)
         for (blob,) in self.db.execute("SELECT sums FROM past"):
             for adjacency, sums in unpacked(blob).items():

@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 import msgspec
 from msgspec import Struct
 
-from hushgrid.kernels.privacy.accounting import Event, Gaussian, Laplace, NonPrivate, Totals
+from hushgrid.kernels.privacy.accounting import Event, Gaussian, Laplace, NonPrivate, Totals, units
 
 Kind = Literal["laplace", "gaussian", "nonprivate", "gap"]
 
@@ -27,8 +27,9 @@ class Spend(Struct, frozen=True):
     grid: float
     adjacency: str
     sampler: str
-    #: h, of a share of a masked sum: `value` is what the sum of h such shares is worth; this one alone is worth sqrt h times that
-    honest: int = 1
+    #: h, of a share of a masked sum: `value` is what the sum of h such shares is worth; this one alone is worth sqrt h times that.
+    #: 0: it is no share
+    honest: int = 0
 
     @property
     def event(self) -> Event:
@@ -45,6 +46,11 @@ def event_of(kind: str, value: float) -> Event:
     if kind == "laplace":
         return Laplace(value)
     return Gaussian(value) if kind == "gaussian" else NonPrivate()
+
+
+def alone(value: float, honest: int) -> int:
+    """h mu^2 of a share of a masked sum, in units of 2^-256, rounded up: what it is worth to everybody else together."""
+    return honest * units(value, 2)
 
 
 def events_of(kind: str, value: float, mu2: float) -> list[Event]:
@@ -114,7 +120,7 @@ class StoredSpend(NamedTuple):
     at: str  #: UTC
     ran: float = 0.0  #: running time, s
     version: int = 1  #: of the data
-    honest: int = 1  #: as in `Spend`
+    honest: int = 0  #: as in `Spend`
 
 
 class Recent(NamedTuple):
@@ -132,23 +138,26 @@ class Counted:
 
     kinds: dict[str, int] = field(default_factory=dict)
     totals: Totals = field(default_factory=Totals)
+    shares: int = 0  #: sum of h mu^2 over the shares of masked sums, in units of 2^-256: what they are worth alone
 
-    def add(self, kind: str, value: float, mu2: float, times: int = 1) -> None:
+    def add(self, kind: str, value: float, mu2: float, times: int = 1, honest: int = 0) -> None:
         """Counts so many more equal rows."""
         self.kinds[kind] = self.kinds.get(kind, 0) + times
         for event in events_of(kind, value, mu2):
             self.totals.add(event, times)
+        if honest:
+            self.shares += times * alone(value, honest)
 
-    def plus(self, kind: str, value: float, mu2: float, times: int = 1) -> Counted:
+    def plus(self, kind: str, value: float, mu2: float, times: int = 1, honest: int = 0) -> Counted:
         """The same after so many more equal rows."""
-        more = Counted(dict(self.kinds), replace(self.totals))
-        more.add(kind, value, mu2, times)
+        more = Counted(dict(self.kinds), replace(self.totals), self.shares)
+        more.add(kind, value, mu2, times, honest)
         return more
 
     def with_all(self, other: Counted) -> Counted:
         """The same after all that another has counted."""
         kinds = {k: self.kinds.get(k, 0) + other.kinds.get(k, 0) for k in self.kinds | other.kinds}
-        more = Counted(kinds, replace(self.totals))
+        more = Counted(kinds, replace(self.totals), self.shares + other.shares)
         more.totals.include(other.totals)
         return more
 
@@ -159,14 +168,14 @@ class Counted:
     def packed(self) -> bytes:
         """For the ledger. The sums are integers of any size."""
         *counts, epsilon, epsilon2, mu2 = astuple(self.totals)
-        sums = [n.to_bytes((n.bit_length() + 7) // 8, "little") for n in (epsilon, epsilon2, mu2)]
+        sums = [n.to_bytes((n.bit_length() + 7) // 8, "little") for n in (epsilon, epsilon2, mu2, self.shares)]
         return msgspec.msgpack.encode([self.kinds, *counts, *sums])
 
     @staticmethod
     def unpacked(blob: bytes) -> Counted:
-        kinds, *counts, epsilon, epsilon2, mu2 = msgspec.msgpack.decode(blob, type=_Packed)
-        sums = (int.from_bytes(n, "little") for n in (epsilon, epsilon2, mu2))
-        return Counted(kinds, Totals(*counts, *sums))
+        p = msgspec.msgpack.decode(blob, type=_Packed)
+        *sums, shares = (int.from_bytes(n, "little") for n in (p.epsilon, p.epsilon2, p.mu2, p.shares))
+        return Counted(p.kinds, Totals(p.laplace, p.gaussian, p.largest, p.nonprivate, *sums), shares)
 
 
 def empty(totals: Totals) -> bool:
@@ -183,5 +192,15 @@ def without(whole: Totals, part: Totals) -> Totals:
     return Totals(n - of_n, g - of_g, largest, nonprivate, *(a - b for a, b in zip(sums, of_sums, strict=True)))
 
 
-#: kinds; laplace, gaussian, largest_epsilon, nonprivate; sums of epsilon, epsilon^2, mu^2
-_Packed = tuple[dict[str, int], int, int, float, bool, bytes, bytes, bytes]
+class _Packed(Struct, array_like=True, frozen=True):
+    """`Counted` in the ledger."""
+
+    kinds: dict[str, int]
+    laplace: int
+    gaussian: int
+    largest: float
+    nonprivate: bool
+    epsilon: bytes
+    epsilon2: bytes
+    mu2: bytes
+    shares: bytes = b""  #: absent before format 4, which had none

@@ -29,7 +29,7 @@ CREATE TABLE meta (key TEXT PRIMARY KEY, value) WITHOUT ROWID;
 CREATE TABLE spend (no INTEGER PRIMARY KEY, run BLOB, answer INTEGER, kind TEXT NOT NULL, value REAL NOT NULL,
                     sensitivity REAL, scale REAL, grid REAL, adjacency TEXT NOT NULL, sampler TEXT NOT NULL,
                     mu2 REAL NOT NULL, at TEXT NOT NULL, ran REAL NOT NULL DEFAULT 0,
-                    version INTEGER NOT NULL DEFAULT 1, honest INTEGER NOT NULL DEFAULT 1);
+                    version INTEGER NOT NULL DEFAULT 1, honest INTEGER NOT NULL DEFAULT 0);
 CREATE TABLE run (id BLOB PRIMARY KEY, plan BLOB NOT NULL, status TEXT NOT NULL, state BLOB, last BLOB,
                   started TEXT NOT NULL, spends INTEGER NOT NULL DEFAULT 0, session INTEGER NOT NULL DEFAULT 0,
                   first INTEGER NOT NULL DEFAULT 0, keyed INTEGER NOT NULL DEFAULT 0);
@@ -151,8 +151,8 @@ def _third(db: sqlite3.Connection) -> None:
 
 
 def _fourth(db: sqlite3.Connection) -> None:
-    """From format 3. No run had a key, and no answer was a share of a masked sum."""
-    db.execute("ALTER TABLE spend ADD COLUMN honest INTEGER NOT NULL DEFAULT 1")
+    """From format 3. No run had a key, and no answer was a share of a masked sum: sums that say nothing of shares have none."""
+    db.execute("ALTER TABLE spend ADD COLUMN honest INTEGER NOT NULL DEFAULT 0")
     db.execute("ALTER TABLE run ADD COLUMN keyed INTEGER NOT NULL DEFAULT 0")
     _create_tables(db, "secret")
 

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import msgspec
 
 from hushgrid.kernels.privacy.accounting import UNIT, Totals, rounded_up
+from hushgrid.kernels.ranges import MOST_MASKED
 from hushgrid.node.privacy.ledger_file import LedgerFile
 from hushgrid.node.privacy.ledger_rows import Counted, Recent, Spend, StoredSpend, relation, size, steps, without
 from hushgrid.node.privacy.marks import Price
@@ -39,6 +40,7 @@ class Cost(NamedTuple):
     value: float
     mu2: float
     adjacency: str
+    honest: int = 0  #: as in `Spend`
 
 
 class SpendTable(LedgerFile):
@@ -119,22 +121,23 @@ class SpendTable(LedgerFile):
     def _sums_after(self, costs: Iterable[Cost], run: bytes | None, version: int) -> Sums:
         """The sums that these rows change, as they are after them. `version`: of the data that they are about."""
         after: Sums = {}
-        for kind, value, mu2, adjacency in costs:
+        for kind, value, mu2, adjacency, honest in costs:
             for scope in self._scopes(run, version):
                 key = scope, adjacency
-                after[key] = (after.get(key) or self._sums.get(key) or Counted()).plus(kind, value, mu2)
+                counted = after.get(key) or self._sums.get(key) or Counted()
+                after[key] = counted.plus(kind, value, mu2, honest=honest)
         return after
 
     def _count(self, costs: Iterable[Cost], run: bytes, version: int) -> set[tuple[Scope, str]]:
         """Counts rows that are durable. Returns the keys of the sums that have changed."""
         changed = set()
-        for kind, value, mu2, adjacency in costs:
+        for kind, value, mu2, adjacency, honest in costs:
             for scope in self._scopes(run, version):
                 key = scope, adjacency
                 counted = self._sums.get(key)
                 if counted is None:
                     counted = self._sums[key] = Counted()
-                counted.add(kind, value, mu2)
+                counted.add(kind, value, mu2, honest=honest)
                 changed.add(key)
         return changed
 
@@ -203,7 +206,7 @@ class SpendTable(LedgerFile):
     def _tell(self, costs: Iterable[Cost]) -> None:
         """These rows are committed: the window holds them from now on."""
         if self._window is not None:
-            for kind, value, mu2, adjacency in costs:
+            for kind, value, mu2, adjacency, _ in costs:
                 self._window.add(self._ran, adjacency, kind, value, mu2)
 
     @staticmethod
@@ -213,6 +216,19 @@ class SpendTable(LedgerFile):
             if stored == "" or relation(stored) == relation(adjacency):
                 totals.include(counted.totals, steps(stored, adjacency) if stored else 1)
         return totals
+
+    def shares(self, adjacency: str) -> tuple[int, int]:
+        """What all shares of masked sums are worth to everybody else together: sums of h mu^2, in units of 2^-256.
+
+        Of the shares themselves, at the unit of `adjacency`; and of accepted gaps, which may have been shares of the largest sums.
+        """
+        own, lost = 0, 0
+        for stored, counted in self._of(ALL).items():
+            if stored == "":
+                lost += MOST_MASKED * counted.totals.sums[2]
+            elif relation(stored) == relation(adjacency):
+                own += steps(stored, adjacency) ** 2 * counted.shares
+        return own, lost
 
     def kinds(self, adjacency: str) -> dict[str, int]:
         """How many rows of each kind `totals` counts."""
@@ -240,7 +256,7 @@ class SpendTable(LedgerFile):
 
     def _price_after(self, costs: Iterable[Cost]) -> Price:
         price = self._price
-        for kind, value, mu2, adjacency in costs:
+        for kind, value, mu2, adjacency, _ in costs:
             price = price.plus(kind, value, mu2, self._steps(adjacency))
         return price
 
@@ -340,7 +356,7 @@ class SpendTable(LedgerFile):
         if last:
             hours[last[2] // HOUR_S] = (*last[:4], unpacked(last[4]))
         rows = self.db.execute(
-            "SELECT no, ran, version, adjacency, kind, value, mu2 FROM spend WHERE no < ? ORDER BY no LIMIT ?",
+            "SELECT no, ran, version, adjacency, kind, value, mu2, 1, honest FROM spend WHERE no < ? ORDER BY no LIMIT ?",
             (below, most),
         ).fetchall()
         for no, ran, version, adjacency, *cost in rows:
@@ -365,7 +381,7 @@ class SpendTable(LedgerFile):
 
 
 def costs_of(spends: Iterable[Spend]) -> list[Cost]:
-    return [Cost(s.kind, s.value, s.mu2, s.adjacency) for s in spends]
+    return [Cost(s.kind, s.value, s.mu2, s.adjacency, s.honest) for s in spends]
 
 
 def unpacked(blob: bytes) -> dict[str, Counted]:

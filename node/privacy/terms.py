@@ -12,11 +12,11 @@ from msgspec.structs import replace
 from hushgrid.kernels.algorithms.base import Algorithm
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.privacy import accounting, schedule
+from hushgrid.kernels.ranges import MOST_MASKED
 from hushgrid.node.schema.sections import ROUNDED, Privacy
 
 #: Answers beyond the rounds of a masked run in which devices may be missing: so many, and one for so many rounds.
 SPARE = (2, 10)
-MOST_MASKED = 500  #: nodes of a masked run: each is introduced to all
 #: Why pure-optimal is refused beside a window.
 NOT_OPTIMAL = "pure-optimal needs the number of all answers beforehand"
 
@@ -104,16 +104,13 @@ class Terms(Struct, frozen=True):
         moved = self.beta + self.reactive if self.mechanism == "laplace" else hypot(self.beta, self.reactive)
         return moved * (1 + ROUNDED)
 
-    def alone(self, k: int = 1, answers: int | None = None) -> float:
-        """Epsilon of so many answers [all] against everybody else: of a masked one the node's own share of the noise is left.
-
-        k: by group privacy.
-        """
+    def alone(self, answers: int | None = None) -> float:
+        """Epsilon of so many answers [all] against everybody else: of a masked one the node's own share of the noise is left."""
         count = self.answers if answers is None else answers
         if self.masked is None or not count:
-            return self.cost(count, k)
+            return self.cost(count)
         share = self.per_answer * sqrt(self.masked.honest) * (1 + ROUNDED)
-        return accounting.claimed_epsilon(self.accountant, k * share, count, self.delta)
+        return accounting.claimed_epsilon(self.accountant, share, count, self.delta)
 
     def cost(self, answers: int, k: int = 1) -> float:
         """The total epsilon of the first so many answers, by group privacy of k, at the run's delta, by its accountant."""

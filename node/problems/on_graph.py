@@ -166,6 +166,11 @@ class OnGraph(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dic
         return Regularizer()
 
     @property
+    def constrained(self) -> bool:
+        """Whether there is an r(x) or a box."""
+        return False
+
+    @property
     def convexity(self) -> float:
         """alpha: every f_i - alpha/2 |x|^2 is convex; nothing is known."""
         return 0.0

@@ -167,7 +167,7 @@ def step_warning(plan: RunPlan) -> str | None:
     ratio = step_ratio(plan)
     if ratio is None or ratio <= 1 or plan.algorithm.variant != "guarded" or plan.problem.held:
         return None
-    return f"the step is {ratio:.3g} times the bound below which {plan.algorithm.name} is known to converge, whatever the data"
+    return f"the step is {ratio:.3g} times the bound below which {plan.algorithm.name} is stable, whatever the data"
 
 
 def warnings(plan: RunPlan, source: str) -> list[str]:

@@ -244,7 +244,8 @@ class AllowMasked(Section, frozen=True, kw_only=True):
     peers: Annotated[tuple[Sha256, ...], Meta(min_length=1, max_length=NODES)] | None = None
     #: certificates of authorities, a file; a member is whoever has one of theirs. Not the coordinator's own
     ca: str | None = None
-    alone: Epsilon  #: the most that its share of a run may be worth against everybody else together
+    #: the most that all its shares over the life of the ledger may be worth against everybody else together, at the budget's delta
+    alone: Epsilon
 
     def __post_init__(self) -> None:
         if (self.peers is None) == (self.ca is None):

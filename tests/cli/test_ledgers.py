@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from hushgrid.kernels.privacy.accounting import gdp_epsilon
 from hushgrid.node.privacy.ledger import TORN, Ledger
 from hushgrid.node.privacy.ledger_rows import Spend
 from hushgrid.node.problems.plan import encode_plan
@@ -26,6 +27,21 @@ def spend(ledger: Ledger, run: bytes, answers: int) -> None:
     first = len(ledger.spends(run))
     rows = [Spend(first + k, "laplace", 0.5, 0.02, 0.04, 2.0**-20, ADJACENCY, "test") for k in range(answers)]
     ledger.commit(run, spends=rows)
+
+
+def test_a_ledger_shows_what_all_shares_of_masked_sums_are_worth_alone(hushgrid, tmp_path):
+    with closing(Ledger(tmp_path / "n1.ledger", "n1")) as ledger:
+        for run in (b"r" * 16, b"s" * 16):
+            ledger.join(run, b"no plan of ours")
+            shares = [Spend(k, "gaussian", 0.1, 1.0, 1.0, 0.1, "replace-one-record", "x", honest=3) for k in (1, 2)]
+            ledger.commit(run, spends=[*shares, Spend(3, "gaussian", 0.1, 1.0, 1.0, 0.1, "replace-one-record", "x")])
+    expected = gdp_epsilon((2 * 2 * 3 * 0.1**2) ** 0.5, 1e-5)
+    said = hushgrid("ledger", "show", tmp_path / "n1.ledger", "--delta", "1e-5")
+    assert f", delta 1e-05 (its shares alone: epsilon {expected:.6g}) in 6 gaussian answers" in said.out
+    seen = json.loads(hushgrid("ledger", "show", tmp_path / "n1.ledger", "--delta", "1e-5", "--json").out)
+    assert seen["totals"][0]["alone"] == pytest.approx(expected, rel=1e-9)
+    said = hushgrid("ledger", "show", tmp_path / "n1.ledger", "--delta", "0")
+    assert "(its shares alone: unbounded epsilon)" in said.out
 
 
 @pytest.fixture

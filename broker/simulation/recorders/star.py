@@ -143,7 +143,8 @@ def recorded(plan: RunPlan, shape: Shape, over: Over, reveal: bool) -> Recorded:
     size = [so_far.get(k, (k, 0.0, 0, 0))[3] for k in range(T + 1)]
     copies = plan.kind.sharing == "copies"
     # Of ladmm w leaves the box, and is noisier. In a masked run nobody has a model but w.
-    common = np.mean([z[p] for p in nodes], axis=0) if copies and not masked else w
+    led = masked or (copies and algorithm.leads(plan.problem.constrained))
+    common = np.mean([z[p] for p in nodes], axis=0) if copies and not led else w
     return Recorded(
         rounds_done=T,
         x=common[-1] if T else np.zeros(shape.size),

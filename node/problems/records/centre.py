@@ -11,7 +11,6 @@ import numpy as np
 from hushgrid.kernels.patterns import masked
 from hushgrid.kernels.patterns.star import Centre
 from hushgrid.kernels.problems.losses import public_gradient
-from hushgrid.kernels.problems.prox import Box
 from hushgrid.kernels.types import Vector
 from hushgrid.node.problems.kind import Plan
 from hushgrid.node.problems.masking import numbers
@@ -30,19 +29,20 @@ def centre(plan: Plan, source: str, warm: str = "") -> Centre:
         epsilon=t.paper_epsilon if t else inf,
         tolerance=stop.tolerance if stop else 0.0,
         patience=stop.patience if stop else 0,
+        prox=p.regularizer.prox if p.constrained else None,
     )
 
 
 def masked_centre(plan: Plan) -> masked.Centre:
     """The same where only sums over the nodes are seen."""
     p, stop = plan.problem, plan.stop
-    o, box, one = p.objective, Box(p.regularizer.box), np.ones(p.size)
+    o = p.objective
     return masked.Centre(
         members=list(p.nodes),
         terms=numbers(plan),
         start=np.zeros(p.size),
         public=lambda x: public_gradient(x, o.l2, o.lam, o.omega),
-        feasible=lambda x: box.project(x, one),
+        prox=p.regularizer.prox,
         tolerance=stop.tolerance if stop else 0.0,
         patience=stop.patience if stop else 0,
     )

@@ -25,6 +25,7 @@ from hushgrid.node.problems.records.section import (
     LeastSquares,
     Logistic,
     Softmax,
+    minimised,
 )
 from hushgrid.node.schema.sections import Adjacency, Privacy, Section
 
@@ -79,10 +80,9 @@ class Records(GraphKind):
             raise InputError(f"{file}: problem.classes: missing, expected the number of classes (variant: guarded)")
         r = problem.regularizer
         if (wrong := algorithm.unconstrained(r.l1, r.l2, problem.box)) is not None:
-            what = "sum_i f_i(x)" if algorithm.constrained == "no" else "sum_i f_i(x) over a box"
             raise InputError(
                 f"{file}: problem.{wrong}: found a value, expected none "
-                f"({algorithm.name} minimises {what}; l2 of the problem is a part of f_i)"
+                f"({algorithm.name} minimises {minimised(algorithm)}; l2 of the problem is a part of f_i)"
             )
         if algorithm.by_convexity and not problem.objective.convexity > 0:
             raise InputError(

@@ -137,6 +137,13 @@ class DeclaredProblem(Section, frozen=True, kw_only=True):
         return f"{self.kind}, scale {self.scale!r}, row_bound {self.row_bound!r}"
 
 
+def minimised(algorithm: Algorithm) -> str:
+    """What an algorithm minimises that does not take all of a problem."""
+    if algorithm.constrained == "no":
+        return "sum_i f_i(x)"
+    return "sum_i f_i(x) over a box" + (f" {algorithm.lone}" if algorithm.lone else "")
+
+
 class DataPlan(OnGraph, tag_field="kind", tag="data", frozen=True, kw_only=True):
     """The public part of a data problem; node i of the network is called n<i>."""
 
@@ -170,6 +177,11 @@ class DataPlan(OnGraph, tag_field="kind", tag="data", frozen=True, kw_only=True)
     @property
     def regularizer(self) -> Regularizer:
         return Regularizer(l1=self.l1, l2=self.l2, box=self.box or inf)
+
+    @property
+    def constrained(self) -> bool:
+        """Whether there is a regularizer or a box."""
+        return bool(self.l1 or self.l2 or self.box)
 
     @property
     def about(self) -> str:
@@ -216,5 +228,7 @@ class DataPlan(OnGraph, tag_field="kind", tag="data", frozen=True, kw_only=True)
                     f"plan: L: found numbers from {min(self.L):g} to {max(self.L):g}, expected {min(expected):g}"
                 )
         if algorithm.unconstrained(self.l1, self.l2, self.box) is not None:
-            raise InputError(f"plan: found l1, l2 or a box, expected none ({algorithm.name} minimises sum_i f_i(x))")
+            raise InputError(
+                f"plan: found l1, l2 or a box, expected none ({algorithm.name} minimises {minimised(algorithm)})"
+            )
         super().check(algorithm)

@@ -13,20 +13,84 @@ from hushgrid.broker.attacks.masked import decodable, repeated, share_sd
 from hushgrid.broker.attacks.page import verdict
 from hushgrid.broker.attacks.transcript import heard
 from hushgrid.broker.simulation import run
+from hushgrid.broker.simulation.played import Willing, last
+from hushgrid.broker.simulation.setup import prepare
 from hushgrid.kernels.errors import InputError
 from hushgrid.node.config.scenario import scenario_from
+from hushgrid.node.privacy.noise_source import SeededNoise
+from hushgrid.node.problems.on_graph import place
+from hushgrid.node.problems.plan import decode_plan, encode_plan
 from tests.support import examples
 from tests.support.runs.background_run import assert_same_bits
 from tests.support.runs.masked_runs import assert_no_pad_twice, masked
 
 
-def test_with_next_to_no_noise_it_is_federated_averaging(tmp_path):
+def unmasked(tmp_path, **over):
+    """The same without privacy."""
+    raw = masked(tmp_path, **over)
+    del raw["privacy"]
+    raw["algorithm"]["variant"] = "none"
+    return raw
+
+
+#: What the coordinator does with the mean, besides the step.
+STEPS = {
+    "alone": {},
+    "momentum": {"algorithm": {"momentum": 0.6}},
+    "l1": {"problem": {"regularizer": {"l1": 0.02, "l2": 0.01}}},
+    "box": {"problem": {"box": 0.1}},
+    "all": {"algorithm": {"momentum": 0.6}, "problem": {"regularizer": {"l1": 0.02}, "box": 0.1}},
+}
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_with_next_to_no_noise_it_is_federated_averaging(tmp_path, step):
     """Both take the mean of the gradients; the grid's rounding and the noise of epsilon 1e9 are all that differs: five
-    deviations of a share in each of six steps."""
-    one = run(masked(tmp_path, privacy={"epsilon": 1e9}, run={"record": "transcript"}))
-    plain = masked(tmp_path, algorithm={"variant": "none"})
-    del plain["privacy"]
-    assert np.abs(one.solution["x"] - run(plain).solution["x"]).max() < 6 * 5 * share_sd(heard(one.transcript, "t"))
+    deviations of a share in each of six steps, which momentum adds up to 1/(1 - .6) times."""
+    one = run(masked(tmp_path, privacy={"epsilon": 1e9}, run={"record": "transcript"}, **STEPS[step]))
+    plain = run(unmasked(tmp_path, **STEPS[step]))
+    room = 6 * 5 / (1 - 0.6) * share_sd(heard(one.transcript, "t"))
+    assert room < 1e-3
+    assert np.abs(one.solution["x"] - plain.solution["x"]).max() < room
+    assert step == "alone" or np.abs(plain.solution["x"] - run(unmasked(tmp_path)).solution["x"]).max() > 1e-3
+
+
+def test_a_run_with_l1_reaches_the_optimum_of_its_problem(tmp_path):
+    """f_p is .1-strongly convex and .35-smooth, so with alpha = 1 each round brings x .9 times as near to x*, from 0 on."""
+    result = run(unmasked(tmp_path, algorithm={"rounds": 150}, problem={"regularizer": {"l1": 0.02}}))
+    assert result.relative_error <= 0.9**150
+    assert np.any(result.solution["x"] == 0)
+
+
+def test_the_recorded_iterate_is_the_coordinators_where_it_steps_on_from_the_mean(tmp_path):
+    result = run(unmasked(tmp_path, run={"record": "trajectory"}, **STEPS["all"]))
+    assert np.array_equal(result.trajectory["w"][-1], result.solution["x"])
+    assert np.abs(result.trajectory["w"]).max() == 0.1  # the box
+    mean = np.mean([result.trajectory[f"z_n{i}"][-1] for i in range(4)], axis=0)
+    assert np.abs(mean - result.solution["x"]).max() > 1e-3
+
+
+def test_a_run_that_is_played_for_tuning_ends_where_the_real_one_does(tmp_path):
+    raw = unmasked(tmp_path, **STEPS["all"])
+    setup = prepare(scenario_from(raw, "s"))
+    machines = []
+    for i, name in enumerate(setup.plan.nodes):
+        noise = SeededNoise(1, name)
+        gate = setup.device(name).gate(setup.plan, noise, Willing())
+        machines.append(setup.plan.running.agent(place(setup.plan, bytes(16), i, gate, noise)))
+    assert np.array_equal(last(setup.plan, machines)[0], run(raw).solution["x"])
+
+
+def test_a_regulariser_is_refused_beside_several_local_steps(tmp_path):
+    words = r"problem.regularizer: found a value, expected none .fedavg minimises sum_i f_i.x. over a box if local_updates is "
+    with pytest.raises(InputError, match=words):
+        run(unmasked(tmp_path, algorithm={"local_updates": 2}, problem={"regularizer": {"l1": 0.02}}))
+
+
+def test_a_plan_without_momentum_has_the_bytes_it_had(tmp_path):
+    plan, other = (prepare(scenario_from(masked(tmp_path, algorithm=a), "s")).plan for a in ({}, {"momentum": 0.5}))
+    assert b"momentum" not in encode_plan(plan)
+    assert decode_plan(encode_plan(other)).algorithm.momentum == 0.5
 
 
 def test_the_noise_of_the_mean_is_that_of_the_honest_sum(tmp_path):
@@ -211,7 +275,7 @@ def test_faults_and_restarts_of_every_role_change_no_bit_and_use_no_pad_twice(
     assert disturbed.summary["privacy"]["spent"] == result.summary["privacy"]["spent"]
 
 
-@pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory):
-    raw = masked(tmp_path_factory.mktemp("rows"))
+@pytest.fixture(scope="module", params=["alone", "all"])
+def undisturbed(tmp_path_factory, request):
+    raw = masked(tmp_path_factory.mktemp("rows"), **STEPS[request.param])
     return raw, run(raw | {"run": {"record": "transcript"}})

@@ -37,6 +37,22 @@ def test_a_restart_of_any_role_at_any_time_changes_nothing(seed, data):
     assert all(len(gate.asked) == 3 for gate in fleet.gates.values())
 
 
+@given(st.integers(0, 10**6), st.data())
+@settings(max_examples=10, deadline=None)
+def test_a_coordinator_that_restarts_goes_on_with_its_velocity_bit_for_bit(seed, data):
+    fleet, calm = (
+        MaskedFleet(seed=s, rounds=4, momentum=0.9, prox=lambda v, t: np.clip(v, -9.0, 9.0)) for s in (seed, 0)
+    )
+    calm.run()
+    while fleet.centre.state.done is None:
+        for _ in range(data.draw(st.integers(1, 40))):
+            fleet.step()
+        fleet.restart("coordinator")
+    assert fleet.centre.state.w.tobytes() == calm.centre.state.w.tobytes()
+    assert fleet.centre.state.v.tobytes() == calm.centre.state.v.tobytes()
+    assert np.any(fleet.centre.state.v)
+
+
 @pytest.mark.parametrize("phase", ["meet", "introduce", "ask", "tell"])
 @pytest.mark.parametrize("heard", [0, 3])
 def test_without_a_silent_device_the_exchange_goes_on_with_the_others(phase, heard):

@@ -10,9 +10,11 @@ import pytest
 
 from hushgrid.kernels.errors import InputError
 from hushgrid.node.privacy.ledger import TORN, Ledger
+from hushgrid.node.privacy.ledger_rows import Spend, alone
 from hushgrid.node.problems.plan import decode_plan, encode_plan
 from hushgrid.node.wire import Mark
 from tests.support import paths
+from tests.support.devices.gated_device import WORDS
 from tests.support.devices.ledgers import RUN, copied, fill, opening, reopened
 
 
@@ -194,7 +196,7 @@ def test_what_it_was_stays_beside_it_for_a_release_that_reads_no_newer_format(tm
     assert sorted(p.name for p in tmp_path.iterdir()) == ["n0.ledger", "n0.ledger-before"]
 
 
-def test_a_ledger_of_the_third_format_gets_a_place_for_the_key_of_a_run(ledger):
+def test_a_ledger_of_the_third_format_gets_a_place_for_the_key_of_a_run_and_its_sums_have_no_shares(ledger):
     fill(ledger, 2)
     before = (ledger.spends(), ledger.mark, ledger.run(RUN), ledger.session)
     ledger.close()
@@ -203,12 +205,25 @@ def test_a_ledger_of_the_third_format_gets_a_place_for_the_key_of_a_run(ledger):
             "DROP TABLE secret; ALTER TABLE run DROP COLUMN keyed; ALTER TABLE spend DROP COLUMN honest; "
             "UPDATE meta SET value = 3 WHERE key = 'format'"
         )
+        for scope, sums in db.execute("SELECT scope, sums FROM total").fetchall():
+            *old, shares = msgspec.msgpack.decode(sums)
+            assert (len(old), shares) == (8, b"")
+            db.execute("UPDATE total SET sums = ? WHERE scope = ?", (msgspec.msgpack.encode(old), scope))
+        db.commit()
     for _ in range(2):
         again = Ledger(ledger.path, "n0")
         assert (again.spends(), again.mark, again.run(RUN), again.session) == before
         assert again.run_key(RUN, lambda: b"key") == b"key"
         assert again.verify() == []
+        assert again.shares(WORDS) == (0, 0)
         again.close()
+    again = Ledger(ledger.path, "n0")
+    again.join(b"next" * 4, b"plan")
+    share = Spend(1, "gaussian", 0.5, 1.0, 1.0, 0.1, WORDS, "exact", honest=2)
+    again.commit(b"next" * 4, spends=[share, share])
+    assert again.shares(WORDS) == (2 * alone(0.5, 2), 0)
+    assert again.verify() == []
+    again.close()
 
 
 @pytest.mark.parametrize("form", [0, 5, "two", None])

@@ -65,10 +65,17 @@ class MaskedFleet:
     """n devices and their coordinator. Each message is delivered with luck; `step` makes one delivery or lets time pass."""
 
     def __init__(
-        self, n: int = 4, contributors: int | None = None, rounds: int = 3, answers: int = 9, seed: int = 0
+        self,
+        n: int = 4,
+        contributors: int | None = None,
+        rounds: int = 3,
+        answers: int = 9,
+        seed: int = 0,
+        prox=lambda v, t: v,
+        **keys,
     ) -> None:
         self.names = [f"n{i}" for i in range(n)]
-        self.params = Params(rounds=rounds, step_size=1.0)
+        self.params, self.prox = Params(**{"rounds": rounds, "step_size": 1.0} | keys), prox
         self.terms = masked.Terms(contributors=contributors or n, answers=answers, g=G, largest=1e20 * G)
         self.masks = {name: SeededMasks(name) for name in self.names}
         self.gates = {name: CountingGate(i) for i, name in enumerate(self.names)}
@@ -89,7 +96,7 @@ class MaskedFleet:
 
     def server(self) -> MaskedServer:
         at = masked.Centre(
-            members=self.names, terms=self.terms, start=np.zeros(D), public=lambda x: 0 * x, feasible=lambda x: x
+            members=self.names, terms=self.terms, start=np.zeros(D), public=lambda x: 0 * x, prox=self.prox
         )
         server = MaskedServer(self.params, at)
         advance = server.advance
@@ -134,7 +141,7 @@ class MaskedFleet:
         """The same machine from its stored state."""
         if name == "coordinator":
             blob, self.centre = wire.encode(self.centre.state), self.server()
-            self.centre.state = wire.decode_state(masked.CentreState, blob)
+            self.centre.state = wire.decode_state(type(self.centre.state), blob)
             return
         blob, self.members[name] = wire.encode(self.members[name].state), self.member(name)
         self.members[name].state = wire.decode_state(masked.MemberState, blob)

@@ -27,7 +27,7 @@ def masked_centre(plan: Plan) -> masked.Centre:
         terms=numbers(plan),
         start=zero,
         public=lambda x: zero,
-        feasible=lambda x: x,
+        prox=plan.problem.regularizer.prox,
     )
 
 

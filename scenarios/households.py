@@ -45,3 +45,8 @@ def day(case: Case, minutes: int = 15) -> Floats:
         drawn = kw[:, list(houses)].sum(axis=1)
         shape[:, bus] = drawn / drawn.mean()
     return shape[:, None, :] * np.stack([case.buses.p_d, case.buses.q_d])
+
+
+def hours() -> Floats:
+    """Energy of each house in each hour of the day, (100, 24), kWh: the rows of scenarios/data/household-hours.csv, to 1 Wh."""
+    return profiles().reshape(24, 60, -1).mean(axis=1).T

@@ -14,6 +14,7 @@ from hushgrid.kernels.algorithms.base import Algorithm
 from hushgrid.node.problems import masking_words
 from hushgrid.node.problems.power_flow.words import change_words
 from hushgrid.node.problems.records.words import clipping
+from hushgrid.node.problems.statistics import words
 
 MISSING = "–"
 _SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
@@ -242,7 +243,7 @@ def _noise(run: Run, answers: Any) -> str:
             f"listens can average them too: the total counts the answers, {count}."
         )
     if run.sums:
-        return "Each node has answered once: its part of the sum, with fresh noise, added before anything else sees it."
+        return words.added(run.scenario["problem"], _clip(plan.get("adjacency")), str(plan.get("mechanism")))
     if not algorithm.minimizes:
         what = "Each answer is a gradient of a node's data with fresh noise"
     elif algorithm.by_output(str(plan.get("mechanism", "laplace"))):

@@ -32,12 +32,19 @@ privacy:
 """
 
 
+#: A statistic of the same rows, in place of a model.
+SUM = SCENARIO.replace("kind: logistic", "kind: mean").replace("  row_bound: 1.0\n  l2: 0.01\n", "")
+SUM = SUM.replace(f"{{name: fedavg, rounds: {ROUNDS}, step_size: 1.0}}", "{name: sum}")
+
+
 def fingerprint(file: Path) -> str:
     """As `openssl x509 -in FILE -outform DER | sha256sum` prints it."""
     return sha256(x509.load_pem_x509_certificate(file.read_bytes()).public_bytes(Encoding.DER)).hexdigest()
 
 
-def masked_fleet(directory: Path, program: Path, stack, allow: str = "corrupt: 1, honest: 2, alone: 3.0") -> Fleet:
+def masked_fleet(
+    directory: Path, program: Path, stack, allow: str = "corrupt: 1, honest: 2, alone: 3.0", scenario: str = SCENARIO
+) -> Fleet:
     """The fleet on mosquitto with TLS. `allow`: of every owner's `allow.masked`, beside the fingerprints of all members."""
     port = free_port()
     fleet = Fleet(directory, f"mqtts://127.0.0.1:{port}", stack, DEPLOY / "ring")
@@ -45,14 +52,14 @@ def masked_fleet(directory: Path, program: Path, stack, allow: str = "corrupt: 1
     certificates(directory / "certs", "coordinator", *SENSORS)
     fleet.edit("mosquitto.conf", "/etc/mosquitto/certs", str(directory / "certs"))
     fleet.edit("mosquitto.conf", "log_dest syslog", "log_dest stderr")
-    (directory / "scenario.yaml").write_text(SCENARIO)
+    (directory / "scenario.yaml").write_text(scenario)
     peers = ", ".join(fingerprint(directory / "certs" / f"{name}.crt") for name in SENSORS)
     for i, name in enumerate(SENSORS):
         keep(fleet, name, rows(seed=i))
         fleet.edit(
             f"nodes/{name}.yaml",
             "algorithms: [recal]",
-            f"algorithms: [fedavg]\n  masked: {{{allow}, peers: [{peers}]}}",
+            f"algorithms: [fedavg, sum]\n  masked: {{{allow}, peers: [{peers}]}}",
         )
         fleet.edit(f"nodes/{name}.yaml", "  epsilon: 20.0", "  epsilon: 20.0\n  delta: 1.0e-5")
     broker(fleet, program, "mosquitto.conf", "8883", f"{port} 127.0.0.1")

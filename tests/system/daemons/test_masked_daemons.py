@@ -1,13 +1,14 @@
 """Masked sums by real daemons with certificates: what they end with, what owners refuse, a device that is killed."""
 
+import csv
 import sqlite3
 from contextlib import ExitStack, closing
 
 import numpy as np
 import pytest
 
-from tests.support.daemons.deployed_ring import SENSORS, models
-from tests.support.daemons.masked_fleet import ROUNDS, masked_fleet
+from tests.support.daemons.deployed_ring import SENSORS, models, rows
+from tests.support.daemons.masked_fleet import ROUNDS, SUM, masked_fleet
 
 pytestmark = pytest.mark.mosquitto
 
@@ -33,6 +34,28 @@ def test_every_device_has_the_model_and_has_paid_for_its_shares_and_no_key_is_le
         with closing(sqlite3.connect(fleet.state(name) / f"{name}.ledger")) as db:
             assert db.execute("SELECT count(*) FROM secret").fetchone() == (0,)
             assert db.execute("SELECT DISTINCT honest FROM spend").fetchall() == [(2,)]
+
+
+def test_daemons_add_up_a_statistic_and_all_are_told_what_it_is(tmp_path, mosquitto_program, stack):
+    """Against the mean of all rows, within five deviations of the noise that the coordinator's table says."""
+    fleet = masked_fleet(tmp_path / "fleet", mosquitto_program, stack, scenario=SUM)
+    nodes = [fleet.node(name) for name in SENSORS]
+    coordinator = fleet.coordinator("--once")
+    assert coordinator.code() == 0, coordinator.said
+    for daemon in nodes:
+        daemon.wait_for(" done: rounds")
+        assert daemon.end() == 0
+    (table,) = (tmp_path / "fleet").rglob("masked-*-sum.csv")
+    with table.open(newline="") as file:
+        said = list(csv.DictReader(file))
+    value, sd = (np.array([float(row[key]) for row in said]) for key in ("value", "sd"))
+    A = np.concatenate([rows(seed=i)[0] for i in range(len(SENSORS))])
+    clipped = A * np.minimum(1.0, 1.0 / np.linalg.norm(A, axis=1))[:, None]
+    assert np.abs(value - clipped.mean(axis=0)).max() < 5 * sd.max()
+    found = models(fleet)
+    assert all(np.allclose(found[name]["x"] / len(A), value) for name in SENSORS)
+    for name in SENSORS:
+        assert [kind for kind, _ in fleet.spends(name)] == ["gaussian"]
 
 
 @pytest.mark.parametrize(

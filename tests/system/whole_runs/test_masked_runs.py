@@ -8,13 +8,15 @@ import pytest
 from hushgrid.broker.simulation import run
 from tests.support.runs import background_run
 from tests.support.runs.masked_runs import assert_no_pad_twice, masked
+from tests.support.runs.summed_runs import summed
 
 TRANSCRIPT = {"record": "transcript"}
 NODES = ("n0", "n1", "n2", "n3")
 
 
-def test_through_a_broker_the_bits_are_those_of_memory(tmp_path, any_broker):
-    raw = masked(tmp_path, run={"record": "trajectory"})
+@pytest.mark.parametrize("make", [masked, summed], ids=["fedavg", "sum"])
+def test_through_a_broker_the_bits_are_those_of_memory(tmp_path, any_broker, make):
+    raw = make(tmp_path, run={"record": "trajectory"})
     background_run.assert_same_bits(run(raw), run(raw, transport="mqtt", broker=any_broker.url))
 
 
@@ -37,6 +39,25 @@ def test_killed_at_random_the_answer_keeps_its_bits_and_no_pad_is_used_twice(tmp
     for node in NODES:
         assert background_run.spends(tmp_path / "state" / f"{node}.ledger") == [(k, k) for k in range(1, 61)]
     assert background_run.retained(any_broker.url) == {}
+
+
+def test_killed_while_they_meet_a_sum_keeps_its_bits_and_is_paid_once(tmp_path, any_broker):
+    raw = summed(tmp_path, "gram", run=TRANSCRIPT)
+    for seed in range(3):
+        state = tmp_path / f"state{seed}"
+        background = background_run.Background(
+            raw, transport="mqtt", broker=any_broker.url, state=state, silent_s=120.0
+        )
+        dice = random.Random(seed)
+        for _ in range(4):
+            time.sleep(dice.uniform(0.0, 0.4))
+            if background.going and (alive := list(background.children().values())):
+                dice.choice(alive).kill()
+        result = background.wait(300)
+        background_run.assert_same_bits(run(raw), result)
+        assert_no_pad_twice(result.transcript)
+        for node in NODES:
+            assert background_run.spends(state / f"{node}.ledger") == [(1, 1)]
 
 
 def test_a_device_whose_ledger_is_lost_has_lost_its_key_and_the_others_go_on(tmp_path, any_broker):

@@ -49,4 +49,5 @@ def day(case: Case, minutes: int = 15) -> Floats:
 
 def hours() -> Floats:
     """Energy of each house in each hour of the day, (100, 24), kWh: the rows of scenarios/data/household-hours.csv, to 1 Wh."""
-    return profiles().reshape(24, 60, -1).mean(axis=1).T
+    found: Floats = profiles().reshape(24, 60, -1).mean(axis=1).T
+    return found

@@ -25,7 +25,7 @@ from hushgrid.kernels.problems.centralised import optimum
 from hushgrid.kernels.types import Vector
 from hushgrid.node.config.scenario import load_scenario
 from hushgrid.node.privacy.noise_source import SeededNoise
-from hushgrid.node.problems.on_graph import place
+from hushgrid.node.problems.machines import place
 from hushgrid.node.problems.records.gate import RowsGate
 from hushgrid.scenarios import find
 from hushgrid.studies.baselines.gaussian_objective import Perturbed

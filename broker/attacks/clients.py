@@ -24,7 +24,7 @@ from hushgrid.kernels.patterns.star import W, Z
 from hushgrid.kernels.problems.losses import Declared, Loss, public_gradient
 from hushgrid.kernels.randomness import counter_generator
 from hushgrid.kernels.types import Matrix, Vector
-from hushgrid.node.problems.on_graph import place
+from hushgrid.node.problems.machines import place
 from hushgrid.node.problems.records.section import DataPlan
 
 ROUNDS = 6  #: that a fit uses, the first ones; its residual is that of all

@@ -19,7 +19,7 @@ from hushgrid.broker.attacks.transcript import Heard
 from hushgrid.broker.audit.answers import Quiet
 from hushgrid.kernels.patterns import star
 from hushgrid.kernels.types import Vector
-from hushgrid.node.problems.on_graph import machine_of, place
+from hushgrid.node.problems.machines import machine_of, place
 
 SMALL = 2.0**-30  #: of the largest change of a message by an answer: where less changes, the answer is not seen
 

@@ -25,7 +25,7 @@ from hushgrid.kernels.types import Index, Matrix, Vector
 from hushgrid.node.config.planning import make_plan
 from hushgrid.node.config.scenario import scenario_from
 from hushgrid.node.privacy.noise_source import SeededNoise
-from hushgrid.node.problems.on_graph import machine_of, place
+from hushgrid.node.problems.machines import machine_of, place
 from hushgrid.node.problems.plan import RunPlan
 from hushgrid.node.problems.records.gate import RowsGate
 from hushgrid.node.problems.records.section import DataPlan

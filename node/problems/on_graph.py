@@ -8,26 +8,23 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from functools import cached_property
-from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple
 
-import numpy as np
 from msgspec import UNSET, Meta, Struct
 
 from hushgrid.kernels.algorithms.base import Algorithm, Pattern, Sharing
-from hushgrid.kernels.algorithms.mixing import weights_of
 from hushgrid.kernels.errors import InputError, Refused
 from hushgrid.kernels.graphs import Graph, Network, check_walk, cyclic_route
 from hushgrid.kernels.machine import Keeping
-from hushgrid.kernels.patterns import neighbours, routes, star
-from hushgrid.kernels.patterns import token as walks
+from hushgrid.kernels.patterns import routes
 from hushgrid.kernels.patterns.token_messages import Route
-from hushgrid.kernels.problems.prox import Box, Regularizer
+from hushgrid.kernels.problems.prox import Regularizer
 from hushgrid.kernels.ranges import EDGES, NODES, Digest, Lipschitz, Node, Seed
 from hushgrid.node.privacy.gate import Gate
 from hushgrid.node.problems import masking
 from hushgrid.node.problems.kind import Asked, Device, Kind, Outcome, Owner, Plan
+from hushgrid.node.problems.machines import machine_of, place
 from hushgrid.node.schema.sections import Adjacency, Privacy
 from hushgrid.node.wire import SMALL
 
@@ -36,8 +33,6 @@ if TYPE_CHECKING:
     from hushgrid.node.privacy.ledger import Ledger
     from hushgrid.node.privacy.noise_source import NoiseSource
 
-QUICK = 16  #: up to so many nodes, a walk's token is back before its sender would ask for a receipt
-REPORT = 8  #: the coordinator hears of every so many messages, which is far more often than it would suspect silence
 RouteIs = Literal["random", "metropolis", "given", "hamiltonian", "closed-walk", "rounds"]
 Constants = Annotated[list[Lipschitz], Meta(max_length=NODES)]
 #: The numbers of the nodes that a run is made with, ascending, if it is without some.
@@ -291,73 +286,6 @@ class GraphNode(ABC):
             return masking.member(plan, self.name, gate, self.masks(run, ledger)), gate
         made: Keeping = machine_of(plan, place(plan, run, plan.problem.position(self.name), gate, noise))
         return made, gate
-
-
-def machine_of(plan: Plan, at: Any) -> Any:
-    """A node's machine, with the plan's rounds of averaging if it has any. `at`: its place."""
-    made, gossip = plan.running.agent(at), plan.algorithm.gossip
-    if gossip:
-        made.finish(gossip, weights_of(at), plan.problem.size)
-    return made
-
-
-def place(plan: Plan, run: bytes, i: int, gate: Gate, noise: NoiseSource) -> Any:
-    """What the machine of node i is made from, in the plan's pattern. `run`: the run's id."""
-    make = {"star": _around_coordinator, "token": _on_walk, "neighbours": _among_neighbours}[plan.algorithm.pattern]
-    return make(plan, run, i, gate, noise)
-
-
-def _around_coordinator(plan: Plan, run: bytes, i: int, gate: Gate, noise: NoiseSource) -> star.Place:
-    p, t, stop = plan.problem, plan.terms, plan.stop
-    return star.Place(
-        gate=gate,
-        feasible=lambda D: Box(p.regularizer.box),
-        shared=np.arange(p.size),
-        start=np.zeros(p.size),
-        L=max(p.L),
-        alpha=p.convexity,
-        mode=t.mode if t else None,
-        epsilon=t.paper_epsilon if t else inf,
-        patience=stop.patience if stop else 0,
-    )
-
-
-def _on_walk(plan: Plan, run: bytes, i: int, gate: Gate, noise: NoiseSource) -> walks.Place:
-    p, nodes = plan.problem, plan.problem.nodes
-    t = plan.terms_of(nodes[i])
-    n, stop = len(nodes), plan.stop
-    return walks.Place(
-        gate=gate,
-        name=nodes[i],
-        neighbours=[nodes[j] for j in p.graph.neighbours[i]],
-        graph=p.graph,
-        index=i,
-        size=p.size,
-        L=p.L,
-        regularizer=p.regularizer,
-        route=p.way(plan.algorithm, run),
-        draws=noise.draws,
-        cap=t.answers if t else None,
-        report=min(n, REPORT),
-        receipts=n > QUICK,
-        tolerance=stop.tolerance if stop else 0.0,
-        patience=stop.patience * n if stop else 0,
-    )
-
-
-def _among_neighbours(plan: Plan, run: bytes, i: int, gate: Gate, noise: NoiseSource) -> neighbours.Place:
-    p, nodes = plan.problem, plan.problem.nodes
-    return neighbours.Place(
-        gate=gate,
-        name=nodes[i],
-        neighbours=[nodes[j] for j in p.graph.neighbours[i]],
-        graph=p.graph,
-        index=i,
-        size=p.size,
-        L=p.L,
-        regularizer=p.regularizer,
-        report=REPORT,
-    )
 
 
 class GraphKind(Kind):

@@ -28,7 +28,7 @@ from hushgrid.kernels.types import Matrix, Vector
 from hushgrid.node.config.scenario import scenario_from
 from hushgrid.node.privacy.noise_source import SeededNoise
 from hushgrid.node.privacy.terms import Terms
-from hushgrid.node.problems.on_graph import machine_of, place
+from hushgrid.node.problems.machines import machine_of, place
 from hushgrid.node.problems.records.gate import RowsGate
 from hushgrid.studies.common.tuning import key_of
 

@@ -21,7 +21,7 @@ from hushgrid.kernels.patterns.star import StarMember
 from hushgrid.kernels.types import Vector
 from hushgrid.node.config.scenario import scenario_from
 from hushgrid.node.privacy.noise_source import SeededNoise
-from hushgrid.node.problems.on_graph import place
+from hushgrid.node.problems.machines import place
 from hushgrid.node.problems.records.centre import centre
 from hushgrid.node.wire import COORDINATOR
 from hushgrid.studies.common.study import TARGET, Panel, Table, Willing, chart, on_two, write

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from hushgrid.grid_cases import load
-from hushgrid.scenarios.households import day, profiles
+from hushgrid.scenarios.households import day, hours, profiles
+from tests.support.paths import ROOT
 
 
 @pytest.mark.parametrize("name", ["case14", "case118"])
@@ -23,3 +24,9 @@ def test_every_house_is_dealt_out_once_and_none_is_negative():
     assert (kw >= 0).all()
     with pytest.raises(ValueError, match="expected a divisor of 1440"):
         day(load("case14"), 7)
+
+
+def test_the_hours_that_ship_are_those_of_the_profiles():
+    table = np.genfromtxt(ROOT / "scenarios/data/household-hours.csv", delimiter=",", skip_header=1)
+    assert np.abs(table[:, :24] - hours()).max() <= 0.0005 + 1e-12
+    assert np.allclose(table[:, 24], table[:, :24].sum(axis=1), atol=1e-9)

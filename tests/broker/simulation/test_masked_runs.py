@@ -18,7 +18,7 @@ from hushgrid.broker.simulation.setup import prepare
 from hushgrid.kernels.errors import InputError
 from hushgrid.node.config.scenario import scenario_from
 from hushgrid.node.privacy.noise_source import SeededNoise
-from hushgrid.node.problems.on_graph import place
+from hushgrid.node.problems.machines import place
 from hushgrid.node.problems.plan import decode_plan, encode_plan
 from tests.support import examples
 from tests.support.runs.background_run import assert_same_bits

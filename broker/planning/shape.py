@@ -26,8 +26,12 @@ def checked(raw: Mapping[str, Any], file: str, rows: int | None, features: int |
     scenario = scenario_from(plain, file)
     if scenario.kind.sharing != "copies" or not hasattr(scenario.problem, "data"):
         tag, zones = scenario.problem.__struct_config__.tag, not scenario.kind.records
-        how = "a budget for loads: hushgrid budget plan DEVICE" if zones else "the noise of a sum: hushgrid check"
-        raise InputError(f"{file}: problem.kind: found {tag}, expected rows of data to learn from ({how})")
+        how = (
+            "(a budget for loads: hushgrid budget plan DEVICE)"
+            if zones
+            else "to learn from (the noise of a sum: hushgrid check)"
+        )
+        raise InputError(f"{file}: problem.kind: found {tag}, expected rows of data {how}")
     variant, p = scenario.algorithm.variant, scenario.privacy
     if variant != "guarded" or p is None:
         raise InputError(f"{file}: algorithm.variant: found {variant}, expected guarded, with a privacy section")

@@ -265,7 +265,7 @@ def test_every_private_scenario_of_rows_that_comes_with_the_program_says_its_sha
             continue
         if raw["algorithm"]["name"] == "sum":
             with pytest.raises(
-                InputError, match="expected rows of data to learn from .the noise of a sum: hushgrid check"
+                InputError, match=r"expected rows of data to learn from .the noise of a sum: hushgrid check"
             ):
                 checked(raw, name, None, None)
             continue

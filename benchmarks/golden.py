@@ -63,6 +63,8 @@ def runs() -> Iterator[tuple[str, Any, dict[str, Any]]]:
             section = {"name": name, "variant": words.split()[0], "rounds": ROUNDS[declared.pattern]} | keys
             label = f"{name} of records {words}" if len(declared.of) > 1 else f"{name} {words}"
             problem, network = (LOGISTIC, RING) if declared.networked else (AROUND, None)
+            if "addends" in declared.of:
+                problem = {"kind": "total", "data": AROUND["data"]}
             yield label, _scenario(problem, section, private, network), {}
     for mechanism in ("laplace", "gaussian"):
         base: dict[str, Any] = {"adjacency": {"bounded-change": 0.01}, "epsilon": 50.0, "mechanism": mechanism}

@@ -36,6 +36,6 @@ def public(
 
 def _loaded(asked: Asked, arrays: Arrays | None, read: Reader) -> Loaded:
     try:
-        return read(asked.problem.data, Path(), "least-squares", None, arrays)  # any number is a label
+        return read(asked.problem.data, Path(), asked.problem.kind, asked.problem.data.nodes, arrays)
     except InputError as error:
         raise InputError(f"problem.{error}" if str(error).startswith("data") else str(error)) from None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
@@ -11,6 +11,7 @@ from msgspec import UNSET, Meta, UnsetType
 from hushgrid.kernels.algorithms.base import Algorithm
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.problems import statistics
+from hushgrid.kernels.problems.losses import Kind as LossKind
 from hushgrid.kernels.problems.statistics import AnyStatistic, Column, Columns, Edge, Order
 from hushgrid.kernels.ranges import NODES, Digest, Features, RowCount
 from hushgrid.node.privacy.terms import Terms
@@ -25,6 +26,7 @@ Edges = Annotated[tuple[Edge, ...], Meta(min_length=2, max_length=100_001)]
 class StatisticProblem(Section, tag_field="kind", frozen=True, kw_only=True):
     """S = sum_i S_i, each node's S_i a sum over its own records; each node's rows (a_j, b_j) are private."""
 
+    kind: ClassVar[LossKind] = "least-squares"  #: how labels are read: any number is one
     data: Data  #: where the rows are
 
     @property

@@ -12,6 +12,8 @@ from hushgrid.broker.simulation import Result, run, sweep
 from hushgrid.broker.simulation.problems import records
 from hushgrid.broker.simulation.sweep_record import Record
 from hushgrid.kernels.errors import InputError
+from tests.support.scenarios.guarded_scenarios import sums as scenario_of_sums
+from tests.support.scenarios.record_scenarios import GAUSSIAN
 from tests.support.scenarios.swept import SWEPT
 
 pandas = pytest.importorskip("pandas")
@@ -45,6 +47,15 @@ def test_a_row_has_the_figures_of_the_run_with_its_seed_at_its_point():
             "approximate",
             "not private",
         )
+
+
+def test_sums_are_swept_too():
+    raw = scenario_of_sums("total", GAUSSIAN)
+    found = sweep(raw, {"privacy.epsilon": [1.0, 10.0]}, seeds=[3, 7])
+    assert list(found["status"]) == ["done"] * 4
+    for _, row in found.iterrows():
+        alone = run(raw, seed=int(row["seed"]), set={"privacy.epsilon": float(row["privacy.epsilon"])})
+        assert row["relative_error"] == alone.relative_error
 
 
 def test_runs_of_one_seed_share_their_noise_over_the_grid_up_to_its_scale():

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from hushgrid.kernels.errors import Stopped
-from hushgrid.node.problems import on_graph
+from hushgrid.node.problems import machines
 from hushgrid.node.runtime import member
 from hushgrid.node.wire import COORDINATOR, Publication
 from tests.support.runs.custody_walks import CUT, LONG, LOST, assert_solved, cut_off, stands_still
@@ -144,9 +144,9 @@ def test_a_node_beyond_its_cap_stays_by_its_last_linear_model_and_a_recount_coun
     tmp_path, algorithm, away, monkeypatch
 ):
     """Where exact answers are capped, n2's at three. A lost node is taken out; what n2 holds is counted as it is."""
-    plain = on_graph._on_walk
+    plain = machines._on_walk
     monkeypatch.setattr(
-        on_graph, "_on_walk", lambda *a: dataclasses.replace(p := plain(*a), cap=3 if p.name == "n2" else None)
+        machines, "_on_walk", lambda *a: dataclasses.replace(p := plain(*a), cap=3 if p.name == "n2" else None)
     )
     walk = Walk(tmp_path, setup(LOST[algorithm], seed=11))
     victim = cut_off(walk, "before", 120) if away else []

@@ -24,6 +24,7 @@ from hushgrid.node.config.device import load_device
 from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.problems.power_flow.kind import KIND as POWER_FLOW
 from hushgrid.node.problems.records.kind import KIND as RECORDS
+from hushgrid.node.problems.registry import algorithms_of
 from hushgrid.node.runtime.driver import Driver
 from hushgrid.node.runtime.event_loop import link_for, serve
 from hushgrid.node.runtime.member import Member
@@ -52,7 +53,7 @@ def ring(directory: Path, url: str, stack: ExitStack) -> dict[str, Target]:
         A = dice.normal(size=(ROWS, FEATURES))
         A /= np.linalg.norm(A, axis=1, keepdims=True)
         b = np.where(A @ np.ones(FEATURES) > 0, 1.0, -1.0)
-        place, algorithms = directory / name, sorted(RECORDS.algorithms)
+        place, algorithms = directory / name, list(algorithms_of(RECORDS.name))
         config = rows_config(place, A.tolist(), b.tolist(), CLIP, BUDGET, labels={"classes": 2}, algorithms=algorithms)
         found[name] = Target(place, url, stack, name, config, "small")
     return found
@@ -99,6 +100,12 @@ def on_rows(name: str, rounds: int, epsilon: float, **algorithm: Any) -> Raw:
         "algorithm": {"name": name, "rounds": rounds} | algorithm,
         "privacy": {"adjacency": CLIP, "epsilon": epsilon},
     }  # fmt: skip
+
+
+def summed_rows(epsilon: float) -> Raw:
+    """The total of the four sensors' features, in one answer of each."""
+    raw = on_rows("sum", 1, epsilon)
+    return raw | {"problem": {"kind": "total", "data": raw["problem"]["data"]}}
 
 
 def on_zones(mode: str, rounds: int, epsilon: float = 20.0, name: str = "ladmm") -> Raw:

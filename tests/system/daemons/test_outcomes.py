@@ -35,6 +35,7 @@ from tests.support.daemons.small_daemons import (
     outcome_file,
     pair,
     ring,
+    summed_rows,
 )
 
 AROUND = {"z": "mean", "x": "common"}  #: where a machine of a star has what its node keeps
@@ -55,6 +56,7 @@ SENSED: dict[str, Raw] = {
     f"{name}, cycle": on_rows(name, 20, 50.0, **ALGORITHMS[name].examples["guarded"][0], walk="hamiltonian")
     for name in of_patterns(("token",))
 }
+SENSED["sum"] = summed_rows(50.0)
 ZONED: dict[str, Raw] = {
     f"{name}, mode {mode}": on_zones(mode, 6, name=name)
     for name in POWER_FLOW.algorithms
@@ -137,7 +139,7 @@ def test_a_sensor_keeps_the_model_of_its_last_committed_state(which, fleets, tmp
         assert status == "done"
         names = found.keys() - tokens
         assert names == {key for key in expected if not key.startswith("token_")}
-        assert names & {*declared.own, "x"}
+        assert names & ({"z"} if "addends" in declared.of else {*declared.own, "x"})
         for key in names:
             assert found[key].shape == (FEATURES,)
             assert np.all(np.isfinite(found[key]))

@@ -23,6 +23,8 @@ from tests.support.runs.observed_runs import held_still, tables, with_data
 from tests.support.scenarios.guarded_scenarios import CASES, others
 
 GIVE_UP_S = 60.0
+#: Keys of a masked run are drawn in the order of the network's times: tests/broker/simulation/test_noninterference.py holds them.
+UNMASKED = [case for case, raw in CASES.items() if "masked" not in raw["privacy"]]
 #: Of a ledger, what is no function of times. The coordinator's counts hold repetitions, a node's state what it was told;
 #: the marks that a coordinator knows are those of the last births it heard, and a mark is a function of the spends.
 TIMELESS = ("spend", "answer")
@@ -101,7 +103,7 @@ def kept_in(vectors, node, given, about):
     vectors |= {(node, key): v.tobytes() for key, v in given.items() if isinstance(v, np.ndarray)}
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", UNMASKED)
 def test_through_a_broker_the_same_answers_over_other_data_say_the_same(tmp_path, monkeypatch, any_broker, case):
     raw, found = CASES[case], {}
     for name in ["", *others(raw)][:: 3 if "radmm" in case else 2]:

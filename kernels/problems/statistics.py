@@ -63,7 +63,10 @@ class Statistic(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True, t
 
     def check(self, features: int) -> None:
         """Raises InputError unless it is a statistic of records of so many features."""
-        if (beyond := max(self.read(features))) > features:
+        read = self.read(features)
+        if len({*read}) < len(read):  # else few features could be made as much work as many
+            raise InputError(f"columns: found {len(read)}, some of them twice, expected each once")
+        if (beyond := max(read)) > features:
             raise InputError(f"column: found {beyond}, expected 0 to {features} (the label is {features})")
         if self.size(features) > ENTRIES:
             raise InputError(f"columns: found {self.size(features)} entries of a sum, expected at most {ENTRIES}")

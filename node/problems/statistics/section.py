@@ -139,8 +139,6 @@ class StatisticsPlan(OnGraph, tag_field="kind", tag="statistics", frozen=True, k
 
     def check(self, algorithm: Algorithm) -> None:
         """InputError unless its parts belong together: a device computes with them, whoever wrote them."""
-        if self.present is not UNSET and len(self.present) != len(self.rows):
-            raise InputError("plan: present: found other numbers, expected one for each node, ascending")
         super().check(algorithm)
         try:
             self.statistic.check(self.features)

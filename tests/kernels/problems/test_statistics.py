@@ -145,9 +145,14 @@ def test_a_mean_is_shown_over_its_records_and_a_bin_by_its_edges():
     [
         (Total(columns=(0, 4)), "column: found 4, expected 0 to 3 .the label is 3"),
         (Histogram(column=0, edges=(0.0, 1.0, 1.0)), "edges: found two that do not ascend"),
-        (Gram(columns=tuple([0] * 4000)), "columns: found 8002000 entries of a sum, expected at most 4194304"),
+        (Gram(columns=(0, 2, 0)), "columns: found 3, some of them twice, expected each once"),
     ],
 )
 def test_what_is_no_statistic_of_such_records_is_refused(statistic, words):
     with pytest.raises(InputError, match=words):
         statistic.check(Q)
+
+
+def test_a_matrix_of_too_many_columns_is_refused():
+    with pytest.raises(InputError, match="columns: found 8006001 entries of a sum, expected at most 4194304"):
+        Gram(columns=tuple(range(4001))).check(5000)

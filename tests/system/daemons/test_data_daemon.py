@@ -18,7 +18,7 @@ from hushgrid.node.config.scenario import load_scenario
 from hushgrid.node.problems.plan import encode_plan
 from hushgrid.node.transport.mqtt import MqttLink
 from tests.support.daemons.deployed_fleet import HUSHGRID, PATIENCE, tried
-from tests.support.daemons.deployed_ring import ROOT, SENSORS, keep, models, ring, rows
+from tests.support.daemons.deployed_ring import ROOT, SENSORS, keep, models, ring, rows, to_the_end
 from tests.support.paths import DEPLOY
 
 NEAR = {f"n{i}": {f"n{(i - 1) % 4}", f"n{(i + 1) % 4}"} for i in range(4)}
@@ -46,12 +46,7 @@ def test_the_example_is_one_fleet_whose_sensors_allow_what_it_asks():
 
 @pytest.mark.mosquitto
 def test_the_example_ring_runs_and_each_sensor_keeps_its_model_and_its_spends(fleet):
-    nodes = [fleet.node(name) for name in SENSORS]
-    coordinator = fleet.coordinator("--once")
-    assert coordinator.code() == 0, coordinator.said
-    for daemon in nodes:
-        daemon.wait_for(" done: rounds")
-        assert daemon.end() == 0
+    to_the_end(fleet)
     for name, kept in models(fleet).items():
         assert kept["y"].shape == kept["lam"].shape == (8,)
         assert np.isfinite(kept["y"]).all()

@@ -7,7 +7,7 @@ from contextlib import ExitStack, closing
 import numpy as np
 import pytest
 
-from tests.support.daemons.deployed_ring import SENSORS, models, rows
+from tests.support.daemons.deployed_ring import SENSORS, models, rows, to_the_end
 from tests.support.daemons.masked_fleet import ROUNDS, SUM, masked_fleet
 
 pytestmark = pytest.mark.mosquitto
@@ -21,12 +21,7 @@ def stack():
 
 def test_every_device_has_the_model_and_has_paid_for_its_shares_and_no_key_is_left(tmp_path, mosquitto_program, stack):
     fleet = masked_fleet(tmp_path / "fleet", mosquitto_program, stack)
-    nodes = [fleet.node(name) for name in SENSORS]
-    coordinator = fleet.coordinator("--once")
-    assert coordinator.code() == 0, coordinator.said
-    for daemon in nodes:
-        daemon.wait_for(" done: rounds")
-        assert daemon.end() == 0
+    to_the_end(fleet)
     found = [kept["x"] for kept in models(fleet).values()]
     assert all(np.array_equal(found[0], x) and np.any(x) for x in found)
     for name in SENSORS:
@@ -39,12 +34,7 @@ def test_every_device_has_the_model_and_has_paid_for_its_shares_and_no_key_is_le
 def test_daemons_add_up_a_statistic_and_all_are_told_what_it_is(tmp_path, mosquitto_program, stack):
     """Against the mean of all rows, within five deviations of the noise that the coordinator's table says."""
     fleet = masked_fleet(tmp_path / "fleet", mosquitto_program, stack, scenario=SUM)
-    nodes = [fleet.node(name) for name in SENSORS]
-    coordinator = fleet.coordinator("--once")
-    assert coordinator.code() == 0, coordinator.said
-    for daemon in nodes:
-        daemon.wait_for(" done: rounds")
-        assert daemon.end() == 0
+    to_the_end(fleet)
     (table,) = (tmp_path / "fleet").rglob("masked-*-sum.csv")
     with table.open(newline="") as file:
         said = list(csv.DictReader(file))

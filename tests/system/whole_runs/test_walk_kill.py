@@ -6,7 +6,6 @@ And over a real broker a node that stops for a while, or for good, is walked aro
 import os
 import random
 import signal
-import time
 from contextlib import closing
 from itertools import combinations
 from pathlib import Path
@@ -118,8 +117,7 @@ def test_a_node_that_stops_and_goes_on_is_walked_around_and_to_again(tmp_path, a
     background = impatient("recal", 4000, any_broker, tmp_path / "state")
     victim = background.child("n2")
     os.kill(victim.pid, signal.SIGSTOP)
-    background.when(lambda: said(background, "n2 is feared lost"))
-    time.sleep(1.0)
+    background.when(lambda: said(background, "the walk goes around n2"))
     os.kill(victim.pid, signal.SIGCONT)
     result = background.wait(120)
     assert_custody(result, tmp_path / "state", "recal", 4000)
@@ -174,14 +172,15 @@ TAIL = {"network": {"kind": "edges", "nodes": 7, "edges": [*combinations(range(5
 def test_a_node_that_stops_before_its_first_visit_is_in_the_problem_when_it_joins(
     tmp_path, any_broker, algorithm, back, monkeypatch
 ):
+    """It joins as soon as the walk has gone around it. Of the activations left RECAL, the slowest, needs 4000 for 1e-9:
+    its error falls by e in 220 here (4e-2 with 150 left, 1e-8 with 3500, 2e-13 with 5700); the others need 500."""
     walks = {name: keys | {"walk": "random"} for name, keys in EXACT.items()}
     monkeypatch.setattr(f"{__name__}.ALGORITHMS", walks)
-    plain, rounds = TAIL | {"privacy": None, "problem.kind": "least-squares"}, 8000
+    plain, rounds = TAIL | {"privacy": None, "problem.kind": "least-squares"}, 12_000
     background = impatient(algorithm, rounds, any_broker, tmp_path / "state", plain, seed=349)
     victim = background.child("n6")
     os.kill(victim.pid, signal.SIGSTOP)
-    background.when(lambda: said(background, "n6 is feared lost") or said(background, "around n6"))
-    time.sleep(2.0)
+    background.when(lambda: said(background, "the walk goes around n6"))
     if back:
         os.kill(victim.pid, signal.SIGCONT)
     result = background.wait(240)

@@ -13,8 +13,8 @@ import clarabel
 import numpy as np
 from scipy import sparse
 
-from hushgrid.benchmarks import measure
-from hushgrid.benchmarks.measure import ZONES, Row, Table, against, row, timed
+from hushgrid.benchmarks.common import measure
+from hushgrid.benchmarks.common.measure import ZONES, Row, Table, against, row, timed
 from hushgrid.broker.simulation.problems.power_flow import ZoneSetup
 from hushgrid.grid_cases.zone.projection import FEASIBILITY, TOLERANCE, ZoneStep
 from hushgrid.kernels.algorithms.base import Star
@@ -32,7 +32,7 @@ from hushgrid.node.schema.sections import Allow
 
 def main(name: str | None, as_json: bool = False) -> int:
     """Run one benchmark, or all, and print tables, or JSON. Raises InputError for a name that is none."""
-    from hushgrid.benchmarks import continuous, daemon, fleet, hop, idle, ledger, masks, opf, ring, rounds, walk
+    from hushgrid.benchmarks import continuous, daemon, fleet, hop, idle, ledger, masks, opf, ring, rounds, timing, walk
 
     benchmarks: dict[str, Callable[[], Table]] = {
         "step": step,
@@ -50,6 +50,7 @@ def main(name: str | None, as_json: bool = False) -> int:
         "opf": opf.opf,
         "warm": continuous.warm,
         "masks": masks.masks,
+        "timing": timing.timing,
     }
     if name is not None and name not in benchmarks:
         raise InputError(f"bench: found {name!r}, expected one of {', '.join(benchmarks)}")

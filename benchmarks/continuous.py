@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from hushgrid.benchmarks.measure import ZONES, Row, Table, against, row
+from hushgrid.benchmarks.common.measure import ZONES, Row, Table, against, row
 from hushgrid.broker.coordinator.base import Coordinator
 from hushgrid.broker.coordinator.intervals import Intervals
 from hushgrid.broker.coordinator.schedule import Clocks

@@ -20,9 +20,9 @@ from pathlib import Path
 
 import numpy as np
 
-from hushgrid.benchmarks.bare import PATIENCE_S
+from hushgrid.benchmarks.common.bare import PATIENCE_S
+from hushgrid.benchmarks.common.measure import ZONES, Row, Table, against, row
 from hushgrid.benchmarks.fleet import brokers_here
-from hushgrid.benchmarks.measure import ZONES, Row, Table, against, row
 from hushgrid.broker.servers.choose import start
 from hushgrid.grid_cases import load
 from hushgrid.grid_cases.case import loads

@@ -11,8 +11,17 @@ from pathlib import Path
 
 import numpy as np
 
-from hushgrid.benchmarks.bare import BARE_COMMIT, BLOCK, PATIENCE_S, BareCommits, BareRounds, Watch, echo, processes
-from hushgrid.benchmarks.measure import ZONES, Row, Table, against, row
+from hushgrid.benchmarks.common.bare import (
+    BARE_COMMIT,
+    BLOCK,
+    PATIENCE_S,
+    BareCommits,
+    BareRounds,
+    Watch,
+    echo,
+    processes,
+)
+from hushgrid.benchmarks.common.measure import ZONES, Row, Table, against, row
 from hushgrid.broker.coordinator.base import Coordinator
 from hushgrid.broker.coordinator.star import StarCoordinator
 from hushgrid.broker.servers.choose import start

@@ -15,9 +15,18 @@ import msgspec
 import numpy as np
 from msgspec import Struct
 
-from hushgrid.benchmarks.bare import BARE_COMMIT, BLOCK, PATIENCE_S, BareCommits, BareRounds, Watch, echo, processes
+from hushgrid.benchmarks.common.bare import (
+    BARE_COMMIT,
+    BLOCK,
+    PATIENCE_S,
+    BareCommits,
+    BareRounds,
+    Watch,
+    echo,
+    processes,
+)
+from hushgrid.benchmarks.common.measure import Row, Table, against, row
 from hushgrid.benchmarks.fleet import CPU_MS, attend, brokers_here, coordinate
-from hushgrid.benchmarks.measure import Row, Table, against, row
 from hushgrid.broker.coordinator.token import TokenCoordinator
 from hushgrid.broker.servers.choose import start
 from hushgrid.broker.simulation.problems.records import RowSetup

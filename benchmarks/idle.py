@@ -16,7 +16,8 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from hushgrid.benchmarks.bare import PATIENCE_S
+from hushgrid.benchmarks.common.bare import PATIENCE_S
+from hushgrid.benchmarks.common.measure import Row, Table, against
 from hushgrid.benchmarks.daemon import (
     ROWS_MB,
     SENSORS,
@@ -30,7 +31,6 @@ from hushgrid.benchmarks.daemon import (
 )
 from hushgrid.benchmarks.fleet import brokers_here
 from hushgrid.benchmarks.ledger import ROUNDS, RUN_KB, disk_of_its_own, written
-from hushgrid.benchmarks.measure import Row, Table, against
 from hushgrid.broker.servers.choose import start
 from hushgrid.broker.servers.process import free_port
 from hushgrid.kernels.errors import InputError, Stopped

@@ -14,8 +14,8 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+from hushgrid.benchmarks.common.measure import Row, Table, against, row
 from hushgrid.benchmarks.hop import file_system
-from hushgrid.benchmarks.measure import Row, Table, against, row
 from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.privacy.ledger_log import BLOCK, BLOCKS
 from hushgrid.node.privacy.ledger_rows import Spend

@@ -15,9 +15,9 @@ from typing import Any
 
 import msgspec
 
-from hushgrid.benchmarks.bare import PATIENCE_S, processes
+from hushgrid.benchmarks.common.bare import PATIENCE_S, processes
+from hushgrid.benchmarks.common.measure import Row, Table, row
 from hushgrid.benchmarks.fleet import attend, coordinate
-from hushgrid.benchmarks.measure import Row, Table, row
 from hushgrid.broker.coordinator.create import coordinator
 from hushgrid.broker.servers.choose import start
 from hushgrid.broker.servers.mosquitto import find_mosquitto

@@ -21,9 +21,9 @@ import clarabel
 import numpy as np
 from scipy import sparse
 
-from hushgrid.benchmarks.bare import PATIENCE_S, processes
+from hushgrid.benchmarks.common.bare import PATIENCE_S, processes
+from hushgrid.benchmarks.common.measure import ZONES, Row, Table, against, row
 from hushgrid.benchmarks.fleet import attend, brokers_here, coordinate
-from hushgrid.benchmarks.measure import ZONES, Row, Table, against, row
 from hushgrid.broker.coordinator.star import StarCoordinator
 from hushgrid.broker.servers.choose import start
 from hushgrid.broker.simulation.problems.power_flow import ZoneSetup

@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from hushgrid.benchmarks.bare import PATIENCE_S, bare_client, commits, processes
+from hushgrid.benchmarks.common.bare import PATIENCE_S, bare_client, commits, processes
+from hushgrid.benchmarks.common.measure import Row, Table, row
 from hushgrid.benchmarks.fleet import brokers_here, coordinate
 from hushgrid.benchmarks.hop import FEATURES, file_system, small
-from hushgrid.benchmarks.measure import Row, Table, row
 from hushgrid.broker.coordinator.neighbours import NeighboursCoordinator
 from hushgrid.broker.servers.choose import start
 from hushgrid.broker.simulation.problems.base import Setup

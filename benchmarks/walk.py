@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from hushgrid.benchmarks.measure import Row, Table, against, in_each_mode, print_rows, row, timed
+from hushgrid.benchmarks.common.measure import Row, Table, against, in_each_mode, print_rows, row, timed
 from hushgrid.kernels import jit
 from hushgrid.kernels.algorithms import iadmm, recal
 from hushgrid.kernels.graphs import Network, random_walk

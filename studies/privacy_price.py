@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hushgrid.benchmarks.measure import ZONES
+from hushgrid.benchmarks.common.measure import ZONES
 from hushgrid.grid_cases import load
 from hushgrid.grid_cases.ac.margins import Release, margins
 from hushgrid.grid_cases.ac.opf import COUNTS, AcDispatch, AcSolver, NoDispatch

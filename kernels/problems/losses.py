@@ -10,6 +10,11 @@ a record's gradient is s_j a_j, of norm |s_j| |a_j|: clipping it scales s_j and 
 
 Public bounds: l'' <= c1 (CURVATURE), hence L_i = scale c1 R^2 + l2 + 2 lambda omega for rows |a_j|_2 <= R; and
 p'' >= l2 - lambda omega/2 (least at omega x_k^2 = 1).
+
+Time. Whoever asks chooses x and sees how long an answer takes. A processor is up to a hundred times slower on subnormal
+numbers: by an x that makes some rows' slopes subnormal these rows could be counted. So nothing that is computed of rows and x
+is subnormal, infinite or nan: rows are 0 or from 2^-200 to LARGEST, x is 0 or from 2^-200 to 2^200, an exponential is at least
+e^-300 (which moves a slope by less than 1e-130); and no branch depends on rows (`hushgrid bench timing`).
 Source of the numerical bounds: N. Higham, Accuracy and Stability of Numerical Algorithms (2002), chapter 3.
 """
 
@@ -34,6 +39,9 @@ Kind = Literal["least-squares", "logistic", "softmax"]
 CURVATURE: dict[Kind, float] = {"least-squares": 1.0, "logistic": 0.25, "softmax": 0.5}  #: c1 >= l''
 U = 2.0**-53  #: unit roundoff
 LARGEST = 1e150  #: of a slope; its product with a row norm (at most LARGEST too) is then finite
+SMALLEST = 2.0**-200  #: of what is not 0 in rows and points
+FARTHEST = 2.0**200  #: of an entry of a point: margins are then finite
+FLATTEST = 300.0  #: margins beyond it count as it where they are exponents
 
 
 # --- slopes s and mean losses of margins t (m,), labels b (m,); softmax: T (C, m), Y (C, m) of zeros and ones ---
@@ -42,14 +50,15 @@ LARGEST = 1e150  #: of a slope; its product with a row norm (at most LARGEST too
 
 @kernel
 def least_squares_slope(t: Vector, b: Vector) -> Vector:
-    """t_j - b_j, shape (m,)."""
-    return t - b
+    """t_j - b_j, at most LARGEST, shape (m,)."""
+    s: Vector = np.minimum(np.maximum(t - b, -LARGEST), LARGEST)
+    return s
 
 
 @kernel
 def logistic_slope(t: Vector, b: Vector) -> Vector:
     """-b_j/(1 + exp(b_j t_j)), shape (m,); no exponential overflows."""
-    e = np.exp(-np.abs(t))
+    e = np.exp(-np.minimum(np.abs(t), FLATTEST))
     s: Vector = -b * np.maximum(e, b * t < 0) / (1.0 + e)  # e <= 1: 1 where b t < 0
     return s
 
@@ -60,7 +69,7 @@ def softmax_slope(T: Matrix, Y: Matrix) -> Matrix:
     top = T[0].copy()
     for c in range(1, T.shape[0]):
         top = np.maximum(top, T[c])
-    E = np.exp(T - top)
+    E = np.exp(np.maximum(T - top, -FLATTEST))
     S: Matrix = E / np.sum(E, axis=0) - Y
     return S
 
@@ -105,6 +114,12 @@ def public_gradient(x: Vector, l2: float, lam: float, omega: float) -> Vector:
 def clip_slope(S: Vector, size: Vector, rows: Vector, c: float) -> Vector:
     """s_j min(1, c/(|s_j| |a_j|)); S (m,) or (C, m), size = |s_j| and rows = |a_j| (m,), c > 0."""
     return S * (c / np.maximum(size * rows, c))
+
+
+def settled(a: Matrix) -> Matrix:
+    """Numbers of records, those of magnitude below SMALLEST made 0."""
+    tiny = (np.abs(a) < SMALLEST) & (a != 0)
+    return np.where(tiny, 0.0, a) if tiny.any() else a
 
 
 # --- one node's function ---
@@ -208,7 +223,7 @@ class Loss:
                 raise InputError(
                     f"data: {name}: found a number not finite or beyond {LARGEST:g}, expected smaller ones"
                 )
-            object.__setattr__(self, name, array)
+            object.__setattr__(self, name, settled(array))
         object.__setattr__(self, "target", self._target())
         bound = self.row_bound
         if bound is not None and not 0 < bound <= LARGEST:
@@ -298,14 +313,10 @@ class Loss:
 
     def slope(self, x: Vector) -> Matrix:
         """s, shape (m,) or (C, m) for softmax; finite for every finite x, however large."""
-        with np.errstate(over="ignore", invalid="ignore"):
-            return self._slope(x)
+        return self._slope(self._checked(x))
 
     def _slope(self, x: Vector) -> Matrix:
-        S = SLOPE[self.objective.kind](self.margins(x), self.target)
-        if not (np.abs(S) <= LARGEST).all():
-            S = np.clip(np.where(np.isnan(S), 0.0, S), -LARGEST, LARGEST)
-        return S
+        return SLOPE[self.objective.kind](self.margins(x), self.target)
 
     def gradient(self, x: Vector) -> Vector:
         """f_i'(x), exact but for rounding: no sensitivity is promised (variant none). Shape (d,)."""
@@ -320,7 +331,7 @@ class Loss:
 
     def data_gradient(self, x: Vector) -> Vector:
         """scale * mean_j s_j a_j from the rows themselves. Shape (d,)."""
-        return self.mean(self.slope(self._checked(x)))
+        return self.mean(self._slope(self._checked(x)))
 
     def public_gradient(self, x: Vector) -> Vector:
         """p'(x), a function of public numbers: to be added after the noise. Shape (d,)."""
@@ -334,7 +345,7 @@ class Loss:
         Replacing a record moves what the machine returns by at most `sensitivity(c)` in that norm, whatever finite x is.
         (A generalised linear loss' clipped gradients are those of a convex, Huberised loss; softmax' are no gradients.)
         """
-        S = self.slope(self._checked(x))
+        S = self._slope(self._checked(x))
         size = np.abs(S) if S.ndim == 1 else np.linalg.norm(S, order, axis=0)
         # |s_j| |a_j| is known to (q + C + 8) U relative: clip that much lower, and no record passes c.
         low = c * (1 - (self.A.shape[1] + self.classes + 8) * U)
@@ -350,6 +361,9 @@ class Loss:
         return Declared(self.objective, self.rows, self.features, self.classes, self.row_bound)
 
     def _checked(self, x: Vector) -> Vector:
-        if x.shape != (self.size,) or not isfinite(float(np.abs(x * 2.0**-60).sum())):
+        """x, which is public, as rows are multiplied by it."""
+        size = np.abs(x)
+        if x.shape != (self.size,) or not isfinite(top := float(size.max())):
             raise InputError(f"x: found shape {x.shape}, expected {self.size} finite numbers")
-        return np.ascontiguousarray(x, dtype=np.float64)
+        near = x if top <= FARTHEST else np.clip(x, -FARTHEST, FARTHEST)
+        return np.where(size < SMALLEST, 0.0, near)

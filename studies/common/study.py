@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from hushgrid.benchmarks.measure import footer
+from hushgrid.benchmarks.common.measure import footer
 from hushgrid.broker.report.gridmap import PALETTE
 from hushgrid.broker.report.plots import DASHES, STYLE
 from hushgrid.broker.simulation.played import Hop as Hop

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from hushgrid.benchmarks.measure import ZONES, Row, Table, as_text, footer
+from hushgrid.benchmarks.common.measure import ZONES, Row, Table, as_text, footer
 from hushgrid.broker.report.result import Result
 from hushgrid.broker.simulation import run
 from hushgrid.grid_cases import load

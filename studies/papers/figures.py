@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from hushgrid.benchmarks.measure import footer
+from hushgrid.benchmarks.common.measure import footer
 from hushgrid.broker.simulation import run
 from hushgrid.broker.simulation.problems.power_flow import ZoneSetup, honest
 from hushgrid.kernels.errors import InputError

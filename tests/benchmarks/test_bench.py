@@ -9,8 +9,9 @@ from inspect import signature
 import numpy as np
 import pytest
 
-from hushgrid.benchmarks import bench, masks, measure, opf
-from hushgrid.benchmarks.measure import Row, Table, against, row
+from hushgrid.benchmarks import bench, masks, opf, timing
+from hushgrid.benchmarks.common import measure
+from hushgrid.benchmarks.common.measure import Row, Table, against, row
 from hushgrid.broker.simulation.problems.power_flow import ZoneSetup
 from hushgrid.cli.main import main
 from hushgrid.kernels.errors import InputError
@@ -116,7 +117,9 @@ def test_the_case_of_588_buses_is_there_if_its_file_is_named(monkeypatch):
 
 
 def test_a_benchmark_that_does_not_exist_is_refused_in_one_line():
-    with pytest.raises(InputError, match=r"^bench: found 'speed', expected one of step, noise, .*opf, warm, masks$"):
+    with pytest.raises(
+        InputError, match=r"^bench: found 'speed', expected one of step, noise, .*opf, warm, masks, timing$"
+    ):
         bench.main("speed")
 
 
@@ -232,3 +235,11 @@ def test_masked_rounds_are_measured_beside_plain_ones(monkeypatch):
     commits = {r.what: r.value for r in table.rows if "commits" in r.what}
     assert len(commits) == 2
     assert [r.what.split(" of ")[0] for r in table.rows[-3:]] == ["introduction", "meet", "pad"]
+
+
+def test_unlike_rows_are_asked_in_turn_and_compared_in_pairs():
+    table = timing.timing(rows=30, features=4, games=3)
+    _well_formed(table)
+    ours = [r for r in table.rows if r.rival]
+    assert len(ours) == 3 * 4 * 2 + 3
+    assert all(r.ratio is not None and r.ratio > 0 for r in ours)

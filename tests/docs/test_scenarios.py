@@ -6,7 +6,7 @@ import numpy as np
 import psutil
 import pytest
 
-from hushgrid.benchmarks.measure import ZONES
+from hushgrid.benchmarks.common.measure import ZONES
 from hushgrid.broker.simulation import run
 from hushgrid.kernels.errors import InputError
 from hushgrid.node.config.scenario import load_scenario

@@ -124,6 +124,7 @@ INSIDE: dict[str, tuple[str, ...]] = dict.fromkeys(WINGS, ("",)) | {
         "audit",
         "",
     ),
+    "benchmarks": ("common", ""),
     "studies": ("common", "baselines", "problems", "papers", ""),
     "cli": ("drafts", "", "top"),
 }

@@ -12,7 +12,7 @@ from hushgrid.kernels.algorithms.base import Algorithm
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.problems import statistics
 from hushgrid.kernels.problems.losses import Kind as LossKind
-from hushgrid.kernels.problems.statistics import AnyStatistic, Column, Columns, Edge, Order
+from hushgrid.kernels.problems.statistics import FINEST, AnyStatistic, Column, Columns, Edge, Order
 from hushgrid.kernels.ranges import NODES, Digest, Features, RowCount
 from hushgrid.node.privacy.terms import Terms
 from hushgrid.node.problems.on_graph import Ids, OnGraph, RouteIs
@@ -20,7 +20,7 @@ from hushgrid.node.problems.records.data import Data
 from hushgrid.node.schema.sections import Section
 
 NAME = "statistics"  #: of this kind of problem, in plans
-Edges = Annotated[tuple[Edge, ...], Meta(min_length=2, max_length=100_001)]
+Edges = Annotated[tuple[Edge, ...], Meta(min_length=2, max_length=FINEST)]
 
 
 class StatisticProblem(Section, tag_field="kind", frozen=True, kw_only=True):

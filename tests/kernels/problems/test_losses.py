@@ -212,6 +212,47 @@ def test_no_finite_point_however_far_makes_an_answer_that_is_not_finite(kind):
         assert np.all(np.isfinite(loss.public_gradient(x)))
 
 
+extremes = st.sampled_from(
+    [0.0, 5e-324, 1e-310, 2.0**-200, 1e-30, 1.0, 300.0, 720.0, 745.0, 1e10, 2.0**200, 1e250, 1.7e308]
+)
+signed = st.tuples(extremes, st.sampled_from([-1.0, 1.0])).map(lambda of: of[0] * of[1])
+
+
+def subnormal(v) -> np.ndarray:
+    return (v != 0) & (np.abs(v) < np.finfo(float).tiny)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@examples.of(100)
+@given(st.data())
+def test_nothing_computed_of_rows_and_a_point_is_subnormal_or_not_finite_whatever_they_are(kind, data):
+    """On such numbers a processor is slow: by the time of an answer its rows could be counted."""
+    numbers = (
+        signed.filter(lambda v: abs(v) <= LARGEST) if kind == "least-squares" else signed.filter(lambda v: abs(v) < 1e9)
+    )
+    A = np.array(data.draw(st.lists(st.lists(numbers, min_size=3, max_size=3), min_size=2, max_size=4)))
+    b = np.ones(len(A)) if kind != "least-squares" else A[:, 0]
+    loss = Loss(Objective(kind=kind), A, b, classes=3 if kind == "softmax" else 1)
+    x = loss._checked(np.array(data.draw(st.lists(signed, min_size=loss.size, max_size=loss.size))))
+    S = loss._slope(x)
+    slopes = np.atleast_2d(S)
+    computed = [loss.A, x, loss.margins(x), S, *(s[:, None] * loss.A for s in slopes)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        computed.append(loss.clipped_gradient(x, 1.0, 2))
+    for values in computed:
+        assert np.isfinite(values).all()
+        assert not subnormal(values).any()
+
+
+def test_numbers_too_small_to_matter_are_zero_and_others_stay_as_they_are():
+    loss = Loss(
+        Objective(kind="least-squares"), np.array([[1e-310, 2.0**-200], [-1e-61, 3.0]]), np.array([1e-320, -1.0])
+    )
+    assert loss.A.tolist() == [[0.0, 2.0**-200], [0.0, 3.0]]
+    assert loss.b.tolist() == [0.0, -1.0]
+
+
 # --- certified minimisers ---
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hushgrid.kernels.errors import InputError
-from hushgrid.kernels.problems.statistics import Gram, Histogram, Mean, Total
+from hushgrid.kernels.problems.statistics import Gram, Histogram, Mean, Total, _reached
 from tests.support import examples
 
 STATISTICS = {
@@ -108,6 +108,14 @@ def test_the_sensitivity_is_attained(statistic, one, other, expected):
     assert np.linalg.norm((a - b) * statistic.step(c, 10)) == pytest.approx(expected, rel=1e-8)
     assert statistic.sensitivity(2, c, Q, 10) == pytest.approx(expected, rel=1e-8)
     assert statistic.sensitivity(2, c, Q, 10, k=3) == pytest.approx(3 * expected, rel=1e-8)
+
+
+@examples.of(200)
+@given(st.sets(st.integers(-50, 50), min_size=2, max_size=40), st.lists(st.floats(-60, 60), max_size=30))
+def test_a_record_is_in_the_bin_that_a_search_finds(edges, values):
+    edges = np.sort(np.array([*edges], dtype=float))
+    v = np.array([*values, *edges, -1e150, 1e150])
+    assert np.array_equal(_reached(edges, v), np.searchsorted(edges, v, side="right"))
 
 
 @pytest.mark.parametrize("name", STATISTICS)

@@ -2,7 +2,7 @@
 
 import math
 
-from hushgrid.benchmarks.measure import Table
+from hushgrid.benchmarks.common.measure import Table
 
 
 def _names(table):

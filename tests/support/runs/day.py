@@ -12,8 +12,8 @@ from contextlib import suppress
 from math import sqrt
 from pathlib import Path
 
+from hushgrid.benchmarks.common.measure import ZONES
 from hushgrid.benchmarks.continuous import Fleet
-from hushgrid.benchmarks.measure import ZONES
 from hushgrid.broker.coordinator.schedule import Clocks
 from hushgrid.broker.simulation.problems.power_flow import ZoneSetup
 from hushgrid.kernels.privacy.accounting import calibrate, claimed_epsilon

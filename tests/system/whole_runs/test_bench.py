@@ -7,7 +7,7 @@ from importlib.util import find_spec
 import pytest
 
 from hushgrid.benchmarks import daemon, fleet, hop, idle, ledger, masks, opf, ring
-from hushgrid.benchmarks.bare import BARE_COMMIT, BLOCK, WARM
+from hushgrid.benchmarks.common.bare import BARE_COMMIT, BLOCK, WARM
 from hushgrid.kernels.errors import InputError
 from hushgrid.studies.papers import figures
 from tests.support.paths import ROOT

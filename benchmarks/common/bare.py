@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import paho.mqtt.client as paho
 
-from hushgrid.benchmarks.measure import timed
+from hushgrid.benchmarks.common.measure import timed
 from hushgrid.kernels.errors import Stopped
 from hushgrid.node.privacy.ledger_log import BLOCK as BYTES
 from hushgrid.node.privacy.ledger_log import BLOCKS

@@ -117,9 +117,8 @@ def clip_slope(S: Vector, size: Vector, rows: Vector, c: float) -> Vector:
 
 
 def settled(a: Matrix) -> Matrix:
-    """Numbers of records, those of magnitude below SMALLEST made 0."""
-    tiny = (np.abs(a) < SMALLEST) & (a != 0)
-    return np.where(tiny, 0.0, a) if tiny.any() else a
+    """Numbers of records, those of magnitude below SMALLEST made 0. A copy, whatever they are."""
+    return np.where(np.abs(a) < SMALLEST, 0.0, a)
 
 
 # --- one node's function ---
@@ -223,7 +222,8 @@ class Loss:
                 raise InputError(
                     f"data: {name}: found a number not finite or beyond {LARGEST:g}, expected smaller ones"
                 )
-            object.__setattr__(self, name, settled(array))
+            still = ((array == 0) | (np.abs(array) >= SMALLEST)).all()  # a device's are: it settles what it reads
+            object.__setattr__(self, name, array if still else settled(array))
         object.__setattr__(self, "target", self._target())
         bound = self.row_bound
         if bound is not None and not 0 < bound <= LARGEST:

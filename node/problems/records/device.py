@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.privacy import perturbation
-from hushgrid.kernels.problems.losses import LARGEST, Loss, U
+from hushgrid.kernels.problems.losses import LARGEST, Loss, U, settled
 from hushgrid.kernels.problems.losses import Kind as LossKind
 from hushgrid.kernels.types import Matrix, Vector
 from hushgrid.node.durable import write_file
@@ -47,7 +47,7 @@ def shortened(A: Matrix, R: float) -> Matrix:
     """
     norms, room = np.linalg.norm(A, axis=1), (A.shape[1] + 4) * U
     to = np.where(norms > R * (1 + room), R * (1 - room - 4 * U), R)
-    return A * np.minimum(1.0, to / np.where(norms > 0, norms, to))[:, None]
+    return settled(A * np.minimum(1.0, to / np.where(norms > 0, norms, to))[:, None])
 
 
 class Rows(GraphNode):
@@ -160,7 +160,7 @@ def rows_of(
     shard = Shard(*read_csv(path, written)[:2]) if ".csv" in path.suffixes else read_npz(path, written)
     if not np.all(np.abs(shard.A) <= LARGEST):
         raise InputError(f"{path}: A: found a number beyond {LARGEST:g}, expected smaller ones")
-    return Rows(node, shard, labels, problem, masks)
+    return Rows(node, Shard(settled(shard.A), settled(shard.b)), labels, problem, masks)
 
 
 def keep_model(outcome: dict[str, Vector], path: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from hushgrid.kernels.errors import InputError
-from hushgrid.kernels.problems.losses import LARGEST
+from hushgrid.kernels.problems.losses import LARGEST, settled
 from hushgrid.node.problems.feed import Slot, Values, at, document_of, number_of
 from hushgrid.node.problems.kind import Owner
 from hushgrid.node.problems.masking import masks_of
@@ -99,7 +99,7 @@ class RowsFeed:
         return [number_of(entry, place) for entry in row]
 
     def _bounded(self, A: Any, b: Any) -> Values:
-        return {"A": np.clip(A, self.low, self.high), "b": np.clip(b, -LARGEST, LARGEST)}
+        return {"A": settled(np.clip(A, self.low, self.high)), "b": settled(np.clip(b, -LARGEST, LARGEST))}
 
 
 def _has_names(lines: Sequence[tuple[int, bytes]]) -> bool:

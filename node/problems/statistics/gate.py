@@ -12,7 +12,6 @@ import numpy as np
 from hushgrid.kernels.errors import InputError, Refused
 from hushgrid.kernels.privacy.noise import EXACT, Lattice
 from hushgrid.kernels.privacy.shares import Share
-from hushgrid.kernels.problems.losses import settled
 from hushgrid.kernels.types import Index, Matrix, Vector
 from hushgrid.node.privacy.gate import Authority, Gate
 from hushgrid.node.privacy.noise_source import NoiseSource
@@ -61,7 +60,7 @@ class StatisticGate(Gate):
             check_terms(plan, terms)
         lattice = share.lattice if share else lattice_of(plan, i, terms) if terms else None
         super().__init__(node, terms, noise, authority, lattice, plan.size)
-        self.records, self.of, self.masked = (settled(records[0]), settled(records[1])), plan.statistic, share
+        self.records, self.of, self.masked = records, plan.statistic, share
 
     # --- what an algorithm may ask ---
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hushgrid.kernels.errors import InputError
 from hushgrid.node.problems.records import files
 from hushgrid.node.problems.records.data import Data, load, load_test
-from hushgrid.node.problems.records.device import rows_of
+from hushgrid.node.problems.records.device import rows_of, shortened
 from hushgrid.node.problems.records.files import read_csv, read_libsvm, read_npz
 from tests.support import examples
 from tests.support.scenarios.row_files import LIBSVM, line, npz, write
@@ -328,6 +328,13 @@ def test_a_device_reads_its_rows_from_a_csv_file(tmp_path):
     write(tmp_path / "n0.csv", b"1,2,0.7\n3,4,-0.2\n")
     shard = rows_of("n0", tmp_path / "n0.csv", None, None).shard
     assert (shard.A.tolist(), shard.b.tolist()) == ([[1, 2], [3, 4]], [0.7, -0.2])
+
+
+def test_a_device_makes_zero_of_numbers_on_which_a_processor_is_slow_before_anybody_asks(tmp_path):
+    write(tmp_path / "n0.csv", b"1e-310,2,5e-324\n3,-1e-61,-0.2\n")
+    shard = rows_of("n0", tmp_path / "n0.csv", None, None).shard
+    assert (shard.A.tolist(), shard.b.tolist()) == ([[0, 2], [3, 0]], [0, -0.2])
+    assert shortened(np.array([[2.0**-199, 1.0]]), 0.25).tolist() == [[0, pytest.approx(0.25)]]
 
 
 @pytest.mark.parametrize(

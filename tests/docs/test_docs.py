@@ -27,7 +27,10 @@ PAGES = sorted(p.relative_to(ROOT).as_posix() for p in [*ROOT.glob("*.md"), *(RO
 PAGES += ["benchmarks/README.md", "scenarios/data/README.md"]
 #: Pages that speak of the code, by its files and what is in them: all but the studies, whose tables are made by commands.
 OF_CODE = tuple(p for p in PAGES if not p.startswith("docs/studies/") and p != "CHANGELOG.md")
-FOLDERS = tuple(f"{p.name}/" for p in ROOT.iterdir() if p.is_dir() and not p.name.startswith("."))
+MADE = {"site", "build", "dist", "wheelhouse"}  #: by make; `site/rows` is a topic
+FOLDERS = tuple(
+    f"{p.name}/" for p in ROOT.iterdir() if p.is_dir() and not p.name.startswith(".") and p.name not in MADE
+)
 #: `path` (`symbol`, `symbol`), `path (symbol)`, or a path alone; of other code spans the second group is empty.
 SPAN = re.compile(r"`([^`\s]+)`(?: \(((?:`[^`]+`(?:, | and )?)+)\))?|`([^`\s]+) \(([^`()]+)\)`")
 #: What the tutorials add.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
@@ -120,14 +121,22 @@ class Service:
 def main(config: DeviceConfig, path: str, signals: Signals) -> int:
     """Run a device until it is told to stop. It waits for the broker itself, for as long as that takes."""
     say = Log(config.node)
+    with ExitStack() as closing:  # link, outlet, intake and ledger, in this order: each closes whatever the others did
+        _serve(config, path, signals, say, closing)
+    say(f"stopped by {signals.asked}")
+    return 0
+
+
+def _serve(config: DeviceConfig, path: str, signals: Signals, say: Log, closing: ExitStack) -> None:
+    """Until it is told to stop. What it opens is closed by `closing`."""
     state = Path(config.state)
     ledger = Ledger(
         state / f"{config.node}.ledger", config.node, Path(config.mark) if config.mark else None, keep=config.keep
     )
+    closing.callback(ledger.close)
     intake = intake_of(config, path, ledger, say)
     if why := ledger.refusal:
         if ledger.lost_mark:  # its disk may come back: tried again, with a pause, by whoever restarts us
-            ledger.close()
             raise Stopped(f"{config.node}: {why}")
         say(Warned(f"refuses every run: {why}"))
     outlet = Outlet(config, path, intake, ledger, say)
@@ -146,15 +155,10 @@ def main(config: DeviceConfig, path: str, signals: Signals) -> int:
     member.days = partial(days_of, config.tls)
     link = link_for(member, config.broker, config.tls, keepalive=config.keepalive)
     service = Service(config, path, member, link, intake, outlet, signals)
+    closing.callback(lambda: service.intake.close())  # that of then
+    closing.callback(outlet.close)
+    closing.callback(lambda: link.close(clear=member.retained, forget=False))
     service.unit.ready()
-    try:
-        service.serve()
-        service.end()
-        drawn.close()
-    finally:
-        link.close(clear=member.retained, forget=False)
-        outlet.close()
-        service.intake.close()
-        ledger.close()
-    say(f"stopped by {signals.asked}")
-    return 0
+    service.serve()
+    service.end()
+    drawn.close()

@@ -221,19 +221,19 @@ class MqttLink:
     def close(self, clear: Sequence[str] = (), forget: bool = True) -> None:
         """Clears the retained messages on `clear`, waits until the broker has acknowledged all, and disconnects.
 
-        The will is not published. With `forget` the broker keeps no session of ours. A link that is down just closes.
+        The will is not published. With `forget` the broker keeps no session of ours. A link that is down, or whose
+        broker goes meanwhile, just closes.
         """
         if self.connected:
             self._wait(0.0)  # learns whether the broker has gone meanwhile
+        for topic in clear if self.connected else ():
+            self.publish(topic, b"", retain=True)
+        deadline = time.monotonic() + CLOSE_S
+        while self.connected and self.backlog and (left := deadline - time.monotonic()) > 0:
+            self._wait(left)
+            self._inbox.clear()
         gone = not self.connected
-        if not gone:
-            for topic in clear:
-                self.publish(topic, b"", retain=True)
-            deadline = time.monotonic() + CLOSE_S
-            while self.connected and self.backlog and (left := deadline - time.monotonic()) > 0:
-                self._wait(left)
-                self._inbox.clear()
-            assert self._session is not None
+        if self._session is not None and not gone:
             self._session.goodbye(forget)
         self._end()
         self._why = "closed"

@@ -122,6 +122,40 @@ def heard(notified, text):
     return found
 
 
+@pytest.mark.parametrize(
+    ("role", "when"),
+    [("node", "between"), ("node", "before"), ("node", "after"), ("coordinator", "before"), ("coordinator", "after")],
+)
+def test_term_while_the_broker_is_being_killed_ends_in_order(role, when, notified, mosquitto, tmp_path, stack):
+    there, address = notified
+    target = pair(tmp_path, mosquitto.url, stack)["z1"]
+    file = target.file if role == "node" else Centre(tmp_path / "centre", mosquitto.url, stack).write(SCENARIO)
+    for attempt in range(3):
+        log = tmp_path / f"{attempt}.log"
+        with log.open("wb") as out:
+            process = subprocess.Popen(
+                [*HUSHGRID, role, str(file)], stderr=out, env={**os.environ, "NOTIFY_SOCKET": address}
+            )
+        stack.callback(process.kill)
+        heard(there, "STATUS=waits for a run" if role == "node" else "STATUS=waits for z1, z2")
+        if when == "before":
+            mosquitto.kill()
+            process.terminate()
+        elif when == "after":
+            process.terminate()
+            mosquitto.kill()
+        else:
+            os.kill(mosquitto.pid, signal.SIGSTOP)
+            process.terminate()
+            heard(there, "STOPPING=1")  # what it has published since is not acknowledged
+            mosquitto.kill()
+        assert process.wait(PATIENCE) == 0, log.read_text()
+        assert "stopped by SIGTERM" in log.read_text()
+        state = target.state if role == "node" else file.parent / "state"
+        assert {path.suffix for path in state.iterdir()} <= {".ledger"}, [*state.iterdir()]
+        mosquitto.start(mosquitto.port)
+
+
 @pytest.mark.parametrize("role", ["node", "coordinator"])
 def test_a_broker_that_is_not_there_is_waited_for_as_long_as_it_takes(role, notified, embedded, tmp_path, stack):
     there, address = notified

@@ -29,7 +29,7 @@ def main(options: argparse.Namespace) -> int:
 def _of_device(path: Path) -> str:
     from hushgrid.node.config.device import load_device
     from hushgrid.node.site.intake import device_of
-    from hushgrid.node.site.outlet import standing_words
+    from hushgrid.node.site.standing import standing_words
 
     config = load_device(path)
     lines = config.kind.own_report(device_of(config, str(path)), Path(config.state))

@@ -79,7 +79,7 @@ def _values(topic: str, document: dict[str, Any], validity: float | None) -> dic
 
 def _states(topic: str, source: bool) -> dict[tuple[str, str], dict[str, Any]]:
     """Whether they count, until when, and how the device's own source is."""
-    attributes = "{'run': value_json.run, 'reason': value_json.reason, 'age': value_json.age}"
+    attributes = ", ".join(f"'{key}': value_json.{key}" for key in ("run", "reason", "data_state", "age"))
     found: dict[tuple[str, str], dict[str, Any]] = {
         ("sensor", "state"): {
             "name": "Set-points",
@@ -88,7 +88,15 @@ def _states(topic: str, source: bool) -> dict[tuple[str, str], dict[str, Any]]:
             "device_class": "enum",
             "options": ["fresh", "held", "old"],
             "json_attributes_topic": topic,
-            "json_attributes_template": f"{{{{ {attributes} | tojson }}}}",
+            "json_attributes_template": f"{{{{ {{{attributes}}} | tojson }}}}",
+        },
+        ("sensor", "data_state"): {
+            "name": "Data",
+            "state_topic": topic,
+            "value_template": "{{ value_json.data_state }}",
+            "device_class": "enum",
+            "options": ["current", "last-good", "expired"],
+            "entity_category": "diagnostic",
         },
         ("sensor", "valid_until"): {
             "name": "Valid until",

@@ -52,6 +52,11 @@ class Intake(ABC):
     def age(self) -> float | None:
         """Seconds of running time since the data were good; None if that is not known."""
 
+    @property
+    def data_state(self) -> str:
+        """Of the data that an answer of now is about: `current`, `last-good` (nothing of now could be read), `expired`."""
+        return "last-good" if self.reason else "current"
+
     @abstractmethod
     def look(self) -> None:
         """Its owner asks it to look at the data."""
@@ -147,7 +152,9 @@ class FileIntake(Intake):
                 self.ledger.saw_data(stamp)
                 self.device, self._stamp = device, stamp
                 self.log(f"{self.file} was replaced: data version {self.ledger.data_version}")
+            self.reason = ""
         except InputError as error:
+            self.reason = str(error)
             self.log(Warned(f"the data stay as they were: {error}"))
 
     def declared(self, config: DeviceConfig) -> Intake:
@@ -254,6 +261,11 @@ class SourceIntake(Intake):
     def age(self) -> float | None:
         now = self.kept.now
         return None if now is None else max(0.0, running(self.ledger) - now.read)
+
+    @property
+    def data_state(self) -> str:
+        limit, age = self.source.max_age, self.age
+        return "expired" if limit and age is not None and age > seconds(limit) else super().data_state
 
     def look(self) -> None:
         """Nothing: values are taken when a run begins, and at no other time."""

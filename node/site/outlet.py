@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from contextlib import suppress
-from math import inf
+from contextlib import ExitStack, suppress
+from math import ceil, inf
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
-from msgspec import Struct
 
 from hushgrid.kernels.machine import Malformed
 from hushgrid.kernels.types import Vector
@@ -24,18 +23,19 @@ from hushgrid.node.durable import write_file
 from hushgrid.node.log import Warned
 from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.problems.kind import About, Outcome
-from hushgrid.node.schema.durations import in_words
 from hushgrid.node.schema.site import Sink, Told
 from hushgrid.node.site.home_assistant import available, discovery, health
 from hushgrid.node.site.hook import Hook
 from hushgrid.node.site.intake import Intake
 from hushgrid.node.site.kept_values import running
 from hushgrid.node.site.local_link import LocalEnd, LocalLink
+from hushgrid.node.site.standing import Standing, last_standing, moment, place_of, write_standing
 from hushgrid.node.wire import PLAN_LIMIT, Refuse, decode_envelope
 
 LOOK_S, HOOK_S = 10.0, 0.25  #: between two turns in which nothing happens; while the program runs
 AGAIN_S = 10.0  #: until a file that could not be written is tried again
 SLACK = 0.1, 10.0  #: of the interval, and s: what a run and its jitter may take at the most before an answer is old
+LONGEST_S = 2**32 - 1  #: that a broker can be told to keep a message
 
 
 def validity(every: float | None) -> float | None:
@@ -43,15 +43,6 @@ def validity(every: float | None) -> float | None:
     if every is None:
         return None
     return every + min(max(SLACK[0] * every, SLACK[1]), every)
-
-
-class Standing(Struct):
-    """The answer in force, as it is kept over restarts."""
-
-    document: dict[str, Any]  #: what others are told
-    archive: bytes | None  #: of rows: the model, .npz
-    ran: float  #: running time when it was written, s
-    validity: float | None  #: s for which it counts
 
 
 class Ways(NamedTuple):
@@ -75,9 +66,10 @@ class Outlet:
         self.config, self.path, self.intake, self.ledger, self.log = config, path, intake, ledger, log
         self.by = Ways()
         self.by = self.ways(config)
-        self._place = _place(config)
+        self._place = place_of(config)
         self._resume()
-        self._due = 0.0  #: when the file is tried again, of time.monotonic(); 0: it is written
+        #: when the file is tried again, of time.monotonic(); 0: it is written. At a start it may say that we have stopped
+        self._due = time.monotonic() if self.now else 0.0
         self._last: tuple[bytes, bytes] | None = None
         self._told = ""  #: the run whose outcome came last, taken or not
         self._health: tuple[bool, str] | None = None
@@ -135,6 +127,7 @@ class Outlet:
             "valid_until": None if length is None else moment(now + length),
             "state": "fresh",
             "reason": "",
+            "data_state": self.intake.data_state if about.version == self.ledger.data_version else None,
             "age": None if about.age is None else round(about.age, 1),
             "data_version": about.version,
             "residual": about.residual,
@@ -142,12 +135,12 @@ class Outlet:
             **found.body,
         }
         self.now, self._expired = Standing(document, found.archive, running(self.ledger), length), False
-        write_file(self._place, msgspec.msgpack.encode(self.now), mode=0o600)
+        self._keep(self.now)
         self._spread()
 
     def hold(self, reason: str) -> None:
         """An interval had no answer, for this reason: the last one stays in force."""
-        if self.now is None or self.now.document["state"] == "old":
+        if self.now is None or self.now.old:
             return
         self._mark("held", reason)
 
@@ -160,7 +153,7 @@ class Outlet:
             if last[0].hex() != self._told:
                 self.hold(_reason(last[1]))
         now = self.now
-        if now is not None and now.document["state"] != "old" and self._overdue(now):
+        if now is not None and not now.old and self._overdue(now):
             why = now.document["reason"]
             self._mark("old", f"no answer since{f': {why}' if why else ''}")
         if self._due and time.monotonic() >= self._due:
@@ -182,18 +175,33 @@ class Outlet:
             return inf
         if self.by.hook and self.by.hook.running:
             return HOOK_S
-        waits, now = [LOOK_S], self.now
+        waits = [LOOK_S]
         if self._due:
             waits.append(self._due - time.monotonic())
-        if now is not None and now.validity is not None and now.document["state"] != "old":
-            waits.append(now.validity - (running(self.ledger) - now.ran))
+        if self.left is not None:
+            waits.append(self.left)
         return max(HOOK_S / 10, min(waits))
 
+    @property
+    def left(self) -> float | None:
+        """Seconds for which the answer in force still counts; None if it is old, or counts until the next one."""
+        now = self.now
+        if now is None or now.validity is None or now.old:
+            return None
+        return now.validity - (running(self.ledger) - now.ran)
+
     def close(self) -> None:
-        if self.by.hook:
-            self.by.hook.close()
-        if self.by.teller:
-            self.by.teller.leave()
+        """From here on nobody would call the answer in force old: so it is said to be, until the next start."""
+        with ExitStack() as closing:
+            if self.by.teller:
+                closing.callback(self.by.teller.leave)
+            if self.by.hook:
+                closing.callback(self.by.hook.close)
+            if self.now is not None and not self.now.old:
+                self.now = self.now.stopped
+                self._write()
+                if self.by.teller:
+                    self.by.teller.tell()
 
     # --- inside ---
 
@@ -203,7 +211,9 @@ class Outlet:
 
     def _mark(self, state: str, reason: str) -> None:
         assert self.now is not None
-        self.now.document |= {"state": state, "reason": reason}
+        self.now = self.now.marked(state, reason)
+        with suppress(OSError):  # a start marks it again
+            self._keep(self.now)
         self._spread()
 
     def _spread(self) -> None:
@@ -218,10 +228,8 @@ class Outlet:
         if file is None or self.now is None:
             self._due = 0.0
             return
-        archive = self.now.archive if file.path.endswith(".npz") else None
-        content = archive or msgspec.json.format(msgspec.json.encode(self.now.document)) + b"\n"
         try:
-            write_file(Path(file.path), content, mode=int(file.mode, 8), group=self.by.group)
+            write_standing(file, self.now, self.by.group)
         except OSError as error:
             if not self._due:
                 self.log(Warned(f"sink: {file.path}: {error.strerror}, tried again"))
@@ -229,14 +237,18 @@ class Outlet:
         else:
             self._due = 0.0
 
+    def _keep(self, standing: Standing) -> None:
+        """For the next start. Raises OSError."""
+        write_file(self._place, msgspec.msgpack.encode(standing), mode=0o600)
+
     def _resume(self) -> None:
         """Takes the answer in force as it was kept; without a sink nothing is in force, and nothing is kept."""
         self.now = None
-        with suppress(OSError, msgspec.DecodeError):
-            if self.config.sink is None:
+        if self.config.sink is not None:
+            self.now = last_standing(self.config)
+        else:
+            with suppress(OSError):
                 self._place.unlink()
-            else:
-                self.now = msgspec.msgpack.decode(self._place.read_bytes(), type=Standing)
         until = self.now.document["valid_until"] if self.now else None
         self._expired = until is not None and moment(time.time()) > until
 
@@ -263,12 +275,21 @@ class Teller(LocalEnd):
 
     def connected(self) -> list[tuple[str, bytes, bool]]:
         self._described = []  # another broker may have taken the old one's place
-        return [(available(self.told.topic), b"online", True), *self._publications()]
+        self.tell()
+        return [(available(self.told.topic), b"online", True)]
 
     def tell(self) -> None:
-        """Publishes what is in force now; a connection that is made later does it then."""
-        if self.link.connected:
-            self.link.send(self._publications())
+        """Publishes what is in force now; a connection that is made later does it then.
+
+        A broker of MQTT 5 keeps an answer for as long as it counts: whoever comes later finds none that is over.
+        """
+        if not self.link.connected:
+            return
+        self.link.send(self._publications())
+        if (now := self.outlet.now) is not None:
+            left = self.outlet.left
+            expiry = None if left is None else min(max(1, ceil(left)), LONGEST_S)
+            self.link.publish(self.told.topic, msgspec.json.encode(now.document), retain=True, expiry=expiry)
 
     def leave(self) -> None:
         """An orderly end: the will is not published, so this says it."""
@@ -277,6 +298,7 @@ class Teller(LocalEnd):
         self.link.close()
 
     def _publications(self) -> list[tuple[str, bytes, bool]]:
+        """All but the answer itself."""
         config, topic, now = self.outlet.config, self.told.topic, self.outlet.now
         out: list[tuple[str, bytes, bool]] = []
         if config.source:
@@ -288,37 +310,14 @@ class Teller(LocalEnd):
                 "age": None if age is None else round(age, 1),
             }
             out.append((health(topic), msgspec.json.encode(body), True))
-        if now is not None:
-            if self.told.discovery:
-                described = discovery(
-                    config.fleet, config.node, topic, now.document, now.validity, config.source is not None
-                )
-                if described != self._described:
-                    self._described = described
-                    out += [(place, payload, True) for place, payload in described]
-            out.append((topic, msgspec.json.encode(now.document), True))
+        if now is not None and self.told.discovery:
+            described = discovery(
+                config.fleet, config.node, topic, now.document, now.validity, config.source is not None
+            )
+            if described != self._described:
+                self._described = described
+                out += [(place, payload, True) for place, payload in described]
         return out
-
-
-def moment(at: float) -> str:
-    """A time of the machine's clock, in UTC."""
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(at))
-
-
-def standing_words(config: DeviceConfig) -> list[str]:
-    """The device's own report on its answer in force and its data, in lines: their version and age when it was made."""
-    try:
-        document = msgspec.msgpack.decode(_place(config).read_bytes(), type=Standing).document
-    except (OSError, msgspec.DecodeError):
-        return []
-    age = document["age"]
-    old = "" if age is None else f", {in_words(age)} old when it was made"
-    until = f", good until {document['valid_until']}" if document["valid_until"] else ""
-    return [f"the answer in force is of {document['time']}{until}: run {document['run'][:8]}, data version {document['data_version']}{old}"]  # fmt: skip
-
-
-def _place(config: DeviceConfig) -> Path:
-    return Path(config.state) / f"{config.node}.told"
 
 
 def ends_of(intake: Intake, outlet: Outlet) -> list[LocalEnd]:

@@ -169,9 +169,12 @@ class MqttLink:
             self._wait(min(left, ASKED_S))
         return True
 
-    def publish(self, topic: str, payload: bytes, retain: bool = False) -> bool:
-        """Sends now, at QoS 1. False if it is dropped: no connection, too much unacknowledged, or above the limit."""
-        return self._put(topic, payload, retain) and self._flush()
+    def publish(self, topic: str, payload: bytes, retain: bool = False, expiry: int | None = None) -> bool:
+        """Sends now, at QoS 1. False if it is dropped: no connection, too much unacknowledged, or above the limit.
+
+        `expiry`: seconds after which a broker of MQTT 5 forgets it, retained or not.
+        """
+        return self._put(topic, payload, retain, expiry) and self._flush()
 
     def send(self, publications: Iterable[tuple[str, bytes, bool]]) -> None:
         """Publishes all of them and acknowledges the messages that `turn` returned, in one write."""
@@ -213,31 +216,28 @@ class MqttLink:
         upon comes again.
         """
         self._step(ready)
-        if self._inbox:
-            return self._take()
-        self._flush()
-        return []
+        if not self._inbox:
+            self._flush()
+        return self._take()
 
     def close(self, clear: Sequence[str] = (), forget: bool = True) -> None:
         """Clears the retained messages on `clear`, waits until the broker has acknowledged all, and disconnects.
 
-        The will is not published. With `forget` the broker keeps no session of ours. A link that is down, or whose
-        broker goes meanwhile, just closes.
+        The will is not published. With `forget` the broker keeps no session of ours. A link that is down just closes.
         """
         if self.connected:
             self._wait(0.0)  # learns whether the broker has gone meanwhile
-        for topic in clear if self.connected else ():
-            self.publish(topic, b"", retain=True)
+        self.send((topic, b"", True) for topic in clear if self.connected)
         deadline = time.monotonic() + CLOSE_S
         while self.connected and self.backlog and (left := deadline - time.monotonic()) > 0:
             self._wait(left)
             self._inbox.clear()
-        gone = not self.connected
-        if self._session is not None and not gone:
-            self._session.goodbye(forget)
+        session = self._session if self.connected else None
+        if session is not None:
+            session.goodbye(forget)
         self._end()
         self._why = "closed"
-        if forget and self._as.persistent and not gone and self._attempts.protocol == paho.MQTTv311:
+        if session is not None and forget and self._as.persistent and not session.five:
             # In 3.1.1 only a clean connect ends a session that was not begun clean.
             who = self._as
             eraser = MqttLink(self.url, who.name, username=who.username, password=who.password, persistent=False)
@@ -291,11 +291,11 @@ class MqttLink:
         messages, self._inbox = self._inbox, []
         return messages
 
-    def _put(self, topic: str, payload: bytes, retain: bool) -> bool:
+    def _put(self, topic: str, payload: bytes, retain: bool, expiry: int | None = None) -> bool:
         if self._session is None:
             self.dropped += 1
             return False
-        return self._session.put(topic, payload, retain)
+        return self._session.put(topic, payload, retain, expiry)
 
     def _flush(self) -> bool:
         """Sends what is queued. False if there is no connection."""

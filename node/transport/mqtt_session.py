@@ -29,8 +29,9 @@ SESSION_S = 3600  #: how long a persistent session outlives its connection, s (M
 #: How long the broker waits with the last will, s (MQTT 5): a device in a run tries again within that time, and a
 #: connection that is made again is no death. A session that nobody keeps ends at once, and the will is published then.
 WILL_S = round(LAST_DELAY_S)
-#: How long the broker keeps a message for a receiver that is away, s (MQTT 5; what it retains, for ever). Whoever needs
-#: an answer sends again every five seconds (`RETRY_S` of node/runtime/endpoint.py), so an older copy serves nobody.
+#: How long the broker keeps a message for a receiver that is away, s (MQTT 5), unless its sender says; what it retains, for
+#: ever. Whoever needs an answer sends again every five seconds (`RETRY_S` of node/runtime/endpoint.py), so an older copy
+#: serves nobody.
 EXPIRY_S = 60
 QUEUE, QUEUE_BYTES = 4096, 64 << 20  #: the most messages and bytes without acknowledgement; beyond that `put` refuses
 HEAD = 16  #: bytes of a published packet besides its topic and payload, at most
@@ -79,7 +80,8 @@ class Session:
         self.refusal: Any = None  #: its reason code for a refusal or a goodbye
         self.backlog = 0  #: bytes published and not yet acknowledged
         self.unacked: dict[int, tuple[str, int, float]] = {}  #: (topic, bytes, when it was sent), the oldest first
-        self._queue: deque[tuple[str, bytes, bytes, bool]] = deque()  # (topic, the same encoded, payload, retain)
+        #: (topic, the same encoded, payload, retain, expiry)
+        self._queue: deque[tuple[str, bytes, bytes, bool, int | None]] = deque()
         self._number = 0  # of the last packet that is to be acknowledged
         self._invalid = ""  # what the broker has sent that no broker may
         self._keepalive = client.keepalive
@@ -149,8 +151,8 @@ class Session:
         _, mid = self._paho.subscribe([(topic, SubscribeOptions(qos=1) if self.five else 1) for topic in topics])
         self.asked[mid] = topics
 
-    def put(self, topic: str, payload: bytes, retain: bool) -> bool:
-        """Queues a message for the next `flush`.
+    def put(self, topic: str, payload: bytes, retain: bool, expiry: int | None = None) -> bool:
+        """Queues a message for the next `flush`. `expiry`: s after which the broker forgets it (MQTT 5).
 
         False if it is above the broker's limit, there is no connection, or too much is not acknowledged yet.
         """
@@ -169,14 +171,14 @@ class Session:
             self.listener.dropped += 1
             return False
         self.backlog += size
-        self._queue.append((topic, name, payload, retain))
+        self._queue.append((topic, name, payload, retain, EXPIRY_S if expiry is None and not retain else expiry))
         return True
 
     def flush(self) -> None:
         """Sends what is queued, as long as the broker accepts more messages without acknowledging (Receive Maximum)."""
         while self._queue and self.connected and len(self.unacked) < self._receive_maximum:
-            topic, name, payload, retain = self._queue.popleft()
-            number, self._sent_at, expiry = self._next_number(), time.monotonic(), None if retain else EXPIRY_S
+            topic, name, payload, retain, expiry = self._queue.popleft()
+            number, self._sent_at = self._next_number(), time.monotonic()
             self.stream.send(packets.publish(name, payload, number, retain=retain, five=self.five, expiry=expiry))
             self.unacked[number] = topic, len(name) + len(payload) + HEAD, self._sent_at
         self.stream.flush()

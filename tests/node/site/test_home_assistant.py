@@ -10,7 +10,8 @@ from hushgrid.node.site.home_assistant import discovery
 from tests.support.site import home_assistant as public
 
 DOCUMENT = {
-    "state": "fresh", "reason": "", "run": "ab", "age": 1.0, "valid_until": "2026-01-01T00:00:00Z",
+    "state": "fresh", "reason": "", "run": "ab", "data_state": "last-good", "age": 1.0,
+    "valid_until": "2026-01-01T00:00:00Z",
     "setpoints": [{"bus": 3, "mw": 12.5, "mvar": -0.25, "pu": 1.02}, {"bus": 1, "mw": 7.0, "mvar": 0.125}],
 }  # fmt: skip
 
@@ -26,7 +27,7 @@ def test_every_entity_is_one_that_home_assistant_can_read(validity, source):
     entities = told(validity, source)
     for topic, payload in entities:
         public.check(topic, payload)
-    assert len(entities) == 2 * 2 + 2 + source
+    assert len(entities) == 2 * 2 + 3 + source
     ids = [payload["unique_id"] for _, payload in entities]
     assert len(set(ids)) == len(ids)
     assert len({json.dumps(payload["device"]) for _, payload in entities}) == 1
@@ -63,7 +64,18 @@ def test_power_is_in_units_of_its_class_and_no_name_says_another():
     assert value(reactive) == row["mvar"] * 1e6
 
 
+def test_the_answers_state_and_its_datas_state_are_two_entities():
+    found = {p["unique_id"].rpartition("-")[2]: p for _, p in told() if p.get("device_class") == "enum"}
+    assert {name: rendered(entity) for name, entity in found.items()} == {"state": "fresh", "data_state": "last-good"}
+    assert all(rendered(entity) in entity["options"] for entity in found.values())
+    attributes = Environment().from_string(found["state"]["json_attributes_template"]).render(value_json=DOCUMENT)
+    assert json.loads(attributes) == {key: DOCUMENT[key] for key in ("run", "reason", "data_state", "age")}
+
+
 def value(entity):
+    return float(rendered(entity))
+
+
+def rendered(entity):
     """What Home Assistant makes of the document."""
-    made = Environment().from_string(entity["value_template"]).render(value_json=DOCUMENT)
-    return float(made)
+    return Environment().from_string(entity["value_template"]).render(value_json=DOCUMENT)

@@ -7,16 +7,22 @@ from math import inf
 from types import SimpleNamespace
 
 import numpy as np
+import paho.mqtt.client as paho
 import pytest
 
-from hushgrid.kernels.errors import InputError
+from hushgrid.kernels.errors import InputError, Stopped
 from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.problems.kind import About, Told
 from hushgrid.node.schema.site import Sink, SinkFile
+from hushgrid.node.schema.site import Told as SinkTopic
 from hushgrid.node.site import outlet as module
 from hushgrid.node.site.outlet import Outlet, validity
+from hushgrid.node.site.standing import last_standing, mark_stopped, standing_words
+from hushgrid.node.transport import mqtt
+from hushgrid.node.transport.attempts import Attempts
 from hushgrid.node.wire import Envelope, Finished, Refuse, encode
 from tests.support.site.source_device import Clock
+from tests.support.transport.broker_in_memory import Wire
 
 VECTORS = {"z": np.array([1.0])}
 
@@ -37,7 +43,7 @@ class Device:
         self.config = SimpleNamespace(
             sink=self.sink, source=None, state=str(self.directory), node="z1", fleet="demo", kind=kind
         )
-        self.intake = SimpleNamespace(device=None, reason="", meter=None, age=None)
+        self.intake = SimpleNamespace(device=None, reason="", meter=None, age=None, data_state="current")
         self.outlet = Outlet(self.config, str(self.directory / "z1.yaml"), self.intake, self.ledger, self.said.append)
 
     def reload(self, sink):
@@ -137,9 +143,9 @@ def test_the_answer_in_force_survives_a_restart_and_is_old_after_a_long_absence(
 
 def test_the_own_report_says_how_old_the_data_of_the_answer_in_force_were(device):
     config = device.outlet.config
-    assert module.standing_words(config) == []
+    assert standing_words(config) == []
     told = device.answer("abcdef0123")
-    (line,) = module.standing_words(config)
+    (line,) = standing_words(config)
     assert line == (
         f"the answer in force is of {told['time']}, good until {told['valid_until']}: run abcdef01, data version 3, "
         "12.3s old when it was made"
@@ -223,3 +229,163 @@ def test_a_section_that_is_wrong_leaves_the_ways_as_they_are(device):
         device.reload(Sink(file=SinkFile(path=str(device.directory / "other.json"), group="no-such-group")))
     assert device.answer("cd")["run"] == "cd"
     assert not (device.directory / "other.json").exists()
+
+
+# --- freshness of the data ---
+
+
+@pytest.mark.parametrize("word", ["current", "last-good", "expired"])
+def test_the_freshness_of_the_answer_and_of_its_data_are_two_words(device, word):
+    while device.ledger.data_version < 3:  # that of the answer
+        device.ledger.new_data()
+    device.intake.data_state = word
+    told = device.answer()
+    assert (told["state"], told["data_state"]) == ("fresh", word)
+    device.intake.data_state = "current"  # of what a later run reads
+    assert device.later(991)["data_state"] == word
+
+
+def test_an_answer_about_data_that_are_no_longer_those_of_now_says_nothing_of_them(device):
+    while device.ledger.data_version < 4:
+        device.ledger.new_data()
+    assert device.answer()["data_state"] is None
+
+
+def test_an_answer_that_an_earlier_release_has_kept_has_the_key_without_a_word(device):
+    device.answer()
+    standing = last_standing(device.config)
+    del standing.document["data_state"]
+    device.outlet._keep(standing)
+    device.restart()
+    assert device.later(1)["data_state"] is None
+
+
+# --- the end of the device ---
+
+
+def test_a_device_that_ends_says_that_its_answer_is_old_and_takes_it_up_again_at_its_next_start(device):
+    told = device.answer()
+    device.outlet.close()
+    assert device.document == told | {"state": "old", "reason": "the device has stopped"}
+    device.restart()
+    assert device.later(1) == told
+    assert device.later(990)["reason"] == "no answer since"
+    device.outlet.close()
+    assert device.document["reason"] == "no answer since"
+
+
+def test_an_answer_that_is_held_is_held_after_a_restart_too(device):
+    device.answer()
+    device.outlet.hold("refused: over its budget")
+    device.outlet.close()
+    assert device.document["reason"] == "the device has stopped: refused: over its budget"
+    device.restart()
+    held = device.later(1)
+    assert (held["state"], held["reason"]) == ("held", "refused: over its budget")
+
+
+def test_a_sink_whose_file_cannot_be_written_ends_all_the_same(device):
+    device.answer()
+    device.path.unlink()
+    device.path.mkdir()
+    device.outlet.close()
+    assert len(device.said) == 1
+
+
+def test_what_has_killed_the_device_has_its_file_marked_by_a_command(device):
+    """As the unit does it: nothing runs any more that could."""
+    told = device.answer()
+    with pytest.raises(InputError, match="held by another process, expected that the device has ended"):
+        mark_stopped(device.config, "z1.yaml")
+    assert device.document == told
+    device.ledger.close()
+    mark_stopped(device.config, "z1.yaml")
+    assert device.document == told | {"state": "old", "reason": "the device has stopped"}
+    device.start()
+    assert device.later(1) == told
+
+
+def test_a_file_that_is_old_already_stays_as_it_is_and_without_an_answer_there_is_none(device):
+    device.ledger.close()
+    mark_stopped(device.config, "z1.yaml")
+    assert not device.path.exists()
+    device.start()
+    device.answer()
+    old = device.later(991)
+    device.ledger.close()
+    mark_stopped(device.config, "z1.yaml")
+    assert device.document == old
+    device.path.unlink()
+    device.path.mkdir()
+    with pytest.raises(Stopped, match="expected to write that the device has stopped"):
+        mark_stopped(device.config, "z1.yaml")
+    mark_stopped(SimpleNamespace(**vars(device.config) | {"sink": None}), "z1.yaml")
+
+
+# --- the local broker ---
+
+
+@pytest.fixture
+def told_broker(device, monkeypatch):
+    """told_broker(five): a broker in memory, to which the device tells its answers from now on."""
+    wires = []
+
+    def start(five):
+        wires.append(Wire(five=five))
+        monkeypatch.setattr(mqtt, "Dial", lambda *_: wires[-1])
+        device.reload(Sink(mqtt=SinkTopic(broker="mqtt://127.0.0.1:1", topic="grid/z1")))
+        link = device.outlet.by.teller.link
+        link._attempts = Attempts(paho.MQTTv5 if five else paho.MQTTv311, known=True)
+        link.open()
+        while not link.connected:
+            link.turn(True)
+        link.send(device.outlet.by.teller.connected())
+        link.turn(True)
+        return wires[-1]
+
+    yield start
+    for wire in wires:
+        wire.die()
+        wire.close()
+
+
+def retained(wire, topic, five):
+    """The last message on a topic: (document, the seconds for which the broker is to keep it)."""
+    name = len(topic).to_bytes(2, "big") + topic.encode()
+    body = [body for first, body in wire.heard if first & 0xF1 == 0x31 and body.startswith(name)][-1]
+    properties = body[len(name) + 2 :]  # after the packet's number
+    if not five:
+        return json.loads(properties), None
+    if properties[0] == 0:
+        return json.loads(properties[1:]), None
+    assert properties[:2] == b"\x05\x02"
+    return json.loads(properties[6:]), int.from_bytes(properties[2:6], "big")
+
+
+def test_a_broker_of_mqtt_5_keeps_an_answer_as_long_as_it_counts_and_one_that_is_old_for_ever(device, told_broker):
+    device.answer(every=900.0)
+    wire = told_broker(five=True)
+    assert retained(wire, "grid/z1", True)[1] == 990
+    device.outlet.tell(VECTORS, About("cd", "x", "", 900.0, None, None, 1, None))
+    device.clock.now += 400.25
+    device.outlet.hold("the run was stopped")
+    document, seconds = retained(wire, "grid/z1", True)
+    assert (document["run"], document["state"], seconds) == ("cd", "held", 590)
+    device.clock.now += 600
+    device.outlet.turn()
+    document, seconds = retained(wire, "grid/z1", True)
+    assert (document["state"], seconds) == ("old", None)
+    device.outlet.tell(VECTORS, About("ef", "x", "", None, None, None, 1, None))
+    assert retained(wire, "grid/z1", True)[1] is None  # it counts until the next one
+
+
+@pytest.mark.parametrize("five", [True, False])
+def test_a_device_that_ends_tells_the_broker_that_its_answer_is_old(device, told_broker, five):
+    device.answer()
+    wire = told_broker(five)
+    assert retained(wire, "grid/z1", five) == (last_standing(device.config).document, 990 if five else None)
+    device.outlet.close()
+    document, seconds = retained(wire, "grid/z1", five)
+    assert (document["state"], document["reason"], seconds) == ("old", "the device has stopped", None)
+    last = [body for first, body in wire.heard if first & 0xF1 == 0x31][-1]
+    assert last.endswith(b"offline")

@@ -1,5 +1,6 @@
 """A real fleet whose z1 hears meters of a second broker and tells its set-points there: other programs read them."""
 
+import calendar
 import grp
 import json
 import os
@@ -17,7 +18,8 @@ from hushgrid.broker.servers import choose as brokers
 from hushgrid.grid_cases import load
 from hushgrid.node.site.kept_values import last_kept
 from hushgrid.node.transport.mqtt import MqttLink
-from tests.support.daemons.deployed_fleet import PATIENCE, ZONES, Fleet
+from tests.support.daemons.deployed_fleet import HUSHGRID, PATIENCE, ZONES, Fleet
+from tests.support.paths import DEPLOY
 from tests.support.site.home_assistant import check
 
 pytestmark = pytest.mark.mosquitto
@@ -71,13 +73,16 @@ class Site:
         while self.meters.backlog:
             self.meters.poll(0.1)
 
+    def heard(self, topic, *options):
+        """What mosquitto_sub prints: by itself, of one message that is retained."""
+        host, port = re.fullmatch(r"mqtt://(.*):(\d+)", self.url).groups()
+        asked = ["mosquitto_sub", "-h", host, "-p", port, "-t", topic, *(options or ("-C", "1", "-W", "1"))]
+        return subprocess.run(asked, capture_output=True, timeout=30).stdout
+
     def sub(self, topic, program, *options):
         """mosquitto_sub TOPIC | jq PROGRAM."""
-        host, port = re.fullmatch(r"mqtt://(.*):(\d+)", self.url).groups()
-        heard = subprocess.run(
-            ["mosquitto_sub", "-h", host, "-p", port, "-t", topic, "-W", "2", *options], capture_output=True, timeout=30
-        )
-        made = subprocess.run(["jq", "-c", program], input=heard.stdout, capture_output=True, check=True)
+        heard = self.heard(topic, "-W", "2", *options)
+        made = subprocess.run(["jq", "-c", program], input=heard, capture_output=True, check=True)
         return [json.loads(line) for line in made.stdout.splitlines()]
 
     def until(self, happened, topic=TOPIC, program="."):
@@ -133,7 +138,7 @@ def test_mosquitto_sub_and_jq_read_the_set_points_of_a_fleet_that_hears_meters(s
     assert json.loads((folder / "hook.json").read_text())["fleet"] == "demo"
     # Home Assistant
     entities = site.sub("homeassistant/+/+/+/config", ".unique_id")
-    assert len(entities) == len(set(entities)) == 2 * len(rows) + 3  # described once, not with each answer
+    assert len(entities) == len(set(entities)) == 2 * len(rows) + 4  # described once, not with each answer
     described = site.sub("homeassistant/#", "{topic: .topic, payload: .payload}", "-F", "%j")
     for message in described:
         check(message["topic"], json.loads(message["payload"]))
@@ -146,11 +151,40 @@ def test_mosquitto_sub_and_jq_read_the_set_points_of_a_fleet_that_hears_meters(s
     assert json.loads(kept.read_text())["state"] == "old"
     for daemon in nodes.values():
         assert daemon.end() == 0
-    host, port = re.fullmatch(r"mqtt://(.*):(\d+)", site.url).groups()
-    left = subprocess.run(
-        ["mosquitto_sub", "-h", host, "-p", port, "-t", f"{TOPIC}/available", "-C", "1", "-W", "2"], capture_output=True
-    )
-    assert left.stdout.strip() == b"offline"
+    assert site.heard(f"{TOPIC}/available") == b"offline\n"
+
+
+def test_nobody_takes_the_set_points_of_a_killed_device_for_fresh(site):
+    """Its broker says that it is away and forgets the document once it counts no more; the unit's command marks the file."""
+    kept = site.fleet.directory / "z1.json"
+    site.configure(sink={"file": {"path": str(kept)}, "mqtt": {"broker": site.url, "topic": TOPIC}})
+    nodes = {z: site.fleet.node(z) for z in ZONES}
+    site.fleet.coordinator()
+    site.until(lambda d: d["state"] == "fresh")
+    (words,) = re.findall(r"^ExecStopPost=-(.*)$", (DEPLOY / "hushgrid-node@.service").read_text(), re.M)
+    mark = words.replace("/etc/hushgrid/nodes/%i.yaml", str(site.fleet.directory / "nodes/z1.yaml")).split()
+    command = [*HUSHGRID, *mark[1:]]
+    refused = subprocess.run(command, capture_output=True, text=True)
+    assert refused.returncode == 2
+    assert "expected that the device has ended" in refused.stderr
+    nodes["z1"].kill()
+    last = json.loads(kept.read_text())
+    assert last["state"] in ("fresh", "held")
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    marked = json.loads(kept.read_text())
+    assert (marked["state"], marked["run"]) == ("old", last["run"])
+    assert marked["reason"].startswith("the device has stopped")
+    deadline = time.monotonic() + PATIENCE
+    while site.heard(TOPIC):  # whoever asks for it now
+        assert time.monotonic() < deadline
+    assert time.time() >= calendar.timegm(time.strptime(last["valid_until"], "%Y-%m-%dT%H:%M:%SZ"))
+    assert site.heard(f"{TOPIC}/available") == b"offline\n"
+    again = site.fleet.node("z1")
+    fresh = site.until(lambda d: d["run"] != last["run"] and d["state"] == "fresh")
+    assert json.loads(kept.read_text())["time"] >= fresh["time"]
+    assert again.end() == 0
+    assert site.until(lambda d: d["state"] == "old")["reason"].startswith("the device has stopped")
 
 
 def test_with_fresh_a_fleets_runs_repeat_the_stored_answer_at_no_cost_and_say_its_age(site):

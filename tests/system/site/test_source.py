@@ -51,6 +51,7 @@ def test_what_is_no_value_keeps_the_last_good_one_and_the_version_rises_as_alway
     (device.directory / "loads.csv").write_text(content)
     assert device.run() == before + 1
     np.testing.assert_array_equal(device.holds, loads(P, Q))
+    assert device.intake.data_state == "last-good"
     assert "last good one counts" in device.said[-1]
     assert "twenty" not in device.said[-1]
     assert "20.0" not in device.said[-1]
@@ -60,6 +61,7 @@ def test_what_is_no_value_keeps_the_last_good_one_and_the_version_rises_as_alway
     assert device.run() == before + 3
     np.testing.assert_array_equal(device.holds, loads(MORE, Q))
     assert device.said[-1] == "the source gives values again"
+    assert device.intake.data_state == "current"
 
 
 @pytest.mark.parametrize("how", ["gone", "a folder", "a pipe", "unreadable"])
@@ -354,6 +356,7 @@ def test_an_old_value_counts_and_is_told_to_the_owner(tmp_path):
     assert device.run() == version + 1
     assert "older than 30min" in device.said[-1]
     assert device.intake.age == pytest.approx(3600, abs=5)
+    assert device.intake.data_state == "expired"
     device.end()
 
 

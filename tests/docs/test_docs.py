@@ -21,16 +21,14 @@ from hushgrid.kernels.errors import InputError
 from hushgrid.node.config.device import load_device
 from hushgrid.node.problems.records.device import Rows
 from hushgrid.node.problems.records.files import Shard
+from tests.support import paths
 from tests.support.paths import ROOT
 
-PAGES = sorted(p.relative_to(ROOT).as_posix() for p in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+PAGES = sorted([*paths.PAGES, *(p.relative_to(ROOT).as_posix() for p in (ROOT / "docs").rglob("*.md"))])
 PAGES += ["benchmarks/README.md", "scenarios/data/README.md"]
 #: Pages that speak of the code, by its files and what is in them: all but the studies, whose tables are made by commands.
 OF_CODE = tuple(p for p in PAGES if not p.startswith("docs/studies/") and p != "CHANGELOG.md")
-MADE = {"site", "build", "dist", "wheelhouse"}  #: by make; `site/rows` is a topic
-FOLDERS = tuple(
-    f"{p.name}/" for p in ROOT.iterdir() if p.is_dir() and not p.name.startswith(".") and p.name not in MADE
-)
+FOLDERS = tuple(f"{name}/" for name in paths.FOLDERS)  #: `runs/...` is what a command writes, `site/rows` a topic
 #: `path` (`symbol`, `symbol`), `path (symbol)`, or a path alone; of other code spans the second group is empty.
 SPAN = re.compile(r"`([^`\s]+)`(?: \(((?:`[^`]+`(?:, | and )?)+)\))?|`([^`\s]+) \(([^`()]+)\)`")
 #: What the tutorials add.
@@ -53,8 +51,12 @@ def prose(page: str) -> str:
 
 
 def named(page: str) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """(path, symbols) of every file and folder that a page names."""
-    for path, symbols, path_, symbols_ in SPAN.findall(prose(page)):
+    """(path, symbols) of every file and folder of the tree that a page names."""
+    yield from named_in(prose(page))
+
+
+def named_in(words: str) -> Iterator[tuple[str, tuple[str, ...]]]:
+    for path, symbols, path_, symbols_ in SPAN.findall(words):
         path, found = path or path_, re.findall(r"[\w.]+", symbols or symbols_)
         if (path.startswith(FOLDERS) or path.endswith(".py")) and path not in PLACEHOLDERS:
             yield path, tuple(found)
@@ -90,6 +92,14 @@ def missing(path: str, symbols: tuple[str, ...]) -> list[str]:
 @pytest.mark.parametrize("page", OF_CODE)
 def test_every_file_and_symbol_that_a_page_names_is_there(page):
     assert [gone for path, symbols in named(page) for gone in missing(path, symbols)] == []
+
+
+def test_what_commands_write_into_a_checkout_is_no_file_of_the_tree():
+    made = ("runs/methods", "site/rows", "wheelhouse/deploy/certificates.sh", "build/x", "dist/x", "out/x")
+    assert list(named_in(" ".join(f"`{path}`" for path in (*made, "node/wire.py", "docs/x.md")))) == [
+        ("node/wire.py", ()), ("docs/x.md", ())
+    ]  # fmt: skip
+    assert {file.relative_to(ROOT).parts[0] for file in _files()} == {*paths.FOLDERS, "pyproject.toml"}
 
 
 def test_every_condition_of_the_attack_model_is_enforced_by_a_symbol_that_is_named():
@@ -142,11 +152,12 @@ def written() -> tuple[tuple[str, str], ...]:
 
 
 def _files() -> Iterator[Path]:
-    """All but what is hidden, or made by a run or a build."""
-    for folder, inner, names in os.walk(ROOT):
-        made = {"runs", "build", "site"} if Path(folder) == ROOT else set()
-        inner[:] = [name for name in inner if not name.startswith(".") and name not in made]
-        yield from (Path(folder, name) for name in names)
+    """Of the tree, all but what is hidden."""
+    yield ROOT / "pyproject.toml"
+    for top in paths.FOLDERS:
+        for folder, inner, names in os.walk(ROOT / top):
+            inner[:] = [name for name in inner if not name.startswith(".")]
+            yield from (Path(folder, name) for name in names)
 
 
 def _written() -> Iterator[tuple[str, str]]:

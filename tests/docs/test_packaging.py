@@ -1,12 +1,10 @@
 """What is built and installed is what stands in the tree: every package is listed, and nothing else."""
 
 import ast
-import tomllib
 from pathlib import Path
 
-from tests.support.paths import ROOT
+from tests.support.paths import PROJECT, ROOT
 
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 SETUPTOOLS = PROJECT["tool"]["setuptools"]
 MAPPED: dict[str, str] = SETUPTOOLS["package-dir"]
 
@@ -25,13 +23,6 @@ def test_every_folder_of_the_wings_with_code_is_a_listed_package_and_nothing_els
     listed = [folder_of(package) for package in SETUPTOOLS["packages"]]
     assert sorted(listed) == sorted(code)  # a list may name a package twice, a set would hide it
     assert set(MAPPED) <= set(SETUPTOOLS["packages"])
-
-
-def test_every_folder_at_the_top_with_code_is_a_wing_or_outside_of_the_program():
-    found = {
-        path.name for path in ROOT.iterdir() if path.is_dir() and not path.name.startswith(".") and [*path.glob("*.py")]
-    }
-    assert found - set(MAPPED.values()) <= {"tests", "docs", "build", "runs", "site"}
 
 
 def test_every_listed_package_says_that_it_is_typed_and_every_pattern_of_its_data_matches():

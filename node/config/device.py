@@ -108,7 +108,8 @@ def load_device(path: Path) -> DeviceConfig:
         )
     allow = config.allow
     if allow.masked and allow.masked.ca:
-        masked = msgspec.structs.replace(allow.masked, ca=near(allow.masked.ca))
+        crl = near(allow.masked.crl) if allow.masked.crl else None
+        masked = msgspec.structs.replace(allow.masked, ca=near(allow.masked.ca), crl=crl)
         allow = msgspec.structs.replace(allow, masked=masked)
     return msgspec.structs.replace(
         config,

@@ -31,7 +31,8 @@ DECIMAL = 1 + 1e-12
 class Allowance:
     """One run's allowance on one device. `budget` None: nothing is capped (simulation without a budget).
 
-    Everything is counted at the budget's own unit: what a plan asks at a smaller one costs by group privacy. A refusal says
+    Everything is counted at the budget's own unit: what a plan asks at a smaller one costs by group privacy; and a share of a
+    masked sum as the owner believes in the others, whatever the plan relies on. A refusal says
     in `refused_by` which rule refused: mark, variant, algorithm, adjacency, per-run, budget, window, lifetime.
     """
 
@@ -50,7 +51,9 @@ class Allowance:
     ) -> None:
         """`version`: of the data that the run answers from [the ledger's of now]."""
         self.version = ledger.data_version if version is None else version
-        self.node, self.algorithm, self.terms, self.budget, self.allow = node, algorithm, terms, budget, allow
+        self.node, self.algorithm, self.budget, self.allow = node, algorithm, budget, allow
+        self.masked = terms.masked if terms else None  #: as the plan says it
+        self.terms = terms.relying_on(self.honest) if terms else None  #: as the owner counts them
         self.ledger, self.simulated, self.run = ledger, simulated, run
         self._further: list[Allowance] = []  #: of budgets that the run has to keep too
         counts = budget.adjacency if budget else None
@@ -65,6 +68,11 @@ class Allowance:
         self.renewal = (
             Renewal(ledger, budget, self.adjacency, self.delta, self.version) if budget and budget.span else None
         )
+
+    @property
+    def honest(self) -> int | None:
+        """h: how many honest contributors of a masked sum the owner believes in at most; None: as many as the plan."""
+        return self.allow.masked.honest if self.allow.masked else None
 
     @property
     def delta(self) -> float:
@@ -124,19 +132,19 @@ class Allowance:
 
     def _consent_masked(self, t: Terms, answers: int) -> None:
         """Whether the owner lets sums be masked so. A simulated node has no owner."""
-        masked, allowed = t.masked, self.allow.masked
-        if masked is None or (self.simulated and allowed is None):
+        masked, counted, allowed = self.masked, t.masked, self.allow.masked
+        if masked is None or counted is None or (self.simulated and allowed is None):
             return
         if allowed is None:
             raise self._refused("masked sums, its owner allows none (allow.masked)", "masked")
         for what, found, least in (
-            ("corrupt", masked.corrupt, allowed.corrupt),
+            ("corrupt", masked.corrupt, allowed.least_corrupt(masked.contributors)),
             ("honest", masked.honest, allowed.honest),
         ):
             if found < least:
                 raise self._refused(f"{found} {what} contributors, its owner asks for at least {least}", "masked")
         k, more = steps(t.adjacency, self.adjacency), max(answers - self.answered, 0)
-        self._hold_shares(more * k * k * alone(t.per_answer, masked.honest), DECIMAL)
+        self._hold_shares(more * k * k * alone(t.per_answer, counted.honest), DECIMAL)
 
     def _hold_shares(self, more: int, room: float = 1.0) -> None:
         """Raises Refused if these shares would take all of the ledger's beyond what the owner allows against everybody else.

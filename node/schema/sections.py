@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from math import sqrt
+from fractions import Fraction
+from math import ceil, sqrt
 from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType, field
@@ -164,6 +165,8 @@ class Masking(Section, frozen=True, kw_only=True):
     corrupt: Annotated[int, Meta(ge=0, lt=NODES)]
     #: s: the fewest devices of a round [all]; with fewer than all a round can be asked again without those that are silent
     contributors: Count | UnsetType = UNSET
+    #: in a plan alone: a pad is named by the whole question, and a device takes part under no other rule
+    pads: Literal["question"] | UnsetType = UNSET
 
 
 class Privacy(Section, frozen=True, kw_only=True):
@@ -206,6 +209,7 @@ class Privacy(Section, frozen=True, kw_only=True):
             release=release,
             sensitivity=sensitivity,
             schedule=self.schedule if self.growth != 1 else UNSET,
+            masked=replace(self.masked, pads="question") if self.masked else UNSET,
         )
 
     @property
@@ -233,23 +237,40 @@ class Loaded(Section, frozen=True, kw_only=True):
     q: Buses  #: numbers of the buses that may draw reactive power
 
 
+Fingerprints = Annotated[tuple[Sha256, ...], Meta(min_length=1, max_length=NODES)]
+
+
 class AllowMasked(Section, frozen=True, kw_only=True):
     """Which masked runs a device's owner consents to, and whose certificates it believes in them: `peers` or `ca`."""
 
-    corrupt: Annotated[int, Meta(ge=0, lt=NODES)]  #: the least number of others that a plan must reckon to be corrupt
-    honest: Annotated[
-        int, Meta(ge=1, le=NODES)
-    ]  #: the least number of honest members, this one among them, that it may rely on in a round
+    #: the fewest of a round's contributors that a plan must reckon to be corrupt: their number, or a share of them below 1, of
+    #: which part of a device counts as one
+    corrupt: Annotated[int, Meta(ge=0, lt=NODES)] | Annotated[float, Meta(gt=0, lt=1)]
+    #: h: how many honest contributors of a round, this device among them, its owner believes in. A plan must rely on as many at
+    #: least, and whatever it relies on, each share is counted as one of h
+    honest: Annotated[int, Meta(ge=1, le=NODES)]
     #: fingerprints of the members' certificates: SHA-256 of DER, in lower case, without colons
-    peers: Annotated[tuple[Sha256, ...], Meta(min_length=1, max_length=NODES)] | None = None
-    #: certificates of authorities, a file; a member is whoever has one of theirs. Not the coordinator's own
+    peers: Fingerprints | None = None
+    #: certificates of authorities, a file; a member is whoever has one of theirs. None with the key of `tls.ca`, which can
+    #: certify members that do not exist
     ca: str | None = None
+    revoked: Fingerprints | None = None  #: beside `ca`: fingerprints of certificates that are believed no more
+    #: beside `ca`: a file with its authorities' lists of revoked certificates, in PEM or DER, read before each run
+    crl: str | None = None
     #: the most that all its shares over the life of the ledger may be worth against everybody else together, at the budget's delta
     alone: Epsilon
 
     def __post_init__(self) -> None:
         if (self.peers is None) == (self.ca is None):
             raise ValueError("Expected one of peers and ca")
+        if self.ca is None and (self.revoked or self.crl):
+            raise ValueError("Expected revoked and crl beside ca alone: of peers a certificate is left out")
+
+    def least_corrupt(self, contributors: int) -> int:
+        """How many of so many contributors a plan must reckon to be corrupt. A share is the decimal that somebody wrote."""
+        if isinstance(self.corrupt, int):
+            return self.corrupt
+        return ceil(Fraction(repr(self.corrupt)) * contributors)
 
 
 class Allow(Section, frozen=True, kw_only=True):

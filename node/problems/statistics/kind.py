@@ -12,7 +12,7 @@ from hushgrid.kernels.algorithms.base import Algorithm, Pattern, Sharing
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.graphs import Network
 from hushgrid.node.problems.kind import Asked, Plan
-from hushgrid.node.problems.masking import noise_shares, numbers
+from hushgrid.node.problems.masking import numbers, own_share
 from hushgrid.node.problems.on_graph import GraphKind
 from hushgrid.node.problems.records.section import NAME as RECORDS
 from hushgrid.node.problems.statistics.section import (
@@ -68,11 +68,11 @@ class Statistics(GraphKind):
         from hushgrid.node.problems.records.device import clamped
         from hushgrid.node.problems.statistics.gate import StatisticGate
 
-        t, i, (A, b) = plan.terms, plan.problem.position(device.name), device.shard
+        A, b = device.shard
         if device.labels is not None:
             b = clamped(b, device.labels, "softmax" if device.labels.classes else "least-squares")
-        share = noise_shares(plan)[i] if t and t.masked else None
-        return StatisticGate(device.name, (A, b), plan.problem, t, noise, allowance, share)
+        share = own_share(plan, device.name, allowance)
+        return StatisticGate(device.name, (A, b), plan.problem, plan.terms, noise, allowance, share)
 
     def among(self, plan: StatisticsPlan, present: Sequence[str]) -> StatisticsPlan:
         return plan.among(present)

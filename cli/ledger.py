@@ -148,7 +148,7 @@ def facts(ledger: Ledger, where: Source, delta: float | None = None) -> dict[str
             runs.append(row | _NOTHING)
             continue
         planned = plan.terms_of(ledger.node)
-        t = planned and planned.relying_on(ledger.honest(run.id))  # as its answers are counted
+        t = planned.relying_on(ledger.honest(run.id)) if planned else None  # as its answers are counted
         runs.append(
             row
             | {
@@ -175,8 +175,7 @@ def facts(ledger: Ledger, where: Source, delta: float | None = None) -> dict[str
         elif known and (budget is None or delta is None):
             run_id, of, t = known
             # At this delta and unit; how much it allows is not asked.
-            unit = _as_section(adjacency)
-            counts = budget or Budget(epsilon=1.0, delta=at or None, adjacency=unit)
+            counts = budget or Budget(epsilon=1.0, delta=at or None, adjacency=_as_section(adjacency))
             epsilon = Allowance(ledger.node, ledger, run_id, of.algorithm, t, counts, Allow(), simulated=False).spent
         kinds = ledger.kinds(adjacency)
         gaps = kinds.pop("gap", 0)

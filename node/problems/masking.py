@@ -43,7 +43,8 @@ def own_share(plan: Plan, node: str, authority: Authority) -> Share | None:
     """The share of one node, as its owner counts it; None if nothing is masked. Raises InputError as `noise_shares` does."""
     if plan.terms is None or plan.terms.masked is None:
         return None
-    return noise_shares(plan)[plan.problem.position(node)].relying_on(authority.honest)
+    share = noise_shares(plan)[plan.problem.position(node)]
+    return share.relying_on(authority.honest)
 
 
 def numbers(plan: Plan) -> masked.Terms:

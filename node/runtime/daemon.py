@@ -12,6 +12,7 @@ from hushgrid.node.config.files import kept
 from hushgrid.node.log import Log, Warned
 from hushgrid.node.privacy.drawn import Drawn
 from hushgrid.node.privacy.ledger import Ledger
+from hushgrid.node.problems.registry import TAGS
 from hushgrid.node.runtime.event_loop import Served, link_for, serve_all
 from hushgrid.node.runtime.member import Member
 from hushgrid.node.runtime.reporter import Reporter
@@ -124,6 +125,7 @@ def main(config: DeviceConfig, path: str, signals: Signals) -> int:
     ledger = Ledger(
         state / f"{config.node}.ledger", config.node, Path(config.mark) if config.mark else None, keep=config.keep
     )
+    ledger.born_with(tuple(TAGS))
     intake = intake_of(config, path, ledger, say)
     if why := ledger.refusal:
         if ledger.lost_mark:  # its disk may come back: tried again, with a pause, by whoever restarts us

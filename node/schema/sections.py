@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from fractions import Fraction
 from math import ceil, sqrt
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 from msgspec.structs import replace
 
 from hushgrid.kernels.ranges import (
     BUSES,
+    ENTRIES,
     NODES,
     Bus,
     Count,
@@ -273,8 +274,65 @@ class AllowMasked(Section, frozen=True, kw_only=True):
         return ceil(Fraction(repr(self.corrupt)) * contributors)
 
 
+Column = Annotated[int, Meta(ge=0, le=ENTRIES)]
+
+
+class Question(NamedTuple):
+    """What a plan asks about a device's data, as far as an owner can say yes or no to it."""
+
+    kind: str  #: as a scenario's `problem.kind`
+    columns: tuple[int, ...] = ()  #: of a statistic: the numbers of a record that it reads
+    edges: tuple[float, ...] | None = None  #: of a histogram's bins
+
+    def __str__(self) -> str:
+        return self.kind + _narrowed(self.columns, self.edges)
+
+
+def _narrowed(columns: tuple[int, ...], edges: tuple[float, ...] | None) -> str:
+    few = ", ".join(map(str, columns[:8])) + (", ..." if len(columns) > 8 else "")
+    read = f" of column{'s' if len(columns) > 1 else ''} {few}" if columns else ""
+    return read + (f", {len(edges)} edges" if edges else "")
+
+
+class AllowedProblem(Section, frozen=True, kw_only=True):
+    """A question that a device answers."""
+
+    kind: str  #: as `problem.kind` of a scenario
+    column: Column | None = None  #: of a statistic: the one number of a record that it may read
+    #: the same for several: it may read these, or some of them [any; 0 to q - 1 are the features, q is the label]
+    columns: Annotated[tuple[Column, ...], Meta(min_length=1, max_length=10_000)] | None = None
+    #: of a histogram: the edges that its bins must have [any]
+    edges: (
+        Annotated[tuple[Annotated[float, Meta(ge=-1e12, le=1e12)], ...], Meta(min_length=2, max_length=2048)] | None
+    ) = None
+
+    def __post_init__(self) -> None:
+        if self.column is not None and self.columns is not None:
+            raise ValueError("Expected one of column and columns")
+
+    @property
+    def read(self) -> tuple[int, ...] | None:
+        """The columns that it may read; None: any."""
+        return self.columns if self.column is None else (self.column,)
+
+    def allows(self, question: Question) -> bool:
+        """Whether it lets a question pass: of its kind, about no other columns, in the same bins."""
+        return (
+            self.kind == question.kind
+            and (self.read is None or {*question.columns} <= {*self.read})
+            and (self.edges is None or self.edges == question.edges)
+        )
+
+    def __str__(self) -> str:
+        return self.kind + _narrowed(self.read or (), self.edges)
+
+
 class Allow(Section, frozen=True, kw_only=True):
     """What the device's owner consents to; a plan outside of it is refused."""
+
+    #: the questions that the device answers, and no others [the kinds that there were when its ledger was born, or the one that
+    #: `problem` declares]
+    problems: Annotated[tuple[AllowedProblem, ...], Meta(max_length=1000)] | None = None
 
     algorithms: list[str] | None = None  #: by name [every one that solves its kind of problem]
     per_run: PerRun | None = None  #: a limit on one run [the whole budget]

@@ -89,9 +89,13 @@ class Rows(GraphNode):
         if (p.rows[p.position(self.name)], p.features) != (m, q):
             found = f"{p.rows[p.position(self.name)]} rows of {p.features}"
             raise InputError(f"{self.name}: found a plan for {found}, expected its own {m} rows of {q}")
+        own = self.problem
         if p.kind != NAME:  # nothing else of a row is asked for
+            if own is not None:
+                question = plan.kind.question(p)
+                raise InputError(f"{self.name}: found a plan for {question}, expected one for its own {own}")
             return
-        o, own = p.own(p.position(self.name)), self.problem
+        o = p.own(p.position(self.name))
         if self.labels is not None and not self.labels.fit(o.kind, p.classes):
             found = f"{o.kind} of {p.classes} classes" if o.kind == "softmax" else o.kind
             raise InputError(f"{self.name}: found a plan for {found}, expected one for labels of {self.labels}")

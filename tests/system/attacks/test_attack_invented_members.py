@@ -88,7 +88,7 @@ def test_a_share_is_paid_at_the_owners_five_honest_ones_and_not_at_the_plans_498
 def test_a_plan_that_breaks_the_budget_under_the_owners_belief_is_refused_before_its_first_answer(
     place, tmp_path, stack, show
 ):
-    """A budget of 1: before, ten such plans of .096 were answered, together worth 4.2 with five honest ones."""
+    """A budget of 1: before, ten such plans of .096 were answered, together worth 4.3 with five honest ones."""
     authority = Authority()
     device = target(place, tmp_path, stack, authority.save(tmp_path / "owners.pem"), 1.0)
     device.start()

@@ -65,7 +65,7 @@ def test_a_device_that_is_set_back_within_a_run_gives_no_difference_away(tmp_pat
     )  # the others are not asked: their keys play no part in what follows
     device.daemon.end()
     shutil.copytree(device.state, tmp_path / "backup")
-    words, points = [], (np.zeros(Q), np.full(Q, 2.0), np.zeros(Q))
+    words, points = [], (np.zeros(Q), np.full(Q, 2.0))
     for x in points:
         shutil.rmtree(device.state)
         shutil.copytree(tmp_path / "backup", device.state)
@@ -73,7 +73,7 @@ def test_a_device_that_is_set_back_within_a_run_gives_no_difference_away(tmp_pat
         words.append(share(liar, run, "n0", Ask(1, 1, NAMES, x)))
         device.daemon.end()
     assert all(words)
-    first, second, _ = (np.frombuffer(one, dtype="<u8") for one in words)
+    first, second = (np.frombuffer(one, dtype="<u8") for one in words)
     read = decode_plan(msgspec.json.encode(plan))
     lattice, t = noise_shares(read)[0].lattice, read.terms
     difference = (second - first).view(np.int64).astype(np.float64) * lattice.g

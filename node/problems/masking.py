@@ -43,7 +43,7 @@ def own_share(plan: Plan, node: str, authority: Authority) -> Share | None:
     """The share of one node, as its owner counts it; None if nothing is masked. Raises InputError as `noise_shares` does."""
     if plan.terms is None or plan.terms.masked is None:
         return None
-    share = noise_shares(plan)[plan.problem.position(node)]
+    share: Share = noise_shares(plan)[plan.problem.position(node)]
     return share.relying_on(authority.honest)
 
 

@@ -17,7 +17,7 @@ from tests.support.daemons.lying_coordinator import Liar, honest_plan
 
 M, Q, BUDGET = 40, 4, 8.0
 REPLACED = {"replace-one-record": {"clip": 1.0}}
-EDGES = [-2.0, 0.0, 2.0]
+EDGES = [-1.0, 0.5, 2.0]
 LOGISTIC = {"kind": "logistic", "scale": 1.0, "row_bound": 1.0}
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 
 from hushgrid.benchmarks.common.bare import PATIENCE_S, processes
 from hushgrid.benchmarks.common.measure import Row, Table, row
@@ -169,6 +170,7 @@ def _keys(n: int, repeats: int) -> list[Row]:
     nodes = [f"n{i}" for i in range(n)]
     identities, trust = made_up(nodes)
     taken: dict[str, list[float]] = {"introduction": [], "meet": [], "pad": []}
+    x = np.zeros(FEATURES)
     with ExitStack() as stack:
         place = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="hushgrid-bench-")))
         members = []
@@ -187,7 +189,7 @@ def _keys(n: int, repeats: int) -> list[Row]:
             taken["meet"].append(1e3 * (time.perf_counter() - began))
         for k in range(repeats):
             began = time.perf_counter()
-            members[0].pad(k + 1, 1, nodes, FEATURES)
+            members[0].pad(k + 1, 1, nodes, x, FEATURES)
             taken["pad"].append(1e3 * (time.perf_counter() - began))
     words = {
         "introduction": "its key made, signed, stored",
@@ -203,6 +205,7 @@ def _keys(n: int, repeats: int) -> list[Row]:
 #: have an identity, and as far as they are met.
 CHILD = """
 import json, os, pathlib, sys, tempfile
+import numpy as np
 import hushgrid.node.problems.records.device, hushgrid.node.runtime.daemon
 
 def resident():
@@ -226,7 +229,7 @@ with tempfile.TemporaryDirectory() as place:
         key, of = X25519PrivateKey.generate().public_key().public_bytes_raw(), identities[name]
         shown[name] = Introduction(key, of.certificate, of.sign(statement(run, name, key)))
     own.meet(shown)
-    own.pad(1, 1, names, int(sys.argv[2]))
+    own.pad(1, 1, names, np.zeros(int(sys.argv[2])), int(sys.argv[2]))
     ledger.close()
 found.append(resident())
 print(json.dumps(found))

@@ -92,6 +92,7 @@ def _delta(delta: float) -> str:
 
 def _device(path: Path) -> str:
     from hushgrid.cli.consent import consent, renews
+    from hushgrid.cli.questions import questions
 
     config = load_device(path)
     tls_context(parse_url(config.broker), config.tls)
@@ -103,7 +104,7 @@ def _device(path: Path) -> str:
         f"node {config.node} of fleet {config.fleet} on {config.broker}: {what}, "
         f"budget epsilon {budget.epsilon:g}{_delta(budget.delta or 0.0)}{renews(budget)}"
     )
-    return "\n  ".join([first, *consent(config, device), *ready, *_certificate(config.tls)])
+    return "\n  ".join([first, *consent(config, device), *questions(config, device), *ready, *_certificate(config.tls)])
 
 
 def _coordinator(path: Path) -> str:

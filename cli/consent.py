@@ -47,9 +47,11 @@ def _limits(config: DeviceConfig, device: Device) -> list[str]:
 def _masked(allowed: AllowMasked) -> str:
     """Which masked sums the owner takes part in."""
     whose = f"{len(allowed.peers)} certificates" if allowed.peers else f"whom {allowed.ca} has certified"
+    corrupt = allowed.corrupt if isinstance(allowed.corrupt, int) else f"{allowed.corrupt:g} of the contributors"
     return (
-        f"masked sums: with {whose}; at least {allowed.corrupt} reckoned corrupt and {allowed.honest} honest, this device among "
-        f"them; if all others were corrupt, all its shares over the life of the ledger would be worth epsilon {allowed.alone:g} at most"
+        f"masked sums: with {whose}; at least {corrupt} reckoned corrupt, and each share counted as one of {allowed.honest} honest "
+        f"ones, this device's among them, whatever the plan says; if all others were corrupt, all its shares over the life of the "
+        f"ledger would be worth epsilon {allowed.alone:g} at most"
     )
 
 

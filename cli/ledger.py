@@ -147,7 +147,8 @@ def facts(ledger: Ledger, where: Source, delta: float | None = None) -> dict[str
         if plan is None:
             runs.append(row | _NOTHING)
             continue
-        t = plan.terms_of(ledger.node)
+        planned = plan.terms_of(ledger.node)
+        t = planned.relying_on(ledger.honest(run.id)) if planned else None  # as its answers are counted
         runs.append(
             row
             | {
@@ -158,7 +159,7 @@ def facts(ledger: Ledger, where: Source, delta: float | None = None) -> dict[str
                 "epsilon": _finite(spent_in(ledger, run.id, t)) if t else None,
                 "delta": t.delta if t else None,
             }
-            | ({"alone": _finite(t.alone(run.spends)), "honest": t.masked.honest} if t and t.masked else {})
+            | _masked(t, planned, run.spends)
         )
         if t is not None:
             last[relation(t.adjacency)] = (run.id, plan, t)
@@ -174,8 +175,7 @@ def facts(ledger: Ledger, where: Source, delta: float | None = None) -> dict[str
         elif known and (budget is None or delta is None):
             run_id, of, t = known
             # At this delta and unit; how much it allows is not asked.
-            unit = _as_section(adjacency)
-            counts = budget or Budget(epsilon=1.0, delta=at or None, adjacency=unit)
+            counts = budget or Budget(epsilon=1.0, delta=at or None, adjacency=_as_section(adjacency))
             epsilon = Allowance(ledger.node, ledger, run_id, of.algorithm, t, counts, Allow(), simulated=False).spent
         kinds = ledger.kinds(adjacency)
         gaps = kinds.pop("gap", 0)
@@ -207,6 +207,13 @@ def facts(ledger: Ledger, where: Source, delta: float | None = None) -> dict[str
         "runs": runs,
         "peers": {name: peer.no for name, peer in ledger.peers().items()},
     }
+
+
+def _masked(t: Terms | None, planned: Terms | None, answers: int) -> dict[str, Any]:
+    """Of a masked run: what its shares are worth alone, of how many honest ones each is counted, and of how many by the plan."""
+    if t is None or t.masked is None or planned is None or planned.masked is None:
+        return {}
+    return {"alone": _finite(t.alone(answers)), "honest": t.masked.honest, "honest_of_plan": planned.masked.honest}
 
 
 def _shares(ledger: Ledger, adjacency: str, delta: float) -> dict[str, Any]:
@@ -318,9 +325,11 @@ def _epsilon(row: dict[str, Any]) -> str:
         "unbounded epsilon" if found is None else f"epsilon {found:.6g}" for found in (row["epsilon"], row.get("alone"))
     )
     gaps = ", gaps as if they were some," if row.get("gaps") else ""
+    fewer = row.get("honest") != row.get("honest_of_plan")
     return (
         spent
         + (f", delta {row['delta']:g}" if row["delta"] else "")
+        + (f" at {row['honest']} honest, where the plan says {row['honest_of_plan']}" if fewer else "")
         + (f" (its shares alone{gaps}: {alone})" if row.get("alone") != 0 and "alone" in row else "")
     )
 

@@ -137,8 +137,9 @@ def opened(path: Path) -> Iterator[Ledger]:
 
 def line(ledger: Ledger, plan: RunPlan, run: bytes, count: int) -> Line:
     """One run beside its device's ledger."""
-    t = plan.terms_of(ledger.node)
-    assert t is not None
+    planned = plan.terms_of(ledger.node)
+    assert planned is not None
+    t = planned.relying_on(ledger.honest(run))  # an owner who believes in fewer honest ones counts more than the plan
     own = ledger.spends(run)
     repeats = t.mode == "input" and not own
     of = [s for s in ledger.spends() if s.adjacency == t.adjacency][-1:] if repeats else own
@@ -147,7 +148,7 @@ def line(ledger: Ledger, plan: RunPlan, run: bytes, count: int) -> Line:
         wrong.append(f"{count} answers travelled, {len(of)} stand in the ledger")
     if len(own) > t.answers:
         wrong.append(f"{len(own)} spends, the plan's cap is {t.answers}")
-    share = noise_shares(plan)[plan.nodes.index(ledger.node)].mu if t.masked else None
+    share = noise_shares(plan)[plan.nodes.index(ledger.node)].relying_on(t.masked.honest).mu if t.masked else None
     wrong += [found for s in of if (found := price(s, t, share))][:3]
     totals = Totals()
     for s in of:

@@ -43,6 +43,8 @@ MINIMISERS = ("minimizer", "output_minimizer", "exact_minimizer")
 class Finite:
     """An owner's authority that lets everything pass but what costs infinity."""
 
+    honest = None
+
     def authorise(self, spends: list[Spend]) -> None:
         if any(s.value == inf for s in spends):
             raise Refused("an answer of unbounded epsilon was asked for, which no budget allows")

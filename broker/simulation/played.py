@@ -20,6 +20,8 @@ from hushgrid.node.problems.records.centre import centre
 class Willing:
     """An authority that lets everything pass; the gate's own list of spends is priced afterwards."""
 
+    honest = None
+
     def authorise(self, spends: list[Spend]) -> None: ...
     def committed(self, spends: list[Spend]) -> None: ...
 

@@ -5,7 +5,7 @@ them. Then rounds: the coordinator sends a point x and the set S of devices that
 
     y_i + sum_{j in S, j > i} m_ij - sum_{j in S, j < i} m_ij   mod 2^64,
 
-y_i its gate's share in integers, m_ij a pad that i and j alone know and that is used once: it belongs to round k and attempt a.
+y_i its gate's share in integers, m_ij a pad that i and j alone know and that belongs to one question: round k, attempt a, S and x.
 The pads cancel in the sum over S, and in no other. If a device of S is silent nothing can be decoded, and **no pad is ever
 revealed**: the round is asked again as attempt a + 1 of a smaller set, with fresh noise, at a new price. (The same y_i sent
 again under the smaller set would be the classical mistake: once the late message turns up, the difference is y_j.) At last
@@ -13,7 +13,7 @@ every device is told what came of it.
 
 The coordinator may tell different sets to different devices. A set K of messages can be decoded only if every honest i of it
 has S_i cut with the honest inside K, for a pad that one side alone has added stays. And |S_i| >= h + t. So K has h honest
-shares at least: no round of consistency is needed. It is no integrity: a device can spoil a sum, but not see into it.
+shares at least: no round of consistency is needed. Devices that were told different x have no pad in common. It is no integrity: a device can spoil a sum, but not see into it.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ class Masks(Protocol):
         """Checks all introductions, its own among them, and keeps them with the run. Raises Refused."""
         ...
 
-    def pad(self, round: int, attempt: int, among: Sequence[str], size: int) -> Words:
-        """(size,) sum of m_ij over j > i in `among`, less that over j < i."""
+    def pad(self, round: int, attempt: int, among: Sequence[str], x: Vector, size: int) -> Words:
+        """(size,) sum over j > i in `among` of m_ij, which is of this very question, less that over j < i."""
         ...
 
 
@@ -238,7 +238,7 @@ class MaskedMember(StarMember):
                     self.masks.meet(s.introductions)
                     self._met = True
                 y = self.gate.share(x, repr((k, a, among)).encode())
-                words = y.view(np.uint64) + self.masks.pad(k, a, among, y.size)
+                words = y.view(np.uint64) + self.masks.pad(k, a, among, x, y.size)
                 s.round, s.mean, s.asked = k - 1, x, (k, a)
                 s.words, s.said = words.astype("<u8").tobytes(), "share"
             case Told(x):

@@ -20,7 +20,8 @@ density at l of X + U is P(round(X) = l).
 The ideal law is post-processing of the Gaussian mechanism. So if one device's r_i moves by at most D in L2, one sum is mu-GDP
 with mu = D/(t sqrt h), but for a factor e^{+-rho} on each coordinate's density: with t >= LEAST it is below e^{-10000}, less
 than what one rounding of t upwards adds. It composes, and is counted, as any Gaussian answer. With only h' < h honest devices
-a sum is mu sqrt(h/h')-GDP; a device alone against all others has mu sqrt h.
+a sum is mu sqrt(h/h')-GDP; a device alone against all others has mu sqrt h. A device whose owner believes in h' of them counts
+its shares so (`Share.relying_on`): whatever h a plan was written with, the budget holds under what the owner believes.
 
 The discrete Gaussian's sum of shares is no discrete Gaussian (P. Kairouz, Z. Liu, T. Steinke, The Distributed Discrete
 Gaussian Mechanism, ICML 2021), and is zCDP, not GDP. Masking is that of K. Bonawitz et al., Practical Secure Aggregation
@@ -45,6 +46,10 @@ class Share(NamedTuple):
 
     lattice: Lattice  #: the common grid g and noise t, and this device's own sensitivity on it, D_i g
     honest: int  #: h
+
+    def relying_on(self, honest: int | None) -> Share:
+        """The same as somebody counts it who believes in so many honest devices at most [as many as are stated]."""
+        return self if honest is None or honest >= self.honest else self._replace(honest=honest)
 
     @property
     def mu(self) -> float:

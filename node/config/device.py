@@ -16,6 +16,7 @@ from hushgrid.node.privacy.run_table import KEEP
 from hushgrid.node.problems.kind import Kind
 from hushgrid.node.problems.power_flow.kind import KIND as POWER_FLOW
 from hushgrid.node.problems.power_flow.section import ZoneData
+from hushgrid.node.problems.questions import check_list
 from hushgrid.node.problems.records.kind import KIND as RECORDS
 from hushgrid.node.problems.records.section import DeclaredProblem, Labels
 from hushgrid.node.schema.durations import Length, in_words, seconds
@@ -41,7 +42,7 @@ class DeviceConfig(Section, frozen=True, kw_only=True):
     #: of a data problem: a NumPy archive of A (m, q) and b (m,), or a CSV file, the label last; of a zone: a section
     data: str | ZoneData
     labels: Labels | None = None  #: the public range of its labels; required of a data problem
-    #: of a data problem; required under bounded-change: a plan that differs is refused
+    #: of a data problem; required under bounded-change: a plan that differs, or asks for anything else, is refused
     problem: DeclaredProblem | None = None
     budget: Budget  #: over the life of the ledger, or in any window, whatever a coordinator asks
     #: of a budget with a window: each answer is computed from data of the last so many seconds, hours or days (a source that
@@ -86,6 +87,7 @@ def load_device(path: Path) -> DeviceConfig:
         )
     config = convert(raw, DeviceConfig, str(path))
     _check_owner(config, path)
+    check_list(config, config.kind.name, str(path))
     check_site(config.source, config.sink, config.kind.records, path)
     if config.fresh and (config.kind.records or config.budget.window is None):
         expected = "none (a device with rows)" if config.kind.records else "one beside budget.window"
@@ -108,7 +110,8 @@ def load_device(path: Path) -> DeviceConfig:
         )
     allow = config.allow
     if allow.masked and allow.masked.ca:
-        masked = msgspec.structs.replace(allow.masked, ca=near(allow.masked.ca))
+        crl = near(allow.masked.crl) if allow.masked.crl else None
+        masked = msgspec.structs.replace(allow.masked, ca=near(allow.masked.ca), crl=crl)
         allow = msgspec.structs.replace(allow, masked=masked)
     return msgspec.structs.replace(
         config,

@@ -2,11 +2,12 @@
 
 The coordinator and the broker relay what the members show each other, and may be the adversary. So a key counts only
 with the signature of a device whose certificate the owner has pinned, or has had signed by an authority that is not the
-coordinator's. `Identity` and `Trust` hold the two ends of that.
+coordinator's, and has not revoked. `Identity` and `Trust` hold the two ends of that.
 """
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
@@ -18,16 +19,23 @@ from cryptography import x509
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, padding, rsa
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+    load_pem_private_key,
+)
 from cryptography.x509.oid import NameOID
 
-from hushgrid.kernels.errors import InputError, Refused
+from hushgrid.kernels.errors import InputError, Refused, printable
 from hushgrid.kernels.patterns.introductions import Introduction
-from hushgrid.node.schema.sections import AllowMasked
+from hushgrid.node.schema.sections import AllowMasked, Tls
 
 WORDS = b"hushgrid masked introduction"
 SIGNING = ec.EllipticCurvePrivateKey | ed25519.Ed25519PrivateKey | rsa.RSAPrivateKey
 DAY = timedelta(days=1)
+LIST = re.compile(rb"-----BEGIN X509 CRL-----.*?-----END X509 CRL-----", re.DOTALL)
 
 Clock = Callable[[], datetime]
 
@@ -91,12 +99,21 @@ class Identity:
 
 
 class Trust:
-    """Whose certificates one device believes: those with a pinned fingerprint, or signed by an authority (one step)."""
+    """Whose certificates one device believes: those with a pinned fingerprint, or signed by an authority (one step).
+
+    None that is revoked: by its fingerprint, or by a list of its authority. A list counts however old it is.
+    """
 
     def __init__(
-        self, pinned: Iterable[str] = (), authorities: Sequence[x509.Certificate] = (), clock: Clock = now
+        self,
+        pinned: Iterable[str] = (),
+        authorities: Sequence[x509.Certificate] = (),
+        clock: Clock = now,
+        revoked: Iterable[str] = (),
+        lists: Sequence[x509.CertificateRevocationList] = (),
     ) -> None:
         self._pinned, self._authorities, self._clock = frozenset(pinned), tuple(authorities), clock
+        self._revoked, self._lists = frozenset(revoked), tuple(lists)
 
     def verify(self, run: bytes, node: str, shown: Introduction) -> None:
         """Accepts what is shown as the introduction of `node` in this run, or raises Refused."""
@@ -113,6 +130,8 @@ class Trust:
             mark = fingerprint(shown.certificate)
             if mark not in self._pinned and not any(self._issued(certificate, a) for a in self._authorities):
                 return f"found a certificate that this device's owner does not trust, {mark}"
+            if mark in self._revoked or any(_listed(certificate, one) for one in self._lists):
+                return f"found a certificate that is revoked, {mark}"
             public: Any = certificate.public_key()
             public.verify(shown.signature, statement(run, node, shown.key), *_scheme(public))
         except InvalidSignature:
@@ -131,11 +150,16 @@ class Trust:
         return True
 
 
-def trust_of(masked: AllowMasked, clock: Clock = now) -> Trust:
-    """Whom a device's owner trusts in masked runs. Raises InputError if the file `ca` is none of authorities."""
+def trust_of(masked: AllowMasked, tls: Tls, clock: Clock = now) -> Trust:
+    """Whom a device's owner trusts in masked runs.
+
+    Raises InputError if the file `ca` is none of authorities, or one of them has the key of the fleet's own authority
+    (`tls.ca`), or the file `crl` has no list of theirs.
+    """
     if masked.ca is None:
         return Trust(masked.peers or (), clock=clock)
     authorities = _certificates(masked.ca, "allow.masked.ca")
+    fleet = {_public(certificate) for certificate in _certificates(tls.ca, "tls.ca")}
     for authority in authorities:
         try:
             may_sign = authority.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
@@ -143,7 +167,30 @@ def trust_of(masked: AllowMasked, clock: Clock = now) -> Trust:
             may_sign = False
         if not may_sign:
             raise InputError(f"allow.masked.ca: {masked.ca}: found a certificate that may sign none, expected a CA's")
-    return Trust((), authorities, clock)
+        if _public(authority) in fleet:
+            raise InputError(
+                f"allow.masked.ca: {masked.ca}: found the key of the fleet's own authority (tls.ca), expected another one: "
+                "whoever holds that key can certify members that do not exist"
+            )
+    return Trust((), authorities, clock, masked.revoked or (), _lists(masked.crl, authorities) if masked.crl else ())
+
+
+def _lists(file: str, authorities: Sequence[x509.Certificate]) -> list[x509.CertificateRevocationList]:
+    """Every list of revoked certificates in a file. Raises InputError unless each is signed by one of these authorities."""
+    blob = _read(file, "allow.masked.crl")
+    try:
+        lists = [x509.load_pem_x509_crl(one) for one in LIST.findall(blob)] or [x509.load_der_x509_crl(blob)]
+    except ValueError:
+        raise InputError(
+            f"allow.masked.crl: {file}: found no list of revoked certificates, expected PEM or DER"
+        ) from None
+    for one in lists:
+        if not any(one.issuer == a.subject and _signed(one, a) for a in authorities):
+            name = printable(one.issuer.rfc4514_string(), 80)
+            raise InputError(
+                f"allow.masked.crl: {file}: found a list of {name}, expected one that allow.masked.ca has signed"
+            )
+    return lists
 
 
 def made_up(nodes: Iterable[str]) -> tuple[dict[str, Identity], Trust]:
@@ -161,6 +208,24 @@ def made_up(nodes: Iterable[str]) -> tuple[dict[str, Identity], Trust]:
 
 
 # --- certificates ---
+
+
+def _public(certificate: x509.Certificate) -> bytes:
+    """Its public key: what two certificates of one authority have in common, whatever the files are called."""
+    return certificate.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+
+
+def _signed(one: x509.CertificateRevocationList, authority: x509.Certificate) -> bool:
+    try:
+        return one.is_signature_valid(authority.public_key())  # type: ignore[arg-type]
+    except (TypeError, ValueError, UnsupportedAlgorithm):
+        return False
+
+
+def _listed(certificate: x509.Certificate, one: x509.CertificateRevocationList) -> bool:
+    """Whether a list of the certificate's issuer has its number."""
+    number = certificate.serial_number
+    return one.issuer == certificate.issuer and one.get_revoked_certificate_by_serial_number(number) is not None
 
 
 def _scheme(public: Any) -> tuple[Any, ...]:

@@ -1,19 +1,22 @@
 """The keys and masks of one device in one masked run (docs/attack-model.md, keys of a masked run).
 
 Each member makes an X25519 key for this run and shows it, signed. Two members i and j then have a key in common that
-nobody else has, and of it for each (round, attempt) a stream of words m_ij. The one whose name sorts first adds it, the
-other one subtracts it: in a sum over all who were told the same set, modulo 2^64, every mask cancels, and what one member
-sends looks uniform to whoever lacks one of its keys. As in K. Bonawitz et al., Practical secure aggregation for
-privacy-preserving machine learning, 2017, without their recovery of members that drop out: no mask is ever revealed.
+nobody else has, and of it for each question a stream of words m_ij. The one whose name sorts first adds it, the other one
+subtracts it: in a sum over all who were told the same, modulo 2^64, every mask cancels, and what one member sends looks
+uniform to whoever lacks one of its keys. As in K. Bonawitz et al., Practical secure aggregation for privacy-preserving
+machine learning, 2017, without their recovery of members that drop out: no mask is ever revealed.
 
-The same (round, attempt) must never mask two different answers, for their difference would show. The machine sees to it:
-it stores what it sends and sends that again, and a key that is lost is made anew.
+A question is all that was asked: round, attempt, set and point. So the answers to two of them have two pads, whatever a device
+remembers: one that was set back within a run, by an old copy of its ledger, and is asked for something else under a number that
+it has used, gives no difference away. The same question again is answered with the same bytes: the machine stores what it sends,
+and the gate's note the noise. And members that were told different points, or sets, have nothing to add up.
 """
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Mapping, Sequence
+from hashlib import sha256
 
 import msgspec
 import numpy as np
@@ -26,11 +29,12 @@ from msgspec import Struct
 
 from hushgrid.kernels.errors import Refused
 from hushgrid.kernels.patterns.introductions import Introduction
+from hushgrid.kernels.types import Vector
 from hushgrid.node.masks.identity import Identity, Trust, fingerprint, framed, statement
 from hushgrid.node.privacy.ledger import Ledger
 
 WORDS = b"hushgrid mask"
-ROUNDS, ATTEMPTS = 1 << 64, 1 << 32  #: that have a nonce of their own
+ROUNDS, ATTEMPTS = 1 << 64, 1 << 32  #: that a question can name
 SIZE = 1 << 35  #: entries of a pad: 2^32 blocks of 64 bytes, beyond which the counter would wrap
 
 Pad = np.ndarray[tuple[int], np.dtype[np.uint64]]
@@ -55,10 +59,20 @@ def pair_key(private: X25519PrivateKey, run: bytes, own: Side, peer: Side) -> by
     return HKDF(SHA256(), 32, None, framed(WORDS, run, *ends)).derive(secret)
 
 
-def stream(key: bytes, round: int, attempt: int, size: int) -> Pad:
-    """m_ij (size,): ChaCha20 (RFC 8439) from block 0 on, its nonce (round, attempt), as little-endian words."""
-    nonce = struct.pack("<IQI", 0, round, attempt)  # of `cryptography`'s 16 bytes the first 4 are the counter
-    blocks = Cipher(ChaCha20(key, nonce), None).encryptor().update(bytes(8 * size))
+def question(round: int, attempt: int, among: Sequence[str], x: Vector) -> bytes:
+    """What a pad is named by: the round, the attempt, and the digests of set and point as all members were told them. x: (d,)."""
+    members = sha256(framed(*(node.encode() for node in sorted({*among})))).digest()
+    point = sha256(np.ascontiguousarray(x, dtype="<f8").tobytes()).digest()
+    return framed(b"pad", struct.pack("<QI", round, attempt), members, point)
+
+
+def stream(key: bytes, info: bytes, size: int) -> Pad:
+    """m_ij (size,) of a question: ChaCha20 (RFC 8439) from block 0 on under HKDF-SHA256(k_ij, question), little-endian words.
+
+    A key serves once, so the nonce is 0.
+    """
+    once = HKDF(SHA256(), 32, None, info).derive(key)
+    blocks = Cipher(ChaCha20(once, bytes(16)), None).encryptor().update(bytes(8 * size))
     return np.frombuffer(blocks, dtype="<u8").astype(np.uint64, copy=False)
 
 
@@ -115,8 +129,8 @@ class RunMasks:
                 raise Refused(f"the introduction of {node}: found a key that is none of X25519's") from None
         self._keys = keys
 
-    def pad(self, round: int, attempt: int, among: Sequence[str], size: int) -> Pad:
-        """What this device adds to its answer modulo 2^64, (size,), if all members `among` are told this same set.
+    def pad(self, round: int, attempt: int, among: Sequence[str], x: Vector, size: int) -> Pad:
+        """What this device adds to its answer modulo 2^64, (size,), if all members `among` are told this same question.
 
         Raises Refused if that is nobody but this device, or somebody it has not met, or a number is out of range.
         """
@@ -128,9 +142,9 @@ class RunMasks:
             )
         if not (0 <= round < ROUNDS and 0 <= attempt < ATTEMPTS and 0 < size <= SIZE):
             raise Refused(f"{self.node}: found no mask for {size} entries of round {round}, attempt {attempt}")
-        total = np.zeros(size, dtype=np.uint64)
+        total, info = np.zeros(size, dtype=np.uint64), question(round, attempt, among, x)
         for peer in peers:
-            mask = stream(self._keys[peer], round, attempt, size)
+            mask = stream(self._keys[peer], info, size)
             if self.node < peer:
                 total += mask
             else:

@@ -21,7 +21,7 @@ from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.privacy.ledger_rows import Spend, alone, empty, relation, steps
 from hushgrid.node.privacy.renewal import Renewal
 from hushgrid.node.privacy.terms import NOT_OPTIMAL, Terms
-from hushgrid.node.schema.sections import Allow, Budget
+from hushgrid.node.schema.sections import Allow, Budget, Question
 
 #: A plan's numbers are decimals rounded to binary (100 answers of 0.05 are a little more than 5), and are compared with
 #: this much room. The price of every answer that is really given is compared without.
@@ -31,8 +31,9 @@ DECIMAL = 1 + 1e-12
 class Allowance:
     """One run's allowance on one device. `budget` None: nothing is capped (simulation without a budget).
 
-    Everything is counted at the budget's own unit: what a plan asks at a smaller one costs by group privacy. A refusal says
-    in `refused_by` which rule refused: mark, variant, algorithm, adjacency, per-run, budget, window, lifetime.
+    Everything is counted at the budget's own unit: what a plan asks at a smaller one costs by group privacy; and a share of a
+    masked sum as the owner believes in the others, whatever the plan relies on. A refusal says
+    in `refused_by` which rule refused: mark, variant, algorithm, problem, adjacency, per-run, budget, window, lifetime.
     """
 
     def __init__(
@@ -44,14 +45,17 @@ class Allowance:
         terms: Terms | None,
         budget: Budget | None,
         allow: Allow,
+        question: Question | None = None,
         *,
         simulated: bool,
         version: int | None = None,
     ) -> None:
-        """`version`: of the data that the run answers from [the ledger's of now]."""
+        """`question`: what the plan asks about the data. `version`: of these, that the run answers from [the ledger's of now]."""
         self.version = ledger.data_version if version is None else version
-        self.node, self.algorithm, self.terms, self.budget, self.allow = node, algorithm, terms, budget, allow
-        self.ledger, self.simulated, self.run = ledger, simulated, run
+        self.node, self.algorithm, self.budget, self.allow = node, algorithm, budget, allow
+        self.masked = terms.masked if terms else None  #: as the plan says it
+        self.terms = terms.relying_on(self.honest) if terms else None  #: as the owner counts them
+        self.ledger, self.simulated, self.run, self.question = ledger, simulated, run, question
         self._further: list[Allowance] = []  #: of budgets that the run has to keep too
         counts = budget.adjacency if budget else None
         self.adjacency = str(counts or (terms.adjacency if terms else ""))
@@ -65,6 +69,11 @@ class Allowance:
         self.renewal = (
             Renewal(ledger, budget, self.adjacency, self.delta, self.version) if budget and budget.span else None
         )
+
+    @property
+    def honest(self) -> int | None:
+        """h: how many honest contributors of a masked sum the owner believes in at most; None: as many as the plan."""
+        return self.allow.masked.honest if self.allow.masked else None
 
     @property
     def delta(self) -> float:
@@ -96,6 +105,7 @@ class Allowance:
         if self.allow.algorithms is not None and name not in self.allow.algorithms:
             allowed = ", ".join(self.allow.algorithms) or "none"
             raise self._refused(f"algorithm {name}, its owner allows {allowed}", "algorithm")
+        self._consent_question()
         if t is None:
             if self.budget:
                 words = f"variant none reveals everything, its budget is {self.budget.epsilon:g}"
@@ -122,21 +132,34 @@ class Allowance:
         elif self.budget and more and self._cost(self._planned(t, answers, more)) > self.budget.epsilon * DECIMAL:
             raise self._over(self._price(t, self.adjacency))
 
+    def _consent_question(self) -> None:
+        """Whether the owner lets the device answer what is asked: by a list, else by what there was when the ledger was born."""
+        question, problems = self.question, self.allow.problems
+        if question is None:
+            return
+        if problems is not None:
+            if not any(problem.allows(question) for problem in problems):
+                allowed = "; ".join(map(str, problems)) or "no question"
+                raise self._refused(f"asked for {question}, its owner allows {allowed}", "problem")
+        elif (kinds := self.ledger.kinds_at_birth) is not None and question.kind not in kinds:
+            words = f"asked for {question}, a kind that there was not when its ledger was born"
+            raise self._refused(f"{words}; its owner names it in allow.problems", "problem")
+
     def _consent_masked(self, t: Terms, answers: int) -> None:
         """Whether the owner lets sums be masked so. A simulated node has no owner."""
-        masked, allowed = t.masked, self.allow.masked
-        if masked is None or (self.simulated and allowed is None):
+        masked, counted, allowed = self.masked, t.masked, self.allow.masked
+        if masked is None or counted is None or (self.simulated and allowed is None):
             return
         if allowed is None:
             raise self._refused("masked sums, its owner allows none (allow.masked)", "masked")
         for what, found, least in (
-            ("corrupt", masked.corrupt, allowed.corrupt),
+            ("corrupt", masked.corrupt, allowed.least_corrupt(masked.contributors)),
             ("honest", masked.honest, allowed.honest),
         ):
             if found < least:
                 raise self._refused(f"{found} {what} contributors, its owner asks for at least {least}", "masked")
         k, more = steps(t.adjacency, self.adjacency), max(answers - self.answered, 0)
-        self._hold_shares(more * k * k * alone(t.per_answer, masked.honest), DECIMAL)
+        self._hold_shares(more * k * k * alone(t.per_answer, counted.honest), DECIMAL)
 
     def _hold_shares(self, more: int, room: float = 1.0) -> None:
         """Raises Refused if these shares would take all of the ledger's beyond what the owner allows against everybody else.

@@ -37,6 +37,11 @@ class Exhausted(Refused):
 class Authority(Protocol):
     """What decides whether a gate may answer."""
 
+    @property
+    def honest(self) -> int | None:
+        """How many honest contributors of a masked sum are believed in at most; None: as many as the plan relies on."""
+        ...
+
     def authorise(self, spends: list[Spend]) -> None:
         """Raises Refused if these spends, which are not committed yet, would pass what is allowed."""
 

@@ -18,6 +18,9 @@ from hushgrid.node.privacy.marks import Price, highest
 from hushgrid.node.wire import Mark
 
 FORMAT = 4
+#: What a device could be asked about when ledgers did not say so yet: by `problem.kind`. Sums are younger than format 3.
+MODELS = ("zones", "least-squares", "logistic", "softmax")
+KINDS = (*MODELS, "histogram", "total", "mean", "gram")
 #: `total`: sums of spends, packed (`Counted`). Its scope is a run's id, or the text 'all', or 'version' (the spends of
 #: the data version of now). `past`: spends of ended runs that are no rows any more, by the hour of running time: numbers
 #: `first` to `no`, and {adjacency: sums}. `known`: ended runs of this session that are no rows any more.
@@ -69,6 +72,7 @@ def create(path: Path, node: str, durable: bool) -> None:
                     db.execute(statement)
                 values: dict[str, object] = {"format": FORMAT, "ledger": os.urandom(16), "node": node}
                 values |= {"session": 0, "data_version": 1, "ran": 0.0, "price": Price().packed()}
+                values |= {"kinds": ""}  # of questions: a device notes them (`RunTable.born_with`)
                 db.executemany("INSERT INTO meta VALUES (?, ?)", values.items())
                 db.execute("COMMIT")
             os.replace(new, path)
@@ -151,7 +155,11 @@ def _third(db: sqlite3.Connection) -> None:
 
 
 def _fourth(db: sqlite3.Connection) -> None:
-    """From format 3. No run had a key, and no answer was a share of a masked sum: sums that say nothing of shares have none."""
+    """From format 3. No run had a key, and no answer was a share of a masked sum: sums that say nothing of shares have none.
+
+    No statistic was asked for.
+    """
+    db.execute("INSERT OR REPLACE INTO meta VALUES ('kinds', ?)", (" ".join(MODELS),))
     db.execute("ALTER TABLE spend ADD COLUMN honest INTEGER NOT NULL DEFAULT 0")
     db.execute("ALTER TABLE run ADD COLUMN keyed INTEGER NOT NULL DEFAULT 0")
     _create_tables(db, "secret")

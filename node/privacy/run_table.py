@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from hushgrid.kernels.errors import Refused
 from hushgrid.node.privacy.ledger_rows import StoredRun
+from hushgrid.node.privacy.ledger_schema import KINDS
 from hushgrid.node.privacy.spend_table import CHUNK, VERSION, SpendTable, boottime
 
 OPEN = "status IN ('joined', 'running')"
@@ -198,6 +199,23 @@ class RunTable(SpendTable):
         """What was remembered last under a name."""
         value: bytes | None = self._meta(f"note {key}")
         return value
+
+    # --- what it was born with ---
+
+    @property
+    def kinds_at_birth(self) -> tuple[str, ...] | None:
+        """The kinds of questions that there were at its birth; None of a ledger that no device has used yet.
+
+        One of before, which says nothing of them, has those of its time.
+        """
+        stored = self._meta("kinds")
+        return KINDS if stored is None else tuple(stored.split()) or None
+
+    def born_with(self, kinds: Sequence[str]) -> None:
+        """Notes which kinds of questions there are, durably, in a ledger that no device has used yet."""
+        if self.kinds_at_birth is None:
+            with self._transaction():
+                self._set(kinds=" ".join(kinds))
 
     # --- the data ---
 

@@ -302,6 +302,11 @@ class SpendTable(LedgerFile):
         )
         return [StoredSpend(*row) for row in rows]
 
+    def honest(self, run: bytes) -> int | None:
+        """h of a run's shares of masked sums as they are counted, the least of them; None of a run without any."""
+        ((least,),) = self._ask("SELECT min(honest) FROM spend WHERE run = ? AND honest", (run,))
+        return None if least is None else int(least)
+
     def recent(self, since: float) -> Iterator[Recent]:
         """What was spent at running time `since` (s) or later, the last first.
 

@@ -26,6 +26,7 @@ class Masked(Struct, frozen=True):
 
     corrupt: int  #: t
     contributors: int  #: s, the fewest devices of a round
+    pads: str = ""  #: what a pad is named by; "": by round and attempt alone, as in plans of older programs
 
     @property
     def honest(self) -> int:
@@ -103,6 +104,18 @@ class Terms(Struct, frozen=True):
             return self.beta
         moved = self.beta + self.reactive if self.mechanism == "laplace" else hypot(self.beta, self.reactive)
         return moved * (1 + ROUNDED)
+
+    def relying_on(self, honest: int | None) -> Terms:
+        """The same as an owner counts it who believes in so many honest contributors at most [as many as the plan].
+
+        With fewer of them the same noise is worth more: mu sqrt(h/h').
+        """
+        m = self.masked
+        if m is None or honest is None or honest >= m.honest:
+            return self
+        mu = self.per_answer * sqrt(m.honest / honest) * (1 + ROUNDED)
+        counted = replace(self, per_answer=mu, masked=replace(m, corrupt=m.contributors - honest))
+        return replace(counted, epsilon=counted.cost(counted.answers))
 
     def alone(self, answers: int | None = None) -> float:
         """Epsilon of so many answers [all] against everybody else: of a masked one the node's own share of the noise is left."""
@@ -189,7 +202,7 @@ def masked_of(p: Privacy, nodes: int) -> Masked | None:
         return None
     if nodes > MOST_MASKED:
         raise InputError(f"privacy.masked: found {nodes} nodes, expected at most {MOST_MASKED}")
-    found = Masked(p.masked.corrupt, p.masked.contributors or nodes)
+    found = Masked(p.masked.corrupt, p.masked.contributors or nodes, p.masked.pads or "")
     if not 2 <= found.contributors <= nodes:
         raise InputError(
             f"privacy.masked.contributors: found {found.contributors} of {nodes} nodes, expected 2 to {nodes}"

@@ -22,7 +22,17 @@ from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.graphs import Network
 from hushgrid.kernels.types import Vector
 from hushgrid.node.privacy.terms import Terms
-from hushgrid.node.schema.sections import Adjacency, Allow, Budget, Privacy, Section, Stop, Tls
+from hushgrid.node.schema.sections import (
+    Adjacency,
+    Allow,
+    AllowedProblem,
+    Budget,
+    Privacy,
+    Question,
+    Section,
+    Stop,
+    Tls,
+)
 from hushgrid.node.schema.site import Source
 
 if TYPE_CHECKING:
@@ -297,6 +307,15 @@ class Kind(ABC):
     def check_questions(self, problem: Any, algorithm: Algorithm, privacy: Privacy, file: str) -> None:
         """Raises InputError unless a gate can answer what the algorithm asks."""
         return None
+
+    def question(self, problem: Any) -> Question:
+        """What the public part of a plan asks about a device's data. A kind with several tags says which it is."""
+        (tag,) = self.tags
+        return Question(tag)
+
+    def reveals(self, entry: AllowedProblem, device: Any) -> str:
+        """What the answers to a question may tell of a device's data, in a few words, from public numbers."""
+        return "what its noise does not hide of its data"
 
     @abstractmethod
     def solved(self, algorithm: Algorithm) -> str:

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hushgrid.kernels.errors import InputError
+from hushgrid.kernels.errors import InputError, Refused
 from hushgrid.kernels.patterns import masked
 from hushgrid.kernels.privacy.shares import Share, shares
+from hushgrid.node.privacy.gate import Authority
 from hushgrid.node.privacy.terms import Masked, Terms
 from hushgrid.node.problems.kind import Owner, Plan
+from hushgrid.node.schema.sections import AllowMasked
 
 if TYPE_CHECKING:
     from hushgrid.node.privacy.ledger import Ledger
 
-MakeMasks = Callable[[bytes, "Ledger"], masked.Masks]  #: a device's pads in the run of that id, kept in its ledger
+#: A device's pads in the run of that id, kept in its ledger, among those whom its owner allows now.
+MakeMasks = Callable[[bytes, "Ledger", AllowMasked | None], masked.Masks]
+PADS = "question"  #: what a pad is named by
 WIDE = 40  #: standard deviations that no noise passes
 INTRODUCTION = 10_000  #: bytes of a certificate with a key and a signature, at most
 
@@ -36,6 +39,14 @@ def noise_shares(plan: Plan) -> list[Share]:
     return shares(t.per_answer, moves, p.size, how.honest)
 
 
+def own_share(plan: Plan, node: str, authority: Authority) -> Share | None:
+    """The share of one node, as its owner counts it; None if nothing is masked. Raises InputError as `noise_shares` does."""
+    if plan.terms is None or plan.terms.masked is None:
+        return None
+    share: Share = noise_shares(plan)[plan.problem.position(node)]
+    return share.relying_on(authority.honest)
+
+
 def numbers(plan: Plan) -> masked.Terms:
     """What both ends must agree on. Raises InputError if a sum of all could pass 2^63 grid steps, where it would wrap."""
     (t, how), p, n = masked_terms(plan), plan.problem, len(plan.nodes)
@@ -49,19 +60,46 @@ def numbers(plan: Plan) -> masked.Terms:
 
 
 def member(plan: Plan, name: str, gate: Any, masks: masked.Masks) -> masked.MaskedMember:
-    """The machine of a node."""
+    """The machine of a node. Raises InputError if the plan names pads as this program does not: nothing could be decoded."""
+    _, how = masked_terms(plan)
+    if how.pads != PADS:
+        rule = how.pads or "round and attempt"
+        raise InputError(
+            f"{name}: found pads by {rule} (its coordinator runs another version), expected them by {PADS}"
+        )
     start = np.zeros(plan.problem.size)
     at = masked.Place(name=name, gate=gate, masks=masks, terms=numbers(plan), start=start)
     return masked.MaskedMember(at, plan.running.rounds)
 
 
+def none_allowed(node: str) -> Refused:
+    """Why a device takes part in no masked run."""
+    return Refused(f"{node}: masked sums, its owner allows none (allow.masked)", "masked")
+
+
 def masks_of(owner: Owner) -> MakeMasks | None:
-    """How a device masks, by its certificate and whom its owner trusts; None if the owner allows no masked run."""
-    if owner.allow.masked is None:
+    """How a device masks, by its certificate and whom its owner trusts; None if the owner allows no masked run.
+
+    Raises InputError if a file that says so is wrong. Those of the authorities are read again for each run, because
+    certificates are revoked.
+    """
+    if (allowed := owner.allow.masked) is None:
         return None
     from hushgrid.node.masks.identity import Identity, trust_of
     from hushgrid.node.masks.run_masks import RunMasks
 
-    assert owner.tls is not None  # the device's file was checked
-    identity = Identity.read(owner.node, owner.tls.cert or "", owner.tls.key or "")
-    return partial(RunMasks, owner.node, identity=identity, trust=trust_of(owner.allow.masked))
+    tls, node = owner.tls, owner.node
+    assert tls is not None  # the device's file was checked
+    identity = Identity.read(node, tls.cert or "", tls.key or "")
+    trust_of(allowed, tls)
+
+    def masks(run: bytes, ledger: Ledger, allowed: AllowMasked | None) -> masked.Masks:
+        if allowed is None:
+            raise none_allowed(node)
+        try:
+            trust = trust_of(allowed, tls)
+        except InputError:  # which names files: they are the owner's affair
+            raise Refused(f"{node}: whom its owner trusts cannot be read any more (allow.masked)", "masked") from None
+        return RunMasks(node, run, ledger, identity, trust)
+
+    return masks

@@ -52,7 +52,8 @@ def claim(result: Mapping[str, Any], epsilon: str, number: Callable[..., str]) -
         f"Against the broker, the coordinator and {others} together, and anyone who {OPEN}: "
         f"(ε = {epsilon}, δ = {number(alone['delta'])})-differential privacy for one record, computationally, provided at least {h} of a "
         "round's contributors run this program and their certificates are theirs. "
-        f"Against all others together: (ε = {number(alone['epsilon'], 4)}, δ = {number(alone['delta'])}).",
+        f"Against all others together: (ε = {number(alone['epsilon'], 4)}, δ = {number(alone['delta'])}). A device whose owner believes "
+        "in fewer honest ones counts more, and its own ledger says how much.",
         "Masking is not integrity: a device can spoil a sum, and nobody sees which one did.",
     )
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple
 from msgspec import UNSET, Meta, Struct
 
 from hushgrid.kernels.algorithms.base import Algorithm, Pattern, Sharing
-from hushgrid.kernels.errors import InputError, Refused
+from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.graphs import Graph, Network, check_walk, cyclic_route
 from hushgrid.kernels.machine import Keeping
 from hushgrid.kernels.patterns import routes
@@ -282,8 +282,9 @@ class GraphNode(ABC):
         gate, t = self.gate(plan, noise, allowance), plan.terms
         if t is not None and t.masked is not None:
             if self.masks is None:
-                raise Refused(f"{self.name}: masked sums, its owner allows none (allow.masked)", "masked")
-            return masking.member(plan, self.name, gate, self.masks(run, ledger)), gate
+                raise masking.none_allowed(self.name)
+            masks = self.masks(run, ledger, allowance.allow.masked)
+            return masking.member(plan, self.name, gate, masks), gate
         made: Keeping = machine_of(plan, place(plan, run, plan.problem.position(self.name), gate, noise))
         return made, gate
 

@@ -21,7 +21,7 @@ from hushgrid.kernels.ranges import Seconds, Title
 from hushgrid.node.privacy.terms import Terms, check_privacy, terms
 from hushgrid.node.problems.kind import Kind
 from hushgrid.node.problems.registry import KINDS, AnyPublic
-from hushgrid.node.schema.sections import Privacy, Stop
+from hushgrid.node.schema.sections import Privacy, Question, Stop
 
 DIGEST = re.compile(r"[0-9a-f]{64}\Z")  #: SHA-256
 
@@ -102,6 +102,11 @@ class RunPlan(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dic
     def kind(self) -> Kind:
         """Of its problem."""
         return KINDS[self.problem.kind]
+
+    @property
+    def question(self) -> Question:
+        """What it asks about the data of each device."""
+        return self.kind.question(self.problem)
 
     @property
     def running(self) -> registry.AnyAlgorithm:

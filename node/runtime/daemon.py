@@ -13,6 +13,7 @@ from hushgrid.node.config.files import kept
 from hushgrid.node.log import Log, Warned
 from hushgrid.node.privacy.drawn import Drawn
 from hushgrid.node.privacy.ledger import Ledger
+from hushgrid.node.problems.registry import TAGS
 from hushgrid.node.runtime.event_loop import Served, link_for, serve_all
 from hushgrid.node.runtime.member import Member
 from hushgrid.node.runtime.reporter import Reporter
@@ -134,6 +135,7 @@ def _serve(config: DeviceConfig, path: str, signals: Signals, say: Log, closing:
         state / f"{config.node}.ledger", config.node, Path(config.mark) if config.mark else None, keep=config.keep
     )
     closing.callback(ledger.close)
+    ledger.born_with(tuple(TAGS))
     intake = intake_of(config, path, ledger, say)
     if why := ledger.refusal:
         if ledger.lost_mark:  # its disk may come back: tried again, with a pause, by whoever restarts us

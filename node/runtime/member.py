@@ -321,7 +321,7 @@ class Member(Endpoint):
 
     def _allowance(self, run: bytes, plan: RunPlan) -> Allowance:
         t, limits, simulated = plan.terms_of(self.name), (self.budget, self.allow), self.simulated is not None
-        return Allowance(self.name, self.ledger, run, plan.algorithm, t, *limits, simulated=simulated)
+        return Allowance(self.name, self.ledger, run, plan.algorithm, t, *limits, plan.question, simulated=simulated)
 
     def _assemble(self, run: bytes, plan: RunPlan) -> tuple[Driver, Allowance]:
         allowance = self._allowance(run, plan)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from math import sqrt
-from typing import Annotated, Literal
+from fractions import Fraction
+from math import ceil, sqrt
+from typing import Annotated, Literal, NamedTuple
 
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 from msgspec.structs import replace
 
 from hushgrid.kernels.ranges import (
     BUSES,
+    ENTRIES,
     NODES,
     Bus,
     Count,
@@ -164,6 +166,8 @@ class Masking(Section, frozen=True, kw_only=True):
     corrupt: Annotated[int, Meta(ge=0, lt=NODES)]
     #: s: the fewest devices of a round [all]; with fewer than all a round can be asked again without those that are silent
     contributors: Count | UnsetType = UNSET
+    #: in a plan alone: a pad is named by the whole question, and a device takes part under no other rule
+    pads: Literal["question"] | UnsetType = UNSET
 
 
 class Privacy(Section, frozen=True, kw_only=True):
@@ -206,6 +210,7 @@ class Privacy(Section, frozen=True, kw_only=True):
             release=release,
             sensitivity=sensitivity,
             schedule=self.schedule if self.growth != 1 else UNSET,
+            masked=replace(self.masked, pads="question") if self.masked else UNSET,
         )
 
     @property
@@ -233,27 +238,101 @@ class Loaded(Section, frozen=True, kw_only=True):
     q: Buses  #: numbers of the buses that may draw reactive power
 
 
+Fingerprints = Annotated[tuple[Sha256, ...], Meta(min_length=1, max_length=NODES)]
+
+
 class AllowMasked(Section, frozen=True, kw_only=True):
     """Which masked runs a device's owner consents to, and whose certificates it believes in them: `peers` or `ca`."""
 
-    corrupt: Annotated[int, Meta(ge=0, lt=NODES)]  #: the least number of others that a plan must reckon to be corrupt
-    honest: Annotated[
-        int, Meta(ge=1, le=NODES)
-    ]  #: the least number of honest members, this one among them, that it may rely on in a round
+    #: the fewest of a round's contributors that a plan must reckon to be corrupt: their number, or a share of them below 1, of
+    #: which part of a device counts as one
+    corrupt: Annotated[int, Meta(ge=0, lt=NODES)] | Annotated[float, Meta(gt=0, lt=1)]
+    #: h: how many honest contributors of a round, this device among them, its owner believes in. A plan must rely on as many at
+    #: least, and whatever it relies on, each share is counted as one of h
+    honest: Annotated[int, Meta(ge=1, le=NODES)]
     #: fingerprints of the members' certificates: SHA-256 of DER, in lower case, without colons
-    peers: Annotated[tuple[Sha256, ...], Meta(min_length=1, max_length=NODES)] | None = None
-    #: certificates of authorities, a file; a member is whoever has one of theirs. Not the coordinator's own
+    peers: Fingerprints | None = None
+    #: certificates of authorities, a file; a member is whoever has one of theirs. None with the key of `tls.ca`, which can
+    #: certify members that do not exist
     ca: str | None = None
+    revoked: Fingerprints | None = None  #: beside `ca`: fingerprints of certificates that are believed no more
+    #: beside `ca`: a file with its authorities' lists of revoked certificates, in PEM or DER, read before each run
+    crl: str | None = None
     #: the most that all its shares over the life of the ledger may be worth against everybody else together, at the budget's delta
     alone: Epsilon
 
     def __post_init__(self) -> None:
         if (self.peers is None) == (self.ca is None):
             raise ValueError("Expected one of peers and ca")
+        if self.ca is None and (self.revoked or self.crl):
+            raise ValueError("Expected revoked and crl beside ca alone: of peers a certificate is left out")
+
+    def least_corrupt(self, contributors: int) -> int:
+        """How many of so many contributors a plan must reckon to be corrupt. A share is the decimal that somebody wrote."""
+        if isinstance(self.corrupt, int):
+            return self.corrupt
+        return ceil(Fraction(repr(self.corrupt)) * contributors)
+
+
+Column = Annotated[int, Meta(ge=0, le=ENTRIES)]
+
+
+class Question(NamedTuple):
+    """What a plan asks about a device's data, as far as an owner can say yes or no to it."""
+
+    kind: str  #: as a scenario's `problem.kind`
+    columns: tuple[int, ...] = ()  #: of a statistic: the numbers of a record that it reads
+    edges: tuple[float, ...] | None = None  #: of a histogram's bins
+
+    def __str__(self) -> str:
+        return self.kind + _narrowed(self.columns, self.edges)
+
+
+def _narrowed(columns: tuple[int, ...], edges: tuple[float, ...] | None) -> str:
+    few = ", ".join(map(str, columns[:8])) + (", ..." if len(columns) > 8 else "")
+    read = f" of column{'s' if len(columns) > 1 else ''} {few}" if columns else ""
+    return read + (f", {len(edges)} edges" if edges else "")
+
+
+class AllowedProblem(Section, frozen=True, kw_only=True):
+    """A question that a device answers."""
+
+    kind: str  #: as `problem.kind` of a scenario
+    column: Column | None = None  #: of a statistic: the one number of a record that it may read
+    #: the same for several: it may read these, or some of them [any; 0 to q - 1 are the features, q is the label]
+    columns: Annotated[tuple[Column, ...], Meta(min_length=1, max_length=10_000)] | None = None
+    #: of a histogram: the edges that its bins must have [any]
+    edges: (
+        Annotated[tuple[Annotated[float, Meta(ge=-1e12, le=1e12)], ...], Meta(min_length=2, max_length=2048)] | None
+    ) = None
+
+    def __post_init__(self) -> None:
+        if self.column is not None and self.columns is not None:
+            raise ValueError("Expected one of column and columns")
+
+    @property
+    def read(self) -> tuple[int, ...] | None:
+        """The columns that it may read; None: any."""
+        return self.columns if self.column is None else (self.column,)
+
+    def allows(self, question: Question) -> bool:
+        """Whether it lets a question pass: of its kind, about no other columns, in the same bins."""
+        return (
+            self.kind == question.kind
+            and (self.read is None or {*question.columns} <= {*self.read})
+            and (self.edges is None or self.edges == question.edges)
+        )
+
+    def __str__(self) -> str:
+        return self.kind + _narrowed(self.read or (), self.edges)
 
 
 class Allow(Section, frozen=True, kw_only=True):
     """What the device's owner consents to; a plan outside of it is refused."""
+
+    #: the questions that the device answers, and no others [the kinds that there were when its ledger was born, or the one that
+    #: `problem` declares]
+    problems: Annotated[tuple[AllowedProblem, ...], Meta(max_length=1000)] | None = None
 
     algorithms: list[str] | None = None  #: by name [every one that solves its kind of problem]
     per_run: PerRun | None = None  #: a limit on one run [the whole budget]

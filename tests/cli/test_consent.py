@@ -46,7 +46,8 @@ def sensor(tmp_path):
 def test_a_zone_s_owner_reads_what_is_hidden_in_mw_and_what_can_be_asked(zone):
     first, *lines = checked(zone).split("\n  ")
     assert first == "node z1 of fleet demo on mqtt://127.0.0.1: 5 buses of case14, budget epsilon 20"
-    hidden, run, life, worst = lines
+    hidden, run, life, worst, answers, _ = lines
+    assert answers == "answers zones: the loads of its 5 buses, p and q, each with noise, and what follows from them"
     assert "p or q of one bus, changed by at most 1 MW or MVAr (0.01 p.u. on a base of 100 MVA)" in hidden
     assert run.startswith("one run: consensus-admm; epsilon 5 at most: ")
     assert run.endswith("odds of at most 148 : 1 (e^5)")
@@ -78,7 +79,7 @@ def test_an_owner_of_contracts_reads_the_share_in_mw_and_how_many_entries_have_n
 
 
 def test_without_a_limit_to_one_run_the_whole_budget_can_be_asked_at_once(zone):
-    _, _, run, life, _ = checked(zone, {"allow": None, "budget.epsilon": 30.0, "budget.delta": 1e-5}).split("\n  ")
+    _, _, run, life, *_ = checked(zone, {"allow": None, "budget.epsilon": 30.0, "budget.delta": 1e-5}).split("\n  ")
     assert run.startswith(
         "one run: consensus-admm, ladmm; epsilon 30 at most (no allow.per_run: a single run may spend the budget): "
     )
@@ -87,7 +88,7 @@ def test_without_a_limit_to_one_run_the_whole_budget_can_be_asked_at_once(zone):
 
 
 def test_a_limit_above_the_budget_limits_nothing_more(zone):
-    _, _, run, _, _ = checked(zone, {"allow.per_run.epsilon": 100.0}).split("\n  ")
+    _, _, run, *_ = checked(zone, {"allow.per_run.epsilon": 100.0}).split("\n  ")
     assert "epsilon 20 at most" in run
 
 
@@ -100,7 +101,7 @@ def test_a_limit_above_the_budget_limits_nothing_more(zone):
     ],
 )  # fmt: skip
 def test_an_owner_of_rows_reads_the_relation_and_the_range_of_the_labels(labels, text, sensor):
-    _, hidden, said, run, _, worst = checked(sensor, {"labels": labels}).split("\n  ")
+    _, hidden, said, run, _, worst, *_ = checked(sensor, {"labels": labels}).split("\n  ")
     assert hidden.startswith("hidden: any one of 200 records (a row and its label), replaced by any other")
     assert said == text
     assert run.startswith("one run: recal; epsilon 5 at most")

@@ -16,6 +16,7 @@ from hushgrid.node.problems.plan import encode_plan
 from hushgrid.node.wire import Mark
 from tests.support.devices.gated_device import plan
 from tests.support.devices.windows import Clock
+from tests.support.scenarios.masked_plans import DELTA, sum_of
 
 # --- ledgers ---
 
@@ -42,6 +43,23 @@ def test_a_ledger_shows_what_all_shares_of_masked_sums_are_worth_alone(hushgrid,
     assert seen["totals"][0]["alone"] == pytest.approx(expected, rel=1e-9)
     said = hushgrid("ledger", "show", tmp_path / "n1.ledger", "--delta", "0")
     assert "(its shares alone: unbounded epsilon)" in said.out
+
+
+def test_a_ledger_shows_at_how_many_honest_shares_a_run_was_counted(hushgrid, tmp_path):
+    """The plan relies on 498 honest ones and claims .096; the device's owner believed in five."""
+    counted = sum_of(500, 2, 0.0961)
+    mu = counted.terms.per_answer * (498 / 5) ** 0.5
+    with closing(Ledger(tmp_path / "n0.ledger", "n0")) as ledger:
+        ledger.join(b"r" * 16, encode_plan(counted))
+        ledger.commit(b"r" * 16, spends=[Spend(1, "gaussian", mu, 1.0, 1.0, 0.1, "replace-one-record", "x", honest=5)])
+    said = hushgrid("ledger", "show", tmp_path / "n0.ledger")
+    epsilon = gdp_epsilon(mu, DELTA)
+    assert f"epsilon {epsilon:.6g}, delta 1e-05 at 5 honest, where the plan says 498 (its shares alone:" in said.out
+    seen = json.loads(hushgrid("ledger", "show", tmp_path / "n0.ledger", "--json").out)
+    (row,), (total,) = seen["runs"], seen["totals"]
+    assert (row["honest"], row["honest_of_plan"]) == (5, 498)
+    assert total["epsilon"] == pytest.approx(epsilon)
+    assert row["alone"] == pytest.approx(total["alone"]) == pytest.approx(gdp_epsilon(mu * 5**0.5, DELTA))
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -52,4 +51,5 @@ def _maker(node: str, identity: Identity, peers: list[str]) -> MakeMasks:
     from hushgrid.node.masks.identity import Trust
     from hushgrid.node.masks.run_masks import RunMasks
 
-    return partial(RunMasks, node, identity=identity, trust=Trust(peers))
+    trust = Trust(peers)
+    return lambda run, ledger, _: RunMasks(node, run, ledger, identity, trust)

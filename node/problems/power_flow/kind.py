@@ -23,7 +23,7 @@ from hushgrid.node.problems.power_flow.section import (
     check_objective,
     objective_of,
 )
-from hushgrid.node.schema.sections import Adjacency, Privacy, Section
+from hushgrid.node.schema.sections import Adjacency, AllowedProblem, Privacy, Section
 
 FEW = 3  #: 8 n/(n + 1), the variance of a zone's sum with totals, is no less than 2 n up to here
 
@@ -77,6 +77,9 @@ class PowerFlow(Kind):
         if os.path.isfile(base / problem.case):  # a path wins over a built-in name only if there is such a file
             return replace(problem, case=str((base / problem.case).resolve()))
         return problem
+
+    def reveals(self, entry: AllowedProblem, device: Any) -> str:
+        return f"the loads of its {len(device.model.buses)} buses, p and q, each with noise, and what follows from them"
 
     def public(self, asked: Asked, file: str) -> ZonesPlan:
         from hushgrid.node.problems.power_flow import device

@@ -20,7 +20,7 @@ from hushgrid.node.privacy.budget import Allowance
 from hushgrid.node.privacy.gate import Gate
 from hushgrid.node.privacy.noise_source import NoiseSource
 from hushgrid.node.problems.kind import Asked, Plan, archive_of
-from hushgrid.node.problems.masking import MakeMasks, noise_shares
+from hushgrid.node.problems.masking import MakeMasks, own_share
 from hushgrid.node.problems.on_graph import GraphNode, wired
 from hushgrid.node.problems.records.data import Arrays, Data, Devices, Loaded, classes, load
 from hushgrid.node.problems.records.files import Shard, read_csv, read_npz
@@ -89,9 +89,13 @@ class Rows(GraphNode):
         if (p.rows[p.position(self.name)], p.features) != (m, q):
             found = f"{p.rows[p.position(self.name)]} rows of {p.features}"
             raise InputError(f"{self.name}: found a plan for {found}, expected its own {m} rows of {q}")
+        own = self.problem
         if p.kind != NAME:  # nothing else of a row is asked for
+            if own is not None:
+                question = plan.kind.question(p)
+                raise InputError(f"{self.name}: found a plan for {question}, expected one for its own {own}")
             return
-        o, own = p.own(p.position(self.name)), self.problem
+        o = p.own(p.position(self.name))
         if self.labels is not None and not self.labels.fit(o.kind, p.classes):
             found = f"{o.kind} of {p.classes} classes" if o.kind == "softmax" else o.kind
             raise InputError(f"{self.name}: found a plan for {found}, expected one for labels of {self.labels}")
@@ -116,7 +120,7 @@ class Rows(GraphNode):
         if t is not None:
             step, decay = algorithm.scaled(i, p.L[i], len(p.rows))
             t = replace(t, step=step, decay=decay)
-        share = noise_shares(plan)[i] if t and t.masked else None
+        share = own_share(plan, self.name, allowance)
         return RowsGate(
             self.name, self.loss(p), t, noise, allowance, stepped(plan) if t and t.published else None, share
         )

@@ -27,7 +27,7 @@ from hushgrid.node.problems.records.section import (
     Softmax,
     minimised,
 )
-from hushgrid.node.schema.sections import Adjacency, Privacy, Section
+from hushgrid.node.schema.sections import Adjacency, AllowedProblem, Privacy, Question, Section
 
 
 def record_words(owner: Owner, rows: Any, adjacency: Adjacency) -> str:
@@ -116,6 +116,15 @@ class Records(GraphKind):
                 raise InputError(
                     f"{file}: {key}: found {found}, expected {expected} ({algorithm.name}: private minimisers)"
                 )
+
+    def question(self, problem: DataPlan) -> Question:
+        return Question(problem.objective.kind)
+
+    def reveals(self, entry: AllowedProblem, device: Any) -> str:
+        m, q = device.shard.A.shape
+        return (
+            f"gradients or minimisers of a model of the label by {q} features: how these go together in its {m} records"
+        )
 
     def solved(self, algorithm: Algorithm) -> str:
         if not algorithm.minimizes:

@@ -11,8 +11,9 @@ import msgspec
 from hushgrid.kernels.algorithms.base import Algorithm, Pattern, Sharing
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.graphs import Network
+from hushgrid.kernels.problems.statistics import Histogram
 from hushgrid.node.problems.kind import Asked, Plan
-from hushgrid.node.problems.masking import noise_shares, numbers
+from hushgrid.node.problems.masking import numbers, own_share
 from hushgrid.node.problems.on_graph import GraphKind
 from hushgrid.node.problems.records.section import NAME as RECORDS
 from hushgrid.node.problems.statistics.section import (
@@ -24,7 +25,7 @@ from hushgrid.node.problems.statistics.section import (
     StatisticsPlan,
     TotalProblem,
 )
-from hushgrid.node.schema.sections import Privacy, Section
+from hushgrid.node.schema.sections import AllowedProblem, Privacy, Question, Section
 
 if TYPE_CHECKING:
     from hushgrid.node.privacy.budget import Allowance
@@ -50,6 +51,21 @@ class Statistics(GraphKind):
         if privacy.mechanism == "laplace" and 1 not in problem.statistic.orders:
             raise InputError(f"{file}: privacy.mechanism: found laplace, expected gaussian (problem.kind: {tag})")
 
+    def question(self, problem: StatisticsPlan) -> Question:
+        statistic = problem.statistic
+        edges = statistic.edges if isinstance(statistic, Histogram) else None
+        return Question(statistic.name, statistic.read(problem.features), edges)
+
+    def reveals(self, entry: AllowedProblem, device: Any) -> str:
+        m, q = device.shard.A.shape
+        which = f"any of its {q} features and the label" if entry.read is None else _columns(entry.read, q)
+        if entry.kind == "histogram":
+            edges = entry.edges
+            bins = "each bin, whatever the bins" if edges is None else f"each bin of {edges[0]:g} to {edges[-1]:g}"
+            return f"how many of its {m} records lie in {bins}, by {which}"
+        added = "sums of products, so how they go together," if entry.kind == "gram" else "the sum"
+        return f"{added} over its {m} records of {which}"
+
     def solved(self, algorithm: Algorithm) -> str:
         return "histograms, totals, means, Gram matrices"
 
@@ -68,11 +84,11 @@ class Statistics(GraphKind):
         from hushgrid.node.problems.records.device import clamped
         from hushgrid.node.problems.statistics.gate import StatisticGate
 
-        t, i, (A, b) = plan.terms, plan.problem.position(device.name), device.shard
+        A, b = device.shard
         if device.labels is not None:
             b = clamped(b, device.labels, "softmax" if device.labels.classes else "least-squares")
-        share = noise_shares(plan)[i] if t and t.masked else None
-        return StatisticGate(device.name, (A, b), plan.problem, t, noise, allowance, share)
+        share = own_share(plan, device.name, allowance)
+        return StatisticGate(device.name, (A, b), plan.problem, plan.terms, noise, allowance, share)
 
     def among(self, plan: StatisticsPlan, present: Sequence[str]) -> StatisticsPlan:
         return plan.among(present)
@@ -94,6 +110,11 @@ class Statistics(GraphKind):
             return
         for i in range(len(p.rows)):
             lattice_of(p, i, t)
+
+
+def _columns(read: Sequence[int], features: int) -> str:
+    """Numbers of a record, with its label by name."""
+    return ", ".join("the label" if k == features else f"column {k}" for k in read)
 
 
 KIND = Statistics()

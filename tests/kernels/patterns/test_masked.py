@@ -156,7 +156,7 @@ def test_each_message_alone_is_uniform_and_the_sum_decodes():
     values = np.arange(1, 5, dtype=np.int64)[:, None] * np.ones(D, dtype=np.int64)
     seen = [[] for _ in ALL]
     for k in range(1, rounds + 1):
-        words = [values[i].view(np.uint64) + m.pad(k, 1, ALL, D) for i, m in enumerate(masks)]
+        words = [values[i].view(np.uint64) + m.pad(k, 1, ALL, np.zeros(D), D) for i, m in enumerate(masks)]
         assert masked.decoded([w.astype("<u8").tobytes() for w in words], G).tolist() == [10 * G] * D
         for i, w in enumerate(words):
             seen[i].append(w.astype("<u8").tobytes())

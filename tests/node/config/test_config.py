@@ -197,6 +197,18 @@ def test_an_owner_consents_to_masked_runs_by_the_members_fingerprints_or_by_an_a
     assert device(tmp_path, DEVICE).allow.masked is None
 
 
+def test_what_is_revoked_stands_beside_an_authority_and_corrupt_may_be_a_share(tmp_path):
+    mark = f"{7:064x}"
+    beside = (
+        MASKED.replace("corrupt: 1", "corrupt: 0.2") + f"ca: owners.pem, revoked: ['{mark}'], crl: owners.crl}}}}\n"
+    )
+    allowed = device(tmp_path, beside + TLS).allow.masked
+    assert (allowed.corrupt, allowed.revoked, allowed.crl) == (0.2, (mark,), str(tmp_path / "owners.crl"))
+    for corrupt in ("1.0", "-1", "1.5", "nan", "'20%'"):
+        with pytest.raises(InputError, match=r"allow.masked.corrupt: found "):
+            device(tmp_path, MASKED.replace("corrupt: 1", f"corrupt: {corrupt}") + "ca: owners.pem}}\n" + TLS)
+
+
 @pytest.mark.parametrize(
     ("rest", "line"),
     [
@@ -204,6 +216,10 @@ def test_an_owner_consents_to_masked_runs_by_the_members_fingerprints_or_by_an_a
         (f"ca: a.pem, peers: ['{0:064x}']}}}}\n" + TLS, "allow.masked: found {.*, expected one of peers and ca"),
         ("peers: []}}\n" + TLS, r"allow.masked.peers: found \[\], expected array of length >= 1"),
         ("peers: [AB]}}\n" + TLS, r"allow.masked.peers\[0\]: found 'AB', expected str matching regex"),
+        (
+            f"peers: ['{0:064x}'], crl: a.crl}}}}\n" + TLS,
+            "allow.masked: found {.*, expected revoked and crl beside ca alone",
+        ),
         ("ca: a.pem, share: 1}}\n" + TLS, "allow.masked.share: unknown key"),
         ("ca: a.pem}}\n", "allow.masked: found no certificate of this device, expected tls.cert and tls.key beside it"),
         ("ca: a.pem}}\ntls: {ca: ca.pem}\n", "found no certificate of this device, expected tls.cert and tls.key"),

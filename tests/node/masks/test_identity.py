@@ -1,5 +1,7 @@
 """Whose introduction a device accepts: nobody's but a trusted certificate's, of this run, this name and this key."""
 
+from pathlib import Path
+
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, ed448, ed25519, rsa
 from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, Encoding, PrivateFormat
@@ -8,7 +10,7 @@ from msgspec.structs import replace
 from hushgrid.kernels.errors import InputError, Refused
 from hushgrid.kernels.patterns.introductions import Introduction
 from hushgrid.node.masks.identity import Identity, Trust, made_up, statement, trust_of
-from hushgrid.node.schema.sections import AllowMasked
+from hushgrid.node.schema.sections import AllowMasked, Tls
 from tests.support.devices.certificates import NOON, YEAR, Authority, written
 
 RUN, KEY = b"r" * 16, b"k" * 32
@@ -147,11 +149,81 @@ def test_a_wrong_file_of_a_device_is_one_line(tmp_path, authority):
         Identity.read("n1", cert, key, clock=lambda: NOON + 3 * YEAR)
 
 
+def fleet(place):
+    """What a device's file says of the broker: certificates of the coordinator's own authority."""
+    ca = Authority("the fleet's")
+    return Tls(ca=written(place / "broker", ca.certificate, ca.key)[0])
+
+
+def test_the_fleets_own_authority_is_no_authority_of_masked_runs_whatever_its_files_are_called(tmp_path, authority):
+    """Whoever holds the key of `tls.ca` can certify members that do not exist. Keys are compared, in each file of several."""
+    owner, tls = {"corrupt": 1, "honest": 2, "alone": 3.0}, fleet(tmp_path)
+    fleets, another = Path(tls.ca).read_bytes(), authority.certificate.public_bytes(Encoding.PEM)
+    renewed = Authority("the fleet's, renewed", key=authority.key)
+    for name, mine, theirs in (
+        ("the same file", fleets, fleets),
+        ("one of two", another + fleets, fleets),
+        ("one of the broker's two", another, fleets + another),
+        ("another certificate of the same key", renewed.certificate.public_bytes(Encoding.PEM), another),
+    ):
+        (place := tmp_path / name).mkdir()
+        (place / "owners.pem").write_bytes(mine)
+        (place / "brokers.pem").write_bytes(theirs)
+        with pytest.raises(InputError) as caught:
+            trust_of(AllowMasked(**owner, ca=str(place / "owners.pem")), Tls(ca=str(place / "brokers.pem")), noon)
+        line = f"allow.masked.ca: {place / 'owners.pem'}: found the key of the fleet's own authority (tls.ca), expected another"
+        assert str(caught.value).startswith(line)
+        assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("form", [Encoding.PEM, Encoding.DER])
+def test_a_revoked_certificate_is_believed_no_more(tmp_path, authority, form):
+    """By its fingerprint, or by a list of its authority; the others of the authority are still believed."""
+    owner, tls = {"corrupt": 1, "honest": 2, "alone": 3.0}, fleet(tmp_path)
+    ca, _ = written(tmp_path / "ca", authority.certificate, authority.key)
+    stolen, fine = (Identity(*authority.signs("n1")) for _ in range(2))
+    crl = tmp_path / "revoked.crl"
+    crl.write_bytes(authority.revokes(stolen.certificate).public_bytes(form))
+    for named in ({"revoked": (stolen.fingerprint,)}, {"crl": str(crl)}):
+        trust = trust_of(AllowMasked(**owner, ca=ca, **named), tls, noon)
+        trust.verify(RUN, "n1", shown(fine))
+        with pytest.raises(Refused, match=f"of n1: found a certificate that is revoked, {stolen.fingerprint}"):
+            trust.verify(RUN, "n1", shown(stolen))
+    later = AllowMasked(**owner, ca=ca, crl=str(crl))
+    with pytest.raises(Refused, match="is revoked"):  # a list that is over says what it said
+        trust_of(later, tls, lambda: NOON + YEAR / 2).verify(RUN, "n1", shown(stolen))
+
+
+def test_lists_of_two_authorities_stand_in_one_file_and_those_of_others_are_one_line(tmp_path, authority):
+    owner, tls, second = {"corrupt": 1, "honest": 2, "alone": 3.0}, fleet(tmp_path), Authority("a second one")
+    ca, crl = tmp_path / "ca.pem", tmp_path / "revoked.crl"
+    ca.write_bytes(b"".join(a.certificate.public_bytes(Encoding.PEM) for a in (authority, second)))
+    pair = [(a, Identity(*a.signs("n1"))) for a in (authority, second)]
+    crl.write_bytes(b"".join(a.revokes(one.certificate).public_bytes(Encoding.PEM) for a, one in pair))
+    allowed = AllowMasked(**owner, ca=str(ca), crl=str(crl))
+    for _, one in pair:
+        with pytest.raises(Refused, match="is revoked"):
+            trust_of(allowed, tls, noon).verify(RUN, "n1", shown(one))
+    strange = Authority(), Authority("a third one")  # one of the right name, with another key
+    wrong = {
+        b"nothing": "found no list of revoked certificates, expected PEM or DER",
+        **{
+            a.revokes(pair[0][1].certificate).public_bytes(Encoding.PEM): f"found a list of CN={name}, expected one"
+            for a, name in zip(strange, ("an authority", "a third one"), strict=True)
+        },
+    }
+    for blob, line in wrong.items():
+        crl.write_bytes(blob)
+        with pytest.raises(InputError) as caught:
+            trust_of(allowed, tls, noon)
+        assert str(caught.value).startswith(f"allow.masked.crl: {crl}: {line}")
+
+
 def test_an_owner_trusts_the_peers_or_the_authority_that_its_file_names(tmp_path, authority, identity):
-    owner = {"corrupt": 1, "honest": 2, "alone": 3.0}
+    owner, tls = {"corrupt": 1, "honest": 2, "alone": 3.0}, fleet(tmp_path)
     ca, _ = written(tmp_path / "ca", authority.certificate, authority.key)
     for named in ({"peers": (identity.fingerprint,)}, {"ca": ca}):
-        trust_of(AllowMasked(**owner, **named), noon).verify(RUN, "n1", shown(identity))
+        trust_of(AllowMasked(**owner, **named), tls, noon).verify(RUN, "n1", shown(identity))
     device, key = written(tmp_path / "n1", *authority.signs("n1"))
     wrong = {
         str(tmp_path / "no"): f"allow.masked.ca: {tmp_path / 'no'}: No such file or directory, expected PEM",
@@ -160,7 +232,7 @@ def test_an_owner_trusts_the_peers_or_the_authority_that_its_file_names(tmp_path
     }
     for file, line in wrong.items():
         with pytest.raises(InputError) as caught:
-            trust_of(AllowMasked(**owner, ca=file), noon)
+            trust_of(AllowMasked(**owner, ca=file), tls, noon)
         assert str(caught.value) == line
 
 

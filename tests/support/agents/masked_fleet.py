@@ -37,14 +37,14 @@ class SeededMasks:
             raise Refused(f"{self.name}: a foreign key")
         self.met = sorted(introductions)
 
-    def pad(self, round: int, attempt: int, among: Sequence[str], size: int) -> masked.Words:
+    def pad(self, round: int, attempt: int, among: Sequence[str], x: np.ndarray, size: int) -> masked.Words:
         assert (round, attempt) not in self.used, "a pad is used once"
         self.used.add((round, attempt))
         total = np.zeros(size, dtype=np.uint64)
         for other in among:
             if other != self.name:
-                pair = "|".join([*sorted([self.name, other]), str(round), str(attempt)])
-                stream = hashlib.shake_256(pair.encode()).digest(8 * size)
+                pair = "|".join([*sorted([self.name, other]), str(round), str(attempt), *among])
+                stream = hashlib.shake_256(pair.encode() + x.tobytes()).digest(8 * size)
                 words = np.frombuffer(stream, dtype="<u8")
                 total = total + words if other > self.name else total - words
         return total

@@ -17,9 +17,9 @@ class Authority:
     """A certificate that signs others, and its key."""
 
     def __init__(
-        self, name: str = "an authority", *, may_sign: bool = True, until: datetime = NOON + 10 * YEAR
+        self, name: str = "an authority", *, may_sign: bool = True, until: datetime = NOON + 10 * YEAR, key=None
     ) -> None:
-        self.key = ec.generate_private_key(ec.SECP256R1())
+        self.key = key or ec.generate_private_key(ec.SECP256R1())
         self.certificate = _signed(name, self.key, name, self.key, until, may_sign)
 
     def signs(self, name: str, key=None, until: datetime = NOON + YEAR):
@@ -27,6 +27,16 @@ class Authority:
         key = key or ec.generate_private_key(ec.SECP256R1())
         issuer = self.certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)[0].value
         return _signed(name, key, issuer, self.key, until, False), key
+
+    def revokes(self, *certificates: bytes, until: datetime = NOON + YEAR / 12):
+        """Its list of revoked certificates, given in DER."""
+        made = x509.CertificateRevocationListBuilder().issuer_name(self.certificate.subject)
+        made = made.last_update(NOON - YEAR / 12).next_update(until)
+        for one in certificates:
+            number = x509.load_der_x509_certificate(one).serial_number
+            revoked = x509.RevokedCertificateBuilder().serial_number(number).revocation_date(NOON - YEAR / 12)
+            made = made.add_revoked_certificate(revoked.build())
+        return made.sign(self.key, SHA256())
 
 
 def _signed(name, key, issuer, by, until, may_sign):

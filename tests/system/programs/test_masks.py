@@ -5,16 +5,17 @@ import signal
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 from hushgrid.kernels.errors import Refused
 from hushgrid.node.masks.identity import Identity, made_up, trust_of
 from hushgrid.node.masks.run_masks import RunMasks
 from hushgrid.node.privacy.ledger import Ledger
-from hushgrid.node.schema.sections import AllowMasked
+from hushgrid.node.schema.sections import AllowMasked, Tls
 from tests.support.daemons.deployed_fleet import certificates
 
-RUN = b"r" * 16
+RUN, X = b"r" * 16, np.zeros(3)
 KILLED = """
 import os, signal, sys
 from pathlib import Path
@@ -56,18 +57,20 @@ def with_trust(node):
 
 def test_devices_with_the_certificates_of_the_shipped_script_believe_each_other_by_their_authority(tmp_path):
     (tmp_path / "state").mkdir()
-    certificates(tmp_path / "fleet", "z1", "z2", "coordinator")
+    certificates(tmp_path / "fleet", "z1", "z2")
+    certificates(tmp_path / "broker", "coordinator")  # of another authority
     files = {node: [str(tmp_path / "fleet" / f"{node}.{end}") for end in ("crt", "key")] for node in ("z1", "z2")}
     owners = AllowMasked(corrupt=0, honest=2, alone=9.0, ca=str(tmp_path / "fleet" / "ca.crt"))
+    tls = Tls(ca=str(tmp_path / "broker" / "ca.crt"))
     devices = {}
     for node, own in files.items():
         ledger = Ledger(tmp_path / "state" / f"{node}.ledger", node)
         ledger.join(RUN, b"plan")
-        devices[node] = RunMasks(node, RUN, ledger, Identity.read(node, *own), trust_of(owners))
+        devices[node] = RunMasks(node, RUN, ledger, Identity.read(node, *own), trust_of(owners, tls))
     shown = {node: masks.introduction() for node, masks in devices.items()}
     for masks in devices.values():
         masks.meet(shown)
-    one, other = (masks.pad(0, 0, shown, 3) for masks in devices.values())
+    one, other = (masks.pad(0, 0, shown, X, 3) for masks in devices.values())
     assert not (one + other).any()
     with pytest.raises(Refused, match="the introduction of z2: found the key of z1, expected its own"):
         devices["z1"].meet(shown | {"z2": shown["z1"]})

@@ -3,6 +3,7 @@
 import copy
 import importlib.util
 import json
+from functools import cache
 
 import jsonschema
 import msgspec
@@ -19,7 +20,7 @@ from tests.support.paths import ROOT
 SPEC = importlib.util.spec_from_file_location("generate", ROOT / "docs/generate.py")
 generate = importlib.util.module_from_spec(SPEC)
 SPEC.loader.exec_module(generate)
-PAGES = generate.pages()
+pages = cache(generate.pages)  #: made by the test that reads them, not by every process that collects this one
 FILES = {
     "scenario": (Scenario, [*(ROOT / "scenarios").rglob("*.yaml"), *(ROOT / "deploy").rglob("scenario.yaml")]),
     "device": (DeviceConfig, [*(ROOT / "deploy").rglob("nodes/*.yaml")]),
@@ -29,15 +30,15 @@ GIVEN = [(kind, file) for kind, (_, files) in FILES.items() for file in files]
 
 
 def schema(kind: str) -> jsonschema.Draft202012Validator:
-    found = json.loads(PAGES[f"{kind}.schema.json"])
+    found = json.loads(pages()[f"{kind}.schema.json"])
     jsonschema.Draft202012Validator.check_schema(found)
     return jsonschema.Draft202012Validator(found)
 
 
 def test_the_committed_reference_is_current():
     """If this fails: `make reference`."""
-    assert {path.name for path in generate.PLACE.iterdir()} == set(PAGES)
-    assert [name for name, text in PAGES.items() if (generate.PLACE / name).read_text(encoding="utf-8") != text] == []
+    assert {path.name for path in generate.PLACE.iterdir()} == set(pages())
+    assert [name for name, text in pages().items() if (generate.PLACE / name).read_text(encoding="utf-8") != text] == []
 
 
 def test_the_table_of_algorithms_in_README_is_current_and_has_every_one():
@@ -46,18 +47,18 @@ def test_the_table_of_algorithms_in_README_is_current_and_has_every_one():
     assert generate.readme(text) == text
     for name, kind in ALGORITHMS.items():
         assert f"| `{name}` | {kind.title}. {kind.paper} | {kind.pattern} | " in text
-        assert f"\n## {name}\n\n{kind.title}\n" in PAGES["algorithms.md"]
+        assert f"\n## {name}\n\n{kind.title}\n" in pages()["algorithms.md"]
 
 
 @pytest.mark.parametrize("kind", FILES)
 def test_every_key_stands_in_its_page_and_its_schema_with_a_meaning(kind):
-    found = json.loads(PAGES[f"{kind}.schema.json"])
+    found = json.loads(pages()[f"{kind}.schema.json"])
     listed = 0
     for name, section in found["$defs"].items():
         for key, said in section["properties"].items():
             if "description" not in said:  # the tag, which is the section's own name
                 assert len(said["enum"]) == 1, (name, key)
-            assert f"| `{key}` | " in PAGES[f"{kind}.md"]
+            assert f"| `{key}` | " in pages()[f"{kind}.md"]
             listed += 1
     assert listed > 10
 
@@ -104,6 +105,6 @@ def test_what_the_program_does_not_take_is_invalid(over):
 
 
 def test_units_and_ranges_are_those_of_the_types():
-    assert "| `wait_s` | number | s | `60.0` | above 0 | for all members to be there |" in PAGES["coordinator.md"]
-    found = json.loads(PAGES["coordinator.schema.json"])["$defs"]["CoordinatorConfig"]["properties"]["wait_s"]
+    assert "| `wait_s` | number | s | `60.0` | above 0 | for all members to be there |" in pages()["coordinator.md"]
+    found = json.loads(pages()["coordinator.schema.json"])["$defs"]["CoordinatorConfig"]["properties"]["wait_s"]
     assert (found["unit"], found["exclusiveMinimum"], found["default"]) == ("s", 0, 60.0)

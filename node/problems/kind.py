@@ -313,6 +313,10 @@ class Kind(ABC):
         (tag,) = self.tags
         return Question(tag)
 
+    def fits(self, tag: str, labels: Any) -> bool:
+        """Whether a device whose owner declares such labels can be asked about the problem of this tag."""
+        return True
+
     def reveals(self, entry: AllowedProblem, device: Any) -> str:
         """What the answers to a question may tell of a device's data, in a few words, from public numbers."""
         return "what its noise does not hide of its data"
@@ -375,10 +379,7 @@ class Kind(ABC):
 
     @abstractmethod
     def on_devices(self, problem: Any) -> str | None:
-        """Why real devices cannot solve this problem; None if they can.
-
-        They cannot if its data are with the program that makes the plan.
-        """
+        """Why real devices cannot solve this problem, whose data are with the program that makes the plan; None if they can."""
 
     def check_answers(self, plan: Plan) -> None:
         """Raises InputError if a gate could not answer what the plan asks, which follows from public numbers."""
@@ -389,10 +390,7 @@ class Kind(ABC):
         return None
 
     def among(self, plan: Any, present: Sequence[str]) -> Any:
-        """The public part of the same problem without the nodes that are not there.
-
-        Raises InputError if those who are there cannot solve it without them.
-        """
+        """The public part of the same problem without the nodes that are not there. Raises InputError if it needs them."""
         raise InputError(f"found {', '.join(present)} there, expected {', '.join(plan.nodes)}")
 
     def source(self, problem: Any) -> str:

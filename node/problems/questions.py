@@ -14,9 +14,6 @@ from hushgrid.node.problems.kind import Owner
 from hushgrid.node.problems.registry import TAGS
 from hushgrid.node.schema.sections import AllowedProblem
 
-#: The problems of statistics, of which alone an owner can say more than the kind.
-HISTOGRAM, SUMS = "histogram", ("histogram", "total", "mean", "gram")
-
 
 def check_list(owner: Owner, device: str, path: str) -> None:
     """Raises InputError unless an owner's list can be meant. `device`: the kind of the device."""
@@ -27,13 +24,18 @@ def check_list(owner: Owner, device: str, path: str) -> None:
             raise InputError(f"{place}.kind: found {entry.kind}, expected one of {', '.join(kinds)}")
         if declared is not None and entry.kind != declared.kind:
             raise InputError(f"{place}.kind: found {entry.kind}, expected {declared.kind}, as problem declares")
-        if entry.kind not in SUMS:
-            if entry.read is not None or entry.edges is not None:
-                raise InputError(f"{place}: found columns or edges, expected none ({entry.kind})")
-            if labels is not None and not labels.fit(entry.kind, labels.classes or 1):
-                raise InputError(f"{place}.kind: found {entry.kind}, expected one for labels of {labels}")
-        if entry.edges is not None and entry.kind != HISTOGRAM:
-            raise InputError(f"{place}.edges: found {len(entry.edges)} numbers, expected none ({entry.kind})")
+        if not TAGS[entry.kind].fits(entry.kind, labels):
+            raise InputError(f"{place}.kind: found {entry.kind}, expected one for labels of {labels}")
+        keys = _narrowing(entry.kind)
+        for key, value in (("columns", entry.read), ("edges", entry.edges)):
+            if value is not None and key not in keys:
+                raise InputError(f"{place}.{key}: found {len(value)} numbers, expected none ({entry.kind})")
+
+
+def _narrowing(tag: str) -> set[str]:
+    """What an owner can say of a question beside its kind: what a scenario says of such a problem."""
+    (section,) = (section for section in TAGS[tag].sections if section.__struct_config__.tag == tag)
+    return {"columns" if name == "column" else name for name in section.__struct_fields__} & {"columns", "edges"}
 
 
 def questions_of(device: str) -> tuple[str, ...]:
@@ -51,6 +53,6 @@ def answered(owner: Owner, device: str, born: Sequence[str]) -> list[AllowedProb
         entry
         for entry in entries
         if (declared is None or entry.kind == declared.kind)
-        and (entry.kind in SUMS or labels is None or labels.fit(entry.kind, labels.classes or 1))
+        and TAGS[entry.kind].fits(entry.kind, labels)
         and (algorithms is None or {*algorithms} & {*TAGS[entry.kind].algorithms})
     ]

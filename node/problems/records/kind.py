@@ -29,6 +29,8 @@ from hushgrid.node.problems.records.section import (
 )
 from hushgrid.node.schema.sections import Adjacency, AllowedProblem, Privacy, Question, Section
 
+PROBLEMS = (LeastSquares, Logistic, Softmax)
+
 
 def record_words(owner: Owner, rows: Any, adjacency: Adjacency) -> str:
     """What is hidden of the records of a device."""
@@ -67,7 +69,7 @@ def label_words(labels: Labels | None) -> list[str]:
 
 class Records(GraphKind):
     name: ClassVar[str] = NAME
-    sections: ClassVar[tuple[type[Section], ...]] = (LeastSquares, Logistic, Softmax)
+    sections: ClassVar[tuple[type[Section], ...]] = PROBLEMS
     public_type: ClassVar[type] = DataPlan
     patterns: ClassVar[tuple[Pattern, ...]] = ("star", "token", "neighbours")
 
@@ -119,6 +121,9 @@ class Records(GraphKind):
 
     def question(self, problem: DataPlan) -> Question:
         return Question(problem.objective.kind)
+
+    def fits(self, tag: str, labels: Labels | None) -> bool:
+        return labels is None or any(labels.fit(s.kind, labels.classes or 1) for s in PROBLEMS if s.kind == tag)
 
     def reveals(self, entry: AllowedProblem, device: Any) -> str:
         m, q = device.shard.A.shape

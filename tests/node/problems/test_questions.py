@@ -192,7 +192,7 @@ DECLARED = {"kind": "logistic", "scale": 1.0, "row_bound": 1.0}
     [
         ({"problems": [{"kind": "quantile"}]}, r"allow.problems\[0\].kind: found quantile, expected one of "),
         ({"problems": [{"kind": "zones"}]}, r"allow.problems\[0\].kind: found zones, expected one of "),
-        ({"problems": [{"kind": "mean"}, {"kind": "softmax", "columns": [1]}]}, r"allow.problems\[1\]: found columns or edges"),
+        ({"problems": [{"kind": "mean"}, {"kind": "softmax", "columns": [1]}]}, r"allow.problems\[1\].columns: found 1 numbers, expected none"),
         ({"problems": [{"kind": "least-squares"}]}, r"allow.problems\[0\].kind: found least-squares, expected one for labels"),
         ({"problems": [{"kind": "gram", "edges": [0, 1]}]}, r"allow.problems\[0\].edges: found 2 numbers, expected none \(gram"),
         ({"problems": [{"kind": "total", "column": 1, "columns": [1]}]}, "expected one of column and columns"),

@@ -64,13 +64,28 @@ class Authority:
         file.write_bytes(self.certificate.public_bytes(Encoding.PEM))
         return str(file)
 
+    def device(self, name: str) -> Identity:
+        """One device of this name, with a key of its own."""
+        key, subject = ed25519.Ed25519PrivateKey.generate(), x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+        return Identity(self._signed(subject, key.public_key(), False), key)
+
+    def revokes(self, *certificates: bytes) -> x509.CertificateRevocationList:
+        """Its list of revoked certificates, given in DER."""
+        at = datetime.now(UTC)
+        made = (
+            x509.CertificateRevocationListBuilder().issuer_name(self.name).last_update(at - DAY).next_update(at + DAY)
+        )
+        for one in certificates:
+            number = x509.load_der_x509_certificate(one).serial_number
+            revoked = x509.RevokedCertificateBuilder().serial_number(number).revocation_date(at - DAY)
+            made = made.add_revoked_certificate(revoked.build())
+        return made.sign(self.key, None)
+
     def introductions(self, run: bytes, names: Iterable[str]) -> dict[str, Introduction]:
         """Members of these names, each with a certificate and a key of the run: as good as true ones."""
         made = {}
         for name in names:
-            key = ed25519.Ed25519PrivateKey.generate()
-            subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-            identity = Identity(self._signed(subject, key.public_key(), False), key)
+            identity = self.device(name)
             public = X25519PrivateKey.generate().public_key().public_bytes_raw()
             made[name] = Introduction(public, identity.certificate, identity.sign(statement(run, name, public)))
         return made

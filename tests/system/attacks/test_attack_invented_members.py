@@ -48,7 +48,7 @@ def target(place, directory, stack, ca, budget):
     return Target(directory / "n0", place.devices, stack, "n0", config)
 
 
-def asked(liar, authority):
+def answers_one(liar, authority):
     """Whether n0 answers one question, masked with the 499 that do not exist: by their keys the coordinator reads its share."""
     blob = encode_plan(sum_of(NODES, CORRUPT, CLAIM))
     run = liar.announce(blob, others=NAMES[1:])
@@ -73,7 +73,7 @@ def test_a_share_is_paid_at_the_owners_five_honest_ones_and_not_at_the_plans_498
     device = target(place, tmp_path, stack, authority.save(tmp_path / "owners.pem"), 3.0)
     device.start()
     liar = stack.enter_context(Liar(place.adversary, ["n0"]))
-    answered = asked(liar, authority)
+    answered = answers_one(liar, authority)
     device.daemon.end()
     paid, text = device.account(), device.ledger_command("show").stdout
     show(
@@ -93,7 +93,7 @@ def test_a_plan_that_breaks_the_budget_under_the_owners_belief_is_refused_before
     device = target(place, tmp_path, stack, authority.save(tmp_path / "owners.pem"), 1.0)
     device.start()
     liar = stack.enter_context(Liar(place.adversary, ["n0"]))
-    answered = asked(liar, authority)
+    answered = answers_one(liar, authority)
     device.daemon.end()
     paid = device.account()
     show(

@@ -36,7 +36,7 @@ def masked_sums(place):
 
 
 def token(place):
-    return prepare(scenario_from(record_scenarios.scenario({"algorithm.rounds": 14})))
+    return prepare(scenario_from(record_scenarios.scenario({"algorithm.rounds": 14, "algorithm.walk": "hamiltonian"})))
 
 
 def neighbours(place):

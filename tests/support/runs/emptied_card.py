@@ -18,17 +18,18 @@ from tests.support.runs.masked_runs import masked
 from tests.support.scenarios import neighbour_scenarios, record_scenarios
 
 SILENT_S, WAIT_S = 3.0, 20.0  # virtual seconds
-#: The card is empty before the message is read; once its step is committed, of which nothing was published; and after that.
-MOMENTS = ("before", "committed", "published")
+#: The card is empty before the message is read; once its step is committed, of which nothing was published; after that; and
+#: after that, with the coordinator killed and started again first.
+MOMENTS = ("before", "committed", "published", "restarted")
 
 
 def zones(place):
     return setup(rounds=3)
 
 
-def star(place):
+def star(place, **more):
     keys = {"network": None, "problem.data.nodes": 3, "algorithm": {"name": "ladmm", "rounds": 3, "rho": 0.5}}
-    return prepare(scenario_from(record_scenarios.scenario(keys)))
+    return prepare(scenario_from(record_scenarios.scenario(keys, **more)))
 
 
 def masked_sums(place):
@@ -71,7 +72,7 @@ class Card(MemoryBroker):
             return super()._deliver(delivery)
         if self.moment == "committed":
             self.endpoints[self.victim].on_message(delivery.topic, delivery.payload)
-        elif self.moment == "published":
+        elif self.moment != "before":
             super()._deliver(delivery)
         self.empties()
 
@@ -80,6 +81,7 @@ class Fleet(World):
     """`victim` is the device whose card is emptied."""
 
     broker = Card
+    resumes = False
 
     def __init__(self, directory, setup, victim):
         super().__init__(directory, setup)
@@ -89,15 +91,29 @@ class Fleet(World):
     def coordinator(self, ledger):
         scenario = self.setup.scenario
         return coordinator_of(
-            "world", self.setup.plan, scenario.kind.source(scenario.problem), ledger, silent_s=SILENT_S, wait_s=WAIT_S
+            "world",
+            self.setup.plan,
+            scenario.kind.source(scenario.problem),
+            ledger,
+            silent_s=SILENT_S,
+            wait_s=WAIT_S,
+            resumes=self.resumes,
         )
 
     def emptied(self):
         """kill -9, and a new card: no ledger, no mark."""
-        self.ledgers.pop(self.victim)._give_up()
-        for file in self.directory.glob(f"{self.victim}.ledger*"):
+        if self.hub.moment == "restarted":
+            while self.hub.queue:  # what is on its way to others arrives
+                super(Card, self.hub)._deliver(self.hub._next())
+            self.ledgers[COORDINATOR]._give_up()
+            self.restarted(COORDINATOR)
+        self.forgets(self.victim)
+
+    def forgets(self, name):
+        self.ledgers.pop(name)._give_up()
+        for file in self.directory.glob(f"{name}.ledger*"):
             file.unlink()
-        self.restarted(self.victim)
+        self.restarted(name)
 
     def restarted(self, name):
         topic, payload = self.hub.endpoints[name].will

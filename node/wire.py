@@ -46,7 +46,9 @@ class Mark(Struct, array_like=True, frozen=True):
 
 
 Accepted = Annotated[tuple[Mark, ...], Meta(max_length=CLAIMS)]
-Seen = Annotated[tuple[tuple[str, Mark], ...], Meta(max_length=CLAIMS)]  #: marks of peers whose spends its sender received
+Seen = Annotated[
+    tuple[tuple[str, Mark], ...], Meta(max_length=CLAIMS)
+]  #: marks of peers whose spends its sender received
 
 Number = Annotated[int, Meta(ge=1, le=1 << 16)]  #: of a wire
 
@@ -119,7 +121,9 @@ class Join(Struct, tag="join", frozen=True):
     """The plan is stored."""
 
     warm: bool = False  #: it has kept the end of the run that the plan names, and begins there; else at the flat start
-    stands: Annotated[int, Meta(ge=-1)] = -1  #: number of its last message in this run; 0: it is new in it; -1: not said
+    stands: Annotated[
+        int, Meta(ge=-1)
+    ] = -1  #: number of its last message in this run; 0: it is new in it; -1: not said
     accepted: Accepted | None = None  #: as in its birth; None: not said
     seen: Seen = ()  #: beyond what the plan says of them
 

@@ -86,9 +86,7 @@ def covers(price: Mark, parts: Sequence[Mark]) -> bool:
     if price.nonprivate:
         return True
     whole = together(parts)
-    return not whole.nonprivate and (
-        whole.epsilon <= price.epsilon * ROUNDING and whole.mu2 <= price.mu2 * ROUNDING
-    )
+    return not whole.nonprivate and (whole.epsilon <= price.epsilon * ROUNDING and whole.mu2 <= price.mu2 * ROUNDING)
 
 
 class PeerMarks:

@@ -132,7 +132,9 @@ def test_what_a_peer_has_spent_is_stored_with_the_step_that_its_message_made(tmp
     ledger = Ledger(tmp_path / "n0.ledger", "n0")
     ledger.join(b"r" * 16, b"plan")
     ledger.peer_marks.spent("n1", FIRST)
-    ledger.commit(b"r" * 16, state=b"state", spends=[Spend(1, "laplace", 0.5, 0.1, 0.2, 0.1, "bounded-change 0.01", "x")])
+    ledger.commit(
+        b"r" * 16, state=b"state", spends=[Spend(1, "laplace", 0.5, 0.1, 0.2, 0.1, "bounded-change 0.01", "x")]
+    )
     ledger.peer_marks.spent("n2", SECOND)
     ledger._give_up()  # as a kill: what was not committed is gone
     again = Ledger(tmp_path / "n0.ledger", "n0")
@@ -285,7 +287,9 @@ lies = st.tuples(
     st.sampled_from([b"1", b"2", b"3", b"4", b"9"]), st.integers(0, 30), st.floats(0, 9), st.floats(0, 9), st.booleans()
 )
 actions = st.lists(
-    st.tuples(st.sampled_from(["birth", "plan", "join", "accept", "copy", "lost", "restart", "claim", "old join"]), st.none())
+    st.tuples(
+        st.sampled_from(["birth", "plan", "join", "accept", "copy", "lost", "restart", "claim", "old join"]), st.none()
+    )
     | st.tuples(st.just("spend"), st.tuples(st.integers(1, 5), st.booleans(), st.booleans()))
     | st.tuples(st.sampled_from(["join", "accept", "lost"]), st.none())
     | st.tuples(st.just("back"), st.integers(0, 5))

@@ -63,7 +63,15 @@ def peer(stands: Mark, beside: Iterable[Mark] = (), covered: Iterable[Mark] = ()
         last = [m for m in others if m.ledger == POOL]
         rest = [m for m in others if m.ledger != POOL]
         others = [*rest[: MOST_LEDGERS - 1], together([*last, *rest[MOST_LEDGERS - 1 :]])]
-    return Peer(*astuple(stands), tuple(others), tuple(covered)[-MOST_LEDGERS:])
+    return Peer(
+        stands.ledger,
+        stands.no,
+        stands.epsilon,
+        stands.mu2,
+        stands.nonprivate,
+        tuple(others),
+        tuple(covered)[-MOST_LEDGERS:],
+    )
 
 
 def empty(mark: Mark) -> bool:

@@ -205,7 +205,7 @@ def facts(ledger: Ledger, where: Source, delta: float | None = None) -> dict[str
         "data_version": ledger.data_version,
         "totals": totals,
         "runs": runs,
-        "peers": {name: peer.no for name, peer in ledger.peers().items()},
+        "peers": {name: peer.no for name, peer in ledger.peer_marks.peers.items()},
     }
 
 

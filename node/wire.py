@@ -23,6 +23,7 @@ PLAN_LIMIT = 4 << 20  #: bytes; a plan names every zone's buses
 BARRED = 8  #: topics that a birth names at most
 USUAL = 256  #: characters of a topic, at most: of such a one it is remembered how it reads
 SMALL = 4096  #: bytes of an envelope beside its vectors
+CLAIMS = 16  #: marks of ledgers that are not its sender's that a message names at most
 
 WIRE = 1  #: what is said here. Raised by a change that the program of the number before does not understand
 OLDER: tuple[int, ...] = ()  #: the older numbers that this program speaks too
@@ -43,6 +44,11 @@ class Mark(Struct, array_like=True, frozen=True):
     mu2: Annotated[float, Meta(ge=0)] = 0.0
     nonprivate: bool = False
 
+
+Accepted = Annotated[tuple[Mark, ...], Meta(max_length=CLAIMS)]
+Seen = Annotated[
+    tuple[tuple[str, Mark], ...], Meta(max_length=CLAIMS)
+]  #: marks of peers whose spends its sender received
 
 Number = Annotated[int, Meta(ge=1, le=1 << 16)]  #: of a wire
 
@@ -77,6 +83,7 @@ class Birth(Struct, tag="birth", frozen=True):
     mark: Mark
     capabilities: Capabilities
     barred: Annotated[tuple[str, ...], Meta(max_length=BARRED)] = ()  #: topics that its broker keeps from it
+    accepted: Accepted = ()  #: marks of the device's earlier ledgers that this one has counted as its own
 
 
 class Death(Struct, tag="death", frozen=True):
@@ -99,15 +106,26 @@ class Plan(Struct, tag="plan", frozen=True):
     plan: bytes
     nonce: bytes
     members: dict[str, int]
-    marks: dict[str, Mark]
+    marks: dict[str, Mark]  #: of each member the most important of its marks that are remembered
     every: Every | None = None  #: s from this run to the next, of a fleet that runs by itself
     warm: dict[str, bytes] = {}  #: member: the run at whose end it begins; else at the flat start
+    beside: dict[str, tuple[Mark, ...]] = {}  #: and all others, of members that have had several ledgers
+
+    def marks_of(self, member: str) -> tuple[Mark, ...]:
+        """All that this member is told of its ledgers."""
+        first = self.marks.get(member)
+        return (*(() if first is None else (first,)), *self.beside.get(member, ()))
 
 
 class Join(Struct, tag="join", frozen=True):
     """The plan is stored."""
 
     warm: bool = False  #: it has kept the end of the run that the plan names, and begins there; else at the flat start
+    stands: Annotated[
+        int, Meta(ge=-1)
+    ] = -1  #: number of its last message in this run; 0: it is new in it; -1: not said
+    accepted: Accepted | None = None  #: as in its birth; None: not said
+    seen: Seen = ()  #: beyond what the plan says of them
 
 
 class Refuse(Struct, tag="refuse", frozen=True):
@@ -129,6 +147,8 @@ class Finish(Struct, tag="finish", frozen=True):
 
 class Finished(Struct, tag="finished", frozen=True):
     """A member has stored that the run is over."""
+
+    seen: Seen = ()  #: as in its join
 
 
 Control = Plan | Join | Refuse | Finish | Finished

@@ -14,7 +14,7 @@ from math import inf
 from typing import Any, Literal
 
 from hushgrid.broker.coordinator import past_runs
-from hushgrid.broker.coordinator.gathering import CALL_S, Gathering
+from hushgrid.broker.coordinator.gathering import CALL_S, Gathering, Standing
 from hushgrid.kernels.errors import HushgridError, Stopped, Suspended, failure, printable
 from hushgrid.kernels.machine import Machine, Malformed
 from hushgrid.kernels.patterns.star import Left
@@ -182,19 +182,23 @@ class Coordinator(Gathering):
             except Stopped as error:  # the members that are left cannot go on
                 return self._finish(error)
             self._show(self.driver)
-        self._heard[src] = self._now
         self.absent.pop(src, None)
-        self._remember(src, envelope.mark)
+        if not step and envelope.mark is not None:
+            self.marks.born(src, envelope.mark)
+        if not isinstance(body, Join):  # which says nothing of the rounds, however often it is said
+            self._heard[src] = self._now
         match body:
-            case Join(warm):
+            case Join(warm, stands, accepted, seen) if envelope.mark is not None:
                 if warm:
                     self.warmed.add(src)
-                return self._on_join(src)
+                self._witness(src, seen)
+                return self._on_join(src, Standing(envelope.mark, accepted, stands))
             case Refuse(reason, kind):
                 if self._stopped:
                     return self._give_over(f"{src} refuses: {printable(reason, LINE)}")
                 return self._finish(failure(kind, printable(reason, LINE)))
-            case Finished():
+            case Finished(seen):
+                self._witness(src, seen)
                 return self._on_finished(src)
         return self._publish(out)
 
@@ -258,8 +262,10 @@ class Coordinator(Gathering):
     # --- the rounds ---
 
     def _begin(self) -> list[Publication]:
-        self.ledger.remember_peers(self.marks)
-        self._before = dict(self.marks)
+        for member, standing in self._joins.items():
+            self.marks.joined(member, standing.mark, standing.accepted)
+        self.ledger.remember_peers()
+        self._before = {member: standing.mark for member, standing in self._joins.items()}
         if self._stopped:
             self.ledger.reopen(self.run)
         self.phase = "running"
@@ -320,7 +326,6 @@ class Coordinator(Gathering):
         self.phase = "finishing" if self.run else "over"
         self._soon()
         if self.run:
-            self.ledger.remember_peers(self.marks)
             self.ledger.commit(self.run, last=wire.encode(self._farewell()))
         return [*self._again(), *self._state()]  # the retained state is for members that come late
 

@@ -5,25 +5,33 @@ from __future__ import annotations
 import os
 import time
 from abc import abstractmethod
-from collections.abc import Callable
-from typing import Literal
+from collections.abc import Callable, Collection, Mapping
+from typing import Literal, NamedTuple
 
+from hushgrid.broker.coordinator import past_runs
 from hushgrid.kernels.errors import HushgridError, InputError, Stopped, printable
 from hushgrid.kernels.machine import Malformed
 from hushgrid.node import wire
 from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.privacy.ledger_rows import StoredRun, relation
-from hushgrid.node.privacy.marks import highest
 from hushgrid.node.problems.plan import RunPlan, encode_plan
 from hushgrid.node.runtime.endpoint import LINE, Endpoint
 from hushgrid.node.versions import RUNNING
-from hushgrid.node.wire import COORDINATOR, Birth, Death, Envelope, Finish, Mark, Plan, Progress, Publication
+from hushgrid.node.wire import COORDINATOR, Birth, Death, Envelope, Finish, Mark, Plan, Progress, Publication, Seen
 
 ANNOUNCED = 3  #: plans announced at once for members that start again before they have joined; the next ones wait,
 CALL_S = 60.0  #: the longest wait between two calls for births: who is there is not woken often for who is not
 ANNOUNCE_S = (1.0, 30.0)  #: twice as long each time: a member that comes and goes writes no ledger full
 
 Phase = Literal["gathering", "joining", "running", "finishing", "over"]
+
+
+class Standing(NamedTuple):
+    """With what a member has joined: how far its ledger has come, what of other ledgers that counts, and as in `Join`."""
+
+    mark: Mark
+    accepted: tuple[Mark, ...] | None = None
+    stands: int = -1
 
 
 class Gathering(Endpoint):
@@ -48,8 +56,10 @@ class Gathering(Endpoint):
         self.sessions: dict[str, int] = {}
         self.nonce = b""
         self.run = b""
-        self.marks: dict[str, Mark] = ledger.peers()
+        self.marks = ledger.peer_marks
         self.wall: Callable[[], float] = time.time
+        self._joins: dict[str, Standing] = {}  #: of who has joined
+        self._published: dict[str, tuple[Mark, ...]] = {}  #: the marks that the plan said last
         self._before: dict[str, Mark] = {}  #: the marks when this process began the rounds
         self._heard: dict[str, float] = {}  #: member that is waited for: when it was last heard, or asked
         self._now = 0.0
@@ -67,6 +77,14 @@ class Gathering(Endpoint):
     def asks_earlier(self) -> bool:
         """Whether each member must say itself that it has joined, and whether it begins where the plan says."""
         return False
+
+    def witnessed(self, member: str) -> Collection[str]:
+        """The members whose spends this member receives: it may say how far their ledgers have come."""
+        return ()
+
+    def reached(self, member: str, seen: Mapping[str, tuple[int, int, bytes]]) -> int:
+        """The number of the last message that the coordinator has taken from a member (`Stored.seen`); 0: none."""
+        return max((seq for key, (_, seq, _) in seen.items() if key.split()[0] == member), default=0)
 
     @abstractmethod
     def dimension(self, member: str) -> int:
@@ -115,12 +133,12 @@ class Gathering(Endpoint):
         self._note(member, presence.barred)
         self.absent.pop(member, None)
         self._heard[member] = self._now
-        self._remember(member, presence.mark)
+        self.marks.born(member, presence.mark, presence.accepted)
         out = self._farewell_of(member, presence.run)
         if self.phase == "running":
             return out + self._again(member)
-        if self.phase == "joining" and presence.run == self.run and not self.asks_earlier:
-            return self._on_join(member)  # its birth says so: the plan is stored
+        if self.phase == "joining" and presence.run == self.run and not (self.asks_earlier or self._stopped):
+            return self._on_join(member, Standing(presence.mark, presence.accepted))  # it says so: the plan is stored
         if self.phase == "joining" and not self._stopped and presence.session != self.sessions[member]:
             self.phase = "gathering"  # it has not stored this plan; a run's id holds its session, so a new run
             self._soon()
@@ -177,6 +195,8 @@ class Gathering(Endpoint):
             return self._finish(error)
         if self._stopped:  # the same plan to the byte, with the sessions of then: they are part of the run's id
             self._take(self._stopped)
+            if another := [m for m in self.members if self._another(m)]:
+                return self._give_over(f"{', '.join(another)} has lost its state: its ledger is another one")
         else:
             before, self.sessions = self.run, {m: self.births[m].session for m in self.members}
             self.nonce = os.urandom(16)
@@ -188,18 +208,19 @@ class Gathering(Endpoint):
             first, longest = ANNOUNCE_S
             late = self._announced - ANNOUNCED
             self._next = self._now + (min(first * 2.0 ** min(late, 10), longest) if late >= 0 else 0.0)
-        self.joined = {m for m, birth in self.births.items() if birth.run == self.run}  # it has never left it
-        if self.asks_earlier and not self._stopped:
-            self.joined = set()
+        self.joined, self._joins = set(), {}
         self.phase = "joining"
         self._soon()
         self._heard, self._asked = dict.fromkeys(self.members, self._now), self._now
         again = " again" if self._stopped else ""
         who = ", ".join(self.members) if self._announced <= 1 else "all, a member having started again,"
         self.log(f"run {self.run.hex()[:8]}: {who} asked to join{again}")
-        if len(self.joined) == len(self.members):
-            return [*self._state(), *self._begin()]
         return [*self._state(), self._plan()]
+
+    def _another(self, member: str) -> bool:
+        """Whether the ledger of a member cannot know the run that was stopped: the box was replaced, or emptied."""
+        birth = self.births[member]
+        return birth.session < self.sessions[member] or self.marks.mark(member, birth.mark.ledger) is None
 
     def _check(self, member: str, c: wire.Capabilities) -> None:
         """Refuse a bad mix, naming who and what."""
@@ -229,12 +250,24 @@ class Gathering(Endpoint):
             if not right:
                 raise InputError(f"{member}: {what}: found {printable(found, LINE)}, expected {expected}")
 
-    def _on_join(self, member: str) -> list[Publication]:
+    def _on_join(self, member: str, standing: Standing) -> list[Publication]:
         if self.ending:  # it has been called once too often
             return [Publication(self.topics.edge(COORDINATOR, member), wire.encode(self._farewell()))]
-        self.joined.add(member)
-        if self.phase != "joining" or len(self.joined) < len(self.members):
+        if self.phase != "joining":
             return []
+        if self._stopped and (why := past_runs.lost(self._stopped, member, standing.stands, self.reached)):
+            return self._give_over(why)
+        self._joins[member] = standing
+        if self._lacks(member):  # it was told less, or has not counted it: it is told again, and not heard until then
+            self.joined.discard(member)
+            return [self._plan()] if self._published != self._remembered() else []
+        self._heard[member] = self._now
+        self.joined.add(member)
+        if len(self.joined) < len(self.members):
+            return []
+        if any(map(self._lacks, self.members)):  # another member has seen more of it: what is known now is told to all
+            self.joined = set()
+            return [self._plan()]
         return self._begin()
 
     def _give_over(self, why: str) -> list[Publication]:
@@ -258,29 +291,38 @@ class Gathering(Endpoint):
         return [Publication(self.topics.state(COORDINATOR), wire.encode(Progress(b"", 0, "gathering")))]
 
     def _plan(self) -> Publication:
-        payload = wire.encode(Envelope(self.run, 0, 0, None, self._body(self.marks)))
+        self.ledger.remember_peers()  # what is told once is told for ever
+        self._published = self._remembered()
+        payload = wire.encode(Envelope(self.run, 0, 0, None, self._body(self._published)))
         return Publication(self.topics.all(COORDINATOR), payload)
 
-    def _body(self, marks: dict[str, Mark]) -> Plan:
-        return Plan(self.blob, self.nonce, self.sessions, marks, self.every, self.earlier)
+    def _body(self, marks: Mapping[str, tuple[Mark, ...]]) -> Plan:
+        first = {member: several[0] for member, several in marks.items() if several}
+        beside = {member: several[1:] for member, several in marks.items() if several[1:]}
+        return Plan(self.blob, self.nonce, self.sessions, first, self.every, self.earlier, beside)
 
     # --- marks, and silence ---
 
-    def _remember(self, member: str, mark: Mark | None) -> None:
-        """The highest mark ever seen of a member: what it is told when it joins."""
-        if mark is None:
-            return
-        known = self.marks.get(member)
-        if known is None or known.no == 0 or mark.ledger == known.ledger:
-            same = known if known and known.ledger == mark.ledger else None
-            self.marks[member] = highest(same, mark)
-        elif mark.ledger != known.ledger and self.phase in ("running", "finishing"):
-            self.marks[member] = mark  # it was told, its owner has accepted, and it has joined
+    def _remembered(self) -> dict[str, tuple[Mark, ...]]:
+        """The marks of every member's ledgers, for the ledger that it has now."""
+        ledgers = {member: birth.mark.ledger for member, birth in self.births.items()}
+        return {member: self.marks.marks(member, ledgers.get(member)) for member in self.members}
+
+    def _lacks(self, member: str) -> bool:
+        """Whether the ledger with which a member has joined does not count yet what is remembered of its earlier ones."""
+        standing = self._joins[member]
+        return bool(self.marks.lacking(member, standing.mark, standing.accepted))
+
+    def _witness(self, member: str, seen: Seen) -> None:
+        """What a member says of the ledgers of those whose spends it receives."""
+        for name, mark in seen:
+            if name != member and name in self.witnessed(member):
+                self.marks.spent(name, mark)
 
     @property
     def paid(self) -> str:
         """What the members' marks say that they have paid for since the rounds began here; "" if nothing."""
-        ends = {m: self.marks[m] for m, mark in self._before.items() if self.marks[m].ledger == mark.ledger}
+        ends = {m: self.marks.mark(m, mark.ledger) or mark for m, mark in self._before.items()}
         paid = {m: mark.no - self._before[m].no for m, mark in ends.items() if mark.no > self._before[m].no}
         return "; paid for: " + ", ".join(f"{m} {answers} answers" for m, answers in paid.items()) if paid else ""
 

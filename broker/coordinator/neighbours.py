@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any, cast
 
 from hushgrid.broker.coordinator.base import Coordinator
@@ -26,6 +27,10 @@ class NeighboursCoordinator(Coordinator):
 
     def machine(self) -> Census:
         return Census(self.members)
+
+    def witnessed(self, member: str) -> Collection[str]:
+        nodes, near = self.problem.nodes, self.problem.graph.neighbours
+        return [nodes[j] for j in near[nodes.index(member)]]
 
     def dimension(self, member: str) -> int:
         entries: int = self.problem.dimension

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+
 from hushgrid.kernels.errors import Failed, Suspended
 from hushgrid.node import wire
 from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.privacy.ledger_rows import StoredRun
+from hushgrid.node.runtime.driver import Stored
 from hushgrid.node.wire import PLAN_LIMIT, Finish, Plan
 
 
@@ -32,6 +35,22 @@ def _last_stopped(ledger: Ledger, blob: bytes, kind: str) -> tuple[StoredRun, Fi
     if farewell is None or farewell.kind != kind or not is_of(last, blob):
         return None
     return last, farewell
+
+
+def lost(
+    stored: StoredRun, member: str, stands: int, reached: Callable[[str, Mapping[str, tuple[int, int, bytes]]], int]
+) -> str | None:
+    """Why a member cannot go on with a stopped run, by where it says that it stands (`Join`); None: it can.
+
+    reached: the number of the last message taken from it, by what the coordinator's driver has stored.
+    """
+    if stands < 0 or stored.state is None:
+        return None
+    number = reached(member, wire.decode_state(Stored, stored.state).seen)
+    if stands >= number:
+        return None
+    place = f"message {stands}" if stands else "the beginning"
+    return f"{member} has lost its state: it stands at {place} of the run, expected message {number}"
 
 
 def failed(ledger: Ledger, blob: bytes) -> str | None:

@@ -8,6 +8,7 @@ walked to again when it is back. If all members know how to (`Capabilities.recou
 from __future__ import annotations
 
 import time
+from collections.abc import Collection, Mapping
 from typing import Any, cast
 
 from hushgrid.broker.coordinator.base import Coordinator
@@ -43,6 +44,13 @@ class TokenCoordinator(Coordinator):
         route, rounds = self.problem.way(self.plan.algorithm, self.run), self.plan.algorithm.rounds
         able = all(m in self.births and self.births[m].capabilities.recounts for m in self.members)
         return TokenMonitor(neighbours, route, rounds, recounts=able)
+
+    def witnessed(self, member: str) -> Collection[str]:
+        nodes, near = self.problem.nodes, self.problem.graph.neighbours
+        return [nodes[j] for j in near[nodes.index(member)]]
+
+    def reached(self, member: str, seen: Mapping[str, tuple[int, int, bytes]]) -> int:
+        return min(super().reached(member, seen), 1)  # a superseded step is undone, so a node may stand before it
 
     def dimension(self, member: str) -> int:
         entries: int = self.problem.dimension

@@ -9,7 +9,7 @@ log, or in one transaction of SQLite (`ledger_log.py`). So the ledger never show
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from math import inf
 from pathlib import Path
@@ -22,9 +22,10 @@ from hushgrid.node.privacy.ledger_file import LedgerFailed
 from hushgrid.node.privacy.ledger_log import LoggedTables, Record
 from hushgrid.node.privacy.ledger_rows import Counted, Spend
 from hushgrid.node.privacy.marks import LaterMark, MarkFile, NoMark
+from hushgrid.node.privacy.peer_marks import Peer, PeerMarks
 from hushgrid.node.privacy.run_table import ENDED, KEEP, OVER
 from hushgrid.node.privacy.spend_table import ALL, Cost, boottime, costs_of, unpacked
-from hushgrid.node.wire import Mark
+from hushgrid.node.wire import CLAIMS, Mark
 
 __all__ = ["Ledger", "LedgerFailed"]
 
@@ -63,8 +64,15 @@ class Ledger(LoggedTables):
     def _load(self) -> None:
         super()._load()
         self._heard = bool(self._marks("told"))  #: whether peers remember marks that nobody has accepted
+        #: what this node remembers of the ledgers of others: stored with the next commit
+        self.peer_marks = PeerMarks(
+            {n: msgspec.msgpack.decode(marks, type=Peer) for n, marks in self._ask("SELECT node, mark FROM peer")}
+        )
 
     def close(self) -> None:
+        if self._held:
+            with suppress(LedgerFailed):
+                self.remember_peers()
         super().close()
         if self._mark_file:
             self._mark_file.close()
@@ -260,15 +268,19 @@ class Ledger(LoggedTables):
                 f"{file.path}: {error.strerror}, expected to write the mark: nothing was released"
             ) from None
 
-    def remember_peers(self, highest: dict[str, Mark]) -> None:
-        """Stores the highest mark that was seen of each peer, by its name, durably."""
-        with self._transaction():
-            rows = [(node, msgspec.msgpack.encode(mark)) for node, mark in highest.items()]
-            self.db.executemany("INSERT OR REPLACE INTO peer VALUES (?, ?)", rows)
+    def accepted(self, first: Collection[bytes] = ()) -> tuple[Mark, ...]:
+        """The marks of other ledgers that this one has counted as its own: CLAIMS of them, those of these ids first."""
+        return tuple(sorted(self._marks("accepted"), key=lambda mark: mark.ledger in first)[-CLAIMS:])
 
-    def peers(self) -> dict[str, Mark]:
-        """The highest mark that was seen of each peer, by its name."""
-        return {n: msgspec.msgpack.decode(mark, type=Mark) for n, mark in self._ask("SELECT node, mark FROM peer")}
+    def remember_peers(self) -> None:
+        """Stores what is remembered of peers now, durably, if any of it has changed."""
+        if self.peer_marks.changed:
+            with self._transaction():
+                self._write_peers(self._risen())
+            self.peer_marks.changed.clear()
+
+    def _risen(self) -> tuple[tuple[str, Peer], ...]:
+        return tuple((name, self.peer_marks.peers[name]) for name in sorted(self.peer_marks.changed))
 
     # --- the one transaction ---
 
@@ -286,7 +298,7 @@ class Ledger(LoggedTables):
     ) -> None:
         """Stores everything that a step did, durably. Nothing of it may be published before this returns.
 
-        `state`: of the machine and the gate. `last`: the message to repeat once the run has ended. `answers`: what the
+        What has risen of the marks of peers goes with it. `state`: of the machine and the gate. `last`: the message to repeat once the run has ended. `answers`: what the
         gate must repeat, as (question, answer). `history`: (round, residual, messages, bytes). `version`: of the data
         that the spends are about [that of now]. Raises LedgerFailed if the disk does not take it.
         """
@@ -294,7 +306,8 @@ class Ledger(LoggedTables):
         version = self.data_version if version is None else min(version, self.data_version)
         when = self.now(), self.running, version
         logged = last is None and not answers and status in (None, "running")
-        if not (logged and self._log_step(Record(run, state, status, self.no + 1, spends, *when, history))):
+        risen = self._risen()
+        if not (logged and self._log_step(Record(run, state, status, self.no + 1, spends, *when, history, risen))):
             costs = costs_of(spends)
             sums, price = self._sums_after(costs, run, version), self._price_after(costs)
             with self._transaction():
@@ -310,11 +323,13 @@ class Ledger(LoggedTables):
                     self.db.executemany("INSERT OR IGNORE INTO answer VALUES (?, ?)", answers)
                 if history:
                     self.db.execute("INSERT OR REPLACE INTO history VALUES (?,?,?,?,?)", (run, *history))
+                self._write_peers(risen)
                 if status in OVER:
                     self._erase_keys("run = ?", run)
                 if status in ENDED:
                     self._compact()
             self._counted_now(sums, price, costs)
+        self.peer_marks.changed.clear()
         if spends:
             self._sync_mark()
 

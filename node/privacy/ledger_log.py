@@ -24,7 +24,7 @@ import mmap
 import os
 import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -34,6 +34,7 @@ from msgspec import Struct
 from hushgrid.node.durable import sync_folder
 from hushgrid.node.privacy.ledger_file import LedgerFailed
 from hushgrid.node.privacy.ledger_rows import Spend
+from hushgrid.node.privacy.peer_marks import Peer
 from hushgrid.node.privacy.run_table import RunTable
 from hushgrid.node.privacy.spend_table import costs_of
 
@@ -58,6 +59,7 @@ class Record(Struct, array_like=True, frozen=True):
     ran: float  #: running time, s
     version: int  #: of the data
     history: tuple[int, float | None, int, int] | None  #: (round, residual, messages, bytes)
+    peers: tuple[tuple[str, Peer], ...] = ()  #: whose marks have risen since the record before
 
 
 class Behind(Exception):
@@ -311,6 +313,7 @@ class LoggedTables(RunTable):
                     for record in waiting:
                         self._insert(record.run, record.no, record.spends, (record.at, record.ran, record.version))
                     self._last_states(waiting)
+                    self._write_peers(change for record in waiting for change in record.peers)
                     self._write_sums({key: self._sums[key] for key in self._changed if key in self._sums}, self._price)
                     self._set(applied=self._applied + len(waiting), ran=self._ran)
                 yield
@@ -337,6 +340,11 @@ class LoggedTables(RunTable):
             )
             rounds = {r.history[0]: (run, *r.history) for r in of_run if r.history}
             self.db.executemany("INSERT OR REPLACE INTO history VALUES (?,?,?,?,?)", list(rounds.values()))
+
+    def _write_peers(self, changed: Iterable[tuple[str, Peer]]) -> None:
+        """Inside a transaction."""
+        rows = [(node, msgspec.msgpack.encode(marks)) for node, marks in changed]
+        self.db.executemany("INSERT OR REPLACE INTO peer VALUES (?, ?)", rows)
 
     def _new_branch(self) -> None:
         """Inside a transaction: the owner has accepted that what the log had is lost."""

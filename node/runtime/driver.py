@@ -86,6 +86,11 @@ class Driver:
         """Whether the machine knows that the run has begun."""
         return self.machine.started
 
+    @property
+    def stands(self) -> int:
+        """The number of the machine's last message, 1 or more once it has started; 0: it is new in the run."""
+        return max(int(getattr(self.machine.state, "t", 0)), 1) if self.started else 0
+
     def start(self) -> list[tuple[str, bytes]]:
         """The machine's first step; after a restart the messages whose receipt is not proven, again."""
         return self.tick() if self.started else self._all(self._made(self.machine.start))
@@ -107,6 +112,8 @@ class Driver:
             step = self._made(lambda: self.machine.receive(sender, envelope.seq, body))
         except Malformed as error:
             raise Malformed(f"not of this edge: {error}") from None
+        if envelope.mark is not None and sender != wire.COORDINATOR:  # a coordinator has no gate
+            self.ledger.peer_marks.spent(sender, envelope.mark)
         if not step.taken:
             return self._encode(step)
         self.seen[key] = (envelope.epoch, envelope.seq, digest)

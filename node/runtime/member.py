@@ -33,6 +33,7 @@ from hushgrid.node.runtime.driver import Driver, StepFailed
 from hushgrid.node.runtime.endpoint import LINE, Endpoint
 from hushgrid.node.runtime.outcomes import Outcomes
 from hushgrid.node.runtime.withheld import Withheld
+from hushgrid.node.runtime.witness import MARK_BYTES, Witness
 from hushgrid.node.schema.sections import Allow, Budget
 from hushgrid.node.wire import COORDINATOR, Birth, Envelope, Finish, Finished, Join, Plan, Progress, Publication, Refuse
 
@@ -85,6 +86,7 @@ class Member(Endpoint):
         self.ended = 0  #: runs that have ended here, or were refused, in this session
         self._refused: OrderedDict[bytes, bytes] = OrderedDict()  #: refusals of plans in this session, by run
         self._free = float(FREE_BYTES)  #: bytes that plans may still write
+        self._witness = Witness(device.name, ledger)
         self._now = 0.0  #: time of the last tick, s
         self._ended = False
         self._withheld = Withheld()
@@ -168,18 +170,29 @@ class Member(Endpoint):
             return [self._edge(self._refused[run])]
         stored = self.ledger.run(run)
         if stored is not None and stored.status == "stopped" and self._free > 0:
+            self._behind(body)
             return self._join(run, stored.plan or blob, stored)
         if self.driver and self.driver.run == run:
-            return [self._edge(self._joined(run))]
+            return self._withdraw(run) if self._behind(body) else [self._edge(self._joined(run))]
         if stored is not None:
             return [self._edge(stored.last)] if stored.last else []
         if body.members[self.name] != self.session:
             return self._drop("a plan for another session")
         if self._free <= 0:
             return self._drop("more plans than a device takes in an hour")
-        if mark := body.marks.get(self.name):
-            self.ledger.tell(mark)
+        self._behind(body)
         return self._join(run, blob, None, body.warm.get(self.name, b""))
+
+    def _behind(self, body: Plan) -> bool:
+        """Whether its ledger is behind what others remember of this device's ledgers."""
+        behind = self._witness.behind(body, self._free)
+        self._free -= MARK_BYTES * behind
+        return behind > 0
+
+    def _withdraw(self, run: bytes) -> list[Publication]:
+        """Others have remembered more since this device joined: it is no part of the run any more."""
+        self.driver, self.allowance, self.refusal = None, None, "mark"
+        return self._refuse(run, Refuse(f"{self.name}: {self.ledger.refusal}", Refused.kind))
 
     def _join(self, run: bytes, blob: bytes, stopped: StoredRun | None, earlier: bytes = b"") -> list[Publication]:
         """Joins a run, or refuses it. `stopped`: the run was joined before and goes on with what was paid for.
@@ -248,7 +261,7 @@ class Member(Endpoint):
         if stored.status in ("joined", "running") and not self._end(stored, body):
             return self._drop("done before the run is complete here")
         # `last` stays: if an old farewell comes late, it belongs to another run.
-        return [self._edge(wire.encode(Envelope(run, 0, 0, self.ledger.mark, Finished())))]
+        return [self._edge(self._farewell(run))]
 
     def _on_progress(self, progress: wire.Presence) -> list[Publication]:
         """The coordinator's state: a late device learns that its run is over; one that gathers gets the birth."""
@@ -272,7 +285,7 @@ class Member(Endpoint):
         driver, done = self.driver, told.state == "done"
         if done and (driver is None or not driver.machine.complete):
             return False
-        payload = wire.encode(Envelope(stored.id, 0, 0, self.ledger.mark, Finished()))
+        payload = self._farewell(stored.id)
         if done and driver is not None:
             warm_start.keep(driver, stored.plan)
         ended = "stopped" if not done else "owed" if self.outcomes else "done"
@@ -374,7 +387,7 @@ class Member(Endpoint):
         stored = self.ledger.open_run()
         run = stored.id if stored else b""
         offered = capabilities(self.device, self.budget, self.ledger, self.days())
-        birth = Birth(self.session, run, self.ledger.mark, offered, self._withheld.topics)
+        birth = Birth(self.session, run, self.ledger.mark, offered, self._withheld.topics, self.ledger.accepted())
         return Publication(self.topics.state(self.name), wire.encode(birth), True)
 
     def _say_joined(self, run: bytes) -> list[Publication]:
@@ -385,7 +398,11 @@ class Member(Endpoint):
 
     def _joined(self, run: bytes) -> bytes:
         warm = self.driver is not None and warm_start.begun(self.driver)
-        return wire.encode(Envelope(run, 0, 0, self.ledger.mark, Join(warm)))
+        join = self._witness.join(warm, self.driver.stands if self.driver else 0)
+        return wire.encode(Envelope(run, 0, 0, self.ledger.mark, join))
+
+    def _farewell(self, run: bytes) -> bytes:
+        return wire.encode(Envelope(run, 0, 0, self.ledger.mark, self._witness.finished()))
 
     def _again(self) -> list[Publication]:
         if self.driver and self.driver.started:

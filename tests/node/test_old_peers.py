@@ -43,7 +43,7 @@ def test_a_peer_of_the_version_before_reads_the_messages_of_a_continuous_run():
 
 def test_messages_of_the_version_before_are_read_as_of_a_run_by_no_schedule():
     assert read(Plan(b"{}", b"n", {}, {}), wire.Plan) == wire.Plan(b"{}", b"n", {}, {})
-    assert read(Join(), wire.Join) == wire.Join(warm=False)
+    assert read(Join(), wire.Join) == wire.Join(warm=False, stands=-1, accepted=None)
     assert read(Finish("done", "rounds"), wire.Finish) == wire.Finish("done", "rounds")
 
 

@@ -27,13 +27,14 @@ BODIES = [
     star.Released("solved", 1e-3, VECTOR), star.Taken(), token.Token((0, 4), LEG, 1, (VECTOR, VECTOR)),
     token.Ack(1, True), token.Held(1, "n2", "rounds"), token.Notice(2, 7, (0, 4), "n1", 5, LEG, 1, ("n2",)),
     token.Answer(4, True, "n2"), neighbours.Iterate(VECTOR), neighbours.Lack(), neighbours.Begin(),
-    neighbours.Reached(True),
+    neighbours.Reached(True), wire.Plan(b"{}", b"n" * 16, {"z1": 4}, {"z1": MARK}, beside={"z1": (MARK,)}),
+    wire.Join(True, 7, (MARK,), (("n2", MARK),)), wire.Finished((("n2", MARK),)),
 ]  # fmt: skip
 CAPABILITIES = wire.Capabilities(
     versions.RUNNING, ("ladmm",), ("laplace",), "zones", "d" * 64, 12, "", 4.5, wire.WIRE, wire.OLDER
 )
 PRESENCES = [
-    wire.Birth(2, b"", MARK, CAPABILITIES, ("hushgrid/1/demo/all/n2",)),
+    wire.Birth(2, b"", MARK, CAPABILITIES, ("hushgrid/1/demo/all/n2",), (MARK,)),
     wire.Death(2),
     wire.Progress(b"r" * 16, 3, "running"),
 ]
@@ -116,7 +117,14 @@ def test_two_parties_work_together_if_and_only_if_they_share_a_number_and_both_f
 
 def test_the_largest_birth_is_within_what_is_read():
     facts = msgspec.structs.replace(CAPABILITIES, wire=1 << 16, older=(1 << 16,) * 16, budget_left=-LARGEST)
-    assert wire.decode_presence(wire.encode(wire.Birth(2, b"r" * 16, MARK, facts)))
+    accepted = (wire.Mark(b"l" * 16, 1 << 48, LARGEST, LARGEST, True),) * wire.CLAIMS
+    assert wire.decode_presence(wire.encode(wire.Birth(2, b"r" * 16, MARK, facts, accepted=accepted)))
+
+
+def test_the_largest_join_is_within_what_is_read():
+    marks = (wire.Mark(b"l" * 16, 1 << 48, LARGEST, LARGEST, True),) * wire.CLAIMS
+    join = wire.Join(True, 1 << 40, marks, tuple(("n" * 64, mark) for mark in marks))
+    assert wire.decode_envelope(wire.encode(wire.Envelope(b"r" * 16, 1, 7, marks[0], join)), wire.SMALL)
 
 
 def test_the_version_that_runs_is_the_one_that_was_loaded_whatever_is_installed_since(monkeypatch):

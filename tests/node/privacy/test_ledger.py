@@ -46,13 +46,14 @@ def test_a_step_is_committed_whole_or_not_at_all(ledger):
 def test_what_was_committed_is_there_after_a_restart(ledger):
     fill(ledger, 3)
     ledger.commit(RUN, answers=[(b"key", b"value")], history=(2, 0.25, 10, 999), last=b"bye", status="done")
-    ledger.remember_peers({"n1": Mark(b"x", 4, 1.0)})
+    ledger.peer_marks.spent("n1", Mark(b"x", 4, 1.0))
+    ledger.remember_peers()
     kept = (ledger.spends(), ledger.mark, ledger.run(RUN), ledger.totals(WORDS), ledger.id)
     again = reopened(ledger)
     assert (again.spends(), again.mark, again.run(RUN), again.totals(WORDS), again.id) == kept
     assert again.answer(b"key") == b"value"
     assert again.history(RUN) == [(2, 0.25, 10, 999)]
-    assert again.peers() == {"n1": Mark(b"x", 4, 1.0)}
+    assert again.peer_marks.marks("n1") == (Mark(b"x", 4, 1.0),)
     assert again.verify() == []
 
 

@@ -272,7 +272,7 @@ def test_a_late_farewell_of_an_old_run_does_not_silence_the_join_of_a_new_one(tm
         if z1.driver and not z1.driver.started:
             (farewell,) = z1.on_message(z1.topics.edge(COORDINATOR, "z1"), old)
             assert isinstance(wire.decode_envelope(farewell.payload, 10_000).body, Finished)
-            assert [wire.decode_envelope(p.payload, 10_000).body for p in z1._again()] == [Join()]
+            assert [wire.decode_envelope(p.payload, 10_000).body for p in z1._again()] == [Join(stands=0, accepted=())]
 
     world.run(late)
     assert world.centre.error is None

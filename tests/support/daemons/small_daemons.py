@@ -151,13 +151,13 @@ class Centre:
         daemon = self.command(scenario)
         assert daemon.code() == 0, daemon.said
 
-    def here(self, scenario: Raw, watch: Callable[[Coordinator], None]) -> Coordinator:
+    def here(self, scenario: Raw, watch: Callable[[Coordinator], None], silent_s: float = 10.0) -> Coordinator:
         """A run by a coordinator in this process; `watch` sees it at every turn of its loop."""
         config = load_coordinator(self.write(scenario))
         case, plan = prepare(config, "")
         Path(config.state).mkdir(exist_ok=True)
         with closing(Ledger(Path(config.state) / "coordinator.ledger", "coordinator", durable=False)) as ledger:
-            made = coordinator_of(config.fleet, plan, case, ledger, wait_s=60.0, silent_s=10.0)
+            made = coordinator_of(config.fleet, plan, case, ledger, wait_s=60.0, silent_s=silent_s)
             link = link_for(made, config.broker)
 
             def until() -> bool:

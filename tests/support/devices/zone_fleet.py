@@ -95,7 +95,9 @@ class World:
         if driver is not None:
             gate = driver.gate and wire.encode(driver.gate.state)
             memory = (driver.run, wire.encode(driver.machine.state), gate, dict(driver.seen), driver.sent, driver.taken)
-        own = (end.phase, dict(end.marks), end.joined, end.run) if name == COORDINATOR else (end.last, end.finished)
+        own = (
+            (end.phase, dict(end.marks.peers), end.joined, end.run) if name == COORDINATOR else (end.last, end.finished)
+        )
         return memory, own, self.rows(name)
 
     def results(self):

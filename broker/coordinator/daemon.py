@@ -253,9 +253,11 @@ class Scheduled(Service):
             coordinator = following
             there = self._served(coordinator, self._ended)
             following = self.intervals.without_the_absent(coordinator) if there else None
+            self.reporter.refuses = tuple(self.intervals.refused)
         if self.signals and not coordinator.finished:
             return
         _say(self.intervals.end(coordinator, there))
+        self.reporter.refuses = tuple(self.intervals.refused)
         self.reporter.anew(time.time() + self.intervals.schedule.left)
         while not self._asked():
             self._served(coordinator, self._rests)  # whoever comes late hears how it ended

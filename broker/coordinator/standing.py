@@ -38,6 +38,7 @@ class Reporter:
         self.config = config
         self.since = time.time()
         self.due: float | None = None  #: when the next run is due, s since 1970, if there is a schedule
+        self.refuses: tuple[str, ...] = ()  #: the members that have refused in this interval, or the last one
         self._gone: dict[str, float] = {}
         self._waits: tuple[str, ...] = ()
         self._waited = 0.0  #: since when, of time.monotonic()
@@ -54,7 +55,7 @@ class Reporter:
             self._waits, self._waited = waits, now
         self._notice(coordinator)
         missing = waits if coordinator.phase != "running" else ()
-        said = (link.connects, coordinator.phase, coordinator.run, missing, tuple(self._gone), self.due)
+        said = (link.connects, coordinator.phase, coordinator.run, missing, tuple(self._gone), self.due, self.refuses)
         if said == self._said and not (coordinator.phase == "running" and now - self._at >= SELDOM_S):
             return
         self._said, self._at = said, now
@@ -94,6 +95,7 @@ class Reporter:
             late_s=None if self.due is None or begun else round(max(now - self.due, 0.0), 1),
             due=None if self.due is None else status.moment(self.due),
             gone={name: status.moment(at) for name, at in list(self._gone.items())[:NAMED]},
+            refuses=self.refuses[:NAMED],
             certificate_days=days_of(self.config.tls),
         )
 

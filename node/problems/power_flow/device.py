@@ -197,7 +197,9 @@ class Zone:
         self.layout = Layout.of(case.without_loads(), model.buses)
 
     def holding(self, d: Vector) -> Zone:
-        """The same zone with other loads (2 nb,), p.u."""
+        """The same zone with other loads (2 nb,), p.u. Raises InputError if they are another zone's."""
+        if d.shape != self.d.shape:
+            raise InputError(f"{self.name}: found {d.size} loads, expected {self.d.size}")
         other = copy(self)
         other.d = d
         return other

@@ -19,7 +19,7 @@ def write(device, buses, name="loads.csv"):
 
 @pytest.fixture
 def device(tmp_path):
-    made = SourceDevice(tmp_path / "z1", {"file": "loads.csv", "within": 0.05})
+    made = SourceDevice(tmp_path / "z1", {"file": "loads.csv", "within": 0.4})
     write(made, (1, 2, 3))
     yield made.start()
     made.end()
@@ -109,7 +109,7 @@ def test_loads_of_another_zone_are_refused_in_one_line(device):
 
 
 def test_rows_of_other_features_are_other_data(tmp_path):
-    device = SourceDevice(tmp_path / "n0", {"file": "rows.npz", "within": 0.05})
+    device = SourceDevice(tmp_path / "n0", {"file": "rows.npz", "within": 0.4})
     for q in (2, 3):
         np.savez(device.directory / f"first-{q}.npz", A=np.full((4, q), 0.5), b=np.ones(4))
     keys = {"labels": {"classes": 2}, "problem": {"kind": "logistic", "scale": 1.0, "row_bound": 1.0}}

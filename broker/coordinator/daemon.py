@@ -152,6 +152,7 @@ class Service:
         """Until the run is over, or somebody asks to end; or to read the file again before all are there."""
         at, who = f"{self.config.broker}, fleet {self.config.fleet}", ", ".join(self.plan.nodes)
         _say(f"{self.plan.name} on {at}: waits for {who}")
+        self.reporter.plans(coordinator)
 
         def over() -> bool:
             self.unit.shows(f"waits for the broker: {link.why}" if not link.connected else standing(coordinator))
@@ -248,6 +249,7 @@ class Scheduled(Service):
     def _interval(self, coordinator: Coordinator) -> None:
         """One interval, of those who are there, and then the wait for the next one."""
         there = True
+        self.reporter.plans(coordinator)
         following: Coordinator | None = coordinator
         while following is not None and not self.signals:
             coordinator = following

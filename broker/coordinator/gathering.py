@@ -272,12 +272,12 @@ class Gathering(Endpoint):
 
     def _on_refuse(self, member: str, reason: str, kind: str) -> list[Publication]:
         """A member will not take part, or not further. It is its topic that says who it is, whatever the reason says."""
-        words = printable(reason, LINE)
+        line = printable(reason, LINE)
         if self._stopped:
-            return self._give_over(f"{member} refuses: {words}")
+            return self._give_over(f"{member} refuses: {line}")
         if self.fewer and self.phase == "gathering":  # another has started again meanwhile: this one is asked again too
             return []
-        error = failure(kind, words if words.startswith(f"{member}: ") else f"{member} refuses: {words}")
+        error = failure(kind, line if line.startswith(f"{member}: ") else f"{member} refuses: {line}")
         self.refusals.setdefault(member, error)
         self.joined.discard(member)
         if self.fewer is None or self.phase == "running":

@@ -96,7 +96,7 @@ class Intervals:
             return None
         announced = wire.decode_state(Plan, stored.plan)
         try:
-            made = self._of([m for m in self.plan.nodes if m in announced.members])
+            made = self._coordinator([m for m in self.plan.nodes if m in announced.members])
             if encode_plan(made.plan) != announced.plan:
                 raise InputError("of another plan")
         except InputError as error:
@@ -109,7 +109,7 @@ class Intervals:
         """The next interval, of all members. It is remembered before anything of it is said."""
         self.ledger.keep_note(KEY, wire.encode(self.schedule.begin()))
         self._anew()
-        return self._of(self.plan.nodes)
+        return self._coordinator(self.plan.nodes)
 
     def without_the_absent(self, coordinator: Coordinator) -> Coordinator | None:
         """The same interval of those who are there and do not refuse, if others do not; None if it is over."""
@@ -121,28 +121,23 @@ class Intervals:
         if self.config.quorum is None:
             return None
         try:
-            following = self._of(present)
+            following = self._coordinator(present)
         except InputError as error:
             self.why_not = str(error)
             return None
-        said = {
-            m: "; ".join([*([f"held since {self.held[m]}"] if m in self.held else []), self.refused.get(m, "")]).strip(
-                "; "
-            )
-            for m in self.absent
-        }
-        self.log(f"without {', '.join(f'{m} ({why})' if why else m for m, why in said.items())}")
+        self.log(f"without {', '.join(map(self._with_reason, self.absent))}")
         coordinator.conclude()  # nobody has done anything in it
         return following
 
     # --- what a coordinator asks (`refusals.Fewer`) ---
 
     def possible(self, present: list[str]) -> bool:
+        if self.config.quorum is None:
+            return False
         who = tuple(present)
         if who not in self._possible:
             try:
-                self._without(present)
-                self._possible[who] = self.config.quorum is not None
+                self._possible[who] = bool(self._without(present))
             except InputError:
                 self._possible[who] = False
         return self._possible[who]
@@ -188,7 +183,7 @@ class Intervals:
             return None, "the algorithm knows no warm start"
         return in_force.load(self.ledger, self.plan)
 
-    def _of(self, present: list[str]) -> Coordinator:
+    def _coordinator(self, present: list[str]) -> Coordinator:
         """The coordinator of a run of these members. Raises InputError if there can be none."""
         plan, held, since = self._without(present)
         self.absent, self.held = [m for m in self.plan.nodes if m not in present], since
@@ -223,6 +218,12 @@ class Intervals:
             ):
                 raise InputError(f"{zone} is not there for longer than hold: {self.config.hold}")
         return parts
+
+    def _with_reason(self, member: str) -> str:
+        """An absent member, since when it is held, and why it refuses, as far as that is so."""
+        since = f"held since {self.held[member]}" if member in self.held else ""
+        reason = "; ".join(filter(None, (since, self.refused.get(member))))
+        return f"{member} ({reason})" if reason else member
 
     def _hear(self, coordinator: Coordinator) -> None:
         """Notes who has refused, in joining a run or in its rounds."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 from hushgrid.broker.coordinator.base import Coordinator
 from hushgrid.node import status
@@ -39,6 +40,7 @@ class Reporter:
         self.since = time.time()
         self.due: float | None = None  #: when the next run is due, s since 1970, if there is a schedule
         self.refuses: tuple[str, ...] = ()  #: the members that have refused in this interval, or the last one
+        self._plan: dict[str, Any] = {}  #: what a device can compare itself with
         self._gone: dict[str, float] = {}
         self._waits: tuple[str, ...] = ()
         self._waited = 0.0  #: since when, of time.monotonic()
@@ -60,6 +62,11 @@ class Reporter:
             return
         self._said, self._at = said, now
         self.publish(coordinator, link, waits_s=now - self._waited if waits else None)
+
+    def plans(self, coordinator: Coordinator) -> None:
+        """The plan in force is this one's, of all members: a run without some of them says nothing of those."""
+        plan, entries = coordinator.plan, {m: coordinator.dimension(m) for m in coordinator.members[:NAMED]}
+        self._plan = {"problem": plan.kind.devices, "digest": plan.problem.digest[:12], "entries": entries}
 
     def anew(self, due: float | None = None) -> None:
         """What it has said is not true any more: a run has ended, and the next one is due then (s since 1970)."""
@@ -96,6 +103,7 @@ class Reporter:
             due=None if self.due is None else status.moment(self.due),
             gone={name: status.moment(at) for name, at in list(self._gone.items())[:NAMED]},
             refuses=self.refuses[:NAMED],
+            **self._plan,
             certificate_days=days_of(self.config.tls),
         )
 

@@ -221,7 +221,10 @@ class SourceIntake(Intake):
             _expect_same(before, self.feed.public, path)
             held = self.feed.values_of(before)
         digest = _public(config, self.feed.public)
-        if before is None and ledger.public not in (None, digest):  # what was kept is of other data: a version is to rise
+        if before is None and ledger.public not in (
+            None,
+            digest,
+        ):  # what was kept is of other data: a version is to rise
             kept_file(config.state, config.node).unlink(missing_ok=True)
         ledger.saw_public(digest, known=True)
         if source.mqtt:

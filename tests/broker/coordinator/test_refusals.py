@@ -20,7 +20,7 @@ def fleet(tmp_path):
     made.close()
 
 
-def asked(fleet):
+def plans_refused(fleet):
     """How many plans a zone has refused in this session."""
     return len(fleet.member(GONE)._refused)
 
@@ -51,7 +51,7 @@ def test_who_refuses_is_held_and_named(how, fleet):
     row = fleet.interval()
     assert (row["outcome"], list(row["held"]), row["absent"], row["refused"]) == ("held", [GONE], [GONE], [GONE])
     assert record(fleet, row)["refused"] == [GONE]
-    assert any(line.startswith(f"without {GONE} (held since ") and f"; {GONE}: " in line for line in fleet.said)
+    assert any(line.startswith(f"without {GONE} (held since ") and f"; {GONE}: " in line for line in fleet.log)
 
 
 def test_it_takes_part_again_once_it_is_willing(fleet):
@@ -64,13 +64,13 @@ def test_it_takes_part_again_once_it_is_willing(fleet):
 
 def test_after_some_refusals_in_a_row_it_is_not_asked_until_its_birth_is_another(fleet):
     refuses_for_long(fleet, allow=UNWILLING)
-    before, began = asked(fleet), fleet.hub.now
+    before, began = plans_refused(fleet), fleet.hub.now
     for _ in range(4):
         row = fleet.interval()
         assert (row["outcome"], row["refused"]) == ("held", [GONE])
-    assert asked(fleet) == before == PATIENCE + 1
+    assert plans_refused(fleet) == before == PATIENCE + 1
     assert fleet.hub.now - began < 4 * 5  # nobody waits for it
-    assert sum("times in a row" in line for line in fleet.said) == 1
+    assert sum("times in a row" in line for line in fleet.log) == 1
     fleet.owner(GONE)
     assert fleet.interval()["refused"] == [GONE]  # nothing of it has changed on the broker
     fleet.restarts(GONE)
@@ -79,12 +79,12 @@ def test_after_some_refusals_in_a_row_it_is_not_asked_until_its_birth_is_another
 
 def test_a_birth_with_another_mark_or_other_capabilities_is_asked_once_more(fleet):
     refuses_for_long(fleet, budget(1.0))
-    before = asked(fleet)
+    before = plans_refused(fleet)
     fleet.member(GONE).budget = budget(1.5)  # its birth says what is left of it
     assert fleet.interval()["refused"] == [GONE]
-    assert asked(fleet) == before + 1
+    assert plans_refused(fleet) == before + 1
     assert fleet.interval()["refused"] == [GONE]
-    assert asked(fleet) == before + 1
+    assert plans_refused(fleet) == before + 1
     fleet.member(GONE).budget = budget(50.0)
     assert fleet.interval()["outcome"] == "answer"
 
@@ -121,28 +121,28 @@ def test_a_refusal_in_the_rounds_ends_the_run_and_counts_in_the_next_interval(fl
 
     row = fleet.interval(tightened)
     assert (row["outcome"], row["cause"], row["refused"], row["absent"]) == ("missed", "refused", [GONE], [GONE])
-    asked_before = asked(fleet)
+    refused_before = plans_refused(fleet)
     row = fleet.interval()
     assert (row["outcome"], row["refused"]) == ("held", [GONE])
-    assert asked(fleet) == asked_before  # it has ended a run that the others have paid for
+    assert plans_refused(fleet) == refused_before  # it has ended a run that the others have paid for
     assert fleet.interval()["outcome"] == "answer"
 
 
 def test_who_refuses_is_who_says_so_whatever_it_says(fleet):
     """A topic has one owner; a reason has none."""
-    said = []
+    lies = []
 
-    def lies(fleet):
+    def lies_once(fleet):
         centre = fleet.centre
-        if centre.phase == "joining" and not said:
-            said.append(centre.run)
+        if centre.phase == "joining" and not lies:
+            lies.append(centre.run)
             lie = wire.encode(Envelope(centre.run, 0, 0, None, Refuse("z1: spent epsilon 9, budget 5")))
             for publication in centre.on_message(centre.topics.edge("z3", COORDINATOR), lie):
                 fleet.hub.publish([publication])
 
-    row = fleet.interval(lies)
+    row = fleet.interval(lies_once)
     assert (row["outcome"], row["refused"], row["absent"]) == ("held", ["z3"], ["z3"])
-    assert any("z3 refuses: z1: spent" in line for line in fleet.said)
+    assert any("z3 refuses: z1: spent" in line for line in fleet.log)
 
 
 @pytest.mark.parametrize("what", ["case digest", "zone"])
@@ -156,7 +156,7 @@ def test_a_member_that_does_not_fit_the_plan_is_named_and_left_out(what, fleet):
     fleet.hub.publish(member.connected())
     row = fleet.interval()
     assert (row["outcome"], row["refused"]) == ("held", [GONE])
-    assert any(line.startswith("without z2 ") and f"; {GONE}: " in line and what in line for line in fleet.said)
+    assert any(line.startswith("without z2 ") and f"; {GONE}: " in line and what in line for line in fleet.log)
 
 
 def test_a_member_that_dies_while_the_others_join_is_absent_and_the_interval_is_made(fleet):

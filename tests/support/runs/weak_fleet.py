@@ -51,20 +51,20 @@ class WeakFleet(Fleet):
             member.budget, member.allow = self.budgets[zone], self.allows[zone]
 
     @property
-    def said(self) -> list[str]:
+    def log(self) -> list[str]:
         """The coordinator's log."""
         return self.logs[COORDINATOR]
 
     def birth(self, zone: str) -> Birth:
         """What stands on the broker."""
-        found = decode_presence(self.hub.retained[f"hushgrid/1/{NAME}/state/{zone}"])
-        assert isinstance(found, Birth)
-        return found
+        birth = decode_presence(self.hub.retained[f"hushgrid/1/{NAME}/state/{zone}"])
+        assert isinstance(birth, Birth)
+        return birth
 
     def member(self, zone: str) -> Member:
-        found = self.hub.endpoints[zone]
-        assert isinstance(found, Member)
-        return found
+        member = self.hub.endpoints[zone]
+        assert isinstance(member, Member)
+        return member
 
     _plenty = budget(1e9)
 

@@ -77,6 +77,7 @@ class Birth(Struct, tag="birth", frozen=True):
     mark: Mark
     capabilities: Capabilities
     barred: Annotated[tuple[str, ...], Meta(max_length=BARRED)] = ()  #: topics that its broker keeps from it
+    consents: Annotated[int, Meta(ge=0)] = 0  #: how often its owner has changed in this session what it agrees to
 
 
 class Death(Struct, tag="death", frozen=True):

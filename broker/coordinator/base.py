@@ -54,8 +54,7 @@ class Coordinator(Gathering):
 
         `silent_s`: of a member's silence before the run is stopped.
         `resumes`: if a run of this plan was stopped by silence, go on with it instead of beginning a new one.
-        `every`: the next run begins so many seconds after this one; None: by no schedule.
-        `fewer`: what knows of runs without some members; who refuses is asked for then until all have answered.
+        `every`: s until the next run begins; None: by no schedule. `fewer`: what knows of runs without some members.
         """
         super().__init__(fleet, plan, ledger, every)
         self.wait_s, self.silent_s, self.missed, self.fewer = wait_s, silent_s, missed, fewer

@@ -26,7 +26,7 @@ class Refusal(NamedTuple):
 
     times: int  #: in a row
     session: int
-    offer: tuple[Mark, Capabilities] | None  #: what its birth said
+    offer: tuple[Mark, Capabilities, int] | None  #: what its birth said
     interval: int  #: the number of the interval
     midway: bool  #: in the rounds of a run, which it has ended
     reason: str
@@ -42,7 +42,7 @@ class Refusals:
         """A member has refused in an interval. Returns how often it has, in a row."""
         before = self._last.get(member)
         times = before.times + 1 if before else 1
-        offer = (birth.mark, birth.capabilities) if birth else None
+        offer = _offer(birth) if birth else None
         self._last[member] = Refusal(times, birth.session if birth else -1, offer, interval, midway, reason)
         return times
 
@@ -59,6 +59,10 @@ class Refusals:
         last = self._last.get(member)
         if last is None or birth.session != last.session:
             return ""
-        same = last.times >= PATIENCE and (birth.mark, birth.capabilities) == last.offer
+        same = last.times >= PATIENCE and _offer(birth) == last.offer
         ended = last.midway and interval == last.interval + 1
         return f"{last.reason} (not asked: {last.times} refusals in a row)" if same or ended else ""
+
+
+def _offer(birth: Birth) -> tuple[Mark, Capabilities, int]:
+    return birth.mark, birth.capabilities, birth.consents

@@ -26,9 +26,9 @@ def plans_refused(fleet):
 
 
 def refuses_for_long(fleet, *limits, **keys):
-    """Until it is not asked any more. Once it is called, its birth says the mark of now: it is asked once more."""
+    """Until it is not asked any more."""
     fleet.owner(GONE, *limits, **keys)
-    for _ in range(PATIENCE + 1):
+    for _ in range(PATIENCE):
         assert fleet.interval()["refused"] == [GONE]
 
 
@@ -68,12 +68,19 @@ def test_after_some_refusals_in_a_row_it_is_not_asked_until_its_birth_is_another
     for _ in range(4):
         row = fleet.interval()
         assert (row["outcome"], row["refused"]) == ("held", [GONE])
-    assert plans_refused(fleet) == before == PATIENCE + 1
+    assert plans_refused(fleet) == before == PATIENCE
     assert fleet.hub.now - began < 4 * 5  # nobody waits for it
     assert sum("times in a row" in line for line in fleet.log) == 1
-    fleet.owner(GONE)
-    assert fleet.interval()["refused"] == [GONE]  # nothing of it has changed on the broker
     fleet.restarts(GONE)
+    assert fleet.interval()["refused"] == [GONE]  # another session
+    assert plans_refused(fleet) == 1
+    fleet.owner(GONE)
+    assert fleet.interval()["outcome"] == "answer"
+
+
+def test_an_owner_that_consents_at_a_hang_up_is_asked_at_once(fleet):
+    refuses_for_long(fleet, allow=UNWILLING)
+    fleet.owner(GONE)
     assert fleet.interval()["outcome"] == "answer"
 
 
@@ -97,7 +104,7 @@ def test_without_a_quorum_the_interval_is_missed_and_the_cause_named(tmp_path):
         row = fleet.interval()
         assert (row["outcome"], row["cause"], row["refused"], row["absent"]) == ("missed", "refused", [GONE], [GONE])
         assert f"{GONE}: algorithm ladmm, its owner allows none" in row["reason"]
-        assert ("not asked" in row["reason"]) == (k > PATIENCE)
+        assert ("not asked" in row["reason"]) == (k >= PATIENCE)
 
 
 def test_fewer_than_the_quorum_is_missed_and_names_all_who_refuse(fleet):

@@ -49,6 +49,8 @@ class WeakFleet(Fleet):
         member = self.hub.endpoints.get(zone)
         if isinstance(member, Member):
             member.budget, member.allow = self.budgets[zone], self.allows[zone]
+            member.consents += 1
+            self.hub.publish(member.connected())
 
     @property
     def log(self) -> list[str]:

@@ -1,6 +1,7 @@
-"""A fleet of eight with a quorum of five lives with its weakest member: 200 intervals, virtual time, real members and ledgers.
+"""A fleet of eight with a quorum of five lives with its weakest member: virtual time, real members and ledgers.
 
-Each device in turn refuses, dies, has a wrong clock, and has an empty budget; some while the others join or in the rounds.
+Each device in turn refuses, dies, has a wrong clock, and has an empty budget; some while the others join or in the rounds:
+200 intervals in `make test-long`, of which at least 195 are answered or held, and a fifth of the illnesses in `make test`.
 """
 
 import json
@@ -11,9 +12,9 @@ import pytest
 from hushgrid.node.wire import COORDINATOR
 from tests.support.runs.weak_fleet import UNWILLING, WeakFleet, budget, zones
 
-INTERVALS, LONG = 200, 5  #: in all; of which a device is ill at a time
+LONG = 5  #: intervals for which a device is ill
 FAULTS = ("refuses", "dies", "wrong clock", "empty budget")
-WELL = 8  #: intervals before the first of them
+WELL = 8  #: intervals before the first illness of the long life
 
 
 def ill(fleet, zone, fault):
@@ -61,30 +62,31 @@ def moments():
         yield zone, fault, "rounds" if k in (0, 9, 18, 31) else "joining" if k % 4 == 1 else "idle"
 
 
-@pytest.fixture(scope="module")
-def life(tmp_path_factory):
-    """The line of each interval, what was expected of it, and the fleet."""
+@pytest.fixture(scope="module", params=["short", pytest.param("long", marks=pytest.mark.long)])
+def life(request, tmp_path_factory):
+    """The fleet; and of each interval its line, who is ill, and of what."""
+    short = request.param == "short"
     fleet = WeakFleet(tmp_path_factory.mktemp("fleet"), zones(8), quorum=5, hold="24h")
-    lines = [(fleet.interval(), set(), "") for _ in range(WELL)]
-    for zone, fault, when in moments():
+    lines = [(fleet.interval(), set(), "") for _ in range(1 if short else WELL)]
+    for zone, fault, when in list(moments())[:: 5 if short else 1]:
         if when == "idle":
             ill(fleet, zone, fault)
         lines.append((fleet.interval(During(zone, fault, None if when == "idle" else when)), {zone}, fault))
         lines += [(fleet.interval(), {zone}, fault) for _ in range(LONG - 1)]
         well(fleet, zone, fault)
         lines.append((fleet.interval(), set(), ""))
-    yield fleet, lines[:INTERVALS]
+    yield fleet, lines
     fleet.close()
 
 
 def test_nearly_all_intervals_are_answered_or_held(life):
     _, lines = life
-    outcomes = [row["outcome"] for row, _, _ in lines]
-    assert len(outcomes) == INTERVALS
-    assert sum(outcome != "missed" for outcome in outcomes) >= 195
-    # Missed are those alone in whose rounds a device has gone or refused: the others have paid for them.
-    assert outcomes.count("missed") == 4
-    assert {row["cause"] for row, _, _ in lines if row["outcome"] == "missed"} <= {"refused", "silent"}
+    missed = [row for row, _, _ in lines if row["outcome"] == "missed"]
+    assert len(lines) in (1 + 7 * (LONG + 1), 200)
+    assert len(missed) <= len(lines) / 40
+    # Only those in whose rounds a device has gone or refused: the others have paid for them.
+    assert len(missed) == (4 if len(lines) == 200 else 1)
+    assert {row["cause"] for row in missed} <= {"refused", "silent"}
 
 
 def test_each_record_names_who_was_not_in_it_and_who_has_refused(life):
@@ -107,7 +109,7 @@ def test_each_record_names_who_was_not_in_it_and_who_has_refused(life):
 def test_nobody_waits_long_for_a_device_that_is_known_to_be_gone_or_to_refuse(life):
     fleet, lines = life
     lasted = [row["ended_s"] - row["began_s"] for row, _, _ in lines]
-    assert sorted(lasted)[INTERVALS // 2] < 10
+    assert sorted(lasted)[len(lasted) // 2] < 10
     assert max(lasted) < fleet.config.silent_s + 10  # one that has died in the rounds
     assert all(x["began_s"] < y["began_s"] for (x, *_), (y, *_) in zip(lines, lines[1:], strict=False))
 
@@ -115,7 +117,7 @@ def test_nobody_waits_long_for_a_device_that_is_known_to_be_gone_or_to_refuse(li
 def test_who_is_back_takes_part_in_the_next_interval(life):
     _, lines = life
     healthy = [row for row, away, _ in lines if not away]
-    assert len(healthy) > 30
+    assert len(healthy) >= 8
     assert {row["outcome"] for row in healthy} == {"answer"}
 
 
@@ -125,6 +127,5 @@ def test_no_answer_is_paid_that_no_run_has_asked_for(life):
     rounds = fleet.setup.plan.terms.answers
     for zone in fleet.zones:
         runs = sum(zone not in away or row["outcome"] == "missed" for row, away, _ in lines)
-        runs += 1  # the last interval, if the list was cut
         assert fleet.ledgers[zone].no <= rounds * runs
     assert fleet.ledgers[COORDINATOR].no == 0

@@ -264,7 +264,8 @@ class Intervals:
             cause = next(
                 (word for kind, word in CAUSES if isinstance(error, kind)), absent[1] if absent[0] else "stopped"
             )
-            reason = "; ".join(filter(None, (str(error or "not all have joined"), self.why_not)))
+            late = f"{', '.join(coordinator.waiting)} not there when the next interval was due"
+            reason = "; ".join(filter(None, (str(error or late), self.why_not)))
         away = set(self.absent)
         if not done and broker:
             away |= {*coordinator.members} - {*coordinator.present}

@@ -13,8 +13,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from pathlib import Path
 
-import msgspec
-
 from hushgrid.kernels.errors import InputError, Stopped
 from hushgrid.node.config.device import DeviceConfig
 from hushgrid.node.durable import stamp
@@ -22,7 +20,6 @@ from hushgrid.node.log import Warned
 from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.problems.feed import Values
 from hushgrid.node.problems.kind import Device
-from hushgrid.node.problems.power_flow.section import ZoneData
 from hushgrid.node.schema.durations import in_words, seconds
 from hushgrid.node.schema.site import Source
 from hushgrid.node.site.forked import hold
@@ -96,11 +93,9 @@ def _meant(config: DeviceConfig) -> tuple[object, ...]:
     return config.budget.adjacency, config.allow.loads
 
 
-def _public(config: DeviceConfig, device: Device) -> str:
+def _public(device: Device) -> str:
     """A digest of what is public of the data: of another case, zone, mask, or number of features they are other data."""
-    zone = sorted(config.data.zone) if isinstance(config.data, ZoneData) else []
-    said = [device.kind, device.digest, device.dimension, zone, config.allow.loads]
-    return hashlib.sha256(msgspec.json.encode(said, order="deterministic")).hexdigest()
+    return hashlib.sha256(f"{device.kind} {device.public_part}".encode()).hexdigest()
 
 
 def _expect_same(before: Device, now: Device, path: str) -> None:
@@ -140,7 +135,7 @@ class FileIntake(Intake):
             _expect_same(before, self.device, path)
         of_source = KeptValues(kept_file(config.state, config.node), ledger).current  # the data version of until now
         replaced = ledger.saw_data(self._stamp)
-        if not ledger.saw_public(_public(config, self.device), known=replaced) and not replaced and of_source:
+        if not ledger.saw_public(_public(self.device), known=replaced) and not replaced and of_source:
             ledger.new_data()
 
     def __call__(self, every: float | None, affordable: bool = True) -> Device:
@@ -177,7 +172,7 @@ class FileIntake(Intake):
                 raise
             if not self.ledger.saw_data(stamp) and new:
                 self.ledger.new_data()
-            self.ledger.saw_public(_public(config, device), known=True)
+            self.ledger.saw_public(_public(device), known=True)
             self.device, self._stamp = device, stamp
         if new:
             self.log(f"the data are declared anew: data version {self.ledger.data_version}")
@@ -220,7 +215,7 @@ class SourceIntake(Intake):
         if before is not None:
             _expect_same(before, self.feed.public, path)
             held = self.feed.values_of(before)
-        digest = _public(config, self.feed.public)
+        digest = _public(self.feed.public)
         if before is None and ledger.public not in (
             None,
             digest,

@@ -252,6 +252,11 @@ class Zone:
         """Entries it shares of the lines between zones: flows, cr and si."""
         return int(self.model.shared.size)
 
+    @property
+    def public_part(self) -> str:
+        loads = self.pinned and (sorted(self.pinned.p), sorted(self.pinned.q))
+        return f"{self.digest} {list(self.model.buses)} {loads}"
+
     def remark(self, plan: Plan) -> str:
         mask = mask_of(plan.problem, self.model.buses)
         lost = 0 if mask is None else int(np.count_nonzero(self.d[~mask]))

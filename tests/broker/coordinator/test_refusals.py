@@ -7,6 +7,8 @@ from hushgrid.node import wire
 from hushgrid.node.problems.power_flow.device import Zone
 from hushgrid.node.wire import COORDINATOR, Envelope, Mark, Refuse
 from tests.support.runs.continuous_fleet import record
+from tests.support.runs.continuous_rows import RowFleet
+from tests.support.runs.masked_runs import masked
 from tests.support.runs.weak_fleet import UNWILLING, WeakFleet, budget, zones
 
 GONE = "z2"
@@ -218,3 +220,49 @@ def test_an_interval_that_ended_before_it_began_is_seen_right_by_running_time(fl
     row = fleet.interval(jumps)
     assert row["ended"] < row["began"]
     assert row["ended_s"] > row["began_s"] > 0
+
+
+def test_sensors_go_on_as_a_smaller_fleet_without_who_refuses(tmp_path):
+    raw = masked(tmp_path / "rows", privacy={"epsilon": 1e9, "masked": {"corrupt": 1, "contributors": 3}})
+    fleet = RowFleet(tmp_path / "fleet", raw, quorum=3)
+    assert fleet.interval()["outcome"] == "answer"
+    fleet.hub.endpoints["n3"].allow = UNWILLING
+    row = fleet.interval()
+    assert (row["outcome"], row["absent"], row["refused"], row["held"]) == ("answer", ["n3"], ["n3"], {})
+    assert record(fleet, row)["members"] == ["n0", "n1", "n2"]
+    fleet.close()
+
+
+def test_a_member_that_is_connected_and_says_nothing_is_absent_once_it_is_silent(fleet):
+    fleet.member(GONE).on_message = lambda topic, payload: []
+    row = fleet.interval()
+    assert (row["outcome"], row["absent"], row["refused"]) == ("held", [GONE], [])
+
+
+def test_who_refuses_and_who_dies_in_one_joining_are_both_named(tmp_path):
+    fleet = WeakFleet(tmp_path, zones(4), quorum=2, hold="24h")
+    fleet.interval()
+    fleet.owner("z1", allow=UNWILLING)
+
+    def dies(fleet):
+        if fleet.centre.phase == "joining" and GONE in fleet.hub.endpoints:
+            fleet.goes(GONE)
+
+    row = fleet.interval(dies)
+    assert (row["outcome"], sorted(row["held"])) == ("held", ["z1", GONE])
+    assert (row["absent"], row["refused"]) == (["z1", GONE], ["z1"])
+    fleet.close()
+
+
+def test_a_window_that_has_room_again_is_asked_although_nobody_restarts(fleet):
+    """A run costs 1; the window of three hours has room for one and a half."""
+    fleet.owner(GONE, budget(1.5, window="3h"))
+    outcomes = []
+    for _ in range(26):
+        fleet.ledgers[GONE].new_data()
+        row = fleet.interval()
+        outcomes.append(row["outcome"])
+        assert (row["refused"] == [GONE]) == (row["outcome"] == "held")
+    assert outcomes[:11] == ["held"] * 11
+    assert outcomes.count("answer") == 2
+    assert plans_refused(fleet) <= 3 * PATIENCE

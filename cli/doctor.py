@@ -36,6 +36,7 @@ def main(options: argparse.Namespace) -> int:
 def look_over(path: Path) -> Iterator[Finding]:
     """Every step in its order; those that need what an earlier one has not found are left out."""
     from hushgrid.cli.findings_broker import broker
+    from hushgrid.cli.findings_plan import plan
 
     try:
         place, what = _place(path)
@@ -49,7 +50,11 @@ def look_over(path: Path) -> Iterator[Finding]:
     running = _held(place.ledger)
     yield from _ledger(place, running)
     yield from _certificate(place)
-    yield from broker(place, running)
+    reached = True
+    for finding in broker(place, running):
+        reached = reached and finding.grade != "bad"
+        yield finding
+    yield from plan(place, reached)
     yield from _unit(place, running)
 
 

@@ -44,6 +44,7 @@ def _row(node: Seen, centre: Seen | None) -> dict[str, Any]:
         "late_s": late,
         "due": said.due if said else None,
         "waits_for": list(said.waits_for) if said else [],
+        "refuses": list(said.refuses) if said else [],
         "epsilon_left": said.epsilon_left if said else offered.budget_left if offered else None,
         "epsilon_left_life": said.epsilon_left_life if said else None,
         "window_s": said.window_s if said else None,
@@ -68,6 +69,8 @@ def table(found: dict[str, Any]) -> str:
     for row in found["nodes"]:
         if row["waits_for"]:
             lines.append(f"{row['node']} waits for {', '.join(row['waits_for'])}")
+        if row["refuses"]:
+            lines.append(f"{row['node']}: the last run was refused by {', '.join(row['refuses'])}")
         lines += [f"{row['node']}: does the access list allow {topic}?" for topic in row["barred"]]
     return "\n".join(lines)
 

@@ -56,6 +56,12 @@ class Status(Struct, frozen=True, kw_only=True):
     late_s: Amount | None = None  #: by how much the next run is behind its schedule; the coordinator's
     due: Moment | None = None  #: the next run, by the schedule; the coordinator's
     gone: Annotated[dict[Name, Moment], Meta(max_length=NAMED)] = {}  #: members that are not connected, and since when
+    refuses: Annotated[
+        tuple[Name, ...], Meta(max_length=NAMED)
+    ] = ()  #: members that refused the last run; the coordinator's
+    problem: Word = ""  #: what its plan asks for: the kind of its devices; the coordinator's
+    digest: Text = ""  #: of the public part of that problem, the first 12 characters; the coordinator's
+    entries: Annotated[dict[Name, int], Meta(max_length=NAMED)] = {}  #: of the problem, by member; the coordinator's
     epsilon_left: float | None = None  #: of the window; without a window, of the budget
     epsilon_left_life: float | None = None  #: of the whole life
     window_s: Amount | None = None  #: the window's length in running time

@@ -84,6 +84,7 @@ class Birth(Struct, tag="birth", frozen=True):
     capabilities: Capabilities
     barred: Annotated[tuple[str, ...], Meta(max_length=BARRED)] = ()  #: topics that its broker keeps from it
     accepted: Accepted = ()  #: marks of the device's earlier ledgers that this one has counted as its own
+    consents: Annotated[int, Meta(ge=0)] = 0  #: how often its owner has changed in this session what it agrees to
 
 
 class Death(Struct, tag="death", frozen=True):

@@ -14,15 +14,16 @@ from math import inf
 from typing import Any, Literal
 
 from hushgrid.broker.coordinator import past_runs
-from hushgrid.broker.coordinator.gathering import CALL_S, Gathering, Standing
-from hushgrid.kernels.errors import HushgridError, Stopped, Suspended, failure, printable
+from hushgrid.broker.coordinator.gathering import CALL_S, CALLED_S, Gathering, Standing
+from hushgrid.broker.coordinator.refusals import Fewer
+from hushgrid.kernels.errors import HushgridError, Stopped, Suspended, failure
 from hushgrid.kernels.machine import Machine, Malformed
 from hushgrid.kernels.patterns.star import Left
 from hushgrid.node import wire
 from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.problems.plan import RunPlan
 from hushgrid.node.runtime.driver import Driver
-from hushgrid.node.runtime.endpoint import LINE, REJOIN_S, RETRY_S
+from hushgrid.node.runtime.endpoint import REJOIN_S, RETRY_S
 from hushgrid.node.wire import COORDINATOR, Envelope, Finish, Finished, Join, Plan, Progress, Publication, Refuse
 
 GRACE_S = 10.0  #: how long it waits for the members' farewells, s
@@ -47,15 +48,16 @@ class Coordinator(Gathering):
         observe: Callable[[Driver, bool], None] | None = None,
         progress: Callable[[int, int, float | None], None] | None = None,
         missed: Callable[[Stopped], None] | None = None,
+        fewer: Fewer | None = None,
     ) -> None:
         """`wait_s`: for all members to be connected; then `missed` is told who is not, and it waits on. None: it ends.
 
         `silent_s`: of a member's silence before the run is stopped.
         `resumes`: if a run of this plan was stopped by silence, go on with it instead of beginning a new one.
-        `every`: the next run begins so many seconds after this one; None: by no schedule.
+        `every`: s until the next run begins; None: by no schedule. `fewer`: what knows of runs without some members.
         """
         super().__init__(fleet, plan, ledger, every)
-        self.wait_s, self.silent_s, self.missed = wait_s, silent_s, missed
+        self.wait_s, self.silent_s, self.missed, self.fewer = wait_s, silent_s, missed, fewer
         self.observe, self.progress = observe, progress
         self._shown: tuple[int, float | None] | None = None  #: (round, residual) that `progress` was last called with
         self.parted: set[str] = set()  #: members that have said farewell
@@ -194,9 +196,7 @@ class Coordinator(Gathering):
                 self._witness(src, seen)
                 return self._on_join(src, Standing(envelope.mark, accepted, stands))
             case Refuse(reason, kind):
-                if self._stopped:
-                    return self._give_over(f"{src} refuses: {printable(reason, LINE)}")
-                return self._finish(failure(kind, printable(reason, LINE)))
+                return self._on_refuse(src, reason, kind)
             case Finished(seen):
                 self._witness(src, seen)
                 return self._on_finished(src)
@@ -242,10 +242,11 @@ class Coordinator(Gathering):
 
     def give_up(self, waiting: list[str]) -> list[Publication]:
         """Ends the run if one of these members has been silent for too long."""
-        silent = [m for m in waiting if self._now - self._heard[m] > self.silent_s]
+        longest = CALLED_S if self.phase == "joining" and waiting and self._spared(waiting) else self.silent_s
+        silent = [m for m in waiting if self._now - self._heard[m] > longest]
         if not silent:
             return []
-        said = "; ".join(self._silence(m) for m in silent)
+        said = "; ".join([*map(str, self.refusals.values()), *map(self._silence, silent)])
         # A connected member that is silent again at the same point has nothing from which it could go on.
         stuck = self._resumed == self._at() is not None and any(m not in self.absent for m in silent)
         out = self._finish(Stopped(said) if stuck else Suspended(said))
@@ -375,11 +376,11 @@ class Coordinator(Gathering):
     def _waiting(self) -> list[str]:
         """The members that must send something now."""
         if self.phase == "gathering":
-            return [m for m in self.members if m not in self.births]
+            return [m for m in self.members if m not in self.births or self._passed_over(m)]
         if self.phase == "joining":
-            return [m for m in self.members if m not in self.joined]
-        if self.phase == "finishing":
-            return [m for m in self.members if m not in self.parted and m not in self.absent]
+            return [m for m in self.members if m not in self.joined and m not in self.refusals]
+        if self.phase == "finishing":  # who has refused has no part in the run any more
+            return [m for m in self.members if m not in self.parted and m not in {*self.absent, *self.refusals}]
         return self.owing() if self.driver else []
 
     def _again(self, only: str | None = None) -> list[Publication]:

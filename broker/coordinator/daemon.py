@@ -152,6 +152,7 @@ class Service:
         """Until the run is over, or somebody asks to end; or to read the file again before all are there."""
         at, who = f"{self.config.broker}, fleet {self.config.fleet}", ", ".join(self.plan.nodes)
         _say(f"{self.plan.name} on {at}: waits for {who}")
+        self.reporter.plans(coordinator)
 
         def over() -> bool:
             self.unit.shows(f"waits for the broker: {link.why}" if not link.connected else standing(coordinator))
@@ -248,14 +249,17 @@ class Scheduled(Service):
     def _interval(self, coordinator: Coordinator) -> None:
         """One interval, of those who are there, and then the wait for the next one."""
         there = True
+        self.reporter.plans(coordinator)
         following: Coordinator | None = coordinator
         while following is not None and not self.signals:
             coordinator = following
             there = self._served(coordinator, self._ended)
             following = self.intervals.without_the_absent(coordinator) if there else None
+            self.reporter.refuses = tuple(self.intervals.refused)
         if self.signals and not coordinator.finished:
             return
         _say(self.intervals.end(coordinator, there))
+        self.reporter.refuses = tuple(self.intervals.refused)
         self.reporter.anew(time.time() + self.intervals.schedule.left)
         while not self._asked():
             self._served(coordinator, self._rests)  # whoever comes late hears how it ended

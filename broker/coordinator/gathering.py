@@ -9,7 +9,8 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Literal, NamedTuple
 
 from hushgrid.broker.coordinator import past_runs
-from hushgrid.kernels.errors import HushgridError, InputError, Stopped, printable
+from hushgrid.broker.coordinator.refusals import Fewer
+from hushgrid.kernels.errors import HushgridError, InputError, Refused, Stopped, failure, printable
 from hushgrid.kernels.machine import Malformed
 from hushgrid.node import wire
 from hushgrid.node.privacy.ledger import Ledger
@@ -21,6 +22,7 @@ from hushgrid.node.wire import COORDINATOR, Birth, Death, Envelope, Finish, Mark
 
 ANNOUNCED = 3  #: plans announced at once for members that start again before they have joined; the next ones wait,
 CALL_S = 60.0  #: the longest wait between two calls for births: who is there is not woken often for who is not
+CALLED_S = 1.0  #: for a member that is known to be gone, or to refuse, to say otherwise at a call
 ANNOUNCE_S = (1.0, 30.0)  #: twice as long each time: a member that comes and goes writes no ledger full
 
 Phase = Literal["gathering", "joining", "running", "finishing", "over"]
@@ -39,6 +41,7 @@ class Gathering(Endpoint):
 
     wait_s: float  #: for all members to be connected
     missed: Callable[[Stopped], None] | None  #: is told who is not; None: the run is over then
+    fewer: Fewer | None  #: knows whether a run can be made without some members; None: it cannot
 
     def __init__(self, fleet: str, plan: RunPlan, ledger: Ledger, every: float | None = None) -> None:
         super().__init__(COORDINATOR, fleet, ledger)
@@ -53,6 +56,7 @@ class Gathering(Endpoint):
         self.births: dict[str, Birth] = {}
         self.absent: dict[str, str] = {}  #: member: wall time of its last will
         self.joined: set[str] = set()
+        self.refusals: dict[str, HushgridError] = {}  #: members that refuse this run, and why
         self.sessions: dict[str, int] = {}
         self.nonce = b""
         self.run = b""
@@ -68,6 +72,7 @@ class Gathering(Endpoint):
         self._fresh = 0.0  #: silence counts from this time on, s
         self._stopped: StoredRun | None = None  #: the run to be gone on with, until all have joined it again
         self._asked = 0.0  #: when they were asked to join
+        self._called: float | None = None  #: when births were called for first
         self._announced = 0  #: plans since the last run that began
         self._next = 0.0  #: when the next may be
 
@@ -94,6 +99,10 @@ class Gathering(Endpoint):
     def ending(self) -> bool:
         """How the run ends is decided, and in the ledger; the members may not know it yet."""
         return self.phase in ("finishing", "over")
+
+    @abstractmethod
+    def _waiting(self) -> list[str]:
+        """The members that must send something now."""
 
     @abstractmethod
     def _begin(self) -> list[Publication]:
@@ -175,24 +184,50 @@ class Gathering(Endpoint):
         """The plan once all are there, not at each birth: members that keep restarting get one plan."""
         if not waiting:
             return self._announce() if now >= self._next else []
-        if now < self._gathers_until():
+        if now < (until := self._gathers_until()):
             return []
-        error = Stopped(f"{', '.join(waiting)} not there after {self.wait_s:g} s, expected a birth")
+        self.refusals = {m: Refused(why) for m in waiting if (why := self._passed_over(m))}
+        away = [m for m in waiting if m not in self.refusals]
+        since = f"not there after {until - max(self._began or 0.0, self._fresh):g} s, expected a birth"
+        error = Stopped(f"{', '.join(away)} {since}")
         if self.missed is None:
-            return self._finish(error)
+            return self._finish(self._refusal(error if away else None) if self.refusals else error)
         self._began = now
         self.missed(error)
         return []
 
     def _gathers_until(self) -> float:
-        return max(self._began or 0.0, self._fresh) + self.wait_s
+        latest = max(self._began or 0.0, self._fresh) + self.wait_s
+        if self._called is None or not self._spared(self._waiting()):
+            return latest
+        return min(max(self._called, self._fresh) + CALLED_S, latest)
+
+    def _passed_over(self, member: str) -> str:
+        """Why a member that is there is not asked; "" if it is."""
+        birth = self.births.get(member)
+        return self.fewer.passed_over(member, birth) if self.fewer and birth else ""
+
+    def _spared(self, missing: list[str]) -> bool:
+        """Whether a run without these members can be made, and it is known that they will not take part."""
+        if self.fewer is None or not all(m in self.absent or self._passed_over(m) for m in missing):
+            return False
+        return self.fewer.possible([m for m in self.members if m not in missing and m not in self.refusals])
+
+    @property
+    def present(self) -> list[str]:
+        """The members that are there and have neither refused nor fallen silent."""
+        away = {*self.absent, *self.refusals}
+        return [m for m in self.members if m in self.births and m not in away]
 
     def _announce(self) -> list[Publication]:
-        try:
-            for member in self.members:
+        self.refusals = {}
+        for member in self.members:
+            try:
                 self._check(member, self.births[member].capabilities)
-        except HushgridError as error:
-            return self._finish(error)
+            except HushgridError as error:
+                self.refusals[member] = error
+        if self.refusals:
+            return self._finish(self._refusal())
         if self._stopped:  # the same plan to the byte, with the sessions of then: they are part of the run's id
             self._take(self._stopped)
             if another := [m for m in self.members if self._another(m)]:
@@ -263,12 +298,37 @@ class Gathering(Endpoint):
             return [self._plan()] if self._published != self._remembered() else []
         self._heard[member] = self._now
         self.joined.add(member)
-        if len(self.joined) < len(self.members):
+        return self._all_answered()
+
+    def _on_refuse(self, member: str, reason: str, kind: str) -> list[Publication]:
+        """A member will not take part, or not further. It is its topic that says who it is, whatever the reason says."""
+        line = printable(reason, LINE)
+        if self._stopped:
+            return self._give_over(f"{member} refuses: {line}")
+        if self.fewer and self.phase == "gathering":  # another has started again meanwhile: this one is asked again too
             return []
+        error = failure(kind, line if line.startswith(f"{member}: ") else f"{member} refuses: {line}")
+        self.refusals.setdefault(member, error)
+        self.joined.discard(member)
+        if self.fewer is None or self.phase == "running":
+            return self._finish(error)
+        return self._all_answered()  # who else refuses is known then
+
+    def _all_answered(self) -> list[Publication]:
+        """The rounds, once all have joined; or the end of this run, once the others have refused."""
+        if self.phase != "joining" or self._waiting():
+            return []
+        if self.refusals:
+            return self._finish(self._refusal())
         if any(map(self._lacks, self.members)):  # another member has seen more of it: what is known now is told to all
             self.joined = set()
             return [self._plan()]
         return self._begin()
+
+    def _refusal(self, more: HushgridError | None = None) -> HushgridError:
+        """All that have refused, in one line; `more`: what there is to say besides."""
+        errors = list(self.refusals.values())
+        return type(errors[0])("; ".join(map(str, [*errors, *([more] if more else [])])))
 
     def _give_over(self, why: str) -> list[Publication]:
         """The stopped run is given up for good: a new one begins in its place."""
@@ -288,6 +348,7 @@ class Gathering(Endpoint):
         """A birth may have been lost, the last one of a member that has not joined: who is there says so again."""
         if self.phase not in ("gathering", "joining"):
             return []
+        self._called = self._now if self._called is None else self._called
         return [Publication(self.topics.state(COORDINATOR), wire.encode(Progress(b"", 0, "gathering")))]
 
     def _plan(self) -> Publication:

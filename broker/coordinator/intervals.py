@@ -2,6 +2,9 @@
 
 Nothing here has a socket: a loop (`daemon.py`) serves the coordinators that it is given, one at a time. Every interval
 leaves a line in intervals.csv: an answer, a held answer, or missed and why. Causes are no functions of anybody's data.
+
+A member that is not there when a run is made, or refuses to join it, is absent for this interval: the run is made again
+at once without it, as long as there is a quorum.
 """
 
 from __future__ import annotations
@@ -16,7 +19,8 @@ import msgspec
 from hushgrid.broker.coordinator import in_force, kept_runs, records
 from hushgrid.broker.coordinator.base import Coordinator
 from hushgrid.broker.coordinator.create import coordinator as coordinator_of
-from hushgrid.broker.coordinator.in_force import InForce
+from hushgrid.broker.coordinator.in_force import InForce, Part
+from hushgrid.broker.coordinator.refusals import PATIENCE, Refusals
 from hushgrid.broker.coordinator.schedule import Clocks, Remembered, Schedule
 from hushgrid.broker.coordinator.star import Held
 from hushgrid.kernels.algorithms.base import Star
@@ -27,7 +31,7 @@ from hushgrid.node.config.planning import among
 from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.problems.plan import RunPlan, encode_plan
 from hushgrid.node.schema.durations import seconds
-from hushgrid.node.wire import Plan
+from hushgrid.node.wire import Birth, Plan
 
 KEY = "schedule"  #: of the ledger's notes
 #: What an interval is missed for, by the error that ended it.
@@ -57,11 +61,18 @@ class Intervals:
         remembered = self._remembered()
         self.schedule = Schedule(self.run.every_s, seconds(self.run.jitter), remembered, self.clocks)
         self.directory = Path(config.state)
-        self.began = time.gmtime()
+        self.refusals = Refusals()
         self.why_cold = ""
+        self._anew()
+
+    def _anew(self) -> None:
+        """Nothing is known of an interval that begins."""
+        self.began, self.began_s = time.gmtime(self.clocks.wall()), self.ledger.running
         self.held: dict[str, str] = {}  #: zones that are held, and since when
         self.absent: list[str] = []
+        self.refused: dict[str, str] = {}  #: of the absent, and of those who have ended a run: why
         self.why_not = ""  #: there is no run without the absent
+        self._possible: dict[tuple[str, ...], bool] = {}
 
     def declare(self, config: CoordinatorConfig, plan: RunPlan, source: str) -> None:
         """The file says other things: of the next interval, and of when it is due."""
@@ -84,48 +95,55 @@ class Intervals:
         if stored is None:
             return None
         announced = wire.decode_state(Plan, stored.plan)
-        present = [m for m in self.plan.nodes if m in announced.members]
         try:
-            plan = self._among(present)
-            if encode_plan(plan) != announced.plan:
+            made = self._coordinator([m for m in self.plan.nodes if m in announced.members])
+            if encode_plan(made.plan) != announced.plan:
                 raise InputError("of another plan")
-            start, self.why_cold = self._start()
-            self.absent = [m for m in self.plan.nodes if m not in present]
-            held = self._held(start)
         except InputError as error:
             self.log(f"run {stored.id.hex()[:8]} is given up: {error}")
             self.ledger.abandon()
             return None
-        return self._made(plan, start, held)
+        return made
 
     def begin(self) -> Coordinator:
         """The next interval, of all members. It is remembered before anything of it is said."""
         self.ledger.keep_note(KEY, wire.encode(self.schedule.begin()))
-        self.began, self.held, self.absent, self.why_not = time.gmtime(), {}, [], ""
-        start, self.why_cold = self._start()
-        return self._made(self.plan, start, None)
+        self._anew()
+        return self._coordinator(self.plan.nodes)
 
     def without_the_absent(self, coordinator: Coordinator) -> Coordinator | None:
-        """The same interval of those who are there, if others were not; None if it is over."""
-        if coordinator.run or coordinator.error is None or self.absent:
+        """The same interval of those who are there and do not refuse, if others do not; None if it is over."""
+        present = coordinator.present
+        if coordinator.error is None or coordinator.driver is not None or present == coordinator.members:
             return None
-        present = [m for m in self.plan.nodes if m in coordinator.births]
+        self._hear(coordinator)
         self.absent = [m for m in self.plan.nodes if m not in present]
-        if self.config.quorum is None or not self.absent:
+        if self.config.quorum is None:
             return None
-        if len(present) < self.config.quorum:
-            self.why_not = f"{len(present)} of {len(self.plan.nodes)} there, expected {self.config.quorum}"
-            return None
-        start, _ = self._start()
         try:
-            plan = self._among(present)
-            held = self._held(start)
+            following = self._coordinator(present)
         except InputError as error:
             self.why_not = str(error)
             return None
-        absent = (f"{m} (held since {self.held[m]})" if m in self.held else m for m in self.absent)
-        self.log(f"without {', '.join(absent)}")
-        return self._made(plan, start, held)
+        self.log(f"without {', '.join(map(self._with_reason, self.absent))}")
+        coordinator.conclude()  # nobody has done anything in it
+        return following
+
+    # --- what a coordinator asks (`refusals.Fewer`) ---
+
+    def possible(self, present: list[str]) -> bool:
+        if self.config.quorum is None:
+            return False
+        who = tuple(present)
+        if who not in self._possible:
+            try:
+                self._possible[who] = bool(self._without(present))
+            except InputError:
+                self._possible[who] = False
+        return self._possible[who]
+
+    def passed_over(self, member: str, birth: Birth) -> str:
+        return self.refusals.standing(member, birth, self.schedule.number)
 
     def overdue(self, coordinator: Coordinator, broker: bool) -> bool:
         """Whether the next interval is due, and this one makes no progress: it has not begun, or `broker` is not there."""
@@ -136,10 +154,13 @@ class Intervals:
         """The interval is over, or given up: everything of it is kept. Returns a line about it. `broker`: is it there?"""
         if not coordinator.ending and coordinator.run:
             coordinator.stop("the broker is away" if not broker else "the next run is due")
+        self._hear(coordinator)
         row = self.row(coordinator, broker)
+        if row["outcome"] != "missed":
+            self.refusals.forget(coordinator.members)
         line = f"interval {row['interval']}: {row['outcome']}" + (f", {row['reason']}" if row["reason"] else "")
         if coordinator.run:
-            keys = ("interval", "start", "cold", "held", "absent")
+            keys = ("interval", "start", "cold", "held", "absent", "refused")
             more: dict[str, Any] = {key: row[key] for key in keys}
             more |= {"every": self.run.every_s, "start_because": self.why_cold if row["start"] == "cold" else ""}
             if self.absent and self.plan.kind.records:
@@ -162,37 +183,66 @@ class Intervals:
             return None, "the algorithm knows no warm start"
         return in_force.load(self.ledger, self.plan)
 
-    def _among(self, present: list[str]) -> RunPlan:
-        if present == self.plan.nodes:
-            return self.plan
+    def _coordinator(self, present: list[str]) -> Coordinator:
+        """The coordinator of a run of these members. Raises InputError if there can be none."""
+        plan, held, since = self._without(present)
+        self.absent, self.held = [m for m in self.plan.nodes if m not in present], since
+        start, self.why_cold = self._start()
+        return self._made(plan, start, held)
+
+    def _without(self, present: list[str]) -> tuple[RunPlan, Held | None, dict[str, str]]:
+        """The plan of a run of these members, those that it holds, and since when. Raises InputError if there is none."""
+        absent = [m for m in self.plan.nodes if m not in present]
+        if not absent:
+            return self.plan, None, {}
+        if len(present) < (self.config.quorum or 0):
+            raise InputError(f"{len(present)} of {len(self.plan.nodes)} there, expected {self.config.quorum}")
         plan = among(self.plan, present)
         if plan.kind.records:
-            return plan
-        return msgspec.structs.replace(
-            plan, algorithm=cast(Star, plan.algorithm).beside_constants()
-        )  # the others are held
+            return plan, None, {}
+        parts = self._parts(absent)
+        since = {zone: records.utc(time.gmtime(part.wall)) for zone, part in parts.items()}
+        z, standing = ({zone: getattr(part, of) for zone, part in parts.items()} for of in ("z", "standing"))
+        algorithm = cast(Star, plan.algorithm).beside_constants()  # the others are held
+        return msgspec.structs.replace(plan, algorithm=algorithm), Held(self.plan, z, standing), since
 
-    def _held(self, start: InForce | None) -> Held | None:
-        """The zones that are absent, at what they said last. Raises InputError if that is unknown, or too old."""
-        if not self.absent or self.plan.kind.records:
-            return None
-        self.held = {}
-        for zone in self.absent:
-            part = start.parts.get(zone) if start else None
-            if part is None:
+    def _parts(self, absent: list[str]) -> dict[str, Part]:
+        """What these zones said last. Raises InputError if that is unknown, or too long ago."""
+        start, _ = self._start()
+        parts = {zone: start.parts[zone] for zone in absent if start and zone in start.parts}
+        for zone in absent:
+            if zone not in parts:
                 raise InputError(f"{zone} is not there, and has said nothing yet at which it could be held")
-            if in_force.age(part, self.schedule.number, self.run.every_s, self.clocks) > seconds(self.config.hold):
+            if in_force.age(parts[zone], self.schedule.number, self.run.every_s, self.clocks) > seconds(
+                self.config.hold
+            ):
                 raise InputError(f"{zone} is not there for longer than hold: {self.config.hold}")
-            self.held[zone] = records.utc(time.gmtime(part.wall))
-        assert start is not None
-        parts = {zone: start.parts[zone] for zone in self.held}
-        return Held(self.plan, *({zone: getattr(p, of) for zone, p in parts.items()} for of in ("z", "standing")))
+        return parts
+
+    def _with_reason(self, member: str) -> str:
+        """An absent member, since when it is held, and why it refuses, as far as that is so."""
+        since = f"held since {self.held[member]}" if member in self.held else ""
+        reason = "; ".join(filter(None, (since, self.refused.get(member))))
+        return f"{member} ({reason})" if reason else member
+
+    def _hear(self, coordinator: Coordinator) -> None:
+        """Notes who has refused, in joining a run or in its rounds."""
+        number, midway = self.schedule.number, coordinator.driver is not None
+        for member, error in coordinator.refusals.items():
+            birth = coordinator.births.get(member)
+            noted = member in self.refused or (birth and self.passed_over(member, birth))  # it was not asked again
+            self.refused[member] = str(error)
+            if noted:
+                continue
+            if self.refusals.note(member, birth, number, str(error), midway=midway) == PATIENCE:
+                self.log(f"{member} has refused {PATIENCE} times in a row: it is asked again once its birth is another")
 
     def _made(self, plan: RunPlan, start: InForce | None, held: Held | None) -> Coordinator:
         options: dict[str, Any] = {
             "wait_s": self.config.wait_s,
             "silent_s": self.config.silent_s,
             "every": self.run.every_s,
+            "fewer": self,
         }
         if plan.algorithm.pattern == "star":
             options |= {"start": start if self.run.warm_start else None, "held": held}
@@ -214,11 +264,15 @@ class Intervals:
             cause = next(
                 (word for kind, word in CAUSES if isinstance(error, kind)), absent[1] if absent[0] else "stopped"
             )
-            reason = "; ".join(filter(None, (str(error or "not all have joined"), self.why_not)))
+            late = f"{', '.join(coordinator.waiting)} not there when the next interval was due"
+            reason = "; ".join(filter(None, (str(error or late), self.why_not)))
+        away = set(self.absent)
+        if not done and broker:
+            away |= {*coordinator.members} - {*coordinator.present}
         return {
             "interval": self.schedule.number,
             "began": records.utc(self.began),
-            "ended": records.utc(time.gmtime()),
+            "ended": records.utc(time.gmtime(self.clocks.wall())),
             "outcome": outcome,
             "cause": cause,
             "reason": reason,
@@ -229,5 +283,8 @@ class Intervals:
             "residual": history[-1][1] if history and history[-1][1] is not None else "",
             "quality": ("agreed" if coordinator.reason == "tolerance" else "rounds") if done else "",
             "held": self.held,
-            "absent": self.absent,
+            "absent": [m for m in self.plan.nodes if m in away],
+            "refused": [m for m in self.plan.nodes if m in {*self.refused, *coordinator.refusals}],
+            "began_s": round(self.began_s, 1),
+            "ended_s": round(self.ledger.running, 1),
         }

@@ -11,10 +11,11 @@ from typing import Any
 from hushgrid.kernels.errors import Stopped
 from hushgrid.node.durable import write_file
 
-#: Of intervals.csv. Times are UTC, by the wall clock.
+#: Of intervals.csv. Times are UTC, by the wall clock, which may be set; in s: the coordinator's running time, which may not.
 COLUMNS = (
     *("interval", "began", "ended", "outcome", "cause", "reason", "run", "start", "cold"),
     *("rounds", "residual", "quality", "held", "absent"),
+    *("refused", "began_s", "ended_s"),
 )
 
 
@@ -26,17 +27,19 @@ def note(path: Path, row: dict[str, Any], most: int) -> None:
     """
     line = _line([row.get(c, "") for c in COLUMNS])
     try:
-        lines = path.read_text().splitlines(keepends=True)[1:] if path.exists() else []
+        header, *lines = (path.read_text().splitlines(keepends=True) if path.exists() else []) or [""]
         whole = [one for one in lines if one.endswith("\n")]
         again = bool(whole) and whole[-1].split(",")[0] == str(row["interval"])
-        if path.exists() and whole == lines and not again and len(whole) < 2 * most:
+        if header != _line(COLUMNS):  # of an older release: its rows have fewer columns
+            whole = [_line([old.get(c) or "" for c in COLUMNS]) for old in csv.DictReader([header, *whole])]
+        elif whole == lines and not again and len(whole) < 2 * most:
             with path.open("a") as file:
                 file.write(line)
             return
         path.parent.mkdir(parents=True, exist_ok=True)
         kept = [*(whole[:-1] if again else whole), line][-most:]
         write_file(path, "".join([_line(COLUMNS), *kept]).encode())
-    except (OSError, UnicodeDecodeError) as fault:
+    except (OSError, UnicodeDecodeError, csv.Error) as fault:
         raise Stopped(f"{path}: {getattr(fault, 'strerror', fault)}, expected to write how an interval ended") from None
 
 

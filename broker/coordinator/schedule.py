@@ -53,8 +53,9 @@ class Clocks(NamedTuple):
 class Schedule:
     """One run every `every` s, each up to `jitter` s later, which is drawn at random and public.
 
-    Whatever was missed is not made up for: after a sleep, a stop or a run that took too long, the next run is due once,
-    and the one after it `every` later.
+    Whatever was missed is not made up for: after a sleep, a stop or a run that took too long, the next run is due once.
+    A run on its beat, or behind it by less than the middle between `jitter` and `every`, keeps the beat, so that jitter
+    and small delays do not add up. A later one begins a new beat: the one after it is due `every` later.
     """
 
     def __init__(
@@ -93,10 +94,11 @@ class Schedule:
     def begin(self) -> Remembered:
         """The next interval begins now. Returns what is to be remembered durably before anything of it is said."""
         now = self.clocks.boot()
-        # As long as the beat is kept, jitter does not add up; a run asked for early, or far too late, begins a new one.
-        beat = self.due - self.late if 0.0 <= now - self.due < self.every else now
+        beat = self.due - self.late
+        if now < self.due or now - beat >= (self.jitter + self.every) / 2:  # asked for early, or far too late
+            beat = now
         self.number += 1
         self.late = self.jitter * self.share()
-        self.due = max(beat + self.every + self.late, now)
+        self.due = beat + self.every + self.late
         wall = self.clocks.wall() + self.due - now
         return Remembered(self.number, self.due, self.late, self.clocks.boot_id(), wall)

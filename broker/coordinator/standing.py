@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 from hushgrid.broker.coordinator.base import Coordinator
 from hushgrid.node import status
@@ -38,6 +39,8 @@ class Reporter:
         self.config = config
         self.since = time.time()
         self.due: float | None = None  #: when the next run is due, s since 1970, if there is a schedule
+        self.refuses: tuple[str, ...] = ()  #: the members that have refused in this interval, or the last one
+        self._plan: dict[str, Any] = {}  #: what a device can compare itself with
         self._gone: dict[str, float] = {}
         self._waits: tuple[str, ...] = ()
         self._waited = 0.0  #: since when, of time.monotonic()
@@ -54,11 +57,16 @@ class Reporter:
             self._waits, self._waited = waits, now
         self._notice(coordinator)
         missing = waits if coordinator.phase != "running" else ()
-        said = (link.connects, coordinator.phase, coordinator.run, missing, tuple(self._gone), self.due)
+        said = (link.connects, coordinator.phase, coordinator.run, missing, tuple(self._gone), self.due, self.refuses)
         if said == self._said and not (coordinator.phase == "running" and now - self._at >= SELDOM_S):
             return
         self._said, self._at = said, now
         self.publish(coordinator, link, waits_s=now - self._waited if waits else None)
+
+    def plans(self, coordinator: Coordinator) -> None:
+        """The plan in force is this one's, of all members: a run without some of them says nothing of those."""
+        plan, entries = coordinator.plan, {m: coordinator.dimension(m) for m in coordinator.members[:NAMED]}
+        self._plan = {"problem": plan.kind.devices, "digest": plan.problem.digest[:12], "entries": entries}
 
     def anew(self, due: float | None = None) -> None:
         """What it has said is not true any more: a run has ended, and the next one is due then (s since 1970)."""
@@ -94,6 +102,8 @@ class Reporter:
             late_s=None if self.due is None or begun else round(max(now - self.due, 0.0), 1),
             due=None if self.due is None else status.moment(self.due),
             gone={name: status.moment(at) for name, at in list(self._gone.items())[:NAMED]},
+            refuses=self.refuses[:NAMED],
+            **self._plan,
             certificate_days=days_of(self.config.tls),
         )
 

@@ -32,12 +32,19 @@ class Continuous(Section, frozen=True, kw_only=True):
     def every_s(self) -> float:
         return seconds(self.every)
 
-    def check(self, path: Path) -> None:
-        """InputError unless the lengths fit each other."""
+    def check(self, path: Path, wait_s: float, quorum: int | None) -> None:
+        """InputError unless the lengths fit each other, and the wait for members, s, if there is a quorum without some."""
         if self.every_s < SHORTEST_S:
             raise InputError(f"{path}: run.every: found {self.every}, expected at least {SHORTEST_S:g}s")
         if seconds(self.jitter) >= self.every_s:
             raise InputError(f"{path}: run.jitter: found {self.jitter}, expected less than run.every, {self.every}")
+        shortest = self.every_s - seconds(self.jitter)  # between two runs that are due
+        if quorum is not None and wait_s >= shortest:
+            less = "" if shortest == self.every_s else f" less run.jitter, {self.jitter}"
+            raise InputError(
+                f"{path}: wait_s: found {wait_s:g}, expected less than run.every, {self.every}{less}: the next run would be "
+                "due before one of a quorum begins"
+            )
 
 
 class CoordinatorConfig(Section, frozen=True, kw_only=True):
@@ -53,7 +60,8 @@ class CoordinatorConfig(Section, frozen=True, kw_only=True):
     silent_s: Seconds = 10.0  #: a member that says nothing for so long in a run ends it
     #: runs that begin by themselves, over and over [one at the start, then one for each SIGUSR1]
     run: Continuous | None = None
-    #: the fewest members that a run is made with, if others are absent when wait_s ends [all of them]
+    #: the fewest members that a run is made with, if others are absent when wait_s ends, or known to be gone, or refuse
+    #: [all of them]
     quorum: Count | None = None
     hold: Duration = "1h"  #: zones: how long an absent one counts as it was last, if there is a quorum without it
     state: str  #: a directory of its own: ledger and runs
@@ -67,7 +75,7 @@ def load_coordinator(path: Path) -> CoordinatorConfig:
     config = convert(raw, CoordinatorConfig, str(path))
     plug(config.plugins, str(path))
     if config.run is not None:
-        config.run.check(path)
+        config.run.check(path, config.wait_s, config.quorum)
     return msgspec.structs.replace(
         config,
         tls=near_tls(config.tls, path),

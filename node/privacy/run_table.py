@@ -239,13 +239,30 @@ class RunTable(SpendTable):
 
         The first stamp is only remembered: what was answered before it was seen was answered from this file.
         """
-        before = self._meta("data")
+        return self._saw("data", stamp)
+
+    def saw_public(self, digest: str, *, known: bool = False) -> bool:
+        """Notes what is public of the data: case, zone, features. True, and a new version, if it is another.
+
+        `known`: the version has risen for this already. The first digest is only remembered.
+        """
+        return self._saw("public", digest, known)
+
+    @property
+    def public(self) -> str | None:
+        """The digest that `saw_public` has noted last."""
+        found: str | None = self._meta("public")
+        return found
+
+    def _saw(self, key: str, stamp: str, known: bool = False) -> bool:
+        before = self._meta(key)
         if stamp == before:
             return False
+        rises = before is not None and not known
         with self._transaction():
-            self._set(data=stamp)
-            version = self._raise_version() if before is not None else self.data_version
-        if before is not None:
+            self._set(**{key: stamp})
+            version = self._raise_version() if rises else self.data_version
+        if rises:
             self._forget(VERSION)
             self.data_version = version
-        return before is not None
+        return rises

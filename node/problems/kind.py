@@ -219,6 +219,11 @@ class Device(Protocol):
 
     @property
     def dimension(self) -> int: ...
+    @property
+    def public_part(self) -> str:
+        """What is public of its data, in a word that is another whenever that is: the data are others then."""
+        ...
+
     def check(self, plan: Plan) -> None:
         """Raises InputError unless the plan's public part agrees with this device's own."""
         ...

@@ -258,6 +258,11 @@ class GraphNode(ABC):
         """Entries of the problem that it says it has."""
         return 1
 
+    @property
+    def public_part(self) -> str:
+        """The number of features."""
+        return f"{self.dimension} features"
+
     def check(self, plan: Plan) -> None:
         """Raises InputError unless the plan is of this kind and names this node."""
         p = plan.problem

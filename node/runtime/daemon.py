@@ -106,6 +106,7 @@ class Service:
         """The owner's limits are others. A smaller budget holds at once, all else from the next consent."""
         member = self.member
         member.budget, member.allow = budget, allow
+        member.consents += 1
         if member.driver and member.allowance:
             member.allowance.tighten(budget)
         self.link.send(member.connected())  # its birth says what is left

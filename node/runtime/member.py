@@ -83,12 +83,12 @@ class Member(Endpoint):
         self.over: Progress | None = None  #: the run that ended last, as the coordinator says: with its rounds
         self.refusal = ""  #: why the last refusal of this session was, as a code
         self.days: Callable[[], int | None] = lambda: None  #: until its certificate ends
+        self.consents = 0  #: how often its owner has changed in this session what it agrees to
         self.ended = 0  #: runs that have ended here, or were refused, in this session
         self._refused: OrderedDict[bytes, bytes] = OrderedDict()  #: refusals of plans in this session, by run
         self._free = float(FREE_BYTES)  #: bytes that plans may still write
         self._witness = Witness(device.name, ledger)
-        self._now = 0.0  #: time of the last tick, s
-        self._ended = False
+        self._now, self._ended = 0.0, False  #: time of the last tick, s; whether a run has ended
         self._withheld = Withheld()
         self._limit = wire.SMALL
         t = self.topics
@@ -387,7 +387,8 @@ class Member(Endpoint):
         stored = self.ledger.open_run()
         run = stored.id if stored else b""
         offered = capabilities(self.device, self.budget, self.ledger, self.days())
-        birth = Birth(self.session, run, self.ledger.mark, offered, self._withheld.topics, self.ledger.accepted())
+        seen, accepted = self._withheld.topics, self.ledger.accepted()
+        birth = Birth(self.session, run, self.ledger.mark, offered, seen, accepted, self.consents)
         return Publication(self.topics.state(self.name), wire.encode(birth), True)
 
     def _say_joined(self, run: bytes) -> list[Publication]:

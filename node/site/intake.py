@@ -7,6 +7,7 @@ takes the last good ones when a run begins. A value that is late, missing or non
 
 from __future__ import annotations
 
+import hashlib
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -97,6 +98,11 @@ def _meant(config: DeviceConfig) -> tuple[object, ...]:
     return config.budget.adjacency, config.allow.loads
 
 
+def _public(device: Device) -> str:
+    """A digest of what is public of the data: of another case, zone, mask, or number of features they are other data."""
+    return hashlib.sha256(f"{device.kind} {device.public_part}".encode()).hexdigest()
+
+
 def _expect_same(before: Device, now: Device, path: str) -> None:
     """Raises InputError if the public part of a device is another."""
     for what in ("kind", "neighbours", "digest", "dimension"):
@@ -133,7 +139,8 @@ class FileIntake(Intake):
         if before is not None:
             _expect_same(before, self.device, path)
         of_source = KeptValues(kept_file(config.state, config.node), ledger).current  # the data version of until now
-        if not ledger.saw_data(self._stamp) and of_source:
+        replaced = ledger.saw_data(self._stamp)
+        if not ledger.saw_public(_public(self.device), known=replaced) and not replaced and of_source:
             ledger.new_data()
 
     def __call__(self, every: float | None, affordable: bool = True) -> Device:
@@ -172,6 +179,7 @@ class FileIntake(Intake):
                 raise
             if not self.ledger.saw_data(stamp) and new:
                 self.ledger.new_data()
+            self.ledger.saw_public(_public(device), known=True)
             self.device, self._stamp = device, stamp
         if new:
             self.log(f"the data are declared anew: data version {self.ledger.data_version}")
@@ -214,6 +222,13 @@ class SourceIntake(Intake):
         if before is not None:
             _expect_same(before, self.feed.public, path)
             held = self.feed.values_of(before)
+        digest = _public(self.feed.public)
+        if before is None and ledger.public not in (
+            None,
+            digest,
+        ):  # what was kept is of other data: a version is to rise
+            kept_file(config.state, config.node).unlink(missing_ok=True)
+        ledger.saw_public(digest, known=True)
         if source.mqtt:
             self.meter = Meter(source.mqtt, self.feed, f"{config.fleet}-{config.node}", log)
         self.kept = KeptValues(kept_file(config.state, config.node), ledger)

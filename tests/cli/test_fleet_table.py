@@ -85,6 +85,13 @@ def test_a_device_has_the_rounds_of_its_run_by_its_own_status_or_by_the_coordina
     assert rounds_of(seen(status_z1=under_way, state_coordinator=other))["z1"] == (RUN.hex(), None, 200)
 
 
+def test_the_coordinators_status_names_who_has_refused_the_last_run():
+    centre = status.encode(replace(CENTRE, waits_for=(), refuses=("z2",)))
+    found = rows("demo", fleet(TOPICS, {TOPICS.status("coordinator"): centre}))
+    assert found["nodes"][0]["refuses"] == ["z2"]
+    assert table(found).splitlines()[-1] == "coordinator: the last run was refused by z2"
+
+
 def test_a_status_that_speaks_for_another_is_left_out():
     assert seen(status_z2=status.encode(PLAIN)) == {}
 

@@ -197,7 +197,9 @@ class Zone:
         self.layout = Layout.of(case.without_loads(), model.buses)
 
     def holding(self, d: Vector) -> Zone:
-        """The same zone with other loads (2 nb,), p.u."""
+        """The same zone with other loads (2 nb,), p.u. Raises InputError if they are another zone's."""
+        if d.shape != self.d.shape:
+            raise InputError(f"{self.name}: found {d.size} loads, expected {self.d.size}")
         other = copy(self)
         other.d = d
         return other
@@ -249,6 +251,11 @@ class Zone:
     def dimension(self) -> int:
         """Entries it shares of the lines between zones: flows, cr and si."""
         return int(self.model.shared.size)
+
+    @property
+    def public_part(self) -> str:
+        loads = self.pinned and (sorted(self.pinned.p), sorted(self.pinned.q))
+        return f"{self.digest} {list(self.model.buses)} {loads}"
 
     def remark(self, plan: Plan) -> str:
         mask = mask_of(plan.problem, self.model.buses)

@@ -50,3 +50,15 @@ def test_old_records_go_with_their_tables(tmp_path):
         "run-4-buses.csv",
         "run-4.json",
     ]
+
+
+def test_a_table_of_an_older_release_gets_the_columns_of_now(tmp_path):
+    path = tmp_path / "intervals.csv"
+    path.write_text('interval,began,outcome,reason\n1,x,missed,"z1, z2 not there"\n2,y,answer,\n')
+    for k in (3, 4):
+        records.note(path, {"interval": k, "refused": "z2"}, 10)
+    assert tuple(path.read_text().splitlines()[0].split(",")) == records.COLUMNS
+    assert numbers(path) == [1, 2, 3, 4]
+    assert [(row["reason"], row["refused"]) for row in rows(path)] == [
+        ("z1, z2 not there", ""), ("", ""), ("", "z2"), ("", "z2")
+    ]  # fmt: skip

@@ -36,6 +36,14 @@ def test_without_a_schedule_nothing_begins_by_itself(tmp_path):
         ({"run": {"every": "15 min"}}, r"run.every: found '15 min', expected"),
         ({"run": {"every": "0.5s"}}, "run.every: found 0.5s, expected at least 1s"),
         ({"run": {"every": "10s", "jitter": "10s"}}, "run.jitter: found 10s, expected less than run.every, 10s"),
+        (
+            {"run": {"every": "1min"}, "quorum": 2},
+            r"wait_s: found 60, expected less than run.every, 1min: the next run",
+        ),
+        (
+            {"run": {"every": "1min", "jitter": "5s"}, "wait_s": 56, "quorum": 2},
+            r"wait_s: found 56, expected less than run.every, 1min less run.jitter, 5s: ",
+        ),
         ({"run": {}}, "run.every: missing"),
         ({"run": {"every": "1h", "catch_up": True}}, "run.catch_up: unknown key"),
         ({"quorum": 0}, "quorum: found 0"),
@@ -46,3 +54,8 @@ def test_what_is_wrong_is_one_line_with_file_key_and_both_values(tmp_path, more,
         loaded(tmp_path, **more)
     assert str(error.value).startswith(str(tmp_path / "coordinator.yaml"))
     assert "\n" not in str(error.value)
+
+
+def test_a_wait_that_a_quorum_can_end_is_taken_and_so_is_a_longer_one_without_a_quorum(tmp_path):
+    assert loaded(tmp_path, run={"every": "1min", "jitter": "5s"}, wait_s=54, quorum=2).quorum == 2
+    assert loaded(tmp_path, run={"every": "30s"}).quorum is None

@@ -139,3 +139,24 @@ def test_certificates_are_counted_in_days_and_a_stranger_to_the_authority_is_fou
         assert code == 2, said
         assert found["connection"].startswith("bad   connection: ")
         assert "its certificate is not accepted" in found["connection"]
+
+
+def test_a_device_is_compared_with_the_plan_of_its_last_run_and_with_the_one_in_force(fleet):
+    daemons = {z: fleet.node(z) for z in ZONES}
+    coordinator = fleet.coordinator()
+    for daemon in daemons.values():
+        daemon.wait_for(" done: ")
+    coordinator.wait_for("the next run")
+    code, _, said = doctor(fleet)
+    assert code == 0, said
+    assert "ok    plan: of its last run, demo: it is for this device" in said
+    assert "ok    plan: in force: it is for this device" in said
+    assert daemons["z1"].end() == 0
+    fleet.edit("nodes/z1.yaml", "4, 5]", "4, 5, 6]")
+    loads = fleet.directory / "nodes" / "loads-z1.csv"
+    loads.write_text(loads.read_text() + "6,11.2,7.5\n")
+    code, _, said = doctor(fleet)
+    assert code == 2, said
+    assert "warn  plan: of its last run, demo: z1: found zone [1, 2, 3, 4, 5] in the plan, expected its own" in said
+    assert "bad   plan: in force: entries: found " in said
+    assert coordinator.end() == 0

@@ -76,7 +76,7 @@ def test_a_ledger_shows_what_was_spent_on_what_and_reading_it_changes_nothing(hu
 
 def test_what_is_left_is_told_to_who_names_the_devices_configuration(hushgrid, restored, tmp_path):
     (tmp_path / "n1.yaml").write_text(
-        "node: n1\nfleet: f\nbroker: mqtt://h\nstate: .\nmark: n1.mark\ndata: {case: case14, zone: [1], loads: l.csv}\n"
+        "node: n1\nfleet: f\nbroker: mqtt://localhost\nstate: .\nmark: n1.mark\ndata: {case: case14, zone: [1], loads: l.csv}\n"
         "budget: {epsilon: 4.0, adjacency: {bounded-change: 0.01}}\n"
     )
     (total,) = json.loads(hushgrid("ledger", "show", "n1.yaml", "--json").out)["totals"]
@@ -123,7 +123,7 @@ def test_a_gap_that_is_all_that_was_spent_is_shown(hushgrid, tmp_path, budget):
     if budget:
         file = "n1.yaml"
         (tmp_path / file).write_text(
-            "node: n1\nfleet: f\nbroker: mqtt://h\nstate: .\ndata: {case: case14, zone: [1], loads: l.csv}\n"
+            "node: n1\nfleet: f\nbroker: mqtt://localhost\nstate: .\ndata: {case: case14, zone: [1], loads: l.csv}\n"
             f"budget: {{epsilon: {budget}, adjacency: {{bounded-change: 0.01}}}}\n"
         )
     (total,) = json.loads(hushgrid("ledger", "show", file, "--json").out)["totals"]
@@ -156,7 +156,7 @@ def test_one_relation_is_one_number(hushgrid, tmp_path):
         "bounded-change 0.01": (2, 0.5 + 2 * 0.5), "replace-one-record": (1, 0.5)
     }  # fmt: skip
     (tmp_path / "n1.yaml").write_text(
-        "node: n1\nfleet: f\nbroker: mqtt://h\nstate: .\ndata: {case: case14, zone: [1], loads: l.csv}\n"
+        "node: n1\nfleet: f\nbroker: mqtt://localhost\nstate: .\ndata: {case: case14, zone: [1], loads: l.csv}\n"
         "budget: {epsilon: 9.0, adjacency: {bounded-change: 0.02}}\n"
     )
     (total, _) = json.loads(hushgrid("ledger", "show", "n1.yaml", "--json").out)["totals"]
@@ -187,7 +187,7 @@ def test_each_kind_of_change_is_a_relation_of_its_own_and_none_is_converted(hush
     }
     assert "adjacency pair-change:0.01:0.95: spent epsilon 0.5 in 1 laplace answers" in hushgrid("ledger", "show", "n1.ledger").out  # fmt: skip
     (tmp_path / "n1.yaml").write_text(
-        "node: n1\nfleet: f\nbroker: mqtt://h\nstate: .\ndata: {case: case14, zone: [1], loads: l.csv}\n"
+        "node: n1\nfleet: f\nbroker: mqtt://localhost\nstate: .\ndata: {case: case14, zone: [1], loads: l.csv}\n"
         "budget: {epsilon: 9.0, adjacency: {bounded-change: {pair: 0.01, power_factor: 0.95}}}\n"
     )
     totals = json.loads(hushgrid("ledger", "show", "n1.yaml", "--json").out)["totals"]
@@ -199,7 +199,7 @@ def test_new_data_are_said_by_their_owner(hushgrid, restored, tmp_path):
     said = hushgrid("ledger", "new-data", restored)
     assert said.out == f"{restored}: its data are version 2 now; no earlier answer is repeated\n"
     (tmp_path / "n1.yaml").write_text(
-        "node: n1\nfleet: f\nbroker: mqtt://h\nstate: .\ndata: {case: case14, zone: [1], loads: l.csv}\n"
+        "node: n1\nfleet: f\nbroker: mqtt://localhost\nstate: .\ndata: {case: case14, zone: [1], loads: l.csv}\n"
         "budget: {epsilon: 4.0, adjacency: {bounded-change: 0.01}}\n"
     )
     assert "version 3 now" in hushgrid("ledger", "new-data", "n1.yaml").out

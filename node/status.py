@@ -43,7 +43,8 @@ class Status(Struct, frozen=True, kw_only=True):
         ""  #: how the last run stands here: joined, running, owed (its outcome is not written), done, stopped, refused
     )
     #: the rule by which it has refused last in this session: budget, window, lifetime, per-run, algorithm, adjacency,
-    #: variant, mark (its ledger is behind its mark), input (a plan that is not for it), failed (a step), device
+    #: variant, mark (its ledger is behind its mark), input (a plan that is not for it), failed (a step),
+    #: certificate (its own is not valid by its clock; masked runs), device
     refused: Word = ""
     #: rounds that are done in this run, as the coordinator says: its own, and a device's of a run that is over
     round: int | None = None

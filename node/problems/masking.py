@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hushgrid.kernels.errors import InputError
+from hushgrid.kernels.errors import InputError, Refused
 from hushgrid.kernels.patterns import masked
 from hushgrid.kernels.privacy.shares import Share, shares
 from hushgrid.node.privacy.terms import Masked, Terms
@@ -63,5 +63,16 @@ def masks_of(owner: Owner) -> MakeMasks | None:
     from hushgrid.node.masks.run_masks import RunMasks
 
     assert owner.tls is not None  # the device's file was checked
-    identity = Identity.read(owner.node, owner.tls.cert or "", owner.tls.key or "")
-    return partial(RunMasks, owner.node, identity=identity, trust=trust_of(owner.allow.masked))
+    node, files = owner.node, (owner.tls.cert or "", owner.tls.key or "")
+    identity, trust = Identity.read(node, *files), trust_of(owner.allow.masked)
+
+    def masks(run: bytes, ledger: Ledger) -> RunMasks:
+        """Raises Refused if the run is new, and the certificate as its files hold it is not valid now."""
+        nonlocal identity
+        with suppress(InputError):  # it is being replaced: the one before counts on
+            identity = Identity.read(node, *files)
+        if ledger.run(run) is None and (wrong := identity.untimely()) is not None:
+            raise Refused(f"{node}: {wrong}, by its own clock", "certificate")
+        return RunMasks(node, run, ledger, identity, trust)
+
+    return masks

@@ -18,10 +18,10 @@ from hushgrid.kernels.ranges import Name
 LIMIT = 8192  #: bytes of a status
 NAMED = 32  #: the most nodes that a status names
 Text = Annotated[str, Meta(max_length=64)]
-Moment = Annotated[str, Meta(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$")]  #: UTC
+Moment = Annotated[str, Meta(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ\Z")]  #: UTC
 Amount = Annotated[float, Meta(ge=0)]
 
-Word = Annotated[str, Meta(pattern="^[a-z-]{0,16}$")]  #: one of a few; a later version may have more
+Word = Annotated[str, Meta(pattern=r"^[a-z-]{0,16}\Z")]  #: one of a few; a later version may have more
 
 #: What a node does. gathering: members are missing; joining: members have not stored the plan; over: members have not
 #: heard of the end; off: it has ended in order.
@@ -38,7 +38,7 @@ class Status(Struct, frozen=True, kw_only=True):
     since: Moment  #: start of this one
     at: Moment  #: when this was said
     state: Word  #: what it does now: idle, running, off (it has ended in order); the coordinator also gathering, joining, over
-    run: Annotated[str, Meta(pattern="^([0-9a-f]{32})?$")] = ""  #: the run under way, or the last one
+    run: Annotated[str, Meta(pattern=r"^([0-9a-f]{32})?\Z")] = ""  #: the run under way, or the last one
     last: Word = (
         ""  #: how the last run stands here: joined, running, owed (its outcome is not written), done, stopped, refused
     )

@@ -99,6 +99,34 @@ def test_an_accepted_gap_is_recorded_and_counts(hushgrid, restored, tmp_path):
     assert "nothing to accept" in hushgrid("ledger", "accept", restored, *mark).out
 
 
+@pytest.mark.parametrize("delta", [None, 1e-6])
+def test_lost_gaussian_answers_are_accepted_by_their_mu_and_the_epsilon_that_it_is(hushgrid, tmp_path, delta):
+    """They were said to be "epsilon 0"."""
+    (tmp_path / "n1.yaml").write_text(
+        "node: n1\nfleet: f\nbroker: mqtt://localhost\nstate: .\nmark: n1.mark\n"
+        "data: {case: case14, zone: [1], loads: l.csv}\n"
+        f"budget: {{epsilon: 9.0{f', delta: {delta}' if delta else ''}, adjacency: {{bounded-change: 0.01}}}}\n"
+    )
+    mu = 0.15
+    with closing(Ledger(tmp_path / "n1.ledger", "n1", tmp_path / "n1.mark")) as ledger:
+        ledger.tell(Mark(ledger.id, 199, mu2=199 * mu**2))
+    said = hushgrid("ledger", "accept", "n1.yaml")
+    assert said.code == 0, said.err
+    total = mu * 199**0.5
+    epsilon = gdp_epsilon(total, delta or 1e-5)
+    assert f"spends 1 to 199 recorded as lost and spent: mu {total:.4g}, epsilon {epsilon:.4g} at delta " in said.out
+    assert said.out.endswith(f"{delta or 1e-5:g} in 199 answers, under every adjacency\n")
+
+
+def test_lost_answers_of_both_kinds_are_accepted_by_both(hushgrid, tmp_path):
+    with closing(Ledger(tmp_path / "n1.ledger", "n1")) as ledger:
+        ledger.tell(Mark(ledger.id, 3, epsilon=1.0, mu2=4.0))
+        ledger.tell(Mark(b"another", 2, epsilon=0.5))
+    said = hushgrid("ledger", "accept", "n1.ledger")
+    assert "spends 1 to 4 recorded as lost and spent: epsilon 1.5 and mu 2, together epsilon " in said.out
+    assert said.out.endswith(" at delta 1e-05 in 5 answers, under every adjacency\n")
+
+
 def test_a_ledger_without_its_mark_says_so_until_its_owner_accepts(hushgrid, restored, tmp_path):
     mark = ["--mark", tmp_path / "n1.mark"]
     hushgrid("ledger", "accept", restored, *mark)

@@ -258,7 +258,7 @@ class Scheduled(Service):
         if self.signals and not coordinator.finished:
             return
         _say(self.intervals.end(coordinator, there))
-        self.reporter.anew(time.time() + self.intervals.schedule.left)
+        self.reporter.anew(self.intervals.schedule.left)
         while not self._asked():
             self._served(coordinator, self._rests)  # whoever comes late hears how it ended
             self._look()
@@ -294,7 +294,7 @@ class Scheduled(Service):
         due = schedule.due
         self.intervals.declare(self.config, self.plan, self.source)
         if schedule.due != due:
-            self.reporter.anew(time.time() + schedule.left)
+            self.reporter.anew(schedule.left)
 
 
 def _again() -> str:

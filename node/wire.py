@@ -137,9 +137,8 @@ Receipt = (
     token.Ack | token.Answer | neighbours.Reached
 )  #: how things stand with its sender now: a later one may say more
 Custody = Receipt | token.Held | token.Notice | neighbours.Begin | neighbours.Lack
-Iterate = (
-    star.Message | masked.Message | token.Token | neighbours.Iterate
-)  #: the algorithms' own messages: what a run counts
+Exchange = star.Message | masked.Message  #: of a star: whoever has one has all before it
+Iterate = Exchange | token.Token | neighbours.Iterate  #: the algorithms' own messages: what a run counts
 Body = Control | Custody | Iterate
 Presence = Birth | Death | Progress
 

@@ -10,7 +10,7 @@ from ipaddress import IPv6Address, ip_address
 from pathlib import Path
 
 from hushgrid.kernels.errors import InputError
-from hushgrid.node.schema.site import Sink, Source
+from hushgrid.node.schema.site import Heard, Sink, Source, Told
 from hushgrid.node.transport.connect import parse_url
 from hushgrid.node.wire import ROOT
 
@@ -46,8 +46,11 @@ def check_brokers(fleet: str, owned: bool, source: Source | None, sink: Sink | N
     A site's topic is neither one of the fleet's, on whatever broker, nor one for raw data and for set-points at once.
     """
     check_clear(f"{path}: ", fleet, owned)
-    sections = {"source.mqtt": source and source.mqtt, "sink.mqtt": sink and sink.mqtt}
-    for key, section in sections.items():
+    sections: list[tuple[str, Heard | Told | None]] = [
+        ("source.mqtt", source.mqtt if source else None),
+        ("sink.mqtt", sink.mqtt if sink else None),
+    ]
+    for key, section in sections:
         if section is None:
             continue
         check_clear(f"{path}: {key}.", section.broker, owned)

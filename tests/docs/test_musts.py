@@ -36,7 +36,7 @@ ANSWERS = {
     },
     "docs/continuous.md": {
         "absent: all must be there": f"{SITE}::test_a_quorum_is_of_the_members",
-        "Two runs never overlap.": "how the program keeps its schedule",
+        "Two runs never overlap": "how the program keeps its schedule",
         "prices must climb to the value of lost load, and a tenth": "what the optimum is where load stays unserved",
         "Without `quorum` all members must be there": "what the program makes of who is absent",
         "prices must climb to the value of lost load, by the weight": "what the optimum is where load stays unserved",

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from hushgrid.broker.simulation.interrupts import ended_in_a_line
 from hushgrid.cli.completion import scenario_or_file
-from hushgrid.kernels.errors import InputError
+from hushgrid.kernels.errors import HushgridError, InputError
 from hushgrid.scenarios import find
 
 if TYPE_CHECKING:
     from hushgrid.broker.audit.audit import Found, Measured
+    from hushgrid.broker.audit.games import Claim
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -35,7 +36,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     add("--canaries", metavar="N", type=int, help="of --one-run [4000]")
     add("--transport", choices=("mqtt", "memory"), default="mqtt", help="of --one-run: daemons, or this process [mqtt]")
     add("--broker", metavar="URL", default="auto", help="of --one-run: auto, embedded, or a URL [auto]")
-    add("--confidence", metavar="P", type=float, default=0.95, help="of what is measured [0.95; games: 0.99 beside it]")
+    add(
+        "--confidence",
+        metavar="P",
+        type=float,
+        default=0.999,
+        help="of what is measured [0.999; games: 0.95 beside it]",
+    )
     add("--node", metavar="NAME", help="whose gate plays [the first node's]")
     add("--set", metavar="path.to.key=value", action="append", default=[], help="replace a value; may be repeated")
     add("--plugin", metavar="MODULE", action="append", default=[], help="a module of your own whose algorithms may run")
@@ -76,6 +83,16 @@ def _audit(o: argparse.Namespace) -> int:
             raw, str(file), games=o.games, confidence=o.confidence, node=o.node, base=file.parent, say=shown.phase
         )
     print(json.dumps(plain(found), indent=2) if o.json else told(found))
+    return _ended(found.above, found.name, found.worst.bounds[o.confidence].epsilon, found.claim, o.confidence)
+
+
+def _ended(above: bool, name: str, epsilon: float, claim: Claim, confidence: float) -> int:
+    """0 if the claim stands. Raises HushgridError (exit code 1) if it is refuted."""
+    if above:
+        raise HushgridError(
+            f"{name}: the claim is refuted: found epsilon at least {epsilon:.4g} with confidence {confidence:g}, "
+            f"expected at most the claimed {claim.epsilon:.4g}"
+        )
     return 0
 
 
@@ -119,6 +136,7 @@ def _one_run(o: argparse.Namespace, raw: dict[str, Any], file: Path, say: Any) -
         "confidence": found.confidence,
         "above": found.above,
         "power": found.power,
+        "share": found.share,
         "canaries": found.canaries,
         "guesses": found.guesses,
         "right": found.right,
@@ -129,18 +147,19 @@ def _one_run(o: argparse.Namespace, raw: dict[str, Any], file: Path, say: Any) -
     }
     if o.json:
         print(json.dumps(facts, indent=2))
-        return 0
+        return _ended(found.above, found.name, found.epsilon, c, o.confidence)
     delta = f", delta {c.delta:g}" if c.delta else ""
     verdict = "ABOVE THE CLAIM" if found.above else "no more than is claimed is shown; that no attack can is not shown"
     print(
         f"{found.name}: {facts['algorithm']}, one run over {found.transport}, {found.canaries:,} canaries at {found.node}\n"
         f"claimed     epsilon {c.epsilon:.4g}{delta}, over the run\n"
         f"measured    epsilon at least {found.epsilon:.4g}, with confidence {found.confidence:g}\n"
-        f"power       epsilon {found.power:.4g}: what a perfect attack on exactly the claimed noise lets expect\n"
+        f"power       epsilon {found.power:.4g}, {found.share:.2g} of the claim's {'epsilon' if found.mu is None else 'mu'}: a "
+        f"perfect attack on exactly the claimed noise shows no more with {found.canaries:,} canaries, in the middle\n"
         f"  {found.right} of the {found.guesses} surest guesses are right, from {found.seen} answers of {t.answers}; for any mechanism: "
         f"epsilon at least {found.plain:.4g}\n  {verdict}"
     )
-    return 0
+    return _ended(found.above, found.name, found.epsilon, c, o.confidence)
 
 
 # --- the standing tests ---
@@ -298,12 +317,9 @@ def _cells(of: Measured, confidence: float) -> list[str]:
 
 
 def _verdict(found: Found) -> str:
-    highest = max(found.worst.bounds)
-    if found.above and found.worst.bounds[highest].epsilon <= found.claim.epsilon:
-        share = round(1 / (1 - found.confidence))
-        return f"  above the claim at {100 * found.confidence:g} %, not at {100 * highest:g} %: of {share} honest audits one says so by chance; play more"
     if found.above:
-        return f"  ABOVE THE CLAIM: with confidence {found.confidence:g} the claimed epsilon does not hold"
+        chance = f"of {round(1 / (1 - found.confidence)):,} honest audits one says so by chance"
+        return f"  ABOVE THE CLAIM: with confidence {found.confidence:g} the claimed epsilon does not hold ({chance})"
     if found.power == 0:
         return "  so many games could have shown nothing: this says nothing about the claim"
     return "  no attack that was tried shows more than is claimed; that none can is what the proofs are for, not this"

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from hushgrid.cli.completion import scenario_or_file
 from hushgrid.kernels.errors import InputError
+from hushgrid.node.config.brokers import in_clear
 from hushgrid.node.config.coordinator import load_coordinator
 from hushgrid.node.config.device import load_device
 from hushgrid.node.config.scenario import load_scenario
@@ -104,7 +105,10 @@ def _device(path: Path) -> str:
         f"node {config.node} of fleet {config.fleet} on {config.broker}: {what}, "
         f"budget epsilon {budget.epsilon:g}{_delta(budget.delta or 0.0)}{renews(budget)}"
     )
-    return "\n  ".join([first, *consent(config, device), *questions(config, device), *ready, *_certificate(config.tls)])
+    source, sink = config.source and config.source.mqtt, config.sink and config.sink.mqtt
+    clear = _in_clear(config.broker, *(site.broker for site in (source, sink) if site))
+    lines = [*clear, *consent(config, device), *questions(config, device), *ready, *_certificate(config.tls)]
+    return "\n  ".join([first, *lines])
 
 
 def _coordinator(path: Path) -> str:
@@ -114,7 +118,14 @@ def _coordinator(path: Path) -> str:
     tls_context(parse_url(config.broker), config.tls)
     _, plan = prepare(config, str(path))
     first = f"coordinator of fleet {config.fleet} on {config.broker}: {plan.name}, members {', '.join(plan.nodes)}"
-    return "\n  ".join([first, *_certificate(config.tls)])
+    return "\n  ".join([first, *_in_clear(config.broker), *_certificate(config.tls)])
+
+
+def _in_clear(*brokers: str) -> list[str]:
+    """What the owner has taken upon himself with `broker_in_clear`, if any of these brokers needs it."""
+    clear = [url for url in brokers if in_clear(url)]
+    known = "in clear, as the owner knows: all on the way can read and change what is said"
+    return [f"{', '.join(clear)}: {known}"] if clear else []
 
 
 def _certificate(tls: Tls | None) -> list[str]:

@@ -7,7 +7,7 @@ import json
 import shutil
 import sqlite3
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from math import inf
 from pathlib import Path
@@ -23,13 +23,14 @@ from hushgrid.node.config.device import load_device
 from hushgrid.node.privacy.budget import Allowance, spent_in, worth_alone
 from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.privacy.ledger_file import held, snapshot
-from hushgrid.node.privacy.ledger_rows import relation, size
+from hushgrid.node.privacy.ledger_rows import Counted, StoredSpend, relation, size
 from hushgrid.node.privacy.renewal import Renewal, standing
 from hushgrid.node.privacy.terms import Terms
 from hushgrid.node.problems.plan import RunPlan, decode_plan
 from hushgrid.node.schema.durations import in_words
 from hushgrid.node.schema.sections import Adjacency, Allow, Budget, ReplaceOneRecord
 
+DELTA = 1e-5  #: at which Gaussian answers are stated in epsilon, if no budget says another
 #: Of a run that was refused: its plan is not kept, or cannot be read.
 _NOTHING = {"name": "?", "algorithm": None, "adjacency": None, "answers": 0, "epsilon": 0.0, "delta": 0.0}
 
@@ -364,17 +365,35 @@ def accept(file: Path, mark: Path | None) -> str:
     _alone(where)
     with reading(where) as copy:
         before, behind, torn = copy.no, _behind(copy, where), copy.torn
-    if behind is None:
-        return f"{where.path}: not behind its mark, nothing to accept"
-    with closing(Ledger(where.path, None, where.mark)) as ledger:
-        ledger.accept()
-        gaps, after = ledger.spends(after=before), ledger.no
+        if behind is None:
+            return f"{where.path}: not behind its mark, nothing to accept"
+        with closing(Ledger(where.path, None, where.mark)) as ledger:
+            ahead = ledger.accept()
+            gaps, after = ledger.spends(after=before), ledger.no
+        answers = sum(copy.missed(mark) for mark in ahead)
     if not gaps:
         lost = "what was lost, nobody knows" if torn else "nothing was lost, the mark is written again"
         return f"{where.path}: was {behind}; {lost}"
-    value = sum(gap.value for gap in gaps)
-    price = "unbounded epsilon" if value == inf else f"epsilon {value:g}"
-    return f"{where.path}: spends {before + 1} to {after} recorded as lost and spent: {price}, under every adjacency"
+    many = f"{answers:,} answers" if answers != 1 else "1 answer"
+    price = _price(gaps, (where.budget and where.budget.delta) or DELTA)
+    return f"{where.path}: spends {before + 1} to {after} recorded as lost and spent: {price} in {many}, under every adjacency"
+
+
+def _price(gaps: Sequence[StoredSpend], delta: float) -> str:
+    """What accepted gaps are worth: epsilon, or mu and the epsilon that it is at `delta`."""
+    counted = Counted()
+    for gap in gaps:
+        counted.add(gap.kind, gap.value, gap.mu2)
+    if counted.totals.nonprivate:
+        return "unbounded epsilon"
+    mu = sum(gap.mu2 for gap in gaps) ** 0.5
+    if not mu:
+        return f"epsilon {sum(gap.value for gap in gaps):g}"
+    pure = sum(gap.value for gap in gaps)
+    return (
+        (f"epsilon {pure:g} and " if pure else "")
+        + f"mu {mu:.4g}, {'together ' if pure else ''}epsilon {total_epsilon(counted.totals, delta):.4g} at delta {delta:g}"
+    )
 
 
 def new_data(file: Path, mark: Path | None) -> str:

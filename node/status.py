@@ -18,10 +18,10 @@ from hushgrid.kernels.ranges import Name
 LIMIT = 8192  #: bytes of a status
 NAMED = 32  #: the most nodes that a status names
 Text = Annotated[str, Meta(max_length=64)]
-Moment = Annotated[str, Meta(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$")]  #: UTC
+Moment = Annotated[str, Meta(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ\Z")]  #: UTC
 Amount = Annotated[float, Meta(ge=0)]
 
-Word = Annotated[str, Meta(pattern="^[a-z-]{0,16}$")]  #: one of a few; a later version may have more
+Word = Annotated[str, Meta(pattern=r"^[a-z-]{0,16}\Z")]  #: one of a few; a later version may have more
 
 #: What a node does. gathering: members are missing; joining: members have not stored the plan; over: members have not
 #: heard of the end; off: it has ended in order.
@@ -38,13 +38,13 @@ class Status(Struct, frozen=True, kw_only=True):
     since: Moment  #: start of this one
     at: Moment  #: when this was said
     state: Word  #: what it does now: idle, running, off (it has ended in order); the coordinator also gathering, joining, over
-    run: Annotated[str, Meta(pattern="^([0-9a-f]{32})?$")] = ""  #: the run under way, or the last one
+    run: Annotated[str, Meta(pattern=r"^([0-9a-f]{32})?\Z")] = ""  #: the run under way, or the last one
     last: Word = (
         ""  #: how the last run stands here: joined, running, owed (its outcome is not written), done, stopped, refused
     )
     #: the rule by which it has refused last in this session: budget, window, lifetime, per-run, algorithm, adjacency,
     #: problem (a question that is not on its owner's list), masked, variant, mark (its ledger is behind its mark), input (a plan that
-    #: is not for it), failed (a step), device
+    #: is not for it), failed (a step), certificate (its own is not valid by its clock; masked runs), device
     refused: Word = ""
     #: rounds that are done in this run, as the coordinator says: its own, and a device's of a run that is over
     round: int | None = None

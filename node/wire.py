@@ -7,6 +7,7 @@ is malformed raises `Malformed` and nothing else, whatever the bytes.
 from __future__ import annotations
 
 import hashlib
+import re
 from functools import lru_cache
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
@@ -157,9 +158,8 @@ Receipt = (
     token.Ack | token.Answer | neighbours.Reached
 )  #: how things stand with its sender now: a later one may say more
 Custody = Receipt | token.Held | token.Notice | neighbours.Begin | neighbours.Lack
-Iterate = (
-    star.Message | masked.Message | token.Token | neighbours.Iterate
-)  #: the algorithms' own messages: what a run counts
+Exchange = star.Message | masked.Message  #: of a star: whoever has one has all before it
+Iterate = Exchange | token.Token | neighbours.Iterate  #: the algorithms' own messages: what a run counts
 Body = Control | Custody | Iterate
 Presence = Birth | Death | Progress
 
@@ -212,14 +212,18 @@ class Topics(NamedTuple):
         return f"{ROOT}/{self.fleet}/status/{node}"
 
     def parse(self, topic: str) -> tuple[str, str, str]:
-        """(kind, src, dst) of a topic of this fleet; dst is "" but for an edge. Malformed otherwise."""
+        """(kind, src, dst) of a topic of this fleet, both names of nodes; dst is "" but for an edge. Malformed otherwise."""
         return (_parsed if len(topic) <= USUAL else _parsed.__wrapped__)(self.fleet, topic)
+
+
+_named = re.compile("[a-z0-9-]{1,64}").fullmatch  # as `Name` of kernels/ranges.py
 
 
 @lru_cache(maxsize=1024)  # a node hears few topics, each many times
 def _parsed(fleet: str, topic: str) -> tuple[str, str, str]:
     parts = topic.split("/")
-    if parts[:3] == [*ROOT.split("/"), fleet]:
+    # Brokers let any text be a part of a topic, and what is read here is shown on terminals.
+    if parts[:3] == [*ROOT.split("/"), fleet] and all(map(_named, parts[4:])):
         match parts[3:]:
             case ["edge", src, dst]:
                 return "edge", src, dst

@@ -120,7 +120,7 @@ class Line(NamedTuple):
 
 
 def played(game: Game) -> Line:
-    found = audited(game.raw, games=game.games)
+    found = audited(game.raw, games=game.games, confidence=0.95, also=0.99)
     return line_of(game.title, found)
 
 
@@ -149,7 +149,7 @@ def canaried(task: Run) -> dict[str, Any]:
 
 def ran(task: Run) -> tuple[Run, list[OneRun], float]:
     found = [
-        one_run(canaried(task), canaries=task.canaries, transport=task.transport, broker="embedded", coins=np.random.default_rng(seed))
+        one_run(canaried(task), canaries=task.canaries, transport=task.transport, broker="embedded", confidence=0.95, coins=np.random.default_rng(seed))
         for seed in task.seeds
     ]  # fmt: skip
     return task, found, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
@@ -158,7 +158,11 @@ def ran(task: Run) -> tuple[Run, list[OneRun], float]:
 def ran_at_the_gate(task: Run) -> tuple[Run, list[float]]:
     """The bounds of many runs: the first is one of whole nodes, of the others the gate alone (`again_at_the_gate`)."""
     first = one_run(
-        canaried(task), canaries=task.canaries, transport="memory", coins=np.random.default_rng(task.seeds[0])
+        canaried(task),
+        canaries=task.canaries,
+        confidence=0.95,
+        transport="memory",
+        coins=np.random.default_rng(task.seeds[0]),
     )
     coins = (np.random.default_rng([task.canaries, seed]) for seed in task.seeds[1:])
     return task, [first.epsilon, *(bound for bound, _ in again_at_the_gate(first, coins))]
@@ -200,7 +204,9 @@ def tried(game: Game) -> Line | str:
     """A row; the reason where the scenario is refused."""
     try:
         return line_of(
-            game.title, audited(game.raw, games=game.games, confidence=1 - DOUBT / ROWS_OF_ALL), 1 - DOUBT / ROWS_OF_ALL
+            game.title,
+            audited(game.raw, games=game.games, confidence=1 - DOUBT / ROWS_OF_ALL, also=0.99),
+            1 - DOUBT / ROWS_OF_ALL,
         )
     except InputError as error:
         return str(error)

@@ -28,7 +28,9 @@ from hushgrid.node.problems.plan import RunPlan
 GAMES = 100_000  #: about either data set, that are counted
 DRAWS = 4_000_000  #: numbers of noise for these, at most, unless games are asked for
 FEWEST = 2000
-ALSO = 0.99  #: the second confidence that is shown
+#: of what is measured. At 95 % one honest audit in twenty would refute its claim by chance.
+SURE = 0.999
+USUAL = 0.95  #: the confidence that is shown beside it: what papers state
 
 
 class Measured(NamedTuple):
@@ -57,7 +59,7 @@ class Found(NamedTuple):
 
     @property
     def above(self) -> bool:
-        """Whether more is measured than is claimed."""
+        """Whether more is measured than is claimed: the claim is refuted, but for a chance of 1 - `confidence`."""
         return self.worst.bounds[self.confidence].epsilon > self.claim.epsilon
 
 
@@ -66,14 +68,16 @@ def audited(
     file: str = "scenario",
     *,
     games: int | None = None,
-    confidence: float = 0.95,
+    confidence: float = SURE,
+    also: float = USUAL,
     node: str | None = None,
     base: Any = None,
     say: Callable[[str], None] = lambda text: None,
 ) -> Found:
     """The games of one node's gate. Raises InputError, one line.
 
-    games: about either data set, counted; as many choose the attack. node: [the first]. base: where paths begin.
+    games: about either data set, counted; as many choose the attack. also: a second confidence, of which nothing follows.
+    node: [the first]. base: where paths begin.
     """
     begun = time.perf_counter()
     scenario = scenario_from(dict(raw), file, *(() if base is None else (base,)))
@@ -87,7 +91,7 @@ def audited(
     worst, aside, typical = pairs(plan, name, setup)
     width = max(1, worst.answers[0].apart.size)
     N = games or int(max(FEWEST, min(GAMES, DRAWS / (width * t.answers))))
-    confidences = tuple(dict.fromkeys((confidence, ALSO)))
+    confidences = tuple(dict.fromkeys((confidence, also)))
     entropy = entropy_of(scenario)
     say(f"{plan.name}: {4 * N:,} games of {t.answers} answers")
     found = Measured(worst, *play(worst.answers, aside, claim, N, confidences, entropy))

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hushgrid.broker.attacks.transcript import heard
-from hushgrid.broker.audit.audit import asked
+from hushgrid.broker.audit.audit import SURE, asked
 from hushgrid.broker.audit.games import Claim
 from hushgrid.broker.audit.replay import Asked, replayed
 from hushgrid.broker.simulation.fleet import run
@@ -72,6 +72,7 @@ class OneRun(NamedTuple):
     mu: float | None  #: the same of GDP, of Gaussian answers
     plain: float  #: epsilon by the theorem for any mechanism
     power: float  #: what exactly the claimed noise lets expect
+    share: float  #: of mu (Laplace: of epsilon) that this is: more of the claim cannot be shown with so many canaries
     transport: str
     seconds: float
 
@@ -85,7 +86,7 @@ def one_run(
     file: str = "scenario",
     *,
     canaries: int = CANARIES,
-    confidence: float = 0.95,
+    confidence: float = SURE,
     node: str | None = None,
     transport: str = "mqtt",
     broker: str = "auto",
@@ -110,13 +111,13 @@ def one_run(
     found = replayed(listened, name)
     ratios = ratios_of(plan, i, t, found, canaries)
     doubt = 1 - confidence
-    guesses, power = beforehand(t, claim, canaries, doubt)
+    guesses, power, share = beforehand(t, claim, canaries, doubt)
     sure = np.argsort(-np.abs(np.round(ratios, 9)), kind="stable")[:guesses]
     right = int(np.sum(np.where(ratios >= 0, 1, -1)[sure] == signs[sure]))
     epsilon, mu, plain = proved(claim, canaries, guesses, right, doubt)
     seconds = time.perf_counter() - begun
     return OneRun(
-        plan.name, name, plan, t, claim, confidence, canaries, guesses, right, len(found), epsilon, mu, plain, power, transport, seconds
+        plan.name, name, plan, t, claim, confidence, canaries, guesses, right, len(found), epsilon, mu, plain, power, share, transport, seconds
     )  # fmt: skip
 
 
@@ -235,9 +236,10 @@ def proved(claim: Claim, canaries: int, guesses: int, right: int, doubt: float) 
     return (float(gdp_epsilon(mu, claim.delta)) if mu > 1e-9 else 0.0), mu, plain
 
 
-def beforehand(t: Terms, claim: Claim, canaries: int, doubt: float) -> tuple[int, float]:
-    """How many of the surest guesses are made, and the bound to expect, for canaries that move all that a record may.
+def beforehand(t: Terms, claim: Claim, canaries: int, doubt: float) -> tuple[int, float, float]:
+    """How many of the surest guesses are made, for canaries that move all that a record may; the bound to expect then.
 
+    The bound is an epsilon at the claim's delta, and beside it the share of the claimed mu that it is (Laplace: of epsilon).
     The number is the best one for an unlucky run: more guesses show a little less in the middle and vary less.
     """
     dice, drawn = np.random.Generator(np.random.Philox(key=4)), []
@@ -259,4 +261,6 @@ def beforehand(t: Terms, claim: Claim, canaries: int, doubt: float) -> tuple[int
         if found > best[1]:
             best = r, found
     middle = round(float(np.mean([np.sum(right[: best[0]]) for right in drawn])))
-    return best[0], proved(claim, canaries, best[0], middle, doubt)[0]
+    epsilon, mu, _ = proved(claim, canaries, best[0], middle, doubt)
+    share = epsilon / claim.epsilon if mu is None else mu / (t.per_answer * t.answers**0.5)
+    return best[0], epsilon, share

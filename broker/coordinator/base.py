@@ -22,7 +22,7 @@ from hushgrid.kernels.patterns.star import Left
 from hushgrid.node import wire
 from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.problems.plan import RunPlan
-from hushgrid.node.runtime.driver import Driver
+from hushgrid.node.runtime.driver import Address, Driver
 from hushgrid.node.runtime.endpoint import REJOIN_S, RETRY_S
 from hushgrid.node.wire import COORDINATOR, Envelope, Finish, Finished, Join, Plan, Progress, Publication, Refuse
 
@@ -175,8 +175,8 @@ class Coordinator(Gathering):
             return self._drop("a farewell before the end")
         step = not isinstance(body, Join | Refuse | Finished)
         if step:
-            if self.driver is None or self.phase != "running":
-                return self._drop("before or after the rounds")
+            if self.driver is None or self.phase != "running":  # after them: it was on its way when they ended
+                return [] if self.ending else self._drop("before the rounds")
             try:
                 out = self.driver.receive(src, envelope, len(payload))
             except Malformed as error:
@@ -226,7 +226,7 @@ class Coordinator(Gathering):
         elif out := self.overdue(waiting) if self.phase == "running" else self.give_up(waiting):
             return out
         longest = CALL_S if self.phase == "gathering" else RETRY_S[1]
-        out = [*self._again(), *self._call()] if self._due_at(now, longest) else []
+        out = [*self._again(older=self._overdue(now)), *self._call()] if self._due_at(now, longest) else []
         return out or self._probe()
 
     def _probe(self) -> list[Publication]:
@@ -383,12 +383,12 @@ class Coordinator(Gathering):
             return [m for m in self.members if m not in self.parted and m not in {*self.absent, *self.refusals}]
         return self.owing() if self.driver else []
 
-    def _again(self, only: str | None = None) -> list[Publication]:
-        """The messages whose receipt is not proven yet. `only`: for this receiver alone."""
+    def _again(self, only: str | None = None, older: frozenset[Address] | None = None) -> list[Publication]:
+        """The messages whose receipt is not proven yet. `only`: for this receiver alone. `older`: of a star's these alone."""
         if self.phase == "joining":
             return [self._plan()]
         if self.phase == "running" and self.driver:
-            out = [(dst, payload) for dst, payload in self.driver.tick() if only in (None, dst)]
+            out = [(dst, payload) for dst, payload in self.driver.tick(older) if only in (None, dst)]
             return [Publication(self.topics.edge(COORDINATOR, dst), payload) for dst, payload in out]
         if self.phase == "finishing":
             payload = wire.encode(self._farewell())

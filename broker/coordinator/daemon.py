@@ -61,6 +61,8 @@ def prepare(config: CoordinatorConfig, path: str) -> tuple[str, RunPlan]:
         raise InputError(
             f"{path}: members: found {', '.join(config.members)}, expected {', '.join(plan.nodes)}, the nodes of {file}"
         )
+    if config.quorum is not None and config.quorum > len(plan.nodes):
+        raise InputError(f"{path}: quorum: found {config.quorum}, expected at most {len(plan.nodes)}, the members")
     return scenario.kind.source(scenario.problem), plan
 
 
@@ -260,7 +262,7 @@ class Scheduled(Service):
             return
         _say(self.intervals.end(coordinator, there))
         self.reporter.refuses = tuple(self.intervals.refused)
-        self.reporter.anew(time.time() + self.intervals.schedule.left)
+        self.reporter.anew(self.intervals.schedule.left)
         while not self._asked():
             self._served(coordinator, self._rests)  # whoever comes late hears how it ended
             self._look()
@@ -296,7 +298,7 @@ class Scheduled(Service):
         due = schedule.due
         self.intervals.declare(self.config, self.plan, self.source)
         if schedule.due != due:
-            self.reporter.anew(time.time() + schedule.left)
+            self.reporter.anew(schedule.left)
 
 
 def _again() -> str:

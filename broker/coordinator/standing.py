@@ -1,4 +1,8 @@
-"""What a coordinator does now, or waits for: in words for systemd, and as a status for whoever watches the fleet."""
+"""What a coordinator does now, or waits for: in words for systemd, and as a status for whoever watches the fleet.
+
+What has happened, and what is due, is kept by running time, and said by the clock of the moment: somebody may set that
+clock meanwhile, and nothing may seem to have begun after it has ended, or to be late by an hour.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,7 @@ import time
 from typing import Any
 
 from hushgrid.broker.coordinator.base import Coordinator
+from hushgrid.broker.coordinator.schedule import boottime
 from hushgrid.node import status
 from hushgrid.node.config.coordinator import CoordinatorConfig
 from hushgrid.node.status import NAMED, Status
@@ -37,8 +42,8 @@ class Reporter:
 
     def __init__(self, config: CoordinatorConfig) -> None:
         self.config = config
-        self.since = time.time()
-        self.due: float | None = None  #: when the next run is due, s since 1970, if there is a schedule
+        self.since = boottime()  #: s of running time, as all times here
+        self.due: float | None = None  #: when the next run is due, if there is a schedule
         self.refuses: tuple[str, ...] = ()  #: the members that have refused in this interval, or the last one
         self._plan: dict[str, Any] = {}  #: what a device can compare itself with
         self._gone: dict[str, float] = {}
@@ -68,9 +73,9 @@ class Reporter:
         plan, entries = coordinator.plan, {m: coordinator.dimension(m) for m in coordinator.members[:NAMED]}
         self._plan = {"problem": plan.kind.devices, "digest": plan.problem.digest[:12], "entries": entries}
 
-    def anew(self, due: float | None = None) -> None:
-        """What it has said is not true any more: a run has ended, and the next one is due then (s since 1970)."""
-        self._said, self.due = (), due
+    def anew(self, left: float | None = None) -> None:
+        """What it has said is not true any more: a run has ended, and the next one is due in so many seconds."""
+        self._said, self.due = (), None if left is None else boottime() + left
 
     def publish(
         self, coordinator: Coordinator, link: Link, state: status.State | None = None, waits_s: float | None = None
@@ -81,16 +86,17 @@ class Reporter:
 
     def status(self, coordinator: Coordinator, state: status.State | None, waits_s: float | None) -> Status:
         """What is public of the coordinator."""
-        stored, now = coordinator.ledger.last_run(), time.time()
+        stored, now, running = coordinator.ledger.last_run(), time.time(), boottime()
+        begun = coordinator.phase in ("running", "finishing")
+        zero = now - running  # when running time was 0, by the clock of now
         done = coordinator.complete(coordinator.driver.machine.state) if coordinator.driver else None
         algorithm = coordinator.plan.algorithm
-        begun = coordinator.phase in ("running", "finishing")
         return Status(
             node=COORDINATOR,
             version=RUNNING,
             wire=WIRE,
             session=coordinator.session,
-            since=status.moment(self.since),
+            since=status.moment(zero + self.since),
             at=status.moment(now),
             state=state or STATES.get(coordinator.phase) or coordinator.phase,
             run=stored.id.hex() if stored else "",
@@ -99,9 +105,9 @@ class Reporter:
             rounds=algorithm.rounds,
             waits_for=self._waits[:NAMED],
             waits_s=None if waits_s is None else round(waits_s, 1),
-            late_s=None if self.due is None or begun else round(max(now - self.due, 0.0), 1),
-            due=None if self.due is None else status.moment(self.due),
-            gone={name: status.moment(at) for name, at in list(self._gone.items())[:NAMED]},
+            late_s=None if self.due is None or begun else round(max(running - self.due, 0.0), 1),
+            due=None if self.due is None else status.moment(zero + self.due),
+            gone={name: status.moment(zero + since) for name, since in list(self._gone.items())[:NAMED]},
             refuses=self.refuses[:NAMED],
             **self._plan,
             certificate_days=days_of(self.config.tls),
@@ -110,6 +116,6 @@ class Reporter:
     def _notice(self, coordinator: Coordinator) -> None:
         """Since when somebody has been gone: a last will says no time."""
         for name in coordinator.absent:
-            self._gone.setdefault(name, time.time())
+            self._gone.setdefault(name, boottime())
         for name in coordinator.births:
             self._gone.pop(name, None)

@@ -31,6 +31,7 @@ from hushgrid.kernels.algorithms.registry import plug
 from hushgrid.kernels.errors import HushgridError, Stopped, failure, printable
 from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.problems.plan import RunPlan, decode_plan
+from hushgrid.node.runtime.event_loop import REACH_S as BEGIN_S
 from hushgrid.node.runtime.event_loop import link_for, reach, serve, serve_all
 from hushgrid.node.runtime.member import Member, Simulated
 from hushgrid.node.runtime.signals import Signals
@@ -45,6 +46,7 @@ SAY_S = 1.0  #: for the coordinator of an interrupted run to tell its members
 REACH_S = 1.0  #: for a broker to answer when what was left on it is cleared
 FEW = 16  #: nodes that have a process each, where the scenario does not say
 SETTLE_S = 0.3  #: for a broker to notice that a killed child is gone, and to publish its last will
+AGAIN = "--again"  #: told to a child that is started after it was killed
 RESTARTS = 10_000  #: a child that keeps being killed is somebody's test, or a machine out of memory
 
 
@@ -98,11 +100,12 @@ class Fleet:
         self.commands[name] = [sys.executable, "-m", "hushgrid.broker.simulation.processes", str(file)]
         self._start(name)
 
-    def _start(self, name: str) -> None:
+    def _start(self, name: str, *options: str) -> None:
+        *command, file = self.commands[name]
         errors: IO[bytes] = open(self.directory / f"{name}.log", "ab")  # noqa: SIM115 (the child's, closed below)
         with errors:
             self.children[name] = subprocess.Popen(
-                self.commands[name], stdin=subprocess.PIPE, stdout=errors, stderr=errors, start_new_session=True
+                [*command, *options, file], stdin=subprocess.PIPE, stdout=errors, stderr=errors, start_new_session=True
             )
 
     def watch(self, interrupted: Callable[[], bool], beat: Callable[[], None]) -> int:
@@ -134,7 +137,7 @@ class Fleet:
                     raise Stopped(f"{name} was killed {RESTARTS} times, expected it to live")
                 if child.stdin:
                     child.stdin.close()
-                self._start(name)
+                self._start(name, AGAIN)
             beat()
             time.sleep(0.01)
 
@@ -188,10 +191,14 @@ def sweep(url: str, topics: Topics, nodes: Sequence[str]) -> None:
 
 def main(argv: list[str]) -> int:
     """A process of simulated nodes, or of the coordinator, until its parent ends it."""
-    children = msgspec.json.decode(Path(argv[0]).read_bytes(), type=list[Child])
+    *options, file = argv
+    children = msgspec.json.decode(Path(file).read_bytes(), type=list[Child])
+    first = children[0]
+    # A run under way waits as long for a broker that is not its own as for a node; one that begins is told at once.
+    patience = max(BEGIN_S, first.silent_s) if AGAIN in options else BEGIN_S
     try:
-        plug(children[0].plugins, "--plugin")
-        return _coordinator(children[0]) if children[0].role == "coordinator" else _nodes(children)
+        plug(first.plugins, "--plugin")
+        return _coordinator(first, patience) if first.role == "coordinator" else _nodes(children, patience)
     except HushgridError as error:
         print(error, file=sys.stderr)
         return error.exit_code
@@ -212,13 +219,16 @@ def _plan(blob: str) -> RunPlan:
     return decode_plan(blob.encode())
 
 
-def _nodes(children: list[Child]) -> int:
+def _nodes(children: list[Child], patience: float) -> int:
+    """`patience`: s for the broker to be there."""
     signals = Signals()
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # a node has four files open
     with ExitStack() as stack:
         seats = [stack.enter_context(_seat(child)) for child in children]
-        if reach(seats[0][1], signals):  # tells whether the broker takes us; the others come while they are served
+        if reach(
+            seats[0][1], signals, patience
+        ):  # tells whether the broker takes us; the others come while they are served
             serve_all(seats, lambda: False, lambda: bool(signals) or orphaned())
     return 0
 
@@ -240,7 +250,8 @@ def _seat(child: Child) -> Iterator[tuple[Member, Link]]:
         ledger.close()
 
 
-def _coordinator(child: Child) -> int:
+def _coordinator(child: Child, patience: float) -> int:
+    """`patience`: s for the broker to be there."""
     signals = Signals()
     ledger = Ledger(Path(child.state) / f"{COORDINATOR}.ledger", COORDINATOR, durable=child.durable)
     plan = _plan(child.plan)
@@ -272,7 +283,7 @@ def _coordinator(child: Child) -> int:
     # Concluded, and killed before it could exit: there is no run under way, and none to begin.
     over = Path(child.outcome).exists() and ledger.open_run() is None
     try:
-        if reach(link, signals) and not over:
+        if reach(link, signals, patience) and not over:
             there = time.monotonic()
             serve(centre, link, lambda: centre.ending or gone(), lambda: bool(signals) or orphaned())
             if not centre.ending:

@@ -9,6 +9,7 @@ import msgspec
 from hushgrid.kernels.algorithms.registry import plug
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.ranges import Count, Keepalive, Name, Seconds
+from hushgrid.node.config.brokers import check_clear
 from hushgrid.node.config.files import near_tls, unwrapped
 from hushgrid.node.schema.durations import Duration, seconds
 from hushgrid.node.schema.sections import Section, Tls
@@ -53,6 +54,8 @@ class CoordinatorConfig(Section, frozen=True, kw_only=True):
     fleet: Name  #: the fleet's name, a part of every topic
     broker: str  #: mqtt://host:port or mqtts://host:port
     tls: Tls | None = None  #: required of mqtts
+    #: its owner knows that the broker is reached without encryption over a network (mqtt:// to another machine)
+    broker_in_clear: bool = False
     keepalive: Keepalive = 60  #: without a word for 1.5 times as long, the broker takes it for dead
     scenario: str  #: a scenario file, relative to this one
     members: list[Name] | None = None  #: who must take part [the scenario's nodes]
@@ -73,6 +76,7 @@ def load_coordinator(path: Path) -> CoordinatorConfig:
     """A coordinator's configuration; its relative paths are relative to the file."""
     raw = unwrapped(read_yaml(path), "coordinator", path)
     config = convert(raw, CoordinatorConfig, str(path))
+    check_clear(f"{path}: ", config.broker, config.broker_in_clear)
     plug(config.plugins, str(path))
     if config.run is not None:
         config.run.check(path, config.wait_s, config.quorum)

@@ -10,6 +10,7 @@ import msgspec
 from hushgrid.kernels.algorithms.registry import plug
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.ranges import Count, Keepalive, Name
+from hushgrid.node.config.brokers import check_brokers
 from hushgrid.node.config.files import near_tls, unwrapped
 from hushgrid.node.config.site import check_site, near_sink, near_source
 from hushgrid.node.privacy.run_table import KEEP
@@ -35,6 +36,8 @@ class DeviceConfig(Section, frozen=True, kw_only=True):
     fleet: Name  #: the fleet's name, a part of every topic
     broker: str  #: mqtt://host:port or mqtts://host:port
     tls: Tls | None = None  #: required of mqtts
+    #: its owner knows that a broker of this file is reached without encryption over a network (mqtt:// to another machine)
+    broker_in_clear: bool = False
     keepalive: Keepalive = 60  #: without a word for 1.5 times as long, the broker takes it for dead
     state: str  #: a directory of its own: ledger and outcome
     keep: Count = KEEP  #: ended runs whose plan, spends and rounds the ledger keeps row by row; older ones as sums
@@ -89,6 +92,7 @@ def load_device(path: Path) -> DeviceConfig:
     _check_owner(config, path)
     check_list(config, config.kind.name, str(path))
     check_site(config.source, config.sink, config.kind.records, path)
+    check_brokers(config.broker, config.broker_in_clear, config.source, config.sink, path)
     if config.fresh and (config.kind.records or config.budget.window is None):
         expected = "none (a device with rows)" if config.kind.records else "one beside budget.window"
         raise InputError(f"{path}: fresh: found {config.fresh}, expected {expected}")

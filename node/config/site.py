@@ -40,14 +40,8 @@ def check_site(source: Source | None, sink: Sink | None, records: bool, path: Pa
     if sink is not None:
         if not (sink.file or sink.mqtt or sink.exec):
             raise InputError(f"{path}: sink: found an empty section, expected file, mqtt or exec")
-        if sink.mqtt:
-            _reachable(f"{path}: sink.mqtt", sink.mqtt.broker)
-            if "{" in sink.mqtt.topic or sink.mqtt.topic.startswith("$"):
-                raise InputError(
-                    f"{path}: sink.mqtt.topic: found {sink.mqtt.topic!r}, expected a topic of one document"
-                )
-        if sink.mqtt and source and source.mqtt and sink.mqtt.topic == source.mqtt.topic:
-            raise InputError(f"{path}: sink.mqtt.topic: found {sink.mqtt.topic!r}, the source's, expected another one")
+        if sink.mqtt and ("{" in sink.mqtt.topic or sink.mqtt.topic.startswith("$")):
+            raise InputError(f"{path}: sink.mqtt.topic: found {sink.mqtt.topic!r}, expected a topic of one document")
         if sink.mqtt and sink.mqtt.discovery and records:
             raise InputError(f"{path}: sink.mqtt.discovery: found home-assistant, expected none (a device with rows)")
 
@@ -67,7 +61,6 @@ def _check_source(source: Source, records: bool, path: Path) -> None:
             raise InputError(f"{path}: source.bounds.{key}: found {list(ends)}, expected [low, high]")
     if source.mqtt is None:
         return
-    _reachable(f"{path}: source.mqtt", source.mqtt.broker)
     topic, key = source.mqtt.topic, f"{path}: source.mqtt"
     if any(sign in topic.replace("{bus}", "").replace("{quantity}", "") for sign in "{}"):
         raise InputError(f"{key}.topic: found {topic!r}, expected no braces but {{bus}} and {{quantity}}")
@@ -77,13 +70,6 @@ def _check_source(source: Source, records: bool, path: Path) -> None:
         )
     if isinstance(source.mqtt.path, LoadPaths) and ("{bus}" not in topic or "{quantity}" in topic):
         raise InputError(f"{key}.path: found {{p_mw, q_mvar}}, expected one path (a topic with {{bus}} alone has two)")
-
-
-def _reachable(place: str, url: str) -> None:
-    try:
-        parse_url(url)
-    except InputError as error:
-        raise InputError(f"{place}.{error}") from None
 
 
 def ready_words(source: Source | None, sink: Sink | None, path: Path) -> list[str]:

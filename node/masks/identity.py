@@ -41,8 +41,11 @@ Clock = Callable[[], datetime]
 
 
 def now() -> datetime:
-    """UTC."""
-    return datetime.now(UTC)
+    """UTC. By a clock that cannot be read it is before every certificate."""
+    try:
+        return datetime.now(UTC)
+    except (OverflowError, OSError, ValueError):
+        return datetime.min.replace(tzinfo=UTC)
 
 
 def framed(*parts: bytes) -> bytes:
@@ -68,14 +71,14 @@ class Identity:
         self._key = key
 
     @classmethod
-    def read(cls, node: str, cert: str, key: str, clock: Clock = now) -> Identity:
+    def read(cls, node: str, cert: str, key: str) -> Identity:
         """That of `node`, by its PEM files (`tls.cert`, `tls.key`): EC, Ed25519 or RSA.
 
-        Raises InputError if a file is absent or no such PEM, or the certificate is another node's, is not valid now, or
-        does not belong to the key.
+        Raises InputError if a file is absent or no such PEM, or the certificate is another node's, or does not belong to
+        the key. Whether it is valid now is asked when a run begins (`untimely`): a clock is set, a certificate renewed.
         """
         (certificate, *_), private = _certificates(cert), _private_key(key)
-        if (wrong := _misnamed(certificate, node) or _untimely(certificate, clock())) is not None:
+        if (wrong := _misnamed(certificate, node)) is not None:
             raise InputError(f"tls.cert: {cert}: {wrong}")
         if certificate.public_key() != private.public_key():
             raise InputError(f"tls.key: {key}: found another key than that of {cert}")
@@ -91,6 +94,10 @@ class Identity:
     @property
     def fingerprint(self) -> str:
         return fingerprint(self.certificate)
+
+    def untimely(self, clock: Clock = now) -> str | None:
+        """Why the certificate is not valid now, in words; None if it is."""
+        return _untimely(x509.load_der_x509_certificate(self.certificate), clock())
 
     def sign(self, message: bytes) -> bytes:
         """A signature, as `Trust.verify` expects it."""

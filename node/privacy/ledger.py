@@ -104,6 +104,10 @@ class Ledger(LoggedTables):
         blob = self._meta(key)
         return msgspec.msgpack.decode(blob, type=list[Mark]) if blob else []
 
+    def missed(self, mark: Mark) -> int:
+        """How many spends a mark knows that this ledger has not counted."""
+        return max(mark.no - self._counted(mark.ledger).no, 0)
+
     def behind(self, mark: Mark) -> bool:
         """Whether this mark, which another place remembers, is ahead of the ledger."""
         counted = self._counted(mark.ledger)

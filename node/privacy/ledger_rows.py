@@ -121,6 +121,7 @@ class StoredSpend(NamedTuple):
     ran: float = 0.0  #: running time, s
     version: int = 1  #: of the data
     honest: int = 0  #: as in `Spend`
+    mu2: float = 0.0  #: mu^2 of a Gaussian answer; of a gap the sum over those that were lost
 
 
 class Recent(NamedTuple):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -90,12 +91,19 @@ def masks_of(owner: Owner) -> MakeMasks | None:
 
     tls, node = owner.tls, owner.node
     assert tls is not None  # the device's file was checked
-    identity = Identity.read(node, tls.cert or "", tls.key or "")
+    files = tls.cert or "", tls.key or ""
+    identity = Identity.read(node, *files)
     trust_of(allowed, tls)
 
     def masks(run: bytes, ledger: Ledger, allowed: AllowMasked | None) -> masked.Masks:
+        """Raises Refused if the run is new, and the certificate as its files hold it is not valid now."""
+        nonlocal identity
         if allowed is None:
             raise none_allowed(node)
+        with suppress(InputError):  # it is being replaced: the one before counts on
+            identity = Identity.read(node, *files)
+        if ledger.run(run) is None and (wrong := identity.untimely()) is not None:
+            raise Refused(f"{node}: {wrong}, by its own clock", "certificate")
         try:
             trust = trust_of(allowed, tls)
         except InputError:  # which names files: they are the owner's affair

@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from hushgrid.kernels.errors import InputError, Stopped
+from hushgrid.node.config.brokers import check_brokers
 from hushgrid.node.config.device import FIXED, DeviceConfig, load_device
 from hushgrid.node.config.files import kept
 from hushgrid.node.log import Log, Warned
@@ -83,6 +84,7 @@ class Service:
         log = self.member.log
         try:
             config = kept(self.config, load_device(Path(self.path)), FIXED, self.path, log)
+            check_brokers(config.broker, config.broker_in_clear, config.source, config.sink, Path(self.path))
             ways = self.outlet.ways(config)
             intake = self.intake.declared(config)
         except InputError as error:

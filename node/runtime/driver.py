@@ -14,7 +14,7 @@ alone decide it.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, NoReturn, cast
 
 import numpy as np
@@ -22,7 +22,7 @@ from msgspec import Struct
 from msgspec.structs import astuple
 
 from hushgrid.kernels.errors import Failed, HushgridError, Refused
-from hushgrid.kernels.machine import Machine, Malformed, Proceeding, Step
+from hushgrid.kernels.machine import Machine, Malformed, Proceeding, Send, Step
 from hushgrid.node import wire
 from hushgrid.node.privacy.gate import Exhausted, Gate, GateState
 from hushgrid.node.privacy.ledger import Ledger, LedgerFailed
@@ -56,6 +56,14 @@ class StepFailed(Exception):
     def __init__(self, refuse: Refuse, payload: bytes, detail: str) -> None:
         super().__init__(detail)
         self.refuse, self.payload, self.detail = refuse, payload, detail
+
+
+Address = tuple[str, int]  #: of a message of a star: receiver and number
+
+
+def _address(send: Send) -> Address | None:
+    """None of what is no exchange: it says how things stand now, or may be all that the receiver still lacks."""
+    return (send.dst, send.seq) if isinstance(send.body, wire.Exchange) else None
 
 
 class Driver:
@@ -125,10 +133,20 @@ class Driver:
         """Commits a step that neither a message nor time has caused (a suspicion), like any other step."""
         return self._finish(step)
 
-    def tick(self) -> list[tuple[str, bytes]]:
-        """The messages whose receipt is not proven yet, as the same bytes."""
+    def tick(self, older: Collection[Address] | None = None) -> list[tuple[str, bytes]]:
+        """The messages whose receipt is not proven yet, as the same bytes; with `older` of a star's those of these addresses alone.
+
+        Steps that can be made without a message are made, and what they send is among them.
+        """
         step = self.machine.tick()
-        return self._encode(step) + (self._all(self._proceed()) if step.more else [])
+        again = step.send
+        if older is not None:
+            again = tuple(send for send in again if (a := _address(send)) is None or a in older)
+        return self._encode(step._replace(send=again)) + (self._all(self._proceed()) if step.more else [])
+
+    def unproven(self) -> frozenset[Address]:
+        """The addresses of a star's messages whose receipt is not proven yet."""
+        return frozenset(a for send in self.machine.tick().send if (a := _address(send)) is not None)
 
     # --- inside ---
 

@@ -6,12 +6,16 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable
 from math import inf
+from typing import TYPE_CHECKING
 
 from hushgrid.kernels.errors import printable
 from hushgrid.node import wire
 from hushgrid.node.log import Warned
 from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.wire import Death, Publication, Topics
+
+if TYPE_CHECKING:
+    from hushgrid.node.runtime.driver import Address, Driver
 
 RETRY_S = (0.4, 5.0)  #: first and longest wait before a message whose receipt is not proven is sent again
 REJOIN_S = 5.0  #: for a peer to return once the broker is back: the longest wait of node/transport/attempts.py
@@ -23,8 +27,9 @@ STEP_S = 1.0  #: the longest time that passes at once on an endpoint's clock, un
 class Clock:
     """An endpoint's own time, in seconds. It stands still while the broker cannot be heard or the process does not run.
 
-    Only this time counts for the silence of a peer. If the process was stopped or the machine slept, at most STEP_S of
-    that time counts, or the time until which its owner meant to sleep.
+    Only this time counts for the silence of a peer, and for sending again what has no answer. If the process was stopped
+    or the machine slept, at most STEP_S of that time counts, or the time until which its owner meant to sleep. The
+    endpoint's own work does not count: what it sends after a long computation could not be answered before.
     """
 
     def __init__(self) -> None:
@@ -39,6 +44,11 @@ class Clock:
         self._last = now
         return self.time
 
+    def worked(self, seconds: float) -> None:
+        """The endpoint has computed for so long since `at`, and heard nothing."""
+        if self._last is not None:
+            self._last += seconds
+
 
 class Endpoint(ABC):
     """One end of a fleet's edges, without sockets and clocks: an event loop calls it and publishes its answers."""
@@ -49,6 +59,9 @@ class Endpoint(ABC):
         self.dropped: Counter[str] = Counter()  #: messages that were dropped, by reason
         self.clock = Clock()
         self._retry, self._due = RETRY_S[0], 0.0
+        self._older: frozenset[Address] = (
+            frozenset()
+        )  #: a star's messages without a proven receipt when this wait began
 
     @property
     @abstractmethod
@@ -109,12 +122,27 @@ class Endpoint(ABC):
     def _due_at(self, now: float, longest: float = RETRY_S[1]) -> bool:
         """Whether messages without a proven receipt are to be sent again now. The waits grow up to `longest`, s."""
         if self._due == 0.0:
-            self._due = now + self._retry
+            self._due, self._older = now + self._retry, self._unproven()
         if now < self._due:
             return False
         self._retry = min(2 * self._retry, longest)
         self._due = now + self._retry
         return True
+
+    def _overdue(self, now: float) -> frozenset[Address]:
+        """A star's messages that have waited for their receipt for a whole wait: a younger one has a wait of its own.
+
+        To be asked when `_due_at` says so; the next wait begins.
+        """
+        older, self._older = self._older, self._unproven()
+        if self._older - older:
+            self._retry, self._due = RETRY_S[0], now + RETRY_S[0]
+        return older
+
+    def _unproven(self) -> frozenset[Address]:
+        """A star's messages of its run without a proven receipt."""
+        driver: Driver | None = getattr(self, "driver", None)
+        return driver.unproven() if driver and driver.started else frozenset()
 
     def _drop(self, why: str) -> list[Publication]:
         kind = why.split(":")[0]

@@ -94,6 +94,7 @@ class Ticking(Protocol):
     sleeps_until: float
 
     def at(self, now: float, hears: bool) -> float: ...
+    def worked(self, seconds: float) -> None: ...
 
 
 class Served(Protocol):
@@ -164,11 +165,13 @@ class _Seat:
         now = time.monotonic()
         if now - self.ticked > POLL_S:  # it has slept: it learns the time first
             self._tell(now)
+        began = time.monotonic()
         for message in messages:
             # An empty one says nothing: what was retained is cleared, or somebody tries whether a topic is allowed.
             link.send(endpoint.on_message(message.topic, message.payload) if message.payload else [])
         self.unrested += len(messages)
         endpoint.idle()
+        endpoint.clock.worked(time.monotonic() - began)
 
     def rest(self) -> None:
         """What may wait for a moment."""
@@ -189,6 +192,7 @@ class _Seat:
         self.ticked, self.unrested, self.life = now, 0, link.connects
         if publications := endpoint.on_tick(endpoint.clock.at(now, hears)):
             link.send(publications)
+            endpoint.clock.worked(time.monotonic() - now)
 
     def _next(self, now: float) -> float:
         """When the endpoint must be told the time again. Its clock stands still while the broker cannot be heard."""

@@ -29,7 +29,7 @@ from hushgrid.node.problems.kind import Device, Outcome, Renewal
 from hushgrid.node.problems.plan import RunPlan, decode_plan, scheduled
 from hushgrid.node.runtime import warm_start
 from hushgrid.node.runtime.capabilities import capabilities
-from hushgrid.node.runtime.driver import Driver, StepFailed
+from hushgrid.node.runtime.driver import Address, Driver, StepFailed
 from hushgrid.node.runtime.endpoint import LINE, Endpoint
 from hushgrid.node.runtime.outcomes import Outcomes
 from hushgrid.node.runtime.withheld import Withheld
@@ -144,7 +144,7 @@ class Member(Endpoint):
         """Some time has passed: messages without a proven receipt are sent again, less and less often."""
         self._free = min(self._free + max(now - self._now, 0.0) * FREE_BYTES / 3600, float(FREE_BYTES))
         self._now = now
-        return self._again() if self._due_at(now) else []
+        return self._again(self._overdue(now)) if self._due_at(now) else []
 
     @property
     def due(self) -> float:
@@ -240,8 +240,8 @@ class Member(Endpoint):
     def _on_step(self, src: str, envelope: Envelope, size: int) -> list[Publication]:
         driver = self.driver
         if driver is None or envelope.run != driver.run:
-            if src == COORDINATOR and self.last and self.last[0] == envelope.run:
-                return [self._edge(self.last[1])]
+            if self.last and self.last[0] == envelope.run:  # else from a neighbour: on its way when the run ended here
+                return [self._edge(self.last[1])] if src == COORDINATOR else []
             return self._drop("a foreign run")
         try:
             out = driver.receive(src, envelope, size)
@@ -405,10 +405,10 @@ class Member(Endpoint):
     def _farewell(self, run: bytes) -> bytes:
         return wire.encode(Envelope(run, 0, 0, self.ledger.mark, self._witness.finished()))
 
-    def _again(self) -> list[Publication]:
+    def _again(self, older: frozenset[Address] | None = None) -> list[Publication]:
         if self.driver and self.driver.started:
             try:
-                return [self._edge(payload, dst) for dst, payload in self.driver.tick()]
+                return [self._edge(payload, dst) for dst, payload in self.driver.tick(older)]
             except StepFailed as failed:  # a step that waited for the restart
                 return self._fail(failed)
         return [self._edge(self.last[1])] if self.last and self.driver else []

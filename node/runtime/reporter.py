@@ -9,6 +9,7 @@ from hushgrid.node import status
 from hushgrid.node.config.device import DeviceConfig
 from hushgrid.node.privacy.ledger_rows import StoredRun
 from hushgrid.node.privacy.renewal import Standing, standing
+from hushgrid.node.privacy.spend_table import boottime
 from hushgrid.node.problems.plan import RunPlan, decode_plan
 from hushgrid.node.runtime.member import Member
 from hushgrid.node.status import Status
@@ -22,7 +23,7 @@ class Reporter:
 
     def __init__(self, config: DeviceConfig, member: Member, link: Link) -> None:
         self.config, self.member, self.link = config, member, link
-        self.since = time.time()
+        self.since = boottime()  #: s of running time: its clock may be set later, as after a boot in 1970
         self._said: tuple[object, ...] = ()
 
     def __call__(self) -> None:
@@ -49,7 +50,7 @@ class Reporter:
             version=RUNNING,
             wire=WIRE,
             session=member.session,
-            since=status.moment(self.since),
+            since=status.moment(now - (boottime() - self.since)),
             at=status.moment(now),
             state=state or ("running" if member.driver else "idle"),
             run=stored.id.hex() if stored else "",

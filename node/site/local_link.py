@@ -69,6 +69,9 @@ class _Clock:
     def at(self, now: float, hears: bool) -> float:
         return now
 
+    def worked(self, seconds: float) -> None:
+        """It makes no difference."""
+
 
 class LocalEnd:
     """One end of a local connection as the event loop drives it. It answers nothing by itself."""

@@ -22,6 +22,7 @@ class Attempts:
     def __init__(self, protocol: Any = paho.MQTTv5, *, known: bool = False) -> None:
         self.protocol = protocol
         self.known = known  #: whether a broker has spoken `protocol` to us
+        self.five = True  #: whether MQTT 5 may be asked of this URL: no broker there has said that it does not speak it
         self.fatal = False
         self.delay = 0.0  #: the last wait, s
         self._up_at = 0.0
@@ -59,15 +60,21 @@ class Attempts:
             self.delay = 0.0
 
     def answered(self, refusal: Any) -> bool:
-        """The broker refused an attempt (None: without a reason). True if the next begins at once, with MQTT 3.1.1."""
-        unsupported = refusal is not None and refusal.value == UNSUPPORTED_VERSION
-        if unsupported or (refusal is None and not self.known):
-            # A broker of MQTT 3.1.1 says so, or just closes the connection.
-            self.protocol = paho.MQTTv311 if self.protocol == paho.MQTTv5 else paho.MQTTv5
-            return bool(self.protocol == paho.MQTTv311)
-        if refusal is not None and refusal.value not in PASSING:
-            self.fatal = True
-        return False
+        """The broker refused an attempt (None: without a reason). True if the next begins at once, with MQTT 3.1.1.
+
+        One of MQTT 3.1.1 says that 5 is unsupported, and is not asked again; or it just closes the connection, as one does
+        that cannot serve anybody now (a cluster that elects): then both versions are tried in turn.
+        """
+        before = self.protocol
+        if refusal is not None and refusal.value == UNSUPPORTED_VERSION:
+            self.five &= before != paho.MQTTv5
+        elif refusal is not None:
+            self.fatal |= refusal.value not in PASSING
+            return False
+        elif self.known:
+            return False
+        self.protocol = paho.MQTTv5 if self.five and before != paho.MQTTv5 else paho.MQTTv311
+        return bool(before == paho.MQTTv5)
 
     def next(self, now: float, patient: bool) -> float:
         """When the next attempt begins, of time.monotonic(): at once if the broker has another address.

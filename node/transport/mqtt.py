@@ -370,13 +370,13 @@ class MqttLink:
         refusal = session.refusal if session is not None else None
         self._shut()
         self._stage = _Stage.DOWN
-        self._why = why
         self.disconnects += up
         if up:
             self._attempts.lost(now)
         elif session is not None and not session.accepted and self._attempts.answered(refusal):
-            self.due = now
+            self.due = now  # by the other version; that this one is not spoken there is no reason
             return
+        self._why = why
         self.due = self._attempts.next(now, self.patient)
 
     def _end(self) -> None:

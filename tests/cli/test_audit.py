@@ -5,7 +5,8 @@ import json
 import pytest
 import yaml
 
-from tests.support.scenarios.record_scenarios import scenario
+from hushgrid.kernels.privacy.noise import Lattice
+from tests.support.scenarios.record_scenarios import GAUSSIAN, scenario
 
 
 @pytest.fixture
@@ -35,9 +36,52 @@ def test_json_has_the_figures(file, hushgrid):
     assert said["claimed"] == {"epsilon": 3.0, "delta": 0.0}
     assert 2 < said["measured"]["epsilon_lower"] <= said["power"] <= 3
     assert said["measured"]["mu_lower"] is None
-    assert said["at"]["0.99"]["epsilon_lower"] < said["measured"]["epsilon_lower"]
+    assert said["at"]["0.95"]["epsilon_lower"] > said["measured"]["epsilon_lower"]
+    assert said["confidence"] == 0.999
     assert (said["games"], said["above"], said["canary"]["from_data"]) == (2000, False, False)
     assert said["seconds"] > 0
+
+
+@pytest.fixture
+def gaussian(tmp_path):
+    """One exact Gaussian mechanism, whose games one audit in twenty would call above at 95 %: with seed 3 they do."""
+    over = GAUSSIAN | {"privacy.accountant": "gdp", "algorithm": {"name": "dgd", "rounds": 1, "step_size": 0.1}}
+    path = tmp_path / "g.yaml"
+    path.write_text(yaml.safe_dump(scenario(over | {"privacy.epsilon": 1.0, "seed": 3})))
+    return path
+
+
+def test_an_exact_mechanism_is_not_called_above_by_one_audit_in_twenty(gaussian, hushgrid):
+    ended = hushgrid("audit", gaussian, "--games", 500, "--json", "--quiet")
+    found = json.loads(ended.out)
+    assert found["at"]["0.95"]["epsilon_lower"] > found["claimed"]["epsilon"]
+    assert (ended.code, ended.err, found["above"]) == (0, "", False)
+    assert "ABOVE" not in hushgrid("audit", gaussian, "--games", 500, "--quiet").out
+
+
+#: One run of six Gaussian answers; the last one reaches nobody.
+ONE_RUN = ["--one-run", "--canaries", 400, "--transport", "memory", "--set", "algorithm.rounds=6"]
+
+
+@pytest.mark.parametrize("arguments", [["--games", 2000], ONE_RUN], ids=["games", "one run"])
+def test_a_refuted_claim_is_a_line_and_exit_code_1_and_the_figures_stay(arguments, gaussian, hushgrid, monkeypatch):
+    sample = Lattice.sample
+    monkeypatch.setattr(Lattice, "sample", lambda self, *given: sample(self, *given) // 8)
+    for more in ([], ["--json"]):
+        ended = hushgrid("audit", gaussian, *arguments, *more, "--quiet")
+        assert ended.code == 1
+        assert ended.err.count("\n") == 1
+        assert ": the claim is refuted: found epsilon at least " in ended.err
+        assert ended.err.endswith(" with confidence 0.999, expected at most the claimed 1\n")
+    assert json.loads(ended.out)["above"] is True
+
+
+def test_one_run_says_what_share_of_the_claim_it_can_show(gaussian, hushgrid):
+    arguments = [*ONE_RUN, "--quiet", "--set", "privacy.epsilon=8", "--set", "problem.kind=least-squares"]
+    ended = hushgrid("audit", gaussian, *arguments)
+    assert (ended.code, ended.err) == (0, "")
+    assert "0.38 of the claim's mu: a perfect attack on exactly the claimed noise shows no more with 400" in ended.out
+    assert json.loads(hushgrid("audit", gaussian, *arguments, "--json").out)["share"] == pytest.approx(0.38, abs=0.01)
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ def z1(tmp_path):
     def made(**sections):
         raw = yaml.safe_load((DEPLOY / "nodes/z1.yaml").read_text())
         del raw["tls"]
-        raw |= {"broker": "mqtt://x", "state": "state", "mark": "mark"} | sections
+        raw |= {"broker": "mqtt://localhost", "state": "state", "mark": "mark"} | sections
         shutil.copy(DEPLOY / "nodes/loads-z1.csv", tmp_path)
         (tmp_path / "z1.yaml").write_text(yaml.safe_dump(raw))
         return tmp_path / "z1.yaml"
@@ -44,7 +44,20 @@ def test_it_says_where_data_come_from_and_who_is_told_without_reading_a_value(hu
         ({"sink": {"file": {"path": "out.json", "group": "no-such"}}}, "sink.file.group: found 'no-such'"),
         ({"sink": {"file": {"path": "out.json", "mode": "9"}}}, "sink.file.mode: found '9'"),
         ({"sink": {}}, "sink: found an empty section, expected file, mqtt or exec"),
-        ({"sink": {"mqtt": {"broker": "mqtt://x", "topic": "a/#"}}}, "sink.mqtt.topic: found 'a/#'"),
+        ({"sink": {"mqtt": {"broker": "mqtt://localhost:1884", "topic": "a/#"}}}, "sink.mqtt.topic: found 'a/#'"),
+        ({"broker": "mqtt://10.0.0.7"}, "broker: found mqtt://10.0.0.7, unencrypted and not on this machine"),
+        (
+            {"source": {"mqtt": {"broker": "mqtt://[::1]", "topic": "loads"}}},
+            "source.mqtt.broker: found mqtt://[::1], the",
+        ),
+        (
+            {"sink": {"mqtt": {"broker": "mqtt://localhost", "topic": "z1"}}},
+            "sink.mqtt.broker: found mqtt://localhost, the",
+        ),
+        (
+            {"sink": {"mqtt": {"broker": "mqtt://localhost:1884", "topic": "hushgrid/1/demo/z1"}}},
+            "sink.mqtt.topic: found 'hushgrid/1/demo/z1', a fleet's",
+        ),
         ({"fresh": 4}, "fresh: found 4, expected one beside budget.window"),
     ],
 )
@@ -53,3 +66,33 @@ def test_what_is_not_there_is_one_line(hushgrid, z1, sections, line):
     assert told.code == 2
     assert line in told.err
     assert told.err.count("\n") == 1
+
+
+def test_what_is_refused_for_the_promise_is_refused_by_the_daemon_in_the_same_words(hushgrid, z1):
+    for sections in (
+        {"broker": "mqtt://10.0.0.7"},
+        {"source": {"mqtt": {"broker": "mqtt://localhost:1883", "topic": "loads"}}},
+        {"sink": {"mqtt": {"broker": "mqtt://localhost:1884", "topic": "hushgrid/1/demo/z1"}}},
+    ):
+        file = z1(**sections)
+        checked, begun = hushgrid("check", file), hushgrid("node", file)
+        assert checked == begun
+        assert (begun.code, begun.err.count("\n")) == (2, 1)
+        assert not (file.parent / "state").exists()
+
+
+def test_what_an_owner_takes_upon_himself_is_said(hushgrid, z1):
+    owned = hushgrid("check", z1(broker="mqtt://10.0.0.7", broker_in_clear=True))
+    assert owned.code == 0, owned.err
+    assert "\n  mqtt://10.0.0.7: in clear, as the owner knows" in owned.out
+    assert "in clear" not in hushgrid("check", z1()).out
+
+
+def test_a_quorum_is_of_the_members(hushgrid, tmp_path):
+    centre = yaml.safe_load((DEPLOY / "coordinator.yaml").read_text())
+    del centre["tls"]
+    centre |= {"broker": "mqtt://localhost", "scenario": str(DEPLOY / "scenario.yaml"), "quorum": 4}
+    (tmp_path / "c.yaml").write_text(yaml.safe_dump(centre))
+    refused = hushgrid("check", tmp_path / "c.yaml")
+    assert (refused.code, refused.out) == (2, "")
+    assert refused.err.endswith("c.yaml: quorum: found 4, expected at most 3, the members\n")

@@ -127,3 +127,23 @@ def test_every_figure_that_was_said_is_in_prometheus_format_with_its_value(left,
     assert values.get("hushgrid_certificate_days") == (None if days is None else [days])
     assert ("hushgrid_last_run_info" in values) == (last != "")
     assert ("hushgrid_runs_out_timestamp_seconds" in values) == there
+
+
+def test_a_name_with_an_escape_sequence_reaches_neither_the_terminal_nor_the_metrics():
+    """As NATS and the embedded broker pass it on: mosquitto refuses control characters in a topic."""
+    name = "z2\x1b[2J\x1b]0;owned\x07"
+    birth = born()
+    shown = fleet(TOPICS, {TOPICS.state("z1"): birth, TOPICS.state(name): birth, TOPICS.state("z3\n"): birth})
+    assert list(shown) == ["z1"]
+    found = rows("demo", shown)
+    for said in (table(found), text(found)):
+        assert "z1" in said
+        assert "owned" not in said
+        assert all(line.isprintable() for line in said.splitlines())
+
+
+@given(st.text(max_size=20), st.text(max_size=20))
+def test_whatever_stands_on_the_topics_is_printable(name, version):
+    found = rows("demo", fleet(TOPICS, {TOPICS.state(name): born(version=version)}))
+    for said in (table(found), text(found)):
+        assert all(line.isprintable() for line in said.split("\n"))

@@ -19,7 +19,7 @@ from hushgrid.node.config.scenario import load_scenario
 from tests.support.paths import ROOT
 
 LOADS = ROOT / "deploy/nodes/loads-z1.csv"
-WIRE = {"fleet": "f", "broker": "mqtt://h", "epsilon": "4"}
+WIRE = {"fleet": "f", "broker": "mqtt://localhost", "epsilon": "4"}
 
 
 @pytest.fixture

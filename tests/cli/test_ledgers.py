@@ -94,7 +94,7 @@ def test_a_ledger_shows_what_was_spent_on_what_and_reading_it_changes_nothing(hu
 
 def test_what_is_left_is_told_to_who_names_the_devices_configuration(hushgrid, restored, tmp_path):
     (tmp_path / "n1.yaml").write_text(
-        "node: n1\nfleet: f\nbroker: mqtt://h\nstate: .\nmark: n1.mark\ndata: {case: case14, zone: [1], loads: l.csv}\n"
+        "node: n1\nfleet: f\nbroker: mqtt://localhost\nstate: .\nmark: n1.mark\ndata: {case: case14, zone: [1], loads: l.csv}\n"
         "budget: {epsilon: 4.0, adjacency: {bounded-change: 0.01}}\n"
     )
     (total,) = json.loads(hushgrid("ledger", "show", "n1.yaml", "--json").out)["totals"]
@@ -115,6 +115,34 @@ def test_an_accepted_gap_is_recorded_and_counts(hushgrid, restored, tmp_path):
     (total,) = json.loads(hushgrid("ledger", "show", restored, "--json").out)["totals"]
     assert (total["epsilon"], total["gaps"]) == (2.0, 1)
     assert "nothing to accept" in hushgrid("ledger", "accept", restored, *mark).out
+
+
+@pytest.mark.parametrize("delta", [None, 1e-6])
+def test_lost_gaussian_answers_are_accepted_by_their_mu_and_the_epsilon_that_it_is(hushgrid, tmp_path, delta):
+    """They were said to be "epsilon 0"."""
+    (tmp_path / "n1.yaml").write_text(
+        "node: n1\nfleet: f\nbroker: mqtt://localhost\nstate: .\nmark: n1.mark\n"
+        "data: {case: case14, zone: [1], loads: l.csv}\n"
+        f"budget: {{epsilon: 9.0{f', delta: {delta}' if delta else ''}, adjacency: {{bounded-change: 0.01}}}}\n"
+    )
+    mu = 0.15
+    with closing(Ledger(tmp_path / "n1.ledger", "n1", tmp_path / "n1.mark")) as ledger:
+        ledger.tell(Mark(ledger.id, 199, mu2=199 * mu**2))
+    said = hushgrid("ledger", "accept", "n1.yaml")
+    assert said.code == 0, said.err
+    total = mu * 199**0.5
+    epsilon = gdp_epsilon(total, delta or 1e-5)
+    assert f"spends 1 to 199 recorded as lost and spent: mu {total:.4g}, epsilon {epsilon:.4g} at delta " in said.out
+    assert said.out.endswith(f"{delta or 1e-5:g} in 199 answers, under every adjacency\n")
+
+
+def test_lost_answers_of_both_kinds_are_accepted_by_both(hushgrid, tmp_path):
+    with closing(Ledger(tmp_path / "n1.ledger", "n1")) as ledger:
+        ledger.tell(Mark(ledger.id, 3, epsilon=1.0, mu2=4.0))
+        ledger.tell(Mark(b"another", 2, epsilon=0.5))
+    said = hushgrid("ledger", "accept", "n1.ledger")
+    assert "spends 1 to 4 recorded as lost and spent: epsilon 1.5 and mu 2, together epsilon " in said.out
+    assert said.out.endswith(" at delta 1e-05 in 5 answers, under every adjacency\n")
 
 
 def test_a_ledger_without_its_mark_says_so_until_its_owner_accepts(hushgrid, restored, tmp_path):
@@ -141,7 +169,7 @@ def test_a_gap_that_is_all_that_was_spent_is_shown(hushgrid, tmp_path, budget):
     if budget:
         file = "n1.yaml"
         (tmp_path / file).write_text(
-            "node: n1\nfleet: f\nbroker: mqtt://h\nstate: .\ndata: {case: case14, zone: [1], loads: l.csv}\n"
+            "node: n1\nfleet: f\nbroker: mqtt://localhost\nstate: .\ndata: {case: case14, zone: [1], loads: l.csv}\n"
             f"budget: {{epsilon: {budget}, adjacency: {{bounded-change: 0.01}}}}\n"
         )
     (total,) = json.loads(hushgrid("ledger", "show", file, "--json").out)["totals"]
@@ -174,7 +202,7 @@ def test_one_relation_is_one_number(hushgrid, tmp_path):
         "bounded-change 0.01": (2, 0.5 + 2 * 0.5), "replace-one-record": (1, 0.5)
     }  # fmt: skip
     (tmp_path / "n1.yaml").write_text(
-        "node: n1\nfleet: f\nbroker: mqtt://h\nstate: .\ndata: {case: case14, zone: [1], loads: l.csv}\n"
+        "node: n1\nfleet: f\nbroker: mqtt://localhost\nstate: .\ndata: {case: case14, zone: [1], loads: l.csv}\n"
         "budget: {epsilon: 9.0, adjacency: {bounded-change: 0.02}}\n"
     )
     (total, _) = json.loads(hushgrid("ledger", "show", "n1.yaml", "--json").out)["totals"]
@@ -205,7 +233,7 @@ def test_each_kind_of_change_is_a_relation_of_its_own_and_none_is_converted(hush
     }
     assert "adjacency pair-change:0.01:0.95: spent epsilon 0.5 in 1 laplace answers" in hushgrid("ledger", "show", "n1.ledger").out  # fmt: skip
     (tmp_path / "n1.yaml").write_text(
-        "node: n1\nfleet: f\nbroker: mqtt://h\nstate: .\ndata: {case: case14, zone: [1], loads: l.csv}\n"
+        "node: n1\nfleet: f\nbroker: mqtt://localhost\nstate: .\ndata: {case: case14, zone: [1], loads: l.csv}\n"
         "budget: {epsilon: 9.0, adjacency: {bounded-change: {pair: 0.01, power_factor: 0.95}}}\n"
     )
     totals = json.loads(hushgrid("ledger", "show", "n1.yaml", "--json").out)["totals"]
@@ -217,7 +245,7 @@ def test_new_data_are_said_by_their_owner(hushgrid, restored, tmp_path):
     said = hushgrid("ledger", "new-data", restored)
     assert said.out == f"{restored}: its data are version 2 now; no earlier answer is repeated\n"
     (tmp_path / "n1.yaml").write_text(
-        "node: n1\nfleet: f\nbroker: mqtt://h\nstate: .\ndata: {case: case14, zone: [1], loads: l.csv}\n"
+        "node: n1\nfleet: f\nbroker: mqtt://localhost\nstate: .\ndata: {case: case14, zone: [1], loads: l.csv}\n"
         "budget: {epsilon: 4.0, adjacency: {bounded-change: 0.01}}\n"
     )
     assert "version 3 now" in hushgrid("ledger", "new-data", "n1.yaml").out

@@ -308,7 +308,7 @@ def test_the_sections_of_a_device_file_that_are_shown_are_ones(tmp_path):
         whole = {
             "node": "n0",
             "fleet": "f",
-            "broker": "mqtt://h",
+            "broker": "mqtt://localhost",
             "state": ".",
             "data": "n0.npz",
             "labels": {"classes": 2},

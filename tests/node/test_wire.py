@@ -190,3 +190,13 @@ def test_any_other_topic_is_malformed(topic):
     except Malformed:
         return
     assert topic == "/".join(["hushgrid/1/demo", kind, src, *([dst] if kind == "edge" else [])])
+
+
+@pytest.mark.parametrize("name", ["z1\x1b[2J", "z\n1", "Z1", "z.1", "z1\x9b", "", "z" * 65, "z1\n", "+"])
+def test_what_is_no_name_of_a_node_is_no_part_of_a_topic(name):
+    """Some brokers take any text; a terminal would take an escape sequence as a command."""
+    t = Topics("demo")
+    for topic in (t.state(name), t.status(name), t.all(name), t.edge(name, "z1"), t.edge("z1", name)):
+        with pytest.raises(Malformed) as error:
+            t.parse(topic)
+        assert str(error.value).isprintable()

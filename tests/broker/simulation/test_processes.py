@@ -1,10 +1,13 @@
 """How a run over a broker shares its nodes among processes."""
 
 import os
+from contextlib import nullcontext
+from pathlib import Path
 
+import msgspec
 import pytest
 
-from hushgrid.broker.simulation import run
+from hushgrid.broker.simulation import processes, run
 from hushgrid.broker.simulation.processes import Child, deal
 from hushgrid.kernels.errors import InputError
 from tests.support.scenarios.record_scenarios import sensors
@@ -37,3 +40,44 @@ def test_a_scenario_says_how_many_processes_there_are_and_none_is_without_a_node
 def test_no_processes_at_all_are_refused():
     with pytest.raises(InputError, match=r"run\.processes: .*>= 1"):
         run(sensors(3, 5, processes=0))
+
+
+@pytest.mark.parametrize(("options", "seconds"), [([], 10.0), ([processes.AGAIN], 45.0)], ids=["begun", "again"])
+def test_a_child_that_comes_back_waits_for_the_broker_as_long_as_for_a_node(tmp_path, monkeypatch, options, seconds):
+    waited = []
+    monkeypatch.setattr(processes, "reach", lambda link, asked, seconds: waited.append(seconds))
+    monkeypatch.setattr(processes, "_seat", lambda child: nullcontext((None, None)))
+    common = {"client_id": "", "fleet": "", "broker": "", "state": "", "trace": ""}
+    child = Child(role="node", name="n0", silent_s=45.0, **common)
+    (tmp_path / "n0.json").write_bytes(msgspec.json.encode([child]))
+    assert processes.main([*options, str(tmp_path / "n0.json")]) == 0
+    assert waited == [seconds]
+
+
+def test_a_child_that_was_killed_is_told_that_it_comes_back(tmp_path, monkeypatch):
+    """Whichever was killed, the coordinator too; and the file stays the last word of the command."""
+    started = []
+
+    class Process:
+        """n0 and the coordinator are killed once each; then the coordinator ends."""
+
+        stdin = None
+
+        def __init__(self, command, **_):
+            self.name = Path(command[-1]).stem
+            self.before = sum(Path(c[-1]).stem == self.name for c in started)
+            started.append(command)
+
+        def poll(self):
+            if not self.before:
+                return -9
+            return 0 if self.name == "coordinator" else None
+
+    monkeypatch.setattr(processes.subprocess, "Popen", Process)
+    fleet = processes.Fleet(tmp_path)
+    common = {"client_id": "", "fleet": "", "broker": "", "state": "", "trace": ""}
+    for name, role in (("n0", "node"), ("coordinator", "coordinator")):
+        fleet.add(name, Child(role=role, name=name, **common))
+    assert fleet.watch(lambda: False, lambda: None) == 0
+    again = [(Path(command[-1]).stem, processes.AGAIN in command) for command in started]
+    assert again == [("n0", False), ("coordinator", False), ("n0", True), ("coordinator", True)]

@@ -42,7 +42,7 @@ def identity(authority):
 
 @pytest.mark.parametrize("kind", KEYS)
 def test_a_device_is_believed_by_its_pin_and_by_its_authority_and_not_without_either(tmp_path, authority, kind):
-    identity = Identity.read("n1", *written(tmp_path, *authority.signs("n1", KEYS[kind]())), clock=noon)
+    identity = Identity.read("n1", *written(tmp_path, *authority.signs("n1", KEYS[kind]())))
     for trust in (Trust([identity.fingerprint], clock=noon), Trust((), [authority.certificate], noon)):
         trust.verify(RUN, "n1", shown(identity))
     for trust in (Trust(clock=noon), Trust(["0" * 64], [Authority("another").certificate], noon)):
@@ -140,13 +140,14 @@ def test_a_wrong_file_of_a_device_is_one_line(tmp_path, authority):
         other: f"tls.cert: {other[0]}: found the certificate of n2, expected n1's",
         strange: f"tls.key: {strange[1]}: found no EC, Ed25519 or RSA key, expected PEM",
     }
-    Identity.read("n1", cert, key, clock=noon)
+    Identity.read("n1", cert, key)
     for files, line in wrong.items():
         with pytest.raises(InputError) as caught:
-            Identity.read("n1", *files, clock=noon)
+            Identity.read("n1", *files)
         assert str(caught.value) == line
-    with pytest.raises(InputError, match="found a certificate for 2025-06-01 to 2027-06-01, expected a valid one"):
-        Identity.read("n1", cert, key, clock=lambda: NOON + 3 * YEAR)
+    assert Identity.read("n1", cert, key).untimely(noon) is None
+    late = Identity.read("n1", cert, key).untimely(lambda: NOON + 3 * YEAR)
+    assert late == "found a certificate for 2025-06-01 to 2027-06-01, expected a valid one"
 
 
 def fleet(place):

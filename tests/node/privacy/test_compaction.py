@@ -134,7 +134,7 @@ def test_a_ledger_of_many_spends_opens_and_joins_like_a_small_one(tmp_path, monk
 
 
 DEVICE = (
-    "node: n1\nfleet: f\nbroker: mqtt://h\nstate: .\ndata: {case: case14, zone: [1], loads: l.csv}\n"
+    "node: n1\nfleet: f\nbroker: mqtt://localhost\nstate: .\ndata: {case: case14, zone: [1], loads: l.csv}\n"
     "budget: {epsilon: 9.0, adjacency: {bounded-change: 0.02}}\n"
 )
 

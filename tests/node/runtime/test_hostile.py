@@ -102,7 +102,8 @@ def to_coordinator(world):
         if centre.phase not in ("finishing", "over"):
             yield "a farewell", edge, envelope(run, 0, Finished()), "a farewell before the end"
     if centre.run and not running:
-        yield "z without rounds", edge, envelope(run, now, z), "before or after the rounds"
+        late = centre.phase in ("finishing", "over")  # it may have been on its way when they ended
+        yield "z without rounds", edge, envelope(run, now, z), None if late else "before the rounds"
     if running:
         yield "a foreign epoch", edge, envelope(run, now, z, epoch=2), "foreign epoch"
         answered = "z1" in centre.driver.machine.state.arrived

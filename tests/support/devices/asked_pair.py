@@ -82,7 +82,14 @@ def zone_file(directory, case, buses, d, base_mva, name="z1", **more):
 
 def _file(directory, name, data, adjacency, **more):
     budget = {"epsilon": EPSILON, "delta": 1e-5, "adjacency": adjacency}
-    node = {"node": name, "fleet": "pair", "broker": "mqtt://x:1883", "state": "state", "data": data, "budget": budget}
+    node = {
+        "node": name,
+        "fleet": "pair",
+        "broker": "mqtt://127.0.0.1:1883",
+        "state": "state",
+        "data": data,
+        "budget": budget,
+    }
     path = directory / "device.yaml"
     path.write_text(json.dumps({"node": node | more}))
     return path

@@ -43,7 +43,7 @@ class SourceDevice:
         self.directory, self.said = directory, []
         directory.mkdir(parents=True, exist_ok=True)
         data = {"case": "case5", "zone": list(BUSES)}
-        node = {"node": "z1", "fleet": "demo", "broker": "mqtt://x:1883", "state": "state", "data": data}
+        node = {"node": "z1", "fleet": "demo", "broker": "mqtt://127.0.0.1:1883", "state": "state", "data": data}
         budget = {"epsilon": 1e6, "adjacency": ADJACENCY} | more.pop("budget", {})
         self.file = directory / "device.yaml"
         self.file.write_text(json.dumps({"node": node | {"source": source, "budget": budget} | more}))

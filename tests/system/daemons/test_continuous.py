@@ -114,3 +114,14 @@ def test_a_coordinator_whose_broker_is_away_goes_on_with_its_schedule(tmp_path, 
         rows = until(fleet, lambda rows: rows[-1]["outcome"] == "answer" and int(rows[-1]["interval"]) > missed)
         assert numbers(rows) == list(range(1, len(rows) + 1))
         assert rows[-1]["start"] == "warm"
+
+
+def test_no_interval_of_a_fleet_in_good_health_says_that_a_message_was_dropped(tmp_path, mosquitto):
+    """The AC step takes the coordinator seconds. It then sent again what it had just sent, and the second answers came too late."""
+    with ExitStack() as stack:
+        fleet = made(tmp_path / "fleet", mosquitto.url, stack, every="3s")
+        daemons = [fleet.coordinator(), *(fleet.node(z) for z in ZONES)]
+        until(fleet, lambda rows: [row["outcome"] for row in rows].count("answer") >= 4)
+        for daemon in daemons:
+            assert daemon.end() == 0
+            assert "dropped a message" not in daemon.said

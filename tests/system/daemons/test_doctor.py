@@ -88,7 +88,7 @@ def broken(what, fleet):
         fleet.edit("nodes/z1.yaml", fleet.url, f"mqtt://127.0.0.1:{free_port()}")
         return 4, "connection", "Connection refused"
     assert what == "the name"
-    fleet.edit("nodes/z1.yaml", fleet.url, "mqtt://nowhere.invalid:1883")
+    fleet.edit("nodes/z1.yaml", fleet.url, "mqtt://nowhere.invalid:1883\nbroker_in_clear: true")
     return 4, "name", "nowhere.invalid"
 
 

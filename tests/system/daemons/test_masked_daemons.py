@@ -3,9 +3,13 @@
 import csv
 import sqlite3
 from contextlib import ExitStack, closing
+from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
 
 from tests.support.daemons.deployed_ring import SENSORS, models, rows, to_the_end
 from tests.support.daemons.masked_fleet import ROUNDS, SUM, masked_fleet
@@ -74,3 +78,34 @@ def test_without_an_owners_word_there_is_no_masked_run(tmp_path, mosquitto_progr
     coordinator = fleet.coordinator("--once")
     assert coordinator.code() == 3
     assert "n1: masked sums, its owner allows none (allow.masked)" in coordinator.said
+
+
+def test_a_device_whose_certificate_is_not_valid_yet_waits_as_others_do_and_takes_part_when_it_is(
+    tmp_path, mosquitto_program, stack
+):
+    """So it is with a clock of 1970 at boot: an exit code 2 would end it for good, for its unit starts it never again."""
+    fleet = masked_fleet(tmp_path / "fleet", mosquitto_program, stack)
+    own = tmp_path / "fleet/certs/n1.crt"
+    good = own.read_bytes()
+    own.write_bytes(of_a_century_hence(tmp_path / "fleet/certs", "n1"))
+    waits = fleet.start("node", "n1.yaml", "n1")
+    waits.wait_for("the broker is away")
+    own.with_suffix(".new").write_bytes(good)
+    own.with_suffix(".new").rename(own)
+    waits.wait_for("ready on ")
+    nodes = [waits, *(fleet.node(name) for name in SENSORS if name != "n1")]
+    coordinator = fleet.coordinator("--once")
+    assert coordinator.code() == 0, coordinator.said
+    for daemon in nodes:
+        daemon.wait_for(" done: rounds")
+        assert daemon.end() == 0
+
+
+def of_a_century_hence(certs, name):
+    """The certificate of a device with the same key, by the same authority, for dates that are still to come: PEM."""
+    old, ca = (x509.load_pem_x509_certificate((certs / f"{who}.crt").read_bytes()) for who in (name, "ca"))
+    key = load_pem_private_key((certs / "ca.key").read_bytes(), None)
+    new = x509.CertificateBuilder(ca.subject, old.subject, old.public_key(), x509.random_serial_number())
+    first = datetime.now(UTC) + timedelta(days=36500)
+    new = new.not_valid_before(first).not_valid_after(first + timedelta(days=365))
+    return new.sign(key, SHA256()).public_bytes(Encoding.PEM)

@@ -45,7 +45,7 @@ make_parser(["node"])
 place = Path(sys.argv[1])
 np.savez(place / "rows.npz", A=np.eye(6, 4), b=np.array([1.0, -1.0] * 3))
 (place / "node.yaml").write_text(
-    "{node: n0, fleet: f, broker: 'mqtt://h', state: state, data: rows.npz,"
+    "{node: n0, fleet: f, broker: 'mqtt://localhost', state: state, data: rows.npz,"
     " labels: {classes: 2},"
     " budget: {epsilon: 9.0, adjacency: {replace-one-record: {clip: 1.0}}}}"
 )

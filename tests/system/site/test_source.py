@@ -368,10 +368,13 @@ WRONG_SECTIONS = [
     ({"file": "a", "bounds": {"features": [0, 1]}}, "source.bounds.features: found bounds"),
     ({"file": "a", "bounds": {"p_mw": [1, 0]}}, "source.bounds.p_mw: found [1.0, 0.0]"),
     ({"mqtt": {"broker": "http://x", "topic": "a"}}, "source.mqtt.broker: found 'http://x'"),
-    ({"mqtt": {"broker": "mqtt://x", "topic": "a/+"}}, "source.mqtt.topic: found 'a/+'"),
-    ({"mqtt": {"broker": "mqtt://x", "topic": "a/{quantity}"}}, "source.mqtt.topic: found 'a/{quantity}'"),
-    ({"mqtt": {"broker": "mqtt://x", "topic": "a/{zone}"}}, "expected no braces but {bus} and {quantity}"),
-    ({"mqtt": {"broker": "mqtt://x", "topic": "a", "path": {"p_mw": "p", "q_mvar": "q"}}}, "expected one path"),
+    ({"mqtt": {"broker": "mqtt://localhost:1884", "topic": "a/+"}}, "source.mqtt.topic: found 'a/+'"),
+    ({"mqtt": {"broker": "mqtt://localhost:1884", "topic": "a/{quantity}"}}, "source.mqtt.topic: found 'a/{quantity}'"),
+    ({"mqtt": {"broker": "mqtt://localhost:1884", "topic": "a/{zone}"}}, "expected no braces but {bus} and {quantity}"),
+    (
+        {"mqtt": {"broker": "mqtt://localhost:1884", "topic": "a", "path": {"p_mw": "p", "q_mvar": "q"}}},
+        "expected one path",
+    ),
     ({"file": "a", "max_age": 15}, "source.max_age"),
 ]
 

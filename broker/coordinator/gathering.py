@@ -41,6 +41,7 @@ class Gathering(Endpoint):
 
     wait_s: float  #: for all members to be connected
     missed: Callable[[Stopped], None] | None  #: is told who is not; None: the run is over then
+    error: HushgridError | None  #: by what the run was stopped
     fewer: Fewer | None  #: knows whether a run can be made without some members; None: it cannot
 
     def __init__(self, fleet: str, plan: RunPlan, ledger: Ledger, every: float | None = None) -> None:
@@ -111,6 +112,10 @@ class Gathering(Endpoint):
     @abstractmethod
     def _finish(self, error: HushgridError | None) -> list[Publication]:
         """The run is over."""
+
+    @abstractmethod
+    def _on_finished(self, member: str) -> list[Publication]:
+        """A member has no part in the run any more, which is over."""
 
     @abstractmethod
     def _farewell(self) -> Envelope:
@@ -307,6 +312,8 @@ class Gathering(Endpoint):
             return self._give_over(f"{member} refuses: {line}")
         if self.fewer and self.phase == "gathering":  # another has started again meanwhile: this one is asked again too
             return []
+        if self.ending and self.error is None:  # it comes too late: the run is done, with its part
+            return self._on_finished(member)
         error = failure(kind, line if line.startswith(f"{member}: ") else f"{member} refuses: {line}")
         self.refusals.setdefault(member, error)
         self.joined.discard(member)

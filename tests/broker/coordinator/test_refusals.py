@@ -266,3 +266,15 @@ def test_a_window_that_has_room_again_is_asked_although_nobody_restarts(fleet):
     assert outcomes[:11] == ["held"] * 11
     assert outcomes.count("answer") == 2
     assert plans_refused(fleet) <= 3 * PATIENCE
+
+
+def test_a_refusal_of_a_run_that_is_done_changes_nothing(fleet):
+    def late(fleet):
+        centre = fleet.centre
+        if centre.phase == "finishing" and not centre.error and GONE not in centre.parted:
+            lie = wire.encode(Envelope(centre.run, 0, 0, None, Refuse("z2: no more")))
+            centre.on_message(centre.topics.edge(GONE, COORDINATOR), lie)
+
+    row = fleet.interval(late)
+    assert (row["outcome"], row["refused"], row["absent"]) == ("answer", [], [])
+    assert fleet.interval()["outcome"] == "answer"

@@ -47,8 +47,10 @@ class Allowance:
         *,
         simulated: bool,
         version: int | None = None,
+        expiring: bool = False,
     ) -> None:
-        """`version`: of the data that the run answers from [the ledger's of now]."""
+        """`version`: of the data that the run answers from [the ledger's of now]. `expiring`: as in `Renewal`."""
+        self.expiring = expiring
         self.version = ledger.data_version if version is None else version
         self.node, self.algorithm, self.terms, self.budget, self.allow = node, algorithm, terms, budget, allow
         self.ledger, self.simulated, self.run = ledger, simulated, run
@@ -63,7 +65,9 @@ class Allowance:
         self.answered = ledger.answers(run)  #: answers of this run in the ledger
         #: of a budget with a window; every other rule here is of one without
         self.renewal = (
-            Renewal(ledger, budget, self.adjacency, self.delta, self.version) if budget and budget.span else None
+            Renewal(ledger, budget, self.adjacency, self.delta, self.version, expiring=expiring)
+            if budget and budget.span
+            else None
         )
 
     @property
@@ -194,6 +198,10 @@ class Allowance:
 
     def tighten(self, budget: Budget) -> None:
         """Another budget that this run has to keep too, from its next answer on. A larger one changes nothing in it."""
+        spans = [b.span for b in (self.budget, budget) if b is not None]
+        longer = (
+            None not in spans and spans[-1] >= spans[0]
+        )  # its readings count for less than the window that it began with
         self._further.append(
             Allowance(
                 self.node,
@@ -205,6 +213,7 @@ class Allowance:
                 self.allow,
                 simulated=self.simulated,
                 version=self.version,
+                expiring=self.expiring and longer,
             )
         )
 

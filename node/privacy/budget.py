@@ -198,10 +198,8 @@ class Allowance:
 
     def tighten(self, budget: Budget) -> None:
         """Another budget that this run has to keep too, from its next answer on. A larger one changes nothing in it."""
-        spans = [b.span for b in (self.budget, budget) if b is not None]
-        longer = (
-            None not in spans and spans[-1] >= spans[0]
-        )  # its readings count for less than the window that it began with
+        # Its readings count for less than the window that it began with.
+        longer = (budget.span or 0.0) >= ((self.budget.span if self.budget else None) or inf)
         self._further.append(
             Allowance(
                 self.node,

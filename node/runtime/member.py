@@ -324,9 +324,9 @@ class Member(Endpoint):
 
     def _allowance(self, run: bytes, plan: RunPlan, version: int | None = None) -> Allowance:
         """`version`: of the data that the run would have [the ledger's of now]."""
-        t, limits = plan.terms_of(self.name), (self.budget, self.allow)
-        how = {"simulated": self.simulated is not None, "expiring": self.device.until is not None}
-        return Allowance(self.name, self.ledger, run, plan.algorithm, t, *limits, version=version, **how)
+        t, limits, simulated = plan.terms_of(self.name), (self.budget, self.allow), self.simulated is not None
+        of, expiring = (self.ledger, run, plan.algorithm), self.device.until is not None
+        return Allowance(self.name, *of, t, *limits, simulated=simulated, version=version, expiring=expiring)
 
     def _assemble(self, run: bytes, plan: RunPlan) -> tuple[Driver, Allowance]:
         allowance = self._allowance(run, plan)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -35,7 +35,7 @@ class ZoneFeed:
         self.zone = zone_of(owner.node, owner.data, path, owner.budget.adjacency, owner.allow.loads, loaded=False)
         self.buses, self.base = self.zone.model.buses, self.zone.case.base_mva
         self.loads, source = owner.data.loads, owner.source
-        self.names = [f"{bus} {quantity}" for quantity in QUANTITIES for bus in self.buses]
+        self.names: Sequence[str] = [f"{bus} {quantity}" for quantity in QUANTITIES for bus in self.buses]
         self.path = source.mqtt.path if source and source.mqtt else None
         self.nothing = {"d": np.full(2 * len(self.buses), np.nan)}
         most = LOAD_BOUND * self.base

@@ -27,7 +27,7 @@ class RowsFeed:
     """
 
     most = 1 << 28
-    names = ()
+    names: Sequence[str] = ()
 
     def __init__(self, owner: Owner, path: str) -> None:
         """Reads the rows that the device's file names. Raises InputError if it is wrong, or they are."""
@@ -42,7 +42,7 @@ class RowsFeed:
         self.path = source.mqtt.path if source and source.mqtt and isinstance(source.mqtt.path, str) else None
 
     @property
-    def declared(self) -> Values | None:
+    def declared(self) -> Values:
         return self._bounded(self.rows_named.A, self.rows_named.b)
 
     def first(self, now: float) -> Readings | None:
@@ -84,9 +84,11 @@ class RowsFeed:
         assert before is not None  # `first` has rows
         k = len(values["b"])
         joined = {name: np.concatenate([before.values[name], values[name]])[-self.m :] for name in ("A", "b")}
-        times = ((before.read, read), (before.until, until))
-        both = (np.concatenate([old, np.broadcast_to(new, k)])[-self.m :] for old, new in times)
-        return Readings(joined, *both, number=before.number + k)
+        since, till = (
+            np.concatenate([old, np.broadcast_to(new, k)])[-self.m :]
+            for old, new in ((before.read, read), (before.until, until))
+        )
+        return Readings(joined, since, till, before.number + k)
 
     def slots(self, topic: str) -> Mapping[str, Slot]:
         return {topic: ()}

@@ -46,7 +46,9 @@ WRONG = {
 
 
 @pytest.mark.parametrize("content", WRONG.values(), ids=WRONG)
-def test_what_is_no_value_keeps_the_last_good_one_and_a_file_that_was_replaced_is_a_version_all_the_same(device, content):
+def test_what_is_no_value_keeps_the_last_good_one_and_a_file_that_was_replaced_is_a_version_all_the_same(
+    device, content
+):
     device.start()
     before = device.version
     (device.directory / "loads.csv").write_text(content)

@@ -46,10 +46,10 @@ class Line(Struct, frozen=True):
     """A line of the log: a claim; or readings that were read together. Times are running time, s."""
 
     claim: Claim | None = None
-    at: float = 0.0  #: when they were taken
+    taken: float = 0.0  #: when they began to count
     read: float = 0.0
     until: float | None = None  #: None: for ever
-    of: tuple[str, ...] = ()  #: of a zone: names of entries
+    entries: tuple[str, ...] = ()  #: of a zone: their names
     rows: tuple[tuple[int, int], ...] = ()  #: of rows: the first and the last number
 
 
@@ -116,20 +116,19 @@ def events(state: Path, transcript: Path) -> list[Found]:
     lines = run_directory.transcript(file)
     if lines is None:
         raise InputError(f"{file}: found no such file, expected a transcript")
-    heard = [(plan, run, counts) for plan, run, counts in travelled(lines, str(file))]
-    found = []
+    runs, devices = list(travelled(lines, str(file))), []
     for log in logs:
         with opened(log.with_suffix(".ledger")) as ledger:
             claim, readings = counted(log, ledger.id.hex())
             spends = list(answers(ledger, claim))
             extra, missing = Cost(), 0
-            for plan, run, counts in heard:
+            for plan, run, counts in runs:
                 t = plan.terms_of(claim.node) if claim.node in counts else None
                 if t is not None and (lost := _missing(ledger, run, counts[claim.node], t.mode == "input")):
                     one = _cost(t.mechanism, t.per_answer, 0.0, steps(t.adjacency, claim.adjacency))
                     extra, missing = Cost(*(a + lost * b for a, b in zip(extra, one, strict=True))), missing + lost
-        found.append(_largest(claim, readings, spends, extra, missing))
-    return found
+        devices.append(_largest(claim, readings, spends, extra, missing))
+    return devices
 
 
 def counted(log: Path, ledger: str) -> tuple[Claim, list[Counts]]:
@@ -156,9 +155,9 @@ def _entries(lines: list[Line]) -> Iterator[Counts]:
     """An entry counts until another value takes its place, if it has not expired."""
     open_: dict[str, Line] = {}
     for line in lines:
-        for name in line.of:
+        for name in line.entries:
             if (before := open_.get(name)) is not None:
-                yield _counts(name, before, line.at)
+                yield _counts(name, before, line.taken)
             open_[name] = line
     for name, line in open_.items():
         yield _counts(name, line, inf)
@@ -166,7 +165,7 @@ def _entries(lines: list[Line]) -> Iterator[Counts]:
 
 def _rows(lines: list[Line], most: int) -> Iterator[Counts]:
     """A row counts until as many others have come as the device holds, if it has not expired."""
-    taken = [(last, line.at) for line in lines for _, last in line.rows]
+    taken = [(last, line.taken) for line in lines for _, last in line.rows]
     numbers = list(accumulate((last for last, _ in taken), max))
     for line in lines:
         for first, last in line.rows:
@@ -200,10 +199,10 @@ def answers(ledger: Ledger, claim: Claim) -> Iterator[tuple[float, float, Cost]]
                 yield ran - ran % HOUR_S, ran, Cost(*sums)
 
 
-def _steps(adjacency: str, at: str) -> int | None:
+def _steps(adjacency: str, unit: str) -> int | None:
     if adjacency == "":
         return 1  # an accepted gap counts under every relation
-    return steps(adjacency, at) if relation(adjacency) == relation(at) else None
+    return steps(adjacency, unit) if relation(adjacency) == relation(unit) else None
 
 
 def _cost(kind: str, value: float, mu2: float, k: int) -> Cost:
@@ -215,14 +214,14 @@ def _cost(kind: str, value: float, mu2: float, k: int) -> Cost:
     return Cost(k * units(value, 1), k * k * units(value, 2)).plus(gap)
 
 
-def _missing(ledger: Ledger, run: bytes, heard: int, once: bool) -> int:
+def _missing(ledger: Ledger, run: bytes, travelled: int, once: bool) -> int:
     """Answers of a run that travelled and were never paid. `once`: it has one, which may repeat that of another run."""
     stored = ledger.run(run)
     paid = max(ledger.answers(run), stored.spends if stored else 0)
     if once and ledger.answers():
         return 0
     condensed = ledger.db.execute("SELECT count(*) FROM past").fetchone()[0]
-    return max(heard - paid, 0) if stored or not condensed else 0
+    return max(travelled - paid, 0) if stored or not condensed else 0
 
 
 # --- the largest ---

@@ -200,22 +200,22 @@ class Gate:
         about = f"{spend!r} of data version {self.version}".encode()
         if self.drawn is not None:
             self._settle()
-            if (kept := self.drawn.kept(self._asked(about, question))) is not None:
+            if (kept := self.drawn.kept(self._digest(about, question))) is not None:
                 self.state.answers += 1
                 return kept
         self._spend(spend)
         self._settle()
         if self.drawn is None:
             return draw()
-        return self.drawn.draw(self.run, spend, self._asked(about, question), draw, self.version)
+        return self.drawn.draw(self.run, spend, self._digest(about, question), draw, self.version)
 
     def _settle(self) -> None:
         self.counted = None if self.expiry is None else self.expiry.counted
 
-    def _asked(self, about: bytes, question: bytes) -> bytes:
+    def _digest(self, about: bytes, question: bytes) -> bytes:
         """The digest of what is asked, and of which readings."""
-        of = b"" if self.counted is None else b" of the readings " + np.packbits(self.counted).tobytes() + b" "
-        return hashlib.sha256(b"".join((self.run, about, of, question))).digest()
+        readings = b"" if self.counted is None else b" of the readings " + np.packbits(self.counted).tobytes() + b" "
+        return hashlib.sha256(b"".join((self.run, about, readings, question))).digest()
 
     def _paper_noise(self, scale: float, size: int) -> Vector:
         """The current answer's noise as a paper draws it, (size,): Laplace or Gaussian, in floating point."""

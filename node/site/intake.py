@@ -227,31 +227,36 @@ class SourceIntake(Intake):
         self._reader = Reader(source, self.feed, Path(path).resolve().parent)
         #: whether the next run has another version, though the source's file be the same
         self._anew = before is not None
-        held, now = self.kept.readings, running(ledger)
+        last, now = self.kept.readings, running(ledger)
+        stands = last is not None and self.kept.current
         #: whether what a source gives at first may have been read before: which files were, is lost, and answers were given
-        self._lost = held is None and before is None and config.expiring and ledger.answers() > 0
-        self.readings = held or self._first(before, now)
+        self._lost = last is None and before is None and config.expiring and ledger.answers() > 0
+        self.readings = self._first(before, now, last) if last is None or (before and not stands) else last
         if self._lost and self.readings is not None:
+            log(
+                Warned(
+                    "what was read before is not known: what the source holds now counts as old until it is replaced"
+                )
+            )
             self.readings = self.readings._replace(until=np.minimum(self.readings.until, now))
         if source.mqtt:
             self.meter = Meter(source.mqtt, self.feed, f"{config.fleet}-{config.node}", log, lambda: running(ledger))
-        if self.kept.current and held is not None:
-            self._hold(held, now)
-        elif before is not None:
-            assert self.readings is not None
+        if stands and self.readings is not None:
+            self._hold(self.readings, now)
+        elif before is not None and self.readings is not None:
             self._rise(self.readings, now)
             self._anew = True
         else:
             self._begin()
 
-    def _first(self, before: Device | None, now: float) -> Readings | None:
+    def _first(self, before: Device | None, now: float, last: Readings | None) -> Readings | None:
         """What counts until there is a good value. A file's own data stood still, nobody knows how long, and expire at once."""
         if before is None:
             return self.feed.first(now)
         values = self.feed.values_of(before)
         size = len(next(reversed(values.values())))
         read = np.full(size, -np.inf if self.config.expiring else now)
-        return Readings(values, read, np.full(size, np.inf), self.feed.rows)
+        return Readings(values, read, np.full(size, np.inf), self.feed.rows + (last.number if last else 0))
 
     def _begin(self) -> None:
         """Reads the first values. Raises Stopped if there are none yet."""
@@ -342,33 +347,33 @@ class SourceIntake(Intake):
 
     def _merged(self, reading: Reading | None, now: float) -> Readings | None:
         """What counts once this was read, at running time `now`: each value keeps the time at which it was read first."""
-        held, values = self.readings, reading.values if reading else None
+        before, values = self.readings, reading.values if reading else None
         if reading is None or values is None:
-            return held
+            return before
         read = np.full(1, now) if reading.read is None else reading.read
         if not self.feed.rows and reading.files:
             first = next(iter(reading.files.values())).read
             read = np.full(1, now if first is None else first)
         until = np.full(1, now if self._lost and not self.source.command else np.inf)
-        return self.feed.merged(held, values, read, until)
+        return self.feed.merged(before, values, read, until)
 
     def _rise(self, readings: Readings, now: float, reading: Reading | None = None) -> None:
         """A new data version, with new values or with the last good ones: whether they are new is nobody's business."""
         stands, self._anew, self._lost = self.kept.now, False, False
         good = now - reading.age if reading and reading.values is not None else stands.read if stands else now
-        kept = self._noted(readings, now)
+        timed = self._noted(readings, now)
         if reading and reading.files:
             files = {k: replace(f, read=now) if f.read is None else f for k, f in reading.files.items()}
             reading = reading._replace(files=files)
-        self.kept.rise(kept, good, reading)
-        self._take(kept)
+        self.kept.rise(timed, good, reading)
+        self._take(timed)
 
     def _hold(self, readings: Readings, now: float) -> None:
         """The values of the version that stands, with no time in the future: after a crash running time is late."""
-        kept = self._noted(readings, now)
-        if not all(np.array_equal(a, b, equal_nan=True) for a, b in zip(kept[1:3], readings[1:3], strict=True)):
-            self.kept.settle(kept)
-        self._take(kept)
+        timed = self._noted(readings, now)
+        if not all(np.array_equal(a, b, equal_nan=True) for a, b in zip(timed[1:3], readings[1:3], strict=True)):
+            self.kept.settle(timed)
+        self._take(timed)
 
     def _take(self, readings: Readings) -> None:
         self.readings = readings
@@ -377,14 +382,14 @@ class SourceIntake(Intake):
             self.meter.taken(readings.read)
 
     def _noted(self, readings: Readings, now: float) -> Readings:
-        """The readings within their retention. Those that were not kept with these times stand in the owner's log."""
-        kept = readings.within(now, seconds(self.config.retention) if self.config.retention is not None else None)
-        before, size = self.kept.readings, kept.read.size
-        new = ~np.isnan(kept.read) & (kept.until >= now)
+        """The readings within their retention. Those that were not timed with these times stand in the owner's log."""
+        timed = readings.within(now, seconds(self.config.retention) if self.config.retention is not None else None)
+        before, size = self.kept.readings, timed.read.size
+        new = ~np.isnan(timed.read) & (timed.until >= now)
         if before is not None:
-            moved = min(kept.number - before.number, size)  # so many rows have gone
-            pairs = ((kept.read, before.read), (kept.until, before.until))
+            moved = min(max(timed.number - before.number, 0), size)  # so many rows have gone
+            pairs = ((timed.read, before.read), (timed.until, before.until))
             same = [now_ == np.concatenate([was[moved:], np.full(moved, np.nan)]) for now_, was in pairs]
             new &= ~(same[0] & same[1])
-        self.noted.add(now, kept, new, self.feed.names)
-        return kept
+        self.noted.add(now, timed, new, self.feed.names)
+        return timed

@@ -7,6 +7,7 @@ before any answer is made of them.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from math import isfinite
 from pathlib import Path
@@ -36,7 +37,7 @@ class IntakeLog:
 
     def claim(self, config: DeviceConfig) -> None:
         """What the device claims from now on."""
-        budget, kept = config.budget, config.retention
+        budget, retention = config.budget, config.retention
         self._claim = {
             "node": config.node,
             "ledger": self.ledger.hex(),
@@ -44,32 +45,31 @@ class IntakeLog:
             "delta": budget.delta or 0.0,
             "window": budget.span,
             "adjacency": str(budget.adjacency),
-            "retention": None if kept is None else seconds(kept),
+            "retention": None if retention is None else seconds(retention),
             "rows": self.rows,
         }
 
     def add(self, now: float, readings: Readings, new: np.ndarray, names: Sequence[str]) -> None:
         """Those of the readings that are `new` (k,) count from running time `now` on."""
-        lines = [] if self._claim == self._written else [{"claim": self._claim}]
+        lines: list[dict[str, Any]] = [] if self._claim == self._written else [{"claim": self._claim}]
+        lines.append({"taken": now})  # always, so that it takes as long if nothing is new
         for read, until in sorted({*zip(readings.read[new].tolist(), readings.until[new].tolist(), strict=True)}):
             which = np.flatnonzero(new & (readings.read == read) & (readings.until == until))
-            line: dict[str, Any] = {"at": now, "read": read, "until": until if isfinite(until) else None}
+            line: dict[str, Any] = {"taken": now, "read": read, "until": until if isfinite(until) else None}
             if self.rows:
                 first = readings.number - self.rows + 1
                 line["rows"] = [[first + int(part[0]), first + int(part[-1])] for part in _stretches(which)]
             else:
-                line["of"] = [names[k] for k in which.tolist()]
+                line["entries"] = [names[k] for k in which.tolist()]
             lines.append(line)
-        if len(lines) > (self._claim != self._written):
-            self._append(b"".join(msgspec.json.encode(line) + b"\n" for line in lines))
-            self._written = self._claim
+        self._append(b"".join(msgspec.json.encode(line) + b"\n" for line in lines))
+        self._written = self._claim
 
     def _append(self, blob: bytes) -> None:
         try:
             size = self.path.stat().st_size if self.path.exists() else 0
             if size + len(blob) > LARGEST:
-                whole = self.path.read_bytes()
-                rest = whole[whole.index(b"\n", size // 2) + 1 :]
+                rest = self.path.read_bytes()[size // 2 :].partition(b"\n")[2]
                 write_file(self.path, msgspec.json.encode({"claim": self._claim}) + b"\n" + rest, mode=0o600)
             with open(self.path, "ab", opener=_private) as file:
                 file.write(blob)
@@ -78,8 +78,6 @@ class IntakeLog:
 
 
 def _private(path: str, flags: int) -> int:
-    import os
-
     return os.open(path, flags, 0o600)
 
 

@@ -33,8 +33,8 @@ class Meter(LocalEnd):
         self.wrong = ""  #: why the last message is no value; "" if it is one
         self._values = {name: v.copy() for name, v in feed.nothing.items()}
         self._read: Times = np.full(len(next(iter(self._values.values()))), np.nan)
-        self._held: Times | None = None  #: when the values that the device holds were read
-        self._heard: dict[str, float] = {}  #: when each topic had its last good value, of time.monotonic()
+        self._before: Times | None = None  #: when the values that the device holds were read
+        self._good: dict[str, float] = {}  #: when each topic had its last good value, of time.monotonic()
         link = LocalLink(heard.broker, f"hushgrid-{name}-source", tuple(self.slots), tls=heard.tls)
         link.on_retained = lambda topic, payload: self._take(topic, payload, retained=True)
         super().__init__(link, lambda line: log(f"source: {line}"))
@@ -45,7 +45,7 @@ class Meter(LocalEnd):
 
     def taken(self, read: Times) -> None:
         """What was read is the device's now. `read`: when each of the values that it holds was."""
-        self._held = read
+        self._before = read
         if self.feed.rows:
             self._values, self._read = dict(self.feed.nothing), np.zeros(0)
 
@@ -58,7 +58,7 @@ class Meter(LocalEnd):
             self.wrong = str(error)
             return
         self.wrong = part.wrong
-        self._heard[topic] = time.monotonic()
+        self._good[topic] = time.monotonic()
         self._rows(part) if self.feed.rows else self._entries(part, retained)
 
     def _rows(self, part: Part) -> None:
@@ -69,8 +69,8 @@ class Meter(LocalEnd):
     def _entries(self, part: Part, retained: bool) -> None:
         d, now = part.values["d"], np.full(self._read.size, self.running())
         if retained:
-            held = now if self._held is None else np.where(np.isnan(self._held), now, self._held)
-            now = np.where(np.isnan(self._read), held, self._read)
+            before = now if self._before is None else np.where(np.isnan(self._before), now, self._before)
+            now = np.where(np.isnan(self._read), before, self._read)
         self._read = np.where(np.isnan(d), self._read, now)
         self._values["d"] = np.where(np.isnan(d), self._values["d"], d)
 
@@ -78,17 +78,17 @@ class Meter(LocalEnd):
         """Before the loop runs: until every topic has given a value, or the time is over."""
         self.link.open()
         until = time.monotonic() + seconds
-        while len(self._heard) < len(self.slots) and (left := until - time.monotonic()) > 0:
+        while len(self._good) < len(self.slots) and (left := until - time.monotonic()) > 0:
             for message in self.link.poll(left):
                 self.on_message(message.topic, message.payload)
 
     def reading(self) -> Reading:
         """The values of now, and why some of them are missing, if some are."""
         away = "" if self.link.connected else self.link.why
-        missing = next((topic for topic in self.slots if topic not in self._heard), "")
-        if missing and not (self.feed.rows and self._held is not None):
+        missing = next((topic for topic in self.slots if topic not in self._good), "")
+        if missing and not (self.feed.rows and self._before is not None):
             wrong = f"{missing}: {self.wrong or away or 'nothing has come'}, expected a value"
         else:
             wrong = self.wrong or (f"the local broker is away: {away}" if away else "")
-        age = time.monotonic() - min(self._heard.values()) if self._heard else 0.0
+        age = time.monotonic() - min(self._good.values()) if self._good else 0.0
         return Reading(dict(self._values), age, wrong, read=self._read)

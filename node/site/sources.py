@@ -86,8 +86,8 @@ class Reader:
     def __call__(self) -> Reading:
         """What the source gives now. Raises InputError if that is no value, or comes too late."""
         blob = self.worker.done(self._work, READS * self.source.deadline, 2 * self.feed.most)
-        of = tuple[bytes | None, float, str, str, Files | None, frozenset[bytes]]
-        packed, *more = msgspec.msgpack.decode(blob, type=of)
+        form = tuple[bytes | None, float, str, str, Files | None, frozenset[bytes]]
+        packed, *more = msgspec.msgpack.decode(blob, type=form)
         return Reading(None if packed is None else unpack(packed), *more)
 
     # --- in the child ---
@@ -103,16 +103,16 @@ class Reader:
             part = self.feed.read(self._printed(source.command), f"what {source.command[0]} has printed")
             return Reading(part.values, 0.0, part.wrong)
         if source.file:
-            return self._whole(Path(source.file))
+            return self._single(Path(source.file))
         names, path = list(self._names(Path(source.folder or ""))), Path(source.folder or "")
         if not names:
             raise InputError(f"{path}: found no file of values, expected one")
-        return self._rows(path, names) if self.feed.rows else self._whole(path / names[0], path, names)
+        return self._rows(path, names) if self.feed.rows else self._single(path / names[0], path, names)
 
-    def _whole(self, file: Path, folder: Path | None = None, names: list[str] | None = None) -> Reading:
+    def _single(self, file: Path, folder: Path | None = None, names: list[str] | None = None) -> Reading:
         """One file. Of a folder `there` are all of its files."""
         looks, content = self._content(file)
-        there = {looks.key} | {found.key for name in names or () if folder and (found := self._looks(folder / name))}
+        there = {looks.key} | {other.key for name in names or () if folder and (other := self._looks(folder / name))}
         try:
             part = self._part(looks, content, str(file))
         except InputError as error:  # it was replaced all the same
@@ -164,10 +164,10 @@ class Reader:
         return part._replace(values={name: v[new] for name, v in part.values.items()}, places=part.places[new])
 
     def _known(self, looks: Looks) -> Known | None:
-        found = self.known.get(looks.key)
-        if found or looks.born:
-            return found
-        return next((known for known in self.known.values() if known.seen == looks.seen), None)  # it was renamed
+        known = self.known.get(looks.key)
+        if known or looks.born:
+            return known
+        return next((other for other in self.known.values() if other.seen == looks.seen), None)  # it was renamed
 
     def _after(self, looks: Looks, last: int) -> Known:
         """What is known of a file once its places up to the `last` were read."""
@@ -179,10 +179,10 @@ class Reader:
         try:
             with open(path, "rb", opener=_opened) as file:
                 while True:
-                    before = self._of(os.fstat(file.fileno()), file.fileno(), path.name)
+                    before = self._outside(os.fstat(file.fileno()), file.fileno(), path.name)
                     file.seek(0)
                     content = file.read(self.feed.most + 1)
-                    if self._of(os.fstat(file.fileno()), file.fileno(), path.name) == before:
+                    if self._outside(os.fstat(file.fileno()), file.fileno(), path.name) == before:
                         return before, content
         except OSError as error:
             raise InputError(f"{path}: {error.strerror or error}, expected a readable file") from None
@@ -190,16 +190,16 @@ class Reader:
     def _looks(self, path: Path) -> Looks | None:
         """None if there is no such file."""
         try:
-            return self._of(os.stat(path), path, path.name)
+            return self._outside(os.stat(path), path, path.name)
         except OSError:
             return None
 
-    def _of(self, found: os.stat_result, file: int | Path, name: str) -> Looks:
-        stamp, born = f"{found.st_ino} {found.st_size} {found.st_mtime_ns}", born_at(file)
+    def _outside(self, entry: os.stat_result, file: int | Path, name: str) -> Looks:
+        stamp, born = f"{entry.st_ino} {entry.st_size} {entry.st_mtime_ns}", born_at(file)
         if not self.feed.rows:
             return Looks(stamp, born, _digest(stamp))
         # Without the time at which it was made, an inode's number says which file it is only together with its name.
-        return Looks(stamp, born, _digest(f"{found.st_ino} {born or name}"))
+        return Looks(stamp, born, _digest(f"{entry.st_ino} {born or name}"))
 
     def _names(self, path: Path) -> Iterator[str]:
         """Of the files in a folder, the newest first; of equal age, by name."""
@@ -262,11 +262,11 @@ def _statx() -> Any:
 
 def born_at(file: int | Path) -> int:
     """When an open file, or one at a path, was made, ns: no touch, write or rename changes it. 0 if nothing says it."""
-    statx, found = _statx(), ctypes.create_string_buffer(256)
+    statx, answer = _statx(), ctypes.create_string_buffer(256)
     if statx is None:
         return 0
     place = (file, b"", AT_EMPTY_PATH) if isinstance(file, int) else (AT_FDCWD, os.fsencode(file), 0)
-    if statx(*place, STATX_BTIME, found):
+    if statx(*place, STATX_BTIME, answer):
         return 0
-    (mask,), (seconds, nanoseconds) = struct.unpack_from("=I", found), struct.unpack_from("=qI", found, 80)
+    (mask,), (seconds, nanoseconds) = struct.unpack_from("=I", answer), struct.unpack_from("=qI", answer, 80)
     return int(seconds * 10**9 + nanoseconds) if mask & STATX_BTIME else 0

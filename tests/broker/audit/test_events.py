@@ -171,8 +171,8 @@ def synthetic(tmp_path, lines, spends, **claim):
 
 def test_a_reading_counts_in_a_closed_interval_until_it_expires_or_another_takes_its_place(tmp_path):
     lines = [
-        {"at": 10.0, "read": 10.0, "until": 60.0, "of": ["1 p_mw", "1 q_mvar"]},
-        {"at": 40.0, "read": 35.0, "until": 85.0, "of": ["1 p_mw"]},
+        {"taken": 10.0, "read": 10.0, "until": 60.0, "entries": ["1 p_mw", "1 q_mvar"]},
+        {"taken": 40.0, "read": 35.0, "until": 85.0, "entries": ["1 p_mw"]},
     ]
     spends = [(9.9, 8.0), (10.0, 0.25), (40.0, 0.5), (60.0, 1.0), (61.0, 2.0), (85.5, 16.0)]
     found = synthetic(tmp_path, lines, spends)
@@ -180,13 +180,13 @@ def test_a_reading_counts_in_a_closed_interval_until_it_expires_or_another_takes
 
 
 def test_a_row_counts_until_as_many_others_have_come(tmp_path):
-    lines = [{"at": float(k), "read": float(k), "until": None, "rows": [[k, k]]} for k in (1, 2, 3, 4)]
+    lines = [{"taken": float(k), "read": float(k), "until": None, "rows": [[k, k]]} for k in (1, 2, 3, 4)]
     found = synthetic(tmp_path, lines, [(1.5, 1.0), (2.5, 1.0), (3.5, 1.0), (4.5, 1.0)], rows=2)
     assert found.epsilon == 2.0
 
 
 def test_laplace_answers_are_stated_at_the_budgets_delta_if_that_is_less(tmp_path):
-    lines = [{"at": 0.0, "read": 0.0, "until": None, "of": ["1 p_mw"]}]
+    lines = [{"taken": 0.0, "read": 0.0, "until": None, "entries": ["1 p_mw"]}]
     found = synthetic(tmp_path, lines, [(float(k), 0.125) for k in range(400)], delta=1e-5)
     assert found.epsilon == pytest.approx(gdp_epsilon((400 * np.pi / 2) ** 0.5 * 0.125, 1e-5), rel=1e-6)
     assert found.epsilon < 50.0
@@ -200,4 +200,4 @@ def test_a_log_that_is_none_and_a_state_without_one_are_one_line(tmp_path, hushg
     told = hushgrid("audit", "--events", tmp_path)
     assert "--events: found 1 files, expected a device's folder STATE and a TRANSCRIPT" in told.err
     with pytest.raises(InputError, match="expected a log of readings"):
-        synthetic(tmp_path, [{"at": "soon"}], [])
+        synthetic(tmp_path, [{"taken": "soon"}], [])

@@ -10,6 +10,7 @@ import pytest
 from hushgrid.broker.audit.events import events
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.privacy.noise import Lattice
+from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.privacy.renewal import Renewal
 from hushgrid.node.problems.feed import Readings
 from tests.support.devices.gated_device import spend
@@ -346,3 +347,34 @@ def test_with_retention_switched_off_the_recount_says_what_a_window_alone_would_
     told = hushgrid("audit", "--events", life.directory / "state", life.transcript, "--json")
     assert told.code == 1
     assert json.loads(told.out)["largest"]["epsilon"] == pytest.approx(40.0, rel=1e-3)
+
+
+class Died(BaseException):
+    pass
+
+
+@pytest.mark.parametrize("expired", [False, True])
+def test_noise_that_was_drawn_is_used_again_on_the_same_readings_alone(tmp_path, monkeypatch, expired):
+    """The same noise on other data would tell the difference: what a device that died had drawn is paid, and drawn anew."""
+    made, commit = [], Ledger.commit
+    monkeypatch.setattr(Lattice, "release", lambda lattice, v, n: made.append((v.tolist(), n.tolist())) or v)
+    plan = ZONES | {"algorithm": {"name": "ladmm", "rounds": 2}, "privacy": ZONES["privacy"] | {"epsilon": 0.5}}
+    life = zone(tmp_path / "z1", None, Life, plan)
+    (life.directory / "loads.csv").write_text(table(P, Q))
+    life.start()
+    assert life.announce()
+
+    def dead(*_, **__):
+        raise Died
+
+    monkeypatch.setattr(Ledger, "commit", dead)
+    with pytest.raises(Died):
+        life.ask(1)
+    monkeypatch.setattr(Ledger, "commit", commit)
+    life.crashes()
+    life.clock.now += L + 1 if expired else 1.0
+    life.ask(1)
+    (first, noise), (again, more) = made
+    assert (first == again, noise == more) == (not expired, not expired)
+    assert len(life.ledger.spends()) == (2 if expired else 1)
+    life.end()

@@ -6,6 +6,8 @@ import shutil
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from hushgrid.broker.audit.events import events
 from hushgrid.kernels.errors import InputError
@@ -13,8 +15,10 @@ from hushgrid.kernels.privacy.noise import Lattice
 from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.privacy.renewal import Renewal
 from hushgrid.node.problems.feed import Readings
+from tests.support import examples
 from tests.support.devices.gated_device import spend
 from tests.support.devices.lives import ZONES, Life, at_once
+from tests.support.devices.lives import counts as rows_counted
 from tests.support.site.source_device import ADJACENCY, BUSES, SourceDevice, document, loads, table
 
 P, Q, MORE = [10.0, 20.0, 30.0], [1.0, 2.0, 3.0], [11.0, 22.0, 33.0]
@@ -378,3 +382,77 @@ def test_noise_that_was_drawn_is_used_again_on_the_same_readings_alone(tmp_path,
     assert (first == again, noise == more) == (not expired, not expired)
     assert len(life.ledger.spends()) == (2 if expired else 1)
     life.end()
+
+
+HAPPENS = st.lists(
+    st.tuples(
+        st.sampled_from(["append", "append", "new", "touch", "rename", "delete", "overwrite", "nothing"]),
+        st.sampled_from(["run", "run", "restart", "crash", "reload", "nothing"]),
+        st.sampled_from([0.0, 1.0, 300.0, 999.0, 1500.0]),
+    ),
+    min_size=2,
+    max_size=12,
+)
+
+
+@examples.of(30)
+@given(HAPPENS)
+def test_no_row_ever_counts_longer_than_it_may_whatever_befalls_folder_and_device(tmp_path_factory, events):
+    """Each value is written once: where it counts, in all its life, lies within one retention by the ledger's own time."""
+    with pytest.MonkeyPatch.context() as patch:
+        at_once(patch)
+        life = row_life(tmp_path_factory.mktemp("rows"))
+        life.start()
+        life.ledger.join(b"run", b"plan")
+        seen = {}
+        for number, (what, then, later) in enumerate(events):
+            befalls(life, what, number)
+            if then == "run":
+                life.run()
+                life.ledger.commit(b"run", spends=[spend()])  # an answer, which is stored with its time
+                now, of = life.ledger.running, life.intake.device
+                for value, until in zip(of.shard.A[:, 0].tolist(), of.until.tolist(), strict=True):
+                    if until >= now and value >= 0:
+                        first, last = seen.get(value, (now, now))
+                        seen[value] = (min(first, now), max(last, now))
+            elif then != "nothing":
+                {"restart": life.restart, "crash": life.crashes, "reload": life.reload}[then]()
+            life.clock.now += later
+        life.end()
+    assert all(last - first <= L for first, last in seen.values())
+
+
+def row_life(directory):
+    np.savez(directory / "first.npz", A=np.full((M, 2), -1.0), b=np.ones(M))
+    (directory / "n0").mkdir()
+    (directory / "n0" / "rows").mkdir()
+    adjacency = {"replace-one-record": {"clip": 1.0}}
+    return Life(
+        directory / "n0",
+        {"folder": "rows", "within": 5.0},
+        rows_counted(2, M, [0.0, 10.0, 100.0]),
+        node="n0",
+        data=str(directory / "first.npz"),
+        labels={"classes": 2},
+        budget={"epsilon": 1.0, "window": WINDOW, "adjacency": adjacency},
+        retention=L,
+    )
+
+
+def befalls(life, what, number):
+    """Something happens in the folder; each row that is written has a value of its own, the event's number."""
+    files = sorted((life.directory / "rows").iterdir())
+    line = f"[{number}, 0, 1]\n"
+    if what == "new" or (what == "append" and not files):
+        (life.directory / "rows" / f"{number}.jsonl").write_text(line)
+    elif files and what == "append":
+        with files[-1].open("a") as file:
+            file.write(line)
+    elif files and what == "touch":
+        os.utime(files[0])
+    elif files and what == "rename":
+        files[0].rename(files[0].with_name(f"r{number}.jsonl"))
+    elif files and what == "delete":
+        files[-1].unlink()
+    elif files and what == "overwrite":
+        files[0].write_text(line)

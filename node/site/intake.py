@@ -227,17 +227,13 @@ class SourceIntake(Intake):
         self._reader = Reader(source, self.feed, Path(path).resolve().parent)
         #: whether the next run has another version, though the source's file be the same
         self._anew = before is not None
-        last, now = self.kept.readings, running(ledger)
+        last, now = self.kept.fitting(self.feed), running(ledger)
         stands = last is not None and self.kept.current
         #: whether what a source gives at first may have been read before: which files were, is lost, and answers were given
         self._lost = last is None and before is None and config.expiring and ledger.answers() > 0
         self.readings = self._first(before, now, last) if last is None or (before and not stands) else last
         if self._lost and self.readings is not None:
-            log(
-                Warned(
-                    "what was read before is not known: what the source holds now counts as old until it is replaced"
-                )
-            )
+            log(Warned("what was read before is not known: what the source holds counts as old until it is replaced"))
             self.readings = self.readings._replace(until=np.minimum(self.readings.until, now))
         if source.mqtt:
             self.meter = Meter(source.mqtt, self.feed, f"{config.fleet}-{config.node}", log, lambda: running(ledger))
@@ -384,7 +380,7 @@ class SourceIntake(Intake):
     def _noted(self, readings: Readings, now: float) -> Readings:
         """The readings within their retention. Those that were not timed with these times stand in the owner's log."""
         timed = readings.within(now, seconds(self.config.retention) if self.config.retention is not None else None)
-        before, size = self.kept.readings, timed.read.size
+        before, size = self.kept.fitting(self.feed), timed.read.size
         new = ~np.isnan(timed.read) & (timed.until >= now)
         if before is not None:
             moved = min(max(timed.number - before.number, 0), size)  # so many rows have gone

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from hushgrid.kernels.errors import InputError, Stopped
 from hushgrid.node.durable import write_file
 from hushgrid.node.privacy.ledger import Ledger
-from hushgrid.node.problems.feed import Readings, Values, pack, unpack, whole
+from hushgrid.node.problems.feed import Feed, Readings, Values, pack, unpack, whole
 from hushgrid.node.site.sources import MOST_FILES, Files, Reading
 
 GONE = 64  #: files that are no longer there, and yet remembered
@@ -71,6 +71,14 @@ class KeptValues:
     def readings(self) -> Readings | None:
         """The last good values, of whatever version; None if there are none."""
         return self.now.readings if self.now else None
+
+    def fitting(self, feed: Feed) -> Readings | None:
+        """The same; None too if they are of another zone or of other rows."""
+        last = self.readings
+        if last is None or last.values.keys() != feed.nothing.keys():
+            return None
+        forms = {name: (feed.rows or len(v), *v.shape[1:]) for name, v in feed.nothing.items()}
+        return last if all(last.values[name].shape == form for name, form in forms.items()) else None
 
     @property
     def current(self) -> bool:

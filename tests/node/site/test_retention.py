@@ -456,3 +456,14 @@ def befalls(life, what, number):
         files[-1].unlink()
     elif files and what == "overwrite":
         files[0].write_text(line)
+
+
+def test_values_of_another_zone_are_none(tmp_path):
+    device = zone(tmp_path / "z1")
+    (device.directory / "loads.csv").write_text(table(P, Q))
+    device.start()
+    device.end()
+    device.edit(data=ZONE | {"zone": [1, 2], "loads": None})
+    device.start()
+    np.testing.assert_array_equal(device.holds, loads(P[:2], Q[:2]))
+    device.end()

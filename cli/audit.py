@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import argparse
 import json
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hushgrid.broker.simulation.interrupts import ended_in_a_line
 from hushgrid.cli.completion import scenario_or_file
 from hushgrid.kernels.errors import HushgridError, InputError
+from hushgrid.node.schema.durations import in_words
 from hushgrid.scenarios import find
 
 if TYPE_CHECKING:
@@ -32,6 +34,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     kind("--interference", action="store_true", help="compare runs over other data, the gates' answers held still")
     kind("--questions", action="store_true", help="say which plans and questions its devices answer, and which not")
     kind("--ledger", action="store_true", help="TRANSCRIPT LEDGER...: what travelled beside what was paid")
+    kind("--events", action="store_true", help="STATE TRANSCRIPT: the most that was told of any reading of a source")
     add("--games", metavar="N", type=int, help="games about either data set that are counted [up to 100000, by width]")
     add("--canaries", metavar="N", type=int, help="of --one-run [4000]")
     add("--transport", choices=("mqtt", "memory"), default="mqtt", help="of --one-run: daemons, or this process [mqtt]")
@@ -66,6 +69,8 @@ def _audit(o: argparse.Namespace) -> int:
     plug(o.plugin, "--plugin")
     if o.ledger:
         return _ledgers(o)
+    if o.events:
+        return _events(o)
     if len(o.files) != 1:
         raise InputError(f"SCENARIO: found {len(o.files) or 'none'}, expected a scenario file or a name")
     file = find(o.files[0])
@@ -245,6 +250,35 @@ def _ledgers(o: argparse.Namespace) -> int:
         ]
         print(columns(rows, header))
     return 0 if fits else 1
+
+
+def _events(o: argparse.Namespace) -> int:
+    from hushgrid.broker.audit.events import events
+
+    if len(o.files) != 2:
+        raise InputError(f"--events: found {len(o.files)} files, expected a device's folder STATE and a TRANSCRIPT")
+    each = events(*o.files)
+    worst = max(each, key=lambda one: one.epsilon / one.claim.epsilon)
+    if o.json:
+        largest = {"reading": worst.reading, "epsilon": worst.epsilon if worst.epsilon < inf else None}
+        facts = {"claimed": worst.claim.epsilon, "largest": largest, "readings": sum(one.readings for one in each)}
+        print(json.dumps(facts, indent=2))
+    for one in [] if o.json else each:
+        c = one.claim
+        delta = f", delta {c.delta:g}" if c.delta else ""
+        span = f"in any {in_words(c.window)} of running time" if c.window is not None else "over its life"
+        lost = (
+            f"; {one.missing} answers travelled that its ledger lacks, and count for every reading"
+            if one.missing
+            else ""
+        )
+        print(
+            f"{one.node}: {one.readings} readings, {one.answers} answers{lost}\n"
+            f"claimed     epsilon {c.epsilon:.4g}{delta} {span} ({c.adjacency})\n"
+            f"largest     epsilon {one.epsilon:.4g}, of {one.reading or 'none'}\n"
+            f"  {'ABOVE THE CLAIM' if one.above else 'no reading was told of more than is claimed for a window'}"
+        )
+    return 1 if any(one.above for one in each) else 0
 
 
 # --- games ---

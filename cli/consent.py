@@ -40,6 +40,7 @@ def _limits(config: DeviceConfig, device: Device) -> list[str]:
         f"message can tell two such data sets apart with odds of at most {_odds(run)}{exact}",
         f"all runs: epsilon {budget.epsilon:g}{counted}, enough for {enough}: odds of at most {_odds(budget.epsilon)}{exact}",
         *([] if budget.span is None else [_not_promised(budget, config.retention)]),
+        *([_expires(config)] if config.expiring else []),
         *([] if allow.masked is None else [_masked(allow.masked)]),
     ]
 
@@ -74,6 +75,20 @@ def _not_promised(budget: Budget, retention: Length | None) -> str:
         f"a window hides an event of at most {in_words(hidden)}; each window of {in_words(span)} begins anew, so a habit "
         f"that is seen through many windows is not hidden: someone present for a year: {year} (pure){at_most}"
     )
+
+
+def _expires(config: DeviceConfig) -> str:
+    """For how long a reading counts, and what does then."""
+    length = in_words(seconds(config.retention or 0.0))
+    if config.kind.records:
+        then = "a row is the zero row"
+    else:
+        then = (
+            f"a load is that of {config.file}, which is public"
+            if config.file.name
+            else "a load is zero (no data.loads)"
+        )
+    return f"a reading counts for {length} of running time after it was read first, whatever a coordinator says; then {then}"
 
 
 def _odds(epsilon: float) -> str:

@@ -73,6 +73,7 @@ class Source(NamedTuple):
     path: Path
     mark: Path | None = None
     budget: Budget | None = None
+    expiring: bool = False  #: whether the readings of its data expire within a window
 
 
 def source(file: Path, mark: Path | None) -> Source:
@@ -80,7 +81,7 @@ def source(file: Path, mark: Path | None) -> Source:
     if file.suffix in (".yaml", ".yml"):
         config = load_device(file)
         kept = Path(config.mark) if config.mark else None
-        return Source(Path(config.state) / f"{config.node}.ledger", mark or kept, config.budget)
+        return Source(Path(config.state) / f"{config.node}.ledger", mark or kept, config.budget, config.expiring)
     return Source(file, mark)
 
 
@@ -170,7 +171,7 @@ def facts(ledger: Ledger, where: Source, delta: float | None = None) -> dict[str
         known = last.get(relation(adjacency))
         at = delta if delta is not None else (budget.delta or 0.0) if budget else known[2].delta if known else 0.0
         epsilon = total_epsilon(ledger.totals(adjacency), at)
-        renewal = Renewal(ledger, budget, adjacency, at) if budget and budget.span else None
+        renewal = Renewal(ledger, budget, adjacency, at, expiring=where.expiring) if budget and budget.span else None
         if renewal:
             epsilon = renewal.spent_in_life
         elif known and (budget is None or delta is None):
@@ -225,7 +226,7 @@ def _shares(ledger: Ledger, adjacency: str, delta: float) -> dict[str, Any]:
 
 def _window(renewal: Renewal, every: float | None) -> dict[str, Any]:
     """What a budget that renews has spent and left: of its window, and of its life."""
-    now = standing(renewal.ledger, renewal.budget)
+    now = standing(renewal.ledger, renewal.budget, expiring=renewal.expiring)
     return {
         "seconds": now.window_s,
         "epsilon": _finite(renewal.spent),

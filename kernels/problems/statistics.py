@@ -35,6 +35,7 @@ from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 from msgspec import Meta, Struct
+from numpy.typing import NDArray
 
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.ranges import ENTRIES
@@ -43,6 +44,7 @@ from hushgrid.kernels.types import Index, Matrix, Vector
 Order = Literal[1, 2]  #: of the norm: 1 under Laplace noise, 2 under Gaussian
 Column = Annotated[int, Meta(ge=0, le=ENTRIES)]
 Columns = Annotated[tuple[Column, ...], Meta(min_length=1, max_length=10_000)]
+Flags = NDArray[np.bool_]
 Edge = Annotated[float, Meta(ge=-1e12, le=1e12)]
 
 WORD = 61  #: bits of a sum of integers
@@ -115,11 +117,14 @@ class Statistic(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True, t
         _, exponent = frexp(self.longest(c))
         return float(2.0 ** (exponent - (WORD - ceil(log2(rows)) if rows > 1 else WORD)))
 
-    def total(self, A: Matrix, b: Vector, c: float, order: Order) -> Index:
-        """(d,) S of records A (m, q), b (m,), in steps. Its sensitivity is `sensitivity`'s, exactly."""
+    def total(self, A: Matrix, b: Vector, c: float, order: Order, counted: Flags | None = None) -> Index:
+        """(d,) S of records A (m, q), b (m,), in steps. Its sensitivity is `sensitivity`'s, exactly.
+
+        `counted` (m,): those of the records that count [all]; it takes the same time whichever they are.
+        """
         m, q = A.shape
         step, found = self.step(c, m), np.zeros(self.size(q), dtype=np.int64)
-        for V in map(self.taken, self._parts(A, b)):
+        for V in map(self.taken, self._parts(A, b) if counted is None else self._parts(*_blank(A, b, counted))):
             long = norm(V, order)
             V = V * (c * SHORT / np.maximum(long, c * SHORT))[:, None]
             found += np.trunc(self.phi(V) / step).astype(np.int64).sum(axis=0)
@@ -132,9 +137,9 @@ class Statistic(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True, t
             found += self.phi(V).sum(axis=0)
         return found
 
-    def on_grid(self, A: Matrix, b: Vector, c: float, order: Order, g: float) -> Index:
-        """(d,) S in steps of g, a power of two, rounded to the nearest."""
-        exact, step = self.total(A, b, c, order), self.step(c, len(b))
+    def on_grid(self, A: Matrix, b: Vector, c: float, order: Order, g: float, counted: Flags | None = None) -> Index:
+        """(d,) S in steps of g, a power of two, rounded to the nearest. `counted`: as in `total`."""
+        exact, step = self.total(A, b, c, order, counted), self.step(c, len(b))
         if g <= step:
             return exact * round(step / g)
         shift = round(log2(g / step))
@@ -176,16 +181,18 @@ class Histogram(Statistic, tag_field="name", tag="histogram", frozen=True, kw_on
     def moved(self, order: Order, c: float, features: int, rows: int) -> Fraction:
         return Fraction(2) if order == 1 else _root_up(Fraction(2))
 
-    def total(self, A: Matrix, b: Vector, c: float, order: Order) -> Index:
-        return self._counts(A, b) * round(1 / self.step(c, len(b)))
+    def total(self, A: Matrix, b: Vector, c: float, order: Order, counted: Flags | None = None) -> Index:
+        return self._counts(A, b, counted) * round(1 / self.step(c, len(b)))
 
     def plain(self, A: Matrix, b: Vector) -> Vector:
         return self._counts(A, b).astype(np.float64)
 
-    def _counts(self, A: Matrix, b: Vector) -> Index:
-        v = b if self.column == A.shape[1] else A[:, self.column]
-        bins = np.clip(_reached(np.array(self.edges), v) - 1, 0, len(self.edges) - 2)
-        return np.bincount(bins, minlength=len(self.edges) - 1).astype(np.int64)
+    def _counts(self, A: Matrix, b: Vector, counted: Flags | None = None) -> Index:
+        v, k = b if self.column == A.shape[1] else A[:, self.column], len(self.edges) - 1
+        bins = np.clip(_reached(np.array(self.edges), v) - 1, 0, k - 1)
+        if counted is not None:  # a record that does not count is in no bin
+            bins = np.where(counted, bins, k)
+        return np.bincount(bins, minlength=k + 1)[:k].astype(np.int64)
 
     def entries(self, names: Sequence[str]) -> list[str]:
         return [f"{low:g} to {high:g}" for low, high in pairwise(self.edges)]
@@ -279,6 +286,11 @@ def _reached(edges: Vector, v: Vector) -> Index:
     for k in reversed(range(steps)):
         found += (padded[found + ((1 << k) - 1)] <= v).astype(np.int64) << k
     return found
+
+
+def _blank(A: Matrix, b: Vector, counted: Flags) -> tuple[Matrix, Vector]:
+    """Records of zeros in place of those that do not count: they add nothing to a sum of columns or of their products."""
+    return np.where(counted[:, None], A, 0.0), np.where(counted, b, 0.0)
 
 
 def _up(x: Fraction) -> float:

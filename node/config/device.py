@@ -48,8 +48,10 @@ class DeviceConfig(Section, frozen=True, kw_only=True):
     #: of a data problem; required under bounded-change: a plan that differs, or asks for anything else, is refused
     problem: DeclaredProblem | None = None
     budget: Budget  #: over the life of the ledger, or in any window, whatever a coordinator asks
-    #: of a budget with a window: each answer is computed from data of the last so many seconds, hours or days (a source that
-    #: averages, a growing file). What is hidden is then an event of at most the window less this [answers look at the moment]
+    #: required of a `source` beside `budget.window`, and less than that: no reading counts in an answer so long after it was
+    #: read first, in running time; then a load is the one that `data.loads` names, a row the zero row. Of a file without a
+    #: source, where nothing expires, from data of how long each answer is computed. What is hidden is an event of at most the
+    #: window less this [answers look at the moment]
     retention: Length | None = None
     allow: Allow = Allow()  #: what the owner consents to in one run
     #: modules from outside whose algorithms may run here, importable where this program runs; no other is imported
@@ -68,6 +70,11 @@ class DeviceConfig(Section, frozen=True, kw_only=True):
     def file(self) -> Path:
         """Of its private data."""
         return Path((self.data.loads or "") if isinstance(self.data, ZoneData) else self.data)
+
+    @property
+    def expiring(self) -> bool:
+        """Whether each reading counts for less than a window: that of a source does, a file that stands still never."""
+        return self.source is not None and self.retention is not None
 
     @property
     def pause(self) -> float:
@@ -96,6 +103,9 @@ def load_device(path: Path) -> DeviceConfig:
     if config.fresh and (config.kind.records or config.budget.window is None):
         expected = "none (a device with rows)" if config.kind.records else "one beside budget.window"
         raise InputError(f"{path}: fresh: found {config.fresh}, expected {expected}")
+    if config.source and config.budget.span is not None and config.retention is None:
+        least = f"less than its window of {in_words(config.budget.span)} (a source beside budget.window)"
+        raise InputError(f"{path}: retention: missing, expected {least}")
     config = _located(config, path)
     plug(config.plugins, str(path))
 

@@ -49,8 +49,13 @@ class Allowance:
         *,
         simulated: bool,
         version: int | None = None,
+        expiring: bool = False,
     ) -> None:
-        """`question`: what the plan asks about the data. `version`: of these, that the run answers from [the ledger's of now]."""
+        """`question`: what the plan asks about the data. `version`: of these, that the run answers from [the ledger's of now].
+
+        `expiring`: as in `Renewal`.
+        """
+        self.expiring = expiring
         self.version = ledger.data_version if version is None else version
         self.node, self.algorithm, self.budget, self.allow = node, algorithm, budget, allow
         self.masked = terms.masked if terms else None  #: as the plan says it
@@ -67,7 +72,9 @@ class Allowance:
         self.answered = ledger.answers(run)  #: answers of this run in the ledger
         #: of a budget with a window; every other rule here is of one without
         self.renewal = (
-            Renewal(ledger, budget, self.adjacency, self.delta, self.version) if budget and budget.span else None
+            Renewal(ledger, budget, self.adjacency, self.delta, self.version, expiring=expiring)
+            if budget and budget.span
+            else None
         )
 
     @property
@@ -217,6 +224,8 @@ class Allowance:
 
     def tighten(self, budget: Budget) -> None:
         """Another budget that this run has to keep too, from its next answer on. A larger one changes nothing in it."""
+        # Its readings count for less than the window that it began with.
+        longer = (budget.span or 0.0) >= ((self.budget.span if self.budget else None) or inf)
         self._further.append(
             Allowance(
                 self.node,
@@ -228,6 +237,7 @@ class Allowance:
                 self.allow,
                 simulated=self.simulated,
                 version=self.version,
+                expiring=self.expiring and longer,
             )
         )
 

@@ -14,9 +14,10 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from math import inf
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hushgrid.kernels.errors import Refused
 from hushgrid.kernels.privacy.noise import Lattice
@@ -32,6 +33,19 @@ POOL = 32  #: the most answers for which noise is drawn ahead
 
 class Exhausted(Refused):
     """The gate refuses before it draws: the answer would pass its cap or its owner's budget, by public numbers."""
+
+
+class Expiry(NamedTuple):
+    """Until when each reading behind a gate counts (docs/gate.md, windows)."""
+
+    until: NDArray[np.float64]  #: (k,) s of running time
+    now: Callable[[], float]  #: the running time, s
+
+    @property
+    def counted(self) -> NDArray[np.bool_]:
+        """(k,) whether each counts now. It takes the same time whatever has expired."""
+        flags: NDArray[np.bool_] = self.until >= self.now()
+        return flags
 
 
 class Authority(Protocol):
@@ -83,6 +97,10 @@ class Gate:
         self.drawn: Drawn | None = None  #: a real device's note of what is drawn; a simulation needs none
         self.run = b""
         self.version: int | None = None  #: of the data behind it [the ledger's of now]
+        self.expiry: Expiry | None = None  #: of the readings behind it; None: they count for ever
+        self.counted: NDArray[np.bool_] | None = (
+            None  #: which of them count in the answer that is being made; None: all
+        )
         self.drawn_l1 = 0.0  #: sum of |noise| since the last reading, for reports of simulations; never sent or stored
 
     # --- what the driver asks ---
@@ -180,18 +198,29 @@ class Gate:
     def _draw(self, spend: Spend, question: bytes, draw: Callable[[], Noise]) -> Noise:
         """The noise of one answer to `question`, which is paid here.
 
-        If a process that died has drawn and paid an answer to this question, its noise is used again.
+        If a process that died has drawn and paid an answer to this question, its noise is used again: unless a reading has
+        expired since, for the same noise on other data would tell both. Which readings count is settled once the budget has
+        been asked, so that none counts in an answer that was authorised after its time.
         """
-        if self.drawn is None:
-            self._spend(spend)
-            return draw()
-        about = f"{spend!r} of data version {self.version}"
-        asked = hashlib.sha256(b"".join((self.run, about.encode(), question))).digest()
-        if (kept := self.drawn.kept(asked)) is not None:
-            self.state.answers += 1
-            return kept
+        about = f"{spend!r} of data version {self.version}".encode()
+        if self.drawn is not None:
+            self._settle()
+            if (kept := self.drawn.kept(self._digest(about, question))) is not None:
+                self.state.answers += 1
+                return kept
         self._spend(spend)
-        return self.drawn.draw(self.run, spend, asked, draw, self.version)
+        self._settle()
+        if self.drawn is None:
+            return draw()
+        return self.drawn.draw(self.run, spend, self._digest(about, question), draw, self.version)
+
+    def _settle(self) -> None:
+        self.counted = None if self.expiry is None else self.expiry.counted
+
+    def _digest(self, about: bytes, question: bytes) -> bytes:
+        """The digest of what is asked, and of which readings."""
+        readings = b"" if self.counted is None else b" of the readings " + np.packbits(self.counted).tobytes() + b" "
+        return hashlib.sha256(b"".join((self.run, about, readings, question))).digest()
 
     def _paper_noise(self, scale: float, size: int) -> Vector:
         """The current answer's noise as a paper draws it, (size,): Laplace or Gaussian, in floating point."""

@@ -5,7 +5,8 @@ An answer about data version v at running time t is refused unless the window's 
     the spends with ran >= t - window   and   those about version v, however old,
 
 with what is asked added; and the life's limit for all spends. The second clause is for data that stand still: nothing
-about them expires (docs/gate.md has the theorem). Versions only rise, so of the two sets one holds the other: either
+about them expires (docs/gate.md has both theorems). Of readings that count for less than a window, whatever is said of
+versions, the first clause holds alone. Versions only rise, so of the two sets one holds the other: either
 version v is younger than the window's begin, or all that the window holds is about v. The larger of both counts.
 """
 
@@ -36,10 +37,21 @@ class Renewal:
     """
 
     def __init__(
-        self, ledger: Ledger, budget: Budget, adjacency: str, delta: float, version: int | None = None
+        self,
+        ledger: Ledger,
+        budget: Budget,
+        adjacency: str,
+        delta: float,
+        version: int | None = None,
+        *,
+        expiring: bool = False,
     ) -> None:
-        """`adjacency`: at whose unit all is counted. `delta`: of both limits. `version` [the ledger's of now]."""
+        """`adjacency`: at whose unit all is counted. `delta`: of both limits. `version` [the ledger's of now].
+
+        `expiring`: no reading in the data counts in an answer a window after it was read.
+        """
         assert budget.span is not None
+        self.expiring = expiring
         self.ledger, self.budget, self.adjacency, self.span = ledger, budget, adjacency, budget.span
         self.delta = delta
         self.version = ledger.data_version if version is None else version
@@ -73,7 +85,8 @@ class Renewal:
 
     def anew(self) -> Renewal:
         """The same limits for a data version that is yet to be declared: nothing has been said about it."""
-        return Renewal(self.ledger, self.budget, self.adjacency, self.delta, self.ledger.data_version + 1)
+        version = self.ledger.data_version + 1
+        return Renewal(self.ledger, self.budget, self.adjacency, self.delta, version, expiring=self.expiring)
 
     def denied(self, more: Charge, asked: float, room: float = 1.0) -> Denied | None:
         """Which limit answers of the charge `more` would pass, None if neither. `asked`: their epsilon, to be said.
@@ -114,7 +127,7 @@ class Renewal:
     def _of_version(self) -> Charge:
         """Of the answers about the version. Its sums are the ledger's until a newer version is declared."""
         now = self.ledger.data_version
-        if self.version > now:
+        if self.expiring or self.version > now:
             return Charge()
         if self.version == now:
             return charge_of_totals(self.ledger.version_totals(self.adjacency))
@@ -143,13 +156,13 @@ class Standing(NamedTuple):
         return min(left for left in (self.left_window, self.left_life) if left is not None)
 
 
-def standing(ledger: Ledger, budget: Budget) -> Standing:
-    """What is left of a budget now."""
+def standing(ledger: Ledger, budget: Budget, *, expiring: bool = False) -> Standing:
+    """What is left of a budget now. `expiring`: as in `Renewal`."""
     adjacency, delta = str(budget.adjacency or ""), budget.delta or 0.0
     if budget.span is None:
         spent = total_epsilon(ledger.totals(adjacency), delta)
         return Standing(None, None, max(budget.epsilon - spent, 0.0), None, None)
-    renewal = Renewal(ledger, budget, adjacency, delta)
+    renewal = Renewal(ledger, budget, adjacency, delta, expiring=expiring)
     window = renewal.window
     taken = window.charge(ledger.running)
     renews = window.wait(ledger.running, lambda charge: charge != taken) if window.groups else None

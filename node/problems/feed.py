@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 import numpy as np
@@ -14,37 +14,67 @@ from hushgrid.kernels.errors import InputError
 
 Values = dict[str, NDArray[np.float64]]  #: a device's data, by name
 Slot = tuple[str, ...]  #: which part of the values a topic carries; () is all of them
+Times = NDArray[np.float64]  #: of a device's readings, s of the ledger's running time
+
+
+class Part(NamedTuple):
+    """What one file, printed text or message gives."""
+
+    values: Values  #: of a zone nan where there is no number; of rows those that are whole, in their order
+    places: NDArray[np.int64]  #: of rows (k,): at which place of the file each stands, from 1 on
+    last: int = 0  #: of rows: the last place that has a row, whole or not
+    wrong: str = ""  #: what of it is no value, the first of that; "" if all is
+
+
+class Readings(NamedTuple):
+    """What a device holds of its source. One reading is an entry of a zone's loads, or a row of records."""
+
+    values: Values
+    read: Times  #: (k,) when each was read first; nan: never, it is public
+    until: Times  #: (k,) when each counts for the last time; infinite: for ever
+    number: int = 0  #: of rows: how many were ever taken
+
+    def within(self, now: float, retention: float | None) -> Readings:
+        """None of them read after `now`, or counting for longer than `retention` (s; None: for ever)."""
+        read = np.minimum(self.read, now)
+        most = np.full(read.shape, np.inf) if retention is None else read + retention
+        return self._replace(read=read, until=np.fmin(self.until, most))
 
 
 class Feed(Protocol):
     """Of one device. Its methods raise InputError if contents are no values; the line says where, never what."""
 
     most: int  #: bytes that contents may have
+    names: Sequence[str]  #: of a zone's entries; of rows none
+    rows: int  #: that a device has at once; 0: it has entries
+    nothing: Values  #: nothing that was read
 
     @property
     def declared(self) -> Values | None:
         """The values that the device's file names itself; None if it names none."""
         ...
 
-    def read(self, content: bytes, place: str) -> Values:
+    def first(self, now: float) -> Readings | None:
+        """What counts until the source has given something, at running time `now`; None if the device's file names nothing."""
+        ...
+
+    def read(self, content: bytes, place: str) -> Part:
         """The values in a whole file, or in what a program has printed. `place`: its name in error lines."""
         ...
 
-    def joined(self, parts: Sequence[Values]) -> Values:
-        """The values of a folder's files, the oldest first, of those that are there."""
-        ...
+    def merged(self, before: Readings | None, values: Values, read: Times, until: Times) -> Readings:
+        """What counts with these values too: of a zone the last of each entry, of rows as many of the last as there may be.
 
-    @property
-    def accumulates(self) -> bool:
-        """Whether all files of a folder count, and all messages of a topic; else the newest."""
+        `read`, `until`: of each of the values, or (1,) of all. `before` None: nothing was ever read.
+        """
         ...
 
     def slots(self, topic: str) -> Mapping[str, Slot]:
         """The topics that a source's topic stands for, and what each of them carries."""
         ...
 
-    def heard(self, before: Values | None, slot: Slot, document: Any, place: str) -> Values:
-        """The values with one message more. Entries that were never heard are NaN."""
+    def heard(self, slot: Slot, document: Any, place: str) -> Part:
+        """The values in one message."""
         ...
 
     @property
@@ -52,8 +82,8 @@ class Feed(Protocol):
         """A device without values of the source, for what is said of its public part."""
         ...
 
-    def device(self, values: Values) -> Any:
-        """The `kind.Device` that holds these values."""
+    def device(self, values: Values, until: Times | None = None) -> Any:
+        """The `kind.Device` that holds these values. `until`: of a reading each; later the public one counts. None: for ever."""
         ...
 
     def values_of(self, device: Any) -> Values:

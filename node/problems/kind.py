@@ -213,6 +213,7 @@ class Device(Protocol):
     name: str  #: its node's name
     kind: ClassVar[str]  #: the name of its kind
     neighbours: ClassVar[bool]  #: whether it exchanges messages with other devices, not only with the coordinator
+    until: Vector | None  #: running time, s, until which each reading in its data counts; None: for ever
 
     @property
     def digest(self) -> str: ...
@@ -251,9 +252,12 @@ class Renewal(Protocol):
         """The device with the data of the ledger's data version."""
         ...
 
-    def __call__(self, every: float | None, affordable: bool) -> Device:
-        """The device with the data that a new run is to have. `every`: s from one run of the plan to the next, if it has
-        that: a public schedule. `affordable`: whether the window of its budget has room for answers about new data."""
+    def __call__(self, affordable: bool, agree: Callable[[int], None]) -> Device:
+        """The device with the data that a new run is to have.
+
+        `affordable`: whether the window of its budget has room for answers about new data. `agree` is told the data version
+        that the run would have, before anything is renewed; if it raises, nothing is.
+        """
         ...
 
     @property

@@ -21,7 +21,8 @@ from hushgrid.kernels.patterns import routes
 from hushgrid.kernels.patterns.token_messages import Route
 from hushgrid.kernels.problems.prox import Regularizer
 from hushgrid.kernels.ranges import EDGES, NODES, Digest, Lipschitz, Node, Seed
-from hushgrid.node.privacy.gate import Gate
+from hushgrid.kernels.types import Vector
+from hushgrid.node.privacy.gate import Expiry, Gate
 from hushgrid.node.problems import masking
 from hushgrid.node.problems.kind import Asked, Device, Kind, Outcome, Owner, Plan
 from hushgrid.node.problems.machines import machine_of, place
@@ -243,6 +244,7 @@ class GraphNode(ABC):
     name: str
     #: Its pads in a run of that id, kept in its ledger; None: it takes part in no masked run.
     masks: masking.MakeMasks | None = None
+    until: Vector | None = None  #: (m,) running time, s, until which each record counts; None: for ever
 
     @abstractmethod
     def gate(self, plan: Plan, noise: NoiseSource, allowance: Allowance) -> Gate:
@@ -285,6 +287,7 @@ class GraphNode(ABC):
     ) -> tuple[Keeping, Gate]:
         """Its machine and its gate in a run whose plan it has checked. `run`: the run's id."""
         gate, t = self.gate(plan, noise, allowance), plan.terms
+        gate.expiry = None if self.until is None else Expiry(self.until, lambda: ledger.running)
         if t is not None and t.masked is not None:
             if self.masks is None:
                 raise masking.none_allowed(self.name)

@@ -13,7 +13,7 @@ from hushgrid.node.wire import OLDER, WIRE, Capabilities
 
 def capabilities(device: Device, budget: Budget | None, ledger: Ledger, days: int | None = None) -> Capabilities:
     """The algorithms, problem and mechanisms of a device, and what is left of its budget. `days`: until its certificate ends."""
-    left = standing(ledger, budget).left if budget else None
+    left = standing(ledger, budget, expiring=device.until is not None).left if budget else None
     return Capabilities(
         version=RUNNING,
         algorithms=algorithms_of(device.kind),

@@ -28,7 +28,7 @@ from hushgrid.node.transport.certificate import days_of
 from hushgrid.node.transport.link import Link
 
 #: Keys whose change is one line of the log; that of data, budget and allow says more.
-SAID = ("source", "fresh", "sink", "keep")
+SAID = ("source", "fresh", "retention", "sink", "keep")
 
 
 class Service:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
+from functools import partial
 from math import inf
 from typing import NamedTuple
 
@@ -32,6 +33,7 @@ from hushgrid.node.runtime.capabilities import capabilities
 from hushgrid.node.runtime.driver import Address, Driver, StepFailed
 from hushgrid.node.runtime.endpoint import LINE, Endpoint
 from hushgrid.node.runtime.outcomes import Outcomes
+from hushgrid.node.runtime.renewed import renewed
 from hushgrid.node.runtime.withheld import Withheld
 from hushgrid.node.runtime.witness import MARK_BYTES, Witness
 from hushgrid.node.schema.sections import Allow, Budget
@@ -202,7 +204,6 @@ class Member(Endpoint):
         try:
             name, driver, allowance = self._agreed(run, blob, new=stopped is None)
         except (InputError, Refused) as error:
-            self._free -= RUN_BYTES if self.renew else 0  # a data version may have risen for it
             return self._refuse(run, Refuse(str(error), error.kind))
         self._free -= RUN_BYTES + (0 if stopped and stopped.plan else len(blob))
         if stopped is None:
@@ -221,7 +222,9 @@ class Member(Endpoint):
         try:
             plan = decode_plan(blob)
             if self.renew and new:
-                self.device = self.renew(plan.every, self._allowance(run, plan).affordable)
+                self.device = self.renew.device
+                assembled, allowed = partial(self._assemble, run, plan), partial(self._allowance, run, plan)
+                self.device = renewed(self.renew, plan, self.name, assembled, allowed)
             elif self.renew:  # what it goes on with is of the ledger's data version, as at a start
                 self.device = self.renew.device
             self.device.check(plan)
@@ -332,9 +335,12 @@ class Member(Endpoint):
         self.log(Warned(f"run {run.hex()[:8]} ended here: {printable(failed.detail, LINE)}"))
         return [self._edge(failed.payload)]
 
-    def _allowance(self, run: bytes, plan: RunPlan) -> Allowance:
+    def _allowance(self, run: bytes, plan: RunPlan, version: int | None = None) -> Allowance:
+        """`version`: of the data that the run would have [the ledger's of now]."""
         t, limits, simulated = plan.terms_of(self.name), (self.budget, self.allow), self.simulated is not None
-        return Allowance(self.name, self.ledger, run, plan.algorithm, t, *limits, plan.question, simulated=simulated)
+        of, expiring = (self.ledger, run, plan.algorithm), self.device.until is not None
+        more = {"simulated": simulated, "version": version, "expiring": expiring}
+        return Allowance(self.name, *of, t, *limits, plan.question, **more)
 
     def _assemble(self, run: bytes, plan: RunPlan) -> tuple[Driver, Allowance]:
         allowance = self._allowance(run, plan)
@@ -347,12 +353,8 @@ class Member(Endpoint):
             shared = tuple(self.topics.all(node) for node in machine.hears)
             self._subscriptions = (*self._subscriptions[:3], *shared)
         driver = Driver(self.name, run, machine, gate, self.ledger)
-        driver.observe = self._committed
+        driver.observe = lambda driver: self.observe(driver, True) if self.observe else None
         return driver, allowance
-
-    def _committed(self, driver: Driver) -> None:
-        if self.observe:
-            self.observe(driver, True)
 
     def _resume(self, stored: StoredRun) -> None:
         """Goes on with the run in which the process ended, from the stored state, if the owner still allows it."""
@@ -380,8 +382,6 @@ class Member(Endpoint):
     def _bar(self, topic: str) -> list[Publication]:
         """Notes a topic that does not come through; the birth tells the coordinator about it."""
         return [self._birth()] if self._withheld.add(topic) else []
-
-    # --- saying ---
 
     def _birth(self) -> Publication:
         stored = self.ledger.open_run()

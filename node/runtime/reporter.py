@@ -43,7 +43,8 @@ class Reporter:
         """What is public of the device."""
         member, ledger = self.member, self.member.ledger
         stored, now = ledger.last_run(), time.time()
-        left = standing(ledger, member.budget or self.config.budget)
+        expiring = member.device.until is not None
+        left = standing(ledger, member.budget or self.config.budget, expiring=expiring)
         plan, over = _plan(stored), member.over
         return Status(
             node=member.name,

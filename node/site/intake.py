@@ -1,8 +1,10 @@
 """How a device gets its data: from the file that its owner replaces, or from a source that other programs write.
 
-Whether the data are new is never decided by what they are. A file that takes another's place is another data version.
-With a source the version follows the public schedule of the runs: values come and change as they like, and the device
-takes the last good ones when a run begins. A value that is late, missing or none is told to the owner alone.
+Whether the data are new is never decided by what they are. A file that takes another's place is another data version, and
+one that stands still is none, whatever a coordinator says. Of a folder, a program or topics each run is one: values come
+and change as they like, and the device takes the last good ones when a run begins. A value that is late, missing or none
+is told to the owner alone. With `retention` no reading counts longer than that after it was read first, and a public one
+stands in for it then (docs/gate.md, windows).
 """
 
 from __future__ import annotations
@@ -13,21 +15,26 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
+from msgspec.structs import replace
+
 from hushgrid.kernels.errors import InputError, Stopped
 from hushgrid.node.config.device import DeviceConfig
 from hushgrid.node.durable import stamp
 from hushgrid.node.log import Warned
 from hushgrid.node.privacy.ledger import Ledger
-from hushgrid.node.problems.feed import Values
+from hushgrid.node.problems.feed import Readings, whole
 from hushgrid.node.problems.kind import Device
 from hushgrid.node.schema.durations import in_words, seconds
 from hushgrid.node.schema.site import Source
 from hushgrid.node.site.forked import hold
+from hushgrid.node.site.intake_log import IntakeLog
 from hushgrid.node.site.kept_values import KeptValues, kept_file, last_kept, running
 from hushgrid.node.site.meter import Meter
 from hushgrid.node.site.sources import Reader, Reading
 
 Say = Callable[[str], None]
+Agree = Callable[[int], None]
 
 
 class Intake(ABC):
@@ -42,10 +49,11 @@ class Intake(ABC):
     meter: Meter | None = None  #: what hears the source's topics, if it has any
 
     @abstractmethod
-    def __call__(self, every: float | None, affordable: bool = True) -> Device:
-        """The device with the data of a new run. `every`: s from one run of its plan to the next, if it has that.
+    def __call__(self, affordable: bool = True, agree: Agree = lambda version: None) -> Device:
+        """The device with the data of a new run.
 
-        `affordable`: whether the window of its budget has room for an answer about new data.
+        `affordable`: whether the window of its budget has room for an answer about new data. `agree` is told the data version
+        that the run would have, before anything is renewed; if it raises, nothing is.
         """
 
     @property
@@ -143,9 +151,16 @@ class FileIntake(Intake):
         if not ledger.saw_public(_public(self.device), known=replaced) and not replaced and of_source:
             ledger.new_data()
 
-    def __call__(self, every: float | None, affordable: bool = True) -> Device:
+    def __call__(self, affordable: bool = True, agree: Agree = lambda version: None) -> Device:
+        agree(self.ledger.data_version + self._replaced())
         self.look()
         return self.device
+
+    def _replaced(self) -> bool:
+        try:
+            return self._seen() != self._stamp
+        except InputError:
+            return False
 
     @property
     def age(self) -> float | None:
@@ -221,55 +236,76 @@ class SourceIntake(Intake):
         self.feed = config.kind.feed(config, path)
         if before is not None:
             _expect_same(before, self.feed.public, path)
-            held = self.feed.values_of(before)
+            self.feed.values_of(before)
         digest = _public(self.feed.public)
-        if before is None and ledger.public not in (
-            None,
-            digest,
-        ):  # what was kept is of other data: a version is to rise
-            kept_file(config.state, config.node).unlink(missing_ok=True)
-        ledger.saw_public(digest, known=True)
-        if source.mqtt:
-            self.meter = Meter(source.mqtt, self.feed, f"{config.fleet}-{config.node}", log)
+        another = before is None and ledger.public not in (None, digest)  # other data: a version is to rise
         self.kept = KeptValues(kept_file(config.state, config.node), ledger)
+        self.noted = IntakeLog(config, ledger.id, self.feed.rows)
         self._reader = Reader(source, self.feed, Path(path).resolve().parent)
-        self._anew = (
-            before is not None
-        )  #: whether the next run has another version, though the source's file be the same
-        if self.kept.current and self.kept.values is not None:
-            self.device = self.feed.device(self.kept.values)
-            return
-        if before is not None:
-            self.kept.rise(held, running(ledger))
-            self.device = self.feed.device(held)
-            return
-        until, last = time.monotonic() + source.deadline, self.kept.values or self.feed.declared
+        #: whether the next run has another version, though the source's file be the same
+        self._anew = before is not None
+        last, now = self.kept.fitting(self.feed), running(ledger)
+        stands = last is not None and self.kept.current and not another
+        #: whether what a source gives at first may have been read before: which files were, is lost, and answers were given
+        self._lost = last is None and before is None and config.expiring and ledger.answers() > 0
+        self.readings = self._first(before, now, last) if last is None or (before and not stands) else last
+        if self._lost and self.readings is not None:
+            log(Warned("what was read before is not known: what the source holds counts as old until it is replaced"))
+            self.readings = self.readings._replace(until=np.minimum(self.readings.until, now))
+        if source.mqtt:
+            self.meter = Meter(source.mqtt, self.feed, f"{config.fleet}-{config.node}", log, lambda: running(ledger))
+        if stands and self.readings is not None:
+            self._hold(self.readings, now)
+        elif before is not None and self.readings is not None:
+            self._rise(self.readings, now)
+            self._anew = True
+        else:
+            self._begin()
+        ledger.saw_public(digest, known=True)
+
+    def _first(self, before: Device | None, now: float, last: Readings | None) -> Readings | None:
+        """What counts until there is a good value. A file's own data stood still, nobody knows how long, and expire at once."""
+        if before is None:
+            return self.feed.first(now)
+        values = self.feed.values_of(before)
+        size = len(next(reversed(values.values())))
+        read = np.full(size, -np.inf if self.config.expiring else now)
+        return Readings(values, read, np.full(size, np.inf), self.feed.rows + (last.number if last else 0))
+
+    def _begin(self) -> None:
+        """Reads the first values. Raises Stopped if there are none yet."""
+        until, last = time.monotonic() + self.source.deadline, self.readings
         if self.meter:
             self.meter.wait()
+        now = running(self.ledger)
         reading = self._read(tell=last is not None)
+        readings = self._merged(reading, now)
         hold(until)
-        values = reading.values if reading else last
-        if values is None:
+        if readings is None or not whole(readings.values):
             if self.meter:
                 self.meter.link.close()
-            raise Stopped(f"{config.node}: source: no value yet: {self.reason}")
-        self._rise(values, reading)
+            raise Stopped(f"{self.config.node}: source: no value yet: {self.reason}")
+        self._rise(readings, now, reading)
 
-    def __call__(self, every: float | None, affordable: bool = True) -> Device:
+    def __call__(self, affordable: bool = True, agree: Agree = lambda version: None) -> Device:
         until = time.monotonic() + self.source.deadline
-        now = self.kept.now
-        pause = self.config.pause
-        if now is not None and running(self.ledger) - now.risen < pause:
-            self.log(f"data version {now.version} counts on, {in_words(running(self.ledger) - now.risen)} old (fresh)")
+        stands, began = self.kept.now, running(self.ledger)
+        pause, version = self.config.pause, self.ledger.data_version
+        if stands is not None and began - stands.risen < pause:
+            agree(version)
+            self.log(f"data version {stands.version} counts on, {in_words(began - stands.risen)} old (fresh)")
             return self.device  # as public as the schedule
-        if pause and now is not None and not affordable:  # and so is what the window holds
+        if pause and stands is not None and not affordable:  # and so is what the window holds
+            agree(version)
             self._because("the window of its budget has no room for a fresh answer yet")
             return self.device
         reading = self._read()
+        readings = self._merged(reading, began)
         hold(until)  # from here on nothing takes longer for one value than for another
-        values = reading.values if reading else self.kept.values
-        if values is not None and (every is not None or self._replaced(reading)):
-            self._rise(values, reading)
+        rises = readings is not None and self._replaced(reading)
+        agree(version + rises)
+        if rises and readings is not None:
+            self._rise(readings, began, reading)
         return self.device
 
     @property
@@ -292,24 +328,32 @@ class SourceIntake(Intake):
         was = self.source, _declared(self.config), _meant(self.config)
         if (config.source, _declared(config), _meant(config)) != was:
             return self.followed_by(SourceIntake(config, config.source, self.path, self.ledger, self.log, self.device))
+        if (config.retention, config.budget) != (self.config.retention, self.config.budget):
+            self.config = config
+            self.noted.claim(config)
+            assert self.readings is not None
+            self._hold(self.readings, running(self.ledger))
         self.config = config
         return self
 
     def _replaced(self, reading: Reading | None) -> bool:
-        """Without a schedule: whether the file is another one. Other sources have none: each run is a version."""
+        """Whether a file is another one, be it a value or none. Of other sources each run is a data version."""
         if self.source.file is None or self._anew:
             return True
-        return reading is not None and (self.kept.now is None or reading.stamp != self.kept.now.stamp)
+        stands = self.kept.now
+        return reading is not None and reading.stamp != "" and (stands is None or reading.stamp != stands.stamp)
 
     def _read(self, *, tell: bool = True) -> Reading | None:
         """What the source gives now; None, and a reason, if that is no value. `tell`: the owner of it, in the log."""
         try:
+            if stands := self.kept.now:
+                self._reader.known, self._reader.forgotten = stands.files, stands.forgotten
             reading = self.meter.reading() if self.meter else self._reader()
         except InputError as error:
             self._because(str(error), tell)
             return None
         old = self.source.max_age is not None and reading.age > seconds(self.source.max_age)
-        self._because(f"its value is older than {self.source.max_age}" if old else reading.left_out)
+        self._because(reading.left_out or (f"its value is older than {self.source.max_age}" if old else ""), tell)
         return reading
 
     def _because(self, reason: str, tell: bool = True) -> None:
@@ -320,11 +364,51 @@ class SourceIntake(Intake):
             self.log("the source gives values again")
         self.reason = reason
 
-    def _rise(self, values: Values, reading: Reading | None) -> None:
+    def _merged(self, reading: Reading | None, now: float) -> Readings | None:
+        """What counts once this was read, at running time `now`: each value keeps the time at which it was read first."""
+        before, values = self.readings, reading.values if reading else None
+        if reading is None or values is None:
+            return before
+        read = np.full(1, now) if reading.read is None else reading.read
+        if not self.feed.rows and reading.files:
+            first = next(iter(reading.files.values())).read
+            read = np.full(1, now if first is None else first)
+        until = np.full(1, now if self._lost and not self.source.command else np.inf)
+        return self.feed.merged(before, values, read, until)
+
+    def _rise(self, readings: Readings, now: float, reading: Reading | None = None) -> None:
         """A new data version, with new values or with the last good ones: whether they are new is nobody's business."""
-        kept, self._anew = self.kept.now, False
-        if reading:
-            self.kept.rise(values, running(self.ledger) - reading.age, reading.stamp)
-        else:
-            self.kept.rise(values, kept.read if kept else running(self.ledger), kept.stamp if kept else "")
-        self.device = self.feed.device(values)
+        stands, self._anew, self._lost = self.kept.now, False, False
+        good = now - reading.age if reading and reading.values is not None else stands.read if stands else now
+        timed = self._noted(readings, now)
+        if reading and reading.files:
+            files = {k: replace(f, read=now) if f.read is None else f for k, f in reading.files.items()}
+            reading = reading._replace(files=files)
+        self.kept.rise(timed, good, reading)
+        self._take(timed)
+
+    def _hold(self, readings: Readings, now: float) -> None:
+        """The values of the version that stands, with no time in the future: after a crash running time is late."""
+        timed = self._noted(readings, now)
+        if not all(np.array_equal(a, b, equal_nan=True) for a, b in zip(timed[1:3], readings[1:3], strict=True)):
+            self.kept.settle(timed)
+        self._take(timed)
+
+    def _take(self, readings: Readings) -> None:
+        self.readings = readings
+        self.device = self.feed.device(readings.values, readings.until if self.config.expiring else None)
+        if self.meter:
+            self.meter.taken(readings.read)
+
+    def _noted(self, readings: Readings, now: float) -> Readings:
+        """The readings within their retention. Those that were not timed with these times stand in the owner's log."""
+        timed = readings.within(now, seconds(self.config.retention) if self.config.retention is not None else None)
+        before, size = self.kept.fitting(self.feed), timed.read.size
+        new = ~np.isnan(timed.read) & (timed.until >= now)
+        if before is not None:
+            moved = min(max(timed.number - before.number, 0), size)  # so many rows have gone
+            pairs = ((timed.read, before.read), (timed.until, before.until))
+            same = [now_ == np.concatenate([was[moved:], np.full(moved, np.nan)]) for now_, was in pairs]
+            new &= ~(same[0] & same[1])
+        self.noted.add(now, timed, new, self.feed.names)
+        return timed

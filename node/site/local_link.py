@@ -36,6 +36,8 @@ class LocalLink(MqttLink):
             url, name, will=will, subscriptions=subscriptions, tls=tls, persistent=False, payload_limit=PAYLOAD, secrets=SECRETS
         )  # fmt: skip
         self._since, self._taken = 0.0, 0
+        #: takes messages that the broker had kept before we subscribed, which nobody may have sent lately; None: as any
+        self.on_retained: Callable[[str, bytes], None] | None = None
 
     @property
     def full(self) -> bool:
@@ -58,6 +60,12 @@ class LocalLink(MqttLink):
         if self.full:
             self.due = self._since + 1.0
         return messages
+
+    def heard(self, topic: str, payload: bytes, retained: bool) -> None:
+        if not retained or self.on_retained is None:
+            super().heard(topic, payload, retained)
+        elif topic in self.subscriptions and 0 < len(payload) <= PAYLOAD:
+            self.on_retained(topic, payload)
 
 
 class _Clock:

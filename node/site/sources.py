@@ -1,19 +1,29 @@
-"""Reading a source: a file, a folder or what a program prints, whole and within a fixed time, in a process of its own."""
+"""Reading a source: a file, a folder or what a program prints, whole and within a fixed time, in a process of its own.
+
+A row of a file is a reading, and is read once. Which rows have been read is known by the file itself (its inode, and when
+that was made) and their places in it: so a file that is kept, touched, renamed or appended to gives no row twice.
+"""
 
 from __future__ import annotations
 
+import ctypes
+import hashlib
 import os
 import stat
+import struct
 import subprocess
 import time
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
+import numpy as np
+from msgspec import Struct
 
 from hushgrid.kernels.errors import InputError
-from hushgrid.node.problems.feed import Feed, Values, pack, unpack, whole
+from hushgrid.node.problems.feed import Feed, Part, Times, Values, pack, unpack
 from hushgrid.node.schema.site import Source
 from hushgrid.node.site.forked import Worker
 
@@ -23,13 +33,45 @@ WRITTEN = (".tmp", ".new", ".part", ".partial", ".swp", "~")  #: how names end o
 KEPT = {"HOME", "LANG", "LC_ALL", "PATH", "TZ", "TMPDIR"}  #: of the environment, that a command gets
 
 
+class Known(Struct, array_like=True, frozen=True):
+    """A file that was read."""
+
+    seen: bytes  #: a digest of how it looked from outside: inode, size, time
+    lines: int = 0  #: of rows: the last place that was read
+    read: float | None = None  #: running time when it was read first, s; None: now
+    born: int = 0  #: when it was made, ns; 0: its file system does not say
+
+
+Files = dict[bytes, Known]  #: by a digest: of rows of the file itself, else of how it looks
+
+
+class Looks(NamedTuple):
+    """A file from outside."""
+
+    stamp: str  #: inode, size, time
+    born: int  #: when it was made, ns; 0: its file system does not say
+    key: bytes
+
+    @property
+    def seen(self) -> bytes:
+        return _digest(self.stamp)
+
+    @property
+    def age(self) -> float:
+        """s since it was written, by the machine's clock."""
+        return max(0.0, time.time() - int(self.stamp.split()[2]) / 1e9)
+
+
 class Reading(NamedTuple):
     """What a source has given."""
 
-    values: Values
+    values: Values | None  #: of a zone nan where there is no number; of rows those that are new, the oldest first
     age: float  #: s since it was written, by the machine's clock; 0 if that is in the future
     left_out: str = ""  #: what of it was no value, and does not count; "" if all of it does
     stamp: str = ""  #: how a file looked from outside
+    files: Files | None = None  #: those that it is from
+    there: frozenset[bytes] = frozenset()  #: keys of the files that are there
+    read: Times | None = None  #: of topics: running time when each of the values came, s
 
 
 class Reader:
@@ -38,69 +80,126 @@ class Reader:
     def __init__(self, source: Source, feed: Feed, folder: Path) -> None:
         """`folder`: where a command runs."""
         self.source, self.feed, self.folder, self.worker = source, feed, folder, Worker()
+        self.known: Files = {}  #: the files that were read
+        self.forgotten = 0  #: of those that are remembered no more, when the latest was made, ns
 
     def __call__(self) -> Reading:
         """What the source gives now. Raises InputError if that is no value, or comes too late."""
         blob = self.worker.done(self._work, READS * self.source.deadline, 2 * self.feed.most)
-        packed, age, left_out, stamp = msgspec.msgpack.decode(blob, type=tuple[bytes, float, str, str])
-        return Reading(unpack(packed), age, left_out, stamp)
+        form = tuple[bytes | None, float, str, str, Files | None, frozenset[bytes]]
+        packed, *more = msgspec.msgpack.decode(blob, type=form)
+        return Reading(None if packed is None else unpack(packed), *more)
 
     # --- in the child ---
 
     def _work(self) -> bytes:
-        values, *more = self.read()
-        return msgspec.msgpack.encode((pack(values), *more))
+        values, *more, _ = self.read()
+        return msgspec.msgpack.encode((None if values is None else pack(values), *more))
 
     def read(self) -> Reading:
         """The same, here and for as long as it takes."""
-        source, feed = self.source, self.feed
+        source = self.source
+        if source.command:
+            part = self.feed.read(self._printed(source.command), f"what {source.command[0]} has printed")
+            return Reading(part.values, 0.0, part.wrong)
         if source.file:
-            values, age, seen = self._file(Path(source.file))
-            return Reading(_complete(feed.joined([values]), source.file), age, stamp=seen)
-        if source.folder:
-            return self._folder(Path(source.folder))
-        assert source.command is not None
-        place = f"what {source.command[0]} has printed"
-        return Reading(_complete(feed.joined([feed.read(self._printed(source.command), place)]), place), 0.0)
+            return self._single(Path(source.file))
+        names, path = list(self._names(Path(source.folder or ""))), Path(source.folder or "")
+        if not names:
+            raise InputError(f"{path}: found no file of values, expected one")
+        return self._rows(path, names) if self.feed.rows else self._single(path / names[0], path, names)
 
-    def _file(self, path: Path) -> tuple[Values, float, str]:
-        """Values, age and stamp of one file that nobody writes meanwhile."""
+    def _single(self, file: Path, folder: Path | None = None, names: list[str] | None = None) -> Reading:
+        """One file. Of a folder `there` are all of its files."""
+        looks, content = self._content(file)
+        there = {looks.key} | {other.key for name in names or () if folder and (other := self._looks(folder / name))}
+        try:
+            part = self._part(looks, content, str(file))
+        except InputError as error:  # it was replaced all the same
+            return Reading(None, looks.age, str(error), looks.stamp)
+        return Reading(
+            part.values,
+            looks.age,
+            part.wrong,
+            looks.stamp,
+            {looks.key: self._after(looks, part.last)},
+            frozenset(there),
+        )
+
+    def _rows(self, folder: Path, names: list[str]) -> Reading:
+        """The rows of a folder's files that are new, as many as a device has, without what is no row."""
+        parts, files, there, wrong, age = [self.feed.nothing], Files(), set(), "", 0.0
+        for name in names:
+            looks = self._looks(folder / name)
+            if looks is None:
+                continue  # it has just gone
+            there.add(looks.key)
+            age = age if len(there) > 1 else looks.age
+            known = self._known(looks)
+            if (known and known.seen == looks.seen) or 0 < looks.born <= (0 if known else self.forgotten):
+                continue
+            if sum(len(part["b"]) for part in parts) >= self.feed.rows:  # older than all that count; read if it grows
+                files[looks.key] = self._after(looks, 0)
+                continue
+            try:
+                looks, content = self._content(folder / name)
+                part = self._part(looks, content, str(folder / name))
+            except InputError as error:
+                wrong = wrong or str(error)
+                continue
+            wrong = wrong or part.wrong
+            parts.insert(1, part.values)
+            files[looks.key] = self._after(looks, part.last)
+        values = {key: np.concatenate([part[key] for part in parts])[-self.feed.rows :] for key in self.feed.nothing}
+        return Reading(values, age, wrong, files=files, there=frozenset(there))
+
+    def _part(self, looks: Looks, content: bytes, place: str) -> Part:
+        """What a file has that is new: of rows those behind the last that was read. Raises InputError."""
+        if len(content) > self.feed.most:
+            raise InputError(f"{place}: found more than {self.feed.most} bytes, expected fewer")
+        part, known = self.feed.read(content, place), self._known(looks)
+        if known is None or not self.feed.rows:
+            return part
+        new = part.places > known.lines
+        return part._replace(values={name: v[new] for name, v in part.values.items()}, places=part.places[new])
+
+    def _known(self, looks: Looks) -> Known | None:
+        known = self.known.get(looks.key)
+        if known or looks.born:
+            return known
+        return next((other for other in self.known.values() if other.seen == looks.seen), None)  # it was renamed
+
+    def _after(self, looks: Looks, last: int) -> Known:
+        """What is known of a file once its places up to the `last` were read."""
+        known = self._known(looks)
+        return Known(looks.seen, max(last, known.lines if known else 0), known.read if known else None, looks.born)
+
+    def _content(self, path: Path) -> tuple[Looks, bytes]:
+        """Of one file that nobody writes meanwhile."""
         try:
             with open(path, "rb", opener=_opened) as file:
                 while True:
-                    before = _looks(file)
+                    before = self._outside(os.fstat(file.fileno()), file.fileno(), path.name)
                     file.seek(0)
                     content = file.read(self.feed.most + 1)
-                    if _looks(file) == before:
-                        break
+                    if self._outside(os.fstat(file.fileno()), file.fileno(), path.name) == before:
+                        return before, content
         except OSError as error:
             raise InputError(f"{path}: {error.strerror or error}, expected a readable file") from None
-        if len(content) > self.feed.most:
-            raise InputError(f"{path}: found more than {self.feed.most} bytes, expected fewer")
-        age = max(0.0, time.time() - before[-1] / 1e9)
-        return self.feed.read(content, str(path)), age, " ".join(map(str, before))
 
-    def _folder(self, path: Path) -> Reading:
-        """The newest file; or all of them, as far as they count, without those that are no values."""
-        parts: list[Values] = []
-        wrong, age = "", 0.0
-        for name in self._names(path):
-            try:
-                values, since, _ = self._file(path / name)
-            except InputError as error:
-                if not self.feed.accumulates:
-                    raise
-                wrong = wrong or str(error)
-                continue
-            age = since if not parts else age
-            parts.insert(0, values)
-            try:
-                return Reading(_complete(self.feed.joined(parts), str(path)), age, wrong)
-            except InputError:
-                continue  # older files have the rows that are missing
-        if not parts:
-            raise InputError(wrong or f"{path}: found no file of values, expected one")
-        return Reading(_complete(self.feed.joined(parts), str(path)), age, wrong)
+    def _looks(self, path: Path) -> Looks | None:
+        """None if there is no such file."""
+        try:
+            return self._outside(os.stat(path), path, path.name)
+        except OSError:
+            return None
+
+    def _outside(self, entry: os.stat_result, file: int | Path, name: str) -> Looks:
+        stamp, born = f"{entry.st_ino} {entry.st_size} {entry.st_mtime_ns}", born_at(file)
+        if not self.feed.rows:
+            return Looks(stamp, born, _digest(stamp))
+        # Without the time at which it was made, an inode's number says which file it is only together with its name.
+        return Looks(stamp, born, _digest(f"{entry.st_ino} {born or name}"))
 
     def _names(self, path: Path) -> Iterator[str]:
         """Of the files in a folder, the newest first; of equal age, by name."""
@@ -148,12 +247,26 @@ def _opened(path: str, flags: int) -> int:
     return found
 
 
-def _looks(file: BinaryIO) -> tuple[int, int, int]:
-    found = os.fstat(file.fileno())
-    return found.st_ino, found.st_size, found.st_mtime_ns
+def _digest(text: str) -> bytes:
+    return hashlib.blake2b(text.encode(errors="surrogateescape"), digest_size=12).digest()
 
 
-def _complete(values: Values, place: str) -> Values:
-    if not whole(values):
-        raise InputError(f"{place}: found a number that is none, expected finite ones")
-    return values
+AT_FDCWD, AT_EMPTY_PATH, STATX_BTIME = -100, 0x1000, 0x800
+
+
+@cache
+def _statx() -> Any:
+    """The C library's; None if it has none."""
+    return getattr(ctypes.CDLL(None), "statx", None)
+
+
+def born_at(file: int | Path) -> int:
+    """When an open file, or one at a path, was made, ns: no touch, write or rename changes it. 0 if nothing says it."""
+    statx, answer = _statx(), ctypes.create_string_buffer(256)
+    if statx is None:
+        return 0
+    place = (file, b"", AT_EMPTY_PATH) if isinstance(file, int) else (AT_FDCWD, os.fsencode(file), 0)
+    if statx(*place, STATX_BTIME, answer):
+        return 0
+    (mask,), (seconds, nanoseconds) = struct.unpack_from("=I", answer), struct.unpack_from("=qI", answer, 80)
+    return int(seconds * 10**9 + nanoseconds) if mask & STATX_BTIME else 0

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import ClassVar, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hushgrid.grid_cases import load
 from hushgrid.grid_cases.ac import presence
@@ -28,7 +29,7 @@ from hushgrid.kernels.machine import Keeping
 from hushgrid.kernels.patterns.star import Index, Place
 from hushgrid.kernels.types import Vector
 from hushgrid.node.privacy.budget import Allowance
-from hushgrid.node.privacy.gate import Gate
+from hushgrid.node.privacy.gate import Expiry, Gate
 from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.privacy.noise_source import NoiseSource
 from hushgrid.node.privacy.terms import Terms
@@ -47,15 +48,30 @@ class ZoneLoss:
     `mask` (2 nb,): which entries of d may be other than zero, public; the others count as zero, whatever they are.
     """
 
-    def __init__(self, model: ZoneModel, d: Vector, mask: np.ndarray | None = None, unit: Vector | None = None) -> None:
-        """`unit` (2 nb,): beta_i of each entry, p.u., if each has its own; 0: it may not be other than zero."""
+    def __init__(
+        self,
+        model: ZoneModel,
+        d: Vector,
+        mask: np.ndarray | None = None,
+        unit: Vector | None = None,
+        typical: Vector | None = None,
+    ) -> None:
+        """`unit` (2 nb,): beta_i of each entry, p.u., if each has its own; 0: it may not be other than zero.
+
+        `typical` (2 nb,), p.u.: the public load in place of one that counts no more [zero].
+        """
         if unit is not None:
             mask = unit > 0 if mask is None else mask & (unit > 0)
         self.model, self.unit, self.size = model, unit, d.size
         self.loaded = np.arange(d.size) if mask is None else np.flatnonzero(mask)
         self.data = d if mask is None else np.where(mask, d, 0.0)
+        standing = np.zeros(d.size) if typical is None else typical
+        self._typical = standing if mask is None else np.where(mask, standing, 0.0)
         self._At = model.A.T
         self.row_l1, self.row_l2, self.row_nnz, self.columns = model.row_l1, model.row_l2, model.row_nnz, model.n
+
+    def of_now(self, counted: NDArray[np.bool_]) -> Vector:
+        return np.where(counted, self.data, self._typical)
 
     def gradient(self, z: Vector, d: Vector) -> Vector:
         result: Vector = 2.0 * (self._At @ (self.model.A @ z + d))  # zone.gradient, transposed once
@@ -164,14 +180,21 @@ def capacities(adjacency: Adjacency | None, case: Case, buses: Sequence[int]) ->
     return Contracts(read.of(case, buses), read.digest)
 
 
-def loss_of(model: ZoneModel, d: Vector, problem: ZonesPlan, t: Terms | None, contracts: Contracts | None) -> ZoneLoss:
+def loss_of(
+    model: ZoneModel,
+    d: Vector,
+    problem: ZonesPlan,
+    t: Terms | None,
+    contracts: Contracts | None,
+    typical: Vector | None = None,
+) -> ZoneLoss:
     """A zone's loss in a run: with the entries that its plan, and under a relative change their contracts, let be loads."""
     unit = None
     if t is not None and t.relative:
         if contracts is None:
             raise Refused(f"{model.name}: found a relative change in the plan, expected a zone with capacities")
         unit = t.relative * contracts.capacity
-    return ZoneLoss(model, d, mask_of(problem, model.buses), unit)
+    return ZoneLoss(model, d, mask_of(problem, model.buses), unit, typical)
 
 
 class Zone:
@@ -179,6 +202,8 @@ class Zone:
 
     kind: ClassVar[str] = NAME
     neighbours: ClassVar[bool] = False  #: it speaks to the coordinator alone
+    until: Vector | None = None  #: (2 nb,) running time, s, until which each load counts; None: for ever
+    typical: Vector | None = None  #: (2 nb,) p.u.: the public load that counts then
 
     def __init__(
         self,
@@ -202,6 +227,12 @@ class Zone:
             raise InputError(f"{self.name}: found {d.size} loads, expected {self.d.size}")
         other = copy(self)
         other.d = d
+        return other
+
+    def expiring(self, d: Vector, until: Vector, typical: Vector) -> Zone:
+        """The same with loads of which each counts `until` a running time, s, and its `typical` one after that."""
+        other = self.holding(d)
+        other.until, other.typical = until, typical
         return other
 
     @property
@@ -272,8 +303,9 @@ class Zone:
         """Its machine and its gate in a run that it has checked."""
         t, model, problem = plan.terms, self.model, plan.problem
         memory = AnswerMemory(ledger, f"{self.digest} {model.buses}")
-        loss = loss_of(model, self.d, problem, t, self.contracts)
+        loss = loss_of(model, self.d, problem, t, self.contracts, self.typical)
         gate = ZoneGate(self.name, loss, t, noise, allowance, memory)
+        gate.expiry = None if self.until is None else Expiry(self.until, lambda: ledger.running)
         shared = shared_of(self.layout, problem)
         place = Place(
             gate=gate,

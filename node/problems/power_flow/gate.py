@@ -12,6 +12,7 @@ from math import inf
 from typing import Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hushgrid.kernels.errors import Refused
 from hushgrid.kernels.privacy import accounting
@@ -39,6 +40,10 @@ class Loss(Loads, Protocol):
 
     @property
     def data(self) -> Vector: ...
+    def of_now(self, counted: NDArray[np.bool_]) -> Vector:
+        """d with the public load in place of each entry that is not `counted` (2 nb,)."""
+        ...
+
     def gradient(self, z: Vector, d: Vector) -> Vector: ...
 
 
@@ -110,7 +115,7 @@ class ZoneGate(Gate):
             return self.loss.gradient(x, self.data())
         if t.at == "gradient":
             return self._release(
-                x.tobytes(), lambda: np.clip(self.loss.gradient(x, self.loss.data), -GRADIENT_BOUND, GRADIENT_BOUND)
+                x.tobytes(), lambda: np.clip(self.loss.gradient(x, self._loads()), -GRADIENT_BOUND, GRADIENT_BOUND)
             )
         total = self._noisy_data()
         if self.state.answers > 1:
@@ -168,7 +173,11 @@ class ZoneGate(Gate):
     def _noisy_data(self) -> Vector:
         """One answer: d~, the data plus noise where they may be other than zero."""
         asked = self._question()
-        return asked.answered(self._release(b"", lambda: asked.exact(self.loss.data)))
+        return asked.answered(self._release(b"", lambda: asked.exact(self._loads())))
+
+    def _loads(self) -> Vector:
+        """d as the answer that is being made has it."""
+        return self.loss.data if self.counted is None else self.loss.of_now(self.counted)
 
     def _question(self) -> LoadQuestion:
         if self.question is None:

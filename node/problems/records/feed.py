@@ -11,7 +11,7 @@ import numpy as np
 
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.problems.losses import LARGEST, settled
-from hushgrid.node.problems.feed import Slot, Values, at, document_of, number_of
+from hushgrid.node.problems.feed import Part, Readings, Slot, Times, Values, at, document_of, number_of
 from hushgrid.node.problems.kind import Owner
 from hushgrid.node.problems.masking import masks_of
 from hushgrid.node.problems.records.device import Rows, rows_of
@@ -21,16 +21,20 @@ PACKED = b"PK"  #: the first bytes of an archive
 
 
 class RowsFeed:
-    """`values["A"]` (m, q) and `values["b"]` (m,). m and q are public: those of the rows that `data` names, for ever."""
+    """`values["A"]` (m, q) and `values["b"]` (m,). m and q are public: those of the rows that `data` names, for ever.
+
+    Each row is a reading of its own. Whatever is read goes behind what is there, and the last m rows count.
+    """
 
     most = 1 << 28
-    accumulates = True
+    names: Sequence[str] = ()
 
     def __init__(self, owner: Owner, path: str) -> None:
         """Reads the rows that the device's file names. Raises InputError if it is wrong, or they are."""
         self.node, self.labels, self.problem = owner.node, owner.labels, owner.problem
-        self.first = rows_of(owner.node, Path(owner.data), owner.labels, owner.problem).shard
-        self.m, self.q = self.first.A.shape
+        self.rows_named = rows_of(owner.node, Path(owner.data), owner.labels, owner.problem).shard
+        self.m, self.q = self.rows_named.A.shape
+        self.rows, self.nothing = self.m, {"A": np.zeros((0, self.q)), "b": np.zeros(0)}
         self.masks = masks_of(owner)
         source = owner.source
         bounds = source.bounds.features if source and source.bounds else None
@@ -38,44 +42,70 @@ class RowsFeed:
         self.path = source.mqtt.path if source and source.mqtt and isinstance(source.mqtt.path, str) else None
 
     @property
-    def declared(self) -> Values | None:
-        return self._bounded(self.first.A, self.first.b)
+    def declared(self) -> Values:
+        return self._bounded(self.rows_named.A, self.rows_named.b)
 
-    def read(self, content: bytes, place: str) -> Values:
+    def first(self, now: float) -> Readings | None:
+        """The rows that the device's file names, read now: they are as private as any."""
+        return Readings(self.declared, np.full(self.m, now), np.full(self.m, np.inf), self.m)
+
+    def read(self, content: bytes, place: str) -> Part:
         if content[:2] == PACKED:
-            A, b = archive_of(io.BytesIO(content), place)
-        else:  # a last line without its end is still being written
-            lines = [(n, line) for n, line in enumerate(content.split(b"\n")[:-1], 1) if line.strip()]
-            table = [self._row(line, f"{place}:{n}") for n, line in lines[_has_names(lines) :]]
-            rows = np.array(table, dtype=np.float64).reshape(len(table), self.q + 1)
-            A, b = rows[:, :-1], rows[:, -1]
-        if all(table.dtype.kind in "fiub" for table in (A, b)) and A.ndim == 2 and A.shape[1] == self.q:
-            A, b = np.asarray(A, dtype=np.float64), np.asarray(b, dtype=np.float64)
-            if b.shape == A.shape[:1] and not (np.isnan(A).any() or np.isnan(b).any()):
-                return self._bounded(A, b)
-        raise InputError(f"{place}: found other rows, expected {self.q} features and a label each, all numbers")
+            return self._archive(content, place)
+        # A last line without its end is still being written.
+        lines = [(n, line) for n, line in enumerate(content.split(b"\n")[:-1], 1) if line.strip()]
+        table, places, wrong = [], [], ""
+        for n, line in lines[_has_names(lines) :]:
+            try:
+                table.append(self._row(line, f"{place}:{n}"))
+                places.append(n)
+            except InputError as error:
+                wrong = wrong or str(error)
+        rows = np.array(table, dtype=np.float64).reshape(len(table), self.q + 1)
+        return Part(
+            self._bounded(rows[:, :-1], rows[:, -1]), np.array(places, np.int64), lines[-1][0] if lines else 0, wrong
+        )
 
-    def joined(self, parts: Sequence[Values]) -> Values:
-        A, b = (np.concatenate([part[name] for part in parts])[-self.m :] for name in ("A", "b"))
-        if len(b) < self.m:
-            raise InputError(f"found {len(b)} rows, expected {self.m} at least")
-        return {"A": A, "b": b}
+    def _archive(self, content: bytes, place: str) -> Part:
+        A, b = archive_of(io.BytesIO(content), place)
+        if (
+            not all(table.dtype.kind in "fiub" for table in (A, b))
+            or A.ndim != 2
+            or A.shape[1] != self.q
+            or b.shape != A.shape[:1]
+        ):
+            raise InputError(f"{place}: found other rows, expected {self.q} features and a label each, all numbers")
+        A, b = np.asarray(A, dtype=np.float64), np.asarray(b, dtype=np.float64)
+        whole = ~(np.isnan(A).any(axis=1) | np.isnan(b))
+        wrong = "" if whole.all() else f"{place}: row {np.flatnonzero(~whole)[0] + 1}: found no number, expected one"
+        return Part(self._bounded(A[whole], b[whole]), np.flatnonzero(whole) + 1, len(b), wrong)
+
+    def merged(self, before: Readings | None, values: Values, read: Times, until: Times) -> Readings:
+        assert before is not None  # `first` has rows
+        k = len(values["b"])
+        joined = {name: np.concatenate([before.values[name], values[name]])[-self.m :] for name in ("A", "b")}
+        since, till = (
+            np.concatenate([old, np.broadcast_to(new, k)])[-self.m :]
+            for old, new in ((before.read, read), (before.until, until))
+        )
+        return Readings(joined, since, till, before.number + k)
 
     def slots(self, topic: str) -> Mapping[str, Slot]:
         return {topic: ()}
 
-    def heard(self, before: Values | None, slot: Slot, document: Any, place: str) -> Values:
+    def heard(self, slot: Slot, document: Any, place: str) -> Part:
         row = np.array([self._numbers(at(document, self.path, place), place)])
-        new = self._bounded(row[:, :-1], row[:, -1])
-        return self.joined([before or self._bounded(self.first.A, self.first.b), new])
+        return Part(self._bounded(row[:, :-1], row[:, -1]), np.ones(1, np.int64), 1)
 
     @property
     def public(self) -> Rows:
-        return Rows(self.node, self.first, self.labels, self.problem, self.masks)
+        return Rows(self.node, self.rows_named, self.labels, self.problem, self.masks)
 
-    def device(self, values: Values) -> Rows:
+    def device(self, values: Values, until: Times | None = None) -> Rows:
         shard = shard_of(values["A"], values["b"], "least-squares", self.node)
-        return Rows(self.node, shard, self.labels, self.problem, self.masks)
+        rows = Rows(self.node, shard, self.labels, self.problem, self.masks)
+        rows.until = until
+        return rows
 
     def values_of(self, device: Rows) -> Values:
         A, b = device.shard

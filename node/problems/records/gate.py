@@ -205,7 +205,8 @@ class RowsGate(Gate):
     def _data(self, x: Vector, lattice: Lattice, unit: float) -> Vector:
         """The gradient of the data alone, clipped, in `unit`s."""
         t, largest = self._terms(), EXACT / 2 * lattice.g  # far above c scale and any data's gradient
-        g = self.loss.clipped_gradient(x, t.clip, order_of(t)) if t.clip else self.loss.data_gradient(x)
+        loss = self._rows()
+        g = loss.clipped_gradient(x, t.clip, order_of(t)) if t.clip else loss.data_gradient(x)
         # What the grid cannot hold is cut, which moves nothing apart.
         return np.clip(g / unit if t.pointwise else g, -largest, largest)
 
@@ -296,6 +297,10 @@ class RowsGate(Gate):
         moved = 2 * t.clip * self.loss.objective.scale / self.loss.rows
         return self.scaled(moved, answer) / t.per_answer
 
+    def _rows(self) -> Loss:
+        """f_i as the answer that is being made has it: in place of a row that counts no more the zero row."""
+        return self.loss if self.counted is None else self.loss.without(~self.counted)
+
     @cached_property
     def _minimizer(self) -> Minimizer:
         return Minimizer(self.loss)
@@ -327,7 +332,8 @@ class RowsGate(Gate):
         v = linear + eps
         tolerance = p.tau - float(rounded) - U * float(np.linalg.norm(v))
         try:
-            return p.lattice.release(self._minimizer(v, quadratic, tolerance=tolerance).x, n)
+            minimizer = self._minimizer if self.counted is None else Minimizer(self._rows())
+            return p.lattice.release(minimizer(v, quadratic, tolerance=tolerance).x, n)
         except (Refused, InputError):  # it tells of the data
             raise Refused(
                 f"{self.node}: no minimiser was certified to {p.tau:.3g}, expected one; none is released"

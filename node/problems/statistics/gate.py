@@ -88,4 +88,4 @@ class StatisticGate(Gate):
 
     def _steps(self, lattice: Lattice) -> Index:
         t = self._terms()
-        return self.of.on_grid(*self.records, t.clip, order_of(t), lattice.g)
+        return self.of.on_grid(*self.records, t.clip, order_of(t), lattice.g, self.counted)

@@ -420,3 +420,15 @@ def test_unit_rows_meet_a_row_bound_of_one():
     A = np.random.default_rng(3).normal(size=(500, 7))
     A /= np.linalg.norm(A, axis=1, keepdims=True)
     assert Loss(Objective(kind="least-squares"), A, np.ones(500), row_bound=1.0).L == 1.0
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_zero_row_adds_nothing_to_a_gradient_and_m_stays(kind):
+    loss = problem(kind, m=6)
+    x = np.linspace(-1.0, 1.0, loss.size)
+    gone = np.array([True, False, True, False, False, True])
+    rest = Loss(loss.objective, loss.A[~gone], loss.b[~gone], loss.classes, loss.row_bound)
+    without = loss.without(gone)
+    assert (without.rows, without.R) == (6, loss.R)
+    np.testing.assert_allclose(without.data_gradient(x), rest.data_gradient(x) / 2, rtol=1e-13)
+    np.testing.assert_allclose(without.clipped_gradient(x, 0.3, 2), rest.clipped_gradient(x, 0.3, 2) / 2, rtol=1e-13)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hushgrid.kernels.errors import InputError
-from hushgrid.kernels.problems.statistics import Gram, Histogram, Mean, Total, _reached
+from hushgrid.kernels.problems.statistics import Gram, Histogram, Mean, Total, _reached, norm
 from tests.support import examples
 
 STATISTICS = {
@@ -164,3 +164,18 @@ def test_what_is_no_statistic_of_such_records_is_refused(statistic, words):
 def test_a_matrix_of_too_many_columns_is_refused():
     with pytest.raises(InputError, match="columns: found 8006001 entries of a sum, expected at most 4194304"):
         Gram(columns=tuple(range(4001))).check(5000)
+
+
+@pytest.mark.parametrize("order", [1, 2])
+@pytest.mark.parametrize("name", STATISTICS)
+def test_records_that_do_not_count_add_nothing_and_their_number_stays(name, order):
+    """One record that counts or not moves the sum by no more than one that is replaced."""
+    statistic, c, (A, b) = STATISTICS[name], 1.0 if "histogram" in name else 2.5, drawn(3)
+    counted = np.arange(len(b)) % 3 != 0
+    some = statistic.total(A, b, c, order, counted)
+    step = statistic.step(c, len(b))
+    expected = naive(statistic, A[counted], b[counted], c, order)
+    assert np.abs(some * step - expected).max() <= len(b) * (step + 4 * c * c * 2.0**-30)
+    one_more = statistic.total(A, b, c, order, counted | (np.arange(len(b)) == 0))
+    moved = norm((some - one_more)[None, :] * step, order)[0]
+    assert moved <= statistic.sensitivity(order, c, Q, len(b)) * (1 + 1e-12)

@@ -86,14 +86,14 @@ class Liar:
 
     def announce(
         self, plan: Mapping[str, Any] | bytes, *, marks: Mapping[str, Mark] | None = None,
-        others: Iterable[str] = (), nonce: bytes | None = None,
+        others: Iterable[str] = (), nonce: bytes | None = None, every: float | None = None,
     ) -> bytes:  # fmt: skip
         """Publish a plan to the victims (and to `others`, who need not exist); returns the run's id. Waits for nothing."""
         blob = plan if isinstance(plan, bytes) else msgspec.json.encode(plan)
         members = {v: self.birth(v).session for v in self.victims} | dict.fromkeys(others, 1)
         nonce = os.urandom(16) if nonce is None else nonce
         run = wire.run_id(blob, nonce, members)
-        body = Plan(blob, nonce, members, dict(marks or {}))
+        body = Plan(blob, nonce, members, dict(marks or {}), every=every)
         self.publish(self.topics.all(COORDINATOR), wire.encode(Envelope(run, 0, 0, None, body)))
         self.asked += 1
         return run

@@ -81,6 +81,7 @@ class Day(Fleet):
             "source": {"file": str(place / "loads.csv"), "max_age": "1h", "within": 0.05},
             "fresh": self.fresh,
             "budget": window,
+            "retention": "12h",
             "allow": {"algorithms": ["consensus-admm"], "per_run": {"epsilon": 2.0}},
         }
         (place / "device.yaml").write_text(json.dumps({"node": node}))

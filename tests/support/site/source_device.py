@@ -89,7 +89,7 @@ class SourceDevice:
         """The loads that the device computes with, p.u."""
         return self.intake.device.d
 
-    def run(self, every=900.0):
+    def run(self):
         """What a new run does first. Returns the data version that it has."""
-        self.intake(every)
+        self.intake()
         return self.version

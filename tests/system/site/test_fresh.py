@@ -12,7 +12,9 @@ P, Q = [10.0, 20.0, 30.0], [1.0, 2.0, 3.0]
 
 
 def test_with_fresh_the_version_rises_only_when_the_running_time_between_two_answers_has_passed(tmp_path):
-    device = SourceDevice(tmp_path / "z1", {"file": "loads.csv", "within": 0.5}, budget={"window": "24h"}, fresh=24)
+    device = SourceDevice(
+        tmp_path / "z1", {"file": "loads.csv", "within": 0.5}, budget={"window": "24h"}, fresh=24, retention="2h"
+    )
     file = device.directory / "loads.csv"
     file.write_text(table(P, Q))
     device.start()
@@ -37,7 +39,9 @@ def test_with_fresh_the_version_rises_only_when_the_running_time_between_two_ans
 
 
 def test_a_repeated_run_with_fresh_reads_nothing_and_takes_no_time(tmp_path):
-    device = SourceDevice(tmp_path / "z1", {"file": "loads.csv", "within": 2.0}, budget={"window": "24h"}, fresh=24)
+    device = SourceDevice(
+        tmp_path / "z1", {"file": "loads.csv", "within": 2.0}, budget={"window": "24h"}, fresh=24, retention="2h"
+    )
     (device.directory / "loads.csv").write_text(table(P, Q))
     device.start()
     began = time.monotonic()

@@ -166,3 +166,36 @@ def test_a_name_server_that_does_not_answer_holds_up_no_turn_of_the_loop(monkeyp
     link.close()
     assert turns > 3  # it went round meanwhile
     assert longest < 0.25
+
+
+def test_a_topic_that_is_silent_keeps_its_value_alone_and_the_others_go_on(device, local):
+    tell_all(local, P, Q)
+    device.start()
+    device.clock.now += 900.0
+    local.tell("meters/2/p_mw", b"no number")
+    for topic, value in (("meters/1/p_mw", 11.0), ("meters/3/q_mvar", 3.5)):
+        local.tell(topic, value)
+    heard(device)
+    device.run()
+    np.testing.assert_array_equal(device.holds, loads([11.0, 20.0, 30.0], [1.0, 2.0, 3.5]))
+    read = device.intake.readings.read - device.intake.readings.read.min()
+    np.testing.assert_array_equal(read, [900.0, 0, 0, 0, 0, 900.0])
+
+
+def test_what_the_local_broker_had_kept_is_no_younger_than_what_was_held_of_its_topic(device, local):
+    """Else a silent meter would be young again whenever the device, or the broker, begins anew."""
+    tell_all(local, P, Q)
+    device.start()
+    first = device.intake.readings.read.copy()
+    device.clock.now += 900.0
+    local.tell("meters/1/p_mw", 12.0)  # while nobody hears it
+    device.restart()
+    heard(device)
+    device.run()
+    np.testing.assert_array_equal(device.holds, loads([12.0, 20.0, 30.0], Q))
+    np.testing.assert_array_equal(device.intake.readings.read, first)
+    local.tell("meters/1/p_mw", 13.0)
+    heard(device)
+    device.run()
+    np.testing.assert_array_equal(device.intake.readings.read[1:], first[1:])
+    assert device.intake.readings.read[0] > first[0]

@@ -12,6 +12,7 @@ P, Q = [10.0, 20.0, 30.0], [1.0, 2.0, 3.0]
 MORE, MOST = [11.0, 22.0, 33.0], [12.0, 24.0, 36.0]
 ZONE = {"case": "case5", "zone": [1, 2, 3]}
 FILE, SOURCE = {"loads": "typical.csv"}, {"file": "loads.csv", "within": 0.4}
+COMMAND = {"command": ["cat", "loads.csv"], "within": 0.4}
 
 
 @pytest.fixture
@@ -58,25 +59,26 @@ def test_a_file_that_takes_the_place_of_a_source_is_another_version(device, how)
 def test_another_source_and_other_bounds_count_from_the_next_run_on(device):
     device.edit(source=SOURCE)
     device.reload()
-    version = device.run(None)
+    version = device.run()
     np.testing.assert_array_equal(device.holds, loads(MORE, Q))
-    assert device.run(None) == version
+    assert device.run() == version
     device.edit(source=SOURCE | {"file": "other.csv"})
     device.reload()
     np.testing.assert_array_equal(device.holds, loads(MORE, Q))
-    assert (device.version, device.run(None)) == (version, version + 1)
+    assert (device.version, device.run()) == (version, version + 1)
     np.testing.assert_array_equal(device.holds, loads(MOST, Q))
     device.edit(source=SOURCE | {"file": "other.csv", "bounds": {"p_mw": [0.0, 15.0]}})
     device.reload()
-    assert device.run(None) == version + 2  # the same file, read otherwise
+    assert device.run() == version + 2  # the same file, read otherwise
     np.testing.assert_array_equal(device.holds, loads([12.0, 15.0, 15.0], Q))
-    assert device.run(None) == version + 2
+    assert device.run() == version + 2
 
 
 def test_fresh_and_the_window_count_at_once(device):
     device.edit(
-        source=SOURCE, budget={"epsilon": 9.0, "window": "1000s", "adjacency": {"bounded-change": 0.01}}, fresh=2
-    )
+        source=COMMAND, budget={"epsilon": 9.0, "window": "1000s", "adjacency": {"bounded-change": 0.01}}, fresh=2,
+        retention="900s",
+    )  # fmt: skip
     device.reload()
     version = device.run()
     assert device.run() == version

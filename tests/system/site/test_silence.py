@@ -28,7 +28,7 @@ def test_a_source_that_gives_nothing_is_told_to_nobody_and_paid_like_any(tmp_pat
     case = load("case5")
     buses = tuple(sorted(setup().plan.problem.zones["z1"]))
     d = loads(case, buses)
-    source = {"file": "meter.csv", "within": 0.5}
+    source = {"command": ["cat", "meter.csv"], "within": 0.5}
     files = [zone_file(tmp_path / name, "case5", buses, d, case.base_mva, source=source) for name in "ab"]
     first = (files[0].parent / "loads.csv").read_text()
     for file in files:

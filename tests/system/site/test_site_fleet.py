@@ -190,7 +190,8 @@ def test_nobody_takes_the_set_points_of_a_killed_device_for_fresh(site):
 def test_with_fresh_a_fleets_runs_repeat_the_stored_answer_at_no_cost_and_say_its_age(site):
     """Two answers in ten minutes: the three runs of this test have one."""
     budget = {"epsilon": 20.0, "window": "10min", "adjacency": {"bounded-change": 0.01}}
-    site.configure(source=section(site), fresh=2, budget=budget, sink={"mqtt": {"broker": site.url, "topic": TOPIC}})
+    sink = {"mqtt": {"broker": site.url, "topic": TOPIC}}
+    site.configure(source=section(site), fresh=2, budget=budget, retention="9min", sink=sink)
     site.measure()
     nodes = {z: site.fleet.node(z) for z in ZONES}
     coordinator = site.fleet.coordinator()

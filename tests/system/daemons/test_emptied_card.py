@@ -36,9 +36,7 @@ def emptied(target, place):
 
 
 @pytest.mark.parametrize(("pattern", "spent"), examples.few(CASES, [("zones", 20), ("token", 20)]))
-def test_an_emptied_card_in_a_run_is_refused_in_the_next_until_its_owner_accepts(
-    tmp_path, url, stack, pattern, spent
-):
+def test_an_emptied_card_in_a_run_is_refused_in_the_next_until_its_owner_accepts(tmp_path, url, stack, pattern, spent):
     make, scenario, name = RUNS[pattern]
     targets, centre, lost = make(tmp_path, url, stack), Centre(tmp_path / "centre", url, stack), []
     for target in targets.values():

@@ -187,8 +187,7 @@ class Coordinator(Gathering):
         self.absent.pop(src, None)
         if not step and envelope.mark is not None:
             self.marks.born(src, envelope.mark)
-        if not isinstance(body, Join):  # which says nothing of the rounds, however often it is said
-            self._heard[src] = self._now
+        self._heard[src] = self._heard.get(src, 0.0) if isinstance(body, Join) else self._now  # a join is of no round
         match body:
             case Join(warm, stands, accepted, seen) if envelope.mark is not None:
                 if warm:
@@ -263,10 +262,7 @@ class Coordinator(Gathering):
     # --- the rounds ---
 
     def _begin(self) -> list[Publication]:
-        for member, standing in self._joins.items():
-            self.marks.joined(member, standing.mark, standing.accepted)
-        self.ledger.remember_peers()
-        self._before = {member: standing.mark for member, standing in self._joins.items()}
+        self._stand()
         if self._stopped:
             self.ledger.reopen(self.run)
         self.phase = "running"

@@ -381,6 +381,13 @@ class Gathering(Endpoint):
         standing = self._joins[member]
         return bool(self.marks.lacking(member, standing.mark, standing.accepted))
 
+    def _stand(self) -> None:
+        """All have joined: these are their ledgers from here on."""
+        for member, standing in self._joins.items():
+            self.marks.joined(member, standing.mark, standing.accepted)
+        self.ledger.remember_peers()
+        self._before = {member: standing.mark for member, standing in self._joins.items()}
+
     def _witness(self, member: str, seen: Seen) -> None:
         """What a member says of the ledgers of those whose spends it receives."""
         for name, mark in seen:

@@ -17,12 +17,12 @@ from pathlib import Path
 import msgspec
 
 from hushgrid.kernels.errors import InputError
+from hushgrid.node.peer_marks import Peer, PeerMarks
 from hushgrid.node.privacy import marks
 from hushgrid.node.privacy.ledger_file import LedgerFailed
 from hushgrid.node.privacy.ledger_log import LoggedTables, Record
 from hushgrid.node.privacy.ledger_rows import Counted, Spend
 from hushgrid.node.privacy.marks import LaterMark, MarkFile, NoMark
-from hushgrid.node.privacy.peer_marks import Peer, PeerMarks
 from hushgrid.node.privacy.run_table import ENDED, KEEP, OVER
 from hushgrid.node.privacy.spend_table import ALL, Cost, boottime, costs_of, unpacked
 from hushgrid.node.wire import CLAIMS, Mark

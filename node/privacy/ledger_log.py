@@ -32,9 +32,9 @@ import msgspec
 from msgspec import Struct
 
 from hushgrid.node.durable import sync_folder
+from hushgrid.node.peer_marks import Peer
 from hushgrid.node.privacy.ledger_file import LedgerFailed
 from hushgrid.node.privacy.ledger_rows import Spend
-from hushgrid.node.privacy.peer_marks import Peer
 from hushgrid.node.privacy.run_table import RunTable
 from hushgrid.node.privacy.spend_table import costs_of
 

@@ -20,13 +20,14 @@ from typing import NamedTuple
 import msgspec
 
 from hushgrid.node.durable import write_file
+from hushgrid.node.peer_marks import LARGEST as LARGEST
+from hushgrid.node.peer_marks import MOST_LOST as MOST_LOST
+from hushgrid.node.peer_marks import above as above
+from hushgrid.node.peer_marks import bounded as bounded
+from hushgrid.node.peer_marks import highest as highest
+from hushgrid.node.peer_marks import plausible as plausible
 from hushgrid.node.wire import Mark
 
-#: The most spends that a ledger may have lost. A mark that is further ahead is taken for a lie and dropped: accepting
-#: it would use up the numbers that a mark can hold (2^48).
-MOST_LOST = 10**9
-#: A mark whose price is above this counts as one without privacy, so that all sums stay finite.
-LARGEST = 2.0**64
 #: The most other ledgers whose marks are remembered between two `accept`s. Each of them makes the device refuse, so its
 #: owner is needed long before there are so many.
 MOST_TOLD = 64
@@ -65,36 +66,6 @@ class Price(NamedTuple):
     def mark(self, ledger: bytes, no: int) -> Mark:
         """The mark of a ledger with this price whose last spend has number `no`."""
         return bounded(Mark(ledger, no, *self))
-
-
-def bounded(mark: Mark) -> Mark:
-    """The same mark with finite sums: a price above LARGEST counts as an answer without privacy."""
-    largest = max(mark.epsilon, mark.mu2)
-    if largest <= LARGEST:
-        return mark
-    return Mark(mark.ledger, mark.no, min(mark.epsilon, LARGEST), min(mark.mu2, LARGEST), True)
-
-
-def plausible(mark: Mark, counted: Mark) -> bool:
-    """Whether a ledger that has counted as far as `counted` can ever have come as far as `mark`."""
-    return mark.no <= counted.no + MOST_LOST
-
-
-def above(mark: Mark, counted: Mark) -> bool:
-    """Whether any component of a mark is ahead of what the ledger has counted.
-
-    If the ledger has counted an answer without privacy, prices are not compared: its own price is infinite already.
-    """
-    dearer = mark.epsilon > counted.epsilon or mark.mu2 > counted.mu2 or mark.nonprivate
-    return mark.no > counted.no or (dearer and not counted.nonprivate)
-
-
-def highest(known: Mark | None, mark: Mark) -> Mark:
-    """The maximum of every component of two marks of one ledger."""
-    if known is None:
-        return mark
-    pairs = zip(msgspec.structs.astuple(known)[1:], msgspec.structs.astuple(mark)[1:], strict=True)
-    return Mark(known.ledger, *(max(pair) for pair in pairs))
 
 
 def missing(stated: float, counted: float) -> float:

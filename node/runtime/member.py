@@ -14,7 +14,6 @@ from collections import OrderedDict
 from collections.abc import Callable
 from functools import partial
 from math import inf
-from typing import NamedTuple
 
 from hushgrid.kernels.errors import HushgridError, InputError, Refused, printable
 from hushgrid.kernels.machine import ALL, Malformed
@@ -35,19 +34,14 @@ from hushgrid.node.runtime.endpoint import LINE, Endpoint
 from hushgrid.node.runtime.outcomes import Outcomes
 from hushgrid.node.runtime.renewed import renewed
 from hushgrid.node.runtime.withheld import Withheld
-from hushgrid.node.runtime.witness import MARK_BYTES, Witness
+from hushgrid.node.runtime.witness import Simulated as Simulated
+from hushgrid.node.runtime.witness import Witness
 from hushgrid.node.schema.sections import Allow, Budget
 from hushgrid.node.wire import COORDINATOR, Birth, Envelope, Finish, Finished, Join, Plan, Progress, Publication, Refuse
 
 FREE_BYTES = 1 << 20  #: bytes that plans may write in an hour, into ledger and log
 RUN_BYTES = 1 << 10  #: bytes that a run writes besides its plan: its row, and two lines of the log
 REFUSALS = 64  #: the most runs whose refusal is remembered and repeated
-
-
-class Simulated(NamedTuple):
-    """Settings that only `hushgrid run` can give a node; no message can."""
-
-    seed: int | None = None
 
 
 class Member(Endpoint):
@@ -172,27 +166,20 @@ class Member(Endpoint):
             return [self._edge(self._refused[run])]
         stored = self.ledger.run(run)
         if stored is not None and stored.status == "stopped" and self._free > 0:
-            self._behind(body)
+            self._witness.behind(body)
             return self._join(run, stored.plan or blob, stored)
         if self.driver and self.driver.run == run:
-            return self._withdraw(run) if self._behind(body) else [self._edge(self._joined(run))]
+            return self._withdraw(run) if self._witness.behind(body) else [self._edge(self._joined(run))]
         if stored is not None:
             return [self._edge(stored.last)] if stored.last else []
         if body.members[self.name] != self.session:
             return self._drop("a plan for another session")
         if self._free <= 0:
             return self._drop("more plans than a device takes in an hour")
-        self._behind(body)
+        self._witness.behind(body)
         return self._join(run, blob, None, body.warm.get(self.name, b""))
 
-    def _behind(self, body: Plan) -> bool:
-        """Whether its ledger is behind what others remember of this device's ledgers."""
-        behind = self._witness.behind(body, self._free)
-        self._free -= MARK_BYTES * behind
-        return behind > 0
-
-    def _withdraw(self, run: bytes) -> list[Publication]:
-        """Others have remembered more since this device joined: it is no part of the run any more."""
+    def _withdraw(self, run: bytes) -> list[Publication]:  # others have remembered more since it joined
         self.driver, self.allowance, self.refusal = None, None, "mark"
         return self._refuse(run, Refuse(f"{self.name}: {self.ledger.refusal}", Refused.kind))
 
@@ -264,7 +251,7 @@ class Member(Endpoint):
         if stored.status in ("joined", "running") and not self._end(stored, body):
             return self._drop("done before the run is complete here")
         # `last` stays: if an old farewell comes late, it belongs to another run.
-        return [self._edge(self._farewell(run))]
+        return [self._edge(self._witness.finished(run))]
 
     def _on_progress(self, progress: wire.Presence) -> list[Publication]:
         """The coordinator's state: a late device learns that its run is over; one that gathers gets the birth."""
@@ -288,7 +275,7 @@ class Member(Endpoint):
         driver, done = self.driver, told.state == "done"
         if done and (driver is None or not driver.machine.complete):
             return False
-        payload = self._farewell(stored.id)
+        payload = self._witness.finished(stored.id)
         if done and driver is not None:
             warm_start.keep(driver, stored.plan)
         ended = "stopped" if not done else "owed" if self.outcomes else "done"
@@ -399,11 +386,7 @@ class Member(Endpoint):
 
     def _joined(self, run: bytes) -> bytes:
         warm = self.driver is not None and warm_start.begun(self.driver)
-        join = self._witness.join(warm, self.driver.stands if self.driver else 0)
-        return wire.encode(Envelope(run, 0, 0, self.ledger.mark, join))
-
-    def _farewell(self, run: bytes) -> bytes:
-        return wire.encode(Envelope(run, 0, 0, self.ledger.mark, self._witness.finished()))
+        return self._witness.join(run, warm, self.driver.stands if self.driver else 0)
 
     def _again(self, older: frozenset[Address] | None = None) -> list[Publication]:
         if self.driver and self.driver.started:

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from hushgrid.node.privacy.ledger import Ledger
-from hushgrid.node.wire import Finished, Join, Mark, Plan, Seen
+from typing import NamedTuple
 
-MARK_BYTES = 1 << 6  #: bytes in the ledger of a mark that the device is behind
+from hushgrid.node.privacy.ledger import Ledger
+from hushgrid.node.wire import Envelope, Finished, Join, Mark, Plan, Seen, encode
+
+
+class Simulated(NamedTuple):
+    """Settings that only `hushgrid run` can give a node; no message can."""
+
+    seed: int | None = None
 
 
 class Witness:
@@ -15,22 +21,20 @@ class Witness:
         self.name, self.ledger = name, ledger
         self._plan: Plan | None = None  #: the one announced last, with what the coordinator remembers of everybody
 
-    def behind(self, plan: Plan, room: float) -> int:
-        """Takes what a plan says of this device's ledgers. Returns how many marks its ledger is behind.
-
-        room: bytes that plans may still write. If there are none, nothing is taken, and the run is not to be joined.
-        """
+    def behind(self, plan: Plan) -> bool:
+        """Takes what a plan says of this device's ledgers. Whether its ledger is behind any of it: then it joins nothing."""
         self._plan = plan
-        return sum(self.ledger.tell(mark) for mark in plan.marks_of(self.name)) if room > 0 else 0
+        return bool(sum(self.ledger.tell(mark) for mark in plan.marks_of(self.name)))
 
-    def join(self, warm: bool, stands: int) -> Join:
+    def join(self, run: bytes, warm: bool, stands: int) -> bytes:
         """That the plan is stored, by a ledger that has counted these marks of the device's earlier ones as its own."""
         named: tuple[Mark, ...] = self._plan.marks_of(self.name) if self._plan else ()
-        return Join(warm, stands, self.ledger.accepted([mark.ledger for mark in named]), self._seen())
+        join = Join(warm, stands, self.ledger.accepted([mark.ledger for mark in named]), self._seen())
+        return encode(Envelope(run, 0, 0, self.ledger.mark, join))
 
-    def finished(self) -> Finished:
+    def finished(self, run: bytes) -> bytes:
         """That the run is over here."""
-        return Finished(self._seen())
+        return encode(Envelope(run, 0, 0, self.ledger.mark, Finished(self._seen())))
 
     def _seen(self) -> Seen:
         """What is remembered of peers beyond what the last plan says: its coordinator was told less, or has lost it."""

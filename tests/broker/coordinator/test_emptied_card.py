@@ -4,7 +4,7 @@ import pytest
 
 from hushgrid.kernels.errors import Refused, Stopped
 from hushgrid.node.runtime.witness import Witness
-from hushgrid.node.wire import COORDINATOR, Join
+from hushgrid.node.wire import COORDINATOR, Envelope, Join, encode
 from tests.support import examples
 from tests.support.runs.emptied_card import MOMENTS, PATTERNS, SILENT_S, Fleet, star, steps
 
@@ -116,7 +116,9 @@ def test_a_stopped_run_with_another_ledger_in_it_is_given_over_before_anybody_is
 
 def test_a_box_of_the_release_before_that_answers_every_question_with_a_join_is_not_heard(tmp_path, monkeypatch):
     fleet = remembers_nothing(stopped(tmp_path, star(tmp_path)))
-    monkeypatch.setattr(Witness, "join", lambda self, warm, stands: Join(warm))
+    monkeypatch.setattr(
+        Witness, "join", lambda self, run, warm, _: encode(Envelope(run, 0, 0, self.ledger.mark, Join(warm)))
+    )
     began, error = fleet.hub.now, fleet.runs()
     assert type(error) is Stopped  # for good: it is silent at the same point again
     assert "n1 silent" in str(error)

@@ -10,8 +10,8 @@ from hushgrid.broker.simulation.memory import MemoryBroker
 from hushgrid.broker.simulation.setup import prepare
 from hushgrid.node import wire
 from hushgrid.node.config.scenario import scenario_from
+from hushgrid.node.peer_marks import covers
 from hushgrid.node.privacy.marks import highest
-from hushgrid.node.privacy.peer_marks import covers
 from hushgrid.node.wire import COORDINATOR, Publication
 from tests.support.devices.zone_fleet import World, setup
 from tests.support.runs.masked_runs import masked

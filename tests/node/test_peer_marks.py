@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hushgrid.node.peer_marks import MOST_LEDGERS, ROUNDING, PeerMarks, empty, lacking
 from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.privacy.ledger_rows import Spend
 from hushgrid.node.privacy.marks import MOST_LOST, above, highest, missing
-from hushgrid.node.privacy.peer_marks import MOST_LEDGERS, ROUNDING, PeerMarks, empty, lacking
 from hushgrid.node.wire import CLAIMS, Mark, decode_state, encode
 from tests.support import examples
 

@@ -24,15 +24,49 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated
 
+import msgspec
 from msgspec import Meta, Struct
-from msgspec.structs import astuple
 
-from hushgrid.node.privacy.marks import above, bounded, highest, plausible
 from hushgrid.node.wire import CLAIMS, Mark
 
+#: The most spends that a ledger may have lost. A mark that is further ahead is taken for a lie and dropped: accepting
+#: it would use up the numbers that a mark can hold (2^48).
+MOST_LOST = 10**9
+#: A mark whose price is above this counts as one without privacy, so that all sums stay finite.
+LARGEST = 2.0**64
 MOST_LEDGERS = 8  #: of one peer beside the one that stands, and as many covered; more are added up in one mark
 POOL = b""  #: the ledger of that mark: no real one has this id
 ROUNDING = 1 + 2.0**-40  #: by which a sum of prices may differ from the same sum in another order
+
+
+def bounded(mark: Mark) -> Mark:
+    """The same mark with finite sums: a price above LARGEST counts as an answer without privacy."""
+    largest = max(mark.epsilon, mark.mu2)
+    if largest <= LARGEST:
+        return mark
+    return Mark(mark.ledger, mark.no, min(mark.epsilon, LARGEST), min(mark.mu2, LARGEST), True)
+
+
+def plausible(mark: Mark, counted: Mark) -> bool:
+    """Whether a ledger that has counted as far as `counted` can ever have come as far as `mark`."""
+    return mark.no <= counted.no + MOST_LOST
+
+
+def above(mark: Mark, counted: Mark) -> bool:
+    """Whether any component of a mark is ahead of what the ledger has counted.
+
+    If the ledger has counted an answer without privacy, prices are not compared: its own price is infinite already.
+    """
+    dearer = mark.epsilon > counted.epsilon or mark.mu2 > counted.mu2 or mark.nonprivate
+    return mark.no > counted.no or (dearer and not counted.nonprivate)
+
+
+def highest(known: Mark | None, mark: Mark) -> Mark:
+    """The maximum of every component of two marks of one ledger."""
+    if known is None:
+        return mark
+    pairs = zip(msgspec.structs.astuple(known)[1:], msgspec.structs.astuple(mark)[1:], strict=True)
+    return Mark(known.ledger, *(max(pair) for pair in pairs))
 
 
 class Peer(Struct, array_like=True, frozen=True):
@@ -48,7 +82,7 @@ class Peer(Struct, array_like=True, frozen=True):
 
     @property
     def stands(self) -> Mark:
-        return Mark(*astuple(self)[:5])
+        return Mark(*msgspec.structs.astuple(self)[:5])
 
     @property
     def counted(self) -> tuple[Mark, ...]:

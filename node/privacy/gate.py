@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from math import inf
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -32,6 +32,18 @@ POOL = 32  #: the most answers for which noise is drawn ahead
 
 class Exhausted(Refused):
     """The gate refuses before it draws: the answer would pass its cap or its owner's budget, by public numbers."""
+
+
+class Answer(NamedTuple):
+    """An answer that was released, as a simulation takes it down for the verdict on its run's result."""
+
+    no: int  #: of the run, from 1
+    x: Vector  #: (d,) where it was asked; of a private minimiser, what was released
+    gradient: Vector  #: (d,) what it says the gradient is there
+    scale: float  #: of its noise: a standard deviation, or Laplace's b; 0: none
+    slack: float  #: what it may be off besides, in L2
+    drift: float = 0.0  #: scale of the noise in x itself
+    curvature: float = 0.0  #: that noise is in the gradient too, times this
 
 
 class Authority(Protocol):
@@ -78,6 +90,9 @@ class Gate:
         self.drawn: Drawn | None = None  #: a real device's note of what is drawn; a simulation needs none
         self.run = b""
         self.version: int | None = None  #: of the data behind it [the ledger's of now]
+        self.released: list[Answer] | None = (
+            None  #: a simulation's, read and emptied after each commit; None: not wanted
+        )
         self.drawn_l1 = 0.0  #: sum of |noise| since the last reading, for reports of simulations; never sent or stored
 
     # --- what the driver asks ---

@@ -214,8 +214,8 @@ def proven(verdict: str, bound: Mapping[str, Any], differ: str) -> str:
         near = f"it is within {percent(relative)}" if known else "how near it is cannot be said"
         return f"the answers' noise hides whether it is {optimum} ({near}{sure}); {differ}"
     if least and wanted is not None and least > wanted:
-        still = f"{least / wanted:.2g} times" if wanted > 0 else f"{least:.2g}, beyond"
-        return f"the slope of the objective over the last answers is {still} what {optimum} allows{sure}; {differ}"
+        much = f"{least / wanted:.2g} times the largest" if wanted > 0 else f"{least:.2g}, more than any"
+        return f"the slope of the objective over the last answers is {much} that shows {optimum} to be near{sure}; {differ}"
     if relative is not None and relative < 1:
         return f"it is not shown to be nearer than {percent(relative)} to {optimum}{sure}; {differ}"
     return (

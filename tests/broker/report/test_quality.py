@@ -124,7 +124,7 @@ def test_noise_that_drowns_the_data_is_what_limits_the_answer():
 def test_too_few_rounds_are_not_converged_and_no_noise_is_blamed():
     result = run(scenario({**NOT_PRIVATE, "algorithm.rounds": 4}))
     assert result.quality["verdict"] == "not-converged"
-    assert "what the optimum allows" in quality.sentence(result.quality, zones=False)
+    assert "that shows the optimum to be near" in quality.sentence(result.quality, zones=False)
 
 
 # --- runs that look well and are not ---

@@ -5,7 +5,7 @@ noise as drawn. Five verdicts, the first that applies:
 
  - diverged: the answer is not finite, or larger than any answer of the problem can be (`largest_answer`), or the nodes
    lie farther apart than that and than the noise explains.
- - solved: the optimum is proven, or tested, to be within 0.05 of the answer (`optimality.py`), and the nodes agree.
+ - solved: the optimum is proven, or tested, to be within 0.05 of the answer (`kernels/problems/optimality.py`), and the nodes agree.
  - agreed, if nothing tests optimality: the residual is at most 0.05 of the answer's size, or `run.stop` was met. Nodes
    that agree need not have the optimum.
  - noise-limited: the residual is at most what the answers' noise explains, and so is the gradient that is left.
@@ -47,7 +47,6 @@ from typing import Any, cast
 import numpy as np
 from msgspec import UNSET
 
-from hushgrid.broker.report.optimality import Optimality
 from hushgrid.broker.report.result import Nearness, Quality
 from hushgrid.grid_cases.zone.model import ZoneModel
 from hushgrid.kernels.algorithms.base import Star
@@ -55,6 +54,7 @@ from hushgrid.kernels.privacy import perturbation
 from hushgrid.kernels.privacy.noise import Lattice
 from hushgrid.kernels.privacy.perturbation import Perturbation
 from hushgrid.kernels.problems.losses import Loss, Objective
+from hushgrid.kernels.problems.optimality import Optimality
 from hushgrid.node.privacy.terms import Terms
 from hushgrid.node.problems.plan import RunPlan
 from hushgrid.node.problems.power_flow import gate as zone_gate

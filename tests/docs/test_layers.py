@@ -82,9 +82,9 @@ def test_a_folder_has_at_most_fifteen_modules(name):
     assert len([room for room in ROOMS if folder(room) == name and room.name != "__init__.py"]) <= 15
 
 
-def test_a_module_has_at_most_400_lines():
+def test_a_module_has_at_most_500_lines():
     lines = {named(room): len(room.read_text(encoding="utf-8").splitlines()) for room in ROOMS}
-    assert {name: n for name, n in lines.items() if n > 400} == {}
+    assert {name: n for name, n in lines.items() if n > 500} == {}
 
 
 def test_a_function_has_at_most_70_lines():

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from hushgrid.broker.report import quality
-from hushgrid.broker.report.optimality import Optimality
 from hushgrid.broker.report.result import Quality
 from hushgrid.broker.simulation.problems.base import Figures, Finished, Setup
 from hushgrid.broker.simulation.recorders.base import Recorded, Shape, finite
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.privacy.noise import Lattice
+from hushgrid.kernels.problems.optimality import Optimality
 from hushgrid.kernels.types import Vector
 from hushgrid.node.config.planning import make_plan
 from hushgrid.node.config.scenario import Scenario

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hushgrid.broker.report import quality
-from hushgrid.broker.report.optimality import RELATIVE, Noise, Optimality, exact, of_answers
 from hushgrid.broker.simulation.problems.base import Finished
 from hushgrid.broker.simulation.problems.held_out import KEY, HeldOut
 from hushgrid.broker.simulation.problems.kept import once
@@ -24,6 +23,7 @@ from hushgrid.kernels.patterns.routes import index
 from hushgrid.kernels.privacy.noise import Lattice
 from hushgrid.kernels.problems.centralised import Optimum, optimum
 from hushgrid.kernels.problems.losses import Kind, Loss
+from hushgrid.kernels.problems.optimality import RELATIVE, Noise, Optimality, exact, of_answers
 from hushgrid.kernels.problems.prox import Regularizer
 from hushgrid.kernels.types import Vector
 from hushgrid.node.config.scenario import Scenario

@@ -8,12 +8,12 @@ import numpy as np
 from msgspec import Struct
 
 from hushgrid.broker.report import quality
-from hushgrid.broker.report.optimality import CONFIDENCE, Noise, noise_norm
 from hushgrid.broker.report.result import Quality
 from hushgrid.broker.simulation.problems.base import Figures, Finished
 from hushgrid.broker.simulation.problems.records import RowNodes, read
 from hushgrid.broker.simulation.recorders.base import Recorded, finite
 from hushgrid.kernels.privacy.noise import Lattice
+from hushgrid.kernels.problems.optimality import CONFIDENCE, Noise, noise_norm
 from hushgrid.kernels.types import Vector
 from hushgrid.node import wire
 from hushgrid.node.config.scenario import Scenario

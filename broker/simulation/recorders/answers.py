@@ -14,8 +14,8 @@ from typing import Any, cast
 
 import numpy as np
 
-from hushgrid.broker.report.optimality import Asked
 from hushgrid.broker.simulation.recorders.base import Observer, Widths, recorder
+from hushgrid.kernels.problems.optimality import Asked
 from hushgrid.node.privacy.gate import Answer
 from hushgrid.node.problems.plan import RunPlan
 from hushgrid.node.runtime.driver import Driver

@@ -7,13 +7,13 @@ from math import inf
 import numpy as np
 import pytest
 
-from hushgrid.broker.report.optimality import CONFIDENCE, RELATIVE, Asked, noise_norm, of_answers
 from hushgrid.broker.simulation import run
 from hushgrid.broker.simulation.recorders.answers import AnswerTrace, held, last_answers
 from hushgrid.broker.simulation.recorders.base import Nothing
 from hushgrid.kernels.algorithms.registry import ALGORITHMS
 from hushgrid.kernels.errors import HushgridError
 from hushgrid.kernels.privacy.perturbation import spherical
+from hushgrid.kernels.problems.optimality import CONFIDENCE, RELATIVE, Asked, noise_norm, of_answers
 from hushgrid.kernels.problems.prox import Regularizer
 from hushgrid.node.privacy.gate import Answer
 from hushgrid.node.problems.registry import KINDS

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from hushgrid.kernels.errors import InputError, printable
-from hushgrid.kernels.privacy.accounting import total_epsilon
+from hushgrid.kernels.privacy.accounting import fixed_epsilon, total_epsilon
 from hushgrid.node import wire
 from hushgrid.node.columns import columns
 from hushgrid.node.config.device import load_device
@@ -188,6 +188,7 @@ def facts(ledger: Ledger, where: Source, delta: float | None = None) -> dict[str
                 "gaps": gaps,
                 "mechanisms": sorted(kinds),
                 "epsilon": _finite(epsilon),
+                "epsilon_fixed": _finite(min(epsilon, fixed_epsilon(ledger.totals(adjacency), at))),
                 "delta": at,
                 "budget": budget.epsilon if budget else None,
                 "left": renewal.left if renewal else max(budget.epsilon - epsilon, 0.0) if budget else None,
@@ -293,7 +294,9 @@ def _text(seen: dict[str, Any]) -> str:
         under = f"adjacency {total['adjacency']}" if total["adjacency"] else "under every adjacency"
         spent = [f"{total['answers']} {', '.join(total['mechanisms'])} answers"] if total["answers"] else []
         spent += [f"{total['gaps']} accepted gaps"] if total["gaps"] else []
-        lines.append(f"{under}: spent {_epsilon(total)} in {' and '.join(spent)}{budget}")
+        fixed, stated = total["epsilon_fixed"], total["epsilon"]
+        less = f" ({fixed:.6g} if no answer was chosen by earlier ones)" if stated and fixed < 0.99 * stated else ""
+        lines.append(f"{under}: spent {_epsilon(total)}{less} in {' and '.join(spent)}{budget}")
     if not seen["totals"]:
         lines.append("nothing spent")
     if seen["runs"]:

@@ -1,15 +1,17 @@
 """Whether a run's answer is one: `quality` of result.json, the verdict beside the one on privacy.
 
 Everything here is a function of the plan and of what was released: of an upheld run it reads no row, no load and no
-noise as drawn. Four verdicts, the first that applies:
+noise as drawn. Five verdicts, the first that applies:
 
  - diverged: the answer is not finite, or larger than any answer of the problem can be (`largest_answer`), or the nodes
    lie farther apart than that and than the noise explains.
- - agreed: the residual is at most 0.05 of the answer's size, or `run.stop` was met.
- - noise-limited: the residual is at most what the answers' noise explains (`Noise`).
+ - solved: the optimum is proven, or tested, to be within 0.05 of the answer (`kernels/problems/optimality.py`), and the nodes agree.
+ - agreed, if nothing tests optimality: the residual is at most 0.05 of the answer's size, or `run.stop` was met. Nodes
+   that agree need not have the optimum.
+ - noise-limited: the residual is at most what the answers' noise explains, and so is the gradient that is left.
  - not-converged.
 
-A sum has no copies: it has agreed if its noise is at most 0.05 of its size, and is noise-limited otherwise.
+A sum has no copies: it is solved if its noise is at most 0.05 of its size, and noise-limited otherwise.
 
 Rounds of averaging after the last answer make any vectors agree, noise too. What nodes had before them is said beside the
 verdict (`averaged`).
@@ -45,13 +47,14 @@ from typing import Any, cast
 import numpy as np
 from msgspec import UNSET
 
-from hushgrid.broker.report.result import Quality
+from hushgrid.broker.report.result import Nearness, Quality
 from hushgrid.grid_cases.zone.model import ZoneModel
 from hushgrid.kernels.algorithms.base import Star
 from hushgrid.kernels.privacy import perturbation
 from hushgrid.kernels.privacy.noise import Lattice
 from hushgrid.kernels.privacy.perturbation import Perturbation
 from hushgrid.kernels.problems.losses import Loss, Objective
+from hushgrid.kernels.problems.optimality import Optimality
 from hushgrid.node.privacy.terms import Terms
 from hushgrid.node.problems.plan import RunPlan
 from hushgrid.node.problems.power_flow import gate as zone_gate
@@ -71,10 +74,17 @@ def judged(
     met: bool,
     agreed: float = AGREED,
     before: float | None = None,
+    optimality: Optimality | None = None,
+    clipped: bool = False,
+    convex: bool = True,
+    alike: bool = True,
 ) -> Quality:
     """The verdict. `residual`: None where no round was made. `copies`: n; `largest`: inf where no bound is known.
 
     `before`: the residual before the rounds of averaging after the last answer; None without such rounds.
+    `optimality`: what is known of the distance to the optimum; None: nothing. `clipped`, `convex`: whether it is that of
+    the clipped problem, and of a convex one.
+    `alike`: whether the nodes' copies tend to the answer; around a coordinator each is a local step away from it.
     """
     whole = sqrt(copies) * size
     verdict = "not-converged"
@@ -82,6 +92,13 @@ def judged(
         apart = residual > max(sqrt(copies) * largest, SPREAD * noise)
         if not isfinite(residual) or not isfinite(size) or size > largest or apart:
             verdict = "diverged"
+        elif optimality is not None:
+            near = residual <= agreed * whole or not alike
+            explained = near or residual <= SPREAD * noise
+            if optimality.solved and near:
+                verdict = "solved"
+            elif explained and noise > 0 and optimality.moving <= optimality.wanted:
+                verdict = "noise-limited"
         elif met or residual <= agreed * whole:
             verdict = "agreed"
         elif residual <= SPREAD * noise:
@@ -98,13 +115,33 @@ def judged(
         size=_finite(size),
         largest=_finite(largest),
         before_averaging=of_size(before),
+        bound=nearness(optimality, clipped, convex),
+    )
+
+
+def nearness(known: Optimality | None, clipped: bool, convex: bool) -> Nearness | None:
+    """`bound` of result.json."""
+    if known is None:
+        return None
+    return Nearness(
+        gradient=_finite(known.gradient),
+        least_gradient=_finite(known.moving),
+        wanted=_finite(known.wanted),
+        relative_error=_finite(known.relative),
+        gap=_finite(known.gap),
+        confidence=known.confidence,
+        clipped=clipped,
+        convex=convex,
     )
 
 
 def of_a_sum(size: float | None, noise: float) -> Quality:
-    """The verdict on a sum, which has no copies: by its noise alone. Of what size both are, in L2; None: there is no sum."""
+    """The verdict on a sum, which has no copies: by its noise alone. Of what size both are, in L2; None: there is no sum.
+
+    noise: what the noise's norm passes with a chance of 1 - `optimality.CONFIDENCE` at most.
+    """
     relative = _finite(noise / size) if size else None
-    verdict = "not-converged" if size is None else "agreed" if noise <= AGREED * size else "noise-limited"
+    verdict = "not-converged" if size is None else "solved" if noise <= AGREED * size else "noise-limited"
     return Quality(
         verdict=verdict,
         residual_relative=None,
@@ -116,7 +153,13 @@ def of_a_sum(size: float | None, noise: float) -> Quality:
     )
 
 
-WORD = {"agreed": "agreed", "noise-limited": "noise-limited", "not-converged": "not converged", "diverged": "diverged"}
+WORD = {
+    "solved": "solved",
+    "agreed": "agreed",
+    "noise-limited": "noise-limited",
+    "not-converged": "not converged",
+    "diverged": "diverged",
+}
 
 
 def sentence(quality: Mapping[str, Any], zones: bool) -> str:
@@ -129,13 +172,15 @@ def sentence(quality: Mapping[str, Any], zones: bool) -> str:
     if apart is None and noise is not None:  # a sum
         return f"its noise is {percent(noise)} of its size"
     differ = who.format(percent(apart)) if apart is not None else ""
-    if verdict == "agreed":
+    if (bound := quality.get("bound")) is not None and verdict != "diverged":
+        said = proven(verdict, bound, differ) + averaged(quality.get("before_averaging"), noise)
+    elif verdict == "agreed":
         said = (
             differ
             if apart is not None and apart <= AGREED
             else f"{differ}{', ' * bool(differ)}the stopping rule was met"
         )
-        said += averaged(quality.get("before_averaging"), noise)
+        said += averaged(quality.get("before_averaging"), noise) + "; whether it is the optimum was not tested"
     elif verdict == "noise-limited":
         said = f"{differ or 'the answer is zero'}, no more than the answers' noise explains"
         said += f" (up to {percent(noise)})" if noise is not None else ""
@@ -152,6 +197,32 @@ def sentence(quality: Mapping[str, Any], zones: bool) -> str:
         said = f"{differ}, more than any answer of this problem or the noise explains"
     ratio = quality.get("step_ratio")
     return said + (f"; the step is {ratio:.2g} times its public bound" if ratio is not None else "")
+
+
+def proven(verdict: str, bound: Mapping[str, Any], differ: str) -> str:
+    """What is known of the distance to the optimum, from `quality.bound` of result.json."""
+    sure = f", at {100 * bound['confidence']:g} % confidence" if bound["confidence"] < 1 else ""
+    point = "the optimum" if bound["convex"] else "a stationary point"
+    optimum = f"{point} of the clipped problem" if bound["clipped"] else point
+    relative, gradient, wanted = bound["relative_error"], bound["gradient"], bound["wanted"]
+    least = bound["least_gradient"]
+    if verdict == "solved":
+        near = f"is within {percent(relative)} of {optimum}" if relative is not None else f"stands still at {optimum}"
+        return f"it {near}{sure}; {differ}"
+    if verdict == "noise-limited":
+        known = relative is not None and relative < 1
+        near = f"it is within {percent(relative)}" if known else "how near it is cannot be said"
+        return f"the answers' noise hides whether it is {optimum} ({near}{sure}); {differ}"
+    if least and wanted is not None and least > wanted:
+        much = f"{least / wanted:.2g} times the largest" if wanted > 0 else f"{least:.2g}, more than any"
+        return f"the slope of the objective over the last answers is {much} that shows {optimum} to be near{sure}; {differ}"
+    if relative is not None and relative < 1:
+        return f"it is not shown to be nearer than {percent(relative)} to {optimum}{sure}; {differ}"
+    return (
+        f"the slope of the objective may be as large as {gradient:.2g}{sure}; {differ}"
+        if gradient is not None
+        else differ
+    )
 
 
 def averaged(before: float | None, noise: float | None) -> str:

@@ -97,13 +97,27 @@ class Privacy(Section):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
+class Nearness(Section):
+    """How far the answer can be from the optimum of rows: what its released answers prove of it."""
+
+    gradient: float | None  #: a (sub)gradient of (1/n) sum_i f_i + r at the answer is no larger
+    least_gradient: float | None  #: it is no smaller
+    wanted: float | None  #: `gradient` of an answer that is solved is no larger
+    relative_error: float | None  #: |x - x*|/|x*| is no larger; null if the problem is not known to be strongly convex
+    gap: float | None  #: the objective, per node, is no farther above its optimum; null if nothing is known
+    confidence: float  #: of these bounds; 1: computed from raw data, of a run that hides nothing
+    clipped: bool  #: the optimum is that of the clipped problem: clipping may change records' gradients
+    convex: bool  #: if not, it is a stationary point
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Quality(Section):
     """Whether the answer is one, from released values alone.
 
     Sizes and residuals are in the problem's own unit: sqrt(n) |x| of data, |z| over shared entries of zones.
     """
 
-    verdict: str  #: agreed, noise-limited, not-converged or diverged
+    verdict: str  #: solved, agreed (optimality was not tested), noise-limited, not-converged or diverged
     residual_relative: float | None  #: consensus residual over the answer's size
     step_ratio: float | None  #: the step over its public bound
     noise_relative: float | None  #: how much of the size the answers' noise explains
@@ -111,6 +125,7 @@ class Quality(Section):
     largest: float | None  #: no answer of the problem is larger; null if no bound is known
     #: `residual_relative` before the rounds of averaging after the last answer, which make nodes agree whatever they have
     before_averaging: float | None = None
+    bound: Nearness | None = None  #: of rows: how far the answer can be from the optimum; null if that was not tested
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

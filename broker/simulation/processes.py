@@ -25,7 +25,7 @@ from msgspec import Struct
 
 from hushgrid.broker.coordinator.base import Coordinator
 from hushgrid.broker.coordinator.create import coordinator
-from hushgrid.broker.simulation.recorders.base import recorder
+from hushgrid.broker.simulation.recorders.answers import traced
 from hushgrid.broker.simulation.setup import setup_of
 from hushgrid.kernels.algorithms.registry import plug
 from hushgrid.kernels.errors import HushgridError, Stopped, failure, printable
@@ -238,7 +238,7 @@ def _seat(child: Child) -> Iterator[tuple[Member, Link]]:
     """A node on its ledger, and its connection."""
     plan = _plan(child.plan)
     device = setup_of(plan.kind).node(child.name, child.data)
-    observe = recorder(plan).observer(plan, child.name, Path(child.trace), child.reveal, child.widths)
+    observe = traced(plan, child.name, Path(child.trace), child.reveal, child.widths)
     ledger = Ledger(Path(child.state) / f"{child.name}.ledger", child.name, durable=child.durable)
     member = Member(child.fleet, device, ledger, child.budget, simulated=Simulated(child.seed), observe=observe)
     member.log = lambda text: print(f"{child.name}: {printable(text)}", flush=True)
@@ -255,7 +255,7 @@ def _coordinator(child: Child, patience: float) -> int:
     signals = Signals()
     ledger = Ledger(Path(child.state) / f"{COORDINATOR}.ledger", COORDINATOR, durable=child.durable)
     plan = _plan(child.plan)
-    observe = recorder(plan).observer(plan, COORDINATOR, Path(child.trace), child.reveal, child.widths)
+    observe = traced(plan, COORDINATOR, Path(child.trace), child.reveal, child.widths)
     centre = coordinator(
         child.fleet, plan, child.source, ledger, silent_s=child.silent_s, observe=observe, **child.beginning
     )

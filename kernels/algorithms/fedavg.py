@@ -274,9 +274,14 @@ class MaskedServer(Moving, masked.MaskedCentre):
     def __init__(self, params: Params, at: masked.Centre) -> None:
         super().__init__(at, params.rounds)
         self.params, self.public, self.prox = params, at.public, at.prox
+        self.decoded: tuple[Vector, Vector, int] | None = (
+            None  #: w and the mean answer there of so many, of the last sum
+        )
         if params.beta:
             self.state = MovingState(0, self.state.w, among=self.members, v=np.zeros_like(self.state.w))
 
     def advance(self, total: Vector, among: Sequence[str]) -> Vector:
         w = self.state.w
-        return self.moved(local_step(w, total / len(among) + self.public(w), w, self.params.step_size, 0.0))
+        answer = total / len(among) + self.public(w)
+        self.decoded = w, answer, len(among)
+        return self.moved(local_step(w, answer, w, self.params.step_size, 0.0))

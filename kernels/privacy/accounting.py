@@ -35,6 +35,7 @@ ACCOUNTANTS: dict[str, tuple[Mechanism, ...]] = {
 
 HALF_PI = (355, 226)  #: above pi/2 by 9e-8 of it
 MOST_OPTIMAL = 1 << 20  #: answers whose optimal composition is computed: its work grows with their root
+MOST_MIXED = 1 << 12  #: pure answers beside Gaussian ones whose exact curve is computed
 UNIT = 256  #: sums are integers in units of 2^-256: exact for every float above 2^-203, rounded up below
 
 
@@ -211,6 +212,36 @@ def total_epsilon(totals: Totals, delta: float) -> float:
         return totals.epsilon
     together = gdp_epsilon(totals.gdp, delta)
     return together if totals.mu else min(totals.epsilon, together)
+
+
+def fixed_epsilon(totals: Totals, delta: float) -> float:
+    """The same if the number, kinds and prices of the answers were fixed before the first: never more, and often less.
+
+    Worst case of pure answers is randomised response, of Gaussian ones the shift of a Gaussian, and so is that of all
+    together: with k answers of epsilon e, of which j lie, delta(eps) = sum_j P(j) delta_mu(eps - (k - 2j) e). Pure answers
+    of different epsilon count as if each had the largest. It does not hold for an answer that was chosen by earlier ones.
+    """
+    bound, k, e, mu = total_epsilon(totals, delta), totals.laplace, totals.largest_epsilon, totals.mu
+    if bound in (0.0, inf) or not (mu and e) or k > MOST_MIXED:
+        return bound
+    lies = math.exp(-e)
+    whole = math.lgamma(k + 1) - k * math.log1p(lies)
+    chance = [math.exp(whole - math.lgamma(j + 1) - math.lgamma(k - j + 1) - j * e) for j in range(k + 1)]
+    slack = 1 + 2.0**-44 * (k + 10) * (math.log(k + 2) + e)  # of lgamma and the logarithms
+
+    def holds(epsilon: float) -> bool:
+        return (
+            slack * math.fsum(P * _signed_delta(epsilon - (k - 2 * j) * e, mu) for j, P in enumerate(chance)) <= delta
+        )
+
+    return min(bound, _smallest(holds))
+
+
+def _signed_delta(epsilon: float, mu: float) -> float:
+    """delta(epsilon) of mu-GDP for any epsilon: delta(-e) = 1 - e^-e + e^-e delta(e)."""
+    if epsilon >= 0:
+        return min(gdp_delta(epsilon, mu), 1.0)
+    return -math.expm1(epsilon) + math.exp(epsilon) * min(gdp_delta(-epsilon, mu), 1.0)
 
 
 def per_answer_paper(mechanism: str, epsilon: float, delta: float | None, sensitivity: float) -> float:

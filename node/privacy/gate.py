@@ -48,6 +48,18 @@ class Expiry(NamedTuple):
         return flags
 
 
+class Answer(NamedTuple):
+    """An answer that was released, as a simulation takes it down for the verdict on its run's result."""
+
+    no: int  #: of the run, from 1
+    x: Vector  #: (d,) where it was asked; of a private minimiser, what was released
+    gradient: Vector  #: (d,) what it says the gradient is there
+    scale: float  #: of its noise: a standard deviation, or Laplace's b; 0: none
+    slack: float  #: what it may be off besides, in L2
+    drift: float = 0.0  #: scale of the noise in x itself
+    curvature: float = 0.0  #: that noise is in the gradient too, times this
+
+
 class Authority(Protocol):
     """What decides whether a gate may answer."""
 
@@ -98,9 +110,10 @@ class Gate:
         self.run = b""
         self.version: int | None = None  #: of the data behind it [the ledger's of now]
         self.expiry: Expiry | None = None  #: of the readings behind it; None: they count for ever
-        self.counted: NDArray[np.bool_] | None = (
-            None  #: which of them count in the answer that is being made; None: all
-        )
+        #: which of them count in the answer that is being made; None: all
+        self.counted: NDArray[np.bool_] | None = None
+        #: a simulation's, read and emptied after each commit; None: not wanted
+        self.released: list[Answer] | None = None
         self.drawn_l1 = 0.0  #: sum of |noise| since the last reading, for reports of simulations; never sent or stored
 
     # --- what the driver asks ---

@@ -335,6 +335,7 @@ class Member(Endpoint):
         noise = noise_source(seed, self.name)
         machine, gate = self.device.machine(plan, run, self.ledger, noise, allowance)
         gate.drawn, gate.run, gate.version = self.drawn, run, allowance.version
+        gate.released = [] if self.observe else None
         self._limit = max(self.device.limit(plan), wire.SMALL)
         if machine.hears:
             shared = tuple(self.topics.all(node) for node in machine.hears)

@@ -20,6 +20,7 @@ import msgspec
 import numpy as np
 
 from hushgrid.broker.report.result import Quality, Result
+from hushgrid.broker.simulation.recorders.answers import traced
 from hushgrid.broker.simulation.recorders.base import Observer, Over, Recorded, Shape, Widths, recorder
 from hushgrid.node.config.scenario import Scenario
 from hushgrid.node.privacy.noise_source import PAPER_SAMPLER, SeededNoise, SystemNoise
@@ -146,7 +147,7 @@ class Setup(ABC):
 
     def trace(self, name: str, place: Path) -> Observer:
         """The observer that records a node, or the coordinator, during the run, in the directory `place`."""
-        return recorder(self.plan).observer(self.plan, name, place, self.reveal, self.widths(name))
+        return traced(self.plan, name, place, self.reveal, self.widths(name))
 
     @np.errstate(over="ignore", invalid="ignore")  # iterates that diverge
     def collect(self, over: Finished) -> Result:
@@ -195,7 +196,7 @@ class Setup(ABC):
             "rounds_done": seen.rounds_done,
             **({"finish": seen.told["finish"]} if "finish" in seen.told else {}),
             "stopped_because": over.stopped_because,
-            "quality": dict(figures.quality),
+            "quality": msgspec.to_builtins(figures.quality),
             **({"test": self.test} if self.test else {}),
             **{key: last.get(key) for key in (*FIGURES, *self.own_figures)},
             "messages": seen.total_messages,

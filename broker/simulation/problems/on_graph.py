@@ -14,6 +14,7 @@ from hushgrid.broker.simulation.problems.base import Figures, Finished, Setup
 from hushgrid.broker.simulation.recorders.base import Recorded, Shape, finite
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.privacy.noise import Lattice
+from hushgrid.kernels.problems.optimality import Optimality
 from hushgrid.kernels.types import Vector
 from hushgrid.node.config.planning import make_plan
 from hushgrid.node.config.scenario import Scenario
@@ -63,6 +64,15 @@ class GraphSetup(Setup):
         """Columns of the history, (T,) each: how good the models are on rows that nobody has learned from."""
         return {}
 
+    def optimality(self, seen: Recorded, over: Finished, known: float | None) -> Optimality | None:
+        """How far the answer can be from the optimum; None if nothing tests that. known: its relative error, if revealed."""
+        return None
+
+    @property
+    def clipped(self) -> bool:
+        """Whether records' gradients may be clipped, so that the optimum is another one."""
+        return False
+
     @property
     def largest(self) -> float:
         """|x| of no answer is larger."""
@@ -105,13 +115,13 @@ class GraphSetup(Setup):
             objective=objectives,
             max_violation=[None] * T,
             expected_noise=self.expected(seen.answers),
-            quality=self.judged(seen, over),
+            quality=self.judged(seen, over, last.get("relative_error")),
             solution=solution,
             at_the_end={"objective": objectives[-1] if T else None} | last,
         )
 
-    def judged(self, seen: Recorded, over: Finished) -> Quality:
-        """The verdict on the answer."""
+    def judged(self, seen: Recorded, over: Finished, known: float | None = None) -> Quality:
+        """The verdict on the answer. known: its relative error, of a run that hides nothing."""
         n, residual, last = len(self.plan.nodes), seen.residual, None
         if residual:
             last = nan if residual[-1] is None else residual[-1]
@@ -127,6 +137,10 @@ class GraphSetup(Setup):
             step_ratio(self.plan),
             over.stopped_because == "tolerance",
             before=before,
+            optimality=self.optimality(seen, over, known) if residual else None,
+            clipped=self.clipped,
+            convex=self.shown.convexity >= 0,
+            alike=self.plan.algorithm.networked,
         )
 
     def spread(self, answers: list[int]) -> float:

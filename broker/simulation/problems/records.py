@@ -4,22 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache, cached_property
+from math import inf, sqrt
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from hushgrid.broker.report import quality
+from hushgrid.broker.simulation.problems.base import Finished
 from hushgrid.broker.simulation.problems.held_out import KEY, HeldOut
 from hushgrid.broker.simulation.problems.kept import once
 from hushgrid.broker.simulation.problems.masks import identities, maker, makers, saved
 from hushgrid.broker.simulation.problems.on_graph import GraphSetup
+from hushgrid.broker.simulation.recorders.answers import last_answers
 from hushgrid.broker.simulation.recorders.base import Recorded, finite
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.patterns.routes import index
 from hushgrid.kernels.privacy.noise import Lattice
 from hushgrid.kernels.problems.centralised import Optimum, optimum
 from hushgrid.kernels.problems.losses import Kind, Loss
+from hushgrid.kernels.problems.optimality import RELATIVE, Noise, Optimality, exact, of_answers
 from hushgrid.kernels.problems.prox import Regularizer
 from hushgrid.kernels.types import Vector
 from hushgrid.node.config.scenario import Scenario
@@ -29,6 +33,7 @@ from hushgrid.node.problems.records.data import Arrays, Data, Loaded, load
 from hushgrid.node.problems.records.device import Rows, public
 from hushgrid.node.problems.records.files import read_npz
 from hushgrid.node.problems.records.gate import lattice_of
+from hushgrid.node.wire import COORDINATOR
 
 if TYPE_CHECKING:
     from hushgrid.node.masks.identity import Identity
@@ -122,6 +127,37 @@ class RowSetup(RowNodes):
     @property
     def largest(self) -> float:
         return quality.largest_answer(self.shown, self.terms.clip if self.terms else 0.0)
+
+    def optimality(self, seen: Recorded, over: Finished, known: float | None) -> Optimality | None:
+        shown, r, t, x = self.shown, self.shown.regularizer, self.terms, seen.x
+        mu = max(shown.convexity + r.l2, 0.0)
+        if t is None or t.published:  # nothing is hidden: the very gradient tells
+            losses = self.counted
+            g, first = (np.mean([loss.gradient(at) for loss in losses], axis=0) for at in (x, np.zeros_like(x)))
+            found = exact(x, g, float(np.mean([loss.L for loss in losses])), mu, r, first)
+            return found if known is None else found._replace(solved=known <= RELATIVE, relative=known)
+        masked = t.masked is not None
+        names = [COORDINATOR] if masked else [n for n in self.plan.nodes if self.solved is None or n in self.solved]
+        lipschitz = [float(np.mean(shown.L))] if masked else [shown.L[self.plan.nodes.index(name)] for name in names]
+        asked = [last_answers(over.trace, name, x.size, L) for name, L in zip(names, lipschitz, strict=True)]
+        if any(node is None for node in asked):
+            return None
+        nodes = [node for node in asked if node is not None]
+        if masked:
+            share = noise_shares(self.plan)[0].lattice
+            nodes = [node._replace(scale=node.scale * share.scale, slack=node.slack + share.g) for node in nodes]
+        own: Noise = t.mechanism
+        if not self.plan.algorithm.minimizes:
+            return of_answers(x, nodes, own, mu, r)
+        return of_answers(x, nodes, "spherical", mu, r, own)
+
+    @property
+    def clipped(self) -> bool:
+        t = self.terms
+        if t is None or not t.clip or t.published:
+            return False
+        steepest = {"logistic": 1.0, "softmax": sqrt(2)}.get(self.shown.objective.kind, inf)
+        return t.clip < steepest * (self.shown.row_bound or inf)
 
     def grids(self) -> list[Lattice] | None:
         plan, shown, t = self.plan, self.shown, self.terms

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from math import sqrt
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ from hushgrid.broker.simulation.problems.base import Figures, Finished
 from hushgrid.broker.simulation.problems.records import RowNodes, read
 from hushgrid.broker.simulation.recorders.base import Recorded, finite
 from hushgrid.kernels.privacy.noise import Lattice
+from hushgrid.kernels.problems.optimality import CONFIDENCE, Noise, noise_norm
 from hushgrid.kernels.types import Vector
 from hushgrid.node import wire
 from hushgrid.node.config.scenario import Scenario
@@ -78,7 +78,8 @@ class StatisticSetup(RowNodes):
 
     def judged(self, seen: Recorded, summed: list[str]) -> Quality:  # type: ignore[override]
         """A sum has no copies that could differ: it is as good as its noise is small."""
-        noise = centre.spread(self.plan, summed) * sqrt(self.shown.size)
+        law: Noise = self.terms.mechanism if self.terms else "none"
+        noise = noise_norm(law, np.array(centre.scales(self.plan, summed)), self.shown.size, 1 - CONFIDENCE)
         return quality.of_a_sum(float(np.linalg.norm(seen.x)) if summed else None, noise)
 
 

@@ -42,7 +42,7 @@ from hushgrid.kernels.privacy.shares import Share
 from hushgrid.kernels.problems.losses import CURVATURE, Loss, U
 from hushgrid.kernels.problems.minimizer import Minimizer
 from hushgrid.kernels.types import Index, Vector
-from hushgrid.node.privacy.gate import Authority, Gate
+from hushgrid.node.privacy.gate import Answer, Authority, Gate
 from hushgrid.node.privacy.ledger_rows import Spend
 from hushgrid.node.privacy.noise_source import PAPER_SAMPLER, NoiseSource
 from hushgrid.node.privacy.terms import Terms
@@ -188,7 +188,11 @@ class RowsGate(Gate):
         unit, lattice = self.unit(x, t) if t.pointwise else 1.0, self._noise_lattice()
         if not t.clip:
             self._covered(x, t)
-        return self._release(x.tobytes(), lambda: self._data(x, lattice, unit), unit) + self.loss.public_gradient(x)
+        answer = self._release(x.tobytes(), lambda: self._data(x, lattice, unit), unit) + self.loss.public_gradient(x)
+        if self.released is not None:
+            slack = lattice.g * unit * sqrt(x.size)
+            self.released.append(Answer(self.state.answers, x.copy(), answer, lattice.scale * unit, slack))
+        return answer
 
     def share(self, x: Vector, about: bytes) -> Index:
         """The data's gradient at x on the common grid plus this node's share of the noise, in grid steps: one answer.
@@ -333,11 +337,16 @@ class RowsGate(Gate):
         tolerance = p.tau - float(rounded) - U * float(np.linalg.norm(v))
         try:
             minimizer = self._minimizer if self.counted is None else Minimizer(self._rows())
-            return p.lattice.release(minimizer(v, quadratic, tolerance=tolerance).x, n)
+            answer = p.lattice.release(minimizer(v, quadratic, tolerance=tolerance).x, n)
         except (Refused, InputError):  # it tells of the data
             raise Refused(
                 f"{self.node}: no minimiser was certified to {p.tau:.3g}, expected one; none is released"
             ) from None
+        if self.released is not None:
+            gradient, scale = -(linear + quadratic * answer), 1 / p.alpha if p.alpha else 0.0
+            slack = p.tau + (self.loss.L + quadratic) * p.lattice.g * sqrt(d)
+            self.released.append(Answer(k, answer, gradient, scale, slack, p.lattice.scale, quadratic))
+        return answer
 
     def _covered(self, x: Vector, t: Terms) -> None:
         error, room = rounding(self.loss, x, order_of(t)), ROUNDING / 2 * t.beta

@@ -58,12 +58,16 @@ def table(plan: Plan, S: np.ndarray, summed: Sequence[str], features: Sequence[s
     return COLUMNS, list(each)
 
 
-def spread(plan: Plan, summed: Sequence[str]) -> float:
-    """Standard deviation of the noise on each entry of a sum over these nodes."""
+def scales(plan: Plan, summed: Sequence[str]) -> list[float]:
+    """Scales of the noise of these nodes' answers: standard deviations, or Laplace's b; none without privacy."""
     p, t = plan.problem, plan.terms
     if t is None:
-        return 0.0
+        return []
     places = [p.position(node) for node in summed]
-    lattices = [noise_shares(plan)[i].lattice if t.masked else lattice_of(p, i, t) for i in places]
-    variance = sum(lattice.scale**2 for lattice in lattices)
-    return sqrt(2 * variance if t.mechanism == "laplace" else variance)
+    return [(noise_shares(plan)[i].lattice if t.masked else lattice_of(p, i, t)).scale for i in places]
+
+
+def spread(plan: Plan, summed: Sequence[str]) -> float:
+    """Standard deviation of the noise on each entry of a sum over these nodes."""
+    variance = sum(scale**2 for scale in scales(plan, summed))
+    return sqrt(2 * variance if plan.terms is not None and plan.terms.mechanism == "laplace" else variance)

@@ -50,7 +50,7 @@ def test_it_finds_the_optimum_in_the_box():
     assert result.relative_error < 1e-3
     assert result.optimality_gap < 1e-5
     assert np.max(np.abs(result.solution["x"])) == pytest.approx(0.5)  # the box holds it
-    assert result.quality["verdict"] == "agreed"
+    assert result.quality["verdict"] == "solved"
 
 
 @pytest.mark.parametrize("kind", ["least-squares", "logistic", "softmax"])

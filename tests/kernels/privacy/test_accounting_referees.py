@@ -18,6 +18,7 @@ from hushgrid.kernels.privacy.accounting import (
     Laplace,
     Totals,
     claimed_epsilon,
+    fixed_epsilon,
     total_epsilon,
 )
 from tests.support import examples
@@ -138,4 +139,28 @@ def test_a_mixed_ledger_costs_no_less_than_the_referee_says(
     totals.add(Laplace(epsilon), times)
     totals.add(Gaussian(mu), answers)
     least = laplace.compose(gaussian).get_epsilon_for_delta(delta)
-    assert least <= total_epsilon(totals, delta)
+    assert least <= fixed_epsilon(totals, delta) <= total_epsilon(totals, delta)
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "times", "mu", "answers"), [(0.5, 2, 0.5, 4), (5.0, 1, 0.02, 30), (2.0, 1, 0.05, 10), (0.1, 40, 0.3, 1)]
+)
+def test_the_exact_curve_of_a_fixed_mixture_is_the_referees(epsilon, times, mu, answers):
+    """Randomised responses beside Gaussians; the referee rounds each loss up to a multiple of its step."""
+    step, delta = 1e-4, 1e-5
+    response = pld.from_randomized_response(2 / (1 + math.exp(epsilon)), 2, value_discretization_interval=step)
+    gaussian = pld.from_gaussian_mechanism(1 / (mu * math.sqrt(answers)), value_discretization_interval=step)
+    totals = Totals()
+    totals.add(Laplace(epsilon), times)
+    totals.add(Gaussian(mu), answers)
+    theirs = response.self_compose(times).compose(gaussian).get_epsilon_for_delta(delta)
+    ours = fixed_epsilon(totals, delta)
+    assert theirs - (times + 1) * step <= ours <= theirs * (1 + 1e-9)
+
+
+def test_one_large_pure_answer_beside_gaussians_costs_a_third_of_what_adaptive_composition_must_say():
+    totals = Totals()
+    totals.add(Laplace(5.0))
+    totals.add(Gaussian(0.02), 30)
+    assert total_epsilon(totals, 1e-5) > 3.5 * fixed_epsilon(totals, 1e-5)
+    assert fixed_epsilon(totals, 0.0) == total_epsilon(totals, 0.0)

@@ -30,7 +30,7 @@ LINES = (
     *("branch", "from", "to", "zones", "p_from", "q_from", "p_to", "q_to"),
     *("limit_mva", "loading_percent", "tie", "disagreement_mw", "source"),
 )
-BUSES = ("bus", "zone", "v_pu", "v_min", "v_max", "price_per_mwh", "price_q", "source")
+BUSES = ("bus", "zone", "v_pu", "v_min", "v_max", "price_per_mwh", "price_q", "price_relaxed", "source")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -57,7 +57,8 @@ class Dispatch:
     flows: Floats  #: (lines, 4) in the order of FLOWS, p.u.
     apart: Floats  #: (lines,) the most by which two zones differ in a flow of the line, p.u.; 0 inside a zone
     slack: Floats  #: (buses, 4) p not served, p spilled, q not served, q spilled, p.u.
-    price: Floats  #: (buses, 2) $/MWh and $/MVArh
+    price: Floats  #: (buses, 2) $/MWh and $/MVArh, the multipliers of this dispatch's own balance
+    price_relaxed: Floats  #: (buses,) $/MWh, of the relaxation: where `source` is relaxed they are the same
 
     @property
     def generation_cost(self) -> float:
@@ -157,7 +158,7 @@ class Dispatch:
 
     def _buses(self) -> list[tuple[Any, ...]]:
         buses = self.case.buses
-        columns = (self.v, buses.v_min, buses.v_max, *self.price.T)
+        columns = (self.v, buses.v_min, buses.v_max, *self.price.T, self.price_relaxed)
         return [
             (bus, self.zone_of[bus], *(_places(c[k]) for c in columns), self.source)
             for k, bus in enumerate(buses.numbers.tolist())
@@ -202,6 +203,7 @@ def relaxed(case: Case, parts: Mapping[str, Part]) -> Dispatch:
         apart=(high - low).max(axis=1, initial=0.0),
         slack=base_slack,
         price=price,
+        price_relaxed=price[:, 0],
     )
 
 

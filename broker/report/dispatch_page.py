@@ -82,6 +82,7 @@ HEADINGS = {
         "v_min": "V least, p.u.",
         "v_max": "V most, p.u.",
         "price_q": "Price of Q, $/MVArh",
+        "price_relaxed": "Price in the relaxation, $/MWh",
     },
 }
 
@@ -197,9 +198,12 @@ def grid(run: Run) -> str:
 def _prices(run: Run) -> str:
     """What a price is."""
     found = of(run)
-    if not found.converged:
-        return "Prices are those of each zone's own last step: the zones have not agreed on them."
-    return f"Prices are those of the relaxation at the {found.loads}: what one more MW of load at the bus would cost, in $/MWh."
+    meant = f"at the {found.loads}: what one more MW of load at the bus would cost, in $/MWh."
+    apart = " of each zone's own last step: the zones have not agreed on them."
+    if found.ac is not None:
+        said = f"Prices are those of the AC dispatch {meant}"
+        return said if found.converged else f"{said} Prices in the relaxation are those{apart}"
+    return f"Prices are those of the relaxation {meant}" if found.converged else f"Prices are those{apart}"
 
 
 # --- tables ---

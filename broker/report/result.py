@@ -185,8 +185,9 @@ class Summary:
     slack_mvar: float | None = None  #: zones at least cost: reactive power not served or not taken, MVAr
     gap_estimate: float | None = None  #: zones at least cost: the distance from the least cost, as a share of it
     disagreement_mw: float | None = None  #: zones at least cost: the most by which two zones differ in a tie flow, MW
-    #: zones at least cost: $/MWh of each bus, what one more MW of load there costs
+    #: zones at least cost: $/MWh of each bus, what one more MW of load there costs in the dispatch of the tables
     prices: dict[str, float] | None = None
+    prices_relaxed: dict[str, float] | None = None  #: zones at least cost: the same in the relaxation
     ac: Ac | None = None  #: zones at least cost: the AC recovery
     messages: int  #: messages that carried an iterate
     bytes: int  #: their payloads, bytes

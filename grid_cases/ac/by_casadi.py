@@ -7,7 +7,7 @@ from typing import Any
 import casadi as ca
 import numpy as np
 
-from hushgrid.grid_cases.ac.program import Program
+from hushgrid.grid_cases.ac.program import Ended, Program
 from hushgrid.grid_cases.case import Floats, Ints
 from hushgrid.grid_cases.costs import UNIT, polynomials
 
@@ -24,13 +24,13 @@ class Solver:
         options: Any = {"print_time": 0, "ipopt": ipopt}
         self._solve = ca.nlpsol("opf", "ipopt", _expressions(program), options)
 
-    def solve(self, loads: Floats, x: Floats) -> tuple[str | None, str, int, Floats]:
-        """(solved, acceptable or None, Ipopt's own word for it, iterations, x)."""
+    def solve(self, loads: Floats, x: Floats) -> Ended:
         bounds, rows = self._bounds, self._rows
         found = self._solve(x0=x, p=loads, lbx=bounds.low, ubx=bounds.high, lbg=rows.low, ubg=rows.high)
         told = self._solve.stats()
         word = str(told["return_status"])
-        return ACCEPTED.get(word), word, int(told["iter_count"]), np.array(found["x"]).ravel()
+        x, multipliers = (np.array(found[key]).ravel() for key in ("x", "lam_g"))
+        return Ended(ACCEPTED.get(word), word, int(told["iter_count"]), x, multipliers)
 
 
 def _expressions(program: Program) -> dict[str, Any]:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from hushgrid.grid_cases.ac.program import Program
+from hushgrid.grid_cases.ac.program import Ended, Program
 from hushgrid.grid_cases.case import Floats, Ints
 from hushgrid.grid_cases.costs import UNIT, polynomials
 
@@ -35,8 +35,7 @@ class Solver:
     def __init__(self, program: Program, limit_s: float) -> None:
         self._program, self._limit_s = program, limit_s
 
-    def solve(self, loads: Floats, x: Floats) -> tuple[str | None, str, int, Floats]:
-        """(solved, acceptable or None, Ipopt's own word for it, iterations, x)."""
+    def solve(self, loads: Floats, x: Floats) -> Ended:
         derived = Derivatives(self._program, loads)
         bounds, rows = self._program.bounds(), self._program.rows()
         problem = cyipopt.Problem(len(x), len(rows.low), derived, bounds.low, bounds.high, rows.low, rows.high)
@@ -45,7 +44,8 @@ class Solver:
             problem.add_option(option, value)
         found, told = problem.solve(x)
         status = told["status"]
-        return ACCEPTED.get(status), WORDS.get(status, f"status {status}"), derived.iterations, found
+        word = WORDS.get(status, f"status {status}")
+        return Ended(ACCEPTED.get(status), word, derived.iterations, found, np.array(told["mult_g"]))
 
 
 class Derivatives:

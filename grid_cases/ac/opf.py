@@ -22,7 +22,7 @@ import numpy as np
 
 from hushgrid.grid_cases.ac.network import Point, flat, flows, outflow, violations
 from hushgrid.grid_cases.ac.presence import ABSENT, installed
-from hushgrid.grid_cases.ac.program import Margins, Program
+from hushgrid.grid_cases.ac.program import Ended, Margins, Program
 from hushgrid.grid_cases.case import Buses, Case, CostLines, Floats, Generators, Ints, Lines
 from hushgrid.grid_cases.costs import UNIT, VOLL, generation_cost
 from hushgrid.kernels.errors import InputError
@@ -45,6 +45,7 @@ class AcDispatch:
     angle: Floats  #: (nb,) rad
     flows: Floats  #: (lines, 4) p_F, q_F, p_T, q_T
     slack: Floats  #: (nb, 4) columns as in SLACK, >= 0
+    price: Floats  #: (nb, 2) what one more MW, MVAr of load at a bus costs, $/MWh and $/MVArh
     mismatch: float  #: largest power that is not balanced at a bus, slack counted
     violations: dict[str, float]  #: the largest of each kind of limit: v, p, q, rating in p.u., angle in rad
     build_s: float  #: to build and differentiate the program
@@ -76,7 +77,7 @@ class NoDispatch:
 
 
 class _Solver(Protocol):
-    def solve(self, loads: Floats, x: Floats) -> tuple[str | None, str, int, Floats]: ...
+    def solve(self, loads: Floats, x: Floats) -> Ended: ...
 
 
 class AcSolver:
@@ -98,7 +99,7 @@ class AcSolver:
         """At loads (p_d, q_d), shape (2 nb,), p.u., from `start`, by default the flat start."""
         program, begun = self.program, time.perf_counter()
         case = program.case
-        status, word, iterations, x = self._solver.solve(loads, program.start(start or flat(case)))
+        status, word, iterations, x, multipliers = self._solver.solve(loads, program.start(start or flat(case)))
         if status is None:
             late = word == "Maximum_CpuTime_Exceeded"
             return NoDispatch("time" if late else "failed", f"Ipopt ended after {iterations} iterations: {word}")
@@ -122,6 +123,7 @@ class AcSolver:
             angle=angle,
             flows=flow,
             slack=slack,
+            price=multipliers[: 2 * len(v)].reshape(2, -1).T * (program.scale / case.base_mva),
             mismatch=float(np.abs(wrong).max()),
             violations=violations(case, Point(v, angle, p_g, q_g)),
             build_s=self.build_s,

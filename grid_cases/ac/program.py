@@ -13,6 +13,7 @@ power spilled; without a value of lost load there is neither. m is the part of a
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -41,6 +42,16 @@ class Part:
 
     low: Floats
     high: Floats
+
+
+class Ended(NamedTuple):
+    """What a solver has come to."""
+
+    status: str | None  #: solved, acceptable, or None
+    word: str  #: Ipopt's own for it
+    iterations: int
+    x: Floats
+    multipliers: Floats  #: of the rows, the objective over `scale`: what it gains if a row's value grows by 1
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -45,7 +45,7 @@ class Zones(Protocol):
 
 
 #: Of result.json, beside those of every run over zones.
-FIGURES = ("slack_mvar", "gap_estimate", "disagreement_mw", "prices", "ac")
+FIGURES = ("slack_mvar", "gap_estimate", "disagreement_mw", "prices", "prices_relaxed", "ac")
 
 
 def figures(setup: Zones, seen: Recorded, over: Finished) -> Figures:

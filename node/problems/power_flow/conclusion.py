@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from math import sqrt
+from math import isfinite, sqrt
 from typing import Any
 
 import numpy as np
@@ -146,7 +146,7 @@ def _packed(case: Case, found: AcDispatch, held: Mapping[str, Standing]) -> Vect
     costs = of_generation(case, found.p_g)
     objective = found.objective - sum(float(costs[one.layout.generators].sum()) for one in held.values())
     head = [float(found.iterations), objective]
-    return np.concatenate([head, found.p_g, found.q_g, found.v, found.angle, found.slack.ravel()])
+    return np.concatenate([head, found.p_g, found.q_g, found.v, found.angle, found.slack.ravel(), found.price.ravel()])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -171,14 +171,20 @@ def dispatched(case: Case, problem: ZonesPlan, layouts: Mapping[str, Layout], st
         return None
     relaxed = _together(case, layouts, state)
     found = recovered(case, relaxed, state.whole)
-    prices = zip(case.buses.numbers.tolist(), relaxed.price[:, 0].tolist(), strict=True)
+    final = found.dispatch if found else relaxed
     figures: dict[str, Any] = {
         "objective": relaxed.generation_cost + problem.voll * case.base_mva * float(relaxed.slack.sum()),
         **relaxed.power,
-        "prices": {str(bus): round(price, 6) for bus, price in prices},
+        "prices": _by_bus(case, final.price[:, 0]),
+        "prices_relaxed": _by_bus(case, relaxed.price[:, 0]),
         "ac": {"status": next(iter(state.released.values())).status, **(found.figures if found else {})},
     }
-    return Dispatched(found.dispatch if found else relaxed, figures)
+    return Dispatched(final, figures)
+
+
+def _by_bus(case: Case, prices: Vector) -> dict[str, float]:
+    numbers = case.buses.numbers.tolist()
+    return {str(bus): round(price, 6) for bus, price in zip(numbers, prices.tolist(), strict=True) if isfinite(price)}
 
 
 def figures_of_some(case: Case, layouts: Mapping[str, Layout], state: ServerState, objective: float) -> dict[str, Any]:
@@ -202,7 +208,7 @@ def recovered(case: Case, seen: Dispatch, whole: Vector) -> Recovered | None:
     if not whole.size:
         return None
     n, g = len(case.buses), len(case.generators)
-    head, p_g, q_g, v, angle, slack = np.split(whole, np.cumsum([2, g, g, n, n]))
+    head, p_g, q_g, v, angle, slack, price = np.split(whole, np.cumsum([2, g, g, n, n, 4 * n]))
     there = list(seen.zone_of)
     own = np.isin(case.generators.bus, there)
     touched = np.isin(case.lines.from_bus, there) | np.isin(case.lines.to_bus, there)
@@ -214,6 +220,7 @@ def recovered(case: Case, seen: Dispatch, whole: Vector) -> Recovered | None:
         v=v,
         flows=np.where(touched[:, None], flows(case, v, angle), 0.0),
         slack=np.where(slack > SMALLEST, slack, 0.0).reshape(n, 4),
+        price=(price if price.size else np.full(2 * n, np.nan)).reshape(n, 2),  # that of 0.1.0 has none
     )
     losses = float(found.flows[:, [0, 2]].sum()) * case.base_mva
     figures = {"objective": float(head[1]), "iterations": int(head[0]), **found.power, "losses_mw": losses}

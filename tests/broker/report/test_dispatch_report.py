@@ -200,7 +200,8 @@ def test_each_table_and_the_map_say_whether_they_are_relaxed(tmp_path: Path) -> 
     assert "Flows of the relaxation are not unique" not in ac
     assert relaxed.count("Relaxed: values of the second-order-cone relaxation") == 5
     assert relaxed.count("Flows of the relaxation are not unique") == 2  # the lines, and the map
-    assert all(text.count("Prices are those of the relaxation at the noisy loads") == 2 for text in (ac, relaxed))
+    for text, whose in ((ac, "AC dispatch"), (relaxed, "relaxation")):
+        assert text.count(f"Prices are those of the {whose} at the noisy loads") == 2
 
 
 def test_what_is_not_balanced_is_told_wherever_AC_is(tmp_path: Path) -> None:

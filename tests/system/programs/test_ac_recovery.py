@@ -12,6 +12,7 @@ from hushgrid.grid_cases.ac.network import relaxed
 from hushgrid.grid_cases.ac.opf import AcDispatch, AcSolver, NoDispatch, recover
 from hushgrid.grid_cases.ac.program import Margins, Program
 from hushgrid.grid_cases.case import loads
+from tests.support.scenarios.least_cost import scenario
 from tests.support.scenarios.zone_models import ZONES14
 
 CASE = load("case30")
@@ -31,7 +32,7 @@ def test_the_process_gives_the_same_answer_as_a_solve_here():
         here = AcSolver(Program.of(CASE, voll, margins)).solve(LOADS, start)
         assert isinstance(there, AcDispatch)
         assert isinstance(here, AcDispatch)
-        for name in ("p_g", "q_g", "v", "angle", "flows", "slack"):
+        for name in ("p_g", "q_g", "v", "angle", "flows", "slack", "price"):
             assert np.array_equal(getattr(there, name), getattr(here, name)), name
         same = ("status", "iterations", "cost", "objective", "mismatch", "violations")
         assert [getattr(there, name) for name in same] == [getattr(here, name) for name in same]
@@ -80,3 +81,24 @@ def ended(raw):
     buses = [dict(zip(columns, row, strict=True)) for row in rows]
     near = [min(float(b["v_pu"]) - float(b["v_min"]), float(b["v_max"]) - float(b["v_pu"])) for b in buses]
     return result.summary["ac"]["objective"], min(near)
+
+
+def test_the_prices_of_AC_rows_are_those_of_the_AC_dispatch():
+    """case30, bus 1: its generator is inside its limits and asks 18.42 $/MWh, the relaxation's price is 45.67."""
+    found = run(scenario("case30"))
+    assert found.ac.status == "solved"
+    assert found.prices["1"] == pytest.approx(18.42, abs=0.01)
+    assert found.prices_relaxed["1"] == pytest.approx(45.67, abs=0.1)
+    buses, generators = (
+        [dict(zip(columns, row, strict=True)) for row in rows]
+        for columns, rows in (found.tables[name] for name in ("buses", "generation"))
+    )
+    assert {row["source"] for row in buses} == {"ac"}
+    for row in buses:
+        assert row["price_per_mwh"] == pytest.approx(found.prices[str(row["bus"])], abs=1e-3)
+        assert row["price_relaxed"] == pytest.approx(found.prices_relaxed[str(row["bus"])], abs=1e-3)
+    price = {row["bus"]: row["price_per_mwh"] for row in buses}
+    inside = [row for row in generators if row["p_min"] + 0.01 < row["p_mw"] < row["p_max"] - 0.01]
+    assert inside
+    for row in inside:
+        assert row["marginal"] == pytest.approx(price[row["bus"]], abs=0.002)

@@ -17,6 +17,7 @@ from scipy.sparse.linalg import splu
 
 from hushgrid.grid_cases.ac.network import Complexes, Point, bus_admittance, excess, flows
 from hushgrid.grid_cases.case import Case, Floats, Table
+from hushgrid.grid_cases.parts import NO_COST_LINES, WITHOUT
 from hushgrid.kernels.errors import InputError
 
 TOLERANCE = 1e-8  #: of the mismatch, p.u.
@@ -126,6 +127,9 @@ def operate(case: Case, point: Point, loads: Floats, shed: Floats | None = None)
     at, shed = case.index(g.bus), np.zeros((n, 2)) if shed is None else shed
     injected = -(loads[:n] - shed[:, 0]) - 1j * (loads[n:] - shed[:, 1])
     np.add.at(injected, at, point.p_g + 1j * point.q_g)
+    if point.dc is not None:  # dc lines carry what they were set to
+        for end, k in ((case.dc_lines.from_bus, 0), (case.dc_lines.to_bus, 2)):
+            np.add.at(injected, case.index(end), -(point.dc[:, k] + 1j * point.dc[:, k + 1]))
     room = headroom(case, point.p_g)
     share = room / room.sum() if room.sum() > 0 else np.zeros(len(g))
     reference = int(at[np.argmax(np.minimum(g.p_max, AMPLE))]) if len(g) else 0
@@ -137,7 +141,7 @@ def operate(case: Case, point: Point, loads: Floats, shed: Floats | None = None)
 
     v, angle = np.abs(found.voltage), np.angle(found.voltage)
     needed = found.given.imag - injected.imag  # at held buses, beyond the set-points
-    after = Point(v, angle, point.p_g + found.taken_up * share, point.q_g + _reactive(case, needed * held))
+    after = Point(v, angle, point.p_g + found.taken_up * share, point.q_g + _reactive(case, needed * held), point.dc)
     return Operation(
         converged=found.converged,
         iterations=found.iterations,
@@ -152,14 +156,20 @@ def operate(case: Case, point: Point, loads: Floats, shed: Floats | None = None)
 
 
 def operate_zone(
-    case: Case, buses: Iterable[int], point: Point, loads: Floats, ties: Mapping[int, tuple[float, float]]
+    case: Case,
+    buses: Iterable[int],
+    point: Point,
+    loads: Floats,
+    ties: Mapping[int, tuple[float, float]],
+    converters: Mapping[tuple[int, str], tuple[float, float]] | None = None,
 ) -> Operation:
     """A zone alone, with the power of its tie lines fixed at the plan: what its own controller can check.
 
     buses: own bus numbers; every array follows the case's tables restricted to them, in their order. point: own
     voltages and set-points. loads: own (p_d, q_d), shape (2 own buses,), p.u. ties: (p, q) that leaves the zone at its
-    end of a tie line, p.u., by the 0-based row of mpc.branch. Lines inside the zone are checked, tie lines are not: their
-    flow is given. Raises InputError for tie lines that are not the zone's, all of them.
+    end of a tie line, p.u., by the 0-based row of mpc.branch. converters: (p, q) into a dc line at each of its ends (F, T)
+    that is in the zone, by the 0-based row of mpc.dcline. Lines inside the zone are checked, tie lines are not: their
+    flow is given. Raises InputError for tie lines and ends of dc lines that are not the zone's, all of them.
     """
     own = np.array(sorted(buses), np.int64)
     network, inside = case.lines, [np.isin(k, own) for k in (case.lines.from_bus, case.lines.to_bus)]
@@ -168,14 +178,23 @@ def operate_zone(
         raise InputError(
             f"case {case.name}: ties: found branch rows {sorted(ties)}, expected {sorted(network.rows[cut].tolist())}"
         )
+    dc, converters = case.dc_lines, converters or {}
+    terminals = {(row, "F"): bus for row, bus in zip(dc.rows.tolist(), dc.from_bus.tolist(), strict=True)}
+    terminals |= {(row, "T"): bus for row, bus in zip(dc.rows.tolist(), dc.to_bus.tolist(), strict=True)}
+    inner = {key: bus for key, bus in terminals.items() if bus in own}
+    if set(inner) != set(converters):
+        raise InputError(f"case {case.name}: converters: found {sorted(converters)}, expected {sorted(inner)}")
     zone = replace(
-        case,
+        case.without(WITHOUT),
+        piecewise=NO_COST_LINES,
         buses=_rows(case.buses, np.isin(case.buses.numbers, own)),
         generators=_rows(case.generators, np.isin(case.generators.bus, own)),
         lines=_rows(network, inside[0] & inside[1]),
     )
     out, end = np.zeros((len(own), 2)), np.where(inside[0], network.from_bus, network.to_bus)[cut]
     np.add.at(out, zone.index(end), np.array([ties[row] for row in network.rows[cut].tolist()]).reshape(-1, 2))
+    for key, bus in inner.items():
+        out[np.searchsorted(own, bus)] += converters[key]
     return operate(zone, point, np.asarray(loads) + out.T.ravel())
 
 

@@ -108,8 +108,8 @@ class Case:
 
     def without(self, words: Iterable[str]) -> Case:
         """The case without these parts (`parts.WITHOUT`)."""
-        empty: dict[str, Any] = {name: table for word in words for name, table in parts.WITHOUT[word].items()}
-        return replace(self, **empty)
+        empty = {name: table for word in words for name, table in parts.WITHOUT[word].items()}
+        return replace(self, **empty) if empty else self
 
     def held_parts(self) -> dict[str, str]:
         """What the case holds beside buses, generators and lines: by the word of each part, in words."""

@@ -90,7 +90,7 @@ def of_active(case: Case) -> Costs:
 def of_controls(case: Case) -> Costs:
     """Of everything that a dispatch chooses and pays for: p_g, then q_g, then p of each dc line, (2 ng + nd,)."""
     ng, dc, reactive = len(case.generators), case.dc_lines, case.reactive
-    columns = []
+    columns = list[Floats]()
     of_dc = [np.where(np.isin(np.arange(len(dc)), case.dc_cost_lines.generator), 0.0, getattr(dc, k)) for k in COLUMNS]
     for own, of_line, of_q in zip(polynomials(case), of_dc, (getattr(reactive, k) for k in COLUMNS), strict=True):
         q = np.zeros(ng)
@@ -102,7 +102,8 @@ def of_controls(case: Case) -> Costs:
         np.concatenate([table.slope for table, _ in each]),
         np.concatenate([table.intercept for table, _ in each]),
     )
-    return Costs(*columns, lines)
+    c2, c1, c0 = columns
+    return Costs(c2, c1, c0, lines)
 
 
 def polynomials(case: Case) -> tuple[Floats, Floats, Floats]:

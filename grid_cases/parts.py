@@ -6,6 +6,7 @@ Source: MATPOWER User's Manual, Sections 6.4 (extended optimal power flow) and 7
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -91,7 +92,7 @@ NO_POWER_FACTORS = PowerFactors(_NO, _NONE)
 NO_DC_LINES = DcLines(_NO, _NO, _NO, *[_NONE] * 11)
 
 #: Each word of `problem.ignore`: the case's fields that hold the part, as they are without it.
-WITHOUT = {
+WITHOUT: dict[str, dict[str, Any]] = {
     "reactive-costs": {"reactive": NO_REACTIVE_COSTS, "reactive_lines": NO_COST_LINES},
     "capability-curves": {"capability": NO_CAPABILITY},
     "dc-lines": {"dc_lines": NO_DC_LINES, "dc_cost_lines": NO_COST_LINES},

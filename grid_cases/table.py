@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,3 +31,11 @@ class Table:
 
     def __len__(self) -> int:
         return len(getattr(self, fields(self)[0].name))
+
+
+T = TypeVar("T", bound=Table)
+
+
+def rows_but(table: T, without: NDArray[np.bool_]) -> T:
+    """The table without these rows, a mask."""
+    return replace(table, **{column.name: getattr(table, column.name)[~without] for column in fields(table)})

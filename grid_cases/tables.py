@@ -6,6 +6,7 @@ Source: MATPOWER User's Manual, Appendix B (Data File Format), version 2.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
@@ -113,14 +114,14 @@ def _case(found: dict[str, Value], name: str, where: str) -> Case:
 def _capability(gen: Floats, mva: float, where: list[str]) -> Capability:
     """The sides of each generator's capability curve that its own limits do not imply; Pc1 = Pc2 is no curve."""
     rows = list[tuple[int, float, float, float]]()
-    curved = np.flatnonzero(gen[:, PC1] != gen[:, PC1 + 1]) if gen.shape[1] > QC2MAX else []
-    for k in curved:
+    known = gen.shape[1] > QC2MAX
+    for k in np.flatnonzero(gen[:, PC1] != gen[:, PC1 + 1]).tolist() if known else ():
         p1, p2, low1, high1, low2, high2 = gen[k, PC1 : QC2MAX + 1].tolist()
         if not (np.isfinite([p1, p2, low1, high1, low2, high2]).all() and p1 < p2):
             raise InputError(
                 f"{where[k]}: found a capability curve from Pc1 {p1:g} to Pc2 {p2:g}, expected ascending MW"
             )
-        for sign, q1, q2, limit in ((1.0, high1, high2, gen[k, 3]), (-1.0, low1, low2, gen[k, 4])):
+        for sign, q1, q2, limit in ((1.0, high1, high2, float(gen[k, 3])), (-1.0, low1, low2, float(gen[k, 4]))):
             slope = (q2 - q1) / (p2 - p1)
             ends = [q1 + slope * (p - p1) for p in gen[k, [PMIN, PMAX]].tolist()] if slope else [q1]
             if any(sign * q < sign * limit for q in ends):  # sign (q - slope p) <= sign (q1 - slope p1)
@@ -155,7 +156,8 @@ def _dc_lines(found: dict[str, Value], isolated: Floats, mva: float, where: str)
         ends = [np.where(limit >= 0, limit, (limit + loss_0) / (1 - loss_1)) / mva for limit in (low, high)]
     numbers = (dc[:, 0].astype(np.int64), dc[:, 1].astype(np.int64))
     limits = (dc[:, k] / mva for k in (11, 12, 13, 14))
-    return DcLines(rows, *numbers, *ends, *limits, loss_0 / mva, loss_1, *polynomials.T), lines
+    columns: list[Any] = [*numbers, *ends, *limits, loss_0 / mva, loss_1, *polynomials.T]
+    return DcLines(rows.astype(np.int64), *columns), lines
 
 
 def _matrix(found: dict[str, Value], field: str, where: str) -> Floats:

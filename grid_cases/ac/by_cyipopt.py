@@ -210,13 +210,10 @@ class Derivatives:
         add(program.at, self._places(2), -1.0)
         add(nb + program.at, self._places(3), -1.0)
         p_dc, q_from, q_to = self._places(4).reshape(3, -1)
-        for row, column, value in (
-            (program.dc_ends[0], p_dc, 1.0),
-            (program.dc_ends[1], p_dc, program.case.dc_lines.loss_1 - 1.0),
-            (nb + program.dc_ends[0], q_from, 1.0),
-            (nb + program.dc_ends[1], q_to, 1.0),
-        ):
-            add(row, column, value)
+        add(program.dc_ends[0], p_dc, 1.0)
+        add(program.dc_ends[1], p_dc, program.case.dc_lines.loss_1 - 1.0)
+        add(nb + program.dc_ends[0], q_from, 1.0)
+        add(nb + program.dc_ends[1], q_to, 1.0)
         if program.voll is not None:
             for k, sign in enumerate((-1.0, 1.0, -1.0, 1.0)):
                 add(nb * (k // 2) + np.arange(nb), first[SLACK] + nb * k + np.arange(nb), sign * UNIT)

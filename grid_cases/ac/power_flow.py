@@ -7,7 +7,7 @@ one more unknown. Generators that can hold the voltage at their bus do.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,8 +16,9 @@ from scipy import sparse
 from scipy.sparse.linalg import splu
 
 from hushgrid.grid_cases.ac.network import Complexes, Point, bus_admittance, excess, flows
-from hushgrid.grid_cases.case import Case, Floats, Table
+from hushgrid.grid_cases.case import Case, Floats
 from hushgrid.grid_cases.parts import NO_COST_LINES, WITHOUT
+from hushgrid.grid_cases.table import rows_but
 from hushgrid.kernels.errors import InputError
 
 TOLERANCE = 1e-8  #: of the mismatch, p.u.
@@ -187,19 +188,15 @@ def operate_zone(
     zone = replace(
         case.without(WITHOUT),
         piecewise=NO_COST_LINES,
-        buses=_rows(case.buses, np.isin(case.buses.numbers, own)),
-        generators=_rows(case.generators, np.isin(case.generators.bus, own)),
-        lines=_rows(network, inside[0] & inside[1]),
+        buses=rows_but(case.buses, ~np.isin(case.buses.numbers, own)),
+        generators=rows_but(case.generators, ~np.isin(case.generators.bus, own)),
+        lines=rows_but(network, ~(inside[0] & inside[1])),
     )
     out, end = np.zeros((len(own), 2)), np.where(inside[0], network.from_bus, network.to_bus)[cut]
     np.add.at(out, zone.index(end), np.array([ties[row] for row in network.rows[cut].tolist()]).reshape(-1, 2))
     for key, bus in inner.items():
         out[np.searchsorted(own, bus)] += converters[key]
     return operate(zone, point, np.asarray(loads) + out.T.ravel())
-
-
-def _rows(table: Table, kept: NDArray[np.bool_]) -> Any:
-    return replace(table, **{column.name: getattr(table, column.name)[kept] for column in fields(table)})
 
 
 def _reactive(case: Case, needed: Floats) -> Floats:

@@ -168,10 +168,10 @@ class Program:
                 infinite = np.full(len(keep), np.inf)
                 low += [least + keep, -infinite]
                 high += [infinite, most - keep]
-        lines, sides = self.costs.lines, case.capability
+        costs, sides = self.costs.lines, case.capability
         fixed = np.zeros(len(case.power_factors))
-        low += [np.full(len(lines), -np.inf), np.full(len(sides), -np.inf), fixed]
-        high += [-lines.intercept / self.scale, sides.most, fixed]
+        low += [np.full(len(costs), -np.inf), np.full(len(sides), -np.inf), fixed]
+        high += [-costs.intercept / self.scale, sides.most, fixed]
         return Part(np.concatenate(low), np.concatenate(high))
 
     @property

@@ -162,7 +162,7 @@ class PowerFlow(Kind):
 
         if plan.problem.objective != "cost":
             return None
-        voll, highest = plan.problem.voll, highest_marginal(load(source))
+        voll, highest = plan.problem.voll, highest_marginal(load(source).without(plan.problem.ignore))
         if voll >= highest:
             return None
         return (

@@ -121,13 +121,23 @@ class Case:
             "constraints": len(self.constraints),
         }
         words = {
-            "reactive-costs": "reactive costs of {} generators",
-            "capability-curves": "capability curves of {} generators",
-            "dc-lines": "{} dc lines",
-            "dispatchable-loads": "the power factors of {} dispatchable loads",
+            "reactive-costs": "reactive costs of {} generator{}",
+            "capability-curves": "capability curves of {} generator{}",
+            "dc-lines": "{} dc line{}",
+            "dispatchable-loads": "the power factor of {} dispatchable load{}",
             "constraints": f"constraints or costs of the user's own ({', '.join(f'mpc.{k}' for k in self.constraints)})",
         }
-        return {part: words[part].format(count) for part, count in numbers.items() if count}
+        return {part: words[part].format(count, "s" * (count > 1)) for part, count in numbers.items() if count}
+
+    def left_out(self, words: Iterable[str]) -> list[str]:
+        """What the case holds and its model has not, if these parts are left out: a line each."""
+        owned, lines = set(words), []
+        for part, what in self.held_parts().items():
+            if part in owned:
+                lines.append(f"{what}: left out (ignore: {part})")
+            elif part in parts.NOT_MODELLED:
+                lines.append(f"{what}: not modelled")
+        return lines
 
     def without_cost(self) -> Ints:
         """Positions of the generators with neither a polynomial cost of degree <= 2 nor a piecewise-linear one."""

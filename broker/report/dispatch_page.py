@@ -74,6 +74,21 @@ HEADINGS = {
         "tie": "Tie",
         "disagreement_mw": "Disagreement, MW",
     },
+    "dclines": {
+        "dcline": "DC line",
+        "from": "From bus",
+        "to": "To bus",
+        "zones": "Zones",
+        "p_from": "P from, MW",
+        "q_from": "Q from, MVAr",
+        "p_to": "P to, MW",
+        "q_to": "Q to, MVAr",
+        "p_min": "P least, MW",
+        "p_max": "P most, MW",
+        "losses_mw": "Losses, MW",
+        "tie": "Tie",
+        "disagreement_mw": "Disagreement, MW",
+    },
     "buses": {
         "bus": "Bus",
         "zone": "Zone",
@@ -210,11 +225,13 @@ def _prices(run: Run) -> str:
 
 
 def tables(run: Run) -> str:
-    """The four tables, each led by what matters in it, as HTML."""
+    """The tables, each led by what matters in it, as HTML."""
     found = of(run)
     if not run.tables:
         return paragraphs([found.sentence, "The run directory holds no tables of it."])
-    return "".join((paragraphs([found.sentence]), _generation(run), _balance(run), _lines(run), _buses(run)))
+    return "".join(
+        (paragraphs([found.sentence]), _generation(run), _balance(run), _lines(run), _dc_lines(run), _buses(run))
+    )
 
 
 def _head(name: str, *about: str) -> str:
@@ -278,6 +295,13 @@ def _lines(run: Run) -> str:
     if 0 < len(ties) <= SHORT:
         out += _table(run, "lines", ties, f"The {len(ties)} lines between zones")
     return out + _folded(run, "lines", "All lines")
+
+
+def _dc_lines(run: Run) -> str:
+    if "dclines" not in run.tables:
+        return ""
+    about = "Flows are those into the line at its two ends. DC lines are counted by their row in the case file, from 1; the map does not draw them."
+    return _head("DC lines", _what(run), about) + _table(run, "dclines", run.tables["dclines"], "All dc lines")
 
 
 def _buses(run: Run) -> str:

@@ -203,7 +203,7 @@ class Result(Summary):
     summary: result.json as a mapping. history: the columns of history.csv, None for an empty cell. solution: the arrays
     of solution.npz. setpoints: the rows of setpoints.csv (node, quantity, element, value, unit, number, bus, from, to, source). trajectory, transcript:
     None unless `run.record` asks for them. path: the run directory, if there is one. tables: zones at least cost: the
-    columns and rows of generation.csv, balance.csv, lines.csv and buses.csv, by name.
+    columns and rows of generation.csv, balance.csv, lines.csv, buses.csv and, with dc lines, dclines.csv, by name.
     """
 
     def __init__(

@@ -361,6 +361,10 @@ class Kind(ABC):
         They cannot if its data are with the program that makes the plan.
         """
 
+    def left_out(self, problem: Any) -> list[str]:
+        """What its data hold and the problem has not, a line each."""
+        return []
+
     def check_answers(self, plan: Plan) -> None:
         """Raises InputError if a gate could not answer what the plan asks, which follows from public numbers."""
         return None

@@ -71,6 +71,7 @@ class ZoneSetup(Setup):
             make_step(first, np.ones(first.n), self.problem.solver)
         path = Path(self.problem.case)
         self.stamp = stamp(path) if path.is_file() else self.problem.case
+        self.notes = tuple(load(self.problem.case).left_out(self.problem.ignore))
         self.about = f"{self.problem.case} in {len(self.zones)} zones"
 
     def loads(self, name: str) -> Vector:

@@ -116,7 +116,7 @@ def test_tie_line_flows_stand_in_mw_as_each_zone_sees_them(tmp_path: Path) -> No
 
 
 def test_generators_stand_with_bus_and_units(tmp_path: Path) -> None:
-    assert "<tr><td>z2</td><td>8</td><td>4</td><td>100.00 MW</td><td>20.00 MVAr</td></tr>" in html(write_run(tmp_path))
+    assert "<tr><td>z2</td><td>8</td><td>5</td><td>100.00 MW</td><td>20.00 MVAr</td></tr>" in html(write_run(tmp_path))
 
 
 def test_expected_noise_is_called_expected_and_drawn_noise_drawn(tmp_path: Path) -> None:

@@ -178,6 +178,10 @@ def _extremes(run: Run) -> list[tuple[str, str]]:
             low, high = rows[0], rows[-1]
             text = f"{fixed(low[column], 3)} (bus {low['bus']}) to {fixed(high[column], 3)} {unit} (bus {high['bus']})"
             shown.append((label, text))
+    if closest := _by_room(run.tables.get("buses", ())):
+        row = closest[0]
+        where = f"bus {row['bus']}, {fixed(row['v_pu'], 3)} of {fixed(row['v_min'], 3)} to {fixed(row['v_max'], 3)}"
+        shown.append(("Voltage nearest to a limit", f"{fixed(_room(row), 3)} p.u. away ({where})"))
     loaded = _by(run.tables.get("lines", ()), "loading_percent")
     if loaded:
         most = loaded[-1]
@@ -189,6 +193,16 @@ def _extremes(run: Run) -> list[tuple[str, str]]:
 def _by(rows: Iterable[Row], column: str) -> list[Row]:
     """Rows with a value in the column, the lowest first."""
     return sorted((row for row in rows if math.isfinite(row[column])), key=lambda row: float(row[column]))
+
+
+def _room(row: Row) -> float:
+    """How far a bus's voltage is from the nearer of its limits, p.u.; negative beyond it."""
+    return min(row["v_pu"] - row["v_min"], row["v_max"] - row["v_pu"])
+
+
+def _by_room(rows: Iterable[Row]) -> list[Row]:
+    """Buses with a choice of voltage, those nearest to a limit first."""
+    return sorted((row for row in rows if row["v_max"] > row["v_min"] and math.isfinite(row["v_pu"])), key=_room)
 
 
 # --- the map ---
@@ -309,11 +323,11 @@ def _buses(run: Run) -> str:
     head = _head("Buses", _what(run), _prices(run))
     if len(rows) <= SHORT:
         return head + _table(run, "buses", rows, "All buses")
-    out = head
-    for column, what in (("price_per_mwh", "prices"), ("v_pu", "voltages")):
-        known = _by(rows, column)[::-1]
-        ends = known if len(known) <= 2 * ENDS else [*known[:ENDS], *known[-ENDS:]]
-        out += _table(run, "buses", ends, f"The {ENDS} highest and the {ENDS} lowest {what}")
+    known = _by(rows, "price_per_mwh")[::-1]
+    ends = known if len(known) <= 2 * ENDS else [*known[:ENDS], *known[-ENDS:]]
+    out = head + _table(run, "buses", ends, f"The {ENDS} highest and the {ENDS} lowest prices")
+    closest = _by_room(rows)[:FIRST]
+    out += _table(run, "buses", closest, f"The {len(closest)} voltages nearest to a limit")
     return out + _folded(run, "buses", "All buses")
 
 

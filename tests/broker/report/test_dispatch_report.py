@@ -187,7 +187,11 @@ def test_long_tables_begin_with_what_matters_and_fold_the_rest(tmp_path: Path) -
     most = max(lines, key=lambda row: row["loading_percent"])
     led = text.index("The 12 most loaded lines")
     assert cells(text[led:])[1][0] == str(most["branch"])
-    for what in ("12 generators of the largest output", "6 highest and the 6 lowest prices", "6 lowest voltages"):
+    for what in (
+        "12 generators of the largest output",
+        "6 highest and the 6 lowest prices",
+        "12 voltages nearest to a limit",
+    ):
         assert what in text
     for name, count in (("lines", 186), ("buses", 118), ("generators", 54)):
         assert f"<details><summary>All {name} ({count} rows)</summary>" in text

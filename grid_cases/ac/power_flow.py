@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,13 +17,14 @@ from scipy.sparse.linalg import splu
 
 from hushgrid.grid_cases.ac.network import Complexes, Point, bus_admittance, excess, flows
 from hushgrid.grid_cases.case import Case, Floats
-from hushgrid.grid_cases.parts import NO_COST_LINES, WITHOUT
+from hushgrid.grid_cases.parts import NO_COST_LINES, WITHOUT, Capability, PowerFactors
 from hushgrid.grid_cases.table import rows_but
 from hushgrid.kernels.errors import InputError
 
 TOLERANCE = 1e-8  #: of the mismatch, p.u.
 MOST_ITERATIONS = 30
 AMPLE = 1e3  #: p.u.: the headroom of a generator without a limit
+Coupled = TypeVar("Coupled", Capability, PowerFactors)
 LEAST = 1e-4  #: p.u.: less headroom than this is none, an interior-point solver's distance from a limit
 
 
@@ -185,11 +186,14 @@ def operate_zone(
     inner = {key: bus for key, bus in terminals.items() if bus in own}
     if set(inner) != set(converters):
         raise InputError(f"case {case.name}: converters: found {sorted(converters)}, expected {sorted(inner)}")
+    mine = np.isin(case.generators.bus, own)
     zone = replace(
         case.without(WITHOUT),
         piecewise=NO_COST_LINES,
+        capability=_renumbered(case.capability, mine),
+        power_factors=_renumbered(case.power_factors, mine),
         buses=rows_but(case.buses, ~np.isin(case.buses.numbers, own)),
-        generators=rows_but(case.generators, ~np.isin(case.generators.bus, own)),
+        generators=rows_but(case.generators, ~mine),
         lines=rows_but(network, ~(inside[0] & inside[1])),
     )
     out, end = np.zeros((len(own), 2)), np.where(inside[0], network.from_bus, network.to_bus)[cut]
@@ -197,6 +201,12 @@ def operate_zone(
     for key, bus in inner.items():
         out[np.searchsorted(own, bus)] += converters[key]
     return operate(zone, point, np.asarray(loads) + out.T.ravel())
+
+
+def _renumbered(table: Coupled, mine: NDArray[np.bool_]) -> Coupled:
+    """The rows of a table about these generators alone, which are counted among themselves."""
+    rows = rows_but(table, ~mine[table.generator])
+    return replace(rows, generator=(np.cumsum(mine) - 1)[rows.generator])
 
 
 def _reactive(case: Case, needed: Floats) -> Floats:

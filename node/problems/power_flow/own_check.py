@@ -31,6 +31,8 @@ def own_check(zone: Zone, file: Path) -> list[str]:
         f"lines inside the zone: beyond a rating by {worst['rating'] * base:.3f} MVA",
         f"generators: beyond a limit by {worst['p'] * base:.3f} MW and {worst['q'] * base:.3f} MVAr",
     ]
+    if zone.case.capability.generator.size or zone.case.power_factors.generator.size:
+        lines.append(f"capability curves and power factors: beyond by {worst['capability'] * base:.3f} MVAr")
     return lines
 
 

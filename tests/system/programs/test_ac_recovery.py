@@ -6,6 +6,8 @@ import sys
 import numpy as np
 import pytest
 
+from hushgrid.broker.report.build import build
+from hushgrid.broker.report.run_directory import read
 from hushgrid.broker.simulation import run
 from hushgrid.grid_cases import load
 from hushgrid.grid_cases.ac.network import relaxed
@@ -13,6 +15,7 @@ from hushgrid.grid_cases.ac.opf import AcDispatch, AcSolver, NoDispatch, recover
 from hushgrid.grid_cases.ac.program import Margins, Program
 from hushgrid.grid_cases.case import loads
 from tests.support.scenarios.least_cost import scenario
+from tests.support.scenarios.parted_cases import ZONES9, ZONES30, path
 from tests.support.scenarios.zone_models import ZONES14
 
 CASE = load("case30")
@@ -102,3 +105,23 @@ def test_the_prices_of_AC_rows_are_those_of_the_AC_dispatch():
     assert inside
     for row in inside:
         assert row["marginal"] == pytest.approx(price[row["bus"]], abs=0.002)
+
+
+@pytest.mark.parametrize(
+    ("name", "zones", "cost"), [("t_case9_dcline", ZONES9, 6518.894), ("case30Q", ZONES30, 623.006)]
+)
+def test_a_run_over_a_case_with_more_parts_ends_with_its_AC_optimum_and_a_report_of_it(name, zones, cost, tmp_path):
+    result = run(scenario(path(name), zones), out=tmp_path / "run")
+    assert result.ac.status == "solved"
+    assert result.ac.objective == pytest.approx(cost, abs=1e-2)
+    text = build(tmp_path / "run").read_text(encoding="utf-8")
+    assert ("DC lines" in text) == (name == "t_case9_dcline")
+    if "dclines" not in result.tables:
+        return
+    columns, rows = result.tables["dclines"]
+    lines = [dict(zip(columns, row, strict=True)) for row in rows]
+    assert [line["p_from"] for line in lines] == pytest.approx([10.0, 7.843, 6.055], abs=2e-3)
+    assert {line["source"] for line in lines} == {"ac"}
+    assert [row["dcline"] for row in read(tmp_path / "run").tables["dclines"]] == [1, 2, 4]
+    released = {(row[1], row[2]): row[3] for row in result.setpoints if row[0] == "z1"}
+    assert released["dc_p_T", "0"] == pytest.approx(-8.9, abs=1e-3)

@@ -12,9 +12,9 @@ from typing import Any
 from hushgrid.cli.case_solve import solve
 from hushgrid.grid_cases import load
 from hushgrid.grid_cases.case import Case, Lines, facts
+from hushgrid.grid_cases.elements.parts import WITHOUT, DcLines
 from hushgrid.grid_cases.matpower import BUILT_IN
 from hushgrid.grid_cases.partition import Zones, between, explicit, partition, without_generator
-from hushgrid.grid_cases.parts import WITHOUT, DcLines
 from hushgrid.kernels.errors import InputError
 from hushgrid.node.columns import columns
 

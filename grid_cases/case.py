@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hushgrid.grid_cases import parts
-from hushgrid.grid_cases.parts import Capability, DcLines, PowerFactors, ReactiveCosts
-from hushgrid.grid_cases.parts import CostLines as CostLines
-from hushgrid.grid_cases.table import Floats as Floats
-from hushgrid.grid_cases.table import Ints as Ints
-from hushgrid.grid_cases.table import Table as Table
+from hushgrid.grid_cases.elements import parts
+from hushgrid.grid_cases.elements.parts import Capability, DcLines, PowerFactors, ReactiveCosts
+from hushgrid.grid_cases.elements.parts import CostLines as CostLines
+from hushgrid.grid_cases.elements.table import Floats as Floats
+from hushgrid.grid_cases.elements.table import Ints as Ints
+from hushgrid.grid_cases.elements.table import Table as Table
 from hushgrid.kernels.errors import InputError
 
 

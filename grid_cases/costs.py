@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from hushgrid.grid_cases.case import Case
-from hushgrid.grid_cases.parts import NOT_MODELLED, CostLines
-from hushgrid.grid_cases.table import Floats, Ints
+from hushgrid.grid_cases.elements.parts import NOT_MODELLED, CostLines
+from hushgrid.grid_cases.elements.table import Floats, Ints
 from hushgrid.kernels.errors import InputError
 
 VOLL = 10_000.0  #: value of lost load, $/MWh and $/MVArh: the price of load that is not served and of power spilled

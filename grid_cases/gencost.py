@@ -10,8 +10,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from hushgrid.grid_cases.parts import CostLines
-from hushgrid.grid_cases.table import Floats, Ints
+from hushgrid.grid_cases.elements.parts import CostLines
+from hushgrid.grid_cases.elements.table import Floats, Ints
 from hushgrid.kernels.errors import InputError
 
 _ROUNDED = 1e-6  #: of the largest cost, by which a rounded point may lie above the line between its neighbours

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from hushgrid.grid_cases.case import Case, Ints
 from hushgrid.grid_cases.case import Lines as Elements
+from hushgrid.grid_cases.elements.parts import DcLines
 from hushgrid.grid_cases.multilevel import Lines, distances, split
-from hushgrid.grid_cases.parts import DcLines
 from hushgrid.kernels.errors import InputError
 
 Zones = dict[str, tuple[int, ...]]  #: z1, z2, ... -> ascending bus numbers

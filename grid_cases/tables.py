@@ -12,8 +12,7 @@ import numpy as np
 
 from hushgrid.grid_cases import gencost
 from hushgrid.grid_cases.case import Buses, Case, CostLines, Floats, Generators, Ints, Lines
-from hushgrid.grid_cases.matpower_parser import NOTED, Value
-from hushgrid.grid_cases.parts import (
+from hushgrid.grid_cases.elements.parts import (
     NO_COST_LINES,
     NO_DC_LINES,
     NO_REACTIVE_COSTS,
@@ -22,6 +21,7 @@ from hushgrid.grid_cases.parts import (
     PowerFactors,
     ReactiveCosts,
 )
+from hushgrid.grid_cases.matpower_parser import NOTED, Value
 from hushgrid.kernels.errors import InputError
 
 #: Fewest columns of each matrix that is read.
@@ -62,7 +62,6 @@ def _case(found: dict[str, Value], name: str, where: str) -> Case:
     reactive, reactive_lines = _reactive_costs(found, len(gen), gen_rows, mva, where)
     dc_lines, dc_cost_lines = _dc_lines(found, isolated, mva, where)
     gen, branch, places = gen[gen_rows], branch[line_rows], _places(found["gen"], where)
-    angle_min, angle_max = _angle_limits(branch)
     return Case(
         name,
         mva,
@@ -87,19 +86,7 @@ def _case(found: dict[str, Value], name: str, where: str) -> Case:
             cost_1=polynomials[:, 1],
             cost_0=polynomials[:, 2],
         ),
-        Lines(
-            rows=line_rows.astype(np.int64),
-            from_bus=branch[:, 0].astype(np.int64),
-            to_bus=branch[:, 1].astype(np.int64),
-            r=branch[:, 2],
-            x=branch[:, 3],
-            b=branch[:, 4],
-            rate=np.where(np.isposinf(branch[:, 5]), 0.0, branch[:, 5] / mva),
-            tap=np.where(branch[:, 8] == 0, 1.0, branch[:, 8]),
-            shift=np.deg2rad(branch[:, 9]),
-            angle_min=angle_min,
-            angle_max=angle_max,
-        ),
+        _lines(branch, line_rows, mva),
         piecewise,
         reactive,
         reactive_lines,
@@ -108,6 +95,23 @@ def _case(found: dict[str, Value], name: str, where: str) -> Case:
         dc_lines,
         dc_cost_lines,
         tuple(name for name in NOTED if name in found),
+    )
+
+
+def _lines(branch: Floats, rows: Ints, mva: float) -> Lines:
+    angle_min, angle_max = _angle_limits(branch)
+    return Lines(
+        rows=rows.astype(np.int64),
+        from_bus=branch[:, 0].astype(np.int64),
+        to_bus=branch[:, 1].astype(np.int64),
+        r=branch[:, 2],
+        x=branch[:, 3],
+        b=branch[:, 4],
+        rate=np.where(np.isposinf(branch[:, 5]), 0.0, branch[:, 5] / mva),
+        tap=np.where(branch[:, 8] == 0, 1.0, branch[:, 8]),
+        shift=np.deg2rad(branch[:, 9]),
+        angle_min=angle_min,
+        angle_max=angle_max,
     )
 
 

@@ -24,13 +24,7 @@ Row = Mapping[str, Any]
 LOADINGS = (25.0, 50.0, 75.0, 95.0)  #: percent, between the five classes of lines
 WIDTHS = (1.0, 1.5, 2.2, 3.1, 4.2)  #: of the classes' lines, relative
 REACHED, CLOSE = 0.0005, 0.01  #: p.u. from a limit: a voltage is at it, or close to it
-VOLTAGES = (
-    "at the lower limit",
-    f"within {CLOSE:g} of the lower",
-    f"more than {CLOSE:g} from both",
-    f"within {CLOSE:g} of the upper",
-    "at the upper limit",
-)
+VOLTAGES = ("at the lower limit", "close to it", "further from both limits", "close to the upper", "at the upper limit")
 WIDE = Shape()
 NARROW = Shape(width=390.0, low=0.9, high=1.55, upright=True, most=90.0)  #: of a phone held upright
 FEW = 40  #: buses; of more, only extremes are labelled
@@ -394,7 +388,7 @@ def _loadings(picture: Picture) -> str:
 
 
 def _layer(layer: Layer) -> str:
-    title = {"voltage": "Voltage, p.u., by its distance to its bus's own limits", "price": "Price, $/MWh"}[layer.name]
+    title = {"voltage": "Voltage, p.u.; close: within 0.01 of a limit of its bus", "price": "Price, $/MWh"}[layer.name]
     keys = [
         _key(f'<i class="bus {layer.name[0]}{kind}"></i>', text)
         for kind, text in layer.meaning.items()

@@ -25,7 +25,7 @@ from hushgrid.grid_cases.ac.presence import ABSENT, installed
 from hushgrid.grid_cases.ac.program import Ended, Margins, Program
 from hushgrid.grid_cases.case import Buses, Case, CostLines, Floats, Generators, Ints, Lines
 from hushgrid.grid_cases.costs import UNIT, VOLL, dispatch_cost
-from hushgrid.grid_cases.parts import Capability, DcLines, PowerFactors, ReactiveCosts
+from hushgrid.grid_cases.elements.parts import Capability, DcLines, PowerFactors, ReactiveCosts
 from hushgrid.kernels.errors import InputError
 
 COUNTS = 1e-6  #: p.u.: slack beyond it is load not served, or power spilled; less is the solver's accuracy

@@ -17,8 +17,8 @@ from scipy.sparse.linalg import splu
 
 from hushgrid.grid_cases.ac.network import Complexes, Point, bus_admittance, excess, flows
 from hushgrid.grid_cases.case import Case, Floats
-from hushgrid.grid_cases.parts import NO_COST_LINES, WITHOUT, Capability, PowerFactors
-from hushgrid.grid_cases.table import rows_but
+from hushgrid.grid_cases.elements.parts import NO_COST_LINES, WITHOUT, Capability, PowerFactors
+from hushgrid.grid_cases.elements.table import rows_but
 from hushgrid.kernels.errors import InputError
 
 TOLERANCE = 1e-8  #: of the mismatch, p.u.

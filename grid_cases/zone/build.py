@@ -20,10 +20,10 @@ from pathlib import Path
 import numpy as np
 
 from hushgrid.grid_cases.case import Case
+from hushgrid.grid_cases.elements.parts import WITHOUT
 from hushgrid.grid_cases.matpower import load
 from hushgrid.grid_cases.matrix import Matrix
 from hushgrid.grid_cases.partition import Zones, explicit, partition
-from hushgrid.grid_cases.parts import WITHOUT
 from hushgrid.grid_cases.variables import Layout
 from hushgrid.grid_cases.zone.model import ZoneModel, load_model, save_model
 from hushgrid.kernels.errors import InputError

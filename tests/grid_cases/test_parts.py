@@ -10,8 +10,8 @@ from hushgrid.grid_cases.ac.program import Program
 from hushgrid.grid_cases.case import Case, loads
 from hushgrid.grid_cases.centralised import solve
 from hushgrid.grid_cases.costs import dispatch_cost, require_convex, require_modelled
+from hushgrid.grid_cases.elements.parts import WITHOUT
 from hushgrid.grid_cases.matpower import parse
-from hushgrid.grid_cases.parts import WITHOUT
 from hushgrid.grid_cases.variables import Layout
 from hushgrid.grid_cases.zone.build import build
 from hushgrid.grid_cases.zone.model import violation

@@ -23,8 +23,8 @@ from hushgrid.grid_cases.case import Case
 from hushgrid.grid_cases.costs import of_controls
 from hushgrid.grid_cases.dispatch import SMALLEST, Dispatch, Part
 from hushgrid.grid_cases.dispatch import relaxed as together
+from hushgrid.grid_cases.elements.table import rows_but
 from hushgrid.grid_cases.setpoints import released, released_keys
-from hushgrid.grid_cases.table import rows_but
 from hushgrid.grid_cases.variables import Layout
 from hushgrid.kernels.algorithms.consensus_admm import ServerState
 from hushgrid.kernels.patterns.star import Closing, Conclude, Concluded, Released

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from hushgrid.grid_cases.table import Floats, Ints, Table
+from hushgrid.grid_cases.elements.table import Floats, Ints, Table
 
 
 @dataclass(frozen=True, slots=True, eq=False)

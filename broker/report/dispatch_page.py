@@ -197,7 +197,7 @@ def _by(rows: Iterable[Row], column: str) -> list[Row]:
 
 def _room(row: Row) -> float:
     """How far a bus's voltage is from the nearer of its limits, p.u.; negative beyond it."""
-    return min(row["v_pu"] - row["v_min"], row["v_max"] - row["v_pu"])
+    return float(min(row["v_pu"] - row["v_min"], row["v_max"] - row["v_pu"]))
 
 
 def _by_room(rows: Iterable[Row]) -> list[Row]:

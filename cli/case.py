@@ -11,9 +11,10 @@ from typing import Any
 
 from hushgrid.cli.case_solve import solve
 from hushgrid.grid_cases import load
-from hushgrid.grid_cases.case import Case, facts
+from hushgrid.grid_cases.case import Case, Lines, facts
+from hushgrid.grid_cases.elements.parts import WITHOUT, DcLines
 from hushgrid.grid_cases.matpower import BUILT_IN
-from hushgrid.grid_cases.partition import Zones, explicit, partition, tie_lines, without_generator
+from hushgrid.grid_cases.partition import Zones, between, explicit, partition, without_generator
 from hushgrid.kernels.errors import InputError
 from hushgrid.node.columns import columns
 
@@ -33,6 +34,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         if name == "list":
             continue
         add("case", metavar="CASE", help="a built-in case, or the path of a MATPOWER .m or pandapower .json file")
+        if name in ("zones", "solve"):
+            add("--ignore", metavar="PART", action="append", default=[], choices=WITHOUT, help="a part to leave out")
         if name == "export":
             add("file", metavar="FILE", type=Path, help="the file to write")
             add(
@@ -67,9 +70,9 @@ def main(options: argparse.Namespace) -> int:
         case "show":
             print(show(options.case, options.json))
         case "zones":
-            print(zones(options.case, options.zones, options.export, options.json))
+            print(zones(options.case, options.zones, options.export, options.json, options.ignore))
         case "solve":
-            print(solve(options.case, options.objective, options.json, options.ac))
+            print(solve(options.case, options.objective, options.json, options.ac, options.ignore))
         case "export":
             print(export(options.case, options.file))
     return 0
@@ -97,6 +100,7 @@ def show(name: str, as_json: bool) -> str:
         ("generators", f"{f['generators']}, {capacity}"),
         ("costs", _costs(f)),
         ("load", f"{f['load_mw']:.1f} MW, {f['load_mvar']:.1f} MVAr"),
+        *((word, f"{what}{': not modelled' * (word in f['not_modelled'])}") for word, what in f["parts"].items()),
         ("digest", f"{f['digest'][:16]} (SHA-256 of all but the loads)"),
     ]
     return f"{f['case']}\n{columns(rows, indent=2)}"
@@ -108,9 +112,9 @@ def _costs(f: dict[str, Any]) -> str:
     return ", ".join(f"{count} {kind}" for kind, count in counts.items() if count) or "none"
 
 
-def zones(name: str, choice: str, export: Path | None, as_json: bool) -> str:
+def zones(name: str, choice: str, export: Path | None, as_json: bool, ignore: Sequence[str] = ()) -> str:
     """A partition: choice is a number or lists of bus numbers, as in a scenario. export: where the models go."""
-    case = load(name)
+    case = load(name).without(ignore)
     try:
         asked = json.loads(choice)
     except (ValueError, RecursionError):
@@ -118,28 +122,32 @@ def zones(name: str, choice: str, export: Path | None, as_json: bool) -> str:
     if isinstance(asked, bool) or not isinstance(asked, int | list):
         raise InputError(f"--zones: found {choice!r}, expected a number or lists such as [[1, 2], [3, 4]]")
     found = partition(case, asked) if isinstance(asked, int) else explicit(case, asked)
-    ties = _ties(case, found)
+    ties, dc_ties = _ties(found, case.lines), _ties(found, case.dc_lines)
     idle = without_generator(case, found)
     written = _export(case, found, export) if export is not None else []
     if as_json:
         told = {"case": case.name, "zones": {z: list(b) for z, b in found.items()}, "tie_lines": ties}
+        told |= {"dc_tie_lines": dc_ties} if len(case.dc_lines) else {}
         told["without_generator"] = idle
         return json.dumps(told | ({"models": written} if export is not None else {}), indent=2)
     of = {bus: zone for zone, buses in found.items() for bus in buses}
     rows = [(z, len(b), sum(of[int(g)] == z for g in case.generators.bus)) for z, b in found.items()]
-    text = f"{case.name}: {len(found)} zones, {len(ties)} tie lines\n"
+    text = (
+        f"{case.name}: {len(found)} zones, {len(ties)} tie lines{f', {len(dc_ties)} dc tie lines' if dc_ties else ''}\n"
+    )
     if idle:
         text += f"  without a generator, so all power comes over tie lines: {', '.join(idle)}\n"
     text += columns(rows, ("zone", "buses", "generators"), indent=2)
     width = 4 + max(map(len, found))
     for zone, buses in found.items():
         text += "\n" + fill(_runs(buses), 100, initial_indent=f"  {zone}".ljust(width), subsequent_indent=" " * width)
-    if ties:
-        text += "\n" + columns(
-            [(t["row"], t["from"], t["to"], f"{t['zones'][0]}-{t['zones'][1]}") for t in ties],
-            ("line", "from", "to", "zones"),
-            indent=2,
-        )
+    for name_of, rows_of in (("line", ties), ("dc line", dc_ties)):
+        if rows_of:
+            text += "\n" + columns(
+                [(t["row"], t["from"], t["to"], f"{t['zones'][0]}-{t['zones'][1]}") for t in rows_of],
+                (name_of, "from", "to", "zones"),
+                indent=2,
+            )
     return text + "".join(f"\nwrote {path}" for path in written)
 
 
@@ -154,11 +162,12 @@ def _runs(numbers: Sequence[int]) -> str:
     return " ".join(f"{run[0]}-{run[-1]}" if len(run) > 2 else " ".join(map(str, run)) for run in runs)
 
 
-def _ties(case: Case, found: Zones) -> list[dict[str, Any]]:
-    of = {bus: zone for zone, buses in found.items() for bus in buses}
-    rows, lines = set(tie_lines(case, found).tolist()), case.lines
-    ends = zip(lines.rows.tolist(), lines.from_bus.tolist(), lines.to_bus.tolist(), strict=True)
-    return [{"row": row, "from": a, "to": b, "zones": [of[a], of[b]]} for row, a, b in ends if row in rows]
+def _ties(found: Zones, table: Lines | DcLines) -> list[dict[str, Any]]:
+    """The lines between zones, their rows counted from 1, as the case file does."""
+    zone_of = {bus: zone for zone, buses in found.items() for bus in buses}
+    cut = between(table, found)
+    ends = zip(*(column[cut].tolist() for column in (table.rows, table.from_bus, table.to_bus)), strict=True)
+    return [{"row": row + 1, "from": a, "to": b, "zones": [zone_of[a], zone_of[b]]} for row, a, b in ends]
 
 
 def _export(case: Case, found: Zones, directory: Path) -> list[str]:
@@ -181,4 +190,5 @@ def export(name: str, file: Path) -> str:
 
     case = load(name)
     write(case, file)
-    return f"wrote {file} ({case.name}, {len(case.buses)} buses; read it with pandapower.from_json)"
+    text = f"wrote {file} ({case.name}, {len(case.buses)} buses; read it with pandapower.from_json)"
+    return "\n".join([text, *(f"  left out: {what}" for what in case.held_parts().values())])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,23 +19,31 @@ if TYPE_CHECKING:
     from hushgrid.grid_cases.centralised import Solution
 
 LINE_LIMITS = {"rating": "ratings of lines", "angle": "angles of lines"}
-OTHER_LIMITS = {"v": "voltages of buses", "p": "active power of generators", "q": "reactive power of generators"}
+OTHER_LIMITS = {
+    "v": "voltages of buses",
+    "p": "active power of generators",
+    "q": "reactive power of generators",
+    "capability": "capability curves of generators",
+    "dc": "dc lines",
+}
 
 
-def solve(name: str, objective: str, as_json: bool, ac: bool = False) -> str:
-    """The central solution. In $/h, or p.u.^2 of load shed; it is of a relaxation, so no dispatch.
+def solve(name: str, objective: str, as_json: bool, ac: bool = False, ignore: Sequence[str] = ()) -> str:
+    """The central solution. In $/h, or p.u.^2 of load shed; it is of a relaxation, so no dispatch. Generators and lines are
+    counted by their row in the case file, from 1.
 
     Least cost serves every load if that is possible, else what it can at the value of lost load. `ac`: with the
     objective cost, the AC optimum beside it; with shedding, what the network would do at this generation.
     """
     from hushgrid.grid_cases import centralised as central
 
-    case, optimum = load(name), None
+    entire, optimum = load(name), None
+    case = entire.without(ignore)
     if objective == "cost":
         s, voll, optimum = _least_cost(case, ac)
     else:
         s, voll = central.solve(case, objective), None
-    base, g = case.base_mva, case.generators
+    base = case.base_mva
     told: dict[str, Any] = {
         "case": case.name,
         "objective": objective,
@@ -44,10 +53,9 @@ def solve(name: str, objective: str, as_json: bool, ac: bool = False) -> str:
         "generation_mw": float(s.p_g.sum() * base),
         "load_mw": float(case.buses.p_d.sum() * base),
         "largest_mismatch_mw": float(np.abs(s.shed).max() * base),
-        "generators": [
-            {"row": row, "bus": bus, "p_mw": p * base, "q_mvar": q * base}
-            for row, bus, p, q in zip(g.rows.tolist(), g.bus.tolist(), s.p_g.tolist(), s.q_g.tolist(), strict=True)
-        ],
+        "generators": _generators(case, s.p_g, s.q_g),
+        **({"dc_lines": _dc_lines(case, s.dc)} if len(case.dc_lines) else {}),
+        "left_out": entire.left_out(ignore),
     }
     if objective == "cost":
         told |= {"cost": s.cost, "voll": voll, **_slack(s.shed, base), "prices": _prices(case, s)}
@@ -67,14 +75,25 @@ def _told(told: dict[str, Any]) -> str:
     if ac:
         lines = _ac_lines(ac) if told["objective"] == "shedding" else _optimum_lines(ac)
     value = f"{told['value']:{'.2f' if told['objective'] == 'cost' else '.6g'}} {told['unit']}"
+    dc = [
+        [e["row"], e["from"], e["to"], f"{e['p_from_mw']:.2f}", f"{-e['p_to_mw']:.2f}"]
+        for e in told.get("dc_lines", ())
+    ]
+    dc_header = ["dc line", "from", "to", "MW in", "MW out"]
+    if dc and "dc_lines" in ac:
+        dc_header += ["AC MW in", "AC MW out"]
+        carried = [[f"{e['p_from_mw']:.2f}", f"{-e['p_to_mw']:.2f}"] for e in ac["dc_lines"]]
+        dc = [[*row, *more] for row, more in zip(dc, carried, strict=True)]
     return (
         f"{told['case']}: {told['objective']} {value} ({told['status']}; "
         "second-order-cone relaxation)\n"
-        f"  generation {told['generation_mw']:.2f} MW for {told['load_mw']:.2f} MW of load, "
+        + "".join(f"  {line}\n" for line in told["left_out"])
+        + f"  generation {told['generation_mw']:.2f} MW for {told['load_mw']:.2f} MW of load, "
         f"largest mismatch at a bus {told['largest_mismatch_mw']:.3g} MW\n"
         + _slack_line(told)
         + lines
         + columns(rows, header, indent=2)
+        + (f"\n{columns(dc, dc_header, indent=2)}" if dc else "")
     )
 
 
@@ -127,8 +146,11 @@ def _slack_line(told: dict[str, Any]) -> str:
 
 def _prices(case: Case, solution: Solution) -> dict[str, float]:
     """$/MWh by bus number."""
-    prices = [] if solution.prices is None else solution.prices[:, 0].tolist()
-    return {str(bus): price for bus, price in zip(case.buses.numbers.tolist(), prices, strict=True)}
+    return {} if solution.prices is None else _by_bus(case, solution.prices)
+
+
+def _by_bus(case: Case, prices: Floats) -> dict[str, float]:
+    return {str(bus): price for bus, price in zip(case.buses.numbers.tolist(), prices[:, 0].tolist(), strict=True)}
 
 
 def _optimum_figures(case: Case, solution: Solution, optimum: AcDispatch | NoDispatch | None) -> dict[str, Any]:
@@ -138,9 +160,11 @@ def _optimum_figures(case: Case, solution: Solution, optimum: AcDispatch | NoDis
 
     if not isinstance(optimum, AcDispatch):
         return {} if optimum is None else {"status": optimum.reason, "why": optimum.why}
-    base, lines, g, at = case.base_mva, case.lines, case.generators, binding(case, optimum.point)
-    ends = list(zip(lines.rows.tolist(), lines.from_bus.tolist(), lines.to_bus.tolist(), strict=True))
-    named = {kind: [dict(zip(("row", "from", "to"), ends[k], strict=True)) for k in at[kind]] for kind in LINE_LIMITS}
+    base, lines, g, limits = case.base_mva, case.lines, case.generators, binding(case, optimum.point)
+    ends = list(zip((lines.rows + 1).tolist(), lines.from_bus.tolist(), lines.to_bus.tolist(), strict=True))
+    named = {
+        kind: [dict(zip(("row", "from", "to"), ends[k], strict=True)) for k in limits[kind]] for kind in LINE_LIMITS
+    }
     return {
         "status": optimum.status,
         "iterations": optimum.iterations,
@@ -156,18 +180,34 @@ def _optimum_figures(case: Case, solution: Solution, optimum: AcDispatch | NoDis
         "mismatch_pu": optimum.mismatch,
         "violation": optimum.violations,
         "binding": {
-            "v": case.buses.numbers[at["v"]].tolist(),
-            "p": g.rows[at["p"]].tolist(),
-            "q": g.rows[at["q"]].tolist(),
+            "v": case.buses.numbers[limits["v"]].tolist(),
+            "p": (g.rows[limits["p"]] + 1).tolist(),
+            "q": (g.rows[limits["q"]] + 1).tolist(),
+            "capability": (g.rows[case.capability.generator[limits["capability"]]] + 1).tolist(),
+            "dc": (case.dc_lines.rows[limits["dc"]] + 1).tolist(),
             **named,
         },
-        "generators": [
-            {"row": row, "bus": bus, "p_mw": p * base, "q_mvar": q * base}
-            for row, bus, p, q in zip(
-                g.rows.tolist(), g.bus.tolist(), optimum.p_g.tolist(), optimum.q_g.tolist(), strict=True
-            )
-        ],
+        "generators": _generators(case, optimum.p_g, optimum.q_g),
+        **({"dc_lines": _dc_lines(case, optimum.dc)} if len(case.dc_lines) else {}),
+        "prices": _by_bus(case, optimum.price),
     }
+
+
+def _generators(case: Case, p_g: Floats, q_g: Floats) -> list[dict[str, Any]]:
+    rows, columns = case.generators.rows + 1, (case.generators.bus, p_g * case.base_mva, q_g * case.base_mva)
+    each = zip(*(column.tolist() for column in (rows, *columns)), strict=True)
+    return [{"row": row, "bus": bus, "p_mw": p, "q_mvar": q} for row, bus, p, q in each]
+
+
+def _dc_lines(case: Case, dc: Floats) -> list[dict[str, Any]]:
+    """dc: (dc lines, 4) p and q into each line at its first and at its second bus, p.u."""
+    lines, names = case.dc_lines, ("p_from_mw", "q_from_mvar", "p_to_mw", "q_to_mvar")
+    ends = zip((lines.rows + 1).tolist(), lines.from_bus.tolist(), lines.to_bus.tolist(), strict=True)
+    flows = (dc * case.base_mva).tolist()
+    return [
+        {"row": row, "from": a, "to": b, **dict(zip(names, flow, strict=True))}
+        for (row, a, b), flow in zip(ends, flows, strict=True)
+    ]
 
 
 def _first(names: list[str], most: int = 8) -> str:

@@ -34,7 +34,8 @@ def main(options: argparse.Namespace) -> int:
 
 
 def check(path: Path) -> str:
-    """What the file describes, in one line; for a device, its owner's consent in words in the lines below.
+    """What the file describes, in one line; for a device, its owner's consent in words in the lines below, for a scenario
+    what its model leaves out of a case.
 
     The keys say whether it is a scenario, a device's or a coordinator's file. Raises InputError if the file is none of
     these, or is wrong.
@@ -74,10 +75,11 @@ def _scenario(path: Path) -> str:
     ratio = step_ratio(plan)
     step = "" if ratio is None else f", step {ratio:.2g} times its public bound"
     algorithm = scenario.algorithm
-    return (
+    first = (
         f"scenario {scenario.name}: {problem.about}, {algorithm.name} ({algorithm.variant}), "
         f"{algorithm.rounds} {algorithm.unit}{step}, {promise}"
     )
+    return "\n  ".join([first, *scenario.kind.left_out(scenario.problem)])
 
 
 def _spread(plan: RunPlan) -> float:

@@ -7,35 +7,20 @@ what the zones keep private, so `public_digest` and the zone models never depend
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hushgrid.grid_cases.elements import parts
+from hushgrid.grid_cases.elements.parts import Capability, DcLines, PowerFactors, ReactiveCosts
+from hushgrid.grid_cases.elements.parts import CostLines as CostLines
+from hushgrid.grid_cases.elements.table import Floats as Floats
+from hushgrid.grid_cases.elements.table import Ints as Ints
+from hushgrid.grid_cases.elements.table import Table as Table
 from hushgrid.kernels.errors import InputError
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Table:
-    """Columns of one length: read-only arrays, one entry per element."""
-
-    def __post_init__(self) -> None:
-        lengths = set()
-        for column in fields(self):
-            kind = np.int64 if column.type == "Ints" else np.float64
-            values = np.array(getattr(self, column.name), kind)
-            values.flags.writeable = False
-            object.__setattr__(self, column.name, values)
-            lengths.add(values.shape[0])
-        if len(lengths) != 1:
-            raise InputError(f"{type(self).__name__}: found columns of lengths {sorted(lengths)}, expected one length")
-
-    def __len__(self) -> int:
-        return len(getattr(self, fields(self)[0].name))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -64,21 +49,6 @@ class Generators(Table):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class CostLines(Table):
-    """Convex piecewise-linear costs: that of a generator at p is the largest slope p + intercept of its rows.
-
-    So a solver that minimises cost adds one variable t a generator, and t >= slope p + intercept for each row.
-    """
-
-    generator: Ints  #: position in the case's generators (not the row of mpc.gen), ascending
-    slope: Floats  #: $/h per p.u., ascending for each generator
-    intercept: Floats  #: $/h
-
-
-NO_COST_LINES = CostLines(np.zeros(0, np.int64), np.zeros(0), np.zeros(0))
-
-
-@dataclass(frozen=True, slots=True, eq=False)
 class Lines(Table):
     rows: Ints  #: 0-based row of mpc.branch, the element id (out-of-service rows are left out)
     from_bus: Ints  #: bus number
@@ -102,7 +72,14 @@ class Case:
     buses: Buses
     generators: Generators
     lines: Lines
-    piecewise: CostLines = NO_COST_LINES  #: of the generators that have such a cost and no polynomial
+    piecewise: CostLines = parts.NO_COST_LINES  #: of the generators that have such a cost and no polynomial
+    reactive: ReactiveCosts = parts.NO_REACTIVE_COSTS
+    reactive_lines: CostLines = parts.NO_COST_LINES  #: of generators whose reactive power has such a cost
+    capability: Capability = parts.NO_CAPABILITY
+    power_factors: PowerFactors = parts.NO_POWER_FACTORS
+    dc_lines: DcLines = parts.NO_DC_LINES
+    dc_cost_lines: CostLines = parts.NO_COST_LINES  #: of the dc lines that have such a cost and no polynomial
+    constraints: tuple[str, ...] = ()  #: fields of the file with constraints and costs of the user's own: not modelled
 
     def __post_init__(self) -> None:
         _check(self)
@@ -113,15 +90,54 @@ class Case:
         return replace(self, buses=replace(self.buses, p_d=zero, q_d=zero))
 
     def public_digest(self) -> str:
-        """SHA-256 (hex) of everything except the loads p_d, q_d and the nominal voltages."""
+        """SHA-256 (hex) of everything that is modelled, except the loads p_d, q_d and the nominal voltages."""
         digest = hashlib.sha256(f"hushgrid case 1 {self.name} {self.base_mva.hex()}".encode())
-        for table in (self.buses, self.generators, self.lines, *([self.piecewise] if len(self.piecewise) else [])):
+        tables: list[Table] = [self.buses, self.generators, self.lines]
+        tables += [self.piecewise] if len(self.piecewise) else []
+        for name in (name for held in parts.WITHOUT.values() for name in held if name != "constraints"):
+            if len(getattr(self, name)):
+                digest.update(f" {name}".encode())
+                tables.append(getattr(self, name))
+        for table in tables:
             for column in fields(table):
                 if column.name not in ("p_d", "q_d", "base_kv"):
                     values = getattr(table, column.name)
                     digest.update(f" {column.name} {len(values)} ".encode())
                     digest.update(values.astype(values.dtype.newbyteorder("<")).tobytes())
         return digest.hexdigest()
+
+    def without(self, words: Iterable[str]) -> Case:
+        """The case without these parts (`parts.WITHOUT`)."""
+        empty = {name: table for word in words for name, table in parts.WITHOUT[word].items()}
+        return replace(self, **empty) if empty else self
+
+    def held_parts(self) -> dict[str, str]:
+        """What the case holds beside buses, generators and lines: by the word of each part, in words."""
+        numbers = {
+            "reactive-costs": np.union1d(self.reactive.generator, self.reactive_lines.generator).size,
+            "capability-curves": np.unique(self.capability.generator).size,
+            "dc-lines": len(self.dc_lines),
+            "dispatchable-loads": len(self.power_factors),
+            "constraints": len(self.constraints),
+        }
+        words = {
+            "reactive-costs": "reactive costs of {} generator{}",
+            "capability-curves": "capability curves of {} generator{}",
+            "dc-lines": "{} dc line{}",
+            "dispatchable-loads": "the power factor of {} dispatchable load{}",
+            "constraints": f"constraints or costs of the user's own ({', '.join(f'mpc.{k}' for k in self.constraints)})",
+        }
+        return {part: words[part].format(count, "s" * (count > 1)) for part, count in numbers.items() if count}
+
+    def left_out(self, words: Iterable[str]) -> list[str]:
+        """What the case holds and its model has not, if these parts are left out: a line each."""
+        owned, lines = set(words), []
+        for part, what in self.held_parts().items():
+            if part in owned:
+                lines.append(f"{what}: left out (ignore: {part})")
+            elif part in parts.NOT_MODELLED:
+                lines.append(f"{what}: not modelled")
+        return lines
 
     def without_cost(self) -> Ints:
         """Positions of the generators with neither a polynomial cost of degree <= 2 nor a piecewise-linear one."""
@@ -158,6 +174,8 @@ def facts(case: Case) -> dict[str, Any]:
         "loaded_buses": int(np.sum((case.buses.p_d != 0) | (case.buses.q_d != 0))),
         "load_mw": float(case.buses.p_d.sum() * base),
         "load_mvar": float(case.buses.q_d.sum() * base),
+        "parts": case.held_parts(),
+        "not_modelled": [word for word in case.held_parts() if word in parts.NOT_MODELLED],
         "digest": case.public_digest(),
     }
 
@@ -207,6 +225,7 @@ def _check(case: Case) -> None:
         refuse(~np.isfinite(values), gens, at, f"found a {name} of its cost not finite", "a finite number")
     twice = ~np.isnan(generators.cost_2) & np.isin(np.arange(len(generators)), piecewise.generator)
     refuse(twice, gens, generators.rows, "found a polynomial and a piecewise-linear cost", "one of them")
+    _check_parts(case, refuse)
     for end in ("from_bus", "to_bus"):
         found = f"found an unknown {end.replace('_', ' ')}"
         refuse(~np.isin(getattr(lines, end), buses.numbers), "branch row", lines.rows, found, "a bus in service")
@@ -217,6 +236,29 @@ def _check(case: Case) -> None:
     refuse(lines.angle_min > lines.angle_max, "branch row", lines.rows, "found angmin > angmax", "angmin <= angmax")
     reached = _component(case)
     refuse(~reached, "bus", buses.numbers, f"not connected to bus {buses.numbers[0]}", "a connected network")
+
+
+def _check_parts(case: Case, refuse: Callable[[NDArray[np.bool_], str, Ints, str, str], None]) -> None:
+    dc, gens = case.dc_lines, case.generators
+    for name in ("reactive", "reactive_lines", "capability", "power_factors", "dc_cost_lines"):
+        table = getattr(case, name)
+        count, kind = (len(dc), "dc line") if name == "dc_cost_lines" else (len(gens), "generator")
+        wrong = (table.generator < 0) | (table.generator >= count)
+        refuse(wrong, f"{name} of {kind}", table.generator, f"found no such {kind}", "its position")
+        for column in fields(table)[1:]:
+            values, may_be_nan = getattr(table, column.name), column.name.startswith("cost_")
+            wrong = np.isinf(values) if may_be_nan else ~np.isfinite(values)
+            refuse(wrong, f"{name} of {kind}", table.generator, f"found {column.name} not finite", "a finite number")
+    rows = "dcline row"
+    for end in ("from_bus", "to_bus"):
+        unknown = ~np.isin(getattr(dc, end), case.buses.numbers)
+        refuse(unknown, rows, dc.rows, f"found an unknown {end.replace('_', ' ')}", "a bus in service")
+    for low, high in (("p_min", "p_max"), ("q_from_min", "q_from_max"), ("q_to_min", "q_to_max")):
+        empty = ~(getattr(dc, low) <= getattr(dc, high))
+        refuse(empty, rows, dc.rows, f"found {low} > {high}, or no number", "min <= max")
+    refuse(~np.isfinite(dc.loss_0), rows, dc.rows, "found loss0 not finite", "MW")
+    refuse(~(np.abs(dc.loss_1) < 1), rows, dc.rows, "found loss1 beyond 1", "a share of the flow")
+    refuse(dc.from_bus == dc.to_bus, rows, dc.rows, "found both ends at one bus", "two buses")
 
 
 def _component(case: Case) -> NDArray[np.bool_]:

@@ -13,7 +13,7 @@ import numpy as np
 
 from hushgrid.grid_cases.case import Case, Floats
 from hushgrid.grid_cases.case import loads as own_loads
-from hushgrid.grid_cases.costs import UNIT, cost_scale, generation_cost, polynomials, require_convex
+from hushgrid.grid_cases.costs import UNIT, cost_scale, dispatch_cost, of_controls, require_convex, require_modelled
 from hushgrid.grid_cases.variables import Layout
 from hushgrid.kernels.errors import InputError, Stopped
 
@@ -26,12 +26,13 @@ class Solution:
 
     objective: str  #: shedding or cost
     value: float  #: shedding: sum of squares, p.u.^2; cost: $/h, constant terms and the price of slack included
-    cost: float | None  #: of generation alone, $/h; None of the objective shedding
+    cost: float | None  #: of generation and dc lines alone, $/h; None of the objective shedding
     status: str  #: the solver's: optimal, or optimal_inaccurate
     p_g: Floats  #: (generators,) p.u.
     q_g: Floats  #: (generators,) p.u.
     c: Floats  #: (buses,) squared voltage magnitude, p.u.
     flows: Floats  #: (lines, 4) p_F, q_F, p_T, q_T, p.u.
+    dc: Floats  #: (dc lines, 4) the same
     shed: Floats  #: (buses, 2) s^p, s^q of (D.2b), (D.2c), p.u.: load not served, or where negative power spilled
     prices: Floats | None  #: (buses, 2) $ of one more MWh or MVArh of load at a bus; None of the objective shedding
     keys: tuple[str, ...]  #: (n,) names of the entries of z, as in a zone model
@@ -43,7 +44,8 @@ def solve(case: Case, objective: str = "shedding", voll: float | None = None, lo
 
     voll: value of lost load, $/MWh, of the objective cost; None: every load is served. loads: (p_d, q_d), shape (2 nb,),
     p.u.; None: the case's own. Raises InputError for another objective, a cost that is no polynomial of degree <= 2 or
-    concave, and loads of another shape or not finite; Stopped where the relaxation has no solution.
+    concave, a part of the case that is not modelled, and loads of another shape or not finite; Stopped where the
+    relaxation has no solution.
     """
     import cvxpy as cp
 
@@ -59,13 +61,16 @@ def solve(case: Case, objective: str = "shedding", voll: float | None = None, lo
         goal = cp.sum_squares(shed)
     else:
         require_convex(case)
-        p_g, scale, (c2, c1, c0), lines = z[layout.p_g], cost_scale(case), polynomials(case), case.piecewise
-        cost = c2 @ cp.square(p_g) + c1 @ p_g + c0.sum()
-        if len(lines):  # t >= each line of a generator's piecewise-linear cost
-            tops, of = np.unique(lines.generator, return_inverse=True)
-            top = cp.Variable(tops.size)
-            lower = cp.multiply(lines.slope / scale, p_g[lines.generator]) + lines.intercept / scale
-            constraints.append(top[of] >= lower)
+        require_modelled(case)
+        scale, costs = cost_scale(case), of_controls(case)
+        positions, columns = layout.paid()
+        lines, x = costs.lines, z[columns]
+        c2, c1, c0 = (column[positions] for column in (costs.c2, costs.c1, costs.c0))
+        cost = c2 @ cp.square(x) + c1 @ x + c0.sum()
+        if len(lines):  # t >= each line of a piecewise-linear cost
+            _, order = np.unique(lines.generator, return_inverse=True)
+            top, priced = cp.Variable(costs.lined.size), x[np.searchsorted(positions, lines.generator)]
+            constraints.append(top[order] >= cp.multiply(lines.slope / scale, priced) + lines.intercept / scale)
             cost = cost + scale * cp.sum(top)
         if voll is None:
             balance, goal = shed == 0, cost / scale
@@ -83,16 +88,18 @@ def solve(case: Case, objective: str = "shedding", voll: float | None = None, lo
         served = " with every load served" if voll is None else ""
         raise Stopped(f"case {case.name}: found status {program.status}, expected a solution{served}")
     at = np.asarray(z.value)
+    flows, dc = (np.stack([at[first + k] for k in range(4)], axis=1) for first in (layout.p_F, layout.dc_p_F))
     prices = None if balance is None else balance.dual_value.reshape(2, -1).T * (scale / case.base_mva)
     return Solution(
         objective=objective,
         value=float(program.value) * scale,
-        cost=generation_cost(case, at[layout.p_g]) if objective == "cost" else None,
+        cost=dispatch_cost(case, at[layout.p_g], at[layout.p_g + 1], dc) if objective == "cost" else None,
         status=str(program.status),
         p_g=at[layout.p_g],
         q_g=at[layout.p_g + 1],
         c=at[layout.c],
-        flows=np.stack([at[layout.p_F + k] for k in range(4)], axis=1),
+        flows=flows,
+        dc=dc,
         shed=(layout.balance() @ at + d).reshape(2, -1).T,
         prices=prices,
         keys=layout.keys,

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from hushgrid.grid_cases.case import Case, Floats
-from hushgrid.grid_cases.costs import generation_cost, marginal, of_generation
+from hushgrid.grid_cases.case import Case, Floats, Ints
+from hushgrid.grid_cases.costs import dispatch_cost, of_controls
 from hushgrid.grid_cases.variables import Layout
 
 #: Flows: p and q into a line at its first and at its second bus.
@@ -30,7 +30,11 @@ LINES = (
     *("branch", "from", "to", "zones", "p_from", "q_from", "p_to", "q_to"),
     *("limit_mva", "loading_percent", "tie", "disagreement_mw", "source"),
 )
-BUSES = ("bus", "zone", "v_pu", "v_min", "v_max", "price_per_mwh", "price_q", "source")
+DC_LINES = (
+    *("dcline", "from", "to", "zones", "p_from", "q_from", "p_to", "q_to"),
+    *("p_min", "p_max", "losses_mw", "tie", "disagreement_mw", "source"),
+)
+BUSES = ("bus", "zone", "v_pu", "v_min", "v_max", "price_per_mwh", "price_q", "price_relaxed", "source")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -56,13 +60,16 @@ class Dispatch:
     v: Floats  #: (buses,) voltage magnitude, p.u.
     flows: Floats  #: (lines, 4) in the order of FLOWS, p.u.
     apart: Floats  #: (lines,) the most by which two zones differ in a flow of the line, p.u.; 0 inside a zone
+    dc: Floats  #: (dc lines, 4) as flows
+    dc_apart: Floats  #: (dc lines,) as apart
     slack: Floats  #: (buses, 4) p not served, p spilled, q not served, q spilled, p.u.
-    price: Floats  #: (buses, 2) $/MWh and $/MVArh
+    price: Floats  #: (buses, 2) $/MWh and $/MVArh, the multipliers of this dispatch's own balance
+    price_relaxed: Floats  #: (buses,) $/MWh, of the relaxation: where `source` is relaxed they are the same
 
     @property
     def generation_cost(self) -> float:
-        """$/h."""
-        return generation_cost(self.case, self.p_g)
+        """$/h, of dc lines too."""
+        return dispatch_cost(self.case, self.p_g, self.q_g, self.dc)
 
     @property
     def power(self) -> dict[str, float]:
@@ -79,13 +86,14 @@ class Dispatch:
         return {key: value * base for key, value in figures.items()}
 
     def tables(self) -> dict[str, tuple[tuple[str, ...], list[tuple[Any, ...]]]]:
-        """The four tables by name: columns, and rows."""
-        return {
+        """The tables by name: columns, and rows. That of dc lines only if there are any."""
+        tables: dict[str, tuple[tuple[str, ...], list[tuple[Any, ...]]]] = {
             "generation": (GENERATION, self._generation()),
             "balance": (BALANCE, self._balance()),
             "lines": (LINES, self._lines()),
             "buses": (BUSES, self._buses()),
         }
+        return tables | ({"dclines": (DC_LINES, self._dc_lines())} if len(self.case.dc_lines) else {})
 
     @property
     def zones(self) -> list[str]:
@@ -94,25 +102,28 @@ class Dispatch:
     def interchange(self) -> dict[str, float]:
         """Power that leaves each zone over the lines between zones, MW."""
         out = dict.fromkeys(self.zones, 0.0)
-        lines = self.case.lines
-        for i, j, p_from, p_to in zip(
-            lines.from_bus.tolist(),
-            lines.to_bus.tolist(),
-            self.flows[:, 0].tolist(),
-            self.flows[:, 2].tolist(),
-            strict=True,
-        ):
+        for i, j, p_from, p_to in self._ends():
             a, b = self.zone_of[i], self.zone_of[j]
             if a != b:
                 out[a] += p_from * self.case.base_mva
                 out[b] += p_to * self.case.base_mva
         return out
 
+    def _ends(self) -> list[tuple[int, int, float, float]]:
+        """First and second bus of every line and dc line, and the active power into it at each, p.u."""
+        rows = list[tuple[int, int, float, float]]()
+        for table, flows in ((self.case.lines, self.flows), (self.case.dc_lines, self.dc)):
+            columns = (table.from_bus, table.to_bus, flows[:, 0], flows[:, 2])
+            rows += zip(*(column.tolist() for column in columns), strict=True)
+        return rows
+
     # --- rows ---
 
     def _generation(self) -> list[tuple[Any, ...]]:
         g, base = self.case.generators, self.case.base_mva
-        cost, slope = of_generation(self.case, self.p_g), marginal(self.case, self.p_g) / base
+        costs, controls = of_controls(self.case), np.concatenate([self.p_g, self.q_g, self.dc[:, 0]])
+        (active, reactive), slope = costs.each(controls)[: 2 * len(g)].reshape(2, -1), costs.marginal(controls) / base
+        cost = active + reactive
         columns = (self.p_g * base, g.p_min * base, g.p_max * base, self.q_g * base, cost, slope)
         return [
             (row + 1, bus, self.zone_of[bus], *(_places(c[k]) for c in columns), self.source)
@@ -122,10 +133,9 @@ class Dispatch:
     def _balance(self) -> list[tuple[Any, ...]]:
         base, case, out = self.case.base_mva, self.case, self.interchange()
         losses = dict.fromkeys(self.zones, 0.0)  # of a line between zones, half to each
-        ends = zip(case.lines.from_bus.tolist(), case.lines.to_bus.tolist(), strict=True)
-        for (i, j), lost in zip(ends, (self.flows[:, 0] + self.flows[:, 2]).tolist(), strict=True):
+        for i, j, p_from, p_to in self._ends():
             for bus in (i, j):
-                losses[self.zone_of[bus]] += lost * base / 2
+                losses[self.zone_of[bus]] += (p_from + p_to) * base / 2
         rows = []
         of_bus = np.array([self.zone_of[bus] for bus in case.buses.numbers.tolist()])
         of_gen = np.array([self.zone_of[bus] for bus in case.generators.bus.tolist()])
@@ -155,9 +165,21 @@ class Dispatch:
             )
         return rows
 
+    def _dc_lines(self) -> list[tuple[Any, ...]]:
+        lines, base, rows = self.case.dc_lines, self.case.base_mva, list[tuple[Any, ...]]()
+        for k, (row, i, j) in enumerate(
+            zip(lines.rows.tolist(), lines.from_bus.tolist(), lines.to_bus.tolist(), strict=True)
+        ):
+            a, b, flow = self.zone_of[i], self.zone_of[j], self.dc[k] * base
+            values = (*flow, lines.p_min[k] * base, lines.p_max[k] * base, flow[0] + flow[2])
+            where = (row + 1, i, j, a if a == b else f"{a}-{b}")
+            tie = ("no" if a == b else "yes", _places(self.dc_apart[k] * base), self.source)
+            rows.append((*where, *(_places(v) for v in values), *tie))
+        return rows
+
     def _buses(self) -> list[tuple[Any, ...]]:
         buses = self.case.buses
-        columns = (self.v, buses.v_min, buses.v_max, *self.price.T)
+        columns = (self.v, buses.v_min, buses.v_max, *self.price.T, self.price_relaxed)
         return [
             (bus, self.zone_of[bus], *(_places(c[k]) for c in columns), self.source)
             for k, bus in enumerate(buses.numbers.tolist())
@@ -174,8 +196,7 @@ def relaxed(case: Case, parts: Mapping[str, Part]) -> Dispatch:
     n, base_slack = len(case.buses), np.zeros((len(case.buses), 4))
     d, v, price = np.zeros((n, 2)), np.zeros(n), np.zeros((n, 2))
     p_g, q_g = np.zeros(len(case.generators)), np.zeros(len(case.generators))
-    total, count = np.zeros((len(case.lines), 4)), np.zeros(len(case.lines))
-    low, high = np.full(total.shape, np.inf), np.full(total.shape, -np.inf)
+    lines, dc_lines = _Shared(len(case.lines)), _Shared(len(case.dc_lines))
     for part in parts.values():
         layout, z = part.layout, part.z
         at = case.index(np.array(layout.buses, np.int64))
@@ -184,11 +205,8 @@ def relaxed(case: Case, parts: Mapping[str, Part]) -> Dispatch:
         p_g[layout.generators], q_g[layout.generators] = z[layout.p_g], z[layout.p_g + 1]
         s = (layout.balance() @ z + part.d).reshape(2, -1)
         base_slack[at] = np.stack([*(x for row in s for x in (np.maximum(row, 0.0), np.maximum(-row, 0.0)))], axis=1)
-        flows = np.stack([z[layout.p_F + k] for k in range(4)], axis=1)
-        total[layout.lines] += flows
-        count[layout.lines] += 1
-        low[layout.lines] = np.minimum(low[layout.lines], flows)
-        high[layout.lines] = np.maximum(high[layout.lines], flows)
+        lines.add(layout.lines, np.stack([z[layout.p_F + k] for k in range(4)], axis=1))
+        dc_lines.add(layout.dc, np.stack([z[layout.dc_p_F + k] for k in range(4)], axis=1))
     base_slack[base_slack < SMALLEST] = 0.0
     return Dispatch(
         case=case,
@@ -198,11 +216,39 @@ def relaxed(case: Case, parts: Mapping[str, Part]) -> Dispatch:
         p_g=p_g,
         q_g=q_g,
         v=v,
-        flows=total / np.maximum(count, 1)[:, None],  # a line inside a zone that is held is nobody's
-        apart=(high - low).max(axis=1, initial=0.0),
+        flows=lines.mean,
+        apart=lines.apart,
+        dc=dc_lines.mean,
+        dc_apart=dc_lines.apart,
         slack=base_slack,
         price=price,
+        price_relaxed=price[:, 0],
     )
+
+
+class _Shared:
+    """The flows of lines as their zones hold them."""
+
+    def __init__(self, count: int) -> None:
+        self._total, self._count = np.zeros((count, 4)), np.zeros(count)
+        self._low, self._high = np.full((count, 4), np.inf), np.full((count, 4), -np.inf)
+
+    def add(self, lines: Ints, flows: Floats) -> None:
+        self._total[lines] += flows
+        self._count[lines] += 1
+        self._low[lines] = np.minimum(self._low[lines], flows)
+        self._high[lines] = np.maximum(self._high[lines], flows)
+
+    @property
+    def mean(self) -> Floats:
+        """(lines, 4); a line inside a zone that is held is nobody's."""
+        return self._total / np.maximum(self._count, 1)[:, None]
+
+    @property
+    def apart(self) -> Floats:
+        """(lines,) the most by which two zones differ in a flow."""
+        most: Floats = (self._high - self._low).max(axis=1, initial=0.0)
+        return most
 
 
 SMALLEST = 1e-6  #: p.u.; less slack than that is a solver's rounding

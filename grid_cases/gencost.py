@@ -1,6 +1,6 @@
-"""Costs of generation, read as MATPOWER has them (mpc.gencost): polynomials, and convex piecewise-linear costs.
+"""Costs, read as MATPOWER has them (mpc.gencost, mpc.dclinecost): polynomials, and convex piecewise-linear costs.
 
-Source: MATPOWER User's Manual, Table B-4 (Generator Cost Data). Both are read for active power only.
+Source: MATPOWER User's Manual, Table B-4 (Generator Cost Data). The rows behind those of active power are of reactive.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from hushgrid.grid_cases.case import CostLines, Floats, Ints
+from hushgrid.grid_cases.elements.parts import CostLines
+from hushgrid.grid_cases.elements.table import Floats, Ints
 from hushgrid.kernels.errors import InputError
 
 _ROUNDED = 1e-6  #: of the largest cost, by which a rounded point may lie above the line between its neighbours

@@ -21,7 +21,10 @@ import numpy as np
 
 from hushgrid.kernels.errors import InputError
 
-FIELDS = ("version", "baseMVA", "bus", "gen", "branch", "gencost")  #: what is read; other fields are passed over
+#: What is read; other fields are passed over.
+FIELDS = ("version", "baseMVA", "bus", "gen", "branch", "gencost", "dcline", "dclinecost")
+#: Constraints and costs of the user's own, whatever their form: it is only noted that they are there.
+NOTED = ("A", "l", "u", "zl", "zu", "N", "H", "Cw", "fparm", "user_constraints", "if", "reserves", "softlims")
 _CONVERTED = ("bus", "branch")  #: the matrices whose columns a statement may convert
 _EXPECTED = "plain data, without commands, or a change of units of whole columns"
 _DEEPEST = 20  #: brackets within brackets of an expression
@@ -155,7 +158,7 @@ class Parser:
     def field(self, name: str) -> None:
         """The statement after `mpc.NAME`."""
         if self.token.kind == ".":  # a nested field (mpc.if.map) is none of ours
-            self.skip_statement()
+            self.noted(name)
             return
         if self.token.kind == "(" and name in _CONVERTED:
             self.conversion(name)
@@ -166,7 +169,7 @@ class Parser:
         if name in FIELDS:
             self.found[name] = self.value(name)
         else:
-            self.skip_statement()
+            self.noted(name)
 
     def header(self) -> str:
         name = self.expect("name", "`function mpc = NAME` (MATPOWER format version 2)").text
@@ -175,13 +178,20 @@ class Parser:
             self.advance()
         return name
 
-    def skip_statement(self) -> None:
-        """Over a value we do not use: to the end of the statement outside every bracket."""
-        opened = list[Token]()
+    def noted(self, name: str) -> None:
+        """Over a value we do not use; that it is there, and not empty, is noted of some."""
+        line = self.token.line
+        if self.skip_statement() and name in NOTED:
+            self.found.setdefault(name, Value(line))
+
+    def skip_statement(self) -> bool:
+        """To the end of the statement outside every bracket. Whether there is more than brackets in it."""
+        opened, full = list[Token](), False
         while self.token.kind != "end":
             if not opened and self.token.kind in ("newline", ";"):
-                return
+                return full
             token = self.advance()
+            full = full or token.kind in ("number", "digits", "name", "string")
             if token.kind in ("[", "{", "("):
                 opened.append(token)
             elif token.kind in ("]", "}", ")"):
@@ -190,6 +200,7 @@ class Parser:
                 opened.pop()
         if opened:
             self.fail(f"the bracket of line {opened[-1].line} to be closed")
+        return full
 
     def value(self, name: str) -> Value:
         line = self.token.line

@@ -84,7 +84,7 @@ def to_pandapower(case: Case, p_g: Floats | None = None, q_g: Floats | None = No
     p_g, q_g: set-points of the generators, shape (generators,), p.u. v: voltages of the buses, shape (buses,), p.u.
     Without them each generator takes the same share of its range, q = 0 and v = 1. The generator with the largest limit
     is the external grid. Charging of transformers is written as shunts at their ends, which is the same circuit. What
-    pandapower does not have is lost: limits of angle differences, and the constant part of a piecewise-linear cost.
+    pandapower does not have is lost: limits of angle differences, the constant part of a piecewise-linear cost, and what `held_parts` names.
     Raises InputError if pandapower is not installed.
     """
     _check_installed(case.name)
@@ -187,6 +187,8 @@ def _converted(net: Any, where: str) -> tuple[dict[str, Any], Any]:
     from pandapower.converter.pypower.to_ppc import to_ppc
 
     net = deepcopy(net)
+    if len(net.dcline) and net.dcline.in_service.any():
+        raise InputError(f"{where}: found dc lines in net.dcline, expected none (a MATPOWER file may have them)")
     missing = [column for column in _LIMITS if len(net.gen) and column not in net.gen]
     if missing:
         raise InputError(f"{where}: found no column {missing[0]} in net.gen, expected limits of the generators")

@@ -8,7 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+import numpy as np
+from numpy.typing import NDArray
+
 from hushgrid.grid_cases.case import Case, Ints
+from hushgrid.grid_cases.case import Lines as Elements
+from hushgrid.grid_cases.elements.parts import DcLines
 from hushgrid.grid_cases.multilevel import Lines, distances, split
 from hushgrid.kernels.errors import InputError
 
@@ -72,9 +77,14 @@ def explicit(case: Case, lists: Sequence[Iterable[int]] | Mapping[str, Iterable[
 
 def tie_lines(case: Case, zones: Zones) -> Ints:
     """The rows (of mpc.branch) of the lines that join two zones, ascending."""
-    of = {bus: name for name, buses in zones.items() for bus in buses}
-    ends = zip(case.lines.from_bus.tolist(), case.lines.to_bus.tolist(), strict=True)
-    return case.lines.rows[[of[i] != of[j] for i, j in ends]]
+    return case.lines.rows[between(case.lines, zones)]
+
+
+def between(lines: Elements | DcLines, zones: Zones) -> NDArray[np.bool_]:
+    """Which of these lines join two zones, shape (lines,)."""
+    zone_of = {bus: name for name, buses in zones.items() for bus in buses}
+    ends = zip(lines.from_bus.tolist(), lines.to_bus.tolist(), strict=True)
+    return np.array([zone_of[i] != zone_of[j] for i, j in ends], np.bool_)
 
 
 def without_generator(case: Case, zones: Zones) -> list[str]:

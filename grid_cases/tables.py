@@ -1,4 +1,4 @@
-"""MATPOWER's tables (mpc.bus, gen, branch, gencost) made a case, whoever wrote them.
+"""MATPOWER's tables (mpc.bus, gen, branch, gencost, dcline) made a case, whoever wrote them.
 
 Source: MATPOWER User's Manual, Appendix B (Data File Format), version 2.
 """
@@ -6,15 +6,27 @@ Source: MATPOWER User's Manual, Appendix B (Data File Format), version 2.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
 from hushgrid.grid_cases import gencost
-from hushgrid.grid_cases.case import NO_COST_LINES, Buses, Case, CostLines, Floats, Generators, Ints, Lines
-from hushgrid.grid_cases.matpower_parser import Value
+from hushgrid.grid_cases.case import Buses, Case, CostLines, Floats, Generators, Ints, Lines
+from hushgrid.grid_cases.elements.parts import (
+    NO_COST_LINES,
+    NO_DC_LINES,
+    NO_REACTIVE_COSTS,
+    Capability,
+    DcLines,
+    PowerFactors,
+    ReactiveCosts,
+)
+from hushgrid.grid_cases.matpower_parser import NOTED, Value
 from hushgrid.kernels.errors import InputError
 
-COLUMNS = {"bus": 13, "gen": 10, "branch": 11, "gencost": 4}  #: fewest columns of each matrix that is read
+#: Fewest columns of each matrix that is read.
+COLUMNS = {"bus": 13, "gen": 10, "branch": 11, "gencost": 4, "dcline": 17, "dclinecost": 4}
+PMAX, PMIN, PC1, QC2MAX = 8, 9, 10, 15  #: columns of mpc.gen
 
 
 def from_fields(found: dict[str, Value], name: str, where: str) -> Case:
@@ -47,8 +59,9 @@ def _case(found: dict[str, Value], name: str, where: str) -> Case:
     gen_rows = np.flatnonzero((gen[:, 7] > 0) & ~np.isin(gen[:, 0], isolated))
     line_rows = np.flatnonzero((branch[:, 10] > 0) & ~np.isin(branch[:, :2], isolated).any(axis=1))
     polynomials, piecewise = _costs(found, len(gen), gen_rows, mva, where)
-    gen, branch = gen[gen_rows], branch[line_rows]
-    angle_min, angle_max = _angle_limits(branch)
+    reactive, reactive_lines = _reactive_costs(found, len(gen), gen_rows, mva, where)
+    dc_lines, dc_cost_lines = _dc_lines(found, isolated, mva, where)
+    gen, branch, places = gen[gen_rows], branch[line_rows], _places(found["gen"], where)
     return Case(
         name,
         mva,
@@ -73,21 +86,82 @@ def _case(found: dict[str, Value], name: str, where: str) -> Case:
             cost_1=polynomials[:, 1],
             cost_0=polynomials[:, 2],
         ),
-        Lines(
-            rows=line_rows.astype(np.int64),
-            from_bus=branch[:, 0].astype(np.int64),
-            to_bus=branch[:, 1].astype(np.int64),
-            r=branch[:, 2],
-            x=branch[:, 3],
-            b=branch[:, 4],
-            rate=np.where(np.isposinf(branch[:, 5]), 0.0, branch[:, 5] / mva),
-            tap=np.where(branch[:, 8] == 0, 1.0, branch[:, 8]),
-            shift=np.deg2rad(branch[:, 9]),
-            angle_min=angle_min,
-            angle_max=angle_max,
-        ),
+        _lines(branch, line_rows, mva),
         piecewise,
+        reactive,
+        reactive_lines,
+        _capability(gen, mva, [places[k] for k in gen_rows.tolist()]),
+        _power_factors(gen),
+        dc_lines,
+        dc_cost_lines,
+        tuple(name for name in NOTED if name in found),
     )
+
+
+def _lines(branch: Floats, rows: Ints, mva: float) -> Lines:
+    angle_min, angle_max = _angle_limits(branch)
+    return Lines(
+        rows=rows.astype(np.int64),
+        from_bus=branch[:, 0].astype(np.int64),
+        to_bus=branch[:, 1].astype(np.int64),
+        r=branch[:, 2],
+        x=branch[:, 3],
+        b=branch[:, 4],
+        rate=np.where(np.isposinf(branch[:, 5]), 0.0, branch[:, 5] / mva),
+        tap=np.where(branch[:, 8] == 0, 1.0, branch[:, 8]),
+        shift=np.deg2rad(branch[:, 9]),
+        angle_min=angle_min,
+        angle_max=angle_max,
+    )
+
+
+def _capability(gen: Floats, mva: float, where: list[str]) -> Capability:
+    """The sides of each generator's capability curve that its own limits do not imply; Pc1 = Pc2 is no curve."""
+    rows = list[tuple[int, float, float, float]]()
+    known = gen.shape[1] > QC2MAX
+    for k in np.flatnonzero(gen[:, PC1] != gen[:, PC1 + 1]).tolist() if known else ():
+        p1, p2, low1, high1, low2, high2 = gen[k, PC1 : QC2MAX + 1].tolist()
+        if not (np.isfinite([p1, p2, low1, high1, low2, high2]).all() and p1 < p2):
+            raise InputError(
+                f"{where[k]}: found a capability curve from Pc1 {p1:g} to Pc2 {p2:g}, expected ascending MW"
+            )
+        for sign, q1, q2, limit in ((1.0, high1, high2, float(gen[k, 3])), (-1.0, low1, low2, float(gen[k, 4]))):
+            slope = (q2 - q1) / (p2 - p1)
+            ends = [q1 + slope * (p - p1) for p in gen[k, [PMIN, PMAX]].tolist()] if slope else [q1]
+            if any(sign * q < sign * limit for q in ends):  # sign (q - slope p) <= sign (q1 - slope p1)
+                rows.append((k, -sign * slope, sign, sign * (q1 - slope * p1) / mva))
+    columns = np.array(rows, np.float64).reshape(-1, 4).T
+    return Capability(columns[0].astype(np.int64), *columns[1:])
+
+
+def _power_factors(gen: Floats) -> PowerFactors:
+    """Generators from some p < 0 to 0 are dispatchable loads: q follows p where one of its limits is 0, to the other."""
+    q_max, q_min = gen[:, 3], gen[:, 4]
+    loads = np.flatnonzero((gen[:, PMIN] < 0) & (gen[:, PMAX] == 0) & ((q_max == 0) != (q_min == 0)))
+    loads = loads[np.isfinite(gen[loads][:, [3, 4, PMIN]]).all(axis=1)]
+    return PowerFactors(loads, (q_max + q_min)[loads] / gen[loads, PMIN])
+
+
+def _dc_lines(found: dict[str, Value], isolated: Floats, mva: float, where: str) -> tuple[DcLines, CostLines]:
+    if "dcline" not in found or not found["dcline"].rows:
+        return NO_DC_LINES, NO_COST_LINES
+    table = _matrix(found, "dcline", where)
+    _whole_numbers(found["dcline"], table, [0, 1, 2], "dcline", where)
+    rows = np.flatnonzero((table[:, 2] > 0) & ~np.isin(table[:, :2], isolated).any(axis=1))
+    polynomials, lines = np.zeros((len(rows), 3)), NO_COST_LINES
+    if "dclinecost" in found:
+        costs, value = _matrix(found, "dclinecost", where), found["dclinecost"]
+        if len(costs) != len(table):
+            raise InputError(f"{where}:{value.line}: found {len(costs)} rows in mpc.dclinecost, expected {len(table)}")
+        polynomials, lines = gencost.read(costs, rows, mva, _places(value, where))
+    dc = table[rows]
+    low, high, loss_0, loss_1 = dc[:, 9], dc[:, 10], dc[:, 15], dc[:, 16]
+    with np.errstate(divide="ignore", invalid="ignore"):  # limits of a flow backwards hold at the second bus
+        ends = [np.where(limit >= 0, limit, (limit + loss_0) / (1 - loss_1)) / mva for limit in (low, high)]
+    numbers = (dc[:, 0].astype(np.int64), dc[:, 1].astype(np.int64))
+    limits = (dc[:, k] / mva for k in (11, 12, 13, 14))
+    columns: list[Any] = [*numbers, *ends, *limits, loss_0 / mva, loss_1, *polynomials.T]
+    return DcLines(rows.astype(np.int64), *columns), lines
 
 
 def _matrix(found: dict[str, Value], field: str, where: str) -> Floats:
@@ -130,7 +204,24 @@ def _costs(
             f"{where}:{value.line}: found {len(table)} rows in mpc.gencost, expected {generators}, "
             f"or {2 * generators} with reactive costs"
         )
-    return gencost.read(table, in_service, mva, [f"{where}:{line}" for line, _ in value.rows or []])
+    return gencost.read(table[:generators], in_service, mva, _places(value, where))
+
+
+def _reactive_costs(
+    found: dict[str, Value], generators: int, in_service: Ints, mva: float, where: str
+) -> tuple[ReactiveCosts, CostLines]:
+    """The second half of mpc.gencost, if there is one, without the generators whose reactive power is free."""
+    table = _matrix(found, "gencost", where)[generators:] if "gencost" in found else np.zeros((0, 4))
+    if not len(table):
+        return NO_REACTIVE_COSTS, NO_COST_LINES
+    polynomials, lines = gencost.read(table, in_service, mva, _places(found["gencost"], where)[generators:])
+    costed = np.setdiff1d(np.flatnonzero(np.any(polynomials != 0, axis=1)), lines.generator)
+    return ReactiveCosts(costed, *polynomials[costed].T), lines
+
+
+def _places(value: Value, where: str) -> list[str]:
+    """The place of each row of a matrix in its file."""
+    return [f"{where}:{line}" for line, _ in value.rows or []]
 
 
 def _angle_limits(branch: Floats) -> tuple[Floats, Floats]:

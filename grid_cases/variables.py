@@ -1,7 +1,8 @@
 """Which elements a zone sees, where their variables stand in z, and the constraints (D.2d)-(D.2l) on them.
 
 Variables of a zone: p_g, q_g of its generators; p_F, q_F, p_T, q_T of the lines that touch it; c_i = |V_i|^2 of its
-buses and the adjacent ones; cr + i si = V_i conj(V_j) for each adjacent pair i < j (parallel lines share it).
+buses and the adjacent ones; cr + i si = V_i conj(V_j) for each adjacent pair i < j (parallel lines share it); the same
+four flows of the dc lines that touch it, p_F + p_T being what such a line loses.
 Departures from Appendix D, with reasons: s_i is eliminated into f_p, for with (D.2b), (D.2c) in it the feasible set
 would depend on the loads; (D.2f)-(D.2i) carry the signs of V_i conj(V_j) (they are printed with a + between w^RI).
 """
@@ -19,6 +20,8 @@ from hushgrid.grid_cases.case import Case, Floats, Ints
 from hushgrid.grid_cases.matrix import Matrix
 from hushgrid.kernels.errors import InputError
 
+DC_FLOWS = ("dc_pF", "dc_qF", "dc_pT", "dc_qT")  #: keys: into a dc line at its first and at its second bus
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Layout:
@@ -35,6 +38,8 @@ class Layout:
     p_F: Ints  #: q_F, p_T, q_T stand after p_F
     c: Ints
     cr: Ints  #: si stands after cr
+    dc: Ints  #: positions in case.dc_lines, touching an own bus
+    dc_p_F: Ints  #: positions in z; q_F, p_T, q_T stand after it
 
     @classmethod
     def of(cls, case: Case, buses: Iterable[int]) -> Layout:
@@ -46,12 +51,14 @@ class Layout:
         ends = np.stack([network.from_bus[lines], network.to_bus[lines]], axis=1)
         seen = np.union1d(np.array(own, np.int64), ends)
         pairs = np.unique(np.sort(ends, axis=1), axis=0)
-        first = np.cumsum([0, 2 * len(generators), 4 * len(lines), len(seen)])
+        dc = np.flatnonzero(np.isin(case.dc_lines.from_bus, own) | np.isin(case.dc_lines.to_bus, own))
+        first = np.cumsum([0, 2 * len(generators), 4 * len(lines), len(seen), 2 * len(pairs)])
         keys = (
             *(f"{kind}:{row}" for row in case.generators.rows[generators] for kind in ("pg", "qg")),
             *(f"{kind}:{row}" for row in network.rows[lines] for kind in ("pF", "qF", "pT", "qT")),
             *(f"c:{bus}" for bus in seen),
             *(f"{kind}:{i}-{j}" for i, j in pairs for kind in ("cr", "si")),
+            *(f"{kind}:{row}" for row in case.dc_lines.rows[dc] for kind in DC_FLOWS),
         )
         return cls(
             case,
@@ -65,20 +72,39 @@ class Layout:
             p_F=first[1] + 4 * np.arange(len(lines)),
             c=first[2] + np.arange(len(seen)),
             cr=first[3] + 2 * np.arange(len(pairs)),
+            dc=dc,
+            dc_p_F=first[4] + 4 * np.arange(len(dc)),
         )
 
     def shared(self, diagonal: bool = False) -> Ints:
-        """Positions in z of the consensus: of each cut line the four flows, cr and si, which another zone holds too;
-        with `diagonal` also c of its end buses (the flows already force these)."""
+        """Positions in z of the consensus: of each cut line the four flows, cr and si, which another zone holds too, of a
+        cut dc line its flows; with `diagonal` also c of a line's end buses (the flows already force these)."""
         own, network = np.array(self.buses), self.case.lines
         inside = np.isin(network.from_bus, own) & np.isin(network.to_bus, own)
         cut = self.lines[~inside[self.lines]]
         ends = np.stack([network.from_bus[cut], network.to_bus[cut]], axis=1)
         common = {f"{kind}:{row}" for row in network.rows[cut] for kind in ("pF", "qF", "pT", "qT")}
         common |= {f"{kind}:{min(pair)}-{max(pair)}" for pair in ends.tolist() for kind in ("cr", "si")}
+        dc = self.case.dc_lines
+        inside = np.isin(dc.from_bus, own) & np.isin(dc.to_bus, own)
+        common |= {f"{kind}:{row}" for row in dc.rows[self.dc[~inside[self.dc]]] for kind in DC_FLOWS}
         if diagonal:
             common |= {f"c:{bus}" for bus in ends.ravel()}
         return np.array([k for k, key in enumerate(self.keys) if key in common], np.int64)
+
+    def paid(self) -> tuple[Ints, Ints]:
+        """Which of the case's controls (`costs.of_controls`) the zone pays for, ascending, and where they stand in z.
+
+        Active power of its generators; reactive power where it costs something; dc lines that begin in the zone.
+        """
+        case, g = self.case, self.generators
+        ng, dc = len(case.generators), self.dc
+        reactive = np.isin(g, np.concatenate([case.reactive.generator, case.reactive_lines.generator]))
+        begun = np.isin(case.dc_lines.from_bus[dc], self.buses)
+        return (
+            np.concatenate([g, ng + g[reactive], 2 * ng + dc[begun]]),
+            np.concatenate([self.p_g, self.p_g[reactive] + 1, self.dc_p_F[begun]]),
+        )
 
     def flat_start(self) -> Floats:
         """c = cr = 1, the rest 0, shape (n,)."""
@@ -102,6 +128,8 @@ class Layout:
 
         add(network.from_bus[self.lines], self.p_F, 1.0, self.p_F + 1, 1.0)
         add(network.to_bus[self.lines], self.p_F + 2, 1.0, self.p_F + 3, 1.0)
+        add(case.dc_lines.from_bus[self.dc], self.dc_p_F, 1.0, self.dc_p_F + 1, 1.0)
+        add(case.dc_lines.to_bus[self.dc], self.dc_p_F + 2, 1.0, self.dc_p_F + 3, 1.0)
         add(case.generators.bus[self.generators], self.p_g, -1.0, self.p_g + 1, -1.0)
         shunts = case.index(self.seen)
         add(self.seen, self.c, case.buses.g_s[shunts], self.c, -case.buses.b_s[shunts])
@@ -147,6 +175,7 @@ class Layout:
         if len(g):  # (D.2e)
             found += _within(z[self.p_g], generators.p_min[g], generators.p_max[g])
             found += _within(z[self.p_g + 1], generators.q_min[g], generators.q_max[g])
+        found += self._couplings(z)
         if not len(self.lines):
             return found
 
@@ -183,6 +212,28 @@ class Layout:
         c_j = z[self.c[np.searchsorted(self.seen, self.pairs[:, 1])]]
         found.append(cp.SOC((c_i + c_j) / 2, cp.vstack([cr, si, (c_i - c_j) / 2])))  # (D.2l), one cone a pair
         return found
+
+    def _couplings(self, z: Any) -> list[Any]:
+        """Capability curves and power factors of generators; limits and losses of dc lines."""
+        import cvxpy as cp
+
+        case, result, times = self.case, list[Any](), cp.multiply
+        place = np.full(len(case.generators), -1)
+        place[self.generators] = self.p_g
+        curves, factors, dc = case.capability, case.power_factors, case.dc_lines
+        own, fixed = place[curves.generator] >= 0, place[factors.generator] >= 0
+        if own.any():
+            p = place[curves.generator[own]]
+            result.append(times(curves.p[own], z[p]) + times(curves.q[own], z[p + 1]) <= curves.most[own])
+        if fixed.any():
+            p = place[factors.generator[fixed]]
+            result.append(z[p + 1] == times(factors.ratio[fixed], z[p]))
+        if len(self.dc):
+            for k, (low, high) in enumerate(zip(*(limit[self.dc].T for limit in dc.flow_limits()), strict=True)):
+                result += _within(z[self.dc_p_F + k], low, high) if k != 2 else []  # the losses say p_T
+            p_F, p_T = z[self.dc_p_F], z[self.dc_p_F + 2]
+            result.append(p_F + p_T == dc.loss_0[self.dc] + times(dc.loss_1[self.dc], p_F))
+        return result
 
 
 def _tan(angle: float) -> float:

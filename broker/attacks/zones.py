@@ -153,7 +153,7 @@ class Demand(Attack):
         handed = {m.src: m.body.data for m in heard.messages if isinstance(m.body, Closing)}
         found, wide = Recovered(), []
         rounds = [] if handed else [(down, up) for _, down, up in heard.rounds(W, Z)][:ROUNDS]
-        case = load(heard.problem.case) if rounds else None
+        case = load(heard.problem.case).without(heard.problem.ignore) if rounds else None
         for name in heard.nodes:
             if name in handed:
                 found.loads[name] = Loads(handed[name], 0.0, 0.0, what)

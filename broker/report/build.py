@@ -90,7 +90,7 @@ def _case(run: Run) -> tuple[Case | None, str]:
 
     name = str(run.scenario["problem"].get("case"))
     try:
-        case = load(name)
+        case = load(name).without(run.scenario["problem"].get("ignore") or ())
     except InputError as error:
         return None, f"The grid is not drawn: {error}."
     return (case.without_loads() if standing(run.result) == "upheld" else case), ""

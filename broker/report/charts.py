@@ -9,8 +9,8 @@ import numpy as np
 
 from hushgrid.broker.report import dispatch_page, plots
 from hushgrid.broker.report.page import figure, paragraphs
-from hushgrid.broker.report.run_directory import Run, natural
-from hushgrid.broker.report.statement import Statement
+from hushgrid.broker.report.run_directory import Array, Run, natural
+from hushgrid.broker.report.statement import Statement, number
 
 WITHHELD = "withheld: it would be computed from raw data"
 
@@ -28,6 +28,7 @@ class _Charts:
             self.xlabel, self.per = "activations", f"{n} activations"
         self.unit = " (p.u.)" if run.zones else ""
         self.out: list[str] = []
+        self.said_once: list[str] = []  #: of figures that do not change: in words instead of a chart
 
     def add(self, title: str, caption: str, series: Mapping[str, Any], **how: Any) -> None:
         drawn = plots.lines(f"c{len(self.out)}", title, self.rounds, series, xlabel=self.xlabel, **how)
@@ -124,6 +125,11 @@ class _Charts:
         if (self.run.result.get("privacy") or {}).get("masked"):
             caption += " Each device's share counts by itself; in their sum, which alone is seen, they cancel in part."
         series = {how: self.history[column]}
+        if steady(self.history[column]):
+            first, last = (f"{number(float(self.history[column][k]), 4)}{self.unit}" for k in (0, 1))
+            then = "in each" if first == last else f"in the first and {last} in each after it"
+            self.said_once.append(f"Noise per {self.per}, {how}, L1 norm: {first} {then}. {caption}")
+            return
         self.add(f"Noise per {self.per}, {how}", caption, series, ylabel="L1 norm" + self.unit, from_zero=True)
 
     def privacy(self) -> None:
@@ -146,6 +152,14 @@ class _Charts:
         )
         if self.said.standing != "upheld":
             caption = "ε counted so far by each node. In this run it is not a protection."
+        if all(steady(values) and values[0] == values[-1] for values in spent.values()):
+            totals = {node: number(float(values[-1]), 4) for node, values in spent.items()}
+            same = len(set(totals.values())) == 1
+            amounts = (
+                f"{next(iter(totals.values()))} each" if same else ", ".join(f"{n} {e}" for n, e in totals.items())
+            )
+            self.said_once.append(f"Privacy spent, ε: {amounts}, all of it in the first {self.per}.")
+            return
         self.add("Privacy spent", caption, spent, ylabel="ε, cumulative", levels=lines, from_zero=True)
 
     def traffic(self) -> None:
@@ -173,7 +187,12 @@ class _Charts:
                 "counts here. Receipts, repeats and what the coordinator is told of the walk carry no iterate and are not "
                 "counted."
             )
-        return notes
+        return [*notes, *self.said_once]
+
+
+def steady(values: Array) -> bool:
+    """Whether nothing changes from the second round on: there is nothing to draw."""
+    return bool(values.size > 1 and np.all(values[1:] == values[1]) and np.isfinite(values).all())
 
 
 def charts(run: Run, said: Statement) -> str:

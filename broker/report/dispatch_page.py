@@ -74,6 +74,21 @@ HEADINGS = {
         "tie": "Tie",
         "disagreement_mw": "Disagreement, MW",
     },
+    "dclines": {
+        "dcline": "DC line",
+        "from": "From bus",
+        "to": "To bus",
+        "zones": "Zones",
+        "p_from": "P from, MW",
+        "q_from": "Q from, MVAr",
+        "p_to": "P to, MW",
+        "q_to": "Q to, MVAr",
+        "p_min": "P least, MW",
+        "p_max": "P most, MW",
+        "losses_mw": "Losses, MW",
+        "tie": "Tie",
+        "disagreement_mw": "Disagreement, MW",
+    },
     "buses": {
         "bus": "Bus",
         "zone": "Zone",
@@ -82,6 +97,7 @@ HEADINGS = {
         "v_min": "V least, p.u.",
         "v_max": "V most, p.u.",
         "price_q": "Price of Q, $/MVArh",
+        "price_relaxed": "Price in the relaxation, $/MWh",
     },
 }
 
@@ -162,6 +178,10 @@ def _extremes(run: Run) -> list[tuple[str, str]]:
             low, high = rows[0], rows[-1]
             text = f"{fixed(low[column], 3)} (bus {low['bus']}) to {fixed(high[column], 3)} {unit} (bus {high['bus']})"
             shown.append((label, text))
+    if closest := _by_room(run.tables.get("buses", ())):
+        row = closest[0]
+        where = f"bus {row['bus']}, {fixed(row['v_pu'], 3)} of {fixed(row['v_min'], 3)} to {fixed(row['v_max'], 3)}"
+        shown.append(("Voltage nearest to a limit", f"{fixed(_room(row), 3)} p.u. away ({where})"))
     loaded = _by(run.tables.get("lines", ()), "loading_percent")
     if loaded:
         most = loaded[-1]
@@ -173,6 +193,16 @@ def _extremes(run: Run) -> list[tuple[str, str]]:
 def _by(rows: Iterable[Row], column: str) -> list[Row]:
     """Rows with a value in the column, the lowest first."""
     return sorted((row for row in rows if math.isfinite(row[column])), key=lambda row: float(row[column]))
+
+
+def _room(row: Row) -> float:
+    """How far a bus's voltage is from the nearer of its limits, p.u.; negative beyond it."""
+    return float(min(row["v_pu"] - row["v_min"], row["v_max"] - row["v_pu"]))
+
+
+def _by_room(rows: Iterable[Row]) -> list[Row]:
+    """Buses with a choice of voltage, those nearest to a limit first."""
+    return sorted((row for row in rows if row["v_max"] > row["v_min"] and math.isfinite(row["v_pu"])), key=_room)
 
 
 # --- the map ---
@@ -197,20 +227,25 @@ def grid(run: Run) -> str:
 def _prices(run: Run) -> str:
     """What a price is."""
     found = of(run)
-    if not found.converged:
-        return "Prices are those of each zone's own last step: the zones have not agreed on them."
-    return f"Prices are those of the relaxation at the {found.loads}: what one more MW of load at the bus would cost, in $/MWh."
+    meant = f"at the {found.loads}: what one more MW of load at the bus would cost, in $/MWh."
+    apart = " of each zone's own last step: the zones have not agreed on them."
+    if found.ac is not None:
+        said = f"Prices are those of the AC dispatch {meant}"
+        return said if found.converged else f"{said} Prices in the relaxation are those{apart}"
+    return f"Prices are those of the relaxation {meant}" if found.converged else f"Prices are those{apart}"
 
 
 # --- tables ---
 
 
 def tables(run: Run) -> str:
-    """The four tables, each led by what matters in it, as HTML."""
+    """The tables, each led by what matters in it, as HTML."""
     found = of(run)
     if not run.tables:
         return paragraphs([found.sentence, "The run directory holds no tables of it."])
-    return "".join((paragraphs([found.sentence]), _generation(run), _balance(run), _lines(run), _buses(run)))
+    return "".join(
+        (paragraphs([found.sentence]), _generation(run), _balance(run), _lines(run), _dc_lines(run), _buses(run))
+    )
 
 
 def _head(name: str, *about: str) -> str:
@@ -276,16 +311,23 @@ def _lines(run: Run) -> str:
     return out + _folded(run, "lines", "All lines")
 
 
+def _dc_lines(run: Run) -> str:
+    if "dclines" not in run.tables:
+        return ""
+    about = "Flows are those into the line at its two ends. DC lines are counted by their row in the case file, from 1; the map does not draw them."
+    return _head("DC lines", _what(run), about) + _table(run, "dclines", run.tables["dclines"], "All dc lines")
+
+
 def _buses(run: Run) -> str:
     rows = run.tables["buses"]
     head = _head("Buses", _what(run), _prices(run))
     if len(rows) <= SHORT:
         return head + _table(run, "buses", rows, "All buses")
-    out = head
-    for column, what in (("price_per_mwh", "prices"), ("v_pu", "voltages")):
-        known = _by(rows, column)[::-1]
-        ends = known if len(known) <= 2 * ENDS else [*known[:ENDS], *known[-ENDS:]]
-        out += _table(run, "buses", ends, f"The {ENDS} highest and the {ENDS} lowest {what}")
+    known = _by(rows, "price_per_mwh")[::-1]
+    ends = known if len(known) <= 2 * ENDS else [*known[:ENDS], *known[-ENDS:]]
+    out = head + _table(run, "buses", ends, f"The {ENDS} highest and the {ENDS} lowest prices")
+    closest = _by_room(rows)[:FIRST]
+    out += _table(run, "buses", closest, f"The {len(closest)} voltages nearest to a limit")
     return out + _folded(run, "buses", "All buses")
 
 

@@ -23,8 +23,8 @@ Row = Mapping[str, Any]
 
 LOADINGS = (25.0, 50.0, 75.0, 95.0)  #: percent, between the five classes of lines
 WIDTHS = (1.0, 1.5, 2.2, 3.1, 4.2)  #: of the classes' lines, relative
-LIMITS = (0.01, 1 / 3, 2 / 3, 0.99)  #: of the way from the lowest to the highest voltage that is allowed
-VOLTAGES = ("at the lower limit", "lower third", "middle third", "upper third", "at the upper limit")
+REACHED, CLOSE = 0.0005, 0.01  #: p.u. from a limit: a voltage is at it, or close to it
+VOLTAGES = ("at the lower limit", "close to it", "further from both limits", "close to the upper", "at the upper limit")
 WIDE = Shape()
 NARROW = Shape(width=390.0, low=0.9, high=1.55, upright=True, most=90.0)  #: of a phone held upright
 FEW = 40  #: buses; of more, only extremes are labelled
@@ -141,11 +141,11 @@ class Layer:
 
 
 def voltages(rows: Sequence[Row]) -> Layer:
-    """Voltages by where they lie between their bus's own limits."""
+    """Voltages by their distance to the nearer of their bus's own limits; one that has no choice is far from both."""
     v, low, high = (np.array([row[key] for row in rows], float) for key in ("v_pu", "v_min", "v_max"))
-    with np.errstate(invalid="ignore", divide="ignore"):
-        share = np.where(high > low, (v - low) / (high - low), 0.5)
-    kinds = np.searchsorted(LIMITS, np.nan_to_num(share, nan=0.5), side="right").tolist()
+    below, above = v - low, high - v
+    steps = np.where(np.fmin(below, above) <= REACHED, 2, np.where(np.fmin(below, above) <= CLOSE, 1, 0))
+    kinds = np.where((high > low) & np.isfinite(v), 2 + np.where(above < below, steps, -steps), 2).tolist()
     return Layer("voltage", v, kinds, dict(enumerate(VOLTAGES)), 3)
 
 
@@ -388,7 +388,7 @@ def _loadings(picture: Picture) -> str:
 
 
 def _layer(layer: Layer) -> str:
-    title = {"voltage": "Voltage, p.u., within a bus's own limits", "price": "Price, $/MWh"}[layer.name]
+    title = {"voltage": "Voltage, p.u.; close: within 0.01 of a limit of its bus", "price": "Price, $/MWh"}[layer.name]
     keys = [
         _key(f'<i class="bus {layer.name[0]}{kind}"></i>', text)
         for kind, text in layer.meaning.items()

@@ -200,8 +200,9 @@ class Summary:
     slack_mvar: float | None = None  #: zones at least cost: reactive power not served or not taken, MVAr
     gap_estimate: float | None = None  #: zones at least cost: the distance from the least cost, as a share of it
     disagreement_mw: float | None = None  #: zones at least cost: the most by which two zones differ in a tie flow, MW
-    #: zones at least cost: $/MWh of each bus, what one more MW of load there costs
+    #: zones at least cost: $/MWh of each bus, what one more MW of load there costs in the dispatch of the tables
     prices: dict[str, float] | None = None
+    prices_relaxed: dict[str, float] | None = None  #: zones at least cost: the same in the relaxation
     ac: Ac | None = None  #: zones at least cost: the AC recovery
     messages: int  #: messages that carried an iterate
     bytes: int  #: their payloads, bytes
@@ -217,7 +218,7 @@ class Result(Summary):
     summary: result.json as a mapping. history: the columns of history.csv, None for an empty cell. solution: the arrays
     of solution.npz. setpoints: the rows of setpoints.csv (node, quantity, element, value, unit, number, bus, from, to, source). trajectory, transcript:
     None unless `run.record` asks for them. path: the run directory, if there is one. tables: zones at least cost: the
-    columns and rows of generation.csv, balance.csv, lines.csv and buses.csv, by name.
+    columns and rows of generation.csv, balance.csv, lines.csv, buses.csv and, with dc lines, dclines.csv, by name.
     """
 
     def __init__(

@@ -36,6 +36,7 @@ TABLES = {
     "lines": dispatch.LINES,
     "buses": dispatch.BUSES,
 }
+DC = {"dclines": dispatch.DC_LINES}  #: and one more if the case has dc lines
 SUMS = {"sum": ("entry", "value", "sd")}  #: the same of a run that has added up a statistic
 WORDS = (
     "entry",
@@ -44,8 +45,9 @@ WORDS = (
     "source",
     "tie",
 )  #: their columns of text; numbers of generators, branches and buses are whole
-WHOLE = ("gen", "bus", "branch", "from", "to")
+WHOLE = ("gen", "bus", "branch", "dcline", "from", "to")
 SOURCES = ("ac", "relaxed")
+LATER = ("price_relaxed",)  #: columns that tables of 0.1.0 have not
 
 
 @dataclass(frozen=True)
@@ -240,8 +242,11 @@ def _tables(run_dir: Path) -> dict[str, tuple[dict[str, Any], ...]]:
     if absent := [f"{name}.csv" for name in TABLES if there and name not in there]:
         raise InputError(f"{run_dir}: found no {', '.join(absent)}, expected it beside {there[0]}.csv")
     found = {name: _table(run_dir / f"{name}.csv", TABLES[name]) for name in there}
+    if there and (run_dir / "dclines.csv").is_file():
+        found |= {name: _table(run_dir / f"{name}.csv", columns) for name, columns in DC.items()}
     known = {row["bus"] for row in found.get("buses", ())}
-    for name, column in (("generation", "bus"), ("lines", "from"), ("lines", "to")):
+    ends = [(name, end) for name in ("lines", "dclines") for end in ("from", "to")]
+    for name, column in (("generation", "bus"), *ends):
         for k, row in enumerate(found.get(name, ())):
             if row[column] not in known:
                 where = f"{run_dir / name}.csv:{k + 2}: {column}"
@@ -251,10 +256,12 @@ def _tables(run_dir: Path) -> dict[str, tuple[dict[str, Any], ...]]:
 
 def _table(path: Path, columns: tuple[str, ...]) -> tuple[dict[str, Any], ...]:
     rows = []
-    for line, row in _rows(path, columns):
+    for line, row in _rows(path, tuple(name for name in columns if name not in LATER)):
         found: dict[str, Any] = {}
         for name in columns:
-            if name in WORDS:
+            if name not in row:
+                found[name] = math.nan
+            elif name in WORDS:
                 found[name] = row[name]
             elif name not in WHOLE:
                 found[name] = _number(row[name], path, line, name)

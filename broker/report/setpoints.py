@@ -28,21 +28,19 @@ def setpoints(run: Run, case: Case | None) -> str:
 
 def _generators(points: Sequence[Setpoint], case: Case | None) -> str:
     bus_of = dict(zip(case.generators.rows.tolist(), case.generators.bus.tolist(), strict=True)) if case else {}
-    found: dict[tuple[str, str], dict[str, Setpoint]] = {}
+    each: dict[tuple[str, str], dict[str, Setpoint]] = {}
     for point in points:
         if point.quantity in GENERATED:
-            found.setdefault((point.node, point.element), {})[point.quantity] = point
+            each.setdefault((point.node, point.element), {})[point.quantity] = point
     rows = []
-    for (node, element), values in found.items():
+    for (node, element), values in each.items():
         digits = element.rpartition(":")[2]
         bus = str(bus_of.get(int(digits), MISSING)) if digits.isdigit() else MISSING
         cells = [f"{fixed(values[q].value)} {values[q].unit}" if q in values else MISSING for q in GENERATED]
-        rows.append((node, bus, element, *cells))
+        rows.append((node, bus, str(int(digits) + 1) if digits.isdigit() else element, *cells))
     if not rows:
         return paragraphs(["No generator set-points were written."])
-    caption = (
-        "Set-points of the generators, active and reactive power. Generators are counted from 0, as in the case file."
-    )
+    caption = "Set-points of the generators, active and reactive power. Generators are counted by their row in the case file, from 1."
     return table(("Zone", "Bus", "Generator", "Active", "Reactive"), rows, caption)
 
 

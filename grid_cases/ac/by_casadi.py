@@ -7,9 +7,9 @@ from typing import Any
 import casadi as ca
 import numpy as np
 
-from hushgrid.grid_cases.ac.program import Program
+from hushgrid.grid_cases.ac.program import Ended, Program
 from hushgrid.grid_cases.case import Floats, Ints
-from hushgrid.grid_cases.costs import UNIT, polynomials
+from hushgrid.grid_cases.costs import UNIT
 
 ACCEPTED = {"Solve_Succeeded": "solved", "Solved_To_Acceptable_Level": "acceptable"}
 
@@ -24,20 +24,20 @@ class Solver:
         options: Any = {"print_time": 0, "ipopt": ipopt}
         self._solve = ca.nlpsol("opf", "ipopt", _expressions(program), options)
 
-    def solve(self, loads: Floats, x: Floats) -> tuple[str | None, str, int, Floats]:
-        """(solved, acceptable or None, Ipopt's own word for it, iterations, x)."""
+    def solve(self, loads: Floats, x: Floats) -> Ended:
         bounds, rows = self._bounds, self._rows
         found = self._solve(x0=x, p=loads, lbx=bounds.low, ubx=bounds.high, lbg=rows.low, ubg=rows.high)
         told = self._solve.stats()
         word = str(told["return_status"])
-        return ACCEPTED.get(word), word, int(told["iter_count"]), np.array(found["x"]).ravel()
+        x, multipliers = (np.array(found[key]).ravel() for key in ("x", "lam_g"))
+        return Ended(ACCEPTED.get(word), word, int(told["iter_count"]), x, multipliers)
 
 
 def _expressions(program: Program) -> dict[str, Any]:
     case, sizes = program.case, program.sizes
     nb, i, j = len(case.buses), program.i, program.j
     x, d = ca.MX.sym("x", sum(sizes)), ca.MX.sym("d", 2 * nb)
-    angle, v, p_g, q_g, slack, m_v, m_rate, m_p, m_q, top = ca.vertsplit(x, np.cumsum([0, *sizes]).tolist())
+    angle, v, p_g, q_g, dc, slack, m_v, m_rate, m_p, m_q, top = ca.vertsplit(x, np.cumsum([0, *sizes]).tolist())
 
     difference, v_i, v_j = _entries(angle, i) - _entries(angle, j), _entries(v, i), _entries(v, j)
     cr, si = v_i * v_j * ca.cos(difference), v_i * v_j * ca.sin(difference)
@@ -55,6 +55,12 @@ def _expressions(program: Program) -> dict[str, Any]:
         shed_p, spilled_p, shed_q, spilled_q = ca.vertsplit(slack, nb)
         rows[0] -= UNIT * (shed_p - spilled_p)
         rows[1] -= UNIT * (shed_q - spilled_q)
+    if nd := len(case.dc_lines):
+        p_dc, q_from, q_to = ca.vertsplit(dc, nd)
+        first, second = (_incidence(end, nb) for end in program.dc_ends)
+        loss_0, loss_1 = ca.DM(case.dc_lines.loss_0), ca.DM(case.dc_lines.loss_1)
+        rows[0] += first @ p_dc + second @ (loss_0 + loss_1 * p_dc - p_dc)
+        rows[1] += first @ q_from + second @ q_to
     rate: Any = ca.DM(case.lines.rate[program.rated])
     if program.margins is not None:
         rate = rate - ca.DM(program.keep_rate) + m_rate
@@ -64,9 +70,12 @@ def _expressions(program: Program) -> dict[str, Any]:
     if program.margins is not None:
         rows += [v + m_v, v - m_v, p_g + m_p, p_g - m_p, q_g + m_q, q_g - m_q]
     slope, of_line, its_top = program.cost_lines
-    rows.append(ca.DM(slope) * _entries(p_g, of_line) - _entries(top, its_top))
-    c2, c1, c0 = polynomials(case)
-    cost = ca.dot(ca.DM(c2), p_g**2) + ca.dot(ca.DM(c1), p_g) + c0.sum()
+    controls = ca.vertcat(p_g, q_g, dc[:nd])
+    rows.append(ca.DM(slope) * _entries(controls, of_line) - _entries(top, its_top))
+    coupled, a, b_q = program.relations
+    rows.append(ca.DM(a) * _entries(p_g, coupled) + ca.DM(b_q) * _entries(q_g, coupled))
+    costs = program.costs
+    cost = ca.dot(ca.DM(costs.c2), controls**2) + ca.dot(ca.DM(costs.c1), controls) + costs.c0.sum()
     priced = ca.vertcat(slack, m_v, m_rate, m_p, m_q, top)
     goal = cost / program.scale + ca.dot(ca.DM(program.prices), priced)
     return {"x": x, "p": d, "f": goal, "g": ca.vertcat(*rows)}

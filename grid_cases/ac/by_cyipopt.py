@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from hushgrid.grid_cases.ac.program import Program
+from hushgrid.grid_cases.ac.program import SLACK, Ended, Program
 from hushgrid.grid_cases.case import Floats, Ints
-from hushgrid.grid_cases.costs import UNIT, polynomials
+from hushgrid.grid_cases.costs import UNIT
 
 ACCEPTED = {0: "solved", 1: "acceptable"}
 WORDS = {
@@ -35,8 +35,7 @@ class Solver:
     def __init__(self, program: Program, limit_s: float) -> None:
         self._program, self._limit_s = program, limit_s
 
-    def solve(self, loads: Floats, x: Floats) -> tuple[str | None, str, int, Floats]:
-        """(solved, acceptable or None, Ipopt's own word for it, iterations, x)."""
+    def solve(self, loads: Floats, x: Floats) -> Ended:
         derived = Derivatives(self._program, loads)
         bounds, rows = self._program.bounds(), self._program.rows()
         problem = cyipopt.Problem(len(x), len(rows.low), derived, bounds.low, bounds.high, rows.low, rows.high)
@@ -45,7 +44,8 @@ class Solver:
             problem.add_option(option, value)
         found, told = problem.solve(x)
         status = told["status"]
-        return ACCEPTED.get(status), WORDS.get(status, f"status {status}"), derived.iterations, found
+        word = WORDS.get(status, f"status {status}")
+        return Ended(ACCEPTED.get(status), word, derived.iterations, found, np.array(told["mult_g"]))
 
 
 class Derivatives:
@@ -62,6 +62,10 @@ class Derivatives:
         one = np.ones(4 * nl)
         shape = (2 * nb, 4 * nl)
         self._out = sparse.csr_array((one, (ends.ravel(), np.arange(4 * nl))), shape=shape)
+        dc_lines = program.case.dc_lines
+        #: of u = (p_g, q_g, p of dc lines), places in x; what dc lines lose whatever they carry
+        self._controls = slice(self._first[2], self._first[4] + len(dc_lines))
+        self._lost = np.bincount(program.dc_ends[1], weights=dc_lines.loss_0, minlength=2 * nb)
         self._linear = self._constant_rows()
         self._lower = np.tril_indices(4)
         u = np.sort(self._u[:, np.stack(self._lower)], axis=1)  # (nl, 2, 10)
@@ -70,16 +74,16 @@ class Derivatives:
     # --- what cyipopt calls ---
 
     def objective(self, x: Floats) -> float:
-        program, (c2, c1, c0) = self._program, polynomials(self._program.case)
-        p_g, priced = x[self._part(2)], x[self._first[4] :]
-        cost = np.sum(c2 * p_g**2 + c1 * p_g + c0)
+        program, costs = self._program, self._program.costs
+        controls, priced = x[self._controls], x[self._first[SLACK] :]
+        cost = np.sum(costs.c2 * controls**2 + costs.c1 * controls + costs.c0)
         return float(cost / program.scale + program.prices @ priced)
 
     def gradient(self, x: Floats) -> Floats:
-        program, (c2, c1, _) = self._program, polynomials(self._program.case)
+        program, costs = self._program, self._program.costs
         found = np.zeros(len(x))
-        found[self._part(2)] = (2 * c2 * x[self._part(2)] + c1) / program.scale
-        found[self._first[4] :] = program.prices
+        found[self._controls] = (2 * costs.c2 * x[self._controls] + costs.c1) / program.scale
+        found[self._first[SLACK] :] = program.prices
         return found
 
     def constraints(self, x: Floats) -> Floats:
@@ -88,7 +92,7 @@ class Derivatives:
         flow = self._flows(x)
         shunts = np.concatenate([buses.g_s, -buses.b_s]) * np.tile(v**2, 2)
         found = self._linear @ x
-        found[: 2 * len(v)] += self._out @ flow.ravel() + shunts + self._loads
+        found[: 2 * len(v)] += self._out @ flow.ravel() + shunts + self._loads + self._lost
         rating = flow[rated] ** 2
         apparent = rating[:, [0, 2]] + rating[:, [1, 3]] - (self._rate(x) ** 2)[:, None]
         found[2 * len(v) : 2 * len(v) + 2 * len(rated)] = apparent.T.ravel()
@@ -103,7 +107,7 @@ class Derivatives:
         columns = [linear.col, np.repeat(self._u, 4, axis=0).ravel(), nb + buses % nb, np.tile(at.ravel(), 2)]
         if program.margins is not None:
             rows.append(rating)
-            columns.append(np.tile(np.arange(*self._first[6:8]), 2))
+            columns.append(np.tile(self._places(SLACK + 2), 2))
         return np.concatenate(rows), np.concatenate(columns)
 
     def jacobian(self, x: Floats) -> Floats:
@@ -118,10 +122,10 @@ class Derivatives:
         return np.concatenate(found)
 
     def hessianstructure(self) -> tuple[Ints, Ints]:
-        nb, p_g = len(self._program.case.buses), np.arange(*self._first[2:4])
-        diagonal = [nb + np.arange(nb), p_g]
+        nb, controls = len(self._program.case.buses), np.arange(self._controls.start, self._controls.stop)
+        diagonal = [nb + np.arange(nb), controls]
         if self._program.margins is not None:
-            diagonal.append(np.arange(*self._first[6:8]))
+            diagonal.append(self._places(SLACK + 2))
         at = np.concatenate(diagonal)
         return np.concatenate([self._blocks[0], at]), np.concatenate([self._blocks[1], at])
 
@@ -136,7 +140,7 @@ class Derivatives:
         weight = weight + of_ends * flow
         blocks = np.einsum("lk,lkab->lab", weight, self._by_uu(x)) + np.einsum("lk,lka,lkb->lab", of_ends, by, by)
         shunts = 2 * (multipliers[:nb] * buses.g_s - multipliers[nb : 2 * nb] * buses.b_s)
-        found = [blocks[:, *self._lower].ravel(), shunts, factor * 2 * polynomials(program.case)[0] / program.scale]
+        found = [blocks[:, *self._lower].ravel(), shunts, factor * 2 * program.costs.c2 / program.scale]
         if program.margins is not None:
             found.append(-2 * mu.sum(axis=1))
         return np.concatenate(found)
@@ -150,10 +154,13 @@ class Derivatives:
     def _part(self, k: int) -> slice:
         return slice(self._first[k], self._first[k + 1])
 
+    def _places(self, k: int) -> Ints:
+        return np.arange(*self._first[k : k + 2])
+
     def _rate(self, x: Floats) -> Floats:
         program = self._program
         rate: Floats = program.case.lines.rate[program.rated]
-        return rate if program.margins is None else rate - program.keep_rate + x[self._part(6)]
+        return rate if program.margins is None else rate - program.keep_rate + x[self._part(SLACK + 2)]
 
     def _polar(self, x: Floats) -> tuple[Floats, ...]:
         program, angle, v = self._program, x[self._part(0)], x[self._part(1)]
@@ -195,23 +202,28 @@ class Derivatives:
         program, nb, first = self._program, len(self._program.case.buses), self._first
         rows, columns, values = list[NDArray[Any]](), list[NDArray[Any]](), list[Floats]()
 
-        def add(row: NDArray[Any], column: NDArray[Any], value: float) -> None:
+        def add(row: NDArray[Any], column: NDArray[Any], value: float | Floats) -> None:
             rows.append(row)
             columns.append(column)
-            values.append(np.full(len(row), value))
+            values.append(np.broadcast_to(value, len(row)))
 
-        add(program.at, np.arange(*first[2:4]), -1.0)
-        add(nb + program.at, np.arange(*first[3:5]), -1.0)
+        add(program.at, self._places(2), -1.0)
+        add(nb + program.at, self._places(3), -1.0)
+        p_dc, q_from, q_to = self._places(4).reshape(3, -1)
+        add(program.dc_ends[0], p_dc, 1.0)
+        add(program.dc_ends[1], p_dc, program.case.dc_lines.loss_1 - 1.0)
+        add(nb + program.dc_ends[0], q_from, 1.0)
+        add(nb + program.dc_ends[1], q_to, 1.0)
         if program.voll is not None:
             for k, sign in enumerate((-1.0, 1.0, -1.0, 1.0)):
-                add(nb * (k // 2) + np.arange(nb), first[4] + nb * k + np.arange(nb), sign * UNIT)
+                add(nb * (k // 2) + np.arange(nb), first[SLACK] + nb * k + np.arange(nb), sign * UNIT)
         row = 2 * nb + 2 * len(program.rated)
         limited = np.arange(len(program.limited))
         add(row + limited, program.i[program.limited], 1.0)
         add(row + limited, program.j[program.limited], -1.0)
         row += len(limited)
         if program.margins is not None:
-            for quantity, given_up in ((1, 5), (2, 7), (3, 8)):
+            for quantity, given_up in ((1, SLACK + 1), (2, SLACK + 3), (3, SLACK + 4)):
                 for sign in (1.0, -1.0):
                     at = np.arange(program.sizes[quantity])
                     add(row + at, first[quantity] + at, 1.0)
@@ -219,10 +231,14 @@ class Derivatives:
                     row += len(at)
         slope, of_line, its_top = program.cost_lines
         at = row + np.arange(len(slope))
-        add(at, first[9] + its_top, -1.0)
-        rows, columns, values = [*rows, at], [*columns, first[2] + of_line], [*values, slope]
+        add(at, first[-2] + its_top, -1.0)
+        add(at, first[2] + of_line, slope)
+        coupled, a, b = program.relations
+        last = row + len(slope) + np.arange(len(coupled))
+        add(last, first[2] + coupled, a)
+        add(last, first[3] + coupled, b)
         where = (np.concatenate(rows), np.concatenate(columns))
-        return sparse.csr_array((np.concatenate(values), where), shape=(row + len(slope), first[-1]))
+        return sparse.csr_array((np.concatenate(values), where), shape=(row + len(slope) + len(coupled), first[-1]))
 
 
 def _symmetric(angles: Floats, by_v_i: Floats, by_v_j: Floats, both: Floats) -> Floats:

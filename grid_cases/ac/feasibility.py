@@ -41,13 +41,15 @@ def ac_check(case: Case, solution: Solution) -> AcCheck:
     at = case.index(case.generators.bus)
     given = solution.shed[:, 0] + 1j * solution.shed[:, 1] - buses.p_d - 1j * buses.q_d  # shed: load not served
     np.add.at(given, at, solution.p_g + 1j * solution.q_g)
+    for ends, k in ((case.dc_lines.from_bus, 0), (case.dc_lines.to_bus, 2)):
+        np.add.at(given, case.index(ends), -(solution.dc[:, k] + 1j * solution.dc[:, k + 1]))
     slack = int(np.argmax(np.bincount(at, weights=np.minimum(case.generators.p_max, 1e6), minlength=n)))
     held = np.zeros(n, np.bool_)
     held[[slack, *at]] = True
     found = newton(case, given, np.sqrt(np.maximum(solution.c, 0.0)) + 0j, held, np.eye(n)[slack])
 
     v, angle = np.abs(found.voltage), np.angle(found.voltage)
-    flow, over = flows(case, v, angle), violations(case, Point(v, angle, solution.p_g, solution.q_g))
+    flow, over = flows(case, v, angle), violations(case, Point(v, angle, solution.p_g, solution.q_g, solution.dc))
     return AcCheck(
         converged=found.converged,
         iterations=found.iterations,

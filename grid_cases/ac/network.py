@@ -12,19 +12,20 @@ from scipy import sparse
 from scipy.sparse.linalg import spsolve
 
 from hushgrid.grid_cases.case import Case, Floats, Ints
-from hushgrid.grid_cases.variables import admittance
+from hushgrid.grid_cases.variables import DC_FLOWS, admittance
 
 Complexes = NDArray[np.complex128]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Point:
-    """Where a network is operated, or where a solver starts. Lengths: buses nb, generators ng; p.u. and rad."""
+    """Where a network is operated, or where a solver starts. Lengths: buses nb, generators ng, dc lines nd; p.u., rad."""
 
     v: Floats  #: (nb,) voltage magnitude
     angle: Floats  #: (nb,)
     p_g: Floats  #: (ng,)
     q_g: Floats  #: (ng,)
+    dc: Floats | None = None  #: (nd, 4) p, q into each dc line at its first and at its second bus; None: nothing
 
     @property
     def voltage(self) -> Complexes:
@@ -34,14 +35,15 @@ class Point:
 
 
 def flat(case: Case) -> Point:
-    """|V| = 1, angles 0, every generator in the middle of its range."""
+    """|V| = 1, angles 0, every generator in the middle of its range, dc lines as near to nothing as they may be."""
     n, g = len(case.buses), case.generators
-    return Point(np.ones(n), np.zeros(n), _middle(g.p_min, g.p_max), _middle(g.q_min, g.q_max))
+    dc = np.clip(0.0, *case.dc_lines.flow_limits())
+    return Point(np.ones(n), np.zeros(n), _middle(g.p_min, g.p_max), _middle(g.q_min, g.q_max), dc)
 
 
 def relaxed(case: Case, values: Mapping[str, float]) -> Point:
-    """The point of a relaxation's solution, from its variables by name (pg:0, qg:0, c:4, cr:4-7, si:4-7, as in a zone
-    model); a name that is missing is taken from the flat start.
+    """The point of a relaxation's solution, from its variables by name (pg:0, qg:0, c:4, cr:4-7, si:4-7, dc_pF:0, as in a
+    zone model); a name that is missing is taken from the flat start.
 
     A relaxation has an angle difference atan2(si, cr) for every pair of adjacent buses, and around a loop they need not
     add up to 0: the angles are their weighted least-squares fit, weights |y| of the pair.
@@ -54,7 +56,9 @@ def relaxed(case: Case, values: Mapping[str, float]) -> Point:
     pairs = np.unique(np.sort(np.stack([case.lines.from_bus, case.lines.to_bus], axis=1), axis=1), axis=0)
     names = [f"{i}-{j}" for i, j in pairs.tolist()]
     difference = np.arctan2([given(f"si:{k}", 0.0) for k in names], [given(f"cr:{k}", 1.0) for k in names])
-    return Point(np.sqrt(np.maximum(c, 0.0)), _fitted(case, pairs, difference), np.array(p_g), np.array(q_g))
+    dc = np.array([[given(f"{kind}:{row}", 0.0) for kind in DC_FLOWS] for row in case.dc_lines.rows.tolist()])
+    v, angle = np.sqrt(np.maximum(c, 0.0)), _fitted(case, pairs, difference)
+    return Point(v, angle, np.array(p_g), np.array(q_g), dc.reshape(-1, 4))
 
 
 def _fitted(case: Case, pairs: Ints, difference: Floats) -> Floats:
@@ -99,12 +103,15 @@ def flows(case: Case, v: Floats, angle: Floats) -> Floats:
     return result
 
 
-def outflow(case: Case, v: Floats, flow: Floats) -> Floats:
-    """(buses, 2) active and reactive power that leaves each bus through its lines and shunt, p.u."""
+def outflow(case: Case, v: Floats, flow: Floats, dc: Floats | None = None) -> Floats:
+    """(buses, 2) active and reactive power that leaves each bus through its lines, dc lines (nd, 4) and shunt, p.u."""
     i, j = case.index(case.lines.from_bus), case.index(case.lines.to_bus)
     out = np.stack([case.buses.g_s, -case.buses.b_s], axis=1) * (v**2)[:, None]
     np.add.at(out, i, flow[:, :2])
     np.add.at(out, j, flow[:, 2:])
+    if dc is not None:
+        np.add.at(out, case.index(case.dc_lines.from_bus), dc[:, :2])
+        np.add.at(out, case.index(case.dc_lines.to_bus), dc[:, 2:])
     return out
 
 
@@ -119,7 +126,7 @@ def bus_admittance(case: Case) -> Any:
 
 def excess(case: Case, point: Point) -> dict[str, Floats]:
     """How far each limit is passed at a point, >= 0: v (buses,), p and q (generators,), rating (lines,), the larger of
-    the two ends, in p.u.; angle (lines,) in rad."""
+    the two ends, capability (sides of curves, then power factors), dc (dc lines,), in p.u.; angle (lines,) in rad."""
     return {kind: np.maximum(by, 0.0) for kind, by in _beyond(case, point).items()}
 
 
@@ -127,7 +134,8 @@ def binding(case: Case, point: Point, near: float = 1e-4) -> dict[str, Ints]:
     """The elements at a limit, or nearer to it than `near` (p.u., rad), by kind as in `excess`: positions in their
     tables. Generators without a choice (min = max) are left out."""
     g, found = case.generators, _beyond(case, point)
-    choice = {"p": g.p_min < g.p_max, "q": g.q_min < g.q_max}
+    sides = np.arange(len(found["capability"])) < len(case.capability)
+    choice = {"p": g.p_min < g.p_max, "q": g.q_min < g.q_max, "capability": sides}
     return {kind: np.flatnonzero((by > -near) & choice.get(kind, True)) for kind, by in found.items()}
 
 
@@ -142,12 +150,18 @@ def _beyond(case: Case, point: Point) -> dict[str, Floats]:
     flow = flows(case, point.v, point.angle)
     apparent = np.hypot(flow[:, [0, 2]], flow[:, [1, 3]]).max(axis=1)
     difference = point.angle[case.index(lines.from_bus)] - point.angle[case.index(lines.to_bus)]
+    sides, factors, (low, high) = case.capability, case.power_factors, case.dc_lines.flow_limits()
+    dc = np.clip(0.0, low, high) if point.dc is None else point.dc
+    curved, fixed = sides.generator, factors.generator
+    beyond = sides.p * point.p_g[curved] + sides.q * point.q_g[curved] - sides.most
     return {
         "v": np.maximum(b.v_min - point.v, point.v - b.v_max),
         "p": np.maximum(g.p_min - point.p_g, point.p_g - g.p_max),
         "q": np.maximum(g.q_min - point.q_g, point.q_g - g.q_max),
         "rating": apparent - np.where(lines.rate > 0, lines.rate, np.inf),
         "angle": np.maximum(lines.angle_min - difference, difference - lines.angle_max),
+        "capability": np.concatenate([beyond, np.abs(point.q_g[fixed] - factors.ratio * point.p_g[fixed])]),
+        "dc": np.maximum(low - dc, dc - high).max(axis=1, initial=-np.inf),
     }
 
 

@@ -22,9 +22,10 @@ import numpy as np
 
 from hushgrid.grid_cases.ac.network import Point, flat, flows, outflow, violations
 from hushgrid.grid_cases.ac.presence import ABSENT, installed
-from hushgrid.grid_cases.ac.program import Margins, Program
+from hushgrid.grid_cases.ac.program import Ended, Margins, Program
 from hushgrid.grid_cases.case import Buses, Case, CostLines, Floats, Generators, Ints, Lines
-from hushgrid.grid_cases.costs import UNIT, VOLL, generation_cost
+from hushgrid.grid_cases.costs import UNIT, VOLL, dispatch_cost
+from hushgrid.grid_cases.elements.parts import Capability, DcLines, PowerFactors, ReactiveCosts
 from hushgrid.kernels.errors import InputError
 
 COUNTS = 1e-6  #: p.u.: slack beyond it is load not served, or power spilled; less is the solver's accuracy
@@ -37,14 +38,16 @@ class AcDispatch:
 
     status: str  #: solved, or acceptable: to a looser tolerance
     iterations: int
-    cost: float  #: of generation, $/h
+    cost: float  #: of generation and dc lines, $/h
     objective: float  #: cost and the price of the slack, $/h (and of margins given up)
     p_g: Floats  #: (ng,)
     q_g: Floats  #: (ng,)
     v: Floats  #: (nb,) voltage magnitudes
     angle: Floats  #: (nb,) rad
     flows: Floats  #: (lines, 4) p_F, q_F, p_T, q_T
+    dc: Floats  #: (dc lines, 4) the same
     slack: Floats  #: (nb, 4) columns as in SLACK, >= 0
+    price: Floats  #: (nb, 2) what one more MW, MVAr of load at a bus costs, $/MWh and $/MVArh
     mismatch: float  #: largest power that is not balanced at a bus, slack counted
     violations: dict[str, float]  #: the largest of each kind of limit: v, p, q, rating in p.u., angle in rad
     build_s: float  #: to build and differentiate the program
@@ -53,12 +56,12 @@ class AcDispatch:
     @property
     def point(self) -> Point:
         """Its voltages and generation."""
-        return Point(self.v, self.angle, self.p_g, self.q_g)
+        return Point(self.v, self.angle, self.p_g, self.q_g, self.dc)
 
     @property
     def losses(self) -> float:
         """Active power lost in the lines, p.u."""
-        return float(self.flows[:, [0, 2]].sum())
+        return float(self.flows[:, [0, 2]].sum() + self.dc[:, [0, 2]].sum())
 
     @property
     def totals(self) -> dict[str, float]:
@@ -76,7 +79,7 @@ class NoDispatch:
 
 
 class _Solver(Protocol):
-    def solve(self, loads: Floats, x: Floats) -> tuple[str | None, str, int, Floats]: ...
+    def solve(self, loads: Floats, x: Floats) -> Ended: ...
 
 
 class AcSolver:
@@ -98,18 +101,19 @@ class AcSolver:
         """At loads (p_d, q_d), shape (2 nb,), p.u., from `start`, by default the flat start."""
         program, begun = self.program, time.perf_counter()
         case = program.case
-        status, word, iterations, x = self._solver.solve(loads, program.start(start or flat(case)))
+        status, word, iterations, x, multipliers = self._solver.solve(loads, program.start(start or flat(case)))
         if status is None:
             late = word == "Maximum_CpuTime_Exceeded"
             return NoDispatch("time" if late else "failed", f"Ipopt ended after {iterations} iterations: {word}")
         seconds = time.perf_counter() - begun
-        angle, v, p_g, q_g, slack, *given_up, _ = program.split(x)
+        angle, v, p_g, q_g, dc, slack, *given_up, _ = program.split(x)
+        dc = program.dc_flows(dc)
         slack = np.zeros((len(v), 4)) if program.voll is None else np.maximum(slack, 0).reshape(4, -1).T * UNIT
-        flow, cost = flows(case, v, angle), generation_cost(case, p_g)
+        flow, cost = flows(case, v, angle), dispatch_cost(case, p_g, q_g, dc)
         priced = slack.sum() * (program.voll or 0.0)
         if program.margins is not None:
             priced += sum(m.sum() for m in given_up) * program.margins.price
-        wrong = outflow(case, v, flow) + loads.reshape(2, -1).T - (slack[:, [0, 2]] - slack[:, [1, 3]])
+        wrong = outflow(case, v, flow, dc) + loads.reshape(2, -1).T - (slack[:, [0, 2]] - slack[:, [1, 3]])
         np.subtract.at(wrong, program.at, np.stack([p_g, q_g], axis=1))
         return AcDispatch(
             status=status,
@@ -121,9 +125,11 @@ class AcSolver:
             v=v,
             angle=angle,
             flows=flow,
+            dc=dc,
             slack=slack,
+            price=multipliers[: 2 * len(v)].reshape(2, -1).T * (program.scale / case.base_mva),
             mismatch=float(np.abs(wrong).max()),
-            violations=violations(case, Point(v, angle, p_g, q_g)),
+            violations=violations(case, Point(v, angle, p_g, q_g, dc)),
             build_s=self.build_s,
             solve_s=seconds,
         )
@@ -143,7 +149,8 @@ def recover(
 
     start: where Ipopt begins, by default the flat start, which serves as well as any. voll: $/MWh of load not served; None: every load is served.
     firm: positions of buses at which there is no slack. limit_s: of the solve; the process has 30 s more to start and to build. Raises InputError for a cost that is concave
-    or no polynomial of degree <= 2, and for loads of another shape or not finite.
+    or no polynomial of degree <= 2, for a part of the case that is not modelled, and for loads of another shape or not
+    finite.
     """
     _check(case, loads)
     Program.of(case, voll, margins, firm)  # what is wrong with the case is said here, not in the child
@@ -174,9 +181,21 @@ def _check(case: Case, loads: Floats) -> None:
 Settings = tuple[float | None, Margins | None, Ints | None, float]  #: voll, margins, firm, limit_s
 
 
+#: The parts of a case that are no buses, generators or lines, each a table that may be empty.
+PARTS = {
+    "piecewise": CostLines,
+    "reactive": ReactiveCosts,
+    "reactive_lines": CostLines,
+    "capability": Capability,
+    "power_factors": PowerFactors,
+    "dc_lines": DcLines,
+    "dc_cost_lines": CostLines,
+}
+
+
 def _packed(case: Case, loads: Floats, start: Point, settings: Settings) -> dict[str, Any]:
     tables: dict[str, Any] = {"buses": case.buses, "generators": case.generators, "lines": case.lines, "start": start}
-    tables["piecewise"] = case.piecewise
+    tables |= {name: getattr(case, name) for name in PARTS}
     voll, margins, firm, limit_s = settings
     packed: dict[str, Any] = {"name": case.name, "base_mva": case.base_mva, "loads": loads, "limit_s": limit_s}
     if voll is not None:
@@ -197,8 +216,8 @@ def _unpacked(given: dict[str, Any]) -> tuple[Case, Floats, Point, Settings]:
         return kind(**{own: given[key] for own, key in keys.items() if key in given})
 
     buses, generators, lines = table(Buses, "buses"), table(Generators, "generators"), table(Lines, "lines")
-    piecewise = table(CostLines, "piecewise")
-    case = Case(str(given["name"]), float(given["base_mva"]), buses, generators, lines, piecewise)
+    parts = {name: table(kind, name) for name, kind in PARTS.items()}
+    case = Case(str(given["name"]), float(given["base_mva"]), buses, generators, lines, **parts)
     margins = table(Margins, "margins") if "margins.v" in given else None
     voll = float(given["voll"]) if "voll" in given else None
     settings = (voll, margins, given.get("firm"), float(given["limit_s"]))

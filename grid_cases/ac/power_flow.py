@@ -7,8 +7,8 @@ one more unknown. Generators that can hold the voltage at their bus do.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields, replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,12 +16,15 @@ from scipy import sparse
 from scipy.sparse.linalg import splu
 
 from hushgrid.grid_cases.ac.network import Complexes, Point, bus_admittance, excess, flows
-from hushgrid.grid_cases.case import Case, Floats, Table
+from hushgrid.grid_cases.case import Case, Floats
+from hushgrid.grid_cases.elements.parts import NO_COST_LINES, WITHOUT, Capability, PowerFactors
+from hushgrid.grid_cases.elements.table import rows_but
 from hushgrid.kernels.errors import InputError
 
 TOLERANCE = 1e-8  #: of the mismatch, p.u.
 MOST_ITERATIONS = 30
 AMPLE = 1e3  #: p.u.: the headroom of a generator without a limit
+Coupled = TypeVar("Coupled", Capability, PowerFactors)
 LEAST = 1e-4  #: p.u.: less headroom than this is none, an interior-point solver's distance from a limit
 
 
@@ -126,6 +129,9 @@ def operate(case: Case, point: Point, loads: Floats, shed: Floats | None = None)
     at, shed = case.index(g.bus), np.zeros((n, 2)) if shed is None else shed
     injected = -(loads[:n] - shed[:, 0]) - 1j * (loads[n:] - shed[:, 1])
     np.add.at(injected, at, point.p_g + 1j * point.q_g)
+    if point.dc is not None:  # dc lines carry what they were set to
+        for end, k in ((case.dc_lines.from_bus, 0), (case.dc_lines.to_bus, 2)):
+            np.add.at(injected, case.index(end), -(point.dc[:, k] + 1j * point.dc[:, k + 1]))
     room = headroom(case, point.p_g)
     share = room / room.sum() if room.sum() > 0 else np.zeros(len(g))
     reference = int(at[np.argmax(np.minimum(g.p_max, AMPLE))]) if len(g) else 0
@@ -137,7 +143,7 @@ def operate(case: Case, point: Point, loads: Floats, shed: Floats | None = None)
 
     v, angle = np.abs(found.voltage), np.angle(found.voltage)
     needed = found.given.imag - injected.imag  # at held buses, beyond the set-points
-    after = Point(v, angle, point.p_g + found.taken_up * share, point.q_g + _reactive(case, needed * held))
+    after = Point(v, angle, point.p_g + found.taken_up * share, point.q_g + _reactive(case, needed * held), point.dc)
     return Operation(
         converged=found.converged,
         iterations=found.iterations,
@@ -152,14 +158,20 @@ def operate(case: Case, point: Point, loads: Floats, shed: Floats | None = None)
 
 
 def operate_zone(
-    case: Case, buses: Iterable[int], point: Point, loads: Floats, ties: Mapping[int, tuple[float, float]]
+    case: Case,
+    buses: Iterable[int],
+    point: Point,
+    loads: Floats,
+    ties: Mapping[int, tuple[float, float]],
+    converters: Mapping[tuple[int, str], tuple[float, float]] | None = None,
 ) -> Operation:
     """A zone alone, with the power of its tie lines fixed at the plan: what its own controller can check.
 
     buses: own bus numbers; every array follows the case's tables restricted to them, in their order. point: own
     voltages and set-points. loads: own (p_d, q_d), shape (2 own buses,), p.u. ties: (p, q) that leaves the zone at its
-    end of a tie line, p.u., by the 0-based row of mpc.branch. Lines inside the zone are checked, tie lines are not: their
-    flow is given. Raises InputError for tie lines that are not the zone's, all of them.
+    end of a tie line, p.u., by the 0-based row of mpc.branch. converters: (p, q) into a dc line at each of its ends (F, T)
+    that is in the zone, by the 0-based row of mpc.dcline. Lines inside the zone are checked, tie lines are not: their
+    flow is given. Raises InputError for tie lines and ends of dc lines that are not the zone's, all of them.
     """
     own = np.array(sorted(buses), np.int64)
     network, inside = case.lines, [np.isin(k, own) for k in (case.lines.from_bus, case.lines.to_bus)]
@@ -168,19 +180,33 @@ def operate_zone(
         raise InputError(
             f"case {case.name}: ties: found branch rows {sorted(ties)}, expected {sorted(network.rows[cut].tolist())}"
         )
+    dc, converters = case.dc_lines, converters or {}
+    terminals = {(row, "F"): bus for row, bus in zip(dc.rows.tolist(), dc.from_bus.tolist(), strict=True)}
+    terminals |= {(row, "T"): bus for row, bus in zip(dc.rows.tolist(), dc.to_bus.tolist(), strict=True)}
+    inner = {key: bus for key, bus in terminals.items() if bus in own}
+    if set(inner) != set(converters):
+        raise InputError(f"case {case.name}: converters: found {sorted(converters)}, expected {sorted(inner)}")
+    mine = np.isin(case.generators.bus, own)
     zone = replace(
-        case,
-        buses=_rows(case.buses, np.isin(case.buses.numbers, own)),
-        generators=_rows(case.generators, np.isin(case.generators.bus, own)),
-        lines=_rows(network, inside[0] & inside[1]),
+        case.without(WITHOUT),
+        piecewise=NO_COST_LINES,
+        capability=_renumbered(case.capability, mine),
+        power_factors=_renumbered(case.power_factors, mine),
+        buses=rows_but(case.buses, ~np.isin(case.buses.numbers, own)),
+        generators=rows_but(case.generators, ~mine),
+        lines=rows_but(network, ~(inside[0] & inside[1])),
     )
     out, end = np.zeros((len(own), 2)), np.where(inside[0], network.from_bus, network.to_bus)[cut]
     np.add.at(out, zone.index(end), np.array([ties[row] for row in network.rows[cut].tolist()]).reshape(-1, 2))
+    for key, bus in inner.items():
+        out[np.searchsorted(own, bus)] += converters[key]
     return operate(zone, point, np.asarray(loads) + out.T.ravel())
 
 
-def _rows(table: Table, kept: NDArray[np.bool_]) -> Any:
-    return replace(table, **{column.name: getattr(table, column.name)[kept] for column in fields(table)})
+def _renumbered(table: Coupled, mine: NDArray[np.bool_]) -> Coupled:
+    """The rows of a table about these generators alone, which are counted among themselves."""
+    rows = rows_but(table, ~mine[table.generator])
+    return replace(rows, generator=(np.cumsum(mine) - 1)[rows.generator])
 
 
 def _reactive(case: Case, needed: Floats) -> Floats:

@@ -20,6 +20,7 @@ from pathlib import Path
 import numpy as np
 
 from hushgrid.grid_cases.case import Case
+from hushgrid.grid_cases.elements.parts import WITHOUT
 from hushgrid.grid_cases.matpower import load
 from hushgrid.grid_cases.matrix import Matrix
 from hushgrid.grid_cases.partition import Zones, explicit, partition
@@ -72,13 +73,15 @@ def zone_models(case: Case, zones: ZoneChoice, cache: bool = True, diagonal: boo
     return {name: _cached(case, name, buses, diagonal, cache) for name, buses in zones_of(case, zones).items()}
 
 
-def ensure_model(case_ref: str | Path, name: str, buses: Sequence[int], diagonal: bool = False) -> ZoneModel:
+def ensure_model(
+    case_ref: str | Path, name: str, buses: Sequence[int], diagonal: bool = False, ignore: Sequence[str] = ()
+) -> ZoneModel:
     """One zone's model in a process that must stay small: from the disk cache, else built by a process of its own.
 
-    case_ref: a case name or path as for `load`. Raises InputError, also where the model has to be built and cvxpy is
+    case_ref: a case name or path as for `load`. ignore: parts of it that are left out (`parts.WITHOUT`). Raises InputError, also where the model has to be built and cvxpy is
     not installed.
     """
-    case = load(case_ref)
+    case = load(case_ref).without(ignore)
     known = set(case.buses.numbers.tolist())
     if foreign := [bus for bus in buses if bus not in known]:
         raise InputError(f"zone {name}: found bus {foreign[0]}, expected buses of {case.name}")
@@ -93,7 +96,7 @@ def ensure_model(case_ref: str | Path, name: str, buses: Sequence[int], diagonal
     with tempfile.TemporaryDirectory() as directory:
         file = Path(directory, f"{name}.npz")
         command = [sys.executable, "-m", "hushgrid.grid_cases.zone.build", str(case_ref), name, str(file)]
-        arguments = [*map(str, buses), *(["--diagonal"] if diagonal else [])]
+        arguments = [*map(str, buses), *(["--diagonal"] if diagonal else []), *(f"--ignore={part}" for part in ignore)]
         done = subprocess.run([*command, *arguments], capture_output=True, text=True, check=False)
         if done.returncode:
             reason = (done.stderr.strip().splitlines() or [f"exit {done.returncode}"])[-1]
@@ -158,9 +161,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("out", help="the .npz to write")
     parser.add_argument("buses", type=int, nargs="+", help="its own bus numbers")
     parser.add_argument("--diagonal", action="store_true", help="also share c of the cut lines' end buses")
+    parser.add_argument("--ignore", action="append", default=[], choices=WITHOUT, help="a part that is left out")
     given = parser.parse_args(arguments)
     try:
-        save_model(build(load(given.case), given.name, given.buses, given.diagonal), given.out)
+        save_model(build(load(given.case).without(given.ignore), given.name, given.buses, given.diagonal), given.out)
     except (InputError, OSError) as error:
         print(error, file=sys.stderr)
         return 2

@@ -1,10 +1,10 @@
 """The least-cost step of a zone: generation cost, value of lost load, and a weighted distance to what it is asked for.
 
-    minimise    (c2 p_g^2 + c1 p_g + VOLL b 1'(s+ + s-)) / cs + sum_k rho_k/2 (z_k - v_k)^2
+    minimise    (c2 x^2 + c1 x + VOLL b 1'(s+ + s-)) / cs + sum_k rho_k/2 (z_k - v_k)^2
     subject to  A z + d = s+ - s-,  s+, s- >= 0,  and (D.2d)-(D.2l)
 
-(a piecewise-linear cost is t >= each of its lines) over the zone's own variables z, with k over the entries it shares. s+ is load that is not served, s- is power that
-nobody takes; b is the case's base. Solved by Clarabel on the canonicalised constraints, built once and then updated: of
+over the zone's own variables z, with x the powers among them that cost something (p_g; where they do, q_g and dc lines; a
+piecewise-linear cost is t >= each of its lines) and k over the entries it shares. s+ is load that is not served, s- is power that nobody takes; b is the case's base. Solved by Clarabel on the canonicalised constraints, built once and then updated: of
 a step only v and the common factor of rho change. The slack variables are in MW and MVAr and costs are divided by cs:
 with slack in p.u. the solver fails on large cases.  Model: docs/papers/power-flow.md.
 """
@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from hushgrid.grid_cases.case import Case, CostLines, Floats, Ints
-from hushgrid.grid_cases.costs import cost_scale, of_generation, polynomials
+from hushgrid.grid_cases.costs import cost_scale, of_controls
 from hushgrid.grid_cases.matrix import Matrix
 from hushgrid.grid_cases.variables import Layout
 from hushgrid.grid_cases.zone.conic import Cones, solver
@@ -80,17 +80,18 @@ class CostStep:
         self.base, self.scale = case.base_mva, cost_scale(case)
         n, rows = model.n, 2 * len(model.buses)
         layout = Layout.of(case, model.buses)
-        g, self._p_g = layout.generators, layout.p_g
-        c2, c1, _ = (column[g] for column in polynomials(case))
-        lines = own_lines(case, g)
+        g = layout.generators
+        costs = of_controls(case)
+        #: positions among the case's controls that this zone pays for, and in z; active power of generators first
+        self._paid, self._columns = layout.paid()
+        lines = own_lines(costs.lines, self._paid)
         tops = np.unique(lines.generator).size
-        self._case = case
-        self._generators, self._all = g, len(case.generators)
+        self._costs, self._generators = costs, g.size
         #: of x = (z, s+, s-, t): the quadratic's diagonal without rho, and the linear part
         self._P = np.zeros(n + 2 * rows + tops)
-        self._P[self._p_g] = 2 * c2 / self.scale
+        self._P[self._columns] = 2 * costs.c2[self._paid] / self.scale
         self._q = np.zeros(n + 2 * rows + tops)
-        self._q[self._p_g] = c1 / self.scale
+        self._q[self._columns] = costs.c1[self._paid] / self.scale
         self._q[n : n + 2 * rows] = voll / self.scale
         self._q[n + 2 * rows :] = 1.0
         self._balance = slice(model.zero, model.zero + rows)
@@ -98,9 +99,9 @@ class CostStep:
         self._solver = solver(kind, within, self._diagonal(1.0), TOLERANCE, f"zone {model.name}")
 
     def _epigraphs(self, lines: CostLines) -> Epigraphs:
-        """t cs >= slope p_g + intercept for each of the lines of piecewise-linear costs, one t a generator."""
+        """t cs >= slope x + intercept for each of the lines of piecewise-linear costs, one t for each power x."""
         _, top = np.unique(lines.generator, return_inverse=True)
-        column = self._p_g[np.searchsorted(self._generators, lines.generator)]
+        column = self._columns[np.searchsorted(self._paid, lines.generator)]
         return Epigraphs(lines.slope / self.scale, column, top, -lines.intercept / self.scale)
 
     def _diagonal(self, factor: float) -> Floats:
@@ -115,9 +116,10 @@ class CostStep:
         x, y = self._solver.solve(self._diagonal(factor), q)
         n, rows = self.model.n, 2 * len(self.model.buses)
         z, slack = x[:n], np.maximum(x[n : n + 2 * rows], 0.0)
-        p_g = np.zeros(self._all)
-        p_g[self._generators] = z[self._p_g]
-        cost = float(of_generation(self._case, p_g)[self._generators].sum()) + self.voll * float(slack.sum())
+        controls = np.zeros(len(self._costs.c2))
+        controls[self._paid] = z[self._columns]
+        active, others = np.split(self._costs.each(controls)[self._paid], [self._generators])
+        cost = float(active.sum()) + float(others.sum()) + self.voll * float(slack.sum())
         unserved, spilled = slack[:rows] / self.base, slack[rows:] / self.base
         return Least(z, cost, unserved, spilled, y[self._balance] * self.scale / self.base)
 
@@ -131,11 +133,10 @@ class Epigraphs(NamedTuple):
     bound: Floats
 
 
-def own_lines(case: Case, generators: Ints) -> CostLines:
-    """The lines of piecewise-linear costs of these generators (positions, ascending)."""
-    lines = case.piecewise
-    kept = np.isin(lines.generator, generators)
-    return CostLines(lines.generator[kept], lines.slope[kept], lines.intercept[kept])
+def own_lines(lines: CostLines, positions: Ints) -> CostLines:
+    """The lines of piecewise-linear costs of these powers (positions, ascending)."""
+    own = np.isin(lines.generator, positions)
+    return CostLines(lines.generator[own], lines.slope[own], lines.intercept[own])
 
 
 def cones(model: ZoneModel, d: Floats, base: float, costs: Epigraphs) -> Cones:

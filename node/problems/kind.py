@@ -390,6 +390,10 @@ class Kind(ABC):
     def on_devices(self, problem: Any) -> str | None:
         """Why real devices cannot solve this problem, whose data are with the program that makes the plan; None if they can."""
 
+    def left_out(self, problem: Any) -> list[str]:
+        """What its data hold and the problem has not, a line each."""
+        return []
+
     def check_answers(self, plan: Plan) -> None:
         """Raises InputError if a gate could not answer what the plan asks, which follows from public numbers."""
         return None

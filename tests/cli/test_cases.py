@@ -1,11 +1,13 @@
 """`hushgrid case`: power-system cases, their zones and their central solution."""
 
 import json
+import re
 import sys
 
 import pytest
 
 from tests.support.paths import ROOT
+from tests.support.scenarios.parted_cases import path, text
 
 CASES = ROOT / "grid_cases"
 
@@ -142,3 +144,77 @@ def with_loads_times(factor: float) -> str:
     rows = [row.replace(";", "").split() for row in text[first:last].splitlines()]
     heavier = [[*row[:2], str(float(row[2]) * factor), str(float(row[3]) * factor), *row[4:]] for row in rows if row]
     return text[:first] + "\n" + "\n".join("\t".join(row) + ";" for row in heavier) + "\n" + text[last:]
+
+
+# --- what a case holds beside buses, generators and lines ---
+
+
+def test_show_names_each_part_and_what_is_not_modelled(hushgrid, tmp_path):
+    shown = hushgrid("case", "show", path("t_case9_dcline")).out
+    assert "\n  capability-curves  capability curves of 2 generators\n" in shown
+    assert "\n  dc-lines           3 dc lines\n" in shown
+    (tmp_path / "constrained.m").write_text(f"{text('t_case9_opfv2')}\nmpc.A = [1 0];\nmpc.l = 0;\nmpc.u = 0;\n")
+    shown = hushgrid("case", "show", "constrained.m").out
+    assert "constraints or costs of the user's own (mpc.A, mpc.l, mpc.u): not modelled\n" in shown
+    seen = json.loads(hushgrid("case", "show", "constrained.m", "--json").out)
+    assert seen["not_modelled"] == ["constraints"]
+    assert list(seen["parts"]) == ["capability-curves", "constraints"]
+
+
+def test_solve_refuses_what_is_not_modelled_unless_it_is_left_out_by_name(hushgrid, tmp_path):
+    (tmp_path / "constrained.m").write_text(f"{text('t_case9_opfv2')}\nmpc.A = [1 0];\nmpc.l = 0;\nmpc.u = 0;\n")
+    refused = hushgrid("case", "solve", "constrained.m", "--objective", "cost")
+    assert refused.code == 2
+    assert "which are not modelled, expected a case without, or ignore: [constraints]" in refused.err
+    assert len(refused.err.splitlines()) == 1
+    owned = hushgrid("case", "solve", "constrained.m", "--objective", "cost", "--ignore", "constraints").out
+    assert "mpc.A, mpc.l, mpc.u): left out (ignore: constraints)\n" in owned
+    assert "constrained: cost 6520.54 $/h" in owned
+
+
+def test_solve_counts_generators_and_lines_from_1_and_shows_dc_lines(hushgrid):
+    pytest.importorskip("casadi", reason="no Ipopt: the extra laptop is not installed")
+    asked = ("case", "solve", path("t_case9_dcline"), "--objective", "cost", "--ac")
+    seen = json.loads(hushgrid(*asked, "--json").out)
+    assert seen["ac"]["value"] == pytest.approx(6518.894, abs=1e-3)
+    assert [(one["row"], one["bus"]) for one in seen["generators"]] == [(1, 1), (2, 2), (3, 30)]
+    assert [(one["row"], one["from"], one["to"]) for one in seen["ac"]["dc_lines"]] == [
+        (1, 30, 4),
+        (2, 7, 9),
+        (4, 5, 9),
+    ]
+    assert seen["ac"]["binding"]["p"] == [1]  # the first row of mpc.gen, at its 90 MW
+    assert {"row": 5, "from": 6, "to": 7} in seen["ac"]["binding"]["rating"]
+    assert seen["ac"]["prices"]["2"] == pytest.approx(24.035, abs=1e-3)
+    shown = hushgrid(*asked).out
+    assert re.search(r"\n +1 +30 +4 +10\.00 +8\.90 +10\.00 +8\.90", shown)
+    assert "active power of generators 1; capability curves of generators 3; dc lines 1 2 4" in shown
+
+
+def test_the_zones_of_a_case_name_the_dc_lines_between_them(hushgrid):
+    lists = "[[1, 4, 5], [30, 6, 7], [2, 8, 9]]"
+    asked = ("case", "zones", path("t_case9_dcline"), "--zones", lists)
+    seen = json.loads(hushgrid(*asked, "--json").out)
+    assert {(t["row"], t["from"], t["to"]) for t in seen["dc_tie_lines"]} == {(1, 30, 4), (2, 7, 9), (4, 5, 9)}
+    assert {t["row"] for t in seen["tie_lines"]} == {3, 6, 9}  # rows of mpc.branch, from 1
+    assert "3 dc tie lines" in hushgrid(*asked).out
+
+
+def test_check_names_what_a_scenario_leaves_out_of_its_case(hushgrid, tmp_path):
+    (tmp_path / "constrained.m").write_text(f"{text('case30Q')}\nmpc.A = [1 0];\nmpc.l = 0;\nmpc.u = 0;\n")
+    scenario = tmp_path / "scenario.yaml"
+    body = (
+        "hushgrid: 1\nname: named\nproblem: {{kind: zones, case: constrained.m, zones: 3{}}}\n"
+        "algorithm: {{name: consensus-admm, rounds: 50, variant: none}}\n"
+    )
+    scenario.write_text(body.format(""))
+    refused = hushgrid("check", "scenario.yaml")
+    assert refused.code == 2
+    assert "problem.ignore: case constrained: found constraints or costs of the user's own" in refused.err
+    scenario.write_text(body.format(", ignore: [constraints, reactive-costs]"))
+    first, *rest = hushgrid("check", "scenario.yaml").out.splitlines()
+    assert first.startswith("ok: scenario named: ")
+    assert [line.strip() for line in rest] == [
+        "reactive costs of 6 generators: left out (ignore: reactive-costs)",
+        "constraints or costs of the user's own (mpc.A, mpc.l, mpc.u): left out (ignore: constraints)",
+    ]

@@ -71,9 +71,9 @@ def test_the_other_ipopt_finds_the_same(cases, monkeypatch):
     _, lined = cases
     program = Program.of(lined)
     d = loads(lined, tuple(lined.buses.numbers.tolist()))
-    status, _, _, x = Solver(program, 60.0).solve(d, program.start(AcSolver(program).solve(d).point))
-    assert status is not None
-    assert generation_cost(lined, program.split(x)[2]) == pytest.approx(AcSolver(program).solve(d).cost, rel=1e-6)
+    ended = Solver(program, 60.0).solve(d, program.start(AcSolver(program).solve(d).point))
+    assert ended.status is not None
+    assert generation_cost(lined, program.split(ended.x)[2]) == pytest.approx(AcSolver(program).solve(d).cost, rel=1e-6)
 
 
 def p_of(case, least):

@@ -45,7 +45,7 @@ class Zones(Protocol):
 
 
 #: Of result.json, beside those of every run over zones.
-FIGURES = ("slack_mvar", "gap_estimate", "disagreement_mw", "prices", "ac")
+FIGURES = ("slack_mvar", "gap_estimate", "disagreement_mw", "prices", "prices_relaxed", "ac")
 
 
 def figures(setup: Zones, seen: Recorded, over: Finished) -> Figures:
@@ -115,4 +115,6 @@ def setpoints_of(setup: Zones, p: str, z: Vector, final: Dispatch | None) -> lis
     if final is None or final.source == "relaxed":
         return setpoints(setup.case, setup.models[p].keys, z)
     keys = released_keys(setup.case, setup.wired.layouts[p])
-    return setpoints(setup.case, keys, released(setup.case, keys, final.p_g, final.q_g, final.v, final.flows), "ac")
+    return setpoints(
+        setup.case, keys, released(setup.case, keys, final.p_g, final.q_g, final.v, final.flows, final.dc), "ac"
+    )

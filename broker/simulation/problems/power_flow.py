@@ -71,6 +71,7 @@ class ZoneSetup(Setup):
             make_step(first, np.ones(first.n), self.problem.solver)
         path = Path(self.problem.case)
         self.stamp = stamp(path) if path.is_file() else self.problem.case
+        self.notes = tuple(load(self.problem.case).left_out(self.problem.ignore))
         self.about = f"{self.problem.case} in {len(self.zones)} zones"
 
     def loads(self, name: str) -> Vector:
@@ -79,11 +80,13 @@ class ZoneSetup(Setup):
 
     def device(self, name: str) -> Zone:
         contracts = capacities(self.adjacency, self.case, self.models[name].buses)
-        return Zone(name, self.case, self.models[name], self.loads(name), self.problem.solver, contracts=contracts)
+        at = (name, self.case, self.models[name], self.loads(name), self.problem.solver)
+        return Zone(*at, contracts=contracts, ignore=self.problem.ignore)
 
     def child(self, name: str, place: Path) -> dict[str, Any]:
         return {
             "case": self.problem.case,
+            "ignore": self.problem.ignore,
             "buses": list(self.zones[name]),
             "solver": self.problem.solver,
             "adjacency": msgspec.to_builtins(self.adjacency),
@@ -91,10 +94,10 @@ class ZoneSetup(Setup):
 
     @classmethod
     def node(cls, name: str, data: dict[str, Any]) -> Zone:
-        case, buses = load(data["case"]), tuple(sorted(data["buses"]))
+        case, buses = load(data["case"]).without(data["ignore"]), tuple(sorted(data["buses"]))
         contracts = capacities(msgspec.convert(data["adjacency"], Adjacency | None), case, buses)
-        model, d = model_of(name, data["case"], buses), loads(case, buses)
-        return Zone(name, case, model, d, data["solver"], contracts=contracts)
+        model, d = model_of(name, data["case"], buses, None, data["ignore"]), loads(case, buses)
+        return Zone(name, case, model, d, data["solver"], contracts=contracts, ignore=data["ignore"])
 
     def optimum(self, d: Mapping[str, Vector]) -> float | None:
         """The central optimum of the load shedding, at these loads of the zones; None where the solver finds none."""

@@ -27,7 +27,7 @@ Table = tuple[Sequence[str], list[tuple[Any, ...]]]  #: columns, and rows
 
 def centre(plan: Plan, source: str, warm: str = "") -> Centre:
     """`source`: the case, by its name or path. `warm`: the directory of an earlier run, or "". Raises InputError."""
-    case = load(source).without_loads()
+    case = load(source).without(plan.problem.ignore).without_loads()
     wired, cost = wiring(case, plan.problem), plan.problem.objective == "cost"
     t, stop = plan.terms, plan.stop
     state, factor = _left(Path(warm), wired) if warm else (None, 1.0)
@@ -71,7 +71,7 @@ def holding(
 
     z, standing: what those zones said last of the entries that they share, and what stands at their buses.
     """
-    case = load(source).without_loads()
+    case = load(source).without(plan.problem.ignore).without_loads()
     here, there = wiring(case, plan.problem), wiring(case, whole.problem)
     held = constants(here.keys, there, z)
     if plan.problem.objective != "cost":
@@ -99,7 +99,7 @@ def answer(plan: Plan, source: str, state: Any) -> tuple[dict[str, Any], dict[st
     """
     if plan.problem.objective != "cost" or not state.closing:
         return {}, {}
-    case = load(source).without_loads()
+    case = load(source).without(plan.problem.ignore).without_loads()
     layouts = wiring(case, plan.problem).layouts
     done = dispatched(case, plan.problem, layouts, state)
     measured = dict(zip(plan.running.figures, state.measured.tolist(), strict=True))

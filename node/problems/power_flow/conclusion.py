@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from math import sqrt
+from math import isfinite, sqrt
 from typing import Any
 
 import numpy as np
@@ -20,9 +20,10 @@ from hushgrid.grid_cases.ac.network import flows
 from hushgrid.grid_cases.ac.opf import AcDispatch, NoDispatch, recover
 from hushgrid.grid_cases.ac.program import Margins
 from hushgrid.grid_cases.case import Case
-from hushgrid.grid_cases.costs import of_generation
+from hushgrid.grid_cases.costs import of_controls
 from hushgrid.grid_cases.dispatch import SMALLEST, Dispatch, Part
 from hushgrid.grid_cases.dispatch import relaxed as together
+from hushgrid.grid_cases.elements.table import rows_but
 from hushgrid.grid_cases.setpoints import released, released_keys
 from hushgrid.grid_cases.variables import Layout
 from hushgrid.kernels.algorithms.consensus_admm import ServerState
@@ -44,24 +45,28 @@ class Standing:
     d: Vector  #: (2 nb,) p then q of its buses, without what was not served, with what was spilled
     p_g: Vector  #: (ng,) of its generators
     q_g: Vector
+    dc: Vector  #: (4 nd,) flows into the dc lines that touch it
 
     @classmethod
     def unpacked(cls, layout: Layout, values: Vector) -> Standing:
         nb, ng = len(layout.buses), len(layout.generators)
-        return cls(layout, *np.split(values, np.cumsum([2 * nb, ng])))
+        return cls(layout, *np.split(values, np.cumsum([2 * nb, ng, ng])))
 
     @property
     def packed(self) -> Vector:
-        return np.concatenate([self.d, self.p_g, self.q_g])
+        return np.concatenate([self.d, self.p_g, self.q_g, self.dc])
 
     @classmethod
     def of(cls, layout: Layout, closing: Closing, found: AcDispatch | None) -> Standing:
         """Of the dispatch that was found, else of the relaxation."""
         if found is None:  # -A z: what reaches its buses, from its own generators and over its lines
-            return cls(layout, -(layout.balance() @ closing.z), *(closing.z[layout.p_g + k] for k in (0, 1)))
+            dc = np.stack([closing.z[layout.dc_p_F + k] for k in range(4)], axis=1)
+            served = -(layout.balance() @ closing.z)
+            return cls(layout, served, closing.z[layout.p_g], closing.z[layout.p_g + 1], dc.ravel())
         slack = found.slack[layout.case.index(np.array(layout.buses, np.int64))]
         served = closing.data - (slack[:, [0, 2]] - slack[:, [1, 3]]).T.ravel()
-        return cls(layout, served, found.p_g[layout.generators], found.q_g[layout.generators])
+        g, dc = layout.generators, found.dc[layout.dc]
+        return cls(layout, served, found.p_g[g], found.q_g[g], dc.ravel())
 
 
 def conclusion(
@@ -93,8 +98,6 @@ def _recovered(
 ) -> AcDispatch | NoDispatch:
     """One AC dispatch of the whole network, at the loads of those who are there, and around the constants of the held."""
     d, p_g = np.zeros((len(case.buses), 2)), np.zeros(len(case.generators))
-    g = case.generators
-    pinned = {key: getattr(g, key).copy() for key in ("p_min", "p_max", "q_min", "q_max")}
     known = [
         *((layout, closing[p].data) for p, layout in layouts.items()),
         *((one.layout, one.d) for one in held.values()),
@@ -104,15 +107,31 @@ def _recovered(
     for p, layout in layouts.items():
         p_g[layout.generators] = closing[p].z[layout.p_g]
     for one in held.values():
-        k = one.layout.generators
-        p_g[k] = pinned["p_min"][k] = pinned["p_max"][k] = one.p_g
-        pinned["q_min"][k] = pinned["q_max"][k] = one.q_g
+        p_g[one.layout.generators] = one.p_g
     if sum(len(layout.buses) for layout, _ in known) < len(case.buses):
         return NoDispatch("failed", UNKNOWN)
     firm = case.index(np.array([bus for one in held.values() for bus in one.layout.buses], np.int64))
-    asked = replace(case, generators=replace(g, **pinned))
     margins = margins_of(case, plan, p_g)
-    return recover(asked, d.T.ravel(), None, plan.problem.voll, margins=margins, firm=firm)
+    return recover(_pinned(case, held), d.T.ravel(), None, plan.problem.voll, margins=margins, firm=firm)
+
+
+def _pinned(case: Case, held: Mapping[str, Standing]) -> Case:
+    """The case in which the generators and dc lines of zones that are held stay where they are."""
+    g, dc = case.generators, case.dc_lines
+    limits = {key: getattr(g, key).copy() for key in ("p_min", "p_max", "q_min", "q_max")}
+    dc_keys = ("p_min", "p_max", "q_from_min", "q_from_max", "q_to_min", "q_to_max")
+    dc_limits = {key: getattr(dc, key).copy() for key in dc_keys}
+    sides, factors = case.capability, case.power_factors
+    for one in held.values():
+        k, flows = one.layout.generators, one.dc.reshape(-1, 4)
+        limits["p_min"][k] = limits["p_max"][k] = one.p_g
+        limits["q_min"][k] = limits["q_max"][k] = one.q_g
+        for name, column in (("p", flows[:, 0]), ("q_from", -flows[:, 1]), ("q_to", -flows[:, 3])):
+            dc_limits[f"{name}_min"][one.layout.dc] = dc_limits[f"{name}_max"][one.layout.dc] = column
+        sides = rows_but(sides, np.isin(sides.generator, k))
+        factors = rows_but(factors, np.isin(factors.generator, k))
+    generators, dc_lines = replace(g, **limits), replace(dc, **dc_limits)
+    return replace(case, generators=generators, dc_lines=dc_lines, capability=sides, power_factors=factors)
 
 
 def covers(case: Case, layouts: Mapping[str, Layout]) -> bool:
@@ -139,14 +158,16 @@ def _own(case: Case, layout: Layout, found: AcDispatch | None) -> Vector:
     """What a zone is told (`setpoints.released_keys`), p.u.; nothing if there is no dispatch."""
     if found is None:
         return np.zeros(0)
-    return released(case, released_keys(case, layout), found.p_g, found.q_g, found.v, found.flows)
+    keys = released_keys(case, layout)
+    return released(case, keys, found.p_g, found.q_g, found.v, found.flows, found.dc)
 
 
 def _packed(case: Case, found: AcDispatch, held: Mapping[str, Standing]) -> Vector:
-    costs = of_generation(case, found.p_g)
-    objective = found.objective - sum(float(costs[one.layout.generators].sum()) for one in held.values())
+    costs = of_controls(case).each(np.concatenate([found.p_g, found.q_g, found.dc[:, 0]]))
+    objective = found.objective - sum(float(costs[one.layout.paid()[0]].sum()) for one in held.values())
     head = [float(found.iterations), objective]
-    return np.concatenate([head, found.p_g, found.q_g, found.v, found.angle, found.slack.ravel()])
+    of_buses = (found.v, found.angle, found.slack.ravel(), found.price.ravel())
+    return np.concatenate([head, found.p_g, found.q_g, *of_buses, found.dc.ravel()])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -171,14 +192,20 @@ def dispatched(case: Case, problem: ZonesPlan, layouts: Mapping[str, Layout], st
         return None
     relaxed = _together(case, layouts, state)
     found = recovered(case, relaxed, state.whole)
-    prices = zip(case.buses.numbers.tolist(), relaxed.price[:, 0].tolist(), strict=True)
+    final = found.dispatch if found else relaxed
     figures: dict[str, Any] = {
         "objective": relaxed.generation_cost + problem.voll * case.base_mva * float(relaxed.slack.sum()),
         **relaxed.power,
-        "prices": {str(bus): round(price, 6) for bus, price in prices},
+        "prices": _by_bus(case, final.price[:, 0]),
+        "prices_relaxed": _by_bus(case, relaxed.price[:, 0]),
         "ac": {"status": next(iter(state.released.values())).status, **(found.figures if found else {})},
     }
-    return Dispatched(found.dispatch if found else relaxed, figures)
+    return Dispatched(final, figures)
+
+
+def _by_bus(case: Case, prices: Vector) -> dict[str, float]:
+    numbers = case.buses.numbers.tolist()
+    return {str(bus): round(price, 6) for bus, price in zip(numbers, prices.tolist(), strict=True) if isfinite(price)}
 
 
 def figures_of_some(case: Case, layouts: Mapping[str, Layout], state: ServerState, objective: float) -> dict[str, Any]:
@@ -202,10 +229,12 @@ def recovered(case: Case, seen: Dispatch, whole: Vector) -> Recovered | None:
     if not whole.size:
         return None
     n, g = len(case.buses), len(case.generators)
-    head, p_g, q_g, v, angle, slack = np.split(whole, np.cumsum([2, g, g, n, n]))
+    head, p_g, q_g, v, angle, slack, price, dc = np.split(whole, np.cumsum([2, g, g, n, n, 4 * n, 2 * n]))
     there = list(seen.zone_of)
     own = np.isin(case.generators.bus, there)
     touched = np.isin(case.lines.from_bus, there) | np.isin(case.lines.to_bus, there)
+    lines = case.dc_lines
+    reached = np.isin(lines.from_bus, there) | np.isin(lines.to_bus, there)
     found = replace(
         seen,
         source="ac",
@@ -213,8 +242,10 @@ def recovered(case: Case, seen: Dispatch, whole: Vector) -> Recovered | None:
         q_g=np.where(own, q_g, 0.0),
         v=v,
         flows=np.where(touched[:, None], flows(case, v, angle), 0.0),
+        dc=np.where(reached[:, None], dc.reshape(-1, 4), 0.0),
         slack=np.where(slack > SMALLEST, slack, 0.0).reshape(n, 4),
+        price=(price if price.size else np.full(2 * n, np.nan)).reshape(n, 2),  # that of 0.1.0 has none
     )
-    losses = float(found.flows[:, [0, 2]].sum()) * case.base_mva
+    losses = float(found.flows[:, [0, 2]].sum() + found.dc[:, [0, 2]].sum()) * case.base_mva
     figures = {"objective": float(head[1]), "iterations": int(head[0]), **found.power, "losses_mw": losses}
     return Recovered(found, figures)

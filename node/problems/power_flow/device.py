@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from hushgrid.grid_cases import load
 from hushgrid.grid_cases.ac import presence
 from hushgrid.grid_cases.case import Case
-from hushgrid.grid_cases.costs import require_convex
+from hushgrid.grid_cases.costs import require_convex, require_modelled
 from hushgrid.grid_cases.partition import explicit, partition
 from hushgrid.grid_cases.setpoints import released_keys
 from hushgrid.grid_cases.variables import Layout
@@ -37,7 +37,7 @@ from hushgrid.node.problems.kind import Plan
 from hushgrid.node.problems.power_flow.capacity import read_capacities
 from hushgrid.node.problems.power_flow.costs import TOTALS, LocalCost
 from hushgrid.node.problems.power_flow.gate import ZoneGate
-from hushgrid.node.problems.power_flow.section import NAME, VOLL, ZonesPlan, ZonesProblem, objective_of
+from hushgrid.node.problems.power_flow.section import NAME, VOLL, Part, ZonesPlan, ZonesProblem, objective_of
 from hushgrid.node.schema.sections import Adjacency, Loaded
 from hushgrid.node.wire import SMALL
 
@@ -117,12 +117,13 @@ def smoothness(case: Case, zones: dict[str, tuple[int, ...]]) -> float:
 def public(problem: ZonesProblem, algorithm: Algorithm) -> tuple[Case, dict[str, tuple[int, ...]], ZonesPlan]:
     """What a problem makes public: its case, its zones, and their part of the plan. InputError names the key."""
     try:
-        case = load(problem.case)
+        case = load(problem.case).without(problem.ignore)
     except InputError as error:
         raise InputError(f"case: {str(error).removeprefix('case: ')}") from None
     zones = zones_of(problem, case)
     objective = objective_of(problem, algorithm)
     if objective == "cost":
+        _require_modelled(case)
         require_convex(case)
         if problem.ac == "polish" and not presence.installed():
             raise InputError(f"ac: found polish, and {presence.ABSENT}")
@@ -136,8 +137,16 @@ def public(problem: ZonesProblem, algorithm: Algorithm) -> tuple[Case, dict[str,
         loaded(problem, case),
         (problem.ac or "polish") if objective == "cost" else "",
         problem.margins,
+        problem.ignore,
     )
     return case, zones, plan
+
+
+def _require_modelled(case: Case) -> None:
+    try:
+        require_modelled(case)
+    except InputError as error:
+        raise InputError(f"ignore: {error}") from None
 
 
 def loaded(problem: ZonesProblem, case: Case) -> Loaded | None:
@@ -214,10 +223,12 @@ class Zone:
         solver: str = "clarabel",
         pinned: Loaded | None = None,
         contracts: Contracts | None = None,
+        ignore: Sequence[Part] = (),
     ) -> None:
-        """`pinned`: the mask of loads that its owner allows; None: any. `contracts`: where its change is relative."""
+        """`pinned`: the mask of loads that its owner allows; None: any. `contracts`: where its change is relative.
+        `ignore`: the parts that its case is without."""
         self.name, self.case, self.model, self.d, self.solver, self.pinned = name, case, model, d, solver, pinned
-        self.contracts = contracts
+        self.contracts, self.ignore = contracts, frozenset(ignore)
         self._digest = case.public_digest()
         self.layout = Layout.of(case.without_loads(), model.buses)
 
@@ -245,6 +256,9 @@ class Zone:
         problem = plan.problem
         if problem.kind != NAME:
             raise InputError(f"{self.name}: found a plan for a problem of {problem.kind}, expected zones")
+        if set(problem.ignore) != self.ignore:
+            told, own = (", ".join(sorted(parts)) or "nothing" for parts in (set(problem.ignore), self.ignore))
+            raise InputError(f"{self.name}: found a plan that leaves out {told}, expected {own} (data.ignore)")
         if problem.digest != self.digest:
             raise InputError(
                 f"{self.name}: found a plan for another version of the case {problem.case}, expected its own"
@@ -258,6 +272,7 @@ class Zone:
             raise Refused(f"{self.name}: found another mask of loads in the plan, expected the one its owner allows")
         self._check_contracts(plan.terms)
         if problem.objective == "cost":
+            require_modelled(self.case)
             require_convex(self.case)
 
     def _check_contracts(self, t: Terms | None) -> None:
@@ -323,10 +338,12 @@ class Zone:
         return plan.running.agent(place), gate
 
 
-def model_of(name: str, case: str, buses: tuple[int, ...], exported: Path | None = None) -> ZoneModel:
+def model_of(
+    name: str, case: str, buses: tuple[int, ...], exported: Path | None = None, ignore: Sequence[Part] = ()
+) -> ZoneModel:
     """The model of a zone: exported at enrolment, else from the cache or built once in a process of its own."""
     if exported is None:
-        return ensure_model(case, name, buses)
+        return ensure_model(case, name, buses, ignore=ignore)
     model = load_model(exported)
     if model.buses != buses:
         raise InputError(f"{exported}: found the model of buses {list(model.buses)}, expected {list(buses)} of {name}")

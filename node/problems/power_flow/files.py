@@ -6,12 +6,13 @@ import csv
 import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from hushgrid.grid_cases import load
 from hushgrid.grid_cases.setpoints import COLUMNS, Row, released_keys, setpoints
+from hushgrid.grid_cases.variables import DC_FLOWS
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.types import Vector
 from hushgrid.node.durable import write_file
@@ -100,21 +101,52 @@ def told_setpoints(zone: Zone, outcome: Mapping[str, Vector]) -> Told:
     for row in found.rows:
         if row[0] == "v" and int(row[5]) in buses:
             buses[int(row[5])]["pu"] = row[2]
-    return Told({"source": found.source, "setpoints": [buses[bus] for bus in sorted(buses)]})
+    told: dict[str, Any] = {"source": found.source, "setpoints": [buses[bus] for bus in sorted(buses)]}
+    if terminals := _terminals(zone, found.rows):
+        told["dc_lines"] = terminals
+    return Told(told)
+
+
+def _terminals(zone: Zone, rows: Sequence[Row]) -> list[dict[str, float | int]]:
+    """Of each end of a dc line at a bus of the zone: the row of the line from 1, the bus, MW and MVAr into the line."""
+    ends: dict[tuple[int, int], dict[str, float | int]] = {}
+    for row in rows:
+        if row[0].startswith("dc_"):
+            _, kind, end = row[0].split("_")
+            bus = int(row[6 if end == "F" else 7])
+            if bus in zone.layout.buses:
+                terminal = ends.setdefault((int(row[4]), bus), {"dcline": int(row[4]), "bus": bus})
+                terminal["mw" if kind == "p" else "mvar"] = row[2]
+    return [ends[key] for key in sorted(ends)]
 
 
 def beyond_limits(zone: Zone, values: Mapping[str, float]) -> str | None:
-    """The first limit of the zone that these generations (pg:0, qg:0) and voltages (v:4), p.u., pass; None if none is."""
-    g, buses, layout = zone.case.generators, zone.case.buses, zone.layout
+    """The first limit of the zone that these generations (pg:0, qg:0), voltages (v:4) and ends of dc lines (dc_pF:0),
+    p.u., pass; None if none is."""
+    g, buses, layout, dc = zone.case.generators, zone.case.buses, zone.layout, zone.case.dc_lines
     limits = {}
     for k in layout.generators.tolist():
         limits[f"pg:{g.rows[k]}"] = (g.p_min[k], g.p_max[k])
         limits[f"qg:{g.rows[k]}"] = (g.q_min[k], g.q_max[k])
     for k in zone.case.index(np.array(layout.buses, np.int64)).tolist():
         limits[f"v:{buses.numbers[k]}"] = (buses.v_min[k], buses.v_max[k])
+    low_dc, high_dc = dc.flow_limits()
+    for k in layout.dc.tolist():
+        each = {f"{kind}:{dc.rows[k]}": (low_dc[k, i], high_dc[k, i]) for i, kind in enumerate(DC_FLOWS)}
+        limits |= {key: limit for key, limit in each.items() if key in values}
     for key, (low, high) in limits.items():
         if not low - WITHIN <= values[key] <= high + WITHIN:
             return f"found {key} = {values[key]:g} p.u., expected {low:g} to {high:g}"
+    sides, factors = zone.case.capability, zone.case.power_factors
+    for kind, table, lines in (
+        ("capability curve", sides, zip(sides.p, sides.q, sides.most, strict=True)),
+        ("power factor", factors, zip(-factors.ratio, np.ones(len(factors)), np.zeros(len(factors)), strict=True)),
+    ):
+        for k, (a, b, most) in zip(table.generator.tolist(), lines, strict=True):
+            if k in layout.generators:
+                beyond = a * values[f"pg:{g.rows[k]}"] + b * values[f"qg:{g.rows[k]}"] - most
+                if (beyond if table is sides else abs(beyond)) > WITHIN:
+                    return f"found pg:{g.rows[k]}, qg:{g.rows[k]} off its {kind} by {beyond:g} p.u., expected within"
     return None
 
 
@@ -134,7 +166,7 @@ def zone_of(
     loaded: bool = True,
 ) -> Zone:
     """The device's zone: its public model and its private loads, which are zero unless `loaded`."""
-    case = load(data.case).without_loads()
+    case = load(data.case).without(data.ignore).without_loads()
     buses = tuple(sorted(data.zone))
     if not buses or len(set(buses)) != len(buses):
         raise InputError(f"{path}: data.zone: found {data.zone}, expected this zone's bus numbers, each once")
@@ -149,5 +181,5 @@ def zone_of(
         else np.zeros(2 * len(buses))
     )
     contracts = capacities(adjacency, case, buses)
-    model = model_of(node, data.case, buses, Path(data.model) if data.model else None)
-    return Zone(node, case, model, d, data.solver, pinned, contracts)
+    model = model_of(node, data.case, buses, Path(data.model) if data.model else None, data.ignore)
+    return Zone(node, case, model, d, data.solver, pinned, contracts, data.ignore)

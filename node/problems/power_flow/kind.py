@@ -156,6 +156,11 @@ class PowerFlow(Kind):
     def on_devices(self, problem: Any) -> str | None:
         return None
 
+    def left_out(self, problem: ZonesProblem) -> list[str]:
+        from hushgrid.grid_cases import load
+
+        return load(problem.case).left_out(problem.ignore)
+
     def warning(self, plan: Plan, source: str) -> str | None:
         return "; ".join(filter(None, (_needless_totals(plan), self._low_value(plan, source)))) or None
 
@@ -165,7 +170,7 @@ class PowerFlow(Kind):
 
         if plan.problem.objective != "cost":
             return None
-        voll, highest = plan.problem.voll, highest_marginal(load(source))
+        voll, highest = plan.problem.voll, highest_marginal(load(source).without(plan.problem.ignore))
         if voll >= highest:
             return None
         return (

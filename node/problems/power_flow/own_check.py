@@ -31,6 +31,8 @@ def own_check(zone: Zone, file: Path) -> list[str]:
         f"lines inside the zone: beyond a rating by {worst['rating'] * base:.3f} MVA",
         f"generators: beyond a limit by {worst['p'] * base:.3f} MW and {worst['q'] * base:.3f} MVAr",
     ]
+    if zone.case.capability.generator.size or zone.case.power_factors.generator.size:
+        lines.append(f"capability curves and power factors: beyond by {worst['capability'] * base:.3f} MVAr")
     return lines
 
 
@@ -43,12 +45,18 @@ def operation(zone: Zone, file: Path) -> Operation:
         p_g = np.array([values["p_g", str(row)] for row in generators])
         q_g = np.array([values["q_g", str(row)] for row in generators])
         v = np.array([values["v", str(bus)] for bus in layout.buses])
+        converters = {
+            (row, end): (values[f"dc_p_{end}", str(row)], values[f"dc_q_{end}", str(row)])
+            for row, end in _converters(zone)
+        }
         ties = {row: (values[f"p_{end}", str(row)], values[f"q_{end}", str(row)]) for row, end in _ties(zone)}
     except KeyError as missing:
         raise InputError(f"{file}: found no {' '.join(missing.args[0])}, expected a dispatch of this zone") from None
     base = case.base_mva
     point = Point(v, np.zeros(v.size), p_g / base, q_g / base)
-    return operate_zone(case, layout.buses, point, zone.d, {row: (p / base, q / base) for row, (p, q) in ties.items()})
+    flows = {row: (p / base, q / base) for row, (p, q) in ties.items()}
+    dc = {end: (p / base, q / base) for end, (p, q) in converters.items()}
+    return operate_zone(case, layout.buses, point, zone.d, flows, dc)
 
 
 def read_setpoints(file: Path) -> dict[tuple[str, str], float]:
@@ -65,6 +73,13 @@ def read_setpoints(file: Path) -> dict[tuple[str, str], float]:
     if sources != {"ac"}:
         raise InputError(f"{file}: found values of the relaxation, expected a dispatch of the AC step (source ac)")
     return values
+
+
+def _converters(zone: Zone) -> list[tuple[int, str]]:
+    """Each end of a dc line at a bus of the zone, by the line's row."""
+    dc, own = zone.case.dc_lines, set(zone.layout.buses)
+    ends = (("F", dc.from_bus), ("T", dc.to_bus))
+    return [(int(dc.rows[k]), end) for k in zone.layout.dc.tolist() for end, bus in ends if int(bus[k]) in own]
 
 
 def _ties(zone: Zone) -> list[tuple[int, str]]:

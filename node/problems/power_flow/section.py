@@ -21,6 +21,11 @@ Recovery = Literal["polish", "none"]
 LostLoad = Annotated[float, Meta(ge=0.01, le=1e6, extra_json_schema={"unit": "$/MWh"})]
 
 
+#: What a case holds beside buses, generators and lines, and is left out of the model.
+Part = Literal["reactive-costs", "capability-curves", "dc-lines", "dispatchable-loads", "constraints"]
+Parts = Annotated[tuple[Part, ...], Meta(max_length=5)]
+
+
 class PublicLoads(Section, frozen=True, kw_only=True):
     """Which loads may be other than zero. Every other one counts as zero, and carries no noise."""
 
@@ -43,6 +48,8 @@ class ZonesProblem(Section, tag_field="kind", tag="zones", frozen=True, kw_only=
     ac: Recovery | None = None
     #: cost: the AC optimal power flow keeps away from limits, by how uncertain the noise leaves what comes
     margins: bool = False
+    #: what of the case's own is left out: `objective: cost` refuses a case with a part that is neither modelled nor named here
+    ignore: Parts = ()
     solver: Solver = "clarabel"  #: of a zone's step
 
 
@@ -53,6 +60,7 @@ class ZoneData(Section, frozen=True, kw_only=True):
     zone: list[int]  #: this zone's bus numbers
     #: private: a CSV file of bus, p_mw, q_mvar. Beside a `source` what counts until its first good value [none]
     loads: str | None = None
+    ignore: Parts = ()  #: what of the case's own is left out, as in the scenario
     model: str | None = None  #: the zone's public model, exported by `hushgrid case zones` [made at the start]
     solver: Solver = "clarabel"  #: of the zone's step
 
@@ -69,6 +77,7 @@ class ZonesPlan(Struct, tag_field="kind", tag="zones", frozen=True, forbid_unkno
     loaded: Loaded | None = None  #: the mask of the loads; None: every one may be other than zero
     ac: Recovery | Literal[""] = ""
     margins: bool = False  #: of the AC optimal power flow, `grid_cases.ac.margins`
+    ignore: Parts = ()  #: parts that its case is without
 
     @property
     def kind(self) -> str:

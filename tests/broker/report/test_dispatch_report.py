@@ -187,7 +187,11 @@ def test_long_tables_begin_with_what_matters_and_fold_the_rest(tmp_path: Path) -
     most = max(lines, key=lambda row: row["loading_percent"])
     led = text.index("The 12 most loaded lines")
     assert cells(text[led:])[1][0] == str(most["branch"])
-    for what in ("12 generators of the largest output", "6 highest and the 6 lowest prices", "6 lowest voltages"):
+    for what in (
+        "12 generators of the largest output",
+        "6 highest and the 6 lowest prices",
+        "12 voltages nearest to a limit",
+    ):
         assert what in text
     for name, count in (("lines", 186), ("buses", 118), ("generators", 54)):
         assert f"<details><summary>All {name} ({count} rows)</summary>" in text
@@ -200,7 +204,8 @@ def test_each_table_and_the_map_say_whether_they_are_relaxed(tmp_path: Path) -> 
     assert "Flows of the relaxation are not unique" not in ac
     assert relaxed.count("Relaxed: values of the second-order-cone relaxation") == 5
     assert relaxed.count("Flows of the relaxation are not unique") == 2  # the lines, and the map
-    assert all(text.count("Prices are those of the relaxation at the noisy loads") == 2 for text in (ac, relaxed))
+    for text, whose in ((ac, "AC dispatch"), (relaxed, "relaxation")):
+        assert text.count(f"Prices are those of the {whose} at the noisy loads") == 2
 
 
 def test_what_is_not_balanced_is_told_wherever_AC_is(tmp_path: Path) -> None:

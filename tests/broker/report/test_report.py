@@ -116,7 +116,24 @@ def test_tie_line_flows_stand_in_mw_as_each_zone_sees_them(tmp_path: Path) -> No
 
 
 def test_generators_stand_with_bus_and_units(tmp_path: Path) -> None:
-    assert "<tr><td>z2</td><td>8</td><td>4</td><td>100.00 MW</td><td>20.00 MVAr</td></tr>" in html(write_run(tmp_path))
+    assert "<tr><td>z2</td><td>8</td><td>5</td><td>100.00 MW</td><td>20.00 MVAr</td></tr>" in html(write_run(tmp_path))
+
+
+def test_a_chart_that_would_be_a_constant_is_a_sentence(tmp_path: Path) -> None:
+    run_dir = write_run(tmp_path)
+    drawn = page(run_dir).text
+    assert "Noise per round, expected, L1 norm: 2 (p.u.) in each." in drawn
+    assert 'aria-label="Noise per round' not in html(run_dir)
+    assert 'aria-label="Privacy spent"' in html(run_dir)  # it rises round by round
+    history = (run_dir / "history.csv").read_text().splitlines()
+    at = [k for k, name in enumerate(history[0].split(",")) if name.startswith("epsilon_")]
+    rows = [line.split(",") for line in history[1:]]
+    for row in rows:
+        for k in at:
+            row[k] = "2.5"
+    (run_dir / "history.csv").write_text("\n".join([history[0], *(",".join(row) for row in rows)]) + "\n")
+    assert 'aria-label="Privacy spent"' not in html(run_dir)
+    assert "Privacy spent, ε: 2.5 each, all of it in the first round." in page(run_dir).text
 
 
 def test_expected_noise_is_called_expected_and_drawn_noise_drawn(tmp_path: Path) -> None:

@@ -213,3 +213,11 @@ def test_it_begins_only_where_a_run_of_the_same_zones_ended(tmp_path):
     shedding["algorithm"] = {"name": "ladmm", "rounds": 3}
     with pytest.raises(InputError, match=r"run\.warm_start: found .*, expected none \(algorithm\.name: ladmm\)"):
         run(shedding | {"run": {"warm_start": str(tmp_path / "cold")}})
+
+
+def test_without_an_AC_dispatch_both_prices_are_the_relaxations(of):
+    found = of("case14")
+    assert found.prices == found.prices_relaxed
+    columns, rows = found.tables["buses"]
+    at = [columns.index(name) for name in ("price_per_mwh", "price_relaxed")]
+    assert [row[at[0]] for row in rows] == [row[at[1]] for row in rows]

@@ -39,8 +39,11 @@ def made_up(case: Case, zones: dict[str, list[int]], source: str) -> Dispatch:
         v=0.94 + 0.12 * (buses % 13) / 12,
         flows=np.stack([flow, 0.1 * flow, -0.98 * flow, 0.1 * flow], axis=1),
         apart=np.where(tie, 3e-4, 0.0),
+        dc=np.zeros((0, 4)),
+        dc_apart=np.zeros(0),
         slack=np.zeros((len(buses), 4)),
         price=np.stack([20.0 + 7.123 * np.sin(buses), 0.1 * np.cos(buses)], axis=1),
+        price_relaxed=20.5 + 7.123 * np.sin(buses),
     )
 
 

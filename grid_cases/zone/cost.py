@@ -11,6 +11,7 @@ with slack in p.u. the solver fails on large cases.  Model: docs/papers/power-fl
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -26,18 +27,18 @@ from hushgrid.grid_cases.zone.model import ZoneModel
 TOLERANCE = 1e-9  #: of the solver, relative and absolute, feasibility and gap
 
 
-def stiffness(case: Case, keys: tuple[str, ...]) -> Floats:
+def stiffness(case: Case, keys: Sequence[str], joint: Mapping[str, float] | None = None) -> Floats:
     """|y|^2 of the entries cr, si and c among these, p.u.; nan for flows. Public, shape (len(keys),).
 
     |y_ij|^2 is the sum over the parallel lines of a pair of 1/(r^2 + x^2); of c_i it is the largest over the pairs ij
-    that are named in `keys`: those of the lines between zones.
+    that are named in `keys` (those of the lines between zones), and of `joint`, where that has bus i.
     """
     lines = case.lines
     low, high = np.minimum(lines.from_bus, lines.to_bus), np.maximum(lines.from_bus, lines.to_bus)
     pairs: dict[str, float] = {}
     for i, j, y2 in zip(low.tolist(), high.tolist(), (1 / (lines.r**2 + lines.x**2)).tolist(), strict=True):
         pairs[f"{i}-{j}"] = pairs.get(f"{i}-{j}", 0.0) + y2
-    at_bus: dict[str, float] = {}
+    at_bus = dict(joint or {})
     for key in keys:
         kind, _, element = key.partition(":")
         if kind == "cr":
@@ -46,6 +47,22 @@ def stiffness(case: Case, keys: tuple[str, ...]) -> Floats:
     of = {"cr": pairs, "si": pairs, "c": at_bus}
     parted = (key.partition(":") for key in keys)
     return np.array([of[kind][element] if kind in of else np.nan for kind, _, element in parted])
+
+
+def joint_stiffness(case: Case, shared: Mapping[str, Sequence[str]]) -> dict[str, float]:
+    """|y|^2 of c_i over all lines between zones, by bus, where a zone that shares c_i does not see the stiffest of them.
+
+    `shared`: the keys that each zone shares. With a weight of its own in such a zone, the multipliers of c_i would not
+    sum to zero, and the zones would agree on a point that is not the optimum.
+    """
+    keys = tuple(dict.fromkeys(key for mine in shared.values() for key in mine))
+    whole = dict(zip(keys, stiffness(case, keys).tolist(), strict=True))
+    found: dict[str, float] = {}
+    for mine in shared.values():
+        for key, y2 in zip(mine, stiffness(case, mine).tolist(), strict=True):
+            if y2 < whole[key]:
+                found[key.partition(":")[2]] = whole[key]
+    return found
 
 
 @dataclass(frozen=True, slots=True, eq=False)

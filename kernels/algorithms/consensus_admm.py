@@ -31,12 +31,12 @@ from msgspec import Meta
 from msgspec.structs import replace
 
 from hushgrid.kernels.algorithms.base import Keys, Question, Sharing, Star, Variant
+from hushgrid.kernels.algorithms.owners import accelerated, mean, same_weights
 from hushgrid.kernels.machine import LARGEST, Malformed
 from hushgrid.kernels.patterns.star import (
     Centre,
     Close,
     Closing,
-    Index,
     Left,
     Minimum,
     Place,
@@ -53,7 +53,6 @@ Vector = np.ndarray[Any, np.dtype[np.float64]]
 
 ACCELERATED = 5  #: the first round whose next state may be accelerated
 WORSE = 2.0  #: an accelerated state is dropped if its residual is so many times that of the round before
-RIDGE = 1e-8  #: of the acceleration's least squares, relative to tr(dR'dR)
 BALANCED = range(10, 151, 10)  #: rounds in which the common factor may change
 HELD_EVERY = 5  #: rounds from one of them to the next if entries are held
 STEEPER = 1000.0  #: the weights of a run in which entries are held, over those of others; it begins at a tenth of them
@@ -125,25 +124,6 @@ class Params(Star, tag_field="name", tag="consensus-admm", frozen=True, kw_only=
         return Server(self, at)
 
 
-def mean(values: list[Vector], position: list[Index], size: int) -> Vector:
-    """The mean of each entry (size,) over its owners. Sums in the order given."""
-    total, owners = np.zeros(size), np.zeros(size)
-    for value, k in zip(values, position, strict=True):
-        total[k] += value
-        owners[k] += 1.0
-    return total / owners
-
-
-def accelerated(ys: list[Vector], Rs: list[Vector]) -> Vector:
-    """The next y from the last pairs (y, R), R the step that the plain iteration takes from y: Anderson, type II."""
-    Y, R = np.stack(ys), np.stack(Rs)
-    dY, dR = np.diff(Y, axis=0), np.diff(R, axis=0)
-    normal = dR @ dR.T
-    gamma = np.linalg.solve(normal + RIDGE * np.trace(normal) * np.eye(len(normal)), dR @ R[-1])
-    following: Vector = Y[-1] + R[-1] - (dY + dR).T @ gamma
-    return following
-
-
 @dataclass
 class AgentState:
     t: int  #: exchanges answered
@@ -204,7 +184,7 @@ class Agent(StarMember):
             return Taken()
         if s.closing:
             return Closing(self.gate.data(), s.z, s.duals)
-        return Minimum(s.z[self.shared], s.value, s.totals)
+        return Minimum(s.z[self.shared], s.value, s.totals, float(np.linalg.norm(s.lam)))
 
     def outcome(self) -> dict[str, Vector]:
         released = self.state.released
@@ -334,6 +314,7 @@ class Server(StarCentre):
         asked = 2 * np.concatenate([w[k] for k in self.at]) - old  # v
         rho, common = s.factor * self.weight, s.factor * self.common
         lam = rho * (stacked - asked)
+        same_weights({p: s.arrived[p].pull for p in members}, np.split(lam, self.cuts))
         r = float(np.linalg.norm(stacked - centred))
         dual = float(np.linalg.norm(common * (zbar - w) * np.sqrt(self.owners)))
         value = sum(s.arrived[p].value for p in members)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from math import nan
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
@@ -140,11 +141,15 @@ class V(Struct, tag="star.v", frozen=True):
 
 
 class Minimum(Struct, tag="star.minimum", frozen=True):
-    """Member p to centre: its minimiser on the entries p shares, f_p there, and the figures that are summed."""
+    """Member p to centre: its minimiser on the entries p shares, f_p there, and the figures that are summed.
+
+    `pull`: |lambda_p|, by the weights that p has; nan of a member that does not say it.
+    """
 
     z: np.ndarray
     value: float
     totals: np.ndarray
+    pull: float = nan
 
 
 class Close(Struct, tag="star.close", frozen=True):

@@ -32,7 +32,7 @@ def centre(plan: Plan, source: str, warm: str = "") -> Centre:
     t, stop = plan.terms, plan.stop
     state, factor = _left(Path(warm), wired) if warm else (None, 1.0)
     return Centre(
-        stiffness=stiffness(case, wired.keys) if cost else np.zeros(0),
+        stiffness=stiffness(case, wired.keys, plan.problem.stiffness) if cost else np.zeros(0),
         scale=cost_scale(case) if cost else 1.0,
         totals=2 * len(TOTALS),
         widths={z: (2 * len(one.buses), len(one.keys), 2 * len(one.buses)) for z, one in wired.layouts.items()},

@@ -4,9 +4,12 @@ import json
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from hushgrid.broker.simulation import run
-from hushgrid.kernels.algorithms.consensus_admm import Params, accelerated, mean
+from hushgrid.kernels.algorithms.consensus_admm import Params
+from hushgrid.kernels.algorithms.owners import accelerated, mean
+from hushgrid.kernels.errors import Failed
 from hushgrid.kernels.machine import Malformed
 from hushgrid.kernels.patterns.star import Centre, Close, Closing, Concluded, Minimum, Place, Released, Taken, V
 from tests.support.paths import VECTORS
@@ -254,6 +257,32 @@ def test_a_warm_start_from_the_last_state_needs_few_rounds():
     _, warm, agents = star(rounds=200, patience=3, rho0=0.02, warm=cold.state.s, factor=cold.state.factor)
     run_out(warm, agents)
     assert warm.state.rounds < cold.state.rounds / 2
+
+
+# --- one weight an entry ---
+
+
+def test_a_member_with_another_weight_ends_the_run_in_one_line():
+    _, server, agents = star()
+    agents["b"].weight = agents["b"].weight * np.array([1.0, 1.0, 1.5])
+    with pytest.raises(Failed, match=r"^b: found multipliers of norm .*, expected .*: it has other weights"):
+        run_out(server, agents)
+
+
+def test_so_it_does_in_a_later_round_and_a_member_of_an_earlier_version_says_nothing_of_it():
+    _, server, agents = star()
+    step = exchange(server, agents, exchange(server, agents, server.start()))
+    for send in step.send:
+        (answer,) = agents[send.dst].receive("coordinator", send.seq, send.body).send
+        body = answer.body
+        if send.dst == "a":
+            body = Minimum(body.z, body.value, body.totals)  # as 0.1.0 sends it
+        if send.dst == "c":
+            body = replace(body, pull=body.pull * (1 + 1e-6))
+            with pytest.raises(Failed, match=r"^c: "):
+                server.receive("c", answer.seq, body)
+        else:
+            server.receive(send.dst, answer.seq, body)
 
 
 # --- the closing exchanges ---

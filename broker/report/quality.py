@@ -1,11 +1,13 @@
 """Whether a run's answer is one: `quality` of result.json, the verdict beside the one on privacy.
 
 Everything here is a function of the plan and of what was released: of an upheld run it reads no row, no load and no
-noise as drawn. Four verdicts, the first that applies:
+noise as drawn. Five verdicts, the first that applies:
 
  - diverged: the answer is not finite, or larger than any answer of the problem can be (`largest_answer`), or the nodes
    lie farther apart than that and than the noise explains.
- - agreed: the residual is at most 0.05 of the answer's size, or `run.stop` was met.
+ - solved: zones have agreed as below, and the cost of what is dispatched is within 0.01 of a proven lower bound.
+ - agreed: the residual is at most 0.05 of the answer's size, or `run.stop` was met. Of zones with a bound only where the
+   relaxation is solved, but too loose to prove more of the AC dispatch; farther from the bound it is not-converged.
  - noise-limited: the residual is at most what the answers' noise explains (`Noise`).
  - not-converged.
 
@@ -39,7 +41,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from math import isfinite, log, sqrt
+from math import ceil, floor, isfinite, log, log10, sqrt
 from typing import Any, cast
 
 import numpy as np
@@ -58,6 +60,7 @@ from hushgrid.node.problems.power_flow import gate as zone_gate
 from hushgrid.node.problems.records.section import DataPlan
 
 AGREED = 0.05  #: of the answer's size
+PROVEN = 0.01  #: of the cost; a proven gap of no more is a solution
 SPREAD = 2.0  #: root mean squares that are still called noise
 
 
@@ -71,10 +74,14 @@ def judged(
     met: bool,
     agreed: float = AGREED,
     before: float | None = None,
+    gap: float | None = None,
+    left: float | None = None,
 ) -> Quality:
     """The verdict. `residual`: None where no round was made. `copies`: n; `largest`: inf where no bound is known.
 
-    `before`: the residual before the rounds of averaging after the last answer; None without such rounds.
+    `before`: the residual before the rounds of averaging after the last answer; None without such rounds. `gap`, `left`: of
+    zones, how far the cost of the dispatch and that of the relaxation are from their proven bound, shares of it; None: there
+    is no bound.
     """
     whole = sqrt(copies) * size
     verdict = "not-converged"
@@ -83,7 +90,8 @@ def judged(
         if not isfinite(residual) or not isfinite(size) or size > largest or apart:
             verdict = "diverged"
         elif met or residual <= agreed * whole:
-            verdict = "agreed"
+            verdict = "agreed" if left is None or left <= PROVEN else "not-converged"
+            verdict = "solved" if gap is not None and gap <= PROVEN else verdict
         elif residual <= SPREAD * noise:
             verdict = "noise-limited"
 
@@ -98,6 +106,7 @@ def judged(
         size=_finite(size),
         largest=_finite(largest),
         before_averaging=of_size(before),
+        gap=gap,
     )
 
 
@@ -116,11 +125,20 @@ def of_a_sum(size: float | None, noise: float) -> Quality:
     )
 
 
-WORD = {"agreed": "agreed", "noise-limited": "noise-limited", "not-converged": "not converged", "diverged": "diverged"}
+WORD = {
+    "solved": "solved",
+    "agreed": "agreed",
+    "noise-limited": "noise-limited",
+    "not-converged": "not converged",
+    "diverged": "diverged",
+}
 
 
-def sentence(quality: Mapping[str, Any], zones: bool) -> str:
-    """The verdict's reason, from result.json's `quality`; "" where that is not one."""
+def sentence(quality: Mapping[str, Any], zones: bool, feasible: bool = False) -> str:
+    """The verdict's reason, from result.json's `quality`; "" where that is not one.
+
+    `feasible`: of zones, whether what is dispatched can be done (AC), so that the least cost lies below it.
+    """
     verdict, apart, noise = quality.get("verdict"), quality.get("residual_relative"), quality.get("noise_relative")
     size, largest = quality.get("size"), quality.get("largest")
     if verdict not in WORD:
@@ -129,7 +147,8 @@ def sentence(quality: Mapping[str, Any], zones: bool) -> str:
     if apart is None and noise is not None:  # a sum
         return f"its noise is {percent(noise)} of its size"
     differ = who.format(percent(apart)) if apart is not None else ""
-    if verdict == "agreed":
+    gap, unproven = quality.get("gap"), verdict == "not-converged" and apart is not None and apart <= AGREED
+    if verdict in ("agreed", "solved") or (unproven and gap is not None):
         said = (
             differ
             if apart is not None and apart <= AGREED
@@ -150,6 +169,7 @@ def sentence(quality: Mapping[str, Any], zones: bool) -> str:
         said = f"the answer's size is {size:.3g}, and no answer of this problem is larger than {largest:.3g}"
     else:
         said = f"{differ}, more than any answer of this problem or the noise explains"
+    said += f"; {distance(gap, feasible)}" if gap is not None else ""
     ratio = quality.get("step_ratio")
     return said + (f"; the step is {ratio:.2g} times its public bound" if ratio is not None else "")
 
@@ -160,6 +180,20 @@ def averaged(before: float | None, noise: float | None) -> str:
         return ""
     why = "no more than" if noise is not None and before <= noise else "more than"
     return f", because they averaged; before that by {percent(before)}, {why} the answers' noise explains"
+
+
+def distance(gap: float, feasible: bool) -> str:
+    """How far the cost of a dispatch is from the least, rounded up. That of zones that agree only nearly may lie below it."""
+    if feasible:
+        return f"within {at_most(gap)} of the least cost, proven"
+    return f"its cost is within {at_most(gap)} of a proven lower bound of the least"
+
+
+def at_most(share: float) -> str:
+    """A share in percent, rounded up to two digits; 0.01 % or more."""
+    value = max(100 * share, 0.01)
+    place = 10.0 ** (floor(log10(value)) - 1)
+    return f"{ceil(value / place - 1e-9) * place:.3g} %"
 
 
 def percent(value: float) -> str:

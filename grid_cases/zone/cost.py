@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import NamedTuple
 
 import numpy as np
@@ -21,7 +22,8 @@ from hushgrid.grid_cases.case import Case, CostLines, Floats, Ints
 from hushgrid.grid_cases.costs import cost_scale, of_generation, polynomials
 from hushgrid.grid_cases.matrix import Matrix
 from hushgrid.grid_cases.variables import Layout
-from hushgrid.grid_cases.zone.conic import Cones, solver
+from hushgrid.grid_cases.zone.bound import lower_bound
+from hushgrid.grid_cases.zone.conic import Cones, multipliers, solver
 from hushgrid.grid_cases.zone.model import ZoneModel
 
 TOLERANCE = 1e-9  #: of the solver, relative and absolute, feasibility and gap
@@ -98,7 +100,8 @@ class CostStep:
         n, rows = model.n, 2 * len(model.buses)
         layout = Layout.of(case, model.buses)
         g, self._p_g = layout.generators, layout.p_g
-        c2, c1, _ = (column[g] for column in polynomials(case))
+        c2, c1, c0 = (column[g] for column in polynomials(case))
+        self._constant = float(c0.sum())  #: $/h, of what is not in the solver's objective
         lines = own_lines(case, g)
         tops = np.unique(lines.generator).size
         self._case = case
@@ -111,8 +114,8 @@ class CostStep:
         self._q[n : n + 2 * rows] = voll / self.scale
         self._q[n + 2 * rows :] = 1.0
         self._balance = slice(model.zero, model.zero + rows)
-        within = cones(model, d, self.base, self._epigraphs(lines))
-        self._solver = solver(kind, within, self._diagonal(1.0), TOLERANCE, f"zone {model.name}")
+        self._cones = cones(model, d, self.base, self._epigraphs(lines))
+        self._solver = solver(kind, self._cones, self._diagonal(1.0), TOLERANCE, f"zone {model.name}")
 
     def _epigraphs(self, lines: CostLines) -> Epigraphs:
         """t cs >= slope p_g + intercept for each of the lines of piecewise-linear costs, one t a generator."""
@@ -137,6 +140,17 @@ class CostStep:
         cost = float(of_generation(self._case, p_g)[self._generators].sum()) + self.voll * float(slack.sum())
         unserved, spilled = slack[:rows] / self.base, slack[rows:] / self.base
         return Least(z, cost, unserved, spilled, y[self._balance] * self.scale / self.base)
+
+    def bound(self, lam: Floats) -> float:
+        """At most the least of f(z) + cs <lam, z> over the zone's own limits, $/h; lam (m,), whatever it is.
+
+        It is the dual's value at multipliers that a solver has found, less what they lack (`zone.bound`): true where the
+        solver has not reached an optimum too, and -inf where it has come to nothing.
+        """
+        q = self._q.copy()
+        q[self.shared] += lam
+        found = [lower_bound(self._P, q, self._cones, y) for y in multipliers(self._cones, self._P, q, TOLERANCE)]
+        return self.scale * max(found, default=-inf) + self._constant
 
 
 class Epigraphs(NamedTuple):

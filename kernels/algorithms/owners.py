@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import fsum
 
 import numpy as np
 
@@ -25,6 +26,26 @@ def mean(values: Sequence[Vector], position: Sequence[Index], size: int) -> Vect
         total[k] += value
         owners[k] += 1.0
     return total / owners
+
+
+def centred(lam: Sequence[Vector], position: Sequence[Index], held: Vector) -> list[Vector]:
+    """lam (m_p,) each, less the mean of each entry over its owners, so that it sums to zero.
+
+    Of an entry that is held (`held` (N,) is its value, nan: it is free; (0,): none is) it stays: a constant has any price.
+    """
+    size = max((int(k.max(initial=-1)) + 1 for k in position), default=0)
+    middle = mean(lam, position, size)
+    if held.size:
+        middle = np.where(np.isnan(held), middle, 0.0)
+    return [own - middle[k] for own, k in zip(lam, position, strict=True)]
+
+
+def price_of_constants(lam: Sequence[Vector], position: Sequence[Index], held: Vector) -> float:
+    """sum_p <lam_p, held> over the entries that are held: what a bound at lam is above that of the problem around them."""
+    if not held.size:
+        return 0.0
+    value = np.where(np.isnan(held), 0.0, held)
+    return fsum(float(own @ value[k]) for own, k in zip(lam, position, strict=True))
 
 
 def same_weights(pulls: Mapping[str, float], lam: Sequence[Vector]) -> None:

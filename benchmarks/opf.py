@@ -43,6 +43,7 @@ from hushgrid.node.privacy.budget import Allowance
 from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.privacy.noise_source import SystemNoise
 from hushgrid.node.problems.power_flow.centre import centre
+from hushgrid.node.problems.power_flow.costs import LocalCost
 from hushgrid.node.problems.power_flow.device import Zone, model_of
 from hushgrid.node.runtime.driver import Driver
 from hushgrid.node.runtime.member import Member, Simulated
@@ -215,7 +216,7 @@ def _played(setup: ZoneSetup) -> Played:
                 taken = 1e3 * (time.perf_counter() - began)
                 agent.state.t = t
                 answers[name] = agent.answer_body()
-                step = cast(CostStep, agent._problem._step)
+                step = cast(LocalCost, agent.problem)._step
                 if name not in bare:
                     bare[name] = Bare(step._solver.cones, step._diagonal(1.0))  # type: ignore[attr-defined]
                     continue

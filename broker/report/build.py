@@ -13,7 +13,7 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hushgrid.broker.report import dispatch_page, gridmap, quality, summary
+from hushgrid.broker.report import dispatch, dispatch_page, gridmap, quality, summary
 from hushgrid.broker.report import network as row_page
 from hushgrid.broker.report.charts import WITHHELD, charts
 from hushgrid.broker.report.page import document, facts, figure, paragraphs, section, table
@@ -143,7 +143,7 @@ def _attack(run: Run) -> str:
 def _quality(run: Run) -> str:
     """The verdict on the answer, which is none on privacy and never in its colours; "" of a run that has none."""
     found = run.result.get("quality")
-    if not isinstance(found, Mapping) or not (why := quality.sentence(found, run.zones)):
+    if not isinstance(found, Mapping) or not (why := quality.sentence(found, run.zones, dispatch.feasible(run.result))):
         return ""
     word = quality.WORD[found["verdict"]]
     said = ""

@@ -76,7 +76,7 @@ class _Charts:
             f"What the zones' own steps cost at the {found.loads}, lost load at its price included. While they disagree it "
             "may be less than any dispatch costs. Relaxed."
         )
-        levels = {"least cost": found.bound} if found.bound is not None else {}
+        levels = {"proven bound": found.bound} if found.bound is not None else {}
         cost = {"cost": self.history["objective"]}
         self.add("Cost", caption, cost, ylabel="$/h", levels=levels, from_zero=True)
 

@@ -48,23 +48,17 @@ class Dispatch:
     relaxed: Power | None  #: None: the run ended before the zones had handed over what they found
     ac: Power | None  #: None: there is no AC dispatch
     status: str  #: of the AC recovery; "": there was none
-    gap: float | None  #: the relaxation's objective over its optimum, $/h: known, or as the zones estimate it
+    bound: float | None  #: what no dispatch at these loads can be cheaper than, $/h, proven; None: none is known
+    gap: float | None  #: how far the cost is from it, as a share of the cost
 
     @property
     def converged(self) -> bool:
-        return self.verdict == "agreed"
+        return self.verdict in ("solved", "agreed")
 
     @property
     def shown(self) -> Power | None:
         """What the tables hold: the AC dispatch if there is one."""
         return self.ac or self.relaxed
-
-    @property
-    def bound(self) -> float | None:
-        """What no dispatch at these loads can be cheaper than, $/h: the optimum of the relaxation."""
-        if self.relaxed is None or not self.converged:
-            return None
-        return self.relaxed.objective - (self.gap or 0.0)
 
     def generation_cost(self, power: Power) -> float:
         """$/h, without the price of the slack."""
@@ -160,13 +154,22 @@ def of(result: Mapping[str, Any], voll: float | None, noisy: bool) -> Dispatch:
         relaxed=_power(result),
         ac=_power(ac) if status == SOLVED else None,
         status=status,
-        gap=_gap(result),
+        bound=_bound(result),
+        gap=_number(result.get("gap")),
     )
 
 
-def _gap(result: Mapping[str, Any]) -> float | None:
-    known, share, value = (_number(result.get(key)) for key in ("optimality_gap", "gap_estimate", "objective"))
-    return share * abs(value) if known is None and share is not None and value is not None else known
+def _bound(result: Mapping[str, Any]) -> float | None:
+    """Proven; of a run directory of before there was one, the optimum of the relaxation, where zones agree and it is known."""
+    bound, known, value = (_number(result.get(key)) for key in ("bound", "optimality_gap", "objective"))
+    if bound is not None or known is None or value is None:
+        return bound
+    return value - known if (result.get("quality") or {}).get("verdict") == "agreed" else None
+
+
+def feasible(result: Mapping[str, Any]) -> bool:
+    """Whether result.json tells of a dispatch that satisfies the AC power flow equations."""
+    return bool((result.get("ac") or {}).get("status") == SOLVED)
 
 
 def _power(found: Mapping[str, Any]) -> Power | None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from hushgrid.broker.report import dispatch, gridmap, powermap
+from hushgrid.broker.report import dispatch, gridmap, powermap, quality
 from hushgrid.broker.report.dispatch import Dispatch
 from hushgrid.broker.report.page import figure, paragraphs, table
 from hushgrid.broker.report.run_directory import Run
@@ -161,10 +161,9 @@ def key_figures(run: Run) -> list[tuple[str, str]]:
     if power.slack >= dispatch.SEEN:
         shown.append((f"With slack at {found.voll:,.0f} $/MWh", f"{dispatch.money(power.objective)} $/h"))
     if found.bound is not None:
-        shown.append(("Bound: least cost of the relaxation", f"{dispatch.money(found.bound)} $/h"))
-    gap = run.result.get("gap_estimate")
-    if isinstance(gap, float) and found.converged:  # it says nothing before the zones agree
-        shown.append(("Distance from it, as the zones estimate", f"{100 * gap:.4f} %"))
+        shown.append(("Bound: no dispatch costs less, proven", f"{dispatch.money(found.bound)} $/h"))
+    if found.gap is not None:
+        shown.append(("Distance from it", f"at most {quality.at_most(found.gap)}"))
     if found.disagreement is not None:
         shown.append(("Largest disagreement of two zones", f"{found.disagreement:,.3f} MW or MVAr"))
     return shown + _extremes(run)

@@ -31,7 +31,7 @@ p { margin: 0 0 10px; max-width: 78ch; }
 .banner { border-left-color: var(--of); } .banner .word { color: var(--of); width: 132px; flex: none; }
 .banner { background: var(--paper); background: color-mix(in srgb, var(--of) 6%, var(--paper)); }
 .upheld { --of: var(--good); } .not-upheld { --of: var(--bad); } .not-private { --of: var(--warn); }
-.agreed { --of: var(--agreed); } .noise-limited { --of: var(--noise); } .not-converged { --of: var(--apart); }
+.agreed, .solved { --of: var(--agreed); } .noise-limited { --of: var(--noise); } .not-converged { --of: var(--apart); }
 .diverged { --of: var(--diverged); } .banner + .banner { margin-top: 12px; }
 dl { display: grid; grid-template-columns: repeat(auto-fill, minmax(210px, 1fr)); gap: 14px 26px; margin: 0; }
 dl div { border-left: 2px solid var(--line); padding-left: 12px; min-width: 0; }

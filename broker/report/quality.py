@@ -5,9 +5,11 @@ noise as drawn. Five verdicts, the first that applies:
 
  - diverged: the answer is not finite, or larger than any answer of the problem can be (`largest_answer`), or the nodes
    lie farther apart than that and than the noise explains.
- - solved: the optimum is proven, or tested, to be within 0.05 of the answer (`kernels/problems/optimality.py`), and the nodes agree.
+ - solved: of rows, the optimum is proven, or tested, to be within 0.05 of the answer (`kernels/problems/optimality.py`), and
+   the nodes agree; of zones that have agreed as below, the cost of what is dispatched is within 0.01 of a proven lower bound.
  - agreed, if nothing tests optimality: the residual is at most 0.05 of the answer's size, or `run.stop` was met. Nodes
-   that agree need not have the optimum.
+   that agree need not have the optimum. Of zones with a bound only where the relaxation is solved, but too loose to prove
+   more of the AC dispatch; farther from the bound it is not-converged.
  - noise-limited: the residual is at most what the answers' noise explains, and so is the gradient that is left.
  - not-converged.
 
@@ -41,7 +43,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from math import isfinite, log, sqrt
+from math import ceil, floor, isfinite, log, log10, sqrt
 from typing import Any, cast
 
 import numpy as np
@@ -61,6 +63,7 @@ from hushgrid.node.problems.power_flow import gate as zone_gate
 from hushgrid.node.problems.records.section import DataPlan
 
 AGREED = 0.05  #: of the answer's size
+PROVEN = 0.01  #: of the cost; a proven gap of no more is a solution
 SPREAD = 2.0  #: root mean squares that are still called noise
 
 
@@ -78,13 +81,17 @@ def judged(
     clipped: bool = False,
     convex: bool = True,
     alike: bool = True,
+    gap: float | None = None,
+    left: float | None = None,
 ) -> Quality:
     """The verdict. `residual`: None where no round was made. `copies`: n; `largest`: inf where no bound is known.
 
     `before`: the residual before the rounds of averaging after the last answer; None without such rounds.
-    `optimality`: what is known of the distance to the optimum; None: nothing. `clipped`, `convex`: whether it is that of
-    the clipped problem, and of a convex one.
+    `optimality`: of rows, what is known of the distance to the optimum; None: nothing. `clipped`, `convex`: whether it is
+    that of the clipped problem, and of a convex one.
     `alike`: whether the nodes' copies tend to the answer; around a coordinator each is a local step away from it.
+    `gap`, `left`: of zones, how far the cost of the dispatch and that of the relaxation are from their proven bound, shares
+    of it; None: there is no bound.
     """
     whole = sqrt(copies) * size
     verdict = "not-converged"
@@ -100,7 +107,8 @@ def judged(
             elif explained and noise > 0 and optimality.moving <= optimality.wanted:
                 verdict = "noise-limited"
         elif met or residual <= agreed * whole:
-            verdict = "agreed"
+            verdict = "agreed" if left is None or left <= PROVEN else "not-converged"
+            verdict = "solved" if gap is not None and gap <= PROVEN else verdict
         elif residual <= SPREAD * noise:
             verdict = "noise-limited"
 
@@ -116,6 +124,7 @@ def judged(
         largest=_finite(largest),
         before_averaging=of_size(before),
         bound=nearness(optimality, clipped, convex),
+        gap=gap,
     )
 
 
@@ -162,8 +171,11 @@ WORD = {
 }
 
 
-def sentence(quality: Mapping[str, Any], zones: bool) -> str:
-    """The verdict's reason, from result.json's `quality`; "" where that is not one."""
+def sentence(quality: Mapping[str, Any], zones: bool, feasible: bool = False) -> str:
+    """The verdict's reason, from result.json's `quality`; "" where that is not one.
+
+    `feasible`: of zones, whether what is dispatched can be done (AC), so that the least cost lies below it.
+    """
     verdict, apart, noise = quality.get("verdict"), quality.get("residual_relative"), quality.get("noise_relative")
     size, largest = quality.get("size"), quality.get("largest")
     if verdict not in WORD:
@@ -172,15 +184,17 @@ def sentence(quality: Mapping[str, Any], zones: bool) -> str:
     if apart is None and noise is not None:  # a sum
         return f"its noise is {percent(noise)} of its size"
     differ = who.format(percent(apart)) if apart is not None else ""
+    gap, unproven = quality.get("gap"), verdict == "not-converged" and apart is not None and apart <= AGREED
     if (bound := quality.get("bound")) is not None and verdict != "diverged":
         said = proven(verdict, bound, differ) + averaged(quality.get("before_averaging"), noise)
-    elif verdict == "agreed":
+    elif verdict in ("agreed", "solved") or (unproven and gap is not None):
         said = (
             differ
             if apart is not None and apart <= AGREED
             else f"{differ}{', ' * bool(differ)}the stopping rule was met"
         )
-        said += averaged(quality.get("before_averaging"), noise) + "; whether it is the optimum was not tested"
+        said += averaged(quality.get("before_averaging"), noise)
+        said += "; whether it is the optimum was not tested" if gap is None else ""
     elif verdict == "noise-limited":
         said = f"{differ or 'the answer is zero'}, no more than the answers' noise explains"
         said += f" (up to {percent(noise)})" if noise is not None else ""
@@ -195,6 +209,7 @@ def sentence(quality: Mapping[str, Any], zones: bool) -> str:
         said = f"the answer's size is {size:.3g}, and no answer of this problem is larger than {largest:.3g}"
     else:
         said = f"{differ}, more than any answer of this problem or the noise explains"
+    said += f"; {distance(gap, feasible)}" if gap is not None else ""
     ratio = quality.get("step_ratio")
     return said + (f"; the step is {ratio:.2g} times its public bound" if ratio is not None else "")
 
@@ -231,6 +246,20 @@ def averaged(before: float | None, noise: float | None) -> str:
         return ""
     why = "no more than" if noise is not None and before <= noise else "more than"
     return f", because they averaged; before that by {percent(before)}, {why} the answers' noise explains"
+
+
+def distance(gap: float, feasible: bool) -> str:
+    """How far the cost of a dispatch is from the least, rounded up. That of zones that agree only nearly may lie below it."""
+    if feasible:
+        return f"within {at_most(gap)} of the least cost, proven"
+    return f"its cost is within {at_most(gap)} of a proven lower bound of the least"
+
+
+def at_most(share: float) -> str:
+    """A share in percent, rounded up to two digits; 0.01 % or more."""
+    value = max(100 * share, 0.01)
+    place = 10.0 ** (floor(log10(value)) - 1)
+    return f"{ceil(value / place - 1e-9) * place:.3g} %"
 
 
 def percent(value: float) -> str:

@@ -31,7 +31,6 @@ HISTORY = {
     "bytes": "their payloads, bytes",
     "dual_residual": "zones at least cost: how far the prices of the zones are apart, |rho (zbar - w) sqrt(n)|",
     "disagreement_mw": "zones at least cost: the most by which two zones differ in a flow of a line between them, MW or MVAr",
-    "gap_estimate": "zones at least cost: an estimate of the distance from the least cost, as a share of it",
     "factor": "zones at least cost: the common factor of the penalties",
     "test_error": "data problems with `problem.test`: the error of the common model on these public rows, as in result.json",
     "test_error_<node>": "the error of the node's own model on them",
@@ -126,6 +125,7 @@ class Quality(Section):
     #: `residual_relative` before the rounds of averaging after the last answer, which make nodes agree whatever they have
     before_averaging: float | None = None
     bound: Nearness | None = None  #: of rows: how far the answer can be from the optimum; null if that was not tested
+    gap: float | None = None  #: zones at least cost: as `gap` of the run
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -198,7 +198,11 @@ class Summary:
     unserved_mw: float | None = None  #: zones: what is not, MW
     spilled_mw: float | None = None  #: zones: power that nobody takes, MW
     slack_mvar: float | None = None  #: zones at least cost: reactive power not served or not taken, MVAr
-    gap_estimate: float | None = None  #: zones at least cost: the distance from the least cost, as a share of it
+    #: zones at least cost: $/h, proven: no dispatch of these loads costs less
+    bound: float | None = None
+    #: zones at least cost: (cost - bound)/cost, of the AC dispatch if there is one, else of the relaxation, whose cost is
+    #: that of zones that agree only nearly, so that its distance is said; null where no bound holds
+    gap: float | None = None
     disagreement_mw: float | None = None  #: zones at least cost: the most by which two zones differ in a tie flow, MW
     #: zones at least cost: $/MWh of each bus, what one more MW of load there costs in the dispatch of the tables
     prices: dict[str, float] | None = None

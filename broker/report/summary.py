@@ -39,7 +39,9 @@ def text(result: Result, scenario: Scenario) -> str:
             )
         )
     judged = r["quality"]
-    rows.append(("quality", f"{quality.WORD[judged['verdict']]}: {quality.sentence(judged, zones)}"))
+    rows.append(
+        ("quality", f"{quality.WORD[judged['verdict']]}: {quality.sentence(judged, zones, dispatch.feasible(r))}")
+    )
     if r["walk"] is None:
         rows.append(("rounds", f"{done}, {because}"))
     else:

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import importlib
 import warnings
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from math import inf
+from types import MappingProxyType
 from typing import Any, Protocol
 
 import clarabel
@@ -18,7 +21,20 @@ from hushgrid.grid_cases.case import Floats
 from hushgrid.grid_cases.matrix import Matrix
 from hushgrid.kernels.errors import InputError, Stopped
 
-_ACCEPTED = (clarabel.SolverStatus.Solved, clarabel.SolverStatus.AlmostSolved)
+_SOLVED = clarabel.SolverStatus.Solved
+#: Of an optimum that the solver itself does not call one, the larger of its residuals and its gap, each relative: with
+#: ENOUGH no further solver is asked; at the end the best one is taken up to RESIDUAL, or if it is called almost solved.
+ENOUGH, RESIDUAL = 1e-7, 1e-6
+_ALMOST = clarabel.SolverStatus.AlmostSolved
+#: What a fresh solver of one problem is given, one after the other, until one has solved it.
+UNCHANGED: Mapping[str, Any] = MappingProxyType({})
+LADDER: tuple[Mapping[str, Any], ...] = (
+    UNCHANGED,
+    {"iterative_refinement_max_iter": 50, "iterative_refinement_stop_ratio": 2.0},
+    {"static_regularization_constant": 1e-6, "iterative_refinement_max_iter": 50},
+    {"equilibrate_enable": False, "iterative_refinement_max_iter": 50},
+    {"direct_solve_method": "faer", "iterative_refinement_max_iter": 50},
+)
 
 
 class StepFailed(Stopped):
@@ -49,14 +65,8 @@ class ClarabelSolver:
         self, cones: Cones, P_first: Floats, tolerance: float, about: str, feasibility: float | None = None
     ) -> None:
         self.cones, self.about, self.tolerance = cones, about, tolerance
-        self._n = P_first.size
-        self._cones = [
-            *([clarabel.ZeroConeT(cones.zero)] if cones.zero else []),
-            *([clarabel.NonnegativeConeT(cones.nonneg)] if cones.nonneg else []),
-            *(clarabel.SecondOrderConeT(k) for k in cones.soc),
-        ]
         self._P = np.array(P_first, np.float64)
-        self._solver = self._built(self._P, np.zeros(self._n), feasibility or tolerance)
+        self._solver = self._built(self._P, np.zeros(self._P.size), feasibility or tolerance)
         # P as updated differs in its last bits from P as built: update it once, so that the first P too gives the same
         # bits whether or not another P came between.
         self._solver.update(P=self._P)
@@ -69,28 +79,103 @@ class ClarabelSolver:
         else:
             self._solver.update(P=P, q=q)
             self._P = P.copy()
-        solution = self._solver.solve()
-        if solution.status != clarabel.SolverStatus.Solved:
-            # A solver scaled for this very problem, used once; the first one goes on afterwards. Dividing the
-            # objective by its largest coefficient moves no minimiser and keeps heavy noise within range.
-            size = float(np.abs(q).max()) or 1.0
-            again = self._built(P / size, q / size, self.tolerance).solve()
-            if again.status == clarabel.SolverStatus.Solved or solution.status not in _ACCEPTED:
-                if again.status not in _ACCEPTED:
-                    raise StepFailed(f"{self.about}: the solver ended {again.status}, expected Solved")
-                return np.array(again.x), np.array(again.z) * size
-        return np.array(solution.x), np.array(solution.z)
+        first = Found.of(self._solver.solve())
+        if first.solved:
+            return first.x, first.y
+        tried = [first]
+        for again in fresh(self._built, P, q, self.tolerance):
+            if again.solved:
+                return again.x, again.y
+            tried.append(again)
+            if good := [one for one in tried if one.residual <= ENOUGH]:
+                return good[0].x, good[0].y
+        best = min(tried, key=lambda one: one.residual)
+        if not (best.residual <= RESIDUAL or best.almost):
+            raise StepFailed(
+                f"{self.about}: the solver ended {first.status}, and {len(tried) - 1} others left residuals of "
+                f"{best.residual:.2g} or more, expected at most {RESIDUAL:g}"
+            )
+        return best.x, best.y
 
-    def _built(self, P: Floats, q: Floats, feasibility: float) -> clarabel.DefaultSolver:
-        settings = clarabel.DefaultSettings()
-        settings.verbose = False
-        settings.presolve_enable = False  # presolve would forbid updates
-        settings.direct_solve_method = "qdldl"
-        settings.max_threads = 1
-        settings.tol_gap_abs = settings.tol_gap_rel = self.tolerance
-        settings.tol_feas = feasibility
-        diagonal = Matrix(P, np.arange(self._n), np.arange(self._n + 1), (self._n, self._n))
-        return clarabel.DefaultSolver(diagonal, q, self.cones.A, self.cones.b, self._cones, settings)
+    def _built(
+        self, P: Floats, q: Floats, feasibility: float, changes: Mapping[str, Any] = UNCHANGED
+    ) -> clarabel.DefaultSolver:
+        return built(self.cones, P, q, self.tolerance, feasibility, changes)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Found:
+    """What a solver has found, and how well by its own residuals."""
+
+    x: Floats
+    y: Floats
+    status: str
+    residual: float  #: the largest of primal and dual residual and gap, relative; nan or infinite: it is worth nothing
+
+    @classmethod
+    def of(cls, solution: clarabel.DefaultSolution, size: float = 1.0) -> Found:
+        """`size`: what the objective was divided by."""
+        gap = abs(solution.obj_val - solution.obj_val_dual)
+        relative = gap / max(1.0, min(abs(solution.obj_val), abs(solution.obj_val_dual)))
+        residual = max(solution.r_prim, solution.r_dual, relative)
+        x, y = np.array(solution.x), np.array(solution.z) * size
+        finite = np.isfinite(residual) and np.isfinite(x).all() and np.isfinite(y).all()
+        return cls(x, y, str(solution.status), float(residual) if finite else inf)
+
+    @property
+    def solved(self) -> bool:
+        return self.status == str(_SOLVED) and self.residual < inf
+
+    @property
+    def almost(self) -> bool:
+        return self.status == str(_ALMOST) and self.residual < inf
+
+
+def fresh(build: Callable[..., clarabel.DefaultSolver], P: Floats, q: Floats, tolerance: float) -> Iterator[Found]:
+    """What solvers find that are scaled for this very problem and used once, one for each rung of the ladder.
+
+    Dividing the objective by its largest coefficient moves no minimiser and keeps heavy noise within range.
+    """
+    size = float(np.abs(q).max(initial=0.0)) or 1.0
+    for changes in LADDER:
+        yield Found.of(build(P / size, q / size, tolerance, changes).solve(), size)
+
+
+def multipliers(cones: Cones, P: Floats, q: Floats, tolerance: float) -> Iterator[Floats]:
+    """(m,) each: the multipliers that solvers find, until one of them has solved the problem."""
+    for one in fresh(
+        lambda P, q, feasibility, changes: built(cones, P, q, tolerance, feasibility, changes), P, q, tolerance
+    ):
+        yield one.y
+        if one.solved:
+            return
+
+
+def built(
+    cones: Cones,
+    P: Floats,
+    q: Floats,
+    tolerance: float,
+    feasibility: float,
+    changes: Mapping[str, Any] = UNCHANGED,
+) -> clarabel.DefaultSolver:
+    settings = clarabel.DefaultSettings()
+    settings.verbose = False
+    settings.presolve_enable = False  # presolve would forbid updates
+    settings.direct_solve_method = "qdldl"
+    settings.max_threads = 1
+    settings.tol_gap_abs = settings.tol_gap_rel = tolerance
+    settings.tol_feas = feasibility
+    for key, value in changes.items():
+        setattr(settings, key, value)
+    n = P.size
+    parts = [
+        *([clarabel.ZeroConeT(cones.zero)] if cones.zero else []),
+        *([clarabel.NonnegativeConeT(cones.nonneg)] if cones.nonneg else []),
+        *(clarabel.SecondOrderConeT(k) for k in cones.soc),
+    ]
+    diagonal = Matrix(P, np.arange(n), np.arange(n + 1), (n, n))
+    return clarabel.DefaultSolver(diagonal, q, cones.A, cones.b, parts, settings)
 
 
 class EcosSolver:

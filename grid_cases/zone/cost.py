@@ -11,7 +11,9 @@ with slack in p.u. the solver fails on large cases.  Model: docs/papers/power-fl
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import NamedTuple
 
 import numpy as np
@@ -20,24 +22,25 @@ from hushgrid.grid_cases.case import Case, CostLines, Floats, Ints
 from hushgrid.grid_cases.costs import cost_scale, of_controls
 from hushgrid.grid_cases.matrix import Matrix
 from hushgrid.grid_cases.variables import Layout
-from hushgrid.grid_cases.zone.conic import Cones, solver
+from hushgrid.grid_cases.zone.bound import lower_bound
+from hushgrid.grid_cases.zone.conic import Cones, multipliers, solver
 from hushgrid.grid_cases.zone.model import ZoneModel
 
 TOLERANCE = 1e-9  #: of the solver, relative and absolute, feasibility and gap
 
 
-def stiffness(case: Case, keys: tuple[str, ...]) -> Floats:
+def stiffness(case: Case, keys: Sequence[str], joint: Mapping[str, float] | None = None) -> Floats:
     """|y|^2 of the entries cr, si and c among these, p.u.; nan for flows. Public, shape (len(keys),).
 
     |y_ij|^2 is the sum over the parallel lines of a pair of 1/(r^2 + x^2); of c_i it is the largest over the pairs ij
-    that are named in `keys`: those of the lines between zones.
+    that are named in `keys` (those of the lines between zones), and of `joint`, where that has bus i.
     """
     lines = case.lines
     low, high = np.minimum(lines.from_bus, lines.to_bus), np.maximum(lines.from_bus, lines.to_bus)
     pairs: dict[str, float] = {}
     for i, j, y2 in zip(low.tolist(), high.tolist(), (1 / (lines.r**2 + lines.x**2)).tolist(), strict=True):
         pairs[f"{i}-{j}"] = pairs.get(f"{i}-{j}", 0.0) + y2
-    at_bus: dict[str, float] = {}
+    at_bus = dict(joint or {})
     for key in keys:
         kind, _, element = key.partition(":")
         if kind == "cr":
@@ -46,6 +49,22 @@ def stiffness(case: Case, keys: tuple[str, ...]) -> Floats:
     of = {"cr": pairs, "si": pairs, "c": at_bus}
     parted = (key.partition(":") for key in keys)
     return np.array([of[kind][element] if kind in of else np.nan for kind, _, element in parted])
+
+
+def joint_stiffness(case: Case, shared: Mapping[str, Sequence[str]]) -> dict[str, float]:
+    """|y|^2 of c_i over all lines between zones, by bus, where a zone that shares c_i does not see the stiffest of them.
+
+    `shared`: the keys that each zone shares. With a weight of its own in such a zone, the multipliers of c_i would not
+    sum to zero, and the zones would agree on a point that is not the optimum.
+    """
+    keys = tuple(dict.fromkeys(key for mine in shared.values() for key in mine))
+    whole = dict(zip(keys, stiffness(case, keys).tolist(), strict=True))
+    found: dict[str, float] = {}
+    for mine in shared.values():
+        for key, y2 in zip(mine, stiffness(case, mine).tolist(), strict=True):
+            if y2 < whole[key]:
+                found[key.partition(":")[2]] = whole[key]
+    return found
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -80,13 +99,13 @@ class CostStep:
         self.base, self.scale = case.base_mva, cost_scale(case)
         n, rows = model.n, 2 * len(model.buses)
         layout = Layout.of(case, model.buses)
-        g = layout.generators
         costs = of_controls(case)
         #: positions among the case's controls that this zone pays for, and in z; active power of generators first
         self._paid, self._columns = layout.paid()
         lines = own_lines(costs.lines, self._paid)
+        self._constant = float(costs.c0[self._paid].sum())  #: $/h, of what is not in the solver's objective
         tops = np.unique(lines.generator).size
-        self._costs, self._generators = costs, g.size
+        self._costs, self._generators = costs, layout.generators.size
         #: of x = (z, s+, s-, t): the quadratic's diagonal without rho, and the linear part
         self._P = np.zeros(n + 2 * rows + tops)
         self._P[self._columns] = 2 * costs.c2[self._paid] / self.scale
@@ -95,8 +114,8 @@ class CostStep:
         self._q[n : n + 2 * rows] = voll / self.scale
         self._q[n + 2 * rows :] = 1.0
         self._balance = slice(model.zero, model.zero + rows)
-        within = cones(model, d, self.base, self._epigraphs(lines))
-        self._solver = solver(kind, within, self._diagonal(1.0), TOLERANCE, f"zone {model.name}")
+        self._cones = cones(model, d, self.base, self._epigraphs(lines))
+        self._solver = solver(kind, self._cones, self._diagonal(1.0), TOLERANCE, f"zone {model.name}")
 
     def _epigraphs(self, lines: CostLines) -> Epigraphs:
         """t cs >= slope x + intercept for each of the lines of piecewise-linear costs, one t for each power x."""
@@ -122,6 +141,17 @@ class CostStep:
         cost = float(active.sum()) + float(others.sum()) + self.voll * float(slack.sum())
         unserved, spilled = slack[:rows] / self.base, slack[rows:] / self.base
         return Least(z, cost, unserved, spilled, y[self._balance] * self.scale / self.base)
+
+    def bound(self, lam: Floats) -> float:
+        """At most the least of f(z) + cs <lam, z> over the zone's own limits, $/h; lam (m,), whatever it is.
+
+        It is the dual's value at multipliers that a solver has found, less what they lack (`zone.bound`): true where the
+        solver has not reached an optimum too, and -inf where it has come to nothing.
+        """
+        q = self._q.copy()
+        q[self.shared] += lam
+        found = [lower_bound(self._P, q, self._cones, y) for y in multipliers(self._cones, self._P, q, TOLERANCE)]
+        return self.scale * max(found, default=-inf) + self._constant
 
 
 class Epigraphs(NamedTuple):

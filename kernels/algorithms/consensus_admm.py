@@ -14,7 +14,9 @@ Beyond the book (docs/papers/consensus-admm.md):
  - The weights rho differ by entry, and their common factor is balanced (3.4.1) finitely often: convergence is that of
    fixed weights.
  - After the last round there are two more exchanges: every member hands over what its outcome is judged by, functions of
-   its gate's one answer, and is told what came of it.
+   its gate's one answer, and is told what came of it. It is asked at multipliers lam_p that sum to zero over the owners of
+   each entry, and answers with min f_p + <lam_p, z_p>, or less. By weak duality the sum over p is at most the least cost,
+   whatever lam is: the optimum z* has sum_p <lam_p, z_p*> = <sum_p lam_p, w*> = 0.
  - Entries may be held: w is a constant there. What such constants make infeasible has a price that must climb from the
    marginal cost to that of lost load, by rho |z - w| a round. So these runs are steeper, and balanced more often.
 """
@@ -23,7 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from math import inf, sqrt
+from math import fsum, inf, sqrt
 from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
@@ -31,13 +33,14 @@ from msgspec import Meta
 from msgspec.structs import replace
 
 from hushgrid.kernels.algorithms.base import Keys, Question, Sharing, Star, Variant
+from hushgrid.kernels.algorithms.owners import accelerated, centred, mean, price_of_constants, same_weights
 from hushgrid.kernels.machine import LARGEST, Malformed
 from hushgrid.kernels.patterns.star import (
     Centre,
     Close,
     Closing,
-    Index,
     Left,
+    Local,
     Minimum,
     Place,
     Released,
@@ -48,15 +51,14 @@ from hushgrid.kernels.patterns.star import (
     held_at,
 )
 from hushgrid.kernels.ranges import Count, Step
-
-Vector = np.ndarray[Any, np.dtype[np.float64]]
+from hushgrid.kernels.types import Vector
 
 ACCELERATED = 5  #: the first round whose next state may be accelerated
 WORSE = 2.0  #: an accelerated state is dropped if its residual is so many times that of the round before
-RIDGE = 1e-8  #: of the acceleration's least squares, relative to tr(dR'dR)
 BALANCED = range(10, 151, 10)  #: rounds in which the common factor may change
 HELD_EVERY = 5  #: rounds from one of them to the next if entries are held
 STEEPER = 1000.0  #: the weights of a run in which entries are held, over those of others; it begins at a tenth of them
+PRICED = 1.5  #: tolerances; of the cost, what entries may differ by at their own prices when a run stops
 UNBALANCED = 4.0  #: it does if one residual is so many times the other
 MOST_AT_ONCE, LOWEST, HIGHEST = 10.0, 0.01, 1000.0  #: of the factor: a change, and all changes together
 
@@ -81,7 +83,6 @@ class Params(Star, tag_field="name", tag="consensus-admm", frozen=True, kw_only=
         "consensus_residual",
         "dual_residual",
         "disagreement",
-        "gap_estimate",
         "factor",
     )
     stopping: ClassVar[tuple[float, int] | None] = (1e-4, 3)
@@ -125,25 +126,6 @@ class Params(Star, tag_field="name", tag="consensus-admm", frozen=True, kw_only=
         return Server(self, at)
 
 
-def mean(values: list[Vector], position: list[Index], size: int) -> Vector:
-    """The mean of each entry (size,) over its owners. Sums in the order given."""
-    total, owners = np.zeros(size), np.zeros(size)
-    for value, k in zip(values, position, strict=True):
-        total[k] += value
-        owners[k] += 1.0
-    return total / owners
-
-
-def accelerated(ys: list[Vector], Rs: list[Vector]) -> Vector:
-    """The next y from the last pairs (y, R), R the step that the plain iteration takes from y: Anderson, type II."""
-    Y, R = np.stack(ys), np.stack(Rs)
-    dY, dR = np.diff(Y, axis=0), np.diff(R, axis=0)
-    normal = dR @ dR.T
-    gamma = np.linalg.solve(normal + RIDGE * np.trace(normal) * np.eye(len(normal)), dR @ R[-1])
-    following: Vector = Y[-1] + R[-1] - (dY + dR).T @ gamma
-    return following
-
-
 @dataclass
 class AgentState:
     t: int  #: exchanges answered
@@ -153,6 +135,7 @@ class AgentState:
     totals: np.ndarray = field(default_factory=lambda: np.zeros(0))  #: what is told of it beside the value
     duals: np.ndarray = field(default_factory=lambda: np.zeros(0))  #: the multipliers of its own balance
     closing: bool = False  #: the last exchange asked for all that the outcome is judged by
+    bound: float = -inf  #: of f_p from below, at the multipliers that it asked with
     released: Released | None = None  #: what came of the run
 
 
@@ -165,7 +148,7 @@ class Agent(StarMember):
         self.gate, self.local, self.shared = at.gate, at.local, at.shared
         self.weight = params.weights(at.stiffness)
         self.released_size = at.released
-        self._problem: Any = None
+        self._problem: Local | None = None
         self.state = AgentState(0, at.start.copy(), np.zeros(at.shared.size))
 
     @property
@@ -177,7 +160,7 @@ class Agent(StarMember):
         match body:
             case V(v=v, factor=factor) if v.shape == (m,) and 0 < factor <= HIGHEST:
                 return
-            case Close() if self.state.t > 0:
+            case Close(lam=lam) if self.state.t > 0 and lam.size in (0, m):
                 return
             case Released(values=values) if self.state.closing and values.size in (0, self.released_size):
                 return
@@ -187,24 +170,30 @@ class Agent(StarMember):
         s = self.state
         match body:
             case V(v=v, factor=factor):
-                if self._problem is None:
-                    self._problem = self.local(self.gate.data(), self.weight)
-                least = self._problem.minimum(v, factor)
+                least = self.problem.minimum(v, factor)
                 s.z, s.value, s.totals, s.duals = least.z, least.value, least.totals, least.duals
                 s.lam = factor * self.weight * (s.z[self.shared] - v)
                 s.closing = False
-            case Close():
+            case Close(lam=lam):
+                s.bound = self.problem.bound(lam) if lam.size else -inf
                 s.closing = True
             case Released():
                 s.released = body
+
+    @property
+    def problem(self) -> Local:
+        """The local problem at the gate's one answer, made when it is asked for."""
+        if self._problem is None:
+            self._problem = self.local(self.gate.data(), self.weight)
+        return self._problem
 
     def answer_body(self) -> Any:
         s = self.state
         if s.released is not None:
             return Taken()
         if s.closing:
-            return Closing(self.gate.data(), s.z, s.duals)
-        return Minimum(s.z[self.shared], s.value, s.totals)
+            return Closing(self.gate.data(), s.z, s.duals, s.bound)
+        return Minimum(s.z[self.shared], s.value, s.totals, float(np.linalg.norm(s.lam)))
 
     def outcome(self) -> dict[str, Vector]:
         released = self.state.released
@@ -228,6 +217,8 @@ class ServerState:
     residual: float = inf  #: |z - zbar| of the last round
     z: dict[str, np.ndarray] = field(default_factory=dict)  #: what each member said in the last round
     why: str | None = None  #: why the rounds are over; the closing exchanges follow
+    lam: dict[str, np.ndarray] = field(default_factory=dict)  #: (m_p,) each: the multipliers that a bound is asked at
+    bound: float = -inf  #: of the least sum of all f_p from below, proven; -inf: none is known
     closing: dict[str, Closing] = field(default_factory=dict)  #: what the members have handed over
     released: dict[str, Released] = field(default_factory=dict)
     whole: np.ndarray = field(default_factory=lambda: np.zeros(0))  #: the outcome, as the problem has it
@@ -244,9 +235,9 @@ class Server(StarCentre):
         assert at.conclude is not None
         self.params, self.position, self.conclude = params, at.position, at.conclude
         self.tolerance, self.patience = at.tolerance, at.patience
-        self.scale, self.totals, self.widths = at.scale, at.totals, at.widths
-        self.flow, self.held = np.isnan(at.stiffness), at.held
-        self.size = at.stiffness.size
+        self.scale, self.bounds, self.totals, self.widths = at.scale, at.bounds, at.totals, at.widths
+        self.flow, self.held, self.size = np.isnan(at.stiffness), at.held, at.stiffness.size
+        self.free = np.isnan(at.held) if at.held.size else np.full(self.size, True)
         weight = params.weights(at.stiffness)
         self.at = [at.position[p] for p in self.members]
         self.owners = np.bincount(np.concatenate(self.at), minlength=self.size).astype(np.float64)
@@ -269,8 +260,8 @@ class Server(StarCentre):
         match body:
             case Minimum(z=z, totals=totals, value=value):
                 good = z.shape == (m,) and totals.shape == (self.totals,) and abs(value) <= LARGEST
-            case Closing(data=data, z=z, duals=duals):
-                good = (data.size, z.size, duals.size) == (d, n, y)
+            case Closing(data=data, z=z, duals=duals, bound=bound):
+                good = (data.size, z.size, duals.size) == (d, n, y) and bound <= LARGEST
             case _:
                 good = isinstance(body, Taken)
         if not good:
@@ -291,7 +282,7 @@ class Server(StarCentre):
         if s.closing:
             return s.released[member]
         if s.why is not None:
-            return Close()
+            return Close(s.lam[member]) if s.lam else Close()
         return V(2 * s.w[self.position[member]] - s.s[member], s.factor)
 
     def ended(self) -> str | None:
@@ -301,12 +292,20 @@ class Server(StarCentre):
             return over
         if s.why is not None:
             s.closing = {p: s.arrived[p] for p in self.members}
+            s.bound = self.bound_of(s.closing) if s.lam else -inf
             s.released, s.whole, s.standing = self.conclude(s.closing, self.measured)
             return None
         calm = self.combine()
+        if not (calm or s.t == self.rounds) or not self.bounds:
+            s.lam = {}
         s.rounds = s.t
         s.why = "tolerance" if calm else "rounds" if s.t == self.rounds else None
         return None
+
+    def bound_of(self, closing: Mapping[str, Closing]) -> float:
+        """Weak duality: sum_p min (f_p + <lam_p, z_p>), less what constants pay."""
+        paid = price_of_constants([self.state.lam[p] for p in self.members], self.at, self.held)
+        return fsum(closing[p].bound for p in self.members) - self.scale * paid
 
     def left(self) -> Left:
         # The price of a constant is none of an agreement: the next run of all begins where this one has.
@@ -329,23 +328,27 @@ class Server(StarCentre):
         s, members = self.state, self.members
         z = [s.arrived[p].z for p in members]
         w, zbar = s.w, held_at(mean(z, self.at, self.size), self.held)
-        stacked, centred = np.concatenate(z), np.concatenate([zbar[k] for k in self.at])
+        stacked, middle = np.concatenate(z), np.concatenate([zbar[k] for k in self.at])
         old = np.concatenate([s.s[p] for p in members])
         asked = 2 * np.concatenate([w[k] for k in self.at]) - old  # v
         rho, common = s.factor * self.weight, s.factor * self.common
         lam = rho * (stacked - asked)
-        r = float(np.linalg.norm(stacked - centred))
+        same_weights({p: s.arrived[p].pull for p in members}, np.split(lam, self.cuts))
+        r = float(np.linalg.norm(stacked - middle))
         dual = float(np.linalg.norm(common * (zbar - w) * np.sqrt(self.owners)))
         value = sum(s.arrived[p].value for p in members)
-        apart = np.abs(stacked - centred)[np.concatenate([self.flow[k] for k in self.at])]
-        gap = self.scale * abs(float(lam @ (stacked - centred))) / max(abs(value), 1e-9)
-        s.measured = np.array([value, r, dual, 2 * float(apart.max(initial=0.0)), gap, s.factor])
+        apart = np.abs(stacked - middle)[np.concatenate([self.flow[k] for k in self.at])]
+        s.lam = dict(zip(members, centred(np.split(lam, self.cuts), self.at, self.held), strict=True))
+        s.measured = np.array([value, r, dual, 2 * float(apart.max(initial=0.0)), s.factor])
         s.residual, s.z = r, dict(zip(members, z, strict=True))
         room = self.tolerance * sqrt(self.size)
         agreed = r <= room + self.tolerance * float(np.linalg.norm(stacked))
         settled = dual <= room + self.tolerance * float(np.linalg.norm(lam))
-        s.calm = s.calm + 1 if agreed and settled else 0
-        self.advance(old, stacked, centred, w, zbar, rho, common, bool(self.held.size) and agreed and not settled)
+        # Of c, cr and si a little is much: what entries differ by counts by its price too. That of a constant has no end.
+        worth = np.abs(lam * (stacked - middle))[np.concatenate([self.free[k] for k in self.at])]
+        priced = float(worth.sum()) <= PRICED * self.tolerance * max(abs(value) / self.scale, 1.0)
+        s.calm = s.calm + 1 if agreed and settled and priced else 0
+        self.advance(old, stacked, middle, w, zbar, rho, common, bool(self.held.size) and agreed and not settled)
         return bool(self.patience and s.calm >= self.patience)
 
     def advance(

@@ -9,8 +9,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from math import inf, nan
 from typing import Any, ClassVar, NamedTuple, Protocol
 
+import msgspec
 import numpy as np
 from msgspec import Struct
 
@@ -57,6 +59,10 @@ class Local(Protocol):
         """argmin f_p(z) + factor sum_k weight_k/2 (z_k - v_k)^2 over the entries k that p shares; v (m,)."""
         ...
 
+    def bound(self, lam: Vector) -> float:
+        """At most min f_p(z) + `Centre.scale` <lam, z> over W_p; lam (m,) on the shared entries, whatever it is."""
+        ...
+
 
 @dataclass(frozen=True, kw_only=True)
 class Place:
@@ -90,6 +96,7 @@ class Centre:
     #: Of exact steps, (N,): how stiff the problem is in each shared entry, in the square of its unit; nan: a flow.
     stiffness: Vector = field(default_factory=lambda: np.zeros(0))
     scale: float = 1.0  #: what f_p is divided by in a step
+    bounds: bool = False  #: whether members can tell a lower bound of their part (`Local.bound`)
     totals: int = 0  #: figures beside f_p that a member tells in each round
     widths: Mapping[str, tuple[int, int, int]] = field(default_factory=dict)  #: of each member's Closing
     #: What each member says in its birth that it exchanges, if that is not what it shares in this run.
@@ -140,23 +147,36 @@ class V(Struct, tag="star.v", frozen=True):
 
 
 class Minimum(Struct, tag="star.minimum", frozen=True):
-    """Member p to centre: its minimiser on the entries p shares, f_p there, and the figures that are summed."""
+    """Member p to centre: its minimiser on the entries p shares, f_p there, and the figures that are summed.
+
+    `pull`: |lambda_p|, by the weights that p has; nan of a member that does not say it.
+    """
 
     z: np.ndarray
     value: float
     totals: np.ndarray
+    pull: float = nan
 
 
 class Close(Struct, tag="star.close", frozen=True):
-    """Centre to member: the rounds are over; hand over what the outcome is judged by."""
+    """Centre to member: the rounds are over; hand over what the outcome is judged by.
+
+    lam: multipliers of the entries p shares; of free ones those of all owners sum to zero. Empty: no bound is asked for.
+    """
+
+    lam: np.ndarray = msgspec.field(default_factory=lambda: np.zeros(0))
 
 
 class Closing(Struct, tag="star.closing", frozen=True):
-    """Member to centre: the gate's answer, the whole minimiser, and the multipliers of its equations."""
+    """Member to centre: the gate's answer, the whole minimiser, and the multipliers of its equations.
+
+    bound: `Local.bound` at the multipliers that it was asked with; -inf: it says none.
+    """
 
     data: np.ndarray
     z: np.ndarray
     duals: np.ndarray
+    bound: float = -inf
 
 
 class Released(Struct, tag="star.released", frozen=True):

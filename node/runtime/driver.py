@@ -199,7 +199,9 @@ class Driver:
         )
         gate.committed()
         detail = str(error) if isinstance(error, HushgridError) else f"{type(error).__name__}: {error}"
-        raise StepFailed(refuse, payload, detail) from None
+        done = getattr(self.machine, "row", None)
+        where = f"in round {done + 1}: " if isinstance(done, int) else ""
+        raise StepFailed(refuse, payload, where + detail) from None
 
     def _finish(self, step: Step) -> list[tuple[str, bytes]]:
         """Commits what the step did, then returns what it sends. A step that sends nothing needs no commit."""

@@ -326,8 +326,9 @@ class Member(Endpoint):
         """`version`: of the data that the run would have [the ledger's of now]."""
         t, limits, simulated = plan.terms_of(self.name), (self.budget, self.allow), self.simulated is not None
         of, expiring = (self.ledger, run, plan.algorithm), self.device.until is not None
-        more = {"simulated": simulated, "version": version, "expiring": expiring}
-        return Allowance(self.name, *of, t, *limits, plan.question, **more)
+        return Allowance(
+            self.name, *of, t, *limits, plan.question, simulated=simulated, version=version, expiring=expiring
+        )
 
     def _assemble(self, run: bytes, plan: RunPlan) -> tuple[Driver, Allowance]:
         allowance = self._allowance(run, plan)

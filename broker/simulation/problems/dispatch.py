@@ -45,7 +45,7 @@ class Zones(Protocol):
 
 
 #: Of result.json, beside those of every run over zones.
-FIGURES = ("slack_mvar", "gap_estimate", "disagreement_mw", "prices", "prices_relaxed", "ac")
+FIGURES = ("slack_mvar", "bound", "gap", "disagreement_mw", "prices", "prices_relaxed", "ac")
 
 
 def figures(setup: Zones, seen: Recorded, over: Finished) -> Figures:
@@ -57,6 +57,12 @@ def figures(setup: Zones, seen: Recorded, over: Finished) -> Figures:
         solution[f"z_{p}"] = z[p][-1] if T else models[p].start
         solution[f"keys_{p}"] = np.array(models[p].keys)
     shared = np.concatenate([z[p][-1, setup.wired.shared[p]] for p in nodes]) if T else np.zeros(0)
+    expected: list[float | None] = [None] * T
+    if setup.expected_l1 is not None:
+        expected = [setup.expected_l1 if k == 0 else 0.0 for k in range(T)]
+    state = closed(over.centre)
+    done = None if state is None else dispatched(setup.case, setup.plan.problem, setup.wired.layouts, state)
+    at_the_end: dict[str, Any] = dict(done.figures) if done else {}
     judged = quality.judged(
         seen.residual[-1] if T else None,
         float(np.linalg.norm(shared)),
@@ -66,16 +72,11 @@ def figures(setup: Zones, seen: Recorded, over: Finished) -> Figures:
         None,
         over.stopped_because == "tolerance",
         agreed=0.0,
+        gap=at_the_end.get("gap"),
+        left=None if done is None else done.left,
     )
-    expected: list[float | None] = [None] * T
-    if setup.expected_l1 is not None:
-        expected = [setup.expected_l1 if k == 0 else 0.0 for k in range(T)]
-    state = closed(over.centre)
-    done = None if state is None else dispatched(setup.case, setup.plan.problem, setup.wired.layouts, state)
-    at_the_end: dict[str, Any] = dict(done.figures) if done else {}
     if T:
         at_the_end |= {
-            "gap_estimate": found["gap_estimate"][-1],
             "disagreement_mw": found["disagreement"][-1] * base,
         }
         if "objective" in at_the_end:
@@ -95,7 +96,6 @@ def figures(setup: Zones, seen: Recorded, over: Finished) -> Figures:
         history={
             "dual_residual": list(found["dual_residual"]),
             "disagreement_mw": [v * base for v in found["disagreement"]],
-            "gap_estimate": list(found["gap_estimate"]),
             "factor": list(found["factor"]),
         },
         tables={} if final is None else dict(final.tables()),

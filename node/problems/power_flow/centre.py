@@ -32,8 +32,9 @@ def centre(plan: Plan, source: str, warm: str = "") -> Centre:
     t, stop = plan.terms, plan.stop
     state, factor = _left(Path(warm), wired) if warm else (None, 1.0)
     return Centre(
-        stiffness=stiffness(case, wired.keys) if cost else np.zeros(0),
+        stiffness=stiffness(case, wired.keys, plan.problem.stiffness) if cost else np.zeros(0),
         scale=cost_scale(case) if cost else 1.0,
+        bounds=cost,
         totals=2 * len(TOTALS),
         widths={z: (2 * len(one.buses), len(one.keys), 2 * len(one.buses)) for z, one in wired.layouts.items()},
         announced={z: one.shared().size for z, one in wired.layouts.items()},
@@ -103,7 +104,7 @@ def answer(plan: Plan, source: str, state: Any) -> tuple[dict[str, Any], dict[st
     layouts = wiring(case, plan.problem).layouts
     done = dispatched(case, plan.problem, layouts, state)
     measured = dict(zip(plan.running.figures, state.measured.tolist(), strict=True))
-    apart = {"gap_estimate": measured["gap_estimate"], "disagreement_mw": measured["disagreement"] * case.base_mva}
+    apart = {"disagreement_mw": measured["disagreement"] * case.base_mva}
     if done is None:
         return figures_of_some(case, layouts, state, measured["objective"]) | apart, {}
     return done.figures | apart, dict(done.dispatch.tables())

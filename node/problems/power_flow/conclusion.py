@@ -20,7 +20,7 @@ from hushgrid.grid_cases.ac.network import flows
 from hushgrid.grid_cases.ac.opf import AcDispatch, NoDispatch, recover
 from hushgrid.grid_cases.ac.program import Margins
 from hushgrid.grid_cases.case import Case
-from hushgrid.grid_cases.costs import of_controls
+from hushgrid.grid_cases.costs import cost_scale, of_controls
 from hushgrid.grid_cases.dispatch import SMALLEST, Dispatch, Part
 from hushgrid.grid_cases.dispatch import relaxed as together
 from hushgrid.grid_cases.elements.table import rows_but
@@ -34,6 +34,7 @@ from hushgrid.node.problems.power_flow.section import ZonesPlan
 
 SOLVED = "solved"  #: of a recovery that has found a dispatch; any other status says why there is none
 LEFT_OUT = "left out: ac: none"
+LITTLE = 0.01  #: p.u. of generation
 UNKNOWN = "left out: nothing is known of the set-points of a zone that is held"
 
 
@@ -184,6 +185,7 @@ class Dispatched:
 
     dispatch: Dispatch
     figures: dict[str, Any]  #: of result.json
+    left: float | None  #: how far the relaxation's cost is from the bound, as a share of it; None: there is no bound
 
 
 def dispatched(case: Case, problem: ZonesPlan, layouts: Mapping[str, Layout], state: ServerState) -> Dispatched | None:
@@ -193,14 +195,17 @@ def dispatched(case: Case, problem: ZonesPlan, layouts: Mapping[str, Layout], st
     relaxed = _together(case, layouts, state)
     found = recovered(case, relaxed, state.whole)
     final = found.dispatch if found else relaxed
+    relaxed_cost = relaxed.generation_cost + problem.voll * case.base_mva * float(relaxed.slack.sum())
     figures: dict[str, Any] = {
-        "objective": relaxed.generation_cost + problem.voll * case.base_mva * float(relaxed.slack.sum()),
+        "objective": relaxed_cost,
         **relaxed.power,
+        **proven(case, state.bound, relaxed_cost, found.figures["objective"] if found else None),
         "prices": _by_bus(case, final.price[:, 0]),
         "prices_relaxed": _by_bus(case, relaxed.price[:, 0]),
         "ac": {"status": next(iter(state.released.values())).status, **(found.figures if found else {})},
     }
-    return Dispatched(final, figures)
+    left = proven(case, state.bound, relaxed_cost, None)["gap"]
+    return Dispatched(final, figures, left)
 
 
 def _by_bus(case: Case, prices: Vector) -> dict[str, float]:
@@ -213,7 +218,29 @@ def figures_of_some(case: Case, layouts: Mapping[str, Layout], state: ServerStat
     relaxed = _together(case, layouts, state)
     found = recovered(case, relaxed, state.whole)
     status = next(iter(state.released.values())).status
-    return {"objective": objective, **relaxed.power, "ac": {"status": status, **(found.figures if found else {})}}
+    known = proven(case, state.bound, objective, None)
+    if found:  # its flows to the zones that are held are no constants, so that it may cost less than the bound
+        known["gap"] = None
+    return {
+        "objective": objective,
+        **relaxed.power,
+        **known,
+        "ac": {"status": status, **(found.figures if found else {})},
+    }
+
+
+def proven(case: Case, bound: float, relaxed: float, ac: float | None) -> dict[str, float | None]:
+    """`bound`, $/h, and `gap`, the share of the cost of what is dispatched that is above it; None where none is known.
+
+    The AC dispatch is feasible, so that the least cost lies between. The relaxation's cost is that of zones that agree only
+    nearly: it may be below the bound, and the gap is its distance. Where hardly anything is generated there is nothing to
+    have a share of: a cost below that of LITTLE counts as that.
+    """
+    if not isfinite(bound):
+        return {"bound": None, "gap": None}
+    cost = relaxed if ac is None else ac
+    apart = abs(cost - bound) if ac is None else max(cost - bound, 0.0)
+    return {"bound": bound, "gap": apart / max(abs(cost), LITTLE * cost_scale(case))}
 
 
 def _together(case: Case, layouts: Mapping[str, Layout], state: ServerState) -> Dispatch:

@@ -35,6 +35,10 @@ class LocalCost:
         self._step = CostStep(case, model, d, shared, weight, voll, solver)
         self._load, self._base = d.reshape(2, -1).sum(axis=1), case.base_mva
 
+    def bound(self, lam: Vector) -> float:
+        """`CostStep.bound`: a function of the loads that the gate has answered, whatever lam is."""
+        return self._step.bound(lam)
+
     def minimum(self, v: Vector, factor: float) -> Found:
         least = self._step.minimum(v, factor)
         unserved, spilled = (s.reshape(2, -1).sum(axis=1) for s in (least.unserved, least.spilled))

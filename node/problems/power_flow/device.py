@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import ClassVar, NamedTuple
 
 import numpy as np
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from hushgrid.grid_cases import load
@@ -21,7 +22,7 @@ from hushgrid.grid_cases.setpoints import released_keys
 from hushgrid.grid_cases.variables import Layout
 from hushgrid.grid_cases.zone.backends import make_step
 from hushgrid.grid_cases.zone.build import ensure_model
-from hushgrid.grid_cases.zone.cost import stiffness
+from hushgrid.grid_cases.zone.cost import joint_stiffness, stiffness
 from hushgrid.grid_cases.zone.model import ZoneModel, load_model, place
 from hushgrid.kernels.algorithms.base import Algorithm
 from hushgrid.kernels.errors import InputError, Refused
@@ -139,6 +140,10 @@ def public(problem: ZonesProblem, algorithm: Algorithm) -> tuple[Case, dict[str,
         problem.margins,
         problem.ignore,
     )
+    if objective == "cost":
+        wired = wiring(case, plan)
+        shared = {z: [one.keys[k] for k in wired.shared[z]] for z, one in wired.layouts.items()}
+        plan = replace(plan, stiffness=joint_stiffness(case, shared))
     return case, zones, plan
 
 
@@ -332,7 +337,7 @@ class Zone:
             epsilon=t.paper_epsilon if t else inf,
             patience=plan.stop.patience if plan.stop else 0,
             local=lambda d, weight: LocalCost(self.case, model, shared, weight, d, problem.voll, self.solver),
-            stiffness=stiffness(self.case, tuple(model.keys[k] for k in shared)),
+            stiffness=stiffness(self.case, [model.keys[k] for k in shared], problem.stiffness),
             released=len(released_keys(self.case, self.layout)),
         )
         return plan.running.agent(place), gate

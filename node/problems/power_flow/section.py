@@ -17,6 +17,8 @@ VOLL = 10_000.0  #: $/MWh, the default
 Solver = Literal["clarabel", "ecos", "ipopt"]
 Objective = Literal["cost", "shedding"]
 Recovery = Literal["polish", "none"]
+BusKey = Annotated[str, Meta(pattern="^[0-9]{1,10}$")]
+Stiffness = Annotated[float, Meta(gt=0, le=1e18)]
 #: Of lost load. Below a cent nothing is worth being served; above, solvers lose the digits of the costs.
 LostLoad = Annotated[float, Meta(ge=0.01, le=1e6, extra_json_schema={"unit": "$/MWh"})]
 
@@ -78,6 +80,8 @@ class ZonesPlan(Struct, tag_field="kind", tag="zones", frozen=True, forbid_unkno
     ac: Recovery | Literal[""] = ""
     margins: bool = False  #: of the AC optimal power flow, `grid_cases.ac.margins`
     ignore: Parts = ()  #: parts that its case is without
+    #: cost: |y|^2 of c at the buses where a zone's own lines do not show it, p.u.: an entry has one weight in all zones
+    stiffness: Annotated[dict[BusKey, Stiffness], Meta(max_length=BUSES)] = {}
 
     @property
     def kind(self) -> str:

@@ -4,9 +4,14 @@ import json
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from hushgrid.broker.simulation import run
-from hushgrid.kernels.algorithms.consensus_admm import Params, accelerated, mean
+from hushgrid.kernels.algorithms.consensus_admm import Params
+from hushgrid.kernels.algorithms.owners import accelerated, centred, mean
+from hushgrid.kernels.errors import Failed
 from hushgrid.kernels.machine import Malformed
 from hushgrid.kernels.patterns.star import Centre, Close, Closing, Concluded, Minimum, Place, Released, Taken, V
 from tests.support.paths import VECTORS
@@ -88,6 +93,10 @@ class Quadratic:
         self.value, self.totals, self.duals = float(np.sum((self.z - self.c) ** 2) / 2), np.zeros(0), np.zeros(0)
         return self
 
+    def bound(self, lam):
+        """min |z - c|^2/2 + <lam, z>, at z = c - lam."""
+        return float(lam @ self.c - lam @ lam / 2)
+
 
 class Gate:
     def __init__(self, c):
@@ -102,7 +111,7 @@ CENTRES = {"a": np.array([1.0, -2.0, 3.0]), "b": np.array([2.0, 0.0, -1.0]), "c"
 ALL = np.arange(3)
 
 
-def star(rounds=60, patience=0, conclude=None, warm=None, factor=1.0, **keys):
+def star(rounds=60, patience=0, conclude=None, warm=None, factor=1.0, bounds=False, held=(), **keys):
     """(params, server, agents) of three members that share three entries."""
     params = Params(rounds=rounds, variant="none", **keys)
     told = {p: Released("done", 0.0, np.array([7.0])) for p in CENTRES}
@@ -118,6 +127,8 @@ def star(rounds=60, patience=0, conclude=None, warm=None, factor=1.0, **keys):
             conclude=conclude or (lambda closing, measured: Concluded(told, np.array([1.0]), {})),
             warm=warm,
             factor=factor,
+            bounds=bounds,
+            held=np.array(held, float),
         )
     )
     agents = {
@@ -256,6 +267,32 @@ def test_a_warm_start_from_the_last_state_needs_few_rounds():
     assert warm.state.rounds < cold.state.rounds / 2
 
 
+# --- one weight an entry ---
+
+
+def test_a_member_with_another_weight_ends_the_run_in_one_line():
+    _, server, agents = star()
+    agents["b"].weight = agents["b"].weight * np.array([1.0, 1.0, 1.5])
+    with pytest.raises(Failed, match=r"^b: found multipliers of norm .*, expected .*: it has other weights"):
+        run_out(server, agents)
+
+
+def test_so_it_does_in_a_later_round_and_a_member_of_an_earlier_version_says_nothing_of_it():
+    _, server, agents = star()
+    step = exchange(server, agents, exchange(server, agents, server.start()))
+    for send in step.send:
+        (answer,) = agents[send.dst].receive("coordinator", send.seq, send.body).send
+        body = answer.body
+        if send.dst == "a":
+            body = Minimum(body.z, body.value, body.totals)  # as 0.1.0 sends it
+        if send.dst == "c":
+            body = replace(body, pull=body.pull * (1 + 1e-6))
+            with pytest.raises(Failed, match=r"^c: "):
+                server.receive("c", answer.seq, body)
+        else:
+            server.receive(send.dst, answer.seq, body)
+
+
 # --- the closing exchanges ---
 
 
@@ -292,12 +329,66 @@ def test_the_gate_is_asked_by_the_first_round_and_every_answer_is_the_same():
     assert all(agent.gate.answers == 2 for agent in agents.values())  # the one of a run, and its repetition at the end
 
 
+# --- the bound ---
+
+LEAST = sum(np.sum((c - np.mean(list(CENTRES.values()), axis=0)) ** 2) / 2 for c in CENTRES.values())
+
+
+@pytest.mark.parametrize("rounds", [1, 2, 5, 40])
+def test_the_members_bounds_add_up_to_one_that_is_proven_after_any_number_of_rounds(rounds):
+    _, server, agents = star(rounds=rounds, bounds=True, memory=0)
+    step = server.start()
+    exchanges = 0
+    while step.done is None:
+        step = exchange(server, agents, step)
+        exchanges += 1
+    assert exchanges == rounds + 2  # none more than without a bound
+    assert server.state.bound <= LEAST + 1e-12
+    assert rounds < 40 or server.state.bound == pytest.approx(LEAST)
+    total = sum(server.state.lam.values())
+    assert total == pytest.approx(np.zeros(3), abs=1e-12)
+
+
+def test_around_a_constant_it_is_of_the_problem_in_which_it_is_one():
+    held = [4.0, np.nan, np.nan]
+    _, server, agents = star(rounds=120, bounds=True, held=held, memory=0)
+    run_out(server, agents)
+    w = np.where(np.isnan(held), np.mean(list(CENTRES.values()), axis=0), held)
+    least = sum(np.sum((c - w) ** 2) / 2 for c in CENTRES.values())
+    assert server.state.bound <= least + 1e-9
+    assert server.state.bound == pytest.approx(least, rel=1e-3)
+
+
+@given(seed=st.integers(0, 2**32 - 1), size=st.sampled_from([1e-3, 1.0, 1e3]))
+def test_multipliers_of_any_size_give_a_true_bound(seed, size):
+    rng = np.random.default_rng(seed)
+    lam = centred([size * rng.normal(size=3) for _ in CENTRES], [ALL] * 3, np.zeros(0))
+    told = [Quadratic(c, 1.0).bound(own) for c, own in zip(CENTRES.values(), lam, strict=True)]
+    assert sum(told) <= LEAST + 1e-9 * size**2
+
+
+def test_a_problem_that_tells_no_bound_is_asked_for_none_and_one_silent_member_leaves_none():
+    for bounds, silent in ((False, False), (True, True)):
+        _, server, agents = star(rounds=3, bounds=bounds)
+        step = server.start()
+        while step.done is None:
+            for send in step.send:
+                (answer,) = agents[send.dst].receive("coordinator", send.seq, send.body).send
+                body = answer.body
+                if silent and send.dst == "b" and isinstance(body, Closing):
+                    body = Closing(body.data, body.z, body.duals)  # as 0.1.0 sends it
+                following = server.receive(send.dst, answer.seq, body)
+            step = following
+        assert server.state.bound == -np.inf
+
+
 WRONG = {
     "another size": V(np.zeros(2), 1.0),
     "no factor": V(np.zeros(3), 0.0),
     "a factor beyond its range": V(np.zeros(3), 1e6),
     "not its turn": Released("ok", 0.0, np.zeros(1)),
     "nothing to close yet": Close(),
+    "multipliers before their turn": Close(np.zeros(3)),
     "another message": Taken(),
 }
 

@@ -216,7 +216,7 @@ def _played(setup: ZoneSetup) -> Played:
                 taken = 1e3 * (time.perf_counter() - began)
                 agent.state.t = t
                 answers[name] = agent.answer_body()
-                step = cast(CostStep, cast(LocalCost, agent.problem)._step)
+                step = cast(LocalCost, agent.problem)._step
                 if name not in bare:
                     bare[name] = Bare(step._solver.cones, step._diagonal(1.0))  # type: ignore[attr-defined]
                     continue

@@ -99,7 +99,7 @@ def run(
                 else:
                     name, heard = _mqtt(setup, kept, place, shown, asked, broker, silent_s)
             except Stopped as error:
-                raise type(error)(f"{error}{_paid(setup, kept)}{_done(setup, kept)}") from None
+                raise type(error)(f"{error}{_paid(setup, kept)}") from None
         asked.check()
         wall_s = time.perf_counter() - began
         reason, travelled, per_node, centre = _read(setup, kept)
@@ -370,14 +370,6 @@ def _paid(setup: Setup, kept: Kept) -> str:
                 spent = _account(setup, ledger, run.id)["spent"]["epsilon"] if run else 0.0
                 most = max(most, inf if spent is None else spent)
     return f"; spent of a node at most: epsilon {most:.6g}" if most else ""
-
-
-def _done(setup: Setup, kept: Kept) -> str:
-    """How far a run that ended badly had come, for its last line; with `state` its rounds stay in the coordinator's ledger."""
-    with closing(kept.ledger(COORDINATOR)) as ledger:
-        run = ledger.last_run()
-        rounds = [row[0] for row in ledger.history(run.id)] if run else []
-    return f"; {rounds[-1]} {setup.plan.algorithm.unit} were done" if rounds else ""
 
 
 def _account(setup: Setup, ledger: Ledger, run: bytes) -> dict[str, Any]:

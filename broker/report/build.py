@@ -115,8 +115,7 @@ def verdict(run: Run) -> str:
         entries = len(run.tables.get("sum", ()))
         what = f"{run.scenario['problem'].get('kind')} of {number(entries)} entr{'y' if entries == 1 else 'ies'}"
         text = f"{who} added up a {what} over {number(result.get('records'))} records, {how} ({run.algorithm.title})"
-    claim = {"upheld": "the privacy claim is upheld.", "not upheld": "no privacy claim is upheld."}
-    return text + "; " + claim.get(standing(result), "the run is not private.")
+    return f"{text}."
 
 
 def _banner(said: Statement) -> str:

@@ -148,8 +148,9 @@ def key_figures(run: Run) -> list[tuple[str, str]]:
         return []
     how = "AC" if found.ac else "relaxed"
     shown = [
-        (f"Load served ({found.loads})", f"{power.served:,.3f} of {power.load:,.3f} MW"),
-        (f"Generation ({how})", f"{power.generation:,.3f} MW"),
+        (f"Load served ({found.loads})", f"{dispatch.amount(power.served)} of {dispatch.amount(power.load)} MW"),
+        *_band(run),
+        (f"Generation ({how})", f"{dispatch.amount(power.generation)} MW"),
         (f"Cost of generation ({how})", f"{dispatch.money(found.generation_cost(power))} $/h"),
     ]
     for label, value, unit in (
@@ -157,7 +158,7 @@ def key_figures(run: Run) -> list[tuple[str, str]]:
         ("Spilled: generated, used by nobody", power.spilled, "MW"),
         ("Reactive power not balanced", power.mvar, "MVAr"),
     ):
-        shown.append((label, f"{value:,.3f} {unit}"))
+        shown.append((label, f"{dispatch.amount(value) if value >= dispatch.SEEN else '0'} {unit}"))
     if power.slack >= dispatch.SEEN:
         shown.append((f"With slack at {found.voll:,.0f} $/MWh", f"{dispatch.money(power.objective)} $/h"))
     if found.bound is not None:
@@ -169,13 +170,24 @@ def key_figures(run: Run) -> list[tuple[str, str]]:
     return shown + _extremes(run)
 
 
+def _band(run: Run) -> list[tuple[str, str]]:
+    """Where the sum of the true loads is: a noisy sum, plus or minus two standard deviations of its noise."""
+    sd = run.result.get("load_noise_mw")
+    if not isinstance(sd, float):
+        return []
+    return [
+        ("The true loads sum to it within", f"± {dispatch.amount(2 * sd)} MW (two standard deviations of the noise)")
+    ]
+
+
 def _extremes(run: Run) -> list[tuple[str, str]]:
     shown = []
-    for column, label, unit in (("price_per_mwh", "Prices", "$/MWh"), ("v_pu", "Voltages", "p.u.")):
+    for column, label, unit, places in (("price_per_mwh", "Prices", "$/MWh", 2), ("v_pu", "Voltages", "p.u.", 3)):
         rows = _by(run.tables.get("buses", ()), column)
         if rows:
             low, high = rows[0], rows[-1]
-            text = f"{fixed(low[column], 3)} (bus {low['bus']}) to {fixed(high[column], 3)} {unit} (bus {high['bus']})"
+            least, most = fixed(low[column], places), fixed(high[column], places)
+            text = f"{least} (bus {low['bus']}) to {most} {unit} (bus {high['bus']})"
             shown.append((label, text))
     if closest := _by_room(run.tables.get("buses", ())):
         row = closest[0]
@@ -185,7 +197,7 @@ def _extremes(run: Run) -> list[tuple[str, str]]:
     if loaded:
         most = loaded[-1]
         where = f"branch {most['branch']}, {most['from']} to {most['to']}"
-        shown.append(("Most loaded line", f"{fixed(most['loading_percent'], 3)} % ({where})"))
+        shown.append(("Most loaded line", f"{fixed(most['loading_percent'], 1)} % ({where})"))
     return shown
 
 

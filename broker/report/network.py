@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
@@ -11,7 +12,7 @@ import numpy as np
 from hushgrid.broker.report import gridmap, plots
 from hushgrid.broker.report.page import facts, figure, paragraphs, table
 from hushgrid.broker.report.run_directory import Run
-from hushgrid.broker.report.statement import number
+from hushgrid.broker.report.statement import fixed, number
 from hushgrid.kernels.errors import InputError
 
 SHORT = 32  #: entries of x, and nodes, that a table lists all
@@ -110,8 +111,16 @@ def added(run: Run) -> str:
         )
     which = "Every entry" if len(entries) == value.size else f"The {LARGEST} largest of {number(value.size)} entries"
     told = f"{which}, and the standard deviation of its noise. sum.csv has all of them."
-    shown = [(rows[k]["entry"][:LONGEST], number(rows[k]["value"], 5), number(rows[k]["sd"])) for k in entries]
+    shown = [(rows[k]["entry"][:LONGEST], *_to_noise(rows[k]["value"], rows[k]["sd"])) for k in entries]
     return out + table(("Entry", "Value", "Noise"), shown, told)
+
+
+def _to_noise(value: float, sd: float) -> tuple[str, str]:
+    """A value and the standard deviation of its noise, both to the second digit of the latter."""
+    if not 0 < sd < math.inf:
+        return number(value, 5), number(sd)
+    places = 1 - math.floor(math.log10(sd))
+    return fixed(round(value, places), max(places, 0)), fixed(round(sd, places), max(places, 0))
 
 
 def _numbers(values: np.ndarray) -> np.ndarray:

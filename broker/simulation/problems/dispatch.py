@@ -41,11 +41,13 @@ class Zones(Protocol):
     def wired(self) -> Wiring: ...
     @property
     def expected_l1(self) -> float | None: ...
+    @property
+    def load_noise(self) -> float | None: ...
     def least_cost(self, d: Mapping[str, Vector]) -> float | None: ...
 
 
 #: Of result.json, beside those of every run over zones.
-FIGURES = ("slack_mvar", "bound", "gap", "disagreement_mw", "prices", "prices_relaxed", "ac")
+FIGURES = ("load_noise_mw", "slack_mvar", "bound", "gap", "disagreement_mw", "prices", "prices_relaxed", "ac")
 
 
 def figures(setup: Zones, seen: Recorded, over: Finished) -> Figures:
@@ -63,6 +65,7 @@ def figures(setup: Zones, seen: Recorded, over: Finished) -> Figures:
     state = closed(over.centre)
     done = None if state is None else dispatched(setup.case, setup.plan.problem, setup.wired.layouts, state)
     at_the_end: dict[str, Any] = dict(done.figures) if done else {}
+    at_the_end["load_noise_mw"] = None if setup.load_noise is None else setup.load_noise * base
     judged = quality.judged(
         seen.residual[-1] if T else None,
         float(np.linalg.norm(shared)),

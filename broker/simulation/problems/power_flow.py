@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from math import inf
+from math import inf, sqrt
 from pathlib import Path
 from typing import Any, cast
 
@@ -37,7 +37,7 @@ from hushgrid.node.durable import stamp
 from hushgrid.node.privacy.terms import Terms
 from hushgrid.node.problems.plan import step_ratio
 from hushgrid.node.problems.power_flow.device import Zone, ZoneLoss, capacities, loss_of, model_of, public, wiring
-from hushgrid.node.problems.power_flow.gate import expected_l1
+from hushgrid.node.problems.power_flow.gate import expected_l1, sum_error
 from hushgrid.node.schema.sections import Adjacency
 
 
@@ -120,6 +120,14 @@ class ZoneSetup(Setup):
         if self.terms is None:
             return None
         return sum(expected_l1(name, self.public_loss(name), self.terms) for name in self.models)
+
+    @property
+    def load_noise(self) -> float | None:
+        """Standard deviation of the noise in the sum of all active loads, p.u.; None if there is none of ours."""
+        if self.terms is None or self.terms.published:
+            return None
+        each = [sum_error(name, self.public_loss(name), self.terms) for name in self.models]
+        return None if None in each else sqrt(sum(sd**2 for sd in each if sd is not None))
 
     def public_loss(self, name: str) -> ZoneLoss:
         """A zone's loss at no load: what noise needs of it."""

@@ -93,6 +93,12 @@ def expected_l1(node: str, loss: Loss, t: Terms) -> float:
     return scale * loss.columns * (1.0 if t.mechanism == "laplace" else (2 / np.pi) ** 0.5)
 
 
+def sum_error(node: str, loss: Loss, t: Terms) -> float | None:
+    """Standard deviation of the sum of a zone's active loads in mode input, p.u.; of `loss` only what is public."""
+    own = lattice_of(node, loss, t)
+    return None if own is None or t.mode != "input" else LoadQuestion(loss, t).sum_error(own)
+
+
 class ZoneGate(Gate):
     """One run's gate of a zone; `memory` finds an earlier answer of this data version."""
 

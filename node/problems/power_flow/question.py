@@ -12,7 +12,7 @@ Made to agree (`kernels/privacy/totals.py`) and put together, the noisy answer i
 
 from __future__ import annotations
 
-from math import fsum
+from math import fsum, sqrt
 from typing import Protocol
 
 import numpy as np
@@ -107,6 +107,12 @@ class LoadQuestion:
         d = np.zeros(self.size)
         d[self.loaded] = y
         return d
+
+    def sum_error(self, lattice: Lattice) -> float:
+        """Standard deviation of the sum of the active loads of d~ from that of d, p.u.: d~ is linear in the answer."""
+        share = [self.answered(row)[: self.size // 2].sum() for row in np.eye(self.width)]
+        each = lattice.scale * (sqrt(2.0) if lattice.kind == "laplace" else 1.0)
+        return float(np.linalg.norm(share)) * each
 
     def expected_l1(self, lattice: Lattice) -> float:
         """Expected sum of |d~ - d|, p.u."""

@@ -120,11 +120,12 @@ def measured(name: str, asked: Asked) -> list[Row]:
     run = beside("from the first message to the dispatch", "s", whole.seconds)
     run[0] = run[0] if asked.goal_s is None else against(run[0], asked.goal_s)
     gap = 100 * (played.figures["objective"] - central) / central
+    a_round = row(after + "a round through the broker", "ms", whole.rounds_ms)
     rows = [
         *run,
         Row(what=after + "of it the AC optimal power flow, a process's start included", unit="s", value=whole.ac_s),
         *_ac_alone(setup, after),
-        row(after + "a round through the broker", "ms", whole.rounds_ms),
+        a_round,
         *beside("rounds to the stop", "rounds", played.rounds),
         Row(what=after + "disagreement", unit="MW", value=played.figures["disagreement"] * setup.case.base_mva),
         Row(what=after + "gap to the central relaxation", unit="%", value=gap),
@@ -134,6 +135,8 @@ def measured(name: str, asked: Asked) -> list[Row]:
     step = row(after + "a zone's step", "ms", played.step_ms, rival=bare, ratio=ratio)
     rows += [against(step, 1.3, "ratio"), bare]
     rows.append(Row(what=after + "its longest step", unit="ms", value=max(played.step_ms)))
+    last = row(after + "the longest bound of a zone, once a run", "ms", [max(played.bound_ms)], rival=a_round)
+    rows.append(against(last, 1.0, "ratio"))
     if played.qoco_ms:
         rows.append(row(after + f"QOCO update + solve alone{played.qoco_note}", "ms", played.qoco_ms, rival=bare))
     return [*rows, Row(what=after + "the central relaxation by one Clarabel", unit="s", value=central_s)]
@@ -188,6 +191,7 @@ class Played(NamedTuple):
     figures: dict[str, float]  #: of the last round
     step_ms: list[float]  #: all zones' steps but each one's first, which builds its solver
     bare_ms: list[float]
+    bound_ms: list[float]  #: each zone's answer to the closing exchange
     qoco_ms: list[float]
     qoco_note: str
 
@@ -230,10 +234,15 @@ def _played(setup: ZoneSetup) -> Played:
                     missed += not solved
             for name, answer in answers.items():
                 messages |= {send.dst: send.body for send in server.receive(name, t, answer).send}
+        bound_ms = list[float]()
+        for name, agent in agents.items():  # the rounds are over: each is asked for its bound
+            began = time.perf_counter()
+            agent.update(t + 1, messages[name])
+            bound_ms.append(1e3 * (time.perf_counter() - began))
         for ledger in ledgers:
             ledger.close()
     note = f" ({missed} of {len(qoco_ms)} not solved)" if missed else ""
-    return Played(t, server.measured, step_ms, bare_ms, qoco_ms, note)
+    return Played(t, server.measured, step_ms, bare_ms, bound_ms, qoco_ms, note)
 
 
 class Bare:

@@ -139,10 +139,12 @@ def show(file: Path, mark: Path | None, delta: float | None, as_json: bool) -> s
     return json.dumps(seen, indent=2) if as_json else _text(seen)
 
 
-def facts(ledger: Ledger, where: Source, delta: float | None = None) -> dict[str, Any]:
-    """All that `show` says."""
-    ahead = ledger.told()
-    runs, last = [], dict[str, tuple[bytes, RunPlan, Terms]]()
+Latest = dict[str, tuple[bytes, RunPlan, Terms]]  #: by relation: the last run under it, its plan, and how it is counted
+
+
+def _runs(ledger: Ledger) -> tuple[list[dict[str, Any]], Latest]:
+    """A row for each run, and the last run of each relation."""
+    runs, last = list[dict[str, Any]](), Latest()
     for run in ledger.runs():
         plan = _plan(ledger.node, run.plan)
         row: dict[str, Any] = {"run": run.id.hex(), "status": run.status, "started": run.started}
@@ -165,6 +167,13 @@ def facts(ledger: Ledger, where: Source, delta: float | None = None) -> dict[str
         )
         if t is not None:
             last[relation(t.adjacency)] = (run.id, plan, t)
+    return runs, last
+
+
+def facts(ledger: Ledger, where: Source, delta: float | None = None) -> dict[str, Any]:
+    """All that `show` says."""
+    ahead = ledger.told()
+    runs, last = _runs(ledger)
     totals = []
     for adjacency in _counted(ledger, where.budget):
         budget = where.budget if where.budget and str(where.budget.adjacency) == adjacency else None

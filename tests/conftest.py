@@ -17,7 +17,8 @@ from hushgrid.broker.servers import choose as brokers
 from hushgrid.broker.servers.mosquitto import find_mosquitto
 from hushgrid.broker.servers.process import OwnBroker, RunningBroker
 from hushgrid.cli.main import main
-from tests.support import examples
+from hushgrid.node.problems.power_flow import device as zones
+from tests.support import examples, models
 from tests.support.charts import sketch
 from tests.support.command_line import Said
 
@@ -56,6 +57,7 @@ def _no_process(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
 
         monkeypatch.setattr(subprocess.Popen, "__init__", refused)
         monkeypatch.setattr(os, "fork", refused)
+        monkeypatch.setattr(zones, "ensure_model", models.built_here)
 
 
 def _need_mosquitto() -> None:

@@ -143,7 +143,8 @@ class Intervals:
         return self._possible[who]
 
     def passed_over(self, member: str, birth: Birth) -> str:
-        return self.refusals.standing(member, birth, self.schedule.number)
+        number, others = self.schedule.number, self.config.quorum is not None
+        return self.refusals.standing(member, birth, number, without=others)
 
     def overdue(self, coordinator: Coordinator, broker: bool) -> bool:
         """Whether the next interval is due, and this one makes no progress: it has not begun, or `broker` is not there."""

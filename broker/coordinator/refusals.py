@@ -51,16 +51,17 @@ class Refusals:
         for member in members:
             self._last.pop(member, None)
 
-    def standing(self, member: str, birth: Birth, interval: int) -> str:
+    def standing(self, member: str, birth: Birth, interval: int, *, without: bool = True) -> str:
         """Why a member of this birth would refuse in an interval, so that it is not asked; "" if it may not.
 
-        It has refused so often, and its birth is the same; or it has ended the run of the interval before.
+        It has refused so often, and its birth is the same; or it has ended the run of the interval before, and there may be
+        one `without` it.
         """
         last = self._last.get(member)
         if last is None or birth.session != last.session:
             return ""
         same = last.times >= PATIENCE and _offer(birth) == last.offer
-        ended = last.midway and interval == last.interval + 1
+        ended = without and last.midway and interval == last.interval + 1
         return f"{last.reason} (not asked: {last.times} refusals in a row)" if same or ended else ""
 
 

@@ -23,7 +23,7 @@ def test_its_cells_run(capsys):
     finally:
         pyplot.close("all")
     assert names["result"].privacy.upheld is True
-    assert names["plain"].quality.verdict == "agreed"
+    assert names["plain"].quality.verdict == "solved"
     shown = capsys.readouterr().out.splitlines()
     assert [line.partition(":")[0] for line in shown] == ["without noise", "epsilon 2"]
 

@@ -55,31 +55,31 @@ def test_the_device_starts_refuses_new_runs_in_a_line_and_takes_part_once_the_cl
     with pytest.raises(
         Refused, match=r"^n1: found a certificate for 2025-06-01 to 2027-06-01, expected a valid one, by"
     ):
-        masks(RUN, device.ledger)
+        masks(RUN, device.ledger, device.owner.allow.masked)
     clock.time = NOON
     device.ledger.join(RUN, b"plan")
-    assert masks(RUN, device.ledger).introduction().signature
+    assert masks(RUN, device.ledger, device.owner.allow.masked).introduction().signature
 
 
 def test_a_run_that_was_joined_goes_on_when_the_certificate_ends(device, clock):
     masks = masks_of(device.owner)
-    masks(RUN, device.ledger)
+    masks(RUN, device.ledger, device.owner.allow.masked)
     device.ledger.join(RUN, b"plan")
-    shown = masks(RUN, device.ledger).introduction()
+    shown = masks(RUN, device.ledger, device.owner.allow.masked).introduction()
     clock.time = NOON + 3 * YEAR
-    assert masks_of(device.owner)(RUN, device.ledger).introduction() == shown
+    assert masks_of(device.owner)(RUN, device.ledger, device.owner.allow.masked).introduction() == shown
 
 
 def test_a_renewed_certificate_is_taken_at_the_next_run_and_half_a_renewal_is_not(device, clock):
     masks = masks_of(device.owner)
     clock.time = NOON + 3 * YEAR
     with pytest.raises(Refused):
-        masks(RUN, device.ledger)
+        masks(RUN, device.ledger, device.owner.allow.masked)
     key = (device.place / "own.key").read_bytes()
     written(device.place, *device.authority.signs("n1", until=NOON + 9 * YEAR))
     new = (device.place / "own.key").read_bytes()
     (device.place / "own.key").write_bytes(key)  # the new certificate, and still the old key
     with pytest.raises(Refused):
-        masks(RUN, device.ledger)
+        masks(RUN, device.ledger, device.owner.allow.masked)
     (device.place / "own.key").write_bytes(new)
-    masks(RUN, device.ledger)
+    masks(RUN, device.ledger, device.owner.allow.masked)

@@ -14,9 +14,7 @@ ZONES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("mechanism", "release"), [("laplace", "plain"), ("laplace", "totals"), ("gaussian", "plain")]
-)
+@pytest.mark.parametrize(("mechanism", "release"), [("laplace", "plain"), ("laplace", "totals"), ("gaussian", "plain")])
 def test_the_noise_of_a_sum_is_that_of_draws(mechanism, release):
     """4,000 draws: a sample's variance is within 15 % of its own, five standard errors of a Laplace's."""
     privacy = {"adjacency": {"bounded-change": 0.01}, "epsilon": 1.0, "mode": "input", "release": release}

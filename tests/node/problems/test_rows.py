@@ -162,7 +162,7 @@ def test_labels_are_moved_into_their_declared_range():
 
 def test_the_largest_label_that_can_be_declared_is_the_gates_bound(tmp_path):
     Labels(low=-LABEL_BOUND, high=LABEL_BOUND)
-    text = "{node: n, fleet: f, broker: b, state: s, data: d.npz, labels: {low: 0, high: %r}, budget: {epsilon: 1, adjacency: {replace-one-record: {clip: 1}}}}"
+    text = "{node: n, fleet: f, broker: 'mqtt://localhost', state: s, data: d.npz, labels: {low: 0, high: %r}, budget: {epsilon: 1, adjacency: {replace-one-record: {clip: 1}}}}"
     (tmp_path / "n.yaml").write_text(text % LABEL_BOUND)
     assert load_device(tmp_path / "n.yaml").labels.high == LABEL_BOUND
     (tmp_path / "n.yaml").write_text(text % np.nextafter(LABEL_BOUND, inf).item())
@@ -181,7 +181,7 @@ def test_no_row_is_longer_than_the_bound_and_one_within_it_keeps_its_bits(A, R):
 def test_a_device_reads_its_rows_once_and_says_at_its_start_what_no_run_could_take(tmp_path):
     path = tmp_path / "n0.npz"
     config = DeviceConfig(
-        node="n0", fleet="f", broker="b", state="s", data=str(path), labels=Labels(classes=2),
+        node="n0", fleet="f", broker="mqtt://localhost", state="s", data=str(path), labels=Labels(classes=2),
         budget=Privacy(adjacency=Adjacency(), epsilon=1.0).budget,
     )  # fmt: skip
     np.savez(path, A=np.full((2, 3), 1e150), b=[1e300, 0.5])

@@ -186,8 +186,8 @@ def _extremes(run: Run) -> list[tuple[str, str]]:
         rows = _by(run.tables.get("buses", ()), column)
         if rows:
             low, high = rows[0], rows[-1]
-            least, most = fixed(low[column], places), fixed(high[column], places)
-            text = f"{least} (bus {low['bus']}) to {most} {unit} (bus {high['bus']})"
+            ends = [f"{fixed(row[column], places)} {{}}(bus {row['bus']})" for row in (low, high)]
+            text = f"{ends[0].format('')} to {ends[1].format(unit + ' ')}"
             shown.append((label, text))
     if closest := _by_room(run.tables.get("buses", ())):
         row = closest[0]

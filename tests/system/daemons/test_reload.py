@@ -7,6 +7,7 @@ import time
 import pytest
 import yaml
 
+from hushgrid.broker.servers import choose as brokers
 from hushgrid.node.site.kept_values import last_kept
 from hushgrid.node.transport.mqtt import MqttLink
 from tests.support.daemons.deployed_fleet import HUSHGRID, PATIENCE, Daemon
@@ -133,8 +134,8 @@ def test_loads_in_another_file_are_taken_and_are_new_data(zones, centre):
     assert sum(spends_by_run(target.ledger).values()) == 2
 
 
-def test_a_source_and_a_sink_come_move_and_go_while_the_device_runs(zones, centre, url):
-    """The local broker here is the fleet's, under topics of its own."""
+def test_a_source_and_a_sink_come_move_and_go_while_the_device_runs(zones, centre, stack, tmp_path):
+    url = stack.enter_context(brokers.start("embedded", tmp_path / "site")).url
     target, heard = zones["z1"], Heard(url)
     for other in zones.values():
         other.start()

@@ -148,9 +148,6 @@ class Ac(Section):
     served_mw: float | None = None  #: what of the loads is served, MW
     unserved_mw: float | None = None  #: what is not, MW
     spilled_mw: float | None = None  #: power that nobody takes, MW
-    load_noise_mw: float | None = (
-        None  #: zones at least cost: standard deviation of the noise in the sum of the loads, MW
-    )
     slack_mvar: float | None = None  #: reactive power not served or not taken, MVAr
     losses_mw: float | None = None  #: MW lost in the lines
 
@@ -200,6 +197,7 @@ class Summary:
     served_mw: float | None = None  #: zones: what of the loads is served, MW
     unserved_mw: float | None = None  #: zones: what is not, MW
     spilled_mw: float | None = None  #: zones: power that nobody takes, MW
+    load_noise_mw: float | None = None  #: zones at least cost: standard deviation of the noise in the loads' sum, MW
     slack_mvar: float | None = None  #: zones at least cost: reactive power not served or not taken, MVAr
     #: zones at least cost: $/h, proven: no dispatch of these loads costs less
     bound: float | None = None

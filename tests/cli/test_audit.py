@@ -66,7 +66,7 @@ ONE_RUN = ["--one-run", "--canaries", 400, "--transport", "memory", "--set", "al
 @pytest.mark.parametrize("arguments", [["--games", 2000], ONE_RUN], ids=["games", "one run"])
 def test_a_refuted_claim_is_a_line_and_exit_code_1_and_the_figures_stay(arguments, gaussian, hushgrid, monkeypatch):
     sample = Lattice.sample
-    monkeypatch.setattr(Lattice, "sample", lambda self, *given: sample(self, *given) // 8)
+    monkeypatch.setattr(Lattice, "sample", lambda self, *given: sample(self, *given) // 1000)
     for more in ([], ["--json"]):
         ended = hushgrid("audit", gaussian, *arguments, *more, "--quiet")
         assert ended.code == 1

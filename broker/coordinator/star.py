@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 from importlib import import_module
 from math import inf
@@ -85,6 +86,10 @@ class StarCoordinator(Coordinator):
         if self.driver is None or self.error or not self.driver.done:
             return None
         return cast(StarCentre, self.driver.machine).left()
+
+    def witnessed(self, member: str) -> Collection[str]:
+        masked = self.terms is not None and self.terms.masked is not None
+        return self.members if masked else ()  # whose signed introductions it has had
 
     def dimension(self, member: str) -> int:
         return int((self.centre.announced or self.shares)[member])

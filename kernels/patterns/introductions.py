@@ -17,5 +17,7 @@ class Introduction(Struct, tag="masked.introduction", frozen=True):
 
     key: Annotated[bytes, Meta(min_length=KEY, max_length=KEY)]  #: X25519, of this run alone
     certificate: Annotated[bytes, Meta(max_length=8192)]  #: X.509 in DER; its common name is the member's
-    #: by the certificate's key, over the run, the member's name and `key`
+    #: by the certificate's key, over the run, the member's name, `key` and `mark`
     signature: Annotated[bytes, Meta(max_length=1024)]
+    #: how far its ledger has come, encoded, for the others to remember; empty: it says nothing of it
+    mark: Annotated[bytes, Meta(max_length=128)] = b""

@@ -53,9 +53,9 @@ def framed(*parts: bytes) -> bytes:
     return b"".join(struct.pack("<I", len(part)) + part for part in parts)
 
 
-def statement(run: bytes, node: str, key: bytes) -> bytes:
-    """What a member signs: that `key`, X25519 (32,), is its public key of this run."""
-    return framed(WORDS, run, node.encode(), key)
+def statement(run: bytes, node: str, key: bytes, mark: bytes = b"") -> bytes:
+    """What a member signs: that `key`, X25519 (32,), is its public key of this run, and `mark` its ledger's, if it says so."""
+    return framed(WORDS, run, node.encode(), key, *([mark] if mark else []))
 
 
 def fingerprint(certificate: bytes) -> str:
@@ -140,7 +140,7 @@ class Trust:
             if mark in self._revoked or any(_listed(certificate, one) for one in self._lists):
                 return f"found a certificate that is revoked, {mark}"
             public: Any = certificate.public_key()
-            public.verify(shown.signature, statement(run, node, shown.key), *_scheme(public))
+            public.verify(shown.signature, statement(run, node, shown.key, shown.mark), *_scheme(public))
         except InvalidSignature:
             return "found a signature that is not its certificate's, of this run, name and key"
         except (ValueError, TypeError, UnsupportedAlgorithm):

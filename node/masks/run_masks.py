@@ -32,6 +32,7 @@ from hushgrid.kernels.patterns.introductions import Introduction
 from hushgrid.kernels.types import Vector
 from hushgrid.node.masks.identity import Identity, Trust, fingerprint, framed, statement
 from hushgrid.node.privacy.ledger import Ledger
+from hushgrid.node.wire import Mark, decode_state, encode
 
 WORDS = b"hushgrid mask"
 ROUNDS, ATTEMPTS = 1 << 64, 1 << 32  #: that a question can name
@@ -112,7 +113,7 @@ class RunMasks:
 
         Raises Refused if this device does not accept one of them; then none is met. A restart meets them again.
         """
-        own, keys = self._own(), dict[str, bytes]()
+        own, keys, marks = self._own(), dict[str, bytes](), dict[str, Mark]()
         if introductions.get(self.node) != own.introduction:
             raise Refused(f"the introduction of {self.node}: found another one than it has shown")
         private, us = X25519PrivateKey.from_private_bytes(own.private), _side(own.introduction)
@@ -127,7 +128,11 @@ class RunMasks:
                 keys[node] = pair_key(private, self.run, us, _side(shown))
             except ValueError:
                 raise Refused(f"the introduction of {node}: found a key that is none of X25519's") from None
+            if shown.mark:
+                marks[node] = _mark_of(node, shown)
         self._keys = keys
+        for node, mark in marks.items():  # stored with the step that follows
+            self._ledger.peer_marks.spent(node, mark)
 
     def pad(self, round: int, attempt: int, among: Sequence[str], x: Vector, size: int) -> Pad:
         """What this device adds to its answer modulo 2^64, (size,), if all members `among` are told this same question.
@@ -157,9 +162,18 @@ class RunMasks:
     def _made(self) -> bytes:
         private = X25519PrivateKey.generate()
         key = private.public_key().public_bytes_raw()
-        identity = self._identity
-        shown = Introduction(key, identity.certificate, identity.sign(statement(self.run, self.node, key)))
+        identity, mark = self._identity, encode(self._ledger.mark)
+        signature = identity.sign(statement(self.run, self.node, key, mark))
+        shown = Introduction(key, identity.certificate, signature, mark)
         return msgspec.msgpack.encode(_Own(private.private_bytes_raw(), shown))
+
+
+def _mark_of(node: str, shown: Introduction) -> Mark:
+    """How far its sender's ledger has come. Raises Refused if that is no mark."""
+    try:
+        return decode_state(Mark, shown.mark)
+    except (msgspec.DecodeError, ValueError):
+        raise Refused(f"the introduction of {node}: found a mark that is none") from None
 
 
 def _side(shown: Introduction) -> Side:

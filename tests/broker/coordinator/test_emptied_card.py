@@ -63,6 +63,18 @@ def test_if_the_coordinator_has_lost_its_memory_too_the_neighbours_remember(tmp_
     fleet.close()
 
 
+def test_in_masked_runs_all_members_remember_what_a_signed_introduction_has_said(tmp_path):
+    fleet = Fleet(tmp_path, PATTERNS["masked"](tmp_path), "n1")
+    assert fleet.runs() is None
+    first = fleet.ledgers["n1"].mark
+    assert fleet.runs() is None  # its introductions say what the first run has cost
+    assert {fleet.ledgers[name].peer_marks.mark("n1", first.ledger) for name in ("n0", "n2")} == {first}
+    fleet.forgets("n1")
+    fleet.forgets(COORDINATOR)
+    assert "n1: its ledger is behind its mark of another ledger" in str(fleet.runs())
+    fleet.close()
+
+
 def test_a_second_box_is_told_what_the_first_two_have_spent_and_pays_for_it_once(tmp_path):
     fleet = Fleet(tmp_path, PATTERNS["zones"](tmp_path), "z1")
     assert fleet.runs(coordinator=False) is None

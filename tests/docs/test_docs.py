@@ -28,7 +28,9 @@ PAGES = sorted([*paths.PAGES, *(p.relative_to(ROOT).as_posix() for p in (ROOT / 
 PAGES += ["benchmarks/README.md", "scenarios/data/README.md"]
 #: Pages that speak of the code, by its files and what is in them: all but the studies, whose tables are made by commands.
 OF_CODE = tuple(p for p in PAGES if not p.startswith("docs/studies/") and p != "CHANGELOG.md")
-FOLDERS = tuple(f"{name}/" for name in paths.FOLDERS)  #: `runs/...` is what a command writes, `site/rows` a topic
+FOLDERS = tuple(
+    f"{name}/" for name in paths.FOLDERS if name != "hushgrid"
+)  #: `hushgrid/1/...` and `site/rows` are topics
 #: `path` (`symbol`, `symbol`), `path (symbol)`, or a path alone; of other code spans the second group is empty.
 SPAN = re.compile(r"`([^`\s]+)`(?: \(((?:`[^`]+`(?:, | and )?)+)\))?|`([^`\s]+) \(([^`()]+)\)`")
 #: What the tutorials add.

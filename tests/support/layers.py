@@ -10,10 +10,10 @@ from typing import NamedTuple
 from tests.support.paths import ROOT
 
 #: Each wing needs only itself and what stands before it.
-WINGS = ("kernels", "grid_cases", "node", "scenarios", "deploy", "broker", "benchmarks", "studies", "cli")
+WINGS = ("kernels", "grid_cases", "node", "scenarios", "deploy", "broker", "benchmarks", "studies", "cli", "hushgrid")
 
-
-ROOMS = sorted(path for wing in WINGS for path in (ROOT / wing).rglob("*.py"))
+#: `hushgrid/` links to the others: of itself it has only the files at its top.
+ROOMS = sorted(path for wing in WINGS for path in (ROOT / wing).glob("*.py" if wing == "hushgrid" else "**/*.py"))
 
 
 #: A module, or something in one, named in a string: what `-m` runs, a package of data, a place that a test patches.
@@ -68,11 +68,13 @@ def wing(room: Path) -> str:
     return room.relative_to(ROOT).parts[0]
 
 
-#: `cli/top/` is installed as `hushgrid` itself. `-m hushgrid` in a string is the program, started as a person starts it.
-MODULES = {
-    ".".join(("hushgrid", *room.relative_to(ROOT).with_suffix("").parts)).removesuffix(".__init__"): room
-    for room in ROOMS
-}
+def _module(room: Path) -> str:
+    parts = room.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts if parts[0] == "hushgrid" else ("hushgrid", *parts)).removesuffix(".__init__")
+
+
+#: `-m hushgrid` in a string is the program, started as a person starts it: it needs no module.
+MODULES = {_module(room): room for room in ROOMS}
 
 
 def module_of(name: str) -> str | None:
@@ -126,7 +128,7 @@ INSIDE: dict[str, tuple[str, ...]] = dict.fromkeys(WINGS, ("",)) | {
     ),
     "benchmarks": ("common", ""),
     "studies": ("common", "baselines", "problems", "papers", ""),
-    "cli": ("drafts", "", "top"),
+    "cli": ("drafts", ""),
 }
 
 #: Every folder with modules, from the one that needs nothing to the one that nothing needs.

@@ -10,7 +10,8 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 #: The tree, as it is declared: the folders at its top, and the pages there. What else lies in a checkout (runs, a site, a
 #: wheelhouse, notes of somebody's own) is none of it, whoever has put it there.
 FOLDERS = (
-    *sorted({str(Path(f).parts[0]) for f in PROJECT["tool"]["setuptools"]["package-dir"].values()}),
+    "hushgrid",
+    *sorted(path.name for path in (ROOT / "hushgrid").iterdir() if path.is_symlink()),
     "docs",
     "tests",
 )

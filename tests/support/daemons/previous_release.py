@@ -25,7 +25,7 @@ def previous_release(directory: Path) -> dict[str, str]:
     with tarfile.open(archive) as tree:
         tree.extractall(directory, filter="data")
     archive.unlink()
-    top = directory / ".typing"  # the packages by their installed names, as links
+    top = directory / ".typing"  # where that release has the packages by their installed names, as links
     facts = top / f"hushgrid-{VERSION}.dist-info" / "METADATA"
     facts.parent.mkdir()
     facts.write_text(f"Metadata-Version: 2.1\nName: hushgrid\nVersion: {VERSION}\n")

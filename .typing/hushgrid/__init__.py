@@ -1,1 +1,0 @@
-../../cli/top/__init__.py

@@ -1,1 +1,0 @@
-../../cli/top/__main__.py

@@ -22,8 +22,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(options: argparse.Namespace) -> int:
-    from hushgrid.broker.attacks.attack import attack
-    from hushgrid.broker.attacks.page import verdict
+    from hushgrid.lab.attacks.attack import attack
+    from hushgrid.lab.attacks.page import verdict
 
     found = attack(options.run, options.truth, options.shape)
     if options.json:

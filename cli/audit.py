@@ -15,8 +15,8 @@ from hushgrid.node.schema.durations import in_words
 from hushgrid.scenarios import find
 
 if TYPE_CHECKING:
-    from hushgrid.broker.audit.audit import Found, Measured
-    from hushgrid.broker.audit.games import Claim
+    from hushgrid.lab.audit.audit import Found, Measured
+    from hushgrid.lab.audit.games import Claim
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -82,7 +82,7 @@ def _audit(o: argparse.Namespace) -> int:
             return _interference(o, raw, file, shown.phase)
         if o.questions:
             return _questions(o, raw, file)
-        from hushgrid.broker.audit.audit import audited
+        from hushgrid.lab.audit.audit import audited
 
         found = audited(
             raw, str(file), games=o.games, confidence=o.confidence, node=o.node, base=file.parent, say=shown.phase
@@ -114,7 +114,7 @@ def _read(file: Path, assignments: list[str]) -> dict[str, Any]:
 
 
 def _one_run(o: argparse.Namespace, raw: dict[str, Any], file: Path, say: Any) -> int:
-    from hushgrid.broker.audit.one_run import CANARIES, one_run
+    from hushgrid.lab.audit.one_run import CANARIES, one_run
 
     found = one_run(
         raw,
@@ -171,7 +171,7 @@ def _one_run(o: argparse.Namespace, raw: dict[str, Any], file: Path, say: Any) -
 
 
 def _interference(o: argparse.Namespace, raw: dict[str, Any], file: Path, say: Any) -> int:
-    from hushgrid.broker.audit.interference import interference
+    from hushgrid.lab.audit.interference import interference
     from hushgrid.node.columns import columns
 
     found = interference(raw, file.parent, say)
@@ -206,7 +206,7 @@ def _interference(o: argparse.Namespace, raw: dict[str, Any], file: Path, say: A
 
 
 def _questions(o: argparse.Namespace, raw: dict[str, Any], file: Path) -> int:
-    from hushgrid.broker.audit.questions import questions
+    from hushgrid.lab.audit.questions import questions
     from hushgrid.node.columns import columns
 
     found = questions(raw, str(file), o.node, file.parent)
@@ -224,7 +224,7 @@ def _questions(o: argparse.Namespace, raw: dict[str, Any], file: Path) -> int:
 
 
 def _ledgers(o: argparse.Namespace) -> int:
-    from hushgrid.broker.audit.ledgers import compared
+    from hushgrid.lab.audit.ledgers import compared
     from hushgrid.node.columns import columns
 
     if len(o.files) < 2:
@@ -253,7 +253,7 @@ def _ledgers(o: argparse.Namespace) -> int:
 
 
 def _events(o: argparse.Namespace) -> int:
-    from hushgrid.broker.audit.events import events
+    from hushgrid.lab.audit.events import events
 
     if len(o.files) != 2:
         raise InputError(f"--events: found {len(o.files)} files, expected a device's folder STATE and a TRANSCRIPT")

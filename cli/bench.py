@@ -13,10 +13,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(options: argparse.Namespace) -> int:
-    from hushgrid.studies.catalogue import STUDIES
+    from hushgrid.lab.studies.catalogue import STUDIES
 
     if options.name in STUDIES:
         raise InputError(f"bench: found {options.name!r}, a study, expected 'hushgrid study {options.name}'")
-    from hushgrid.benchmarks import bench
+    from hushgrid.lab.benchmarks import bench
 
     return bench.main(options.name, options.json)

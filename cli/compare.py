@@ -12,8 +12,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(options: argparse.Namespace) -> int:
-    from hushgrid.broker.comparison.runs import Compared
     from hushgrid.kernels.errors import InputError
+    from hushgrid.lab.comparison.runs import Compared
 
     compared = Compared(options.runs)
     print(compared.text())

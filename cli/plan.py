@@ -15,7 +15,7 @@ from hushgrid.kernels.errors import InputError
 from hushgrid.scenarios import find
 
 if TYPE_CHECKING:
-    from hushgrid.broker.planning.search import Found, Line
+    from hushgrid.lab.planning.search import Found, Line
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -44,9 +44,9 @@ def main(options: argparse.Namespace) -> int:
 
 
 def _plan(o: argparse.Namespace) -> int:
-    from hushgrid.broker.planning.search import planned
     from hushgrid.broker.simulation.progress import Progress
     from hushgrid.kernels.algorithms.registry import plug
+    from hushgrid.lab.planning.search import planned
     from hushgrid.node.schema.yaml_file import lay, read_yaml, set_path
 
     for key in ("rows", "features", "seeds", "workers"):
@@ -80,8 +80,8 @@ def _plan(o: argparse.Namespace) -> int:
 
 def told(found: Found, raw: dict[str, Any]) -> str:
     """The plan as text: a short table, what stands beside it, and what was assumed."""
-    from hushgrid.broker.planning.choices import scenario_key
-    from hushgrid.broker.planning.made_up import WORDS
+    from hushgrid.lab.planning.choices import scenario_key
+    from hushgrid.lab.planning.made_up import WORDS
     from hushgrid.node.columns import columns
 
     key = scenario_key(raw)
@@ -162,7 +162,7 @@ def write(found: Found, raw: dict[str, Any], file: Path, out: Path) -> None:
     """The scenario with the chosen values; its paths are those of `file`, said from where `out` is."""
     import yaml
 
-    from hushgrid.broker.planning.choices import laid, rounds_by
+    from hushgrid.lab.planning.choices import laid, rounds_by
     from hushgrid.node.config.scenario import scenario_from
     from hushgrid.node.durable import write_file
 

@@ -10,7 +10,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(options: argparse.Namespace) -> int:
-    from hushgrid.studies import catalogue
+    from hushgrid.lab.studies import catalogue
 
     if options.name is None:
         print(catalogue.listing())

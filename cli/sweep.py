@@ -63,12 +63,12 @@ def _again(o: argparse.Namespace) -> str:
 
 
 def _sweep(o: argparse.Namespace) -> int:
-    from hushgrid.broker.comparison.words import told
     from hushgrid.broker.simulation import results
-    from hushgrid.broker.simulation.grid import axes_of, seeds_of
     from hushgrid.broker.simulation.progress import Progress
-    from hushgrid.broker.simulation.sweeps import sweep
     from hushgrid.kernels.algorithms.registry import plug
+    from hushgrid.lab.comparison.words import told
+    from hushgrid.lab.sweep.grid import axes_of, seeds_of
+    from hushgrid.lab.sweep.sweeps import sweep
     from hushgrid.node.schema.yaml_file import assigned, read_yaml
 
     if o.resume and o.out is None:

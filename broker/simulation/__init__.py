@@ -1,4 +1,4 @@
-"""Whole fleets on one machine: `run`, `sweep` and `Result`. What they need is imported when one of them is asked for."""
+"""Whole fleets on one machine: `run` and `Result`. What they need is imported when one of them is asked for."""
 
 from __future__ import annotations
 
@@ -8,14 +8,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from hushgrid.broker.report.result import Result as Result
     from hushgrid.broker.simulation.fleet import run as run
-    from hushgrid.broker.simulation.sweeps import sweep as sweep
 
 _HOMES = {
     "run": "hushgrid.broker.simulation.fleet",
-    "sweep": "hushgrid.broker.simulation.sweeps",
     "Result": "hushgrid.broker.report.result",
 }
-__all__ = ["Result", "run", "sweep"]
+__all__ = ["Result", "run"]
 
 
 def __getattr__(name: str) -> Any:

@@ -1,4 +1,4 @@
-"""`hushgrid audit` as a person meets it. What it finds is tested in tests/broker/audit."""
+"""`hushgrid audit` as a person meets it. What it finds is tested in tests/lab/audit."""
 
 import json
 

@@ -1,11 +1,11 @@
-"""`hushgrid plan` as a person meets it. What it finds is tested in tests/broker/planning."""
+"""`hushgrid plan` as a person meets it. What it finds is tested in tests/lab/planning."""
 
 import json
 
 import pytest
 import yaml
 
-from hushgrid.broker.planning import playing, search
+from hushgrid.lab.planning import playing, search
 from tests.support.scenarios.record_scenarios import scenario
 
 

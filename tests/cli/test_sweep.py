@@ -41,7 +41,7 @@ def test_what_is_wrong_is_one_line(arguments, said, scenario, hushgrid):
 
 
 def test_values_are_read_as_yaml():
-    from hushgrid.broker.simulation.grid import axis_of, seeds_of
+    from hushgrid.lab.sweep.grid import axis_of, seeds_of
 
     assert axis_of("privacy.epsilon=.1,1,1e1").values == (0.1, 1, 10.0)
     assert axis_of("algorithm={name: dgd, rounds: 2},{name: extra}").values == (

@@ -25,7 +25,7 @@ from tests.support import paths
 from tests.support.paths import ROOT
 
 PAGES = sorted([*paths.PAGES, *(p.relative_to(ROOT).as_posix() for p in (ROOT / "docs").rglob("*.md"))])
-PAGES += ["benchmarks/README.md", "scenarios/data/README.md"]
+PAGES += ["lab/benchmarks/README.md", "scenarios/data/README.md"]
 #: Pages that speak of the code, by its files and what is in them: all but the studies, whose tables are made by commands.
 OF_CODE = tuple(p for p in PAGES if not p.startswith("docs/studies/") and p != "CHANGELOG.md")
 FOLDERS = tuple(
@@ -123,7 +123,7 @@ def test_a_file_or_symbol_that_is_not_there_is_noticed():
 
 
 def test_the_architecture_names_every_folder_of_the_program():
-    wings = ("kernels", "grid_cases", "node", "broker", "benchmarks", "studies", "cli")
+    wings = ("kernels", "grid_cases", "node", "broker", "lab", "cli")
     code = {file.parent.relative_to(ROOT).as_posix() for wing in wings for file in (ROOT / wing).rglob("*.py")}
     told = {path.rstrip("/") for path, _ in named("docs/architecture.md")}
     assert sorted(code - told) == []

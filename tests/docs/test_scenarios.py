@@ -6,12 +6,12 @@ import numpy as np
 import psutil
 import pytest
 
-from hushgrid.benchmarks.common.measure import ZONES
 from hushgrid.broker.simulation import run
 from hushgrid.kernels.errors import InputError
+from hushgrid.lab.benchmarks.common.measure import ZONES
+from hushgrid.lab.studies.papers.accuracy import DEFAULT, PAPER, PLAIN, PUBLISHED, plain, published, tail
 from hushgrid.node.config.scenario import load_scenario
 from hushgrid.node.problems.records.files import read_libsvm
-from hushgrid.studies.papers.accuracy import DEFAULT, PAPER, PLAIN, PUBLISHED, plain, published, tail
 from tests.support import examples
 from tests.support.paths import SCENARIOS
 

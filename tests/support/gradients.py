@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from hushgrid.broker.inversion.found import Gradients
 from hushgrid.kernels.problems.losses import Loss, Objective
+from hushgrid.lab.inversion.found import Gradients
 
 C, Q = 10, 16
 

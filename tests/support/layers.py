@@ -10,7 +10,7 @@ from typing import NamedTuple
 from tests.support.paths import ROOT
 
 #: Each wing needs only itself and what stands before it.
-WINGS = ("kernels", "grid_cases", "node", "scenarios", "deploy", "broker", "benchmarks", "studies", "cli", "hushgrid")
+WINGS = ("kernels", "grid_cases", "node", "scenarios", "deploy", "broker", "lab", "cli", "hushgrid")
 
 #: `hushgrid/` links to the others: of itself it has only the files at its top.
 ROOMS = sorted(path for wing in WINGS for path in (ROOT / wing).glob("*.py" if wing == "hushgrid" else "**/*.py"))
@@ -96,7 +96,7 @@ def needs(module: str) -> frozenset[str]:
 
 #: The sub-packages of a wing, in their order, which holds in the same way. "" are the files beside them.
 INSIDE: dict[str, tuple[str, ...]] = dict.fromkeys(WINGS, ("",)) | {
-    "kernels": ("", "problems", "privacy", "patterns", "algorithms", "vectorised"),
+    "kernels": ("", "problems", "privacy", "patterns", "algorithms"),
     "grid_cases": ("elements", "", "ac", "zone"),
     "node": (
         *(
@@ -112,22 +112,12 @@ INSIDE: dict[str, tuple[str, ...]] = dict.fromkeys(WINGS, ("",)) | {
         ),
         *("config", "site", "runtime"),
     ),
-    "broker": (
-        "servers",
-        "coordinator",
-        "report",
-        "inversion",
-        "attacks",
-        "comparison",
-        "simulation/recorders",
-        "simulation/problems",
-        "simulation",
-        "planning",
-        "audit",
-        "",
+    "broker": ("servers", "coordinator", "report", "simulation/recorders", "simulation/problems", "simulation", ""),
+    "lab": (
+        *("", "vectorised", "inversion", "attacks", "comparison", "sweep", "planning", "audit"),
+        *("benchmarks/common", "benchmarks"),
+        *("studies/common", "studies/baselines", "studies/problems", "studies/papers", "studies"),
     ),
-    "benchmarks": ("common", ""),
-    "studies": ("common", "baselines", "problems", "papers", ""),
     "cli": ("drafts", ""),
 }
 

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from hushgrid.benchmarks.continuous import Fleet, scenario
+from hushgrid.lab.benchmarks.continuous import Fleet, scenario
 from hushgrid.node.config.coordinator import KEPT as RECORDS
 from hushgrid.node.config.coordinator import Continuous
 from hushgrid.node.privacy.ledger_log import BLOCK, BLOCKS

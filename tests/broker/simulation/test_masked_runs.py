@@ -8,14 +8,14 @@ import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
-from hushgrid.broker.attacks.attack import attack
-from hushgrid.broker.attacks.masked import decodable, repeated, share_sd
-from hushgrid.broker.attacks.page import verdict
-from hushgrid.broker.attacks.transcript import heard
 from hushgrid.broker.simulation import run
-from hushgrid.broker.simulation.played import Willing, last
 from hushgrid.broker.simulation.setup import prepare
 from hushgrid.kernels.errors import InputError
+from hushgrid.lab.attacks.attack import attack
+from hushgrid.lab.attacks.masked import decodable, repeated, share_sd
+from hushgrid.lab.attacks.page import verdict
+from hushgrid.lab.attacks.transcript import heard
+from hushgrid.lab.in_process import Willing, last
 from hushgrid.node.config.scenario import scenario_from
 from hushgrid.node.privacy.noise_source import SeededNoise
 from hushgrid.node.problems.machines import place

@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 
 import hushgrid.grid_cases
-from hushgrid.broker.attacks.zones import demand
 from hushgrid.broker.simulation import run
 from hushgrid.broker.simulation.problems import power_flow
 from hushgrid.broker.simulation.problems.power_flow import ZoneSetup
 from hushgrid.grid_cases.case import loads
 from hushgrid.kernels.privacy.noise import Lattice
+from hushgrid.lab.attacks.zones import demand
 from hushgrid.node import wire
 from hushgrid.node.config.scenario import scenario_from
 from hushgrid.node.privacy import ledger

@@ -6,12 +6,12 @@ from math import sqrt
 import numpy as np
 import pytest
 
-from hushgrid.broker.attacks.attack import attack
-from hushgrid.broker.audit.audit import audited
 from hushgrid.broker.report.build import build
 from hushgrid.broker.report.result import Result
 from hushgrid.broker.simulation import run
 from hushgrid.kernels.errors import InputError
+from hushgrid.lab.attacks.attack import attack
+from hushgrid.lab.audit.audit import audited
 from hushgrid.node.problems.statistics.centre import spread
 from tests.support.runs.background_run import assert_same_bits
 from tests.support.runs.masked_runs import assert_no_pad_twice

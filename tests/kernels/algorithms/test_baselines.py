@@ -7,7 +7,7 @@ import pytest
 from hushgrid.kernels.algorithms import iadmm, wadmm
 from hushgrid.kernels.problems.losses import Loss, Objective
 from hushgrid.kernels.problems.prox import Regularizer
-from hushgrid.studies.baselines import coca, ipwadmm, rwadmm
+from hushgrid.lab.studies.baselines import coca, ipwadmm, rwadmm
 from tests.support import paths
 from tests.support.agents.agents_without_gate import Data, along, distance, losses, names, network, walked
 from tests.support.agents.agents_without_gate import random as walk_on

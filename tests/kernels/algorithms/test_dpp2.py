@@ -4,15 +4,15 @@ import msgspec
 import numpy as np
 import pytest
 
-from hushgrid.benchmarks import rounds
 from hushgrid.kernels import jit
 from hushgrid.kernels.algorithms import dpp2
 from hushgrid.kernels.algorithms.dpp2 import Params
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.graphs import Network
 from hushgrid.kernels.problems.losses import Loss, Objective
-from hushgrid.kernels.vectorised import dpp2 as whole_dpp2
-from hushgrid.kernels.vectorised.mixing import Edges
+from hushgrid.lab.benchmarks import rounds
+from hushgrid.lab.vectorised import dpp2 as whole_dpp2
+from hushgrid.lab.vectorised.mixing import Edges
 from tests.support.agents.dpp2_agents import (
     FUNCTIONS,
     NOISY,

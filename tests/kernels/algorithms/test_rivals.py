@@ -12,7 +12,7 @@ from hushgrid.kernels.graphs import Network
 from hushgrid.kernels.problems.centralised import optimum
 from hushgrid.kernels.problems.losses import Loss, Objective
 from hushgrid.kernels.problems.prox import Regularizer
-from hushgrid.kernels.vectorised.mixing import Edges, mix
+from hushgrid.lab.vectorised.mixing import Edges, mix
 from tests.support import examples
 from tests.support.agents.lockstep_rounds import Data, classification, messages, name, run, states, weights
 

@@ -4,8 +4,8 @@ import sqlite3
 
 import pytest
 
-from hushgrid.benchmarks.ledger import of_spends
 from hushgrid.kernels.errors import InputError
+from hushgrid.lab.benchmarks.ledger import of_spends
 from hushgrid.node.config.device import load_device
 from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.privacy.spend_table import HOUR_S

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hushgrid.broker.audit.ledgers import line as compared_line
 from hushgrid.kernels.errors import Refused
 from hushgrid.kernels.privacy.accounting import gdp_epsilon
 from hushgrid.kernels.privacy.shares import shares
+from hushgrid.lab.audit.ledgers import line as compared_line
 from hushgrid.node.privacy.budget import Allowance, spent_in, worth_alone
 from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.privacy.ledger_rows import Spend

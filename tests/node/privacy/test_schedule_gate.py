@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hushgrid.broker.audit.audit import audited
 from hushgrid.broker.simulation import run
 from hushgrid.kernels.errors import InputError, Refused
 from hushgrid.kernels.privacy import pointwise, schedule
 from hushgrid.kernels.privacy.accounting import gdp_epsilon
 from hushgrid.kernels.privacy.noise import Lattice
+from hushgrid.lab.audit.audit import audited
 from hushgrid.node.config.scenario import scenario_from
 from hushgrid.node.privacy.budget import Allowance, spent_in
 from hushgrid.node.privacy.gate import POOL

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hushgrid.broker.audit.events import events
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.privacy.noise import Lattice
+from hushgrid.lab.audit.events import events
 from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.privacy.renewal import Renewal
 from hushgrid.node.problems.feed import Readings

@@ -11,11 +11,11 @@ from hushgrid.kernels.algorithms import dpladmm, dpp2, iadmm, radmm, recal
 from hushgrid.kernels.graphs import Network
 from hushgrid.kernels.problems import losses, prox
 from hushgrid.kernels.problems.losses import Loss, Objective
-from hushgrid.kernels.vectorised import dpp2 as whole_dpp2
-from hushgrid.kernels.vectorised import iadmm as whole_iadmm
-from hushgrid.kernels.vectorised import recal as whole_recal
-from hushgrid.kernels.vectorised import stacked
-from hushgrid.kernels.vectorised.mixing import Edges, mix
+from hushgrid.lab.vectorised import dpp2 as whole_dpp2
+from hushgrid.lab.vectorised import iadmm as whole_iadmm
+from hushgrid.lab.vectorised import recal as whole_recal
+from hushgrid.lab.vectorised import stacked
+from hushgrid.lab.vectorised.mixing import Edges, mix
 
 M, C = 7, 4
 

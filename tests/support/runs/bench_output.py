@@ -2,7 +2,7 @@
 
 import math
 
-from hushgrid.benchmarks.common.measure import Table
+from hushgrid.lab.benchmarks.common.measure import Table
 
 
 def _names(table):

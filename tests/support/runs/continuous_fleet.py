@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from hushgrid.benchmarks import continuous
+from hushgrid.lab.benchmarks import continuous
 from hushgrid.node import wire
 from hushgrid.node.runtime.driver import Stored
 

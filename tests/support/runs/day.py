@@ -12,11 +12,11 @@ from contextlib import suppress
 from math import sqrt
 from pathlib import Path
 
-from hushgrid.benchmarks.common.measure import ZONES
-from hushgrid.benchmarks.continuous import Fleet
 from hushgrid.broker.coordinator.schedule import Clocks
 from hushgrid.broker.simulation.problems.power_flow import ZoneSetup
 from hushgrid.kernels.privacy.accounting import calibrate, claimed_epsilon
+from hushgrid.lab.benchmarks.common.measure import ZONES
+from hushgrid.lab.benchmarks.continuous import Fleet
 from hushgrid.node.config.device import load_device
 from hushgrid.node.config.scenario import scenario_from
 from hushgrid.node.durable import write_file

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from hushgrid.broker.attacks.masked import decodable
-from hushgrid.broker.attacks.transcript import Heard, heard
 from hushgrid.kernels.patterns.masked import Ask, Masked
+from hushgrid.lab.attacks.masked import decodable
+from hushgrid.lab.attacks.transcript import Heard, heard
 from tests.support.runs.attacked_rows import rows
 
 GAUSSIAN = {

@@ -1,12 +1,12 @@
 """Everything of a run that anybody but a device's owner can see, with clock, identifiers and the gates' values held still
-(broker/audit/interference.py)."""
+(lab/audit/interference.py)."""
 
 from __future__ import annotations
 
 from contextlib import contextmanager
 
-from hushgrid.broker.audit import interference
-from hushgrid.broker.audit.interference import LOADS, NOW, ROWS, constant, differing, left_in, tables, with_data
+from hushgrid.lab.audit import interference
+from hushgrid.lab.audit.interference import LOADS, NOW, ROWS, constant, differing, left_in, tables, with_data
 
 __all__ = ["LOADS", "NOW", "ROWS", "constant", "differing", "held_still", "left_in", "seen", "tables", "with_data"]
 

@@ -6,8 +6,8 @@ import functools
 from pathlib import Path
 from typing import Any
 
-from hushgrid.benchmarks.continuous import NAME
 from hushgrid.broker.simulation.problems.power_flow import ZoneSetup
+from hushgrid.lab.benchmarks.continuous import NAME
 from hushgrid.node.config.scenario import scenario_from
 from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.runtime.member import Member, Simulated

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from hushgrid.benchmarks.daemon import SMALL_BYTES, SMALL_SHARE, Group
 from hushgrid.kernels.errors import Stopped
+from hushgrid.lab.benchmarks.daemon import SMALL_BYTES, SMALL_SHARE, Group
 from tests.support.daemons.deployed_fleet import HUSHGRID, ZONES, Fleet
 
 

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from hushgrid.benchmarks.ledger import of_spends
+from hushgrid.lab.benchmarks.ledger import of_spends
 from hushgrid.node.privacy.ledger import Ledger
 from tests.support.devices.ledgers import fill, opening
 from tests.support.paths import ROOT

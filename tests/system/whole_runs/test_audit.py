@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from hushgrid.broker.audit.one_run import one_run
+from hushgrid.lab.audit.one_run import one_run
 from tests.support.scenarios.record_scenarios import GAUSSIAN, scenario
 
 

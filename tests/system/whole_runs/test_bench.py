@@ -6,10 +6,10 @@ from importlib.util import find_spec
 
 import pytest
 
-from hushgrid.benchmarks import daemon, fleet, hop, idle, ledger, masks, opf, ring
-from hushgrid.benchmarks.common.bare import BARE_COMMIT, BLOCK, WARM
 from hushgrid.kernels.errors import InputError
-from hushgrid.studies.papers import figures
+from hushgrid.lab.benchmarks import daemon, fleet, hop, idle, ledger, masks, opf, ring
+from hushgrid.lab.benchmarks.common.bare import BARE_COMMIT, BLOCK, WARM
+from hushgrid.lab.studies.papers import figures
 from tests.support.paths import ROOT
 from tests.support.runs.bench_output import _names, _well_formed
 

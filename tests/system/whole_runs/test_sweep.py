@@ -88,7 +88,7 @@ def test_a_sweep_that_is_killed_goes_on_and_ends_as_one_that_was_not(tmp_path, s
     """The workers of this machine end with it."""
     (tmp_path / "a").mkdir()
     found = killed_and_gone_on_with(stack, tmp_path / "a", "--workers", 2)
-    from hushgrid.broker.simulation import sweep
+    from hushgrid.lab.sweep.sweeps import sweep
 
     alone = sweep(SWEPT, {"algorithm.rounds": [2, 4, 8], "privacy.epsilon": [1, 10]}, seeds=SEEDS)
     pandas.testing.assert_frame_equal(found.drop(columns="wall_s"), alone.drop(columns="wall_s"))

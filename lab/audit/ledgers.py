@@ -1,0 +1,173 @@
+"""What travelled, and what ledgers say was paid for it: every answer on the wire must stand in its device's ledger as a spend.
+
+Answers are counted from the transcript and the plan alone: how many messages of a node carried one. A ledger may hold more,
+for an answer is paid when it is drawn and a message may be lost; never fewer, and never at a lower price than the plan's.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import tempfile
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from hushgrid.broker.report import run_directory
+from hushgrid.kernels.algorithms.base import Rounds, Star
+from hushgrid.kernels.errors import InputError
+from hushgrid.kernels.patterns.introductions import Introduction
+from hushgrid.kernels.patterns.masked import Kept, Met
+from hushgrid.kernels.patterns.token import Token
+from hushgrid.kernels.privacy.accounting import Totals, spent_epsilon
+from hushgrid.lab.attacks.transcript import announced, envelopes
+from hushgrid.node import wire
+from hushgrid.node.privacy.ledger import Ledger
+from hushgrid.node.privacy.ledger_file import snapshot
+from hushgrid.node.privacy.ledger_rows import StoredSpend, event_of
+from hushgrid.node.privacy.terms import Terms
+from hushgrid.node.problems.masking import noise_shares
+from hushgrid.node.problems.plan import RunPlan, decode_plan
+
+GRID = 2.0**-9  #: a grid makes an answer cheaper by at most this share
+ROUNDING = 1e-9
+
+
+class Line(NamedTuple):
+    """One run of one device."""
+
+    node: str
+    run: str  #: its id, in hex
+    travelled: int  #: answers that were heard
+    paid: int  #: spends in the ledger, of this run (of a repeated answer: of any)
+    cap: int
+    epsilon: float | None  #: of these spends, by the run's accountant; None: none can be stated
+    claimed: float
+    wrong: tuple[str, ...]  #: what does not fit
+
+
+def compared(transcript: Path, ledgers: Sequence[Path]) -> list[Line]:
+    """Every run of the transcript beside every ledger of its devices. Raises InputError, one line."""
+    lines = run_directory.transcript(transcript)
+    if lines is None:
+        raise InputError(f"{transcript}: found no such file, expected a transcript (run.record: transcript)")
+    runs = list(travelled(lines, str(transcript)))
+    found: list[Line] = []
+    missing = {node for plan, _, counts in runs for node in counts if plan.terms_of(node) is not None}
+    for path in ledgers:
+        with opened(path) as ledger:
+            mine = [(plan, run, counts[ledger.node]) for plan, run, counts in runs if ledger.node in counts]
+            if not mine and ledger.node != wire.COORDINATOR:
+                raise InputError(f"{path}: found the ledger of {ledger.node}, expected one of a node that was heard")
+            missing.discard(ledger.node)
+            for plan, run, count in mine:
+                found.append(line(ledger, plan, run, count))
+    found += [
+        Line(node, run.hex(), counts[node], 0, 0, None, 0.0, ("no ledger of it was given",))
+        for plan, run, counts in runs
+        for node in counts
+        if node in missing
+    ]
+    if not found:
+        raise InputError(f"{transcript}: found no run that claims an epsilon, expected a private one")
+    return found
+
+
+# --- the wire ---
+
+
+def travelled(lines: Iterable[Mapping[str, Any]], file: str) -> Iterator[tuple[RunPlan, bytes, dict[str, int]]]:
+    """(plan, id, answers that were heard of each node) of every run."""
+    plans: dict[bytes, RunPlan] = {}
+    said: dict[tuple[bytes, str], set[tuple[int, int]]] = defaultdict(set)
+    for src, _, envelope in envelopes(lines, file):
+        body = envelope.body
+        if (plan_bytes := announced(envelope)) is not None:
+            plans[envelope.run] = decode_plan(plan_bytes)
+        elif isinstance(body, wire.Iterate) and not isinstance(body, Introduction | Met | Kept) and not recounted(body):
+            said[envelope.run, src].add((envelope.epoch, envelope.seq))
+    for run, plan in plans.items():
+        if plan.terms is not None:
+            yield plan, run, {node: answers(plan, node, len(said[run, node])) for node in plan.nodes}
+
+
+def recounted(body: Any) -> bool:
+    """Whether a token goes around to be counted anew, which asks no gate."""
+    return isinstance(body, Token) and body.leg.recount is True
+
+
+def answers(plan: RunPlan, node: str, messages: int) -> int:
+    """How many answers so many messages of a node have carried."""
+    t, algorithm = plan.terms_of(node), plan.running
+    if t is None or not messages:
+        return 0
+    if t.mode == "input":
+        return 1
+    if algorithm.pattern == "token":
+        return min(messages, t.answers)
+    if isinstance(algorithm, Rounds):
+        rounds = min(messages // algorithm.messages, algorithm.rounds) - algorithm.asks_after
+        return min(algorithm.answered(rounds), t.answers) if rounds > 0 else 0
+    assert isinstance(algorithm, Star)
+    return min(messages * algorithm.per_round, t.answers)
+
+
+# --- the ledgers ---
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[Ledger]:
+    """A copy of a ledger: opening a database, even to read it, would write beside it."""
+    with tempfile.TemporaryDirectory(prefix="hushgrid-audit-") as scratch:
+        copy = Path(scratch) / "copy.ledger"
+        try:
+            with path.open("rb") as file:
+                if file.read(16) != b"SQLite format 3\0":
+                    raise InputError(f"{path}: found no SQLite file, expected a ledger")
+            snapshot(path, copy)
+            ledger = Ledger(copy, None, durable=False)
+        except InputError as error:
+            raise InputError(str(error).replace(str(copy), str(path))) from None
+        except (OSError, sqlite3.Error) as error:
+            raise InputError(f"{path}: {getattr(error, 'strerror', None) or error}, expected a ledger") from None
+        with closing(ledger):
+            yield ledger
+
+
+def line(ledger: Ledger, plan: RunPlan, run: bytes, count: int) -> Line:
+    """One run beside its device's ledger."""
+    planned = plan.terms_of(ledger.node)
+    assert planned is not None
+    t = planned.relying_on(ledger.honest(run))  # an owner who believes in fewer honest ones counts more than the plan
+    own = ledger.spends(run)
+    repeats = t.mode == "input" and not own
+    of = [s for s in ledger.spends() if s.adjacency == t.adjacency][-1:] if repeats else own
+    wrong = [*ledger.verify()]
+    if len(of) < count:
+        wrong.append(f"{count} answers travelled, {len(of)} stand in the ledger")
+    if len(own) > t.answers:
+        wrong.append(f"{len(own)} spends, the plan's cap is {t.answers}")
+    share = noise_shares(plan)[plan.nodes.index(ledger.node)].relying_on(t.masked.honest).mu if t.masked else None
+    wrong += [found for s in of if (found := price(s, t, share))][:3]
+    totals = Totals()
+    for s in of:
+        totals.add(event_of(s.kind, s.value))
+    epsilon = None if totals.nonprivate else spent_epsilon(t.accountant, totals, t.delta)
+    if epsilon is None or epsilon > t.epsilon * (1 + ROUNDING):
+        wrong.append(
+            f"spends of {'unbounded epsilon' if epsilon is None else f'epsilon {epsilon:.6g}'}, claimed {t.epsilon:.6g}"
+        )
+    return Line(ledger.node, run.hex(), count, len(of), t.answers, epsilon, t.epsilon, tuple(wrong))
+
+
+def price(s: StoredSpend, t: Terms, share: float | None = None) -> str:
+    """What is wrong with the price of a spend; "" if nothing is. share: of a masked run, what the node's share of a sum costs."""
+    if s.kind != t.mechanism:
+        return f"spend {s.no}: {s.kind}, the plan's mechanism is {t.mechanism}"
+    if s.adjacency != t.adjacency:
+        return f"spend {s.no}: about {s.adjacency}, the plan's adjacency is {t.adjacency}"
+    planned = t.price(s.answer or 1) if share is None else share
+    if not planned * (1 - GRID) <= s.value <= planned * (1 + ROUNDING):
+        return f"spend {s.no}: {s.value:.6g}, an answer of the plan costs {planned:.6g}"
+    return ""

@@ -1,0 +1,218 @@
+"""One run on made-up rows: its machines and gates, the noise of the declared number of rows, and what the answer is worth."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from math import ceil, inf, isfinite, sqrt
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+from scipy.optimize import minimize
+
+from hushgrid.kernels.algorithms.mixing import metropolis
+from hushgrid.kernels.errors import InputError, Refused
+from hushgrid.kernels.privacy.noise import Lattice, simulated
+from hushgrid.kernels.problems.centralised import optimum
+from hushgrid.kernels.problems.losses import Loss
+from hushgrid.kernels.problems.prox import Regularizer
+from hushgrid.kernels.types import Index, Matrix, Vector
+from hushgrid.lab.in_process import Willing, last
+from hushgrid.lab.planning import made_up
+from hushgrid.lab.planning.made_up import Source
+from hushgrid.lab.planning.shape import Shape
+from hushgrid.node.config.planning import make_plan
+from hushgrid.node.config.scenario import scenario_from
+from hushgrid.node.privacy.noise_source import SeededNoise
+from hushgrid.node.problems.machines import machine_of, place
+from hushgrid.node.problems.plan import RunPlan
+from hushgrid.node.problems.records.gate import RowsGate
+from hushgrid.node.problems.records.section import DataPlan
+
+GOSSIP = (0, 5, 10, 20, 40)  #: rounds of averaging that are tried
+MADE = 1 << 20  #: numbers of the rows that are made up for one run, about
+TESTED = 4000  #: made-up rows that models are tested on
+
+
+class Played(NamedTuple):
+    """One run, or what stands beside it: excess loss, and the error on made-up rows that nobody has learned from."""
+
+    excess: tuple[
+        float, ...
+    ]  #: of the median node's own model, after each of GOSSIP; one number where nothing is averaged
+    error: tuple[float, ...]
+    why: str = ""  #: it is refused
+
+
+REFUSED = Played((inf,), (inf,))
+
+
+class RoughNoise(SeededNoise):
+    """The same law in floating point, many times quicker: for rows that are made up."""
+
+    def take(self, lattice: Lattice, size: int, answer: int) -> Index:
+        found: Index = np.rint(simulated(lattice.kind, lattice.t, size, self.generator("answer", answer))).astype(
+            np.int64
+        )
+        return found
+
+
+class World(NamedTuple):
+    """Made-up rows of one seed, and what is best on them."""
+
+    losses: list[Loss]
+    best: float  #: the optimum of sum_i f_i + n r
+    best_x: Vector  #: (d,) where it is
+    tested: Loss  #: rows that nobody learns from
+    unit: float  #: sum of scales: what an objective is divided by
+
+
+@lru_cache(maxsize=4)
+def world(blob: bytes, shape: Shape, made: tuple[int, ...], seed: int) -> World:
+    """`blob`: the public part of the problem, as JSON. `made`: rows of each node that are made up."""
+
+    p = msgspec.json.decode(blob, type=DataPlan)
+    of = population(p, shape, seed)
+    losses = [loss_of(p, i, shard) for i, shard in enumerate(made_up.shards(of, made))]
+    tested = loss_of(p, 0, of.rows(TESTED, "test"))
+    best = least(losses, p.regularizer)
+    return World(losses, value(losses, p.regularizer, best), best, tested, sum(loss.objective.scale for loss in losses))
+
+
+def value(losses: Sequence[Loss], r: Regularizer, x: Vector) -> float:
+    """sum_i f_i(x) + n r(x)."""
+    return float(sum(loss.value(x) for loss in losses) + len(losses) * r.value(x))
+
+
+def least(losses: Sequence[Loss], r: Regularizer) -> Vector:
+    """A minimiser of that in the box, to what a plan shows: L-BFGS-B (scipy); with l1 Newton's method."""
+    n = len(losses)
+    if r.l1:
+        return optimum(losses, r).x
+
+    def both(x: Vector) -> tuple[float, Vector]:
+        return value(losses, r, x), np.sum([loss.gradient(x) for loss in losses], axis=0) + n * r.l2 * x
+
+    bounds = None if r.box == inf else [(-r.box, r.box)] * losses[0].size
+    found: Vector = minimize(
+        both,
+        np.zeros(losses[0].size),
+        jac=True,
+        method="L-BFGS-B",
+        bounds=bounds,
+        options={"maxiter": 400, "ftol": 1e-10},
+    ).x
+    return found
+
+
+def population(p: Any, shape: Shape, seed: int) -> Source:
+    return made_up.source(seed, p.objective.kind, p.features, p.classes, p.row_bound or 1.0, shape.unit)
+
+
+def loss_of(p: Any, i: int, shard: Any) -> Loss:
+    return Loss(p.own(i), shard.A, shard.b, p.classes, p.row_bound)
+
+
+def made_of(shape: Shape, classes: int) -> tuple[int, ...]:
+    """How many rows of each node are made up: all, or as many as there is time for, and enough for the model's size."""
+    n, size = len(shape.rows), shape.features * classes
+    most = max(200, ceil(MADE / (n * size)), ceil(20 * size / n))
+    return tuple(min(m, most) for m in shape.rows)
+
+
+class Task(NamedTuple):
+    raw: dict[str, Any]  #: without data
+    shape: Shape
+    seed: int
+    file: str
+
+
+def plan_of(raw: dict[str, Any], file: str) -> RunPlan:
+    """The plan that devices would get. Raises InputError."""
+    scenario = scenario_from(raw, file)
+    return make_plan(scenario, scenario.kind.public(scenario, file), file)[1]
+
+
+@np.errstate(over="ignore", invalid="ignore")  # of what diverges
+def play(task: Task) -> Played:
+    """One run on made-up rows."""
+    try:
+        plan = plan_of(task.raw, task.file)
+        p = plan.problem
+        made = made_of(task.shape, p.classes)
+        here = world(blob_of(p), task.shape, made, task.seed)
+        machines = []
+        for i, node in enumerate(plan.nodes):
+            t = plan.terms_of(node)
+            assert t is not None
+            if t.masked is not None:  # a share of the sum's noise, made for the node with the fewest rows
+                share = t.per_answer * sqrt(t.masked.honest) * min(p.rows) / p.rows[i]
+                t = msgspec.structs.replace(t, per_answer=share, masked=None)
+            t = msgspec.structs.replace(t, per_answer=t.per_answer * p.rows[i] / made[i])  # the noise of all rows
+            gate = RowsGate(node, here.losses[i], t, RoughNoise(task.seed, node), Willing())
+            machines.append(machine_of(plan, place(plan, task.seed.to_bytes(16, "little"), i, gate, gate.noise)))
+        own = last(plan, machines, task.seed.to_bytes(16, "little"))
+    except (InputError, Refused) as error:
+        return REFUSED._replace(why=str(error))
+    averaged = [own]
+    if plan.algorithm.pattern == "neighbours":
+        W, at = mixing(plan), {0: own}
+        for k in range(1, GOSSIP[-1] + 1):
+            own = at[k] = W @ own
+        averaged = [at[k] for k in GOSSIP]
+    alike = plan.algorithm.pattern != "neighbours"
+    each = [figures(p, here, X[:1] if alike else X) for X in averaged]
+    return Played(tuple(e for e, _ in each), tuple(w for _, w in each))
+
+
+def blob_of(p: DataPlan) -> bytes:
+    """The public part of a problem as JSON, without the seed of a walk: runs of one seed share their rows."""
+    return msgspec.json.encode(msgspec.structs.replace(p, walk_seed=None))
+
+
+def mixing(plan: RunPlan) -> Matrix:
+    """W, the Metropolis weights of the network, shape (n, n)."""
+    graph = plan.problem.graph
+    W = np.zeros((graph.n, graph.n))
+    for i, near in enumerate(graph.neighbours):
+        W[i, list(near)] = metropolis(graph, i)
+        W[i, i] = 1 - W[i].sum()
+    return W
+
+
+def figures(p: Any, here: World, X: Matrix) -> tuple[float, float]:
+    """Medians over the models in X: the objective above its least, per unit of scale; and the error on the test rows."""
+    r = p.regularizer
+    found = [
+        (
+            (value(here.losses, r, x) - here.best) / here.unit if np.isfinite(x).all() else inf,
+            wrong(here.tested, x),
+        )
+        for x in X
+    ]
+    excess, error = (float(np.median(values)) for values in zip(*found, strict=True))
+    return (excess if isfinite(excess) else inf), error
+
+
+def wrong(tested: Loss, x: Vector) -> float:
+    """The share of rows that a model gets wrong; of least squares the root of the mean squared error."""
+    if not np.isfinite(x).all():
+        return inf
+    t, b = tested.margins(x), tested.b
+    if tested.objective.kind == "least-squares":
+        return sqrt(float(np.mean((t - b) ** 2)))
+    said = np.argmax(t, axis=0) if t.ndim == 2 else np.where(t > 0, 1.0, -1.0)
+    return float(np.mean(said != b))
+
+
+def beside(task: Task) -> tuple[Played, Played]:
+    """Without privacy, and the median node alone with all the rows it has: what it would have without the others."""
+    p = plan_of(task.raw, task.file).problem
+    here = world(blob_of(p), task.shape, made_of(task.shape, p.classes), task.seed)
+    of, rows, n = population(p, task.shape, task.seed), task.shape.rows, len(task.shape.rows)
+    median = sorted(range(n), key=rows.__getitem__)[n // 2]
+    alone = least([loss_of(p, median, of.rows(rows[median], f"n{median}"))], p.regularizer)
+    together = here.best_x
+    none, own = (figures(p, here, x[None]) for x in (together, alone))
+    return Played((max(none[0], 0.0),), (none[1],)), Played((own[0],), (own[1],))

@@ -1,0 +1,242 @@
+"""`hushgrid study dpp2-figures`: Figures 1 to 3 of Z. Ou, D. Wang, Z. Liu, J. Lu (DPP2), with the honest epsilon beside.
+
+Section VI: N = 50 nodes on a geometric graph (r = .3), m = 200 rows of d = 10 features and a label each, drawn at random,
+logistic loss with the nonconvex penalty (lambda = .001, omega = 1); K = 500. The optimality is (31). Figure 3 compares
+with DiaDSP and PPDC, reconstructed, with the paper's parameters and Metropolis weights.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from itertools import product
+from math import nan
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from hushgrid.kernels.algorithms import diadsp, dpp2, ppdc
+from hushgrid.kernels.algorithms.mixing import metropolis
+from hushgrid.kernels.graphs import Graph
+from hushgrid.kernels.patterns import routes
+from hushgrid.kernels.patterns.neighbours import Neighbour
+from hushgrid.kernels.problems.losses import Loss
+from hushgrid.kernels.randomness import counter_generator
+from hushgrid.kernels.types import Matrix, Vector
+from hushgrid.lab.benchmarks.rounds import OBJECTIVE, connected
+from hushgrid.lab.studies.common.study import TARGET, Exact, Panel, Table, chart, on_two, stepped, write
+from hushgrid.lab.vectorised import dpp2 as whole_dpp2
+
+COMMAND = "hushgrid study dpp2-figures"
+N, ROWS, D, RADIUS = 50, 200, 10, 0.3
+ROUNDS = 501  #: k = 0..K, K = 500
+M = 5.03  #: the paper's, of its own random rows
+CHANGE = 1.0  #: delta of Theorem 3: how far two gradients may be apart; a number that the paper leaves open
+LONGER = 16  #: times K, to which one run goes on
+EVERY = 5  #: rounds between two points of a curve
+DECAYS = (0.0, 0.5, 0.9, 0.95, 0.97, 0.98, 0.99)  #: Figure 1, u = 1; 0: no noise
+SCALES = (0.0, 0.1, 0.3, 0.6, 1.0, 3.0, 5.0)  #: Figure 2, r = .95
+ETAS = (0.1, 0.5, 0.9, "random")
+RIVALRY = tuple(k / 10 for k in range(1, 10))  #: r of Figure 3
+METHODS = ("DPP2", "DiaDSP", "PPDC")
+
+
+class Task(NamedTuple):
+    figure: str  #: 1, 2, eta, long or 3
+    method: str
+    r: float
+    u: float
+    eta: float | str
+    n: int
+    rounds: int
+
+
+class Line(NamedTuple):
+    task: Task
+    k: Vector
+    optimality: Vector  #: (31) after round k
+    gradient: float  #: |sum_i f_i'(x_i)/N|^2 at the end
+    said: float  #: the largest entry of y, less x: what merging by eta adds to it
+    x: Matrix
+
+
+def problem(n: int) -> tuple[list[Loss], Graph]:
+    """The paper's recipe: z from N(0, I), y a fair sign; nothing can be learnt but chance."""
+    draw = counter_generator(0, "dpp2 figures", 0)
+    fs = [Loss(OBJECTIVE, draw.normal(size=(ROWS, D)), np.sign(draw.normal(size=ROWS))) for _ in range(n)]
+    return fs, connected(n, RADIUS if n >= N else 0.8)
+
+
+def parameters(task: Task) -> dpp2.Params:
+    """Section VI's; Figure 3 has its own alpha and u_w. Without noise, r and u are any."""
+    eta = counter_generator(0, "dpp2 eta", 0).uniform(0.01, 0.99, task.rounds)
+    third = task.figure == "3"
+    return dpp2.Params(
+        variant="published",
+        rounds=task.rounds,
+        alpha=0.0994 if third else 0.1,
+        beta=0.05,
+        rho=10.0,
+        eta=tuple(eta.tolist()) if isinstance(task.eta, str) else task.eta,
+        decay=task.r or 0.5,
+        u_w=(task.u or 1.0) * (0.994 if third else 1.0),
+        u_e=task.u or 1.0,
+    )
+
+
+def measure(task: Task) -> Line:
+    """One run, in this process."""
+    fs, graph = problem(task.n)
+    return _dpp2(task, fs, graph) if task.method == "DPP2" else _rival(task, fs, graph)
+
+
+def _dpp2(task: Task, fs: Sequence[Loss], graph: Graph) -> Line:
+    p, shape = parameters(task), (task.rounds, len(fs), D)
+    w = e = None
+    if task.r and task.u:
+        scales = np.array([p.theta(k) for k in range(task.rounds)])
+        w, e = (
+            scales[:, at, None, None] * counter_generator(0, f"dpp2 {name}", 0).laplace(size=shape)
+            for at, name in enumerate("we")
+        )
+    nodes = whole_dpp2.Nodes(p, fs, graph)
+    x = nodes.run(task.rounds, w=w, e=e, record=True)[:, 0]
+    k = range(EVERY - 1, task.rounds, EVERY)
+    g = _gradients(fs, x[-1])
+    added = (1.0 - p.eta_k(task.rounds)) * float(np.max(np.abs(nodes.d)))
+    optimality = np.array([dpp2.stationarity(x[i], _gradients(fs, x[i])) for i in k])
+    return Line(task, np.array(k, np.float64) + 1, optimality, float(np.sum(g.mean(axis=0) ** 2)), added, x[-1])
+
+
+class Publishing(Exact):
+    """An exact oracle with a paper's noise: Laplace, of the scale that is asked."""
+
+    def __init__(self, loss: Loss, node: str) -> None:
+        super().__init__(loss)
+        self.draw = counter_generator(0, f"{node} published", 0)
+
+    def perturb(self, x: Vector, scale: float = 0.0) -> Vector:
+        return x + scale * self.draw.laplace(size=x.size)
+
+
+def _rival(task: Task, fs: Sequence[Loss], graph: Graph) -> Line:
+    nodes: list[Neighbour] = []
+    for i, f in enumerate(fs):
+        node = routes.name(i)
+        near = {routes.name(j): w for j, w in zip(graph.neighbours[i], metropolis(graph, i), strict=True)}
+        gate = Publishing(f, node)
+        if task.method == "DiaDSP":
+            tracking = diadsp.Params(
+                variant="published", rounds=task.rounds, alpha=0.01, decay=task.r, u_x=2 * task.u, u_y=5 * task.u
+            )
+            nodes.append(diadsp.Node(tracking, gate, near, D, node))
+        else:
+            dual = ppdc.Params(
+                variant="published",
+                rounds=task.rounds,
+                gamma=65.0,
+                omega=5.0,
+                eta=0.01,
+                decay=task.r,
+                u_x=task.u,
+                u_v=task.u,
+            )
+            nodes.append(ppdc.Node(dual, gate, near, D, node))
+    for _ in stepped(nodes):
+        pass
+    x = np.array([node.state.x for node in nodes])
+    g = _gradients(fs, x)
+    at_end = np.array([dpp2.stationarity(x, g)])
+    return Line(task, np.array([float(task.rounds)]), at_end, float(np.sum(g.mean(axis=0) ** 2)), nan, x)
+
+
+def _gradients(fs: Sequence[Loss], x: Matrix) -> Matrix:
+    return np.array([f.gradient(v) for f, v in zip(fs, x, strict=True)])
+
+
+# --- tables and pictures ---
+
+
+def claims(task: Task) -> tuple[float, float]:
+    """Epsilon by Theorem 3, and by its own proof with k = 0 (the final x withheld). Without noise both are unbounded."""
+    if not (task.r and task.u):
+        return np.inf, np.inf
+    p = parameters(task)
+    return dpp2.claimed_epsilon(p, CHANGE, M, D), dpp2.epsilon(p, CHANGE, M, D)
+
+
+def tables(lines: Sequence[Line]) -> list[Table]:
+    def of(figure: str) -> list[Line]:
+        return [li for li in lines if li.task.figure == figure]
+
+    first = [
+        (li.task.figure, li.task.r, li.task.u, li.optimality[len(li.k) // 5], li.optimality[-1], *claims(li.task))
+        for li in (*of("1"), *of("2"))
+    ]
+    merged = of("eta")
+    eta = [
+        (str(li.task.eta), li.optimality[-1], float(np.max(np.abs(li.x - merged[0].x))), li.said, *claims(li.task))
+        for li in merged
+    ]
+    gone_on = [(int(k), li.optimality[int(k) // EVERY - 1]) for li in of("long") for k in li.k if _doubled(k, lines[0])]
+    third = [(li.task.r, li.task.method, li.gradient, li.optimality[-1], *_rivals_claim(li.task)) for li in of("3")]
+    task = lines[0].task
+    graph = problem(task.n)[1]
+    P = np.eye(graph.n) - graph.metropolis()
+    found = [(c.where, c.found, c.below, "yes" if c.holds else "no") for c in dpp2.conditions(parameters(task), P, M)]
+    claimed = "ε by Theorem 3", "ε by its proof"
+    K = task.rounds - 1
+    return [
+        Table(
+            f"Figures 1 and 2: (31), random η, K = {K}",
+            ("figure", "r", "u", f"(31) at k = {K // 5}", "(31) at K", *claimed),
+            first,
+        ),
+        Table("η: r = .9, u = 1", ("η", "(31) at K", "|x - x of the first|", "|y - x|, largest", *claimed), eta),
+        Table("r = .9, u = 1, for longer", ("round", "(31)"), gone_on),
+        Table("Figure 3: |f'(x)/N|² at K", ("r", "method", "|f'(x)/N|²", "(31)", *claimed), third),
+        Table("(24)-(27) at the paper's parameters", ("condition", "found", "below", "holds"), found),
+    ]
+
+
+def _doubled(k: float, line: Line) -> bool:
+    """Whether k is a run's last point, or that times a power of 2."""
+    return bool(np.log2(k / line.k[-1]) % 1 == 0 and k >= line.k[-1])
+
+
+def _rivals_claim(task: Task) -> tuple[float, float]:
+    return claims(task) if task.method == "DPP2" else (nan, nan)  # reconstructed: none is claimed
+
+
+def picture(lines: Sequence[Line]) -> str:
+    def panel(figure: str, title: str, label: str, at: int) -> Panel:
+        curves = {f"{label} = {li.task[at]}": (li.k, li.optimality) for li in lines if li.task.figure == figure}
+        return Panel(title, "round k", "(31)", curves)
+
+    third = {
+        method: (np.array([li.task.r for li in same]), np.array([li.gradient for li in same]))
+        for method in METHODS
+        if (same := [li for li in lines if (li.task.figure, li.task.method) == ("3", method)])
+    }
+    return chart(
+        "Figures 1 to 3 of the DPP2 paper again",
+        COMMAND,
+        [
+            [panel("1", "Figure 1: u = 1", "r", 2), panel("2", "Figure 2: r = .95", "u", 3)],
+            [panel("eta", "r = .9, u = 1", "η", 4)],
+            [Panel("Figure 3", "r", "|f'(x)/N|² at K", third, marks=True)],
+        ],
+    )
+
+
+def figures(n: int = N, rounds: int = ROUNDS, rivalry: Sequence[float] = RIVALRY, target: Path = TARGET) -> None:
+    """The whole study, to files."""
+    began = time.perf_counter()
+    tasks = [Task("1", "DPP2", r, 1.0, "random", n, rounds) for r in DECAYS]
+    tasks += [Task("2", "DPP2", 0.95, u, "random", n, rounds) for u in SCALES]
+    tasks += [Task("eta", "DPP2", 0.9, 1.0, eta, n, rounds) for eta in ETAS]
+    tasks += [Task("long", "DPP2", 0.9, 1.0, 0.5, n, LONGER * rounds)]
+    tasks += [Task("3", method, r, 1.0, "random", n, rounds) for r, method in product(rivalry, METHODS)]
+    lines = on_two(measure, tasks, lambda t: f"{t.figure}: {t.method}, r = {t.r:g}, u = {t.u:g}, eta = {t.eta}")
+    write("dpp2-figures", COMMAND, time.perf_counter() - began, tables(lines), picture(lines), target)

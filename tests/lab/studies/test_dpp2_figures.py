@@ -1,0 +1,55 @@
+"""DPP2's Figures 1 to 3 on small settings: their figures come from runs, and are what their columns say."""
+
+from math import inf
+
+import numpy as np
+import pytest
+
+from hushgrid.lab.studies.papers import dpp2_figures
+
+
+@pytest.fixture
+def in_turn(monkeypatch):
+    monkeypatch.setattr(dpp2_figures, "on_two", lambda work, tasks, name: [work(task) for task in tasks])
+
+
+def task(figure="1", method="DPP2", r=0.9, u=1.0, eta="random", rounds=60):
+    return dpp2_figures.Task(figure, method, r, u, eta, 6, rounds)
+
+
+def test_eta_changes_no_x_and_makes_y_grow():
+    """Rounding alone: 60 rounds of numbers below 1e3."""
+    less, more = (dpp2_figures.measure(task(eta=eta)) for eta in (0.9, 0.1))
+    assert np.max(np.abs(less.x - more.x)) < 1e-9
+    assert more.said > less.said > 0
+
+
+def test_the_more_noise_the_farther_from_stationary():
+    plain, little, much = (dpp2_figures.measure(task("2", r=0.95, u=u)) for u in (0.0, 0.1, 5.0))
+    assert plain.optimality[-1] < little.optimality[-1] < much.optimality[-1]
+    assert plain.optimality[-1] < plain.optimality[0]
+
+
+@pytest.mark.parametrize("method", dpp2_figures.METHODS)
+def test_the_rivals_run_with_the_papers_parameters(method):
+    line = dpp2_figures.measure(task("3", method, r=0.5))
+    assert 0 < line.gradient < inf
+    assert line.gradient <= line.optimality[-1]  # (31) has N |mean|^2 and the disagreement
+
+
+def test_the_papers_setting_claims_5e24_and_its_proof_no_less():
+    claimed, honest = dpp2_figures.claims(task(rounds=501, eta=0.5))
+    assert 5e24 < claimed < 6e24
+    assert honest == pytest.approx(claimed, rel=0.05)
+    assert dpp2_figures.claims(task(u=0.0)) == (inf, inf)
+
+
+def test_the_figures_are_written(in_turn, tmp_path, capsys):
+    dpp2_figures.figures(n=6, rounds=20, rivalry=(0.5,), target=tmp_path)
+    text = (tmp_path / "dpp2-figures.md").read_text()
+    assert text.count("## ") == 5
+    assert "| 0.5 | PPDC |" in text
+    assert [row.split(",")[0] for row in (tmp_path / "dpp2-figures-3.csv").read_text().splitlines()[-5:]] == [
+        "20", "40", "80", "160", "320",
+    ]  # fmt: skip
+    capsys.readouterr()

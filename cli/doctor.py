@@ -180,7 +180,10 @@ def _ledger(place: Place, running: bool) -> Iterator[Finding]:
     else:
         try:
             with reading(Source(place.ledger, place.mark)) as ledger:
-                words, said = ledger.behind_in_words, f"{ledger.no} spends in {ledger.session} sessions"
+                words, said = (
+                    ledger.marks.behind_in_words,
+                    f"{ledger.spends.no} spends in {ledger.runs.session} sessions",
+                )
         except HushgridError as error:
             code = 4 if isinstance(error, Stopped) else 2
             yield bad("ledger", str(error), "see 'When something is wrong' in docs/two-machines.md", code)

@@ -39,7 +39,7 @@ def _last(place: Place, device: Device) -> Iterator[Finding]:
 
     try:
         with reading(Source(place.ledger)) as ledger:
-            last = ledger.last_run()
+            last = ledger.runs.last()
         if last is None or not last.plan:
             return
         joined = decode_plan(last.plan)

@@ -110,7 +110,7 @@ def reading(where: Source) -> Iterator[Ledger]:
         try:
             if where.mark is not None:
                 with closing(Ledger(copy, None, durable=False)) as one:
-                    if not one.marked and not mark.exists():
+                    if not one.marks.marked and not mark.exists():
                         raise InputError(f"{where.mark}: No such file or directory, expected the mark of {path}")
             ledger = Ledger(copy, None, mark if where.mark else None, durable=False)
         except OSError as error:
@@ -125,7 +125,7 @@ def reading(where: Source) -> Iterator[Ledger]:
 
 def _behind(ledger: Ledger, where: Source) -> str | None:
     """What the opened copy says it is behind, in the words of its source."""
-    words = ledger.behind_in_words
+    words = ledger.marks.behind_in_words
     return words and words.replace(str(ledger.path.with_name("mark")), str(where.mark))
 
 
@@ -145,14 +145,14 @@ Latest = dict[str, tuple[bytes, RunPlan, Terms]]  #: by relation: the last run u
 def _runs(ledger: Ledger) -> tuple[list[dict[str, Any]], Latest]:
     """A row for each run, and the last run of each relation."""
     runs, last = list[dict[str, Any]](), Latest()
-    for run in ledger.runs():
+    for run in ledger.runs.all():
         plan = _plan(ledger.node, run.plan)
         row: dict[str, Any] = {"run": run.id.hex(), "status": run.status, "started": run.started}
         if plan is None:
             runs.append(row | _NOTHING)
             continue
         planned = plan.terms_of(ledger.node)
-        t = planned.relying_on(ledger.honest(run.id)) if planned else None  # as its answers are counted
+        t = planned.relying_on(ledger.spends.honest(run.id)) if planned else None  # as its answers are counted
         runs.append(
             row
             | {
@@ -172,14 +172,14 @@ def _runs(ledger: Ledger) -> tuple[list[dict[str, Any]], Latest]:
 
 def facts(ledger: Ledger, where: Source, delta: float | None = None) -> dict[str, Any]:
     """All that `show` says."""
-    ahead = ledger.told()
+    ahead = ledger.marks.ahead()
     runs, last = _runs(ledger)
     totals = []
     for adjacency in _counted(ledger, where.budget):
         budget = where.budget if where.budget and str(where.budget.adjacency) == adjacency else None
         known = last.get(relation(adjacency))
         at = delta if delta is not None else (budget.delta or 0.0) if budget else known[2].delta if known else 0.0
-        epsilon = total_epsilon(ledger.totals(adjacency), at)
+        epsilon = total_epsilon(ledger.spends.totals(adjacency), at)
         renewal = Renewal(ledger, budget, adjacency, at, expiring=where.expiring) if budget and budget.span else None
         if renewal:
             epsilon = renewal.spent_in_life
@@ -188,7 +188,7 @@ def facts(ledger: Ledger, where: Source, delta: float | None = None) -> dict[str
             # At this delta and unit; how much it allows is not asked.
             counts = budget or Budget(epsilon=1.0, delta=at or None, adjacency=_as_section(adjacency))
             epsilon = BudgetCheck(ledger.node, ledger, run_id, of.algorithm, t, counts, Allow(), simulated=False).spent
-        kinds = ledger.kinds(adjacency)
+        kinds = ledger.spends.kinds(adjacency)
         gaps = kinds.pop("gap", 0)
         totals.append(
             {
@@ -197,7 +197,7 @@ def facts(ledger: Ledger, where: Source, delta: float | None = None) -> dict[str
                 "gaps": gaps,
                 "mechanisms": sorted(kinds),
                 "epsilon": _finite(epsilon),
-                "epsilon_fixed": _finite(min(epsilon, fixed_epsilon(ledger.totals(adjacency), at))),
+                "epsilon_fixed": _finite(min(epsilon, fixed_epsilon(ledger.spends.totals(adjacency), at))),
                 "delta": at,
                 "budget": budget.epsilon if budget else None,
                 "left": renewal.left if renewal else max(budget.epsilon - epsilon, 0.0) if budget else None,
@@ -209,15 +209,15 @@ def facts(ledger: Ledger, where: Source, delta: float | None = None) -> dict[str
         "file": str(where.path),
         "node": ledger.node,
         "ledger": ledger.id.hex(),
-        "session": ledger.session,
-        "spends": ledger.answers(),
-        "mark": ledger.no,
+        "session": ledger.runs.session,
+        "spends": ledger.spends.answers(),
+        "mark": ledger.spends.no,
         "behind": ahead.no if ahead else None,
         "refuses": _behind(ledger, where),
         "data_version": ledger.data_version,
         "totals": totals,
         "runs": runs,
-        "peers": {name: peer.no for name, peer in ledger.peer_marks.peers.items()},
+        "peers": {name: peer.no for name, peer in ledger.marks.peers.peers.items()},
     }
 
 
@@ -230,7 +230,7 @@ def _masked(t: Terms | None, planned: Terms | None, answers: int) -> dict[str, A
 
 def _shares(ledger: Ledger, adjacency: str, delta: float) -> dict[str, Any]:
     """What all shares of masked sums are worth to everybody else together, accepted gaps as if they were some; {} without any."""
-    shares, lost = ledger.shares(adjacency)
+    shares, lost = ledger.spends.shares(adjacency)
     return {"alone": _finite(worth_alone(shares + lost, delta))} if shares else {}
 
 
@@ -253,11 +253,11 @@ def _counted(ledger: Ledger, budget: Budget | None) -> list[str]:
 
     Accepted gaps count under every relation: if there is nothing else, under the budget's, or under one without a name.
     """
-    found = {relation(a): a for a in sorted(ledger.adjacencies, key=size)}
-    for name, largest in (("bounded-change", ledger.unit), ("replace-one-record", ledger.records)):
+    found = {relation(a): a for a in sorted(ledger.spends.adjacencies, key=size)}
+    for name, largest in (("bounded-change", ledger.spends.unit), ("replace-one-record", ledger.spends.records)):
         if name in found:
             found[name] = max(found[name], f"{name} {largest!r}", key=size)
-    if not found and ledger.no:
+    if not found and ledger.spends.no:
         found[relation(str(budget.adjacency)) if budget else ""] = ""
     if budget and (name := relation(str(budget.adjacency))) in found:
         found[name] = str(budget.adjacency)
@@ -352,8 +352,10 @@ def verify(file: Path, mark: Path | None) -> str:
     """One line where the ledger is whole; else InputError, after a line on stdout for each problem."""
     where = source(file, mark)
     with reading(where) as ledger:
-        wrong = [line.replace(ledger.behind_in_words or "\0", _behind(ledger, where) or "") for line in ledger.verify()]
-        no = ledger.no
+        wrong = [
+            line.replace(ledger.marks.behind_in_words or "\0", _behind(ledger, where) or "") for line in ledger.verify()
+        ]
+        no = ledger.spends.no
     for problem in wrong:
         print(problem)
     if wrong:
@@ -377,13 +379,13 @@ def accept(file: Path, mark: Path | None) -> str:
     where = source(file, mark)
     _alone(where)
     with reading(where) as copy:
-        before, behind, torn = copy.no, _behind(copy, where), copy.torn
+        before, behind, torn = copy.spends.no, _behind(copy, where), copy.tables.torn
         if behind is None:
             return f"{where.path}: not behind its mark, nothing to accept"
         with closing(Ledger(where.path, None, where.mark)) as ledger:
             ahead = ledger.accept()
-            gaps, after = ledger.spends(after=before), ledger.no
-        answers = sum(copy.missed(mark) for mark in ahead)
+            gaps, after = ledger.spends.rows(after=before), ledger.spends.no
+        answers = sum(copy.marks.missed(mark) for mark in ahead)
     if not gaps:
         lost = "what was lost, nobody knows" if torn else "nothing was lost, the mark is written again"
         return f"{where.path}: was {behind}; {lost}"

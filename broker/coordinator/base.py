@@ -264,7 +264,7 @@ class Coordinator(Membership):
     def _begin(self) -> list[Publication]:
         self._stand()
         if self._stopped:
-            self.ledger.reopen(self.run)
+            self.ledger.runs.reopen(self.run)
         self.phase = "running"
         self._announced, self._next = 0, 0.0
         self.driver = self._driver()
@@ -354,7 +354,7 @@ class Coordinator(Membership):
 
     def _resume(self) -> None:
         """Goes on with the run of this plan in which the process ended, from the stored state."""
-        stored = self.ledger.open_run()
+        stored = self.ledger.runs.under_way()
         if stored is None or not run_history.is_of(stored, self.blob):
             return
         self._take(stored)

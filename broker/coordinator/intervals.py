@@ -67,7 +67,7 @@ class Intervals:
 
     def _anew(self) -> None:
         """Nothing is known of an interval that begins."""
-        self.began, self.began_s = time.gmtime(self.clocks.wall()), self.ledger.running
+        self.began, self.began_s = time.gmtime(self.clocks.wall()), self.ledger.spends.running
         self.held: dict[str, str] = {}  #: zones that are held, and since when
         self.absent: list[str] = []
         self.refused: dict[str, str] = {}  #: of the absent, and of those who have ended a run: why
@@ -91,7 +91,7 @@ class Intervals:
 
     def resumed(self) -> Coordinator | None:
         """The run in which the process ended, to be gone on with; None: there is none, or it is of another plan."""
-        stored = self.ledger.open_run()
+        stored = self.ledger.runs.under_way()
         if stored is None:
             return None
         announced = wire.decode_state(Plan, stored.plan)
@@ -101,7 +101,7 @@ class Intervals:
                 raise InputError("of another plan")
         except InputError as error:
             self.log(f"run {stored.id.hex()[:8]} is given up: {error}")
-            self.ledger.abandon()
+            self.ledger.runs.abandon()
             return None
         return made
 
@@ -254,7 +254,7 @@ class Intervals:
     def row(self, coordinator: Coordinator, broker: bool = True) -> dict[str, Any]:
         """The line of an interval that is over, or given up."""
         error = coordinator.error
-        history = self.ledger.history(coordinator.run) if coordinator.run else []
+        history = self.ledger.runs.history(coordinator.run) if coordinator.run else []
         done = bool(coordinator.run) and error is None and coordinator.ending
         outcome = ("held" if self.held else "answer") if done else "missed"
         cause, reason = "", ""
@@ -287,5 +287,5 @@ class Intervals:
             "absent": [m for m in self.plan.nodes if m in away],
             "refused": [m for m in self.plan.nodes if m in {*self.refused, *coordinator.refusals}],
             "began_s": round(self.began_s, 1),
-            "ended_s": round(self.ledger.running, 1),
+            "ended_s": round(self.ledger.spends.running, 1),
         }

@@ -61,7 +61,7 @@ class Membership(Endpoint):
         self.sessions: dict[str, int] = {}
         self.nonce = b""
         self.run = b""
-        self.marks = ledger.peer_marks
+        self.marks = ledger.marks.peers
         self.wall: Callable[[], float] = time.time
         self._joins: dict[str, Standing] = {}  #: of who has joined
         self._published: dict[str, tuple[Mark, ...]] = {}  #: the marks that the plan said last
@@ -163,7 +163,7 @@ class Membership(Endpoint):
 
         What the broker retains says so too, unless the broker has lost it.
         """
-        stored = self.ledger.run(run) if run and run != self.run else None
+        stored = self.ledger.runs.find(run) if run and run != self.run else None
         if stored is None or stored.status != "done" or stored.last is None:
             return []
         return [Publication(self.topics.edge(COORDINATOR, member), stored.last)]
@@ -241,7 +241,7 @@ class Membership(Endpoint):
             before, self.sessions = self.run, {m: self.births[m].session for m in self.members}
             self.nonce = os.urandom(16)
             self.run = wire.run_id(self.blob, self.nonce, self.sessions)
-            self.ledger.drop(before)
+            self.ledger.runs.drop(before)
             self.warmed = set()
             self.ledger.join(self.run, wire.encode(self._body({})))
             self._announced += 1
@@ -359,7 +359,7 @@ class Membership(Endpoint):
         return [Publication(self.topics.state(COORDINATOR), wire.encode(Progress(b"", 0, "gathering")))]
 
     def _plan(self) -> Publication:
-        self.ledger.remember_peers()  # what is told once is told for ever
+        self.ledger.marks.remember_peers()  # what is told once is told for ever
         self._published = self._remembered()
         payload = wire.encode(Envelope(self.run, 0, 0, None, self._body(self._published)))
         return Publication(self.topics.all(COORDINATOR), payload)
@@ -385,7 +385,7 @@ class Membership(Endpoint):
         """All have joined: these are their ledgers from here on."""
         for member, standing in self._joins.items():
             self.marks.joined(member, standing.mark, standing.accepted)
-        self.ledger.remember_peers()
+        self.ledger.marks.remember_peers()
         self._before = {member: standing.mark for member, standing in self._joins.items()}
 
     def _witness(self, member: str, seen: Seen) -> None:

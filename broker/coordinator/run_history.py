@@ -28,7 +28,7 @@ def farewell_in(stored: StoredRun) -> Finish | None:
 
 def _last_stopped(ledger: Ledger, blob: bytes, kind: str) -> tuple[StoredRun, Finish] | None:
     """The last run and its farewell, if it is of this plan and was stopped in its rounds by an error of this kind."""
-    last = ledger.last_run()
+    last = ledger.runs.last()
     if last is None or last.status != "stopped" or last.state is None:
         return None
     farewell = farewell_in(last)

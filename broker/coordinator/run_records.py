@@ -21,7 +21,7 @@ def keep(
 
     The tables of a dispatch stand beside it, as <name>-<UTC time>-<table>.csv. `more`: what else the record says.
     """
-    history = coordinator.ledger.history(coordinator.run)
+    history = coordinator.ledger.runs.history(coordinator.run)
     error = coordinator.error
     rounds, residual, messages, size = history[-1] if history else (0, None, 0, 0)
     figures, tables = coordinator.answer()
@@ -77,7 +77,7 @@ def _utc(moment: time.struct_time) -> str:
 
 def summary(coordinator: Coordinator) -> str:
     """A run in a few words."""
-    history = coordinator.ledger.history(coordinator.run)
+    history = coordinator.ledger.runs.history(coordinator.run)
     rounds, residual, messages, _ = history[-1] if history else (0, None, 0, 0)
     # The coordinator of a walk sees no iterate.
     return f"{rounds} rounds" + ("" if residual is None else f", residual {residual:.3g}, {messages} messages")

@@ -86,7 +86,7 @@ class Reporter:
 
     def status(self, coordinator: Coordinator, state: status.State | None, waits_s: float | None) -> Status:
         """What is public of the coordinator."""
-        stored, now, running = coordinator.ledger.last_run(), time.time(), boottime()
+        stored, now, running = coordinator.ledger.runs.last(), time.time(), boottime()
         begun = coordinator.phase in ("running", "finishing")
         zero = now - running  # when running time was 0, by the clock of now
         done = coordinator.complete(coordinator.driver.machine.state) if coordinator.driver else None

@@ -146,7 +146,7 @@ def _open(kept: Kept, setup: Setup) -> None:
         return
     for node in (*setup.plan.nodes, COORDINATOR):
         with closing(kept.ledger(node)) as ledger:
-            ledger.abandon()  # what an earlier run left unfinished is not gone on with
+            ledger.runs.abandon()  # what an earlier run left unfinished is not gone on with
             if node != COORDINATOR:
                 ledger.saw_data(setup.stamp)
 
@@ -348,11 +348,11 @@ def _read(
 ) -> tuple[str, list[tuple[int, float, int, int]], dict[str, dict[str, Any]], bytes | None]:
     """Why the run ended, what travelled and the last state, from the coordinator's ledger; each node's account, from its own."""
     with closing(kept.ledger(COORDINATOR)) as ledger:
-        last = ledger.last_run()
+        last = ledger.runs.last()
         if last is None or last.status != "done":
             raise Stopped(f"{setup.plan.name}: the coordinator's ledger has no finished run")
         farewell = wire.decode_envelope(last.last or b"", wire.SMALL).body
-        travelled = ledger.history(last.id)
+        travelled = ledger.runs.history(last.id)
     per_node = {}
     for name in setup.plan.nodes:
         with closing(kept.ledger(name)) as ledger:
@@ -366,7 +366,7 @@ def _paid(setup: Setup, kept: Kept) -> str:
     for name in setup.plan.nodes if setup.terms else ():
         if kept.path(name).exists():
             with closing(kept.ledger(name)) as ledger:
-                run = ledger.last_run()
+                run = ledger.runs.last()
                 spent = _account(setup, ledger, run.id)["spent"]["epsilon"] if run else 0.0
                 most = max(most, inf if spent is None else spent)
     return f"; spent of a node at most: epsilon {most:.6g}" if most else ""
@@ -377,10 +377,10 @@ def _account(setup: Setup, ledger: Ledger, run: bytes) -> dict[str, Any]:
     t = setup.plan.terms_of(ledger.node)
     if t is None:
         return {"claimed": None, "spent": None, "ledger": None, "left": None}
-    answered = ledger.answers(run)
+    answered = ledger.spends.answers(run)
     delta = (setup.budget.delta if setup.budget else None) or t.delta
-    total = total_epsilon(ledger.totals(t.adjacency), delta)
-    if total > t.epsilon and ledger.answers() == answered and t.growth == 1:
+    total = total_epsilon(ledger.spends.totals(t.adjacency), delta)
+    if total > t.epsilon and ledger.spends.answers() == answered and t.growth == 1:
         total = t.epsilon if not t.published else total  # the run's own accountant is the better bound
     left = max(setup.budget.epsilon - total, 0.0) if setup.budget else None
     if setup.budget and setup.budget.span:

@@ -281,7 +281,7 @@ def _coordinator(child: Child, patience: float) -> int:
         return time.monotonic() - there > child.silent_s
 
     # Concluded, and killed before it could exit: there is no run under way, and none to begin.
-    over = Path(child.outcome).exists() and ledger.open_run() is None
+    over = Path(child.outcome).exists() and ledger.runs.under_way() is None
     try:
         if reach(link, signals, patience) and not over:
             there = time.monotonic()

@@ -186,11 +186,11 @@ def _counts(name: str, line: Line, replaced: float) -> Counts:
 def answers(ledger: Ledger, claim: Claim) -> Iterator[tuple[float, float, Cost]]:
     """(earliest and latest running time, cost at the claim's unit) of each answer, or of an hour of old ones."""
     ledger.checkpoint()
-    rows = ledger.db.execute("SELECT ran, adjacency, kind, value, mu2 FROM spend").fetchall()
+    rows = ledger.tables.db.execute("SELECT ran, adjacency, kind, value, mu2 FROM spend").fetchall()
     for ran, adjacency, kind, value, mu2 in rows:
         if (k := _steps(adjacency, claim.adjacency)) is not None:
             yield ran, ran, _cost(kind, value, mu2, k)
-    for ran, blob in ledger.db.execute("SELECT ran, sums FROM past").fetchall():
+    for ran, blob in ledger.tables.db.execute("SELECT ran, sums FROM past").fetchall():
         for adjacency, packed in msgspec.msgpack.decode(blob, type=dict[str, bytes]).items():
             if (k := _steps(adjacency, claim.adjacency)) is not None:
                 totals = Counted.unpacked(packed).totals
@@ -216,11 +216,11 @@ def _cost(kind: str, value: float, mu2: float, k: int) -> Cost:
 
 def _missing(ledger: Ledger, run: bytes, travelled: int, once: bool) -> int:
     """Answers of a run that travelled and were never paid. `once`: it has one, which may repeat that of another run."""
-    stored = ledger.run(run)
-    paid = max(ledger.answers(run), stored.spends if stored else 0)
-    if once and ledger.answers():
+    stored = ledger.runs.find(run)
+    paid = max(ledger.spends.answers(run), stored.spends if stored else 0)
+    if once and ledger.spends.answers():
         return 0
-    condensed = ledger.db.execute("SELECT count(*) FROM past").fetchone()[0]
+    condensed = ledger.tables.db.execute("SELECT count(*) FROM past").fetchone()[0]
     return max(travelled - paid, 0) if stored or not condensed else 0
 
 

@@ -32,6 +32,7 @@ from hushgrid.node import wire
 from hushgrid.node.config.scenario import scenario_from
 from hushgrid.node.privacy.gate import Gate
 from hushgrid.node.privacy.ledger import Ledger
+from hushgrid.node.privacy.tables import Tables
 from hushgrid.node.problems.records.files import Shard
 
 NOW = 1_700_000_000.0
@@ -78,7 +79,7 @@ def held_still(release: Release | None = None, masked: bool = False) -> Iterator
         held.setattr(os, "urandom", urandom)
         held.setattr(time, "perf_counter", lambda: 0.0)
         held.setattr(time, "time", lambda: NOW)
-        held.setattr(Ledger, "now", staticmethod(lambda: "2000-01-01T00:00:00Z"))
+        held.setattr(Tables, "now", staticmethod(lambda: "2000-01-01T00:00:00Z"))
         held.setitem(Ledger.__init__.__kwdefaults__, "clock", lambda: 1.0)
         held.setattr(Lattice, "release", release or ignoring)
         if masked:

@@ -143,10 +143,12 @@ def line(ledger: Ledger, plan: RunPlan, run: bytes, count: int) -> Line:
     """One run beside its device's ledger."""
     planned = plan.terms_of(ledger.node)
     assert planned is not None
-    t = planned.relying_on(ledger.honest(run))  # an owner who believes in fewer honest ones counts more than the plan
-    own = ledger.spends(run)
+    t = planned.relying_on(
+        ledger.spends.honest(run)
+    )  # an owner who believes in fewer honest ones counts more than the plan
+    own = ledger.spends.rows(run)
     repeats = t.mode == "input" and not own
-    of = [s for s in ledger.spends() if s.adjacency == t.adjacency][-1:] if repeats else own
+    of = [s for s in ledger.spends.rows() if s.adjacency == t.adjacency][-1:] if repeats else own
     wrong = [*ledger.verify()]
     if len(of) < count:
         wrong.append(f"{count} answers travelled, {len(of)} stand in the ledger")

@@ -132,13 +132,13 @@ def of_spends(path: Path, spends: int) -> None:
     with closing(Ledger(path, "n0", durable=False)) as one:
         one.join(run, b"plan")
         one.commit(run, spends=[_spend(1)])
-        one.db.execute(
+        one.tables.db.execute(
             "WITH RECURSIVE n(k) AS (SELECT 2 UNION ALL SELECT k + 1 FROM n WHERE k < ?) INSERT INTO spend "
             "SELECT k, spend.run, k, kind, value, sensitivity, scale, grid, adjacency, sampler, mu2, at, k * 1.0, version, honest "
             "FROM n, spend WHERE spend.no = 1",
             (spends,),
         )
-        one.db.execute("UPDATE run SET spends = ?, status = 'done'", (spends,))
+        one.tables.db.execute("UPDATE run SET spends = ?, status = 'done'", (spends,))
 
 
 def _commits(one: Ledger, run: bytes, commits: int) -> list[float]:

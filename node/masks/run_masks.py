@@ -94,7 +94,7 @@ class RunMasks:
     """
 
     def __init__(self, node: str, run: bytes, ledger: Ledger, identity: Identity, trust: Trust) -> None:
-        if ledger.lacks_key(run):
+        if ledger.runs.lacks_key(run):
             raise Refused(f"{node}: its key of run {run.hex()[:8]} is erased, expected a new run")
         self.node, self.run = node, run
         self._ledger, self._identity, self._trust = ledger, identity, trust
@@ -132,7 +132,7 @@ class RunMasks:
                 marks[node] = _mark_of(node, shown)
         self._keys = keys
         for node, mark in marks.items():  # stored with the step that follows
-            self._ledger.peer_marks.spent(node, mark)
+            self._ledger.marks.peers.spent(node, mark)
 
     def pad(self, round: int, attempt: int, among: Sequence[str], x: Vector, size: int) -> Pad:
         """What this device adds to its answer modulo 2^64, (size,), if all members `among` are told this same question.
@@ -157,7 +157,7 @@ class RunMasks:
         return total
 
     def _own(self) -> _Own:
-        return msgspec.msgpack.decode(self._ledger.run_key(self.run, self._made), type=_Own)
+        return msgspec.msgpack.decode(self._ledger.runs.key(self.run, self._made), type=_Own)
 
     def _made(self) -> bytes:
         private = X25519PrivateKey.generate()

@@ -65,11 +65,13 @@ class BudgetCheck:
         counts = budget.adjacency if budget else None
         self.adjacency = str(counts or (terms.adjacency if terms else ""))
         if budget:
-            ledger.count_at(self.adjacency)
-        earlier = ledger.totals(self.adjacency, but=run)  # what other runs have spent: fixed while this one goes on
+            ledger.spends.count_at(self.adjacency)
+        earlier = ledger.spends.totals(
+            self.adjacency, but=run
+        )  # what other runs have spent: fixed while this one goes on
         self.first = empty(earlier)
         self.earlier = total_epsilon(earlier, self.delta)
-        self.answered = ledger.answers(run)  #: answers of this run in the ledger
+        self.answered = ledger.spends.answers(run)  #: answers of this run in the ledger
         #: of a budget with a window; every other rule here is of one without
         self.renewal = (
             Renewal(ledger, budget, self.adjacency, self.delta, self.version, expiring=expiring)
@@ -178,7 +180,10 @@ class BudgetCheck:
         allowed, t = self.allow.masked, self.terms
         if allowed is None or t is None or not more:
             return
-        delta, held = self.budget.delta or 0.0 if self.budget else t.delta, sum(self.ledger.shares(self.adjacency))
+        delta, held = (
+            self.budget.delta or 0.0 if self.budget else t.delta,
+            sum(self.ledger.spends.shares(self.adjacency)),
+        )
         if not limit(allowed.alone * room, delta).holds(Charge(mu2=held + more, gaussian=1)):
             before, after = (worth_alone(sum_, delta) for sum_ in (held, held + more))
             words = (
@@ -274,7 +279,7 @@ class BudgetCheck:
 
     def _cost(self, more: Totals | None = None) -> float:
         """Epsilon of the ledger with these answers more of this run: the smaller of two valid bounds."""
-        t, totals, answers = self.terms, self.ledger.totals(self.adjacency), self.answered
+        t, totals, answers = self.terms, self.ledger.spends.totals(self.adjacency), self.answered
         if more is not None:
             totals.include(more)
             answers += more.laplace + more.gaussian
@@ -313,5 +318,5 @@ def worth_alone(shares: int, delta: float) -> float:
 def spent_in(ledger: Ledger, run: bytes, t: Terms) -> float:
     """Epsilon of a run's answers by its own accountant. Of unequal and masked ones what each has cost, those that were lost too."""
     if t.growth == 1 and t.masked is None:
-        return t.cost(ledger.answers(run))
-    return spent_epsilon(t.accountant, ledger.run_totals(run, t.adjacency), t.delta)
+        return t.cost(ledger.spends.answers(run))
+    return spent_epsilon(t.accountant, ledger.spends.run_totals(run, t.adjacency), t.delta)

@@ -2,44 +2,41 @@
 
 Events are stored, and costs are computed from them. A step's spends, the machine's state (from which its messages
 follow) and what the gate must repeat are committed together, durably, before any of it is published: as one record of a
-log, or in one transaction of SQLite (`ledger_log.py`). So the ledger never shows less than what has left. A mark of how far the ledger has come is kept in two other places:
-`marks.py`.
+log, or in one transaction of SQLite (`tables.py`). So the ledger never shows less than what has left. A mark of how far
+the ledger has come is kept in two other places: `marks.py`.
 """
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Collection, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from math import inf
 from pathlib import Path
 
 import msgspec
 
-from hushgrid.kernels.errors import InputError
-from hushgrid.node.peer_marks import Peer, PeerMarks
+from hushgrid.kernels.errors import HushgridError, InputError
 from hushgrid.node.privacy import marks
-from hushgrid.node.privacy.ledger_file import LedgerFailed
-from hushgrid.node.privacy.ledger_log import LoggedTables, Record
+from hushgrid.node.privacy.ledger_file import LedgerFailed, unusable
+from hushgrid.node.privacy.ledger_log import Behind, Record, Round
+from hushgrid.node.privacy.ledger_marks import Marks
 from hushgrid.node.privacy.ledger_rows import Counted, Spend
 from hushgrid.node.privacy.marks import LaterMark, MarkFile, NoMark
-from hushgrid.node.privacy.run_table import ENDED, KEEP, OVER
-from hushgrid.node.privacy.spend_table import ALL, Cost, boottime, costs_of, unpacked
-from hushgrid.node.wire import CLAIMS, Mark
+from hushgrid.node.privacy.run_table import ENDED, KEEP, OVER, RunTable
+from hushgrid.node.privacy.spend_table import ALL, Cost, SpendTable, boottime, costs_of, unpacked
+from hushgrid.node.privacy.tables import Tables
+from hushgrid.node.wire import Mark
 
 __all__ = ["Ledger", "LedgerFailed"]
 
 
-#: Of a main file that lacks what stood beside it.
-TORN = "without what was committed last: copied without its -wal and its -log, or one of them was removed"
-
-
-class Ledger(LoggedTables):
-    """An open ledger; one process holds it.
+class Ledger:
+    """An open ledger; one process holds it. It has tables of spends and of runs, and marks.
 
     `node` must be the name in the file (None: any name). If there is no file, a new ledger is made. `mark` is the path
     of the mark file. `durable=False` is for ledgers that end with the run: a power cut may take what was committed.
-    Raises InputError if the file is no whole ledger, LedgerFailed if the disk fails.
+    Raises InputError if the file is no whole ledger. Every method raises LedgerFailed if the disk fails.
     """
 
     def __init__(
@@ -52,241 +49,137 @@ class Ledger(LoggedTables):
         clock: Callable[[], float] = boottime,
         keep: int = KEEP,
     ) -> None:
-        self._mark_file = MarkFile(mark, durable) if mark else None
-        super().__init__(path, node, durable, clock, keep)
+        self.path, self.tables = path, Tables(path, durable)
         try:
+            self.tables.open(node)
+            self.id, self.node = self.tables.id, self.tables.file.node
+            self.spends = SpendTable(self.tables, clock)
+            self.runs = RunTable(self.tables, self.spends, keep)
+            self.marks = Marks(self.tables, self.spends, MarkFile(mark, durable) if mark else None)
+            self.tables.parts = [self.spends, self.runs, self.marks]
+            self._recover()
+            self.tables.file.opened = True
             if self.refusal is None:
-                self._write_mark()
-        except LedgerFailed:
+                self.marks.write()
+        except HushgridError:
             self._give_up()
             raise
+        except (sqlite3.Error, OSError, TypeError, ValueError, msgspec.MsgspecError) as error:
+            self._give_up()
+            raise unusable(path, error) from None
 
-    def _load(self) -> None:
-        super()._load()
-        self._heard = bool(self._marks("told"))  #: whether peers remember marks that nobody has accepted
-        #: what this node remembers of the ledgers of others: stored with the next commit
-        self.peer_marks = PeerMarks(
-            {n: msgspec.msgpack.decode(marks, type=Peer) for n, marks in self._ask("SELECT node, mark FROM peer")}
-        )
+    def _recover(self) -> None:
+        """Brings what the log holds into the tables; if they are older than the log, it stays, and `torn` says so."""
+        try:
+            for record in self.tables.unapplied():
+                if record.spends and record.no != self.spends.no + 1:
+                    raise Behind
+                self._take(record)
+        except Behind:
+            self.tables.tear()
+            self.spends.load()
+            return
+        if self.tables.waiting:
+            with self.tables.transaction():
+                pass
+
+    def _take(self, record: Record) -> None:
+        """A record is durable: what is kept in memory follows."""
+        self.spends.take(record)
+        self.tables.waiting.append(record)
+
+    def __del__(self) -> None:
+        # Ending without `close` loses nothing (kill -9 does the same); only the file handle must not outlive us.
+        self._give_up()
+
+    def _give_up(self) -> None:
+        self._note_running()
+        self.tables.give_up()
+
+    def _note_running(self) -> None:
+        if self.tables.file.locked and self.tables.file.held:
+            with suppress(AttributeError, sqlite3.Error, LedgerFailed):
+                self.spends.note_running()
 
     def close(self) -> None:
-        if self._held:
+        """Orderly: what is in the log goes into the main file, which is then a whole copy by itself."""
+        if self.tables.file.held:
             with suppress(LedgerFailed):
-                self.remember_peers()
-        super().close()
-        if self._mark_file:
-            self._mark_file.close()
+                self.marks.remember_peers()
+        self._note_running()
+        self.tables.close()
+        if self.marks.file:
+            self.marks.file.close()
+
+    def checkpoint(self) -> None:
+        """Brings what is only in the log into the tables."""
+        self.tables.checkpoint()
+
+    def copy_to(self, path: Path) -> None:
+        """As `LedgerFile.copy_to`."""
+        self.tables.checkpoint()
+        self.tables.file.copy_to(path)
 
     # --- marks ---
 
     @property
-    def marked(self) -> bool:
-        """Whether the ledger has ever written its mark file. If so and the file is absent, the mark is lost."""
-        return self._meta("marked") is not None
-
-    @property
     def mark(self) -> Mark:
-        """How far the ledger has come: its id, the number of its last spend, and the price of all spends."""
-        return self._price.mark(self.id, self.no)
-
-    def mark_after(self, spends: Iterable[Spend]) -> Mark:
-        """The mark after these spends, which are not committed yet."""
-        costs = costs_of(spends)
-        return self._price_after(costs).mark(self.id, self.no + len(costs))
-
-    def _counted(self, ledger: bytes) -> Mark:
-        """How far this ledger has counted the ledger of this id: itself, or one whose spends its owner has accepted."""
-        if ledger == self.id:
-            return self.mark
-        return next((m for m in self._marks("accepted") if m.ledger == ledger), Mark(ledger, 0))
-
-    def _marks(self, key: str) -> list[Mark]:
-        blob = self._meta(key)
-        return msgspec.msgpack.decode(blob, type=list[Mark]) if blob else []
-
-    def missed(self, mark: Mark) -> int:
-        """How many spends a mark knows that this ledger has not counted."""
-        return max(mark.no - self._counted(mark.ledger).no, 0)
-
-    def behind(self, mark: Mark) -> bool:
-        """Whether this mark, which another place remembers, is ahead of the ledger."""
-        counted = self._counted(mark.ledger)
-        return marks.plausible(mark, counted) and marks.above(mark, counted)
-
-    def tell(self, mark: Mark) -> bool:
-        """A peer says that it remembers this mark. True if the ledger is behind it: then it is kept for `accept`."""
-        mark = marks.bounded(mark)
-        if not self.behind(mark):
-            return False
-        known = {m.ledger: m for m in self._marks("told")}
-        higher = marks.highest(known.get(mark.ledger), mark)
-        if higher != known.get(mark.ledger) and (mark.ledger in known or len(known) < marks.MOST_TOLD):
-            known[mark.ledger] = higher
-            with self._transaction():
-                self._set(told=msgspec.msgpack.encode(list(known.values())))
-            self._heard = True
-        return True
-
-    def told(self) -> Mark | None:
-        """A mark that this ledger is behind, one of its own id before another ledger's; None if there is none."""
-        return next(iter(self._ahead()), None)
-
-    def _ahead(self) -> list[Mark]:
-        """The marks that this ledger is behind: for each ledger id the highest that a peer or the mark file states."""
-        heard = self._marks("told")
-        with suppress(NoMark):
-            heard += self._outside()
-        highest: dict[bytes, Mark] = {}
-        for mark in heard:
-            highest[mark.ledger] = marks.highest(highest.get(mark.ledger), mark)
-        return sorted((m for m in highest.values() if self.behind(m)), key=lambda m: m.ledger != self.id)
-
-    def _outside(self) -> list[Mark]:
-        """The mark in the mark file; empty before the first one is written.
-
-        Raises NoMark if the file is gone, cannot be read, or states a mark that no ledger can have.
-        """
-        if self._mark_file is None:
-            return []
-        mark = self._mark_file.read()
-        if mark is None:
-            if self.marked:
-                raise NoMark(f"{self._mark_file.path} is gone")
-            return []
-        if not marks.plausible(mark, self._counted(mark.ledger)):
-            raise NoMark(f"{self._mark_file.path} cannot be right (spend {mark.no})")
-        return [mark]
-
-    @property
-    def lost_mark(self) -> str | None:
-        """Why the mark file cannot be read although it was written once; None if it can. Its disk may come back."""
-        try:
-            self._outside()
-        except NoMark as why:
-            return f"without its mark: {why}"
-        return None
-
-    @property
-    def behind_in_words(self) -> str | None:
-        """What the ledger is behind, or lacks, in words; None if it is behind nothing and lacks nothing."""
-        if lost := self.lost_mark:
-            return lost
-        if self.torn:
-            return TORN
-        if (mark := self.told()) is None:
-            return None
-        whose = "" if mark.ledger == self.id else f" of another ledger ({mark.ledger.hex()[:8]})"
-        return f"behind its mark{whose}: {marks.ahead_in_words(mark, self._counted(mark.ledger))}"
+        """The high-water mark: how far the ledger has come."""
+        return self.marks.high_water
 
     @property
     def refusal(self) -> str | None:
         """Why this ledger lets no run spend, in one line with what its owner can do; None if runs may spend."""
-        words = self.behind_in_words
-        mark = f" --mark {self._mark_file.path}" if self._mark_file else ""
-        return words and f"its ledger is {words}; its owner runs 'hushgrid ledger accept {self.path}{mark}'"
+        return self.marks.refusal
 
     def accept(self) -> list[Mark]:
         """The owner records as spent what others remember. Returns the marks that the ledger was behind.
 
         What is recorded is the maximum of every component over the mark file, all marks of peers, and the ledger
         itself, so it never gives budget back. A mark does not say under which adjacency it was spent, so such a gap
-        counts under every adjacency. A masked run does not go on. A mark file that was gone or could not be read is written
-        again. Raises LedgerFailed if the disk does not take it, InputError if a later program wrote the mark.
+        counts under every adjacency. A masked run does not go on. A mark file that was gone or could not be read is
+        written again. Raises InputError if a later program wrote the mark.
         """
         try:
-            self._outside()
+            self.marks.outside()
         except LaterMark as why:
             raise InputError(f"{why}: accept with that program, which can read it") from None
         except NoMark:
             pass
-        ahead = self._ahead()
-        accepted = {m.ledger: m for m in self._marks("accepted")}
-        no, rows, costs = self.no, [], []
+        ahead, spends = self.marks.all_ahead(), self.spends
+        no, rows, costs = spends.no, [], []
         for mark in ahead:
-            counted = self._counted(mark.ledger)
+            counted = self.marks.counted(mark.ledger)
             no = max(mark.no, no + 1) if mark.ledger == self.id else no + 1
             value = marks.missing(mark.epsilon, counted.epsilon)
             if mark.nonprivate and not counted.nonprivate:
                 value = inf
             costs.append(Cost("gap", value, marks.missing(mark.mu2, counted.mu2), ""))
-            rows.append((no, *costs[-1][1:3], self.now(), self.running, self.data_version))
-            if mark.ledger != self.id:
-                accepted[mark.ledger] = marks.highest(counted, mark)
-        sums, price = self._sums_after(costs, None, self.data_version), self._price_after(costs)
-        with self._transaction():
-            self.db.executemany(
+            rows.append((no, *costs[-1][1:3], self.tables.now(), spends.running, spends.data_version))
+        sums, price = spends.after(costs, None, spends.data_version)
+        with self.tables.transaction():
+            self.tables.db.executemany(
                 "INSERT INTO spend (no, kind, value, mu2, adjacency, sampler, at, ran, version) "
                 "VALUES (?1, 'gap', ?2, ?3, '', '', ?4, ?5, ?6)",
                 rows,
             )
-            self._write_sums(sums, price)
-            self._set(accepted=msgspec.msgpack.encode(list(accepted.values())), told=msgspec.msgpack.encode([]))
-            self._erase_keys()  # what a lost branch has masked with its key is not known
-            self._new_branch()
-        self._branched()
-        self._counted_now(sums, price, costs)
-        self.no, self._heard = no, False
-        self._write_mark()
+            spends.write_sums(sums, price)
+            self.marks.accept(ahead)
+            self.runs.erase_keys()  # what a lost branch has masked with its key is not known
+            self.tables.new_branch()
+        self.tables.branched()
+        spends.counted(sums, price, costs)
+        spends.no = no
+        self.marks.accepted_now()
         return ahead
 
-    def _sync_mark(self) -> None:
-        """Writes the mark after the commit it stands for: after a power cut it may lag behind, it is never ahead.
-
-        Raises LedgerFailed if the mark cannot be written.
-        """
-        file = self._mark_file
-        if file is None:
-            return
-        if not self._heard and file.untouched():
-            with self._marking(file):
-                file.write(self.mark)
-            return
-        try:
-            self._outside()
-            if not self._ahead():  # a mark that is ahead stays until it is accepted
-                self._write_mark()
-        except NoMark as why:
-            raise LedgerFailed(f"{self.path}: its mark {why}, expected to write it: nothing was released") from None
-
-    def _write_mark(self) -> None:
-        file = self._mark_file
-        if file is None:
-            return
-        with self._marking(file):
-            with suppress(NoMark):
-                if file.read() == self.mark and self.marked:
-                    return
-            if not self.marked:
-                file.path.parent.mkdir(parents=True, exist_ok=True)
-            file.write(self.mark)
-        if not self.marked:
-            with self._transaction():
-                self._set(marked=1)
-
-    @contextmanager
-    def _marking(self, file: MarkFile) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            raise LedgerFailed(
-                f"{file.path}: {error.strerror}, expected to write the mark: nothing was released"
-            ) from None
-
-    def accepted(self, first: Collection[bytes] = ()) -> tuple[Mark, ...]:
-        """The marks of other ledgers that this one has counted as its own: CLAIMS of them, those of these ids first."""
-        return tuple(sorted(self._marks("accepted"), key=lambda mark: mark.ledger in first)[-CLAIMS:])
-
-    def remember_peers(self) -> None:
-        """Stores what is remembered of peers now, durably, if any of it has changed."""
-        if self.peer_marks.changed:
-            with self._transaction():
-                self._write_peers(self._risen())
-            self.peer_marks.changed.clear()
-
-    def _risen(self) -> tuple[tuple[str, Peer], ...]:
-        return tuple((name, self.peer_marks.peers[name]) for name in sorted(self.peer_marks.changed))
-
     # --- the one transaction ---
+
+    def join(self, run: bytes, plan: bytes, status: str = "joined") -> None:
+        """Stores a plan: from here on the run is known. Any other run under way is stopped if this one is joined."""
+        self.runs.join(run, plan, status)
+        if status == "joined":
+            self.tables.prepare_log()
 
     def commit(
         self,
@@ -297,45 +190,122 @@ class Ledger(LoggedTables):
         status: str | None = None,
         last: bytes | None = None,
         answers: Iterable[tuple[bytes, bytes]] = (),
-        history: tuple[int, float | None, int, int] | None = None,
+        history: Round | None = None,
         version: int | None = None,
     ) -> None:
         """Stores everything that a step did, durably. Nothing of it may be published before this returns.
 
-        What has risen of the marks of peers goes with it. `state`: of the machine and the gate. `last`: the message to repeat once the run has ended. `answers`: what the
-        gate must repeat, as (question, answer). `history`: (round, residual, messages, bytes). `version`: of the data
-        that the spends are about [that of now]. Raises LedgerFailed if the disk does not take it.
+        What has risen of the marks of peers goes with it. `state`: of the machine and the gate. `last`: the message to
+        repeat once the run has ended. `answers`: what the gate must repeat, as (question, answer). `version`: of the
+        data that the spends are about [that of now].
         """
         spends, answers = list(spends), list(answers)
         version = self.data_version if version is None else min(version, self.data_version)
-        when = self.now(), self.running, version
+        when = self.tables.now(), self.spends.running, version
         logged = last is None and not answers and status in (None, "running")
-        risen = self._risen()
-        if not (logged and self._log_step(Record(run, state, status, self.no + 1, spends, *when, history, risen))):
-            costs = costs_of(spends)
-            sums, price = self._sums_after(costs, run, version), self._price_after(costs)
-            with self._transaction():
-                if spends:
-                    self._insert(run, self.no + 1, spends, when)
-                    self._write_sums(sums, price)
-                self.db.execute(
-                    "UPDATE run SET state = coalesce(?, state), status = coalesce(?, status), last = coalesce(?, last), "
-                    "spends = spends + ? WHERE id = ?",
-                    (state, status, last, len(spends), run),
-                )
-                if answers:
-                    self.db.executemany("INSERT OR IGNORE INTO answer VALUES (?, ?)", answers)
-                if history:
-                    self.db.execute("INSERT OR REPLACE INTO history VALUES (?,?,?,?,?)", (run, *history))
-                self._write_peers(risen)
-                if status in OVER:
-                    self._erase_keys("run = ?", run)
-                if status in ENDED:
-                    self._compact()
-            self._counted_now(sums, price, costs)
-        self.peer_marks.changed.clear()
+        risen = self.marks.risen()
+        record = Record(run, state, status, self.spends.no + 1, spends, *when, history, risen)
+        if logged and self.tables.append(record):
+            self._take(record)
+        else:
+            self._store(record, last, answers)
+        self.marks.peers.changed.clear()
         if spends:
-            self._sync_mark()
+            self.marks.sync()
+
+    def _store(self, record: Record, last: bytes | None, answers: list[tuple[bytes, bytes]]) -> None:
+        """A step that does not fit into the log, or ends a run: in the tables at once."""
+        run, spends = record.run, record.spends
+        costs = costs_of(spends)
+        sums, price = self.spends.after(costs, run, record.version)
+        with self.tables.transaction():
+            if spends:
+                self.spends.insert(run, record.no, spends, (record.at, record.ran, record.version))
+                self.spends.write_sums(sums, price)
+            self.runs.update(run, record.state, record.status, last, len(spends))
+            if answers:
+                self.tables.db.executemany("INSERT OR IGNORE INTO answer VALUES (?, ?)", answers)
+            if record.history:
+                self.runs.add_rounds(run, [record.history])
+            self.marks.write_peers(record.peers)
+            if record.status in OVER:
+                self.runs.erase_keys("run = ?", run)
+            if record.status in ENDED:
+                self.runs.compact()
+        self.spends.counted(sums, price, costs)
+
+    # --- what is remembered beside runs and spends ---
+
+    def keep_note(self, key: str, value: bytes) -> None:
+        """Remembers a few bytes under a name, durably, in place of those before."""
+        with self.tables.transaction():
+            self.tables.set(**{f"note {key}": value})
+
+    def note(self, key: str) -> bytes | None:
+        """What was remembered last under a name."""
+        value: bytes | None = self.tables.meta(f"note {key}")
+        return value
+
+    def answer(self, key: bytes) -> bytes | None:
+        """A gate answer that is to be repeated (mode input), by its key."""
+        return next((value for (value,) in self.tables.ask("SELECT value FROM answer WHERE key = ?", (key,))), None)
+
+    @property
+    def kinds_at_birth(self) -> tuple[str, ...] | None:
+        """The kinds of questions that there were at its birth; None of a ledger that no device has used yet."""
+        return tuple(self.tables.meta("kinds").split()) or None
+
+    def born_with(self, kinds: Sequence[str]) -> None:
+        """Notes which kinds of questions there are, durably, in a ledger that no device has used yet."""
+        if self.kinds_at_birth is None:
+            with self.tables.transaction():
+                self.tables.set(kinds=" ".join(kinds))
+
+    # --- the data ---
+
+    @property
+    def data_version(self) -> int:
+        """Which of its owner's data the device holds: a gate repeats an answer for the same version only."""
+        return self.spends.data_version
+
+    def new_data(self) -> int:
+        """The owner's word that the data are new. Returns their version."""
+        with self.tables.transaction():
+            version = self.spends.new_version()
+        self.spends.begin_version(version)
+        return version
+
+    def saw_data(self, stamp: str) -> bool:
+        """Notes how the data's file looks from outside (inode, size, time). True, and a new version, if it was replaced.
+
+        The first stamp is only remembered: what was answered before it was seen was answered from this file.
+        """
+        return self._saw("data", stamp)
+
+    def saw_public(self, digest: str, *, known: bool = False) -> bool:
+        """Notes what is public of the data: case, zone, features. True, and a new version, if it is another.
+
+        `known`: the version has risen for this already. The first digest is only remembered.
+        """
+        return self._saw("public", digest, known)
+
+    @property
+    def public(self) -> str | None:
+        """The digest that `saw_public` has noted last."""
+        digest: str | None = self.tables.meta("public")
+        return digest
+
+    def _saw(self, key: str, stamp: str, known: bool = False) -> bool:
+        before = self.tables.meta(key)
+        if stamp == before:
+            return False
+        rises = before is not None and not known
+        with self.tables.transaction():
+            self.tables.set(**{key: stamp})
+            version = self.spends.new_version() if rises else self.data_version
+        if rises:
+            self.spends.begin_version(version)
+        return rises
 
     # --- what an owner does with the file ---
 
@@ -343,39 +313,36 @@ class Ledger(LoggedTables):
         """What is wrong with this ledger, one line a problem; empty if it is whole."""
         self.checkpoint()
         try:
-            wrong = [f"integrity: {row[0]}" for row in self.db.execute("PRAGMA integrity_check") if row[0] != "ok"]
+            integrity = self.tables.db.execute("PRAGMA integrity_check").fetchall()
         except sqlite3.DatabaseError as error:
             return [f"integrity: {error}"]
-        if wrong:
+        if wrong := [f"integrity: {line}" for (line,) in integrity if line != "ok"]:
             return wrong
         wrong = self._missing() or self._miscounted()
-        if words := self.behind_in_words:
+        if words := self.marks.behind_in_words:
             wrong.append(words)
         return wrong
 
     def _missing(self) -> list[str]:
         """Numbers that no row stands for, in words."""
         wrong, previous = [], 0
-        gaps = {no for (no,) in self.db.execute("SELECT no FROM spend WHERE kind = 'gap'")}
-        for first, no, sums in self.db.execute(
-            "SELECT first, no, sums FROM past UNION ALL SELECT no, no, NULL FROM spend ORDER BY no"
-        ):
-            if (
-                first != previous + 1
-                and no not in gaps
-                and not (sums and any("gap" in c.kinds for c in unpacked(sums).values()))
-            ):
+        gaps = {no for (no,) in self.tables.ask("SELECT no FROM spend WHERE kind = 'gap'")}
+        rows = self.tables.ask("SELECT first, no, sums FROM past UNION ALL SELECT no, no, NULL FROM spend ORDER BY no")
+        for first, no, sums in rows:
+            in_gap = no in gaps or (sums and any("gap" in c.kinds for c in unpacked(sums).values()))
+            if first != previous + 1 and not in_gap:
                 wrong.append(f"spends {previous + 1} to {first - 1} are missing")
             previous = no
         return wrong
 
     def _miscounted(self) -> list[str]:
         """Whether the sums of all spends are those of the rows, in words."""
-        found: dict[str, Counted] = {}
+        counts: dict[str, Counted] = {}
         row = "adjacency, kind, value, mu2"
-        for adjacency, *equal in self.db.execute(f"SELECT {row}, count(*), honest FROM spend GROUP BY {row}, honest"):
-            found[adjacency] = found.get(adjacency, Counted()).plus(*equal)
-        for (blob,) in self.db.execute("SELECT sums FROM past"):
+        rows = self.tables.ask(f"SELECT {row}, count(*), honest FROM spend GROUP BY {row}, honest")
+        for adjacency, *equal in rows:
+            counts[adjacency] = counts.get(adjacency, Counted()).plus(*equal)
+        for (blob,) in self.tables.ask("SELECT sums FROM past"):
             for adjacency, sums in unpacked(blob).items():
-                found[adjacency] = found.get(adjacency, Counted()).with_all(sums)
-        return ["the sums of its spends are not those of its rows"] if found != self._of(ALL) else []
+                counts[adjacency] = counts.get(adjacency, Counted()).with_all(sums)
+        return ["the sums of its spends are not those of its rows"] if counts != self.spends.sums(ALL) else []

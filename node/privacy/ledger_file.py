@@ -24,11 +24,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-import msgspec
-
 from hushgrid.kernels.errors import HushgridError, InputError, Stopped
 from hushgrid.node.durable import sync_file, sync_folder
-from hushgrid.node.privacy.ledger_schema import FORMAT, create, migrate
+from hushgrid.node.privacy.ledger_schema import FORMAT, FORMATS, create, migrate
 
 
 class LedgerFailed(Stopped):
@@ -51,38 +49,30 @@ ROOM = 64 << 10  #: bytes that SQLite wants beside a ledger to open it
 
 
 class LedgerFile:
-    """An open file; one process holds it."""
+    """One SQLite file; one process holds it. Until `open` nothing of it is touched."""
 
-    _lock = -1  #: the file that is locked
-    _erased = False  #: a key was erased, and its bytes may still stand in the -wal
-
-    def __init__(self, path: Path, node: str | None, durable: bool) -> None:
+    def __init__(self, path: Path, durable: bool) -> None:
         self.path, self.durable = path, durable
-        self._opened = False  #: only then is a fault one of a step's
-        self._held = False  #: the main file says that it is open
-        try:
-            if not path.exists():
-                if node is None:
-                    raise InputError(f"{path}: No such file or directory, expected a ledger")
-                create(path, node, durable)
-            self._open(node)
-            self._load()
-            self._opened = True
-        except HushgridError:
-            self._give_up()
-            raise
-        except (sqlite3.Error, OSError, TypeError, ValueError, msgspec.MsgspecError) as error:
-            self._give_up()
-            raise _unusable(path, error) from None
+        self.node = ""  #: whose ledger it is
+        self.opened = False  #: only then is a fault one of a step's
+        self.held = False  #: the main file says that it is open
+        self.erased = False  #: a key was erased, and its bytes may still stand in the -wal
+        self.db: sqlite3.Connection
+        self._lock = -1  #: the file that is locked
 
-    def _load(self) -> None:
-        """Read what is kept in memory."""
+    def open(self, node: str | None) -> None:
+        """Opens the ledger of this node (None: any); if there is no file and it has a node, a new one is made.
 
-    def _open(self, node: str | None) -> None:
+        Raises InputError if it is not this node's whole ledger, and what SQLite and the system raise: see `unusable`.
+        """
+        if not self.path.exists():
+            if node is None:
+                raise InputError(f"{self.path}: No such file or directory, expected a ledger")
+            create(self.path, node, self.durable)
         if not self.path.is_file():
             raise InputError(f"{self.path}: found no file, expected a ledger")
         self._lock = _locked(self.path)
-        log = self._log.exists()
+        has_wal = self.wal_path.exists()
         # By `mode=rw` a file that has just gone is not made anew, as an empty ledger.
         self.db = sqlite3.connect(
             f"file:{quote(os.fsencode(self.path))}?mode=rw", uri=True, isolation_level=None, timeout=0.5
@@ -91,126 +81,107 @@ class LedgerFile:
             raise InputError(
                 f"{self.path}: found no ledger's tables (cut short, or copied without its -wal), expected a whole ledger"
             )
-        owner, form, left_open = self._meta("node"), self._meta("format"), self._meta("open") is not None
-        self._held = left_open and log
-        if form not in range(1, FORMAT + 1):
+        owner, form, left_open = self.meta("node"), self.meta("format"), self.meta("open") is not None
+        self.held = left_open and has_wal
+        if form not in FORMATS:
             raise InputError(
-                f"{self.path}: found format {form}, expected {FORMAT} or older: a ledger is not taken back to an earlier "
-                "version of the program"
+                f"{self.path}: found format {form}, expected {' or '.join(map(str, FORMATS))}: a ledger is not taken back to an "
+                "earlier version of the program"
             )
         if owner != (node or owner):
             raise InputError(f"{self.path}: found the ledger of {owner!r}, expected {node or owner!r}")
         self.node = str(owner)
-        mode = self.db.execute("PRAGMA journal_mode = WAL").fetchone()[0]
-        self.db.execute(f"PRAGMA synchronous = {'FULL' if self.durable else 'OFF'}")
-        # Steps go to the append log; what comes here are joins, ends and every so many steps. A log of up to 4 MB spares the
-        # card: a page that many of them change is written to the main file once.
-        self.db.execute("PRAGMA wal_autocheckpoint = 1000")
-        self.db.execute(f"PRAGMA journal_size_limit = {512 << 10}")
-        self.db.execute(
-            "PRAGMA secure_delete = FAST"
-        )  # what is deleted within a page is overwritten there, at no write more
-        self.db.execute("PRAGMA cache_size = -256")  # kB: more would be memory that a device keeps for ever
-        if self.durable and (mode, *self._ask("PRAGMA synchronous")) != ("wal", (2,)):
-            raise LedgerFailed(
-                f"{self.path}: found journal mode {mode}, expected a disk that can keep a WAL with full sync"
-            )
-        torn = (left_open and not log) or (self._meta("log") is not None and not self._ahead_log.exists())
+        self._set_pragmas()
+        torn = (left_open and not has_wal) or (self.meta("log") is not None and not self.log_path.exists())
         if form < FORMAT and self.durable and not torn:
             self._keep_before()
-        with self._transaction():
+        with self.transaction():
             if form < FORMAT:
-                migrate(self.db, form)
+                migrate(self.db)
             if torn:
-                self._set(torn=1)
-            self._set(open=1)
-        self._held = True
+                self.set(torn=1)
+            self.set(open=1)
+        self.held = True
         # Synced into the main file before anything else is committed; the log has its name on the disk by then.
         self.db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
-    def _keep_before(self) -> None:
-        """A copy in the older format that it has, for a release that reads no other. It is behind the mark soon: whoever puts
+    def _set_pragmas(self) -> None:
+        mode = self.db.execute("PRAGMA journal_mode = WAL").fetchone()[0]
+        self.db.execute(f"PRAGMA synchronous = {'FULL' if self.durable else 'OFF'}")
+        # Steps go to the append log; what comes here are joins, ends and every so many steps. A log of up to 4 MB
+        # spares the card: a page that many of them change is written to the main file once.
+        self.db.execute("PRAGMA wal_autocheckpoint = 1000")
+        self.db.execute(f"PRAGMA journal_size_limit = {512 << 10}")
+        # What is deleted within a page is overwritten there, at no write more.
+        self.db.execute("PRAGMA secure_delete = FAST")
+        self.db.execute("PRAGMA cache_size = -256")  # kB: more would be memory that a device keeps for ever
+        if self.durable and (mode, *self.ask("PRAGMA synchronous")) != ("wal", (2,)):
+            raise LedgerFailed(
+                f"{self.path}: found journal mode {mode}, expected a disk that can keep a WAL with full sync"
+            )
 
-        it back accepts what it lacks as spent.
+    def _keep_before(self) -> None:
+        """Keeps a copy in the older format, for a release that reads no other.
+
+        It is behind the mark soon: whoever puts it back accepts what it lacks as spent.
         """
         copy = self.path.with_name(self.path.name + BEFORE)
         new = copy.with_name(copy.name + ".new")
         new.unlink(missing_ok=True)
         os.close(os.open(new, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
         self.db.execute("VACUUM INTO ?", (str(new),))
-        with closing(sqlite3.connect(new, isolation_level=None)) as kept:
-            kept.execute("DELETE FROM meta WHERE key IN ('open', 'log')")
-            _without_keys(kept)
+        with closing(sqlite3.connect(new, isolation_level=None)) as older:
+            older.execute("DELETE FROM meta WHERE key IN ('open', 'log')")
+            _without_keys(older)
         sync_file(new)
         os.replace(new, copy)
         sync_folder(copy.parent)
 
     @property
-    def _log(self) -> Path:
+    def wal_path(self) -> Path:
+        """SQLite's write-ahead log."""
         return self.path.with_name(self.path.name + "-wal")
 
     @property
-    def _ahead_log(self) -> Path:
-        """Of the log in front of the tables."""
+    def log_path(self) -> Path:
+        """The log in front of the tables."""
         return self.path.with_name(self.path.name + "-log")
 
     @property
-    def torn(self) -> bool:
-        """Whether it was found without its -wal or its -log, and its owner has not accepted that."""
-        return self._meta("torn") is not None
+    def locked(self) -> bool:
+        """Whether this object holds the file."""
+        return self._lock >= 0
 
-    def __del__(self) -> None:
-        # Ending without `close` loses nothing (kill -9 does the same); only the file handle must not outlive us.
-        self._give_up()
+    # --- the end ---
 
-    def _give_up(self) -> None:
-        """Close the file, once. SQLite then moves its log into the main file and removes it, if the disk lets it."""
-        if self._lock < 0:
-            return
-        try:
-            with suppress(AttributeError, sqlite3.Error):
-                self._let_go()
-            with suppress(AttributeError, sqlite3.Error):
-                self.db.close()
-            if (
-                self._held
-            ):  # the main file says so for good, and may have got all of its log, which is gone: an empty one
-                with suppress(OSError):
-                    self._log.touch(0o600)
-            self._let_log_go()
-        finally:
-            self._unlock()
+    def let_go(self) -> None:
+        """The main file no longer says that it is open, once its log is in it."""
+        if self.held:
+            self.db.execute("DELETE FROM meta WHERE key = 'open'")
+            self.held = False
 
-    def _let_log_go(self) -> None:
-        """What is done about the log in front of the tables once they are closed, and still held."""
+    def shut(self) -> None:
+        """Closes the connection. SQLite then moves its log into the main file and removes it, if the disk lets it."""
+        with suppress(AttributeError, sqlite3.Error):
+            self.db.close()
+        # The main file says so for good, and may have got all of its log, which is gone: an empty one.
+        if self.held:
+            with suppress(OSError):
+                self.wal_path.touch(0o600)
 
-    def _unlock(self) -> None:
+    def unlock(self) -> None:
         """Last of all: closing any handle of a file ends SQLite's locks on it."""
         if self._lock >= 0:
             _HELD.discard(_inode(self._lock))
             os.close(self._lock)
             self._lock = -1
 
-    def _let_go(self) -> None:
-        """The main file no longer says that it is open, once its log is in it."""
-        if self._held:
-            self.db.execute("DELETE FROM meta WHERE key = 'open'")
-            self._held = False
-
-    def close(self) -> None:
-        """Orderly: what is in the log goes into the main file, which is then a whole copy by itself."""
-        with suppress(sqlite3.Error):  # a disk that is full keeps the log, and loses nothing
-            self._let_go()
-            self.db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-        self._give_up()
-
-    def _before_tables(self) -> None:
-        """Called before the tables are asked or changed."""
+    # --- rows ---
 
     @contextmanager
-    def _transaction(self) -> Iterator[None]:
-        self._before_tables()
-        with self._failing():
+    def transaction(self) -> Iterator[None]:
+        """All of it is stored, or nothing. Raises LedgerFailed if the disk does not take it."""
+        with self.failing():
             try:
                 self.db.execute("BEGIN IMMEDIATE")
                 yield
@@ -219,51 +190,46 @@ class LedgerFile:
                 with suppress(sqlite3.Error):
                     self.db.execute("ROLLBACK")
                 raise
-        if self._erased:
+        if self.erased:
             self._scrub()
 
     def _scrub(self) -> None:
         """Empties the -wal of what was erased in the main file. If a reader holds it, the next transaction tries again."""
         with suppress(sqlite3.Error):  # a disk that is full: the same; and so does the next start
             (busy, *_) = self.db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-            self._erased = bool(busy)
+            self.erased = bool(busy)
 
     @contextmanager
-    def _failing(self) -> Iterator[None]:
+    def failing(self) -> Iterator[None]:
         """What fails once the ledger is open is the disk."""
         try:
             yield
         except sqlite3.Error as error:
-            if not self._opened:
+            if not self.opened:
                 raise
             raise LedgerFailed(
                 f"{self.path}: {_fault(self.path, error)}, expected to write the ledger: nothing was released"
             ) from None
 
-    def _ask(self, query: str, values: Sequence[Any] = ()) -> list[Any]:
+    def ask(self, query: str, values: Sequence[Any] = ()) -> list[Any]:
         """The rows that answer a query."""
-        self._before_tables()
-        with self._failing():
+        with self.failing():
             return self.db.execute(query, values).fetchall()
 
-    def _meta(self, key: str) -> Any:
-        return next((value for (value,) in self._ask("SELECT value FROM meta WHERE key = ?", (key,))), None)
+    def meta(self, key: str) -> Any:
+        """A single value of the ledger, by its name; None if there is none."""
+        return next((value for (value,) in self.ask("SELECT value FROM meta WHERE key = ?", (key,))), None)
 
-    def _set(self, **values: Any) -> None:
+    def set(self, **values: Any) -> None:
+        """Inside a transaction."""
         self.db.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", values.items())
 
-    @staticmethod
-    def now() -> str:
-        """UTC, for the rows."""
-        return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-
     def copy_to(self, path: Path) -> None:
-        """A consistent copy for a run directory: it holds gate answers and public data only, and no running times:
+        """A consistent copy for a run directory: gate answers and public data alone.
 
-        how long a step takes may depend on data.
+        Running times are left out, because how long a step takes may depend on data.
         """
-        self._before_tables()
-        with self._failing():
+        with self.failing():
             self.db.execute("VACUUM INTO ?", (str(path),))
             with closing(sqlite3.connect(path, isolation_level=None)) as copy:  # it has no log, and needs none
                 copy.execute("PRAGMA synchronous = OFF")
@@ -280,8 +246,8 @@ PATIENCE_S = 2.0  #: for another process to let go of a ledger, or to have copie
 
 
 def _inode(file: int | Path) -> tuple[int, int]:
-    found = os.stat(file)
-    return found.st_dev, found.st_ino
+    status = os.stat(file)
+    return status.st_dev, status.st_ino
 
 
 def _locked(path: Path) -> int:
@@ -346,7 +312,7 @@ def snapshot(path: Path, copy: Path) -> None:
                 shutil.copyfile(path.with_name(path.name + end), copy.with_name(copy.name + end))
 
 
-def _unusable(path: Path, error: Exception) -> HushgridError:
+def unusable(path: Path, error: Exception) -> HushgridError:
     """Why a ledger cannot be opened: held by another process, a machine's fault, or a file that is none."""
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):

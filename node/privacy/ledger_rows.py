@@ -204,4 +204,4 @@ class _Packed(Struct, array_like=True, frozen=True):
     epsilon: bytes
     epsilon2: bytes
     mu2: bytes
-    shares: bytes = b""  #: absent before format 4, which had none
+    shares: bytes

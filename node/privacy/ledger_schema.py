@@ -9,18 +9,15 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-import msgspec
-
 from hushgrid.kernels.errors import InputError
 from hushgrid.node.durable import sync_folder
 from hushgrid.node.privacy.ledger_rows import Counted, steps
-from hushgrid.node.privacy.marks import Price, highest
-from hushgrid.node.wire import Mark
+from hushgrid.node.privacy.marks import Price
 
-FORMAT = 4
-#: What a device could be asked about when ledgers did not say so yet: by `problem.kind`. Sums are younger than format 3.
+FORMAT = 4  #: frozen: releases from 0.2.0 on write it
+FORMATS = (2, FORMAT)  #: that are read: 2 is that of release 0.1.0. No release has written another
+#: What a device could be asked about in release 0.1.0, by `problem.kind`.
 MODELS = ("zones", "least-squares", "logistic", "softmax")
-KINDS = (*MODELS, "histogram", "total", "mean", "gram")
 #: `total`: sums of spends, packed (`Counted`). Its scope is a run's id, or the text 'all', or 'version' (the spends of
 #: the data version of now). `past`: spends of ended runs that are no rows any more, by the hour of running time: numbers
 #: `first` to `no`, and {adjacency: sums}. `known`: ended runs of this session that are no rows any more.
@@ -72,7 +69,7 @@ def create(path: Path, node: str, durable: bool) -> None:
                     db.execute(statement)
                 values: dict[str, object] = {"format": FORMAT, "ledger": os.urandom(16), "node": node}
                 values |= {"session": 0, "data_version": 1, "ran": 0.0, "price": Price().packed()}
-                values |= {"kinds": ""}  # of questions: a device notes them (`RunTable.born_with`)
+                values |= {"kinds": ""}  # of questions: a device notes them (`Ledger.born_with`)
                 db.executemany("INSERT INTO meta VALUES (?, ?)", values.items())
                 db.execute("COMMIT")
             os.replace(new, path)
@@ -95,50 +92,19 @@ def _alone(folder: Path) -> Iterator[None]:
         os.close(handle)
 
 
-def migrate(db: sqlite3.Connection, form: int) -> None:
-    """From an older format, inside the caller's transaction: all of the way, or nothing."""
-    if form < 2:
-        _second(db)
-    if form < 3:
-        _third(db)
-    if form < 4:
-        _fourth(db)
-    db.execute("UPDATE meta SET value = ? WHERE key = 'format'", (FORMAT,))
+def migrate(db: sqlite3.Connection) -> None:
+    """From format 2, inside the caller's transaction: all of the way, or nothing.
 
-
-def _second(db: sqlite3.Connection) -> None:
-    """From format 1. What was counted by its clip is one relation from now on."""
-    db.execute("ALTER TABLE run ADD COLUMN spends INTEGER NOT NULL DEFAULT 0")
-    db.execute("UPDATE run SET spends = (SELECT count(*) FROM spend WHERE spend.run = run.id)")
-    db.execute("UPDATE spend SET adjacency = 'replace-one-record' WHERE adjacency LIKE 'replace-one-record %'")
+    Every spend counts as made now, at running time 0, in the data version of now. No run had a key, no answer was a
+    share of a masked sum, and no statistic was asked for.
+    """
+    for column, default in (("ran REAL", 0), ("version INTEGER", 1), ("honest INTEGER", 0)):
+        db.execute(f"ALTER TABLE spend ADD COLUMN {column} NOT NULL DEFAULT {default}")
+    for column in ("session", "first", "keyed"):
+        db.execute(f"ALTER TABLE run ADD COLUMN {column} INTEGER NOT NULL DEFAULT 0")
+    _create_tables(db, "total", "past", "known", "secret")
     meta = dict(db.execute("SELECT key, value FROM meta").fetchall())
-    # Format 1 knew only whose mark was accepted. Each `accept` left one gap, in the same order, with its price.
-    accepted: dict[bytes, Mark] = {}
-    gaps = db.execute("SELECT no, value, mu2 FROM spend WHERE kind = 'gap' ORDER BY no").fetchall()
-    for text, (no, value, mu2) in zip((meta.get("accepted") or "").split(), gaps, strict=False):
-        if (ledger := bytes.fromhex(text)) != meta["ledger"]:
-            (before,) = db.execute("SELECT coalesce(max(no), 0) FROM spend WHERE no < ?", (no,)).fetchone()
-            nonprivate = value == float("inf")
-            mark = Mark(ledger, no - before, 0.0 if nonprivate else value, mu2, nonprivate)
-            accepted[ledger] = highest(accepted.get(ledger), mark)
-    told = [msgspec.msgpack.decode(meta["told"], type=Mark)] if "told" in meta else []
-    values = {
-        "accepted": msgspec.msgpack.encode(list(accepted.values())),
-        "told": msgspec.msgpack.encode(told),
-        "data_version": 1,
-    }
-    db.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", values.items())
-
-
-def _third(db: sqlite3.Connection) -> None:
-    """From format 2. Every spend counts as made now, at running time 0, in the data version of now."""
-    for column in ("ran REAL NOT NULL DEFAULT 0", "version INTEGER NOT NULL DEFAULT 1"):
-        db.execute(f"ALTER TABLE spend ADD COLUMN {column}")
-    for column in ("session INTEGER NOT NULL DEFAULT 0", "first INTEGER NOT NULL DEFAULT 0"):
-        db.execute(f"ALTER TABLE run ADD COLUMN {column}")
-    _create_tables(db, "total", "past", "known")
-    meta = dict(db.execute("SELECT key, value FROM meta").fetchall())
-    db.execute("UPDATE spend SET version = ? WHERE version != ?", (meta["data_version"], meta["data_version"]))
+    db.execute("UPDATE spend SET version = ?", (meta["data_version"],))
     unit = meta.get("unit") or 0.0
     price, sums = Price(), dict[tuple[object, str], Counted]()
     for kind, value, mu2, adjacency in db.execute("SELECT kind, value, mu2, adjacency FROM spend ORDER BY no"):
@@ -151,18 +117,8 @@ def _third(db: sqlite3.Connection) -> None:
     db.executemany("INSERT INTO total VALUES (?, ?, ?)", rows)
     first = db.execute("SELECT min(no), run FROM spend WHERE run NOT NULL GROUP BY run").fetchall()
     db.executemany("UPDATE run SET first = ? WHERE id = ?", first)
-    db.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", {"ran": 0.0, "price": price.packed()}.items())
-
-
-def _fourth(db: sqlite3.Connection) -> None:
-    """From format 3. No run had a key, and no answer was a share of a masked sum: sums that say nothing of shares have none.
-
-    No statistic was asked for.
-    """
-    db.execute("INSERT OR REPLACE INTO meta VALUES ('kinds', ?)", (" ".join(MODELS),))
-    db.execute("ALTER TABLE spend ADD COLUMN honest INTEGER NOT NULL DEFAULT 0")
-    db.execute("ALTER TABLE run ADD COLUMN keyed INTEGER NOT NULL DEFAULT 0")
-    _create_tables(db, "secret")
+    values = {"ran": 0.0, "price": price.packed(), "kinds": " ".join(MODELS), "format": FORMAT}
+    db.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", values.items())
 
 
 def _create_tables(db: sqlite3.Connection, *names: str) -> None:

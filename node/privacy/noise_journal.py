@@ -50,7 +50,7 @@ class NoiseJournal:
     def __init__(self, path: Path, ledger: Ledger) -> None:
         """Opens the file and pays for what a process that died had drawn, before the device sends anything."""
         self.path, self.ledger = path, ledger
-        self._no = ledger.answered  #: the ledger's last answer at the notes in the file
+        self._no = ledger.spends.answered  #: the ledger's last answer at the notes in the file
         self._end = 0  #: byte at which the next note is written
         self._kept: dict[bytes, Noise] = {}  #: question: noise, of answers that were paid for and never used
         with self._writing():
@@ -62,7 +62,7 @@ class NoiseJournal:
                 ledger.commit(unpaid[0].run, spends=spends, version=unpaid[0].version)
                 self._restart()
                 for note in notes:
-                    self._write(replace(note, no=ledger.answered, paid=True))
+                    self._write(replace(note, no=ledger.spends.answered, paid=True))
         for note in notes:
             self._kept[note.question] = tuple(np.frombuffer(blob, dtype=dtype) for dtype, blob in note.noise)
 
@@ -77,7 +77,7 @@ class NoiseJournal:
 
         Raises LedgerFailed, and the noise is unused, if that fails.
         """
-        if self._no != self.ledger.answered:  # what stands there is committed
+        if self._no != self.ledger.spends.answered:  # what stands there is committed
             self._restart()
         noise = draw()
         arrays = [(a.dtype.str, a.tobytes()) for a in noise]
@@ -92,7 +92,7 @@ class NoiseJournal:
             self.path.unlink(missing_ok=True)
 
     def _restart(self) -> None:
-        self._no, self._end = self.ledger.answered, 0
+        self._no, self._end = self.ledger.spends.answered, 0
 
     def _read(self) -> list[Entry]:
         """The notes that are valid now. A note that breaks off was never used: its process died while writing it."""
@@ -104,7 +104,7 @@ class NoiseJournal:
             if not size or len(body) < size or zlib.crc32(body) != check:
                 return notes
             note = msgspec.msgpack.decode(body, type=Entry)
-            if (note.ledger, note.no) != (self.ledger.id, self.ledger.answered):
+            if (note.ledger, note.no) != (self.ledger.id, self.ledger.spends.answered):
                 return notes
             notes.append(note)
             self._end += 8 + size

@@ -59,7 +59,7 @@ class Renewal:
 
     @property
     def window(self) -> Window:
-        return self.ledger.window(self.span, self.adjacency)
+        return self.ledger.spends.window(self.span, self.adjacency)
 
     @property
     def spent(self) -> float:
@@ -113,7 +113,7 @@ class Renewal:
         cap = limit(self.budget.epsilon * room, self.delta)
         if not cap.holds(more):
             return "more than a whole window"
-        now, old = self.ledger.running, self._of_version()
+        now, old = self.ledger.spends.running, self._of_version()
         wait = self.window.wait(now, lambda charge: cap.holds(charge.or_more(old).plus(more)))
         if wait is not None:
             return f"fits in {in_words(wait, up=True)} of running time"
@@ -122,7 +122,7 @@ class Renewal:
         return f"never while data version {self.version} stands, fits with new data{then}"
 
     def _live(self) -> Charge:
-        return self.window.charge(self.ledger.running).or_more(self._of_version())
+        return self.window.charge(self.ledger.spends.running).or_more(self._of_version())
 
     def _of_version(self) -> Charge:
         """Of the answers about the version. Its sums are the ledger's until a newer version is declared."""
@@ -130,13 +130,13 @@ class Renewal:
         if self.expiring or self.version > now:
             return Charge()
         if self.version == now:
-            return charge_of_totals(self.ledger.version_totals(self.adjacency))
+            return charge_of_totals(self.ledger.spends.version_totals(self.adjacency))
         if self._about_earlier is None:
-            self._about_earlier = charge_of_totals(self.ledger.totals_about(self.version, self.adjacency))
+            self._about_earlier = charge_of_totals(self.ledger.spends.totals_about(self.version, self.adjacency))
         return self._about_earlier
 
     def _life(self) -> Charge:
-        return charge_of_totals(self.ledger.totals(self.adjacency))
+        return charge_of_totals(self.ledger.spends.totals(self.adjacency))
 
 
 class BudgetStatus(NamedTuple):
@@ -160,17 +160,17 @@ def budget_status(ledger: Ledger, budget: Budget, *, expiring: bool = False) -> 
     """What is left of a budget now. `expiring`: as in `Renewal`."""
     adjacency, delta = str(budget.adjacency or ""), budget.delta or 0.0
     if budget.span is None:
-        spent = total_epsilon(ledger.totals(adjacency), delta)
+        spent = total_epsilon(ledger.spends.totals(adjacency), delta)
         return BudgetStatus(None, None, max(budget.epsilon - spent, 0.0), None, None)
     renewal = Renewal(ledger, budget, adjacency, delta, expiring=expiring)
     window = renewal.window
-    taken = window.charge(ledger.running)
-    renews = window.wait(ledger.running, lambda charge: charge != taken) if window.groups else None
+    taken = window.charge(ledger.spends.running)
+    renews = window.wait(ledger.spends.running, lambda charge: charge != taken) if window.groups else None
     left_window = max(budget.epsilon - renewal.spent, 0.0)
     if budget.lifetime is None:
         return BudgetStatus(budget.span, left_window, None, renews, None)
     cap = limit(budget.lifetime, delta)
-    pace, left = cap.share(taken), max(1 - cap.share(charge_of_totals(ledger.totals(adjacency))), 0.0)
+    pace, left = cap.share(taken), max(1 - cap.share(charge_of_totals(ledger.spends.totals(adjacency))), 0.0)
     runs_out = left / pace * budget.span if pace else None
     left_life = max(budget.lifetime - renewal.spent_in_life, 0.0)
     return BudgetStatus(budget.span, left_window, left_life, renews, runs_out)

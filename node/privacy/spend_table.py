@@ -6,18 +6,19 @@ and for each run whose rows are kept. The rows of old runs are condensed to sums
 
 from __future__ import annotations
 
+import sqlite3
 import time
 from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 
 from hushgrid.kernels.privacy.accounting import UNIT, Totals, rounded_up
 from hushgrid.kernels.ranges import MOST_MASKED
-from hushgrid.node.privacy.ledger_file import LedgerFile
+from hushgrid.node.privacy.ledger_log import Record
 from hushgrid.node.privacy.ledger_rows import Counted, Recent, Spend, StoredSpend, relation, size, steps, without
 from hushgrid.node.privacy.marks import Price
+from hushgrid.node.privacy.tables import Tables
 from hushgrid.node.privacy.window import Window
 
 HOUR_S = 3600.0  #: running time whose old spends are condensed to one row
@@ -43,38 +44,44 @@ class Cost(NamedTuple):
     honest: int = 0  #: as in `Spend`
 
 
-class SpendTable(LedgerFile):
+class SpendTable:
     """The part of a ledger that is about spends. `clock` counts seconds; only its differences matter."""
 
-    def __init__(self, path: Path, node: str | None, durable: bool, clock: Callable[[], float] = boottime) -> None:
-        self._clock = clock
+    def __init__(self, tables: Tables, clock: Callable[[], float] = boottime) -> None:
+        self.tables, self._clock = tables, clock
         self._window: Window | None = None
-        super().__init__(path, node, durable)
+        self.load()
 
-    def _load(self) -> None:
-        self.id: bytes = self._meta("ledger")
+    @property
+    def db(self) -> sqlite3.Connection:
+        """For statements inside a transaction."""
+        return self.tables.db
+
+    def load(self) -> None:
+        """Reads what is kept in memory."""
+        tables = self.tables
         #: the largest change that a budget was ever counted at: a bounded change's, and of how many records
-        self.unit: float = self._meta("unit") or 0.0
-        self.records: int = self._meta("records") or 1
-        (last,) = self._ask("SELECT max(no), max(ran) FROM (SELECT no, ran FROM spend ORDER BY no DESC LIMIT 1)")
-        (past,) = self._ask("SELECT max(no), max(ran) FROM (SELECT no, ran FROM past ORDER BY no DESC LIMIT 1)")
-        self.no: int = max(last[0] or 0, past[0] or 0)
+        self.unit: float = tables.meta("unit") or 0.0
+        self.records: int = tables.meta("records") or 1
+        (last,) = tables.ask("SELECT max(no), max(ran) FROM (SELECT no, ran FROM spend ORDER BY no DESC LIMIT 1)")
+        (past,) = tables.ask("SELECT max(no), max(ran) FROM (SELECT no, ran FROM past ORDER BY no DESC LIMIT 1)")
+        self.no: int = max(last[0] or 0, past[0] or 0)  #: of the last spend
         #: number of the last answer; a gap that the owner has accepted since is none
         self.answered: int = self._last_answer()
         self._sums: Sums = {}
-        self._changed: set[tuple[Scope, str]] = set()  #: sums that the tables do not have yet
+        self._changed: set[tuple[Scope, str]] = set()  #: sums that waiting records have changed
         self._loaded: set[Scope] = set()
         for scope in (ALL, VERSION):
             self._need(scope)
-        self._price = Price.unpacked(self._meta("price"))
+        self.price = Price.unpacked(tables.meta("price"))  #: of all spends
         #: which of its owner's data the device holds: a gate repeats an answer for the same version only
-        self.data_version: int = int(self._meta("data_version"))
-        self._ran: float = max(self._meta("ran"), last[1] or 0.0, past[1] or 0.0)
+        self.data_version: int = int(tables.meta("data_version"))
+        self._ran: float = max(tables.meta("ran"), last[1] or 0.0, past[1] or 0.0)
         self._began = self._clock()
 
     def _last_answer(self) -> int:
-        found = self._ask("SELECT no FROM spend WHERE kind != 'gap' ORDER BY no DESC LIMIT 1")
-        return int(found[0][0]) if found else int(self._meta("answered") or 0)
+        rows = self.tables.ask("SELECT no FROM spend WHERE kind != 'gap' ORDER BY no DESC LIMIT 1")
+        return int(rows[0][0]) if rows else int(self.tables.meta("answered") or 0)
 
     # --- time ---
 
@@ -90,10 +97,10 @@ class SpendTable(LedgerFile):
         self._began = now
         return self._ran
 
-    def _let_go(self) -> None:
-        if self._held and hasattr(self, "_ran"):
-            self.db.execute("INSERT OR REPLACE INTO meta VALUES ('ran', ?)", (self.running,))
-        super()._let_go()
+    def note_running(self) -> None:
+        """Stores the running time, at an orderly end."""
+        self.tables.checkpoint()
+        self.db.execute("INSERT OR REPLACE INTO meta VALUES ('ran', ?)", (self.running,))
 
     # --- sums ---
 
@@ -101,8 +108,8 @@ class SpendTable(LedgerFile):
         """Reads the sums of a scope, unless they are in memory. Of runs, only the last that was asked for stays there."""
         if scope in self._loaded:
             return
-        stored = self._ask("SELECT adjacency, sums FROM total WHERE scope = ?", (scope,))
-        if isinstance(scope, bytes) and not self._changed:
+        stored = self.tables.ask("SELECT adjacency, sums FROM total WHERE scope = ?", (scope,))
+        if isinstance(scope, bytes) and not self.tables.waiting:
             for other in [s for s in self._loaded if isinstance(s, bytes)]:
                 self._forget(other)
         for adjacency, blob in stored:
@@ -113,33 +120,43 @@ class SpendTable(LedgerFile):
         self._loaded.discard(scope)
         self._sums = {key: counted for key, counted in self._sums.items() if key[0] != scope}
 
-    def _of(self, scope: Scope) -> dict[str, Counted]:
+    def sums(self, scope: Scope) -> dict[str, Counted]:
         """The sums of a scope, by adjacency."""
         self._need(scope)
-        return {adjacency: counted for (of, adjacency), counted in self._sums.items() if of == scope}
+        return {adjacency: counted for (key, adjacency), counted in self._sums.items() if key == scope}
 
-    def _sums_after(self, costs: Iterable[Cost], run: bytes | None, version: int) -> Sums:
-        """The sums that these rows change, as they are after them. `version`: of the data that they are about."""
-        after: Sums = {}
+    def after(self, costs: Iterable[Cost], run: bytes | None, version: int) -> tuple[Sums, Price]:
+        """The sums that these rows change, and the price, as they are after them. `version`: of the data they are about."""
+        costs = list(costs)
+        changed: Sums = {}
         for kind, value, mu2, adjacency, honest in costs:
             for scope in self._scopes(run, version):
                 key = scope, adjacency
-                counted = after.get(key) or self._sums.get(key) or Counted()
-                after[key] = counted.plus(kind, value, mu2, honest=honest)
-        return after
+                counted = changed.get(key) or self._sums.get(key) or Counted()
+                changed[key] = counted.plus(kind, value, mu2, honest=honest)
+        return changed, self.price_after(costs)
 
-    def _count(self, costs: Iterable[Cost], run: bytes, version: int) -> set[tuple[Scope, str]]:
-        """Counts rows that are durable. Returns the keys of the sums that have changed."""
-        changed = set()
+    def take(self, record: Record) -> None:
+        """A record is durable, though the tables do not have it yet: what is kept in memory follows."""
+        costs = costs_of(record.spends)
+        price = self.price_after(costs)
+        scopes = self._scopes(record.run, record.version) if costs else ()  # may bring into the tables what waits
+        if not self.tables.waiting:
+            self._changed = set()
         for kind, value, mu2, adjacency, honest in costs:
-            for scope in self._scopes(run, version):
+            for scope in scopes:
                 key = scope, adjacency
-                counted = self._sums.get(key)
-                if counted is None:
-                    counted = self._sums[key] = Counted()
-                counted.add(kind, value, mu2, honest=honest)
-                changed.add(key)
-        return changed
+                self._sums.setdefault(key, Counted()).add(kind, value, mu2, honest=honest)
+                self._changed.add(key)
+        self._ran = max(self._ran, record.ran)
+        self.counted({}, price, costs)
+
+    def apply(self, waiting: list[Record]) -> None:
+        """Inside a transaction: the rows of records that only the log has, and the sums that they have changed."""
+        for record in waiting:
+            self.insert(record.run, record.no, record.spends, (record.at, record.ran, record.version))
+        self.write_sums({key: self._sums[key] for key in self._changed if key in self._sums}, self.price)
+        self.tables.set(ran=self._ran)
 
     def _scopes(self, run: bytes | None, version: int) -> tuple[Scope, ...]:
         """The scopes that a row of this run, about this version of the data, counts in."""
@@ -149,37 +166,37 @@ class SpendTable(LedgerFile):
         self._need(run)
         return (*both, run)
 
-    def _write_sums(self, sums: Sums, price: Price) -> None:
+    def write_sums(self, sums: Sums, price: Price) -> None:
         """Inside a transaction."""
         self.db.executemany(
             "INSERT OR REPLACE INTO total VALUES (?, ?, ?)", [(*key, counted.packed()) for key, counted in sums.items()]
         )
-        self._set(price=price.packed())
+        self.tables.set(price=price.packed())
 
-    def _counted_now(self, sums: Sums, price: Price, costs: list[Cost]) -> None:
+    def counted(self, sums: Sums, price: Price, costs: list[Cost]) -> None:
         """These rows are durable: sums, price and numbers follow, and the window holds them from now on."""
         self._sums |= sums
-        self._price = price
+        self.price = price
         self.no += len(costs)
         if any(cost.kind != "gap" for cost in costs):
             self.answered = self.no
-        self._tell(costs)
+        self._fill_window(costs)
 
     def totals(self, adjacency: str, but: bytes | None = None) -> Totals:
         """What was spent under the relation of `adjacency` or under every relation, at the unit of `adjacency`.
 
         `but`: a run whose spends are left out.
         """
-        whole = self._in_unit(self._of(ALL), adjacency)
-        return without(whole, self._in_unit(self._of(but), adjacency)) if but is not None else whole
+        totals = self._in_unit(self.sums(ALL), adjacency)
+        return without(totals, self._in_unit(self.sums(but), adjacency)) if but is not None else totals
 
     def run_totals(self, run: bytes, adjacency: str) -> Totals:
         """Of `totals`, what was spent in one run."""
-        return self._in_unit(self._of(run), adjacency)
+        return self._in_unit(self.sums(run), adjacency)
 
     def version_totals(self, adjacency: str) -> Totals:
         """Of `totals`, what was spent in the data version of now, however long ago."""
-        return self._in_unit(self._of(VERSION), adjacency)
+        return self._in_unit(self.sums(VERSION), adjacency)
 
     def totals_about(self, version: int, adjacency: str) -> Totals:
         """Of `totals`, what was spent about the data of an earlier version: by the rows, and never too little.
@@ -187,23 +204,23 @@ class SpendTable(LedgerFile):
         Rows that are condensed count from the hour in which the version may have been that of now.
         """
         sums: dict[str, Counted] = {}
-        for stored, *equal in self._ask(
+        for stored, *equal in self.tables.ask(
             "SELECT adjacency, kind, value, mu2, count(*) FROM spend WHERE version = ? GROUP BY 1, 2, 3, 4", (version,)
         ):
             sums[stored] = sums.get(stored, Counted()).plus(*equal)
-        for (blob,) in self._ask("SELECT sums FROM past WHERE version >= ?", (version,)):
+        for (blob,) in self.tables.ask("SELECT sums FROM past WHERE version >= ?", (version,)):
             for stored, counted in unpacked(blob).items():
                 sums[stored] = sums.get(stored, Counted()).with_all(counted)
         return self._in_unit(sums, adjacency)
 
     def window(self, span: float, adjacency: str) -> Window:
         """What was spent in the last `span` s of running time, at the unit of `adjacency`, now and from here on."""
-        held = self._window
-        if held is None or (held.span, held.adjacency) != (span, adjacency):
-            held = self._window = Window(span, adjacency, self.recent(self.running - span))
-        return held
+        window = self._window
+        if window is None or (window.span, window.adjacency) != (span, adjacency):
+            window = self._window = Window(span, adjacency, self.recent(self.running - span))
+        return window
 
-    def _tell(self, costs: Iterable[Cost]) -> None:
+    def _fill_window(self, costs: Iterable[Cost]) -> None:
         """These rows are committed: the window holds them from now on."""
         if self._window is not None:
             for kind, value, mu2, adjacency, _ in costs:
@@ -222,18 +239,18 @@ class SpendTable(LedgerFile):
 
         Of the shares themselves, at the unit of `adjacency`; and of accepted gaps, which may have been shares of the largest sums.
         """
-        own, lost = 0, 0
-        for stored, counted in self._of(ALL).items():
+        shares, lost = 0, 0
+        for stored, counted in self.sums(ALL).items():
             if stored == "":
                 lost += MOST_MASKED * counted.totals.sums[2]
             elif relation(stored) == relation(adjacency):
-                own += steps(stored, adjacency) ** 2 * counted.shares
-        return own, lost
+                shares += steps(stored, adjacency) ** 2 * counted.shares
+        return shares, lost
 
     def kinds(self, adjacency: str) -> dict[str, int]:
         """How many rows of each kind `totals` counts."""
         kinds: dict[str, int] = {}
-        for stored, counted in self._of(ALL).items():
+        for stored, counted in self.sums(ALL).items():
             if stored == "" or relation(stored) == relation(adjacency):
                 for kind, times in counted.kinds.items():
                     kinds[kind] = kinds.get(kind, 0) + times
@@ -241,12 +258,12 @@ class SpendTable(LedgerFile):
 
     def answers(self, run: bytes | None = None) -> int:
         """How many answers were paid in the run `run`, or in all (None), accepted gaps among these."""
-        return sum(counted.rows for counted in self._of(ALL if run is None else run).values())
+        return sum(counted.rows for counted in self.sums(ALL if run is None else run).values())
 
     @property
     def adjacencies(self) -> list[str]:
         """Every adjacency under which something was spent, in words, sorted."""
-        return sorted(a for a in self._of(ALL) if a)
+        return sorted(a for a in self.sums(ALL) if a)
 
     # --- the price of a mark ---
 
@@ -254,8 +271,8 @@ class SpendTable(LedgerFile):
         largest = f"bounded-change {self.unit!r}", f"replace-one-record {self.records}"
         return max(steps(adjacency, unit) for unit in largest)
 
-    def _price_after(self, costs: Iterable[Cost]) -> Price:
-        price = self._price
+    def price_after(self, costs: Iterable[Cost]) -> Price:
+        price = self.price
         for kind, value, mu2, adjacency, _ in costs:
             price = price.plus(kind, value, mu2, self._steps(adjacency))
         return price
@@ -273,30 +290,44 @@ class SpendTable(LedgerFile):
             self.records = max(self.records, int(unit))
         if before != (self.unit, self.records):
             anew = Totals()
-            for stored, counted in self._of(ALL).items():
+            for stored, counted in self.sums(ALL).items():
                 anew.include(counted.totals, self._steps(stored))
             # Sums in another order than that of the spends may be a rounding below the price that others remember.
             price = Price(
-                max(anew.epsilon, self._price.epsilon),
-                max(rounded_up(anew.sums[2], 1 << UNIT), self._price.mu2),
-                anew.nonprivate or self._price.nonprivate,
+                max(anew.epsilon, self.price.epsilon),
+                max(rounded_up(anew.sums[2], 1 << UNIT), self.price.mu2),
+                anew.nonprivate or self.price.nonprivate,
             )
             try:
-                with self._transaction():
-                    self._set(unit=self.unit, records=self.records, price=price.packed())
+                with self.tables.transaction():
+                    self.tables.set(unit=self.unit, records=self.records, price=price.packed())
             except BaseException:
                 self.unit, self.records = before
                 raise
-            self._price = price
+            self.price = price
+
+    # --- the data ---
+
+    def new_version(self) -> int:
+        """Inside a transaction. An answer about an earlier version is repeated no more, so it takes no room."""
+        self.tables.set(data_version=self.data_version + 1)
+        self.db.execute("DELETE FROM answer")
+        self.db.execute("DELETE FROM total WHERE scope = ?", (VERSION,))
+        return self.data_version + 1
+
+    def begin_version(self, version: int) -> None:
+        """After that transaction."""
+        self._forget(VERSION)
+        self.data_version = version
 
     # --- rows ---
 
-    def spends(self, run: bytes | None = None, after: int = 0) -> list[StoredSpend]:
+    def rows(self, run: bytes | None = None, after: int = 0) -> list[StoredSpend]:
         """What has been spent, in order, in the run `run` or in all (None), as far as its rows are kept.
 
         `after`: the number of a spend; those up to it are left out.
         """
-        rows = self._ask(
+        rows = self.tables.ask(
             f"SELECT {', '.join(StoredSpend._fields)} FROM spend WHERE no > ?2 AND (?1 IS NULL OR run = ?1) ORDER BY no",
             (run, after),
         )
@@ -304,7 +335,7 @@ class SpendTable(LedgerFile):
 
     def honest(self, run: bytes) -> int | None:
         """h of a run's shares of masked sums as they are counted, the least of them; None of a run without any."""
-        ((least,),) = self._ask("SELECT min(honest) FROM spend WHERE run = ? AND honest", (run,))
+        ((least,),) = self.tables.ask("SELECT min(honest) FROM spend WHERE run = ? AND honest", (run,))
         return None if least is None else int(least)
 
     def recent(self, since: float) -> Iterator[Recent]:
@@ -315,7 +346,7 @@ class SpendTable(LedgerFile):
         """
         below = self.no + 1
         while True:
-            rows = self._ask(
+            rows = self.tables.ask(
                 "SELECT no, ran, version, adjacency, kind, value, mu2 FROM spend WHERE no < ? ORDER BY no DESC LIMIT ?",
                 (below, CHUNK),
             )
@@ -326,13 +357,13 @@ class SpendTable(LedgerFile):
                 yield Recent(ran, version, adjacency, Counted().plus(kind, value, mu2).totals)
             if not rows:
                 break
-        for ran, version, blob in self._ask(
+        for ran, version, blob in self.tables.ask(
             "SELECT ran, version, sums FROM past WHERE ran >= ? ORDER BY no DESC", (since,)
         ):
             for adjacency, counted in unpacked(blob).items():
                 yield Recent(ran, version, adjacency, counted.totals)
 
-    def _insert(self, run: bytes, first: int, spends: list[Spend], when: tuple[str, float, int]) -> None:
+    def insert(self, run: bytes, first: int, spends: list[Spend], when: tuple[str, float, int]) -> None:
         """Inside a transaction. `when`: UTC, running time (s), data version."""
         rows = [
             (
@@ -354,7 +385,7 @@ class SpendTable(LedgerFile):
         ]
         self.db.executemany(f"INSERT INTO spend VALUES ({','.join('?' * 15)})", rows)
 
-    def _condense(self, below: int, most: int) -> None:
+    def condense(self, below: int, most: int) -> None:
         """Inside a transaction: of the spends with a number less than `below`, the first `most` become sums."""
         hours: dict[float, tuple[int, int, float, int, dict[str, Counted]]] = {}
         last = self.db.execute("SELECT no, first, ran, version, sums FROM past ORDER BY no DESC LIMIT 1").fetchone()
@@ -372,7 +403,7 @@ class SpendTable(LedgerFile):
             return
         answered = [no for no, _, _, _, kind, *_ in rows if kind != "gap"]
         if answered:
-            self._set(answered=answered[-1])
+            self.tables.set(answered=answered[-1])
         if last:
             self.db.execute("DELETE FROM past WHERE no = ?", (last[0],))
         self.db.executemany(

@@ -102,7 +102,7 @@ def masks_of(owner: Owner) -> MakeMasks | None:
             raise none_allowed(node)
         with suppress(InputError):  # it is being replaced: the one before counts on
             identity = Identity.read(node, *files)
-        if ledger.run(run) is None and (wrong := identity.untimely()) is not None:
+        if ledger.runs.find(run) is None and (wrong := identity.untimely()) is not None:
             raise Refused(f"{node}: {wrong}, by its own clock", "certificate")
         try:
             trust = trust_of(allowed, tls)

@@ -287,7 +287,7 @@ class GraphNode(ABC):
     ) -> tuple[Keeping, Gate]:
         """Its machine and its gate in a run whose plan it has checked. `run`: the run's id."""
         gate, t = self.gate(plan, noise, budget_check), plan.terms
-        gate.expiry = None if self.until is None else Expiry(self.until, lambda: ledger.running)
+        gate.expiry = None if self.until is None else Expiry(self.until, lambda: ledger.spends.running)
         if t is not None and t.masked is not None:
             if self.masks is None:
                 raise masking.none_allowed(self.name)

@@ -96,7 +96,7 @@ class Service:
     def _take(self, config: DeviceConfig, intake: Intake, ways: Ways) -> None:
         """What the file says holds from now on: of data, from the next run on."""
         member, before = self.member, self.config
-        self.config, self.reporter.config, member.ledger.keep = config, config, config.keep
+        self.config, self.reporter.config, member.ledger.runs.keep = config, config, config.keep
         self.intake = member.renew = intake
         self.outlet.declare(config, ways, intake)
         if changed := [key for key in SAID if getattr(config, key) != getattr(before, key)]:
@@ -141,7 +141,7 @@ def _serve(config: DeviceConfig, path: str, signals: Signals, say: Log, closing:
     ledger.born_with(tuple(TAGS))
     intake = intake_of(config, path, ledger, say)
     if why := ledger.refusal:
-        if ledger.lost_mark:  # its disk may come back: tried again, with a pause, by whoever restarts us
+        if ledger.marks.lost:  # its disk may come back: tried again, with a pause, by whoever restarts us
             raise Stopped(f"{config.node}: {why}")
         say(Warned(f"refuses every run: {why}"))
     outlet = Outlet(config, path, intake, ledger, say)

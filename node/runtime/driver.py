@@ -92,7 +92,7 @@ class Driver:
         self.round_of: Callable[[Any], tuple[int, float | None] | None] | None = (
             None  #: from the machine's state: (last complete round, its residual), or None
         )
-        stored = ledger.run(run)
+        stored = ledger.runs.find(run)
         if stored is not None and stored.state is not None:
             self._restore(stored.state)
 
@@ -130,7 +130,7 @@ class Driver:
         except Malformed as error:
             raise Malformed(f"not of this edge: {error}") from None
         if envelope.mark is not None and sender != wire.COORDINATOR:  # a coordinator has no gate
-            self.ledger.peer_marks.spent(sender, envelope.mark)
+            self.ledger.marks.peers.spent(sender, envelope.mark)
         if not step.taken:
             return self._encode(step)
         self.seen[key] = (envelope.epoch, envelope.seq, digest)
@@ -201,7 +201,7 @@ class Driver:
             refuse = Refuse(str(error) or repr(error), getattr(error, "kind", Failed.kind))
         else:
             refuse = Refuse(f"{self.node}: {FAILED}", Failed.kind)
-        mark = self.ledger.mark_after(gate.spends)
+        mark = self.ledger.marks.after(gate.spends)
         payload = wire.encode(Envelope(self.run, 0, 0, mark, refuse))
         self.ledger.commit(
             self.run, spends=gate.spends, answers=gate.repeat, status="refused", last=payload, version=gate.version
@@ -251,7 +251,7 @@ class Driver:
         return wire.encode(Stored(wire.encode(self.machine.state), gate, self.seen, self.sent, self.taken))
 
     def _encode(self, step: Step) -> list[tuple[str, bytes]]:
-        mark = self.ledger.mark_after(self.gate.spends) if self.gate else None
+        mark = self.ledger.marks.after(self.gate.spends) if self.gate else None
         return [
             (send.dst, wire.encode(Envelope(self.run, epoch_of(send.body), send.seq, mark, send.body)))
             for send in step.send

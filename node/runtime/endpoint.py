@@ -55,7 +55,7 @@ class Endpoint(ABC):
 
     def __init__(self, name: str, fleet: str, ledger: Ledger, log: Callable[[str], None] = lambda _: None) -> None:
         self.name, self.topics, self.ledger, self.log = name, Topics(fleet), ledger, log
-        self.session = ledger.new_session()
+        self.session = ledger.runs.new_session()
         self.dropped: Counter[str] = Counter()  #: messages that were dropped, by reason
         self.clock = Clock()
         self._retry, self._due = RETRY_S[0], 0.0

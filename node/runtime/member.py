@@ -91,9 +91,9 @@ class Member(Endpoint):
         edges = t.edge("+" if device.neighbours else COORDINATOR, self.name)
         self._subscriptions: tuple[str, ...] = (t.all(COORDINATOR), edges, t.state(COORDINATOR))
         if self.outcomes:
-            for owed in ledger.owed():
+            for owed in ledger.runs.owed():
                 self.outcomes.settle(owed, self._remade)
-        stored = ledger.open_run()
+        stored = ledger.runs.under_way()
         if stored is not None:
             self._resume(stored)
 
@@ -164,7 +164,7 @@ class Member(Endpoint):
             return self._drop("a plan that is not this device's, or not what its run says")
         if run in self._refused:
             return [self._edge(self._refused[run])]
-        stored = self.ledger.run(run)
+        stored = self.ledger.runs.find(run)
         if stored is not None and stored.status == "stopped" and self._free > 0:
             self._witness.behind(body)
             return self._join(run, stored.plan or blob, stored)
@@ -197,7 +197,7 @@ class Member(Endpoint):
             self.ledger.join(run, blob)
             warm_start.begin(driver, earlier)
         else:
-            self.ledger.reopen(run, blob)
+            self.ledger.runs.reopen(run, blob)
         self.driver, self.budget_check, self._ended = driver, budget_check, False
         if self.observe and driver.started:
             self.observe(driver, False)
@@ -245,7 +245,7 @@ class Member(Endpoint):
         return [self._edge(payload, dst) for dst, payload in out]
 
     def _on_finish(self, run: bytes, body: Finish) -> list[Publication]:
-        stored = self.ledger.run(run)
+        stored = self.ledger.runs.find(run)
         if stored is None:
             return self._drop("a foreign run")
         if stored.status in ("joined", "running") and not self._end(stored, body):
@@ -263,7 +263,7 @@ class Member(Endpoint):
             self.over = progress
         driver = self.driver
         if driver and progress.run == driver.run and progress.state != "running":
-            stored = self.ledger.run(driver.run)
+            stored = self.ledger.runs.find(driver.run)
             whole = driver.machine.complete  # if not, the others went on without this device, or never asked it
             why = "over when this device came back" if whole else "over without this device's part"
             if stored:
@@ -296,7 +296,7 @@ class Member(Endpoint):
         """Refuses a run, now and whenever it is announced again in this session."""
         self.ended += 1
         payload = wire.encode(Envelope(run, 0, 0, self.ledger.mark, body))
-        stored = self.ledger.run(run)
+        stored = self.ledger.runs.find(run)
         if stored is not None:  # it was joined once, so the refusal is stored
             self.ledger.commit(run, status="refused", last=payload)
         self._refused[run] = payload
@@ -373,10 +373,10 @@ class Member(Endpoint):
         return [self._birth()] if self._withheld.add(topic) else []
 
     def _birth(self) -> Publication:
-        stored = self.ledger.open_run()
+        stored = self.ledger.runs.under_way()
         run = stored.id if stored else b""
         offered = capabilities(self.device, self.budget, self.ledger, self.days())
-        seen, accepted = self._withheld.topics, self.ledger.accepted()
+        seen, accepted = self._withheld.topics, self.ledger.marks.accepted()
         birth = Birth(self.session, run, self.ledger.mark, offered, seen, accepted, self.consents)
         return Publication(self.topics.state(self.name), wire.encode(birth), True)
 

@@ -42,7 +42,7 @@ class Reporter:
     def status(self, state: status.State | None = None) -> Status:
         """What is public of the device."""
         member, ledger = self.member, self.member.ledger
-        stored, now = ledger.last_run(), time.time()
+        stored, now = ledger.runs.last(), time.time()
         expiring = member.device.until is not None
         left = budget_status(ledger, member.budget or self.config.budget, expiring=expiring)
         plan, over = _plan(stored), member.over

@@ -24,12 +24,12 @@ class Witness:
     def behind(self, plan: Plan) -> bool:
         """Takes what a plan says of this device's ledgers. Whether its ledger is behind any of it: then it joins nothing."""
         self._plan = plan
-        return bool(sum(self.ledger.tell(mark) for mark in plan.marks_of(self.name)))
+        return bool(sum(self.ledger.marks.tell(mark) for mark in plan.marks_of(self.name)))
 
     def join(self, run: bytes, warm: bool, stands: int) -> bytes:
         """That the plan is stored, by a ledger that has counted these marks of the device's earlier ones as its own."""
         named: tuple[Mark, ...] = self._plan.marks_of(self.name) if self._plan else ()
-        join = Join(warm, stands, self.ledger.accepted([mark.ledger for mark in named]), self._seen())
+        join = Join(warm, stands, self.ledger.marks.accepted([mark.ledger for mark in named]), self._seen())
         return encode(Envelope(run, 0, 0, self.ledger.mark, join))
 
     def finished(self, run: bytes) -> bytes:
@@ -38,6 +38,6 @@ class Witness:
 
     def _seen(self) -> Seen:
         """What is remembered of peers beyond what the last plan says: its coordinator was told less, or has lost it."""
-        remembered, plan = self.ledger.peer_marks, self._plan
+        remembered, plan = self.ledger.marks.peers, self._plan
         names = [name for name in remembered.peers if plan is None or name in plan.members]
         return remembered.ahead(names, {name: plan.marks_of(name) for name in names} if plan else {})

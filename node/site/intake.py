@@ -247,7 +247,7 @@ class SourceIntake(Intake):
         last, now = self.kept.fitting(self.feed), running(ledger)
         stands = last is not None and self.kept.current and not another
         #: whether what a source gives at first may have been read before: which files were, is lost, and answers were given
-        self._lost = last is None and before is None and config.expiring and ledger.answers() > 0
+        self._lost = last is None and before is None and config.expiring and ledger.spends.answers() > 0
         self.readings = self._first(before, now, last) if last is None or (before and not stands) else last
         if self._lost and self.readings is not None:
             log(Warned("what was read before is not known: what the source holds counts as old until it is replaced"))

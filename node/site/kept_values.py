@@ -156,4 +156,4 @@ def last_kept(path: Path) -> Kept | None:
 
 def running(ledger: Ledger) -> float:
     """Seconds that the device has run, over all its sessions."""
-    return ledger.running
+    return ledger.spends.running

@@ -10,7 +10,8 @@ import msgspec
 import pytest
 
 from hushgrid.kernels.privacy.accounting import gdp_epsilon
-from hushgrid.node.privacy.ledger import TORN, Ledger
+from hushgrid.node.privacy.ledger import Ledger
+from hushgrid.node.privacy.ledger_marks import TORN
 from hushgrid.node.privacy.ledger_rows import Spend
 from hushgrid.node.problems.plan import encode_plan
 from hushgrid.node.wire import Mark
@@ -25,7 +26,7 @@ ADJACENCY = "bounded-change 0.01"
 
 
 def spend(ledger: Ledger, run: bytes, answers: int) -> None:
-    first = len(ledger.spends(run))
+    first = len(ledger.spends.rows(run))
     rows = [Spend(first + k, "laplace", 0.5, 0.02, 0.04, 2.0**-20, ADJACENCY, "test") for k in range(answers)]
     ledger.commit(run, spends=rows)
 
@@ -127,7 +128,7 @@ def test_lost_gaussian_answers_are_accepted_by_their_mu_and_the_epsilon_that_it_
     )
     mu = 0.15
     with closing(Ledger(tmp_path / "n1.ledger", "n1", tmp_path / "n1.mark")) as ledger:
-        ledger.tell(Mark(ledger.id, 199, mu2=199 * mu**2))
+        ledger.marks.tell(Mark(ledger.id, 199, mu2=199 * mu**2))
     said = hushgrid("ledger", "accept", "n1.yaml")
     assert said.code == 0, said.err
     total = mu * 199**0.5
@@ -138,8 +139,8 @@ def test_lost_gaussian_answers_are_accepted_by_their_mu_and_the_epsilon_that_it_
 
 def test_lost_answers_of_both_kinds_are_accepted_by_both(hushgrid, tmp_path):
     with closing(Ledger(tmp_path / "n1.ledger", "n1")) as ledger:
-        ledger.tell(Mark(ledger.id, 3, epsilon=1.0, mu2=4.0))
-        ledger.tell(Mark(b"another", 2, epsilon=0.5))
+        ledger.marks.tell(Mark(ledger.id, 3, epsilon=1.0, mu2=4.0))
+        ledger.marks.tell(Mark(b"another", 2, epsilon=0.5))
     said = hushgrid("ledger", "accept", "n1.ledger")
     assert "spends 1 to 4 recorded as lost and spent: epsilon 1.5 and mu 2, together epsilon " in said.out
     assert said.out.endswith(" at delta 1e-05 in 5 answers, under every adjacency\n")
@@ -163,7 +164,7 @@ def test_a_ledger_without_its_mark_says_so_until_its_owner_accepts(hushgrid, res
 def test_a_gap_that_is_all_that_was_spent_is_shown(hushgrid, tmp_path, budget):
     """It counts under every relation: under the budget's, or under no relation by name."""
     with closing(Ledger(tmp_path / "n1.ledger", "n1")) as ledger:
-        ledger.tell(Mark(ledger.id, 3, 2.0))
+        ledger.marks.tell(Mark(ledger.id, 3, 2.0))
         ledger.accept()
     file = "n1.ledger"
     if budget:
@@ -212,7 +213,7 @@ def test_one_relation_is_one_number(hushgrid, tmp_path):
 def test_each_kind_of_change_is_a_relation_of_its_own_and_none_is_converted(hushgrid, tmp_path):
     """Pairs of two sizes, and shares of two files, stand side by side; a mark counts each answer once."""
     ledger = Ledger(tmp_path / "n1.ledger", "n1")
-    ledger.count_at("bounded-change 0.02")
+    ledger.spends.count_at("bounded-change 0.02")
     ledger.join(b"r" * 16, b"")
     kinds = [
         "bounded-change 0.01",
@@ -222,10 +223,10 @@ def test_each_kind_of_change_is_a_relation_of_its_own_and_none_is_converted(hush
     ]
     for k, adjacency in enumerate(kinds):
         ledger.commit(b"r" * 16, spends=[Spend(k + 1, "laplace", 0.5, 0.02, 0.04, 2.0**-20, adjacency, "test")])
-        ledger.count_at(adjacency)
-    assert ledger.unit == 0.02
+        ledger.spends.count_at(adjacency)
+    assert ledger.spends.unit == 0.02
     assert ledger.mark.epsilon == 2 * 0.5 + 3 * 0.5
-    assert [ledger.totals(a).epsilon for a in kinds] == [0.5] * 4
+    assert [ledger.spends.totals(a).epsilon for a in kinds] == [0.5] * 4
     ledger.close()
     totals = json.loads(hushgrid("ledger", "show", "n1.ledger", "--json").out)["totals"]
     assert {t["adjacency"]: t["epsilon"] for t in totals} == dict.fromkeys(kinds[1:], 0.5) | {

@@ -131,35 +131,35 @@ def test_a_witness_says_what_a_plan_does_not_and_no_more_than_fits():
 def test_what_a_peer_has_spent_is_stored_with_the_step_that_its_message_made(tmp_path):
     ledger = Ledger(tmp_path / "n0.ledger", "n0")
     ledger.join(b"r" * 16, b"plan")
-    ledger.peer_marks.spent("n1", FIRST)
+    ledger.marks.peers.spent("n1", FIRST)
     ledger.commit(
         b"r" * 16, state=b"state", spends=[Spend(1, "laplace", 0.5, 0.1, 0.2, 0.1, "bounded-change 0.01", "x")]
     )
-    ledger.peer_marks.spent("n2", SECOND)
+    ledger.marks.peers.spent("n2", SECOND)
     ledger._give_up()  # as a kill: what was not committed is gone
     again = Ledger(tmp_path / "n0.ledger", "n0")
-    assert (again.peer_marks.marks("n1"), again.peer_marks.marks("n2")) == ((FIRST,), ())
-    again.peer_marks.spent("n2", SECOND)
+    assert (again.marks.peers.marks("n1"), again.marks.peers.marks("n2")) == ((FIRST,), ())
+    again.marks.peers.spent("n2", SECOND)
     again.close()
     again = Ledger(tmp_path / "n0.ledger", "n0")
-    assert again.peer_marks.marks("n2") == (SECOND,)
+    assert again.marks.peers.marks("n2") == (SECOND,)
     again.close()
 
 
 def test_a_ledger_of_before_has_one_mark_of_each_peer_and_that_program_reads_the_one_that_stands(tmp_path):
     ledger = Ledger(tmp_path / "c.ledger", "coordinator")
-    with ledger._transaction():
-        ledger.db.execute("INSERT INTO peer VALUES ('z1', ?)", (encode(FIRST),))
+    with ledger.tables.transaction():
+        ledger.tables.db.execute("INSERT INTO peer VALUES ('z1', ?)", (encode(FIRST),))
     ledger.close()
     again = Ledger(tmp_path / "c.ledger", "coordinator")
-    assert again.peer_marks.marks("z1") == (FIRST,)
-    again.peer_marks.joined("z1", SECOND, None)
-    again.remember_peers()
-    (blob,) = again.db.execute("SELECT mark FROM peer").fetchone()
+    assert again.marks.peers.marks("z1") == (FIRST,)
+    again.marks.peers.joined("z1", SECOND, None)
+    again.marks.remember_peers()
+    (blob,) = again.tables.db.execute("SELECT mark FROM peer").fetchone()
     assert decode_state(Mark, blob) == SECOND
     again.close()
     last = Ledger(tmp_path / "c.ledger", "coordinator")
-    assert last.peer_marks.marks("z1") == (SECOND, FIRST)
+    assert last.marks.peers.marks("z1") == (SECOND, FIRST)
     last.close()
 
 

@@ -325,7 +325,7 @@ class Zone:
         memory = AnswerMemory(ledger, f"{self.digest} {model.buses}")
         loss = loss_of(model, self.d, problem, t, self.contracts, self.typical)
         gate = ZoneGate(self.name, loss, t, noise, budget_check, memory)
-        gate.expiry = None if self.until is None else Expiry(self.until, lambda: ledger.running)
+        gate.expiry = None if self.until is None else Expiry(self.until, lambda: ledger.spends.running)
         shared = shared_of(self.layout, problem)
         place = Place(
             gate=gate,

@@ -113,7 +113,7 @@ def test_a_holder_that_is_cut_off_leaves_one_token_and_every_step_counted_once(t
     if "recount" in result.trajectory:  # there it answers nothing
         of &= ~result.trajectory["recount"]
     made = int(np.sum(of))
-    spent = [spend.answer for spend in walk.ledgers[name].spends()]
+    spent = [spend.answer for spend in walk.ledgers[name].spends.rows()]
     undone = walk.undone(name)
     assert undone == (moment == "between" and back != "in the suspicion") or back == "in the suspicion"
     assert spent == list(range(1, min(made + undone, walk.setup.terms.answers) + 1))

@@ -23,7 +23,9 @@ def emptied_at(place, pattern, moment, step):
     spent, refusals = any(mark.no for mark in fleet.hub.told.values() if mark.ledger != new), 0
     while isinstance(error := fleet.runs(), Refused):
         assert f"{victim}: its ledger is behind its mark of another ledger" in str(error)
-        assert fleet.ledgers[victim].answers() == fleet.ledgers[victim].kinds("").get("gap", 0)  # no answer was given
+        assert fleet.ledgers[victim].spends.answers() == fleet.ledgers[victim].spends.kinds("").get(
+            "gap", 0
+        )  # no answer was given
         fleet.accepts()
         refusals += 1
         assert refusals <= 2, "it is told all at once"
@@ -58,7 +60,7 @@ def test_if_the_coordinator_has_lost_its_memory_too_the_neighbours_remember(tmp_
     assert fleet.runs() is None
     spent = max(mark.no for mark in told.values())
     (lost,) = told
-    known = [fleet.ledgers[name].peer_marks.mark("n1", lost) for name in ("n0", "n2")]
+    known = [fleet.ledgers[name].marks.peers.mark("n1", lost) for name in ("n0", "n2")]
     assert spent - 1 <= max(mark.no for mark in known if mark) <= spent  # a walk's last answer goes to nobody
     fleet.close()
 
@@ -68,7 +70,7 @@ def test_in_masked_runs_all_members_remember_what_a_signed_introduction_has_said
     assert fleet.runs() is None
     first = fleet.ledgers["n1"].mark
     assert fleet.runs() is None  # its introductions say what the first run has cost
-    assert {fleet.ledgers[name].peer_marks.mark("n1", first.ledger) for name in ("n0", "n2")} == {first}
+    assert {fleet.ledgers[name].marks.peers.mark("n1", first.ledger) for name in ("n0", "n2")} == {first}
     fleet.forgets("n1")
     fleet.forgets(COORDINATOR)
     assert "n1: its ledger is behind its mark of another ledger" in str(fleet.runs())
@@ -85,7 +87,7 @@ def test_a_second_box_is_told_what_the_first_two_have_spent_and_pays_for_it_once
         assert fleet.runs() is None
         own = [mark.epsilon for mark in fleet.hub.told.values()]
         assert fleet.ledgers["z1"].mark.epsilon == pytest.approx(boxes * own[0])
-    assert [len(ledger.peer_marks.marks("z1")) for ledger in (fleet.ledgers[COORDINATOR],)] == [1]
+    assert [len(ledger.marks.peers.marks("z1")) for ledger in (fleet.ledgers[COORDINATOR],)] == [1]
     fleet.close()
 
 
@@ -103,8 +105,8 @@ def stopped(tmp_path, setup):
 
 def remembers_nothing(fleet):
     """Its coordinator, as one of the release before, which stored marks at the beginning and the end of a run alone."""
-    with fleet.ledgers[COORDINATOR]._transaction():
-        fleet.ledgers[COORDINATOR].db.execute("DELETE FROM peer")
+    with fleet.ledgers[COORDINATOR].tables.transaction():
+        fleet.ledgers[COORDINATOR].tables.db.execute("DELETE FROM peer")
     return fleet
 
 

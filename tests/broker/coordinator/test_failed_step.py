@@ -27,7 +27,7 @@ def test_a_step_that_fails_is_told_on_the_device_and_costs_the_next_run_nothing(
     kept = record(fleet, row)
     assert [entry["round"] for entry in kept["history"]] == list(range(1, AT))
     assert "InsufficientProgress" not in json.dumps(kept)  # nobody else learns how it failed
-    answered = {zone: fleet.ledgers[zone].answers() for zone in fleet.zones}
+    answered = {zone: fleet.ledgers[zone].spends.answers() for zone in fleet.zones}
     assert set(answered.values()) == {1}
     assert fleet.interval()["outcome"] == "answer"
-    assert {zone: fleet.ledgers[zone].answers() for zone in fleet.zones} == answered
+    assert {zone: fleet.ledgers[zone].spends.answers() for zone in fleet.zones} == answered

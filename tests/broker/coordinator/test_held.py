@@ -66,7 +66,7 @@ def test_the_others_find_the_optimum_that_the_held_boundary_leaves_them(moved, t
     # estimate to a factor of two.
     multipliers, total = [], np.zeros(len(wired.keys))
     for zone in wired.layouts:
-        stored = wire.decode_state(Stored, fleet.ledgers[zone].last_run().state)
+        stored = wire.decode_state(Stored, fleet.ledgers[zone].runs.last().state)
         lam = wire.decode_state(AgentState, stored.machine).lam
         multipliers.append(lam)
         total[wired.position[zone]] += lam

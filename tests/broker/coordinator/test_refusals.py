@@ -44,7 +44,7 @@ def by_budget(fleet):
 
 def by_its_mark(fleet):
     ledger = fleet.ledgers[GONE]
-    ledger.tell(Mark(ledger.id, ledger.no + 5, 5.0))
+    ledger.marks.tell(Mark(ledger.id, ledger.spends.no + 5, 5.0))
 
 
 @pytest.mark.parametrize("how", [by_consent, by_budget, by_its_mark])

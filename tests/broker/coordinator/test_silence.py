@@ -298,7 +298,7 @@ def test_where_a_member_does_not_come_along_a_new_run_begins_and_that_is_said(su
     first = world.centre.run
     world.hub.go_on(victim)
     if how == "it has forgotten it":
-        world.ledgers[victim].db.execute("DELETE FROM run")
+        world.ledgers[victim].tables.db.execute("DELETE FROM run")
         says = f"{victim} does not know it any more"
     else:
         world.ledgers[victim].commit(first, status="refused", last=_refusal(first))

@@ -18,7 +18,7 @@ def test_a_run_begins_at_the_last_state_and_is_nearer_from_its_first_round(tmp_p
     assert (first["start"], second["start"]) == ("cold", "warm")
     assert second["cold"] == []
     assert second["residual"] < first["residual"] / 2
-    assert fleet.centre.ledger.history(fleet.centre.run)[0][1] < first["residual"]
+    assert fleet.centre.ledger.runs.history(fleet.centre.run)[0][1] < first["residual"]
 
 
 def test_a_member_and_its_coordinator_keep_the_same_dual(tmp_path):
@@ -65,7 +65,7 @@ def test_a_coordinator_that_has_lost_the_state_begins_cold_and_says_why(tmp_path
         "of other zones": wire.encode(msgspec.structs.replace(kept, of="another")),
     }[lost]
     if broken is None:
-        ledger.db.execute("DELETE FROM meta WHERE key = ?", (f"note {coordinator_start.KEY}",))
+        ledger.tables.db.execute("DELETE FROM meta WHERE key = ?", (f"note {coordinator_start.KEY}",))
     else:
         ledger.keep_note(coordinator_start.KEY, broken)
     row = fleet.interval()

@@ -25,7 +25,7 @@ def ill(fleet, zone, fault):
     elif fault == "dies":
         fleet.goes(zone)
     else:  # of 1970: it believes no certificate, and so it is not connected
-        fleet.ledgers[zone].now = lambda: "1970-01-01T00:00:09Z"
+        fleet.ledgers[zone].tables.now = lambda: "1970-01-01T00:00:09Z"
         fleet.goes(zone)
 
 
@@ -127,5 +127,5 @@ def test_no_answer_is_paid_that_no_run_has_asked_for(life):
     rounds = fleet.setup.plan.terms.answers
     for zone in fleet.zones:
         runs = sum(zone not in away or row["outcome"] == "missed" for row, away, _ in lines)
-        assert fleet.ledgers[zone].no <= rounds * runs
-    assert fleet.ledgers[COORDINATOR].no == 0
+        assert fleet.ledgers[zone].spends.no <= rounds * runs
+    assert fleet.ledgers[COORDINATOR].spends.no == 0

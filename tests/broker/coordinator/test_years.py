@@ -18,18 +18,18 @@ CLUSTER = 4096  # what a file takes at least
 
 def size(ledger):
     """Of its file, with all that has been committed."""
-    ledger.db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    ledger.tables.db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     return ledger.path.stat().st_size
 
 
 def lives(ledger, count, first, rounds):
     """So many runs of so many rounds, else as the last one was, each of a start of its own."""
-    last = ledger.last_run()
-    *_, row = ledger.history(last.id)
+    last = ledger.runs.last()
+    *_, row = ledger.runs.history(last.id)
     history = [(t, *row[1:]) for t in range(1, rounds + 1)]
     for k in range(first, first + count):
         run = b"%16d" % k
-        ledger.new_session()
+        ledger.runs.new_session()
         ledger.join(run, last.plan)
         for row in history:
             ledger.commit(run, state=last.state, history=row, status="running")
@@ -53,7 +53,7 @@ def test_a_coordinator_takes_less_than_50_mb_after_five_years(tmp_path, name, ro
     full = size(ledger)
     lives(ledger, RUNS, RUNS + 10, rounds)
     assert size(ledger) <= 1.02 * full  # it grows no more
-    assert len(ledger.runs()) <= RUNS + 2
+    assert len(ledger.runs.all()) <= RUNS + 2
 
     files = list((tmp_path / "runs").iterdir())
     records = [path for path in files if path.suffix == ".json"]

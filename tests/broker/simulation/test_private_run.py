@@ -22,6 +22,7 @@ from hushgrid.node import wire
 from hushgrid.node.config.scenario import scenario_from
 from hushgrid.node.privacy import ledger
 from hushgrid.node.privacy.gate import GateState
+from hushgrid.node.privacy.tables import Tables
 from hushgrid.node.runtime.driver import Stored
 from tests.support import examples
 from tests.support.runs import background_run
@@ -58,7 +59,7 @@ def left_with(monkeypatch, out, raw, d_of, release):
     with monkeypatch.context() as held:
         held.setattr(os, "urandom", urandom)
         held.setattr(time, "perf_counter", lambda: 0.0)
-        held.setattr(ledger.Ledger, "now", staticmethod(lambda: "2000-01-01T00:00:00Z"))
+        held.setattr(Tables, "now", staticmethod(lambda: "2000-01-01T00:00:00Z"))
         held.setattr(power_flow, "loads", d_of)
         held.setattr(Lattice, "release", release)
         run(raw, out=out)
@@ -175,7 +176,7 @@ def test_a_case_file_that_was_replaced_is_a_new_data_version_of_ledgers_that_are
                 state=state,
             )
         with closing(ledger.Ledger(state / "z1.ledger", "z1")) as kept:
-            return len(kept.spends()), kept.data_version
+            return len(kept.spends.rows()), kept.data_version
 
     assert spends(2) == (1, 1)
     (tmp_path / "new.m").write_bytes(path.read_bytes())

@@ -297,7 +297,7 @@ def test_a_device_refuses_what_is_for_simulation(variant, tmp_path):
         said = member.on_message(member.topics.all("coordinator"), wire.encode(asked))
         bodies = [wire.decode_envelope(p.payload, wire.SMALL).body for p in said]
         assert bodies == [wire.Refuse(f"n0: variant {variant} runs in simulation only (hushgrid run)", "refused")]
-        assert ledger.spends() == []
+        assert ledger.spends.rows() == []
 
 
 def test_a_run_that_records_its_end_alone_has_the_same_answer_and_the_last_objective():

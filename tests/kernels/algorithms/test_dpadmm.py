@@ -137,7 +137,7 @@ def test_a_private_run_spends_what_its_plan_says_and_an_even_round_of_recycled_a
             asked = min(message + 1, K)  # step t asks for message t + 1
             assert gate.state.answers == (-(-asked // 2) if params.recycles else asked)
     for ledger, _ in devices:
-        totals = ledger.totals(t.adjacency)
+        totals = ledger.spends.totals(t.adjacency)
         assert (totals.laplace, totals.nonprivate) == (answers, False)
         assert totals.epsilon <= t.epsilon
 

@@ -36,7 +36,7 @@ def test_a_budget_exactly_equal_to_the_plans_total_is_enough_to_its_last_answer(
     privacy = ACCOUNTANTS[accountant]
     device = Device(tmp_path, budget(2.0, privacy.get("delta")))
     device.answer(device.start(plan(rounds=rounds, **privacy)), rounds)
-    assert len(device.ledger.spends()) == rounds
+    assert len(device.ledger.spends.rows()) == rounds
 
 
 @pytest.mark.parametrize("accountant", ACCOUNTANTS)
@@ -49,7 +49,7 @@ def test_any_smaller_budget_is_refused_before_the_first_answer(tmp_path, account
     device.cap = budget(need * (1 - 1e-9), privacy.get("delta"))
     with pytest.raises(Refused, match=rf"n0: spent epsilon 0, asked .* more, budget .* \({WORDS}, delta"):
         device.start(wanted)
-    assert device.ledger.spends() == []
+    assert device.ledger.spends.rows() == []
     device.cap = budget(need * (1 + 1e-9), privacy.get("delta"))
     device.start(wanted)
 
@@ -69,11 +69,11 @@ def test_two_runs_on_one_ledger_add_up(tmp_path):
         device.answer(device.start(plan(rounds=4)), 4)
     with pytest.raises(Refused, match="n0: spent epsilon"):
         device.start(plan(rounds=4))
-    assert device.ledger.totals(WORDS).epsilon <= 4.0
+    assert device.ledger.spends.totals(WORDS).epsilon <= 4.0
     device.cap = budget(5.9)
     with pytest.raises(Refused, match="asked 2 more"):
         device.start(plan(rounds=4))
-    assert len(device.ledger.spends()) == 8
+    assert len(device.ledger.spends.rows()) == 8
 
 
 def test_two_gaussian_runs_add_up_by_mu_squared(tmp_path):
@@ -125,13 +125,13 @@ def test_the_step_is_refused_where_the_plan_was_not(tmp_path):
     """After a restart the ledger knows of more than it did when the plan was stored."""
     device, wanted = Device(tmp_path, budget(2.0)), plan(rounds=4)
     device.answer(device.start(wanted), 1)
-    device.ledger.tell(Mark(device.ledger.id, 3, epsilon=1.2))
+    device.ledger.marks.tell(Mark(device.ledger.id, 3, epsilon=1.2))
     device.ledger.accept()  # 0.7 more than the one answer of 0.5
     gate = device.gate(wanted)
     device.answer(gate, 1)
     with pytest.raises(Refused, match=r"asked 0.5 more"):
         gate.gradient(np.zeros(4))
-    assert len(device.ledger.spends()) == 3
+    assert len(device.ledger.spends.rows()) == 3
 
 
 def test_the_answers_of_one_step_are_authorised_together(tmp_path):
@@ -194,7 +194,7 @@ def test_a_plan_at_a_smaller_unit_costs_as_many_times_as_it_takes_to_make_up_the
     device, finer = Device(tmp_path, budget(4.0)), plan(adjacency=Adjacency(bounded_change=0.005))
     device.answer(device.start(finer), 4)
     assert device.budget_check(finer).spent == pytest.approx(4.0, rel=1e-3)  # the grid's answers are a little cheaper
-    assert device.ledger.totals(WORDS).epsilon <= 4.0
+    assert device.ledger.spends.totals(WORDS).epsilon <= 4.0
     with pytest.raises(Refused, match=r"asked 0.1 more, budget 4 \(bounded-change 0.01"):
         device.start(plan(epsilon=0.1))
     other = Device(tmp_path / "b", budget(3.9))
@@ -205,7 +205,7 @@ def test_a_plan_at_a_smaller_unit_costs_as_many_times_as_it_takes_to_make_up_the
 def test_a_plan_at_a_larger_unit_hides_the_budgets_too(tmp_path):
     device = Device(tmp_path, budget(2.0))
     device.answer(device.start(plan(adjacency=Adjacency(bounded_change=0.02))), 4)
-    assert device.ledger.totals(WORDS).epsilon <= 2.0
+    assert device.ledger.spends.totals(WORDS).epsilon <= 2.0
     with pytest.raises(Refused):
         device.start(plan(epsilon=0.1))
 
@@ -271,7 +271,7 @@ def test_a_device_runs_neither_published_nor_none_whatever_its_budget(tmp_path, 
 
 def test_a_ledger_behind_its_mark_answers_nothing_until_the_owner_accepts(tmp_path):
     device = Device(tmp_path, budget(9.0))
-    device.ledger.tell(Mark(device.ledger.id, 3, epsilon=1.5))
+    device.ledger.marks.tell(Mark(device.ledger.id, 3, epsilon=1.5))
     with pytest.raises(Refused, match=r"n0: its ledger is behind its mark: spend 0, the mark says 3; .* ledger accept"):
         device.start(plan())
     device.ledger.accept()
@@ -282,7 +282,7 @@ def test_a_ledger_behind_its_mark_answers_nothing_until_the_owner_accepts(tmp_pa
 def test_a_gap_counts_under_the_budgets_adjacency_though_nobody_knows_its_own(tmp_path):
     """A new card: the ledger is empty, the peers remember another one."""
     device = Device(tmp_path, budget(2.0))
-    device.ledger.tell(Mark(b"the lost ledger.", 40, epsilon=1.5))
+    device.ledger.marks.tell(Mark(b"the lost ledger.", 40, epsilon=1.5))
     device.ledger.accept()
     with pytest.raises(Refused, match=r"n0: spent epsilon 1.5, asked 2 more, budget 2"):
         device.start(plan())
@@ -319,7 +319,9 @@ def test_a_budget_that_the_owner_makes_smaller_in_a_run_holds_from_the_next_answ
             while answers < 8:
                 device.answer(run, 1)
                 answers += 1
-        costs = device.ledger.totals(WORDS).epsilon  # on their grid answers cost a little less than was asked for them
+        costs = device.ledger.spends.totals(
+            WORDS
+        ).epsilon  # on their grid answers cost a little less than was asked for them
         assert costs <= least or answers == given_before
         assert answers == 8 or costs + run.terms.per_answer > least
         device.ledger.close()

@@ -34,55 +34,60 @@ def lived(path, clock, runs, keep=5, first=0, rounds=4):
 
 def test_old_runs_are_counted_and_the_last_ones_kept_whole(tmp_path):
     ledger = lived(tmp_path / "n0.ledger", Clock(), 20)
-    assert [run.id for run in ledger.runs()] == [b"%16d" % k for k in range(15, 20)]
-    assert ledger.answers() == 80
-    assert ledger.totals(WORDS).epsilon == 40.0
-    assert [s.no for s in ledger.spends()] == list(range(61, 81))
-    assert (ledger.history(b"%16d" % 3), len(ledger.history(b"%16d" % 17))) == ([], 4)
+    assert [run.id for run in ledger.runs.all()] == [b"%16d" % k for k in range(15, 20)]
+    assert ledger.spends.answers() == 80
+    assert ledger.spends.totals(WORDS).epsilon == 40.0
+    assert [s.no for s in ledger.spends.rows()] == list(range(61, 81))
+    assert (ledger.runs.history(b"%16d" % 3), len(ledger.runs.history(b"%16d" % 17))) == ([], 4)
     assert ledger.verify() == []
     mark = ledger.mark
     ledger.close()
     again = Ledger(tmp_path / "n0.ledger", "n0", durable=False, keep=5)
-    assert (again.mark, again.no, again.answered, again.totals(WORDS).epsilon) == (mark, 80, 80, 40.0)
+    assert (again.mark, again.spends.no, again.spends.answered, again.spends.totals(WORDS).epsilon) == (
+        mark,
+        80,
+        80,
+        40.0,
+    )
     again.close()
 
 
 def test_an_old_run_of_this_session_is_not_answered_afresh_and_one_of_an_earlier_session_is_forgotten(tmp_path):
     ledger = lived(tmp_path / "n0.ledger", Clock(), 20)
-    old = ledger.run(b"%16d" % 3)
+    old = ledger.runs.find(b"%16d" % 3)
     assert (old.status, old.last, old.plan) == ("past", None, b"")
-    assert not ledger.reopen(old.id)
-    ledger.new_session()
-    assert ledger.run(old.id) is None
+    assert not ledger.runs.reopen(old.id)
+    ledger.runs.new_session()
+    assert ledger.runs.find(old.id) is None
     ledger.close()
 
 
 def test_condensed_spends_are_as_late_as_the_last_of_their_hour_never_earlier(tmp_path):
     clock = Clock()
     ledger = lived(tmp_path / "n0.ledger", clock, 20)
-    found = list(ledger.recent(0.0))
+    found = list(ledger.spends.recent(0.0))
     assert sum(r.totals.laplace for r in found) == 80
     for since in (0.0, HOUR_S - 1, 2.5 * HOUR_S, 18 * INTERVAL_S):
         really = sum(4 for k in range(20) if k * INTERVAL_S >= since)
-        seen = sum(r.totals.laplace for r in ledger.recent(since))
+        seen = sum(r.totals.laplace for r in ledger.spends.recent(since))
         assert really <= seen <= really + 12  # at most an hour too long
     ledger.close()
 
 
 def test_a_gap_stays_a_row_until_runs_are_old(tmp_path):
     ledger = Ledger(tmp_path / "n0.ledger", "n0", durable=False)
-    ledger.tell(Mark(ledger.id, 3, epsilon=1.0))
+    ledger.marks.tell(Mark(ledger.id, 3, epsilon=1.0))
     ledger.accept()
     ledger.join(b"r" * 16, b"plan")
     ledger.commit(b"r" * 16, spends=[spend(1)])
     ledger.commit(b"r" * 16, status="done")
-    assert [(s.no, s.kind) for s in ledger.spends()] == [(3, "gap"), (4, "laplace")]
+    assert [(s.no, s.kind) for s in ledger.spends.rows()] == [(3, "gap"), (4, "laplace")]
     ledger.close()
 
 
 def test_a_hole_in_what_is_condensed_is_found(tmp_path):
     ledger = lived(tmp_path / "n0.ledger", Clock(), 40)
-    ledger.db.execute("DELETE FROM past WHERE no = (SELECT min(no) FROM past)")
+    ledger.tables.db.execute("DELETE FROM past WHERE no = (SELECT min(no) FROM past)")
     assert any("are missing" in line for line in ledger.verify())
     ledger.close()
 

@@ -31,7 +31,7 @@ class Recorded:
 
 
 def values(device):
-    return [(row[2], row[3], row[4]) for row in device.ledger.spends()]
+    return [(row[2], row[3], row[4]) for row in device.ledger.spends.rows()]
 
 
 @pytest.mark.parametrize("privacy", [{}, GAUSSIAN, {"at": "gradient"}, {"at": "gradient"} | GAUSSIAN], ids=str)
@@ -43,7 +43,7 @@ def test_every_answer_is_one_spend_priced_by_what_was_really_drawn(tmp_path, pri
     price = lattice.epsilon if lattice.kind == "laplace" else lattice.mu
     assert values(device) == [(i, lattice.kind, price) for i in (1, 2, 3, 4)]
     assert 0.99 * gate.terms.per_answer < price <= gate.terms.per_answer
-    row = device.ledger.spends()[0]
+    row = device.ledger.spends.rows()[0]
     assert row[5:10] == (lattice.sensitivity, lattice.scale, lattice.g, WORDS, SystemNoise.sampler)
 
 
@@ -197,7 +197,7 @@ def test_the_ledger_holds_nothing_that_a_guess_of_the_data_could_be_tested_by(tm
         (tmp_path / str(k)).mkdir()
         device = Device(tmp_path / str(k), data=data)
         device.answer(device.start(plan(mode="input")))
-        ledgers.append([key for (key,) in device.ledger.db.execute("SELECT key FROM answer")])
+        ledgers.append([key for (key,) in device.ledger.tables.db.execute("SELECT key FROM answer")])
         device.ledger.close()
         assert [p.name for p in (tmp_path / str(k)).iterdir()] == ["n0.ledger"]
     assert ledgers[0] == ledgers[1]
@@ -245,7 +245,7 @@ def test_an_exact_gradient_without_a_budget_costs_infinity_under_every_adjacency
     assert np.array_equal(gate.exact_gradient(x), gate.loss.gradient(x, DATA))
     device.commit(gate)
     assert values(device) == [(1, "nonprivate", inf)]
-    assert device.ledger.totals(WORDS).nonprivate
+    assert device.ledger.spends.totals(WORDS).nonprivate
     device.cap = budget(1e6)
     with pytest.raises(Refused):
         device.start(plan())
@@ -255,16 +255,16 @@ def test_a_refused_answer_changes_nothing(tmp_path):
     device, wanted = Device(tmp_path, budget(2.0)), plan(rounds=4)
     state = device.start(wanted).state
     device.answer(device.gate(wanted), 2)
-    device.ledger.tell(Mark(device.ledger.id, 5, epsilon=1.6))  # its owner stops it and accepts a gap of 0.6
+    device.ledger.marks.tell(Mark(device.ledger.id, 5, epsilon=1.6))  # its owner stops it and accepts a gap of 0.6
     device.ledger.accept()
     gate = device.gate(wanted)
     gate.restore(state)
-    before = (wire.encode(gate.state), device.ledger.spends(), device.ledger.mark)
+    before = (wire.encode(gate.state), device.ledger.spends.rows(), device.ledger.mark)
     with pytest.raises(
         Refused, match=r"n0: spent epsilon 1.6, asked 0.5 more, budget 2 \(bounded-change 0.01, delta 0\)"
     ):
         gate.gradient(np.zeros(4))
-    assert (wire.encode(gate.state), device.ledger.spends(), device.ledger.mark) == before
+    assert (wire.encode(gate.state), device.ledger.spends.rows(), device.ledger.mark) == before
     assert (gate.spends, gate.repeat) == ([], [])
 
 
@@ -301,8 +301,8 @@ def test_published_laplace_noise_is_priced_honestly(tmp_path):
     gate = device.start(plan(rounds=100, variant="published", per_answer={"epsilon": 0.05}))
     assert gate.terms.epsilon == pytest.approx(5.0)  # what the paper would say
     device.answer(gate, 100)
-    assert device.ledger.totals(WORDS).epsilon == pytest.approx(25.0, rel=1e-12)
-    row = device.ledger.spends()[0]
+    assert device.ledger.spends.totals(WORDS).epsilon == pytest.approx(25.0, rel=1e-12)
+    row = device.ledger.spends.rows()[0]
     assert row[6] == pytest.approx(2 * BETA / 0.05)  # the scale, as published
 
 
@@ -312,7 +312,7 @@ def test_a_budget_counts_published_answers_at_their_honest_price(tmp_path):
     with pytest.raises(Refused, match=r"budget 5\.1 "):
         device.answer(gate, 100)
     assert len(values(device)) == 25  # 5.1 / (0.05 |a_i|_1), |a_i|_1 = 4
-    assert device.ledger.totals(WORDS).epsilon <= 5.1
+    assert device.ledger.spends.totals(WORDS).epsilon <= 5.1
 
 
 def test_output_perturbation_has_no_finite_price(tmp_path):

@@ -161,13 +161,13 @@ def test_a_group_counts_as_so_many_steps_as_it_takes():
 def test_answers_about_one_record_count_k_times_in_a_budget_of_k(tmp_path):
     ledger = Device(tmp_path).ledger
     ledger.join(RUN, b"plan")
-    ledger.count_at(str(relation(6)))
+    ledger.spends.count_at(str(relation(6)))
     one, six = str(relation(1)), str(relation(6))
     gaussian = Spend(2, "gaussian", 0.25, 0.1, 0.2, 0.1, one, "x")
     ledger.commit(RUN, spends=[spend(1, 0.5, one), gaussian, spend(3, 0.125, six)])
-    assert ledger.totals(six).epsilon == 6 * 0.5 + 0.125
-    assert ledger.totals(six).mu == 6 * 0.25
-    assert ledger.totals(one).epsilon == 0.5 + 0.125  # who hides six hides one
+    assert ledger.spends.totals(six).epsilon == 6 * 0.5 + 0.125
+    assert ledger.spends.totals(six).mu == 6 * 0.25
+    assert ledger.spends.totals(one).epsilon == 0.5 + 0.125  # who hides six hides one
     assert (ledger.mark.epsilon, ledger.mark.mu2) == (6 * 0.5 + 0.125, 36 * 0.25**2)  # marks: at the largest unit
 
 
@@ -175,8 +175,8 @@ def test_a_larger_group_in_the_owners_file_prices_the_mark_anew(tmp_path):
     device = Device(tmp_path)
     device.ledger.join(RUN, b"plan")
     device.ledger.commit(RUN, spends=[spend(1, 0.5, str(relation(1)))])
-    device.ledger.count_at(str(relation(3)))
-    device.ledger.count_at(str(relation(2)))  # a smaller one gives nothing back
+    device.ledger.spends.count_at(str(relation(3)))
+    device.ledger.spends.count_at(str(relation(2)))  # a smaller one gives nothing back
     assert device.ledger.mark.epsilon == 1.5
     device.ledger.close()
     assert Device(tmp_path).ledger.mark.epsilon == 1.5

@@ -31,10 +31,10 @@ class Broken:
 @pytest.mark.parametrize(
     "does",
     [
-        lambda ledger: ledger.spends(),
-        lambda ledger: ledger.run(RUN),
-        lambda ledger: ledger.answers(RUN),
-        lambda ledger: ledger.new_session(),
+        lambda ledger: ledger.spends.rows(),
+        lambda ledger: ledger.runs.find(RUN),
+        lambda ledger: ledger.spends.answers(RUN),
+        lambda ledger: ledger.runs.new_session(),
         lambda ledger: ledger.new_data(),
         lambda ledger: ledger.answer(b"key"),
         lambda ledger: ledger.commit(RUN, status="done"),
@@ -42,7 +42,7 @@ class Broken:
 )
 def test_a_disk_that_answers_nothing_stops_whatever_is_asked(tmp_path, does):
     ledger = Ledger(tmp_path / "n0.ledger", "n0")
-    ledger.db = Broken(ledger.db)
+    ledger.tables.file.db = Broken(ledger.tables.db)
     with pytest.raises(LedgerFailed, match=r"n0.ledger: disk I/O error"):
         does(ledger)
     ledger.close()
@@ -93,7 +93,7 @@ def test_a_mark_cut_short_anywhere_is_the_one_before_it(tmp_path, cut):
     assert found.no == 3
     again = Ledger(tmp_path / "n0.ledger", "n0", mark)
     assert again.refusal is None
-    assert (again.no, marks.MarkFile(mark, True).read().no) == (4, 4)
+    assert (again.spends.no, marks.MarkFile(mark, True).read().no) == (4, 4)
     again.close()
 
 
@@ -112,7 +112,11 @@ def test_a_mark_whose_disk_fails_stops_the_step_before_it_is_published(tmp_path,
             ledger.commit(RUN, spends=[spend(4)])
     ledger.close()
     again = Ledger(tmp_path / "n0.ledger", "n0", mark)
-    assert (again.refusal, again.no, marks.MarkFile(mark, True).read().no) == (None, 4, 4)  # paid, and told to nobody
+    assert (again.refusal, again.spends.no, marks.MarkFile(mark, True).read().no) == (
+        None,
+        4,
+        4,
+    )  # paid, and told to nobody
     again.close()
 
 
@@ -150,10 +154,10 @@ def test_the_mark_of_a_later_program_is_refused_and_left_alone(tmp_path):
 
 def test_a_ledger_that_is_thrown_away_is_not_synced(tmp_path, monkeypatch):
     ledger = Ledger(tmp_path / "n0.ledger", "n0", durable=False)
-    assert ledger.db.execute("PRAGMA synchronous").fetchone() == (0,)
+    assert ledger.tables.db.execute("PRAGMA synchronous").fetchone() == (0,)
     ledger.close()
     kept = Ledger(tmp_path / "n0.ledger", "n0")
-    assert kept.db.execute("PRAGMA synchronous").fetchone() == (2,)
+    assert kept.tables.db.execute("PRAGMA synchronous").fetchone() == (2,)
     kept.close()
 
 

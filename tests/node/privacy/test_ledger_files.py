@@ -5,17 +5,17 @@ import shutil
 import sqlite3
 from contextlib import closing
 
-import msgspec
 import pytest
 
 from hushgrid.kernels.errors import InputError
-from hushgrid.node.privacy.ledger import TORN, Ledger
+from hushgrid.node.privacy.ledger import Ledger
+from hushgrid.node.privacy.ledger_marks import TORN
 from hushgrid.node.privacy.ledger_rows import Spend, alone
+from hushgrid.node.privacy.ledger_schema import FORMAT, FORMATS, MODELS
 from hushgrid.node.problems.plan import decode_plan, encode_plan
 from hushgrid.node.wire import Mark
 from tests.support import paths
-from tests.support.devices.gated_device import WORDS
-from tests.support.devices.ledgers import RUN, copied, fill, opening, reopened
+from tests.support.devices.ledgers import copied, fill, opening, reopened
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def test_another_nodes_ledger_is_refused_and_left_alone(ledger):
     fill(ledger, 1)
     ledger.close()
     assert "found the ledger of 'n0', expected 'n1'" in opening(ledger.path, "n1")
-    assert len(Ledger(ledger.path, "n0").spends()) == 1
+    assert len(Ledger(ledger.path, "n0").spends.rows()) == 1
 
 
 @pytest.mark.parametrize(
@@ -120,66 +120,86 @@ def test_an_orderly_end_leaves_the_main_file_whole(ledger, tmp_path):
     fill(ledger, 3)
     ledger.close()
     assert [p.name for p in tmp_path.iterdir()] == ["n0.ledger"]
-    assert len(Ledger(shutil.copy(ledger.path, tmp_path / "copy.ledger"), "n0").spends()) == 3
+    assert len(Ledger(shutil.copy(ledger.path, tmp_path / "copy.ledger"), "n0").spends.rows()) == 3
 
 
-# --- ledgers of the first format ---
+# --- ledgers of release 0.1.0 (format 2) ---
 
 
-FIRST = """
-CREATE TABLE meta (key TEXT PRIMARY KEY, value) WITHOUT ROWID;
-CREATE TABLE spend (no INTEGER PRIMARY KEY, run BLOB, answer INTEGER, kind TEXT NOT NULL, value REAL NOT NULL,
-                    sensitivity REAL, scale REAL, grid REAL, adjacency TEXT NOT NULL, sampler TEXT NOT NULL,
-                    mu2 REAL NOT NULL, at TEXT NOT NULL);
-CREATE TABLE run (id BLOB PRIMARY KEY, plan BLOB NOT NULL, status TEXT NOT NULL, state BLOB, last BLOB,
-                  started TEXT NOT NULL);
-CREATE TABLE answer (key BLOB PRIMARY KEY, value BLOB NOT NULL);
-CREATE TABLE history (run BLOB, round INTEGER, residual REAL, messages INTEGER, bytes INTEGER, PRIMARY KEY (run, round));
-CREATE TABLE peer (node TEXT PRIMARY KEY, mark BLOB NOT NULL);
-"""
+def of_release_0_1_0(path, form=2):
+    """As release 0.1.0 wrote it (tests/vectors/README-ledger.md): two runs, one of them under way, a gap, a mark ahead."""
+    shutil.copy(paths.VECTORS / "ledger-0.1.0.ledger", path)
+    if form != 2:
+        with closing(sqlite3.connect(path)) as db:
+            db.execute("UPDATE meta SET value = ? WHERE key = 'format'", (form,))
+            db.commit()
+    return Mark(bytes(range(16)), 9, epsilon=3.5, mu2=0.5)
 
 
-def of_the_first_format(path, form=1):
-    """As the program of format 1 left it: two answers by their clips, a new card's gap accepted, another one told."""
-    own, lost = b"this ledger's id", b"the lost one's.."
-    told = Mark(own, 9, epsilon=4.0)
-    meta = {
-        "format": form, "ledger": own, "node": "n0", "session": 3, "accepted": lost.hex() + " ",
-        "told": msgspec.msgpack.encode(told),
-    }  # fmt: skip
-    spends = [
-        (1, RUN, 1, "laplace", 0.5, 2.0, 4.0, 2.0**-20, "replace-one-record clip 1.0", "exact", 0.0, "2026-01-01T00:00:00Z"),
-        (2, RUN, 2, "laplace", 0.25, 2.0, 4.0, 2.0**-20, "replace-one-record clip 1.001", "exact", 0.0, "2026-01-01T00:00:00Z"),
-        (7, None, None, "gap", 1.5, None, None, None, "", "", 0.0, "2026-01-02T00:00:00Z"),
-    ]  # fmt: skip
-    with sqlite3.connect(path) as db:
-        db.executescript("PRAGMA journal_mode = WAL;" + FIRST)
-        db.executemany("INSERT INTO meta VALUES (?, ?)", meta.items())
-        db.executemany("INSERT INTO spend VALUES (?,?,?,?,?,?,?,?,?,?,?,?)", spends)
-        db.execute("INSERT INTO run VALUES (?, x'01', 'running', x'02', NULL, '2026-01-01T00:00:00Z')", (RUN,))
-    db.close()
-    return Mark(lost, 5, epsilon=1.5), told
-
-
-def test_a_ledger_of_the_first_format_is_brought_up_to_date_and_has_spent_what_it_had(tmp_path):
-    lost, told = of_the_first_format(tmp_path / "n0.ledger")
+def test_a_ledger_of_release_0_1_0_is_brought_up_to_date_with_no_spend_lost(tmp_path):
+    ahead = of_release_0_1_0(tmp_path / "n0.ledger")
+    one, two = b"1" * 16, b"2" * 16
     for _ in range(2):
         ledger = Ledger(tmp_path / "n0.ledger", "n0")
-        assert ledger.totals("replace-one-record").epsilon == 0.5 + 0.25 + 1.5
-        assert ledger.mark == Mark(ledger.id, 7, epsilon=2.25)
-        assert (ledger.session, ledger.data_version, ledger.open_run().id) == (3, 1, RUN)
-        assert not ledger.behind(lost)  # it was accepted
-        assert ledger.behind(msgspec.structs.replace(lost, epsilon=1.75))
-        assert ledger.told() == told
+        spends, runs = ledger.spends, ledger.runs
+        assert ledger.mark == Mark(ahead.ledger, 5, epsilon=3.0, mu2=0.8125)
+        rows = [("laplace", 0.5), ("laplace", 0.5), ("gap", 1.5), ("gaussian", 0.75), ("laplace", 0.25)]
+        assert [(row.kind, row.value) for row in spends.rows()] == rows
+        assert {(row.ran, row.version, row.honest) for row in spends.rows()} == {(0.0, 2, 0)}
+        assert spends.totals("replace-one-record").epsilon == 2.5
+        assert spends.totals("bounded-change 0.2").epsilon == 2.0  # the gap, and twice 0.25 by group privacy
+        assert (spends.answers(one), spends.answers(two), spends.unit) == (2, 2, 0.2)
+        assert (runs.session, ledger.data_version, runs.under_way().id, runs.find(one).last) == (3, 2, two, b"farewell")
+        assert runs.history(two) == [(1, 0.5, 2, 200)]
+        assert ledger.marks.peers.marks("z1") == (Mark(b"z" * 16, 3, 1.25),)
+        assert not ledger.marks.behind(Mark(b"L" * 16, 5, 1.5, 0.25))  # it was accepted
+        assert ledger.marks.behind(Mark(b"L" * 16, 5, 1.75, 0.25))
+        assert ledger.marks.ahead() == ahead
+        assert ledger.kinds_at_birth == MODELS
         ledger.close()
     ledger = Ledger(tmp_path / "n0.ledger", "n0")
     ledger.accept()
-    assert ledger.totals("replace-one-record").epsilon == 4.0
-    assert ledger.runs("WHERE spends = 2")
+    assert ledger.mark == Mark(ahead.ledger, 9, epsilon=3.5, mu2=0.8125)
+    assert ledger.runs.key(two, lambda: b"key") == b"key"
+    share = Spend(3, "gaussian", 0.5, 1.0, 1.0, 0.1, "replace-one-record", "exact", honest=2)
+    lost = ledger.spends.shares("replace-one-record")[1]
+    ledger.commit(two, spends=[share, share])
+    assert ledger.spends.shares("replace-one-record") == (2 * alone(0.5, 2), lost)
+    assert ledger.verify() == []
+    ledger.close()
+
+
+def columns(path):
+    with closing(sqlite3.connect(path)) as db:
+        tables = [name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name")]
+        return {table: db.execute(f"PRAGMA table_info({table})").fetchall() for table in tables}
+
+
+def test_from_release_0_2_0_on_the_format_is_frozen(ledger, tmp_path):
+    """If this fails: a new format needs a number, a migration, and a recorded ledger of format 4 in tests/vectors."""
+    of_release_0_1_0(tmp_path / "old.ledger")
+    Ledger(tmp_path / "old.ledger", "n0").close()
+    assert columns(tmp_path / "old.ledger") == columns(ledger.path)
+    names = {table: " ".join(row[1] for row in rows) for table, rows in columns(ledger.path).items()}
+    assert (FORMAT, FORMATS, names) == (4, (2, 4), FROZEN)
+
+
+FROZEN = {
+    "answer": "key value",
+    "history": "run round residual messages bytes",
+    "known": "run session",
+    "meta": "key value",
+    "past": "no first ran version sums",
+    "peer": "node mark",
+    "run": "id plan status state last started spends session first keyed",
+    "secret": "run key",
+    "spend": "no run answer kind value sensitivity scale grid adjacency sampler mu2 at ran version honest",
+    "total": "scope adjacency sums",
+}
 
 
 def test_what_it_was_stays_beside_it_for_a_release_that_reads_no_newer_format(tmp_path):
-    of_the_first_format(tmp_path / "n0.ledger")
+    of_release_0_1_0(tmp_path / "n0.ledger")
 
     def rows(path):
         with closing(sqlite3.connect(path)) as db:
@@ -196,41 +216,11 @@ def test_what_it_was_stays_beside_it_for_a_release_that_reads_no_newer_format(tm
     assert sorted(p.name for p in tmp_path.iterdir()) == ["n0.ledger", "n0.ledger-before"]
 
 
-def test_a_ledger_of_the_third_format_gets_a_place_for_the_key_of_a_run_and_its_sums_have_no_shares(ledger):
-    fill(ledger, 2)
-    before = (ledger.spends(), ledger.mark, ledger.run(RUN), ledger.session)
-    ledger.close()
-    with closing(sqlite3.connect(ledger.path)) as db:  # as the program of format 3 left it
-        db.executescript(
-            "DROP TABLE secret; ALTER TABLE run DROP COLUMN keyed; ALTER TABLE spend DROP COLUMN honest; "
-            "UPDATE meta SET value = 3 WHERE key = 'format'"
-        )
-        for scope, sums in db.execute("SELECT scope, sums FROM total").fetchall():
-            *old, shares = msgspec.msgpack.decode(sums)
-            assert (len(old), shares) == (8, b"")
-            db.execute("UPDATE total SET sums = ? WHERE scope = ?", (msgspec.msgpack.encode(old), scope))
-        db.commit()
-    for _ in range(2):
-        again = Ledger(ledger.path, "n0")
-        assert (again.spends(), again.mark, again.run(RUN), again.session) == before
-        assert again.run_key(RUN, lambda: b"key") == b"key"
-        assert again.verify() == []
-        assert again.shares(WORDS) == (0, 0)
-        again.close()
-    again = Ledger(ledger.path, "n0")
-    again.join(b"next" * 4, b"plan")
-    share = Spend(1, "gaussian", 0.5, 1.0, 1.0, 0.1, WORDS, "exact", honest=2)
-    again.commit(b"next" * 4, spends=[share, share])
-    assert again.shares(WORDS) == (2 * alone(0.5, 2), 0)
-    assert again.verify() == []
-    again.close()
-
-
-@pytest.mark.parametrize("form", [0, 5, "two", None])
+@pytest.mark.parametrize("form", [0, 1, 3, 5, "two", None])
 def test_a_ledger_of_an_unknown_format_is_refused_and_left_alone(tmp_path, form):
-    of_the_first_format(tmp_path / "n0.ledger", form)
+    of_release_0_1_0(tmp_path / "n0.ledger", form)
     before = (tmp_path / "n0.ledger").read_bytes()
-    assert f"found format {form}, expected 4 or older" in opening(tmp_path / "n0.ledger")
+    assert f"found format {form}, expected 2 or 4" in opening(tmp_path / "n0.ledger")
     assert (tmp_path / "n0.ledger").read_bytes() == before
 
 
@@ -242,7 +232,7 @@ def test_a_copy_without_its_log_lets_no_run_spend_until_its_owner_accepts(ledger
     path = copied(ledger, tmp_path / "backup", log=False)
     for _ in range(2):  # a second start does not forget it
         copy = Ledger(path, "n0")
-        assert len(copy.spends()) < 2
+        assert len(copy.spends.rows()) < 2
         assert copy.refusal == (f"its ledger is {TORN}; its owner runs 'hushgrid ledger accept {path}'")
         assert copy.verify() == [TORN]
         copy.close()
@@ -257,7 +247,7 @@ def test_a_copy_with_its_log_is_whole(ledger, tmp_path):
     """As a killed process leaves its files, too."""
     fill(ledger, 2)
     copy = Ledger(copied(ledger, tmp_path / "backup", log=True), "n0")
-    assert (len(copy.spends()), copy.refusal) == (2, None)
+    assert (len(copy.spends.rows()), copy.refusal) == (2, None)
 
 
 @pytest.mark.parametrize("end", ["closed", "let go", "let go by another node's start"])
@@ -274,25 +264,25 @@ def test_an_end_that_moves_the_log_into_the_main_file_leaves_it_whole(ledger, tm
             held.close()
         del held
     again = Ledger(path, "n0")
-    assert (len(again.spends()), again.refusal) == (2, None)
+    assert (len(again.spends.rows()), again.refusal) == (2, None)
 
 
 def test_where_the_disk_does_not_take_the_last_word_the_ledger_is_whole_all_the_same(ledger, tmp_path):
     """The word that it is closed cannot be written, but its log is moved into the main file and removed."""
     fill(ledger, 2)
 
-    def full(sql, *values, execute=ledger.db.execute):
+    def full(sql, *values, execute=ledger.tables.db.execute):
         if sql.startswith("DELETE"):
             raise sqlite3.OperationalError("database or disk is full")
         return execute(sql, *values)
 
     class Full:
-        execute, executemany, close = staticmethod(full), ledger.db.executemany, ledger.db.close
+        execute, executemany, close = staticmethod(full), ledger.tables.db.executemany, ledger.tables.db.close
 
-    path, ledger.db = ledger.path, Full()
+    path, ledger.tables.file.db = ledger.path, Full()
     ledger.close()
     again = Ledger(path, "n0")
-    assert (len(again.spends()), again.refusal) == (2, None)
+    assert (len(again.spends.rows()), again.refusal) == (2, None)
 
 
 # --- a ledger that the program wrote before its algorithms declared themselves ---
@@ -301,10 +291,10 @@ def test_where_the_disk_does_not_take_the_last_word_the_ledger_is_whole_all_the_
 def test_a_ledger_of_an_earlier_program_opens_as_it_was_with_its_spends_and_its_plan(tmp_path):
     shutil.copy(paths.VECTORS / "ledger-before-the-rooms.ledger", tmp_path / "n0.ledger")
     ledger = Ledger(tmp_path / "n0.ledger", "n0")
-    run = ledger.last_run()
+    run = ledger.runs.last()
     plan = decode_plan(run.plan)
-    assert (ledger.mark.no, len(ledger.spends()), run.status) == (5, 5, "done")
-    assert ledger.totals("replace-one-record").epsilon == 4.999695121951319
+    assert (ledger.mark.no, len(ledger.spends.rows()), run.status) == (5, 5, "done")
+    assert ledger.spends.totals("replace-one-record").epsilon == 4.999695121951319
     assert (plan.algorithm.name, plan.terms.epsilon, plan.nodes) == ("nids", 5.0, ["n0", "n1", "n2", "n3"])
     assert encode_plan(plan) == run.plan
     ledger.close()

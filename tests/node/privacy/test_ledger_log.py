@@ -13,8 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hushgrid.node.privacy import ledger_log
-from hushgrid.node.privacy.ledger import TORN, Ledger, LedgerFailed
+from hushgrid.node.privacy.ledger import Ledger, LedgerFailed
 from hushgrid.node.privacy.ledger_log import BLOCK, BLOCKS, Behind, LedgerLog, Record, encoded, records
+from hushgrid.node.privacy.ledger_marks import TORN
 from tests.support import examples
 from tests.support.devices.gated_device import WORDS, spend
 from tests.support.devices.ledgers import RUN, copied, fill, killed, reopened
@@ -123,30 +124,30 @@ def test_a_step_is_one_write_and_one_sync_and_the_tables_follow_when_the_log_is_
     monkeypatch.setattr(os, "pwrite", lambda fd, blob, at: (said.append("write"), pwrite(fd, blob, at))[1])
     monkeypatch.setattr(os, "fdatasync", lambda fd: (said.append("sync"), fdatasync(fd)))
     asked = []
-    ledger.db.set_trace_callback(asked.append)
+    ledger.tables.db.set_trace_callback(asked.append)
     for k in range(BLOCKS - 1):
         ledger.commit(RUN, spends=[spend(k + 2)], state=b"state", status="running", history=(k, 0.5, k, k))
     assert said == ["write", "sync"] * (BLOCKS - 1)
     assert asked == []
     ledger.commit(RUN, spends=[spend(BLOCKS + 1)], state=b"last")
     assert [sql for sql in asked if sql.startswith("BEGIN")] == ["BEGIN IMMEDIATE"]
-    ledger.db.set_trace_callback(None)
-    assert (ledger.no, len(ledger.spends()), ledger.run(RUN).state, ledger.run(RUN).spends) == (
+    ledger.tables.db.set_trace_callback(None)
+    assert (ledger.spends.no, len(ledger.spends.rows()), ledger.runs.find(RUN).state, ledger.runs.find(RUN).spends) == (
         BLOCKS + 1,
         BLOCKS + 1,
         b"last",
         BLOCKS + 1,
     )
-    assert [row[0] for row in ledger.history(RUN)] == list(range(BLOCKS - 1))
+    assert [row[0] for row in ledger.runs.history(RUN)] == list(range(BLOCKS - 1))
 
 
 def test_a_step_too_large_for_the_log_goes_straight_into_the_tables_and_the_next_log_is_larger(ledger):
     fill(ledger, 2)
     large = bytes(30 * BLOCK)
     ledger.commit(RUN, spends=[spend(3)], state=large)
-    assert (ledger.run(RUN).state, ledger.no, ledger.verify()) == (large, 3, [])
+    assert (ledger.runs.find(RUN).state, ledger.spends.no, ledger.verify()) == (large, 3, [])
     again = reopened(ledger)
-    assert (again.run(RUN).state, again.no, again.verify()) == (large, 3, [])
+    assert (again.runs.find(RUN).state, again.spends.no, again.verify()) == (large, 3, [])
     again.close()
 
 
@@ -155,7 +156,7 @@ def test_an_orderly_end_leaves_no_log(ledger):
     assert log_of(ledger).exists()
     ledger.close()
     assert not log_of(ledger).exists()
-    assert Ledger(ledger.path, "n0").no == 3
+    assert Ledger(ledger.path, "n0").spends.no == 3
 
 
 def test_what_only_the_log_has_is_there_after_a_crash(ledger, tmp_path):
@@ -163,10 +164,10 @@ def test_what_only_the_log_has_is_there_after_a_crash(ledger, tmp_path):
     with sqlite3.connect(f"file:{ledger.path}?mode=ro", uri=True) as db:
         assert db.execute("SELECT count(*) FROM spend").fetchone() == (0,)
     db.close()
-    before = (ledger.mark, ledger.totals(WORDS))
+    before = (ledger.mark, ledger.spends.totals(WORDS))
     again = Ledger(copied(ledger, tmp_path / "crash", log=True), "n0")
-    assert (again.mark, again.totals(WORDS)) == before
-    assert (again.run(RUN).state, again.answers(RUN), again.verify()) == (b"state 4", 5, [])
+    assert (again.mark, again.spends.totals(WORDS)) == before
+    assert (again.runs.find(RUN).state, again.spends.answers(RUN), again.verify()) == (b"state 4", 5, [])
     again.close()
 
 
@@ -208,7 +209,7 @@ def test_older_tables_beside_a_newer_log_are_behind_it_and_it_is_kept(ledger, tm
     assert not old.with_name("n0.ledger-log").exists()
     fill(copy, 3, b"third")
     again = Ledger(copied(copy, tmp_path / "crash", log=True), "n0")
-    assert (again.no, again.refusal, again.verify()) == (copy.no, None, [])
+    assert (again.spends.no, again.refusal, again.verify()) == (copy.spends.no, None, [])
     again.close()
     copy.close()
 
@@ -228,7 +229,7 @@ def test_after_a_sync_that_failed_nothing_is_appended_any_more(ledger, monkeypat
             ledger.commit(RUN, spends=[spend(3)])
     with pytest.raises(LedgerFailed, match="its disk has failed before"):
         ledger.commit(RUN, spends=[spend(3)])
-    assert ledger.no == 2
+    assert ledger.spends.no == 2
 
 
 # --- torn and dropped writes ---
@@ -310,15 +311,15 @@ def test_a_power_cut_that_tears_or_drops_a_write_takes_nothing_that_was_released
         shutil.move(after, folder)
         ledger = Ledger(path, "n0")
         assert ledger.refusal is None
-        assert released <= ledger.no <= released + 1
-        assert ledger.totals(WORDS).epsilon == ledger.no * 0.5
-        state = ledger.run(RUN).state
-        assert state[: len(b"%d" % ledger.no)] == b"%d" % ledger.no
-        assert ledger.answers(RUN) == ledger.run(RUN).spends == ledger.no
-        released = ledger.no
+        assert released <= ledger.spends.no <= released + 1
+        assert ledger.spends.totals(WORDS).epsilon == ledger.spends.no * 0.5
+        state = ledger.runs.find(RUN).state
+        assert state[: len(b"%d" % ledger.spends.no)] == b"%d" % ledger.spends.no
+        assert ledger.spends.answers(RUN) == ledger.runs.find(RUN).spends == ledger.spends.no
+        released = ledger.spends.no
     assert os.fdatasync is sync
     assert ledger.verify() == []
-    assert [s.no for s in ledger.spends()] == list(range(1, released + 1))
+    assert [s.no for s in ledger.spends.rows()] == list(range(1, released + 1))
     ledger.close()
 
 

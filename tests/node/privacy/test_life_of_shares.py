@@ -68,7 +68,7 @@ class Recount:
                 self.ledger = self.open()
             case "gap":
                 mark = self.ledger.mark
-                self.ledger.tell(Mark(self.ledger.id, mark.no + 1, epsilon=mark.epsilon, mu2=mark.mu2 + how))
+                self.ledger.marks.tell(Mark(self.ledger.id, mark.no + 1, epsilon=mark.epsilon, mu2=mark.mu2 + how))
                 self.ledger.accept()
                 self.lost += how
 
@@ -90,7 +90,7 @@ def test_after_any_history_of_runs_compaction_and_restarts_the_sums_are_those_of
     for event in [*history, ("restart", small, None)]:
         made.happen(*event)
         for adjacency in UNITS:
-            own, lost = made.ledger.shares(adjacency)
+            own, lost = made.ledger.spends.shares(adjacency)
             assert own == made.naive(adjacency)
             # what a gap lacks is a difference of rounded sums
             assert lost / 2**UNIT == pytest.approx(MOST_MASKED * made.lost, rel=1e-9)
@@ -102,9 +102,9 @@ def test_old_runs_are_condensed_and_their_shares_still_count(tmp_path):
     made = Recount(tmp_path / "n0.ledger", False)
     for _ in range(6):
         made.happen("run", UNITS[0], [("gaussian", 0.1, 4)] * 5)
-    assert len(made.ledger.spends()) < 30  # the rest are sums
-    assert made.ledger.shares(UNITS[0]) == (30 * 4 * units(0.1, 2), 0)
-    made.ledger.db.execute("UPDATE spend SET honest = 3")
+    assert len(made.ledger.spends.rows()) < 30  # the rest are sums
+    assert made.ledger.spends.shares(UNITS[0]) == (30 * 4 * units(0.1, 2), 0)
+    made.ledger.tables.db.execute("UPDATE spend SET honest = 3")
     assert made.ledger.verify() == ["the sums of its spends are not those of its rows"]
     made.ledger.close()
 
@@ -169,15 +169,15 @@ def test_a_run_is_refused_whose_shares_would_take_all_beyond_the_limit_and_none_
     owner.ledger = Ledger(owner.path, "n0", durable=False, keep=1)
     with pytest.raises(Refused, match="in all against everybody else"):
         owner.lives()
-    assert owner.ledger.answers() == runs * owner.terms.answers
-    assert worth_alone(sum(owner.ledger.shares(str(owner.budget.adjacency))), DELTA) <= owner.allow.masked.alone
+    assert owner.ledger.spends.answers() == runs * owner.terms.answers
+    assert worth_alone(sum(owner.ledger.spends.shares(str(owner.budget.adjacency))), DELTA) <= owner.allow.masked.alone
 
 
 def test_a_limit_just_below_one_run_refuses_it_before_the_first_answer(tmp_path, plan):
     owner = Owner(tmp_path / "n0.ledger", plan, worth(plan, 1) * (1 - 1e-9))
     with pytest.raises(Refused, match="its owner allows"):
         owner.lives()
-    assert owner.ledger.answers() == 0
+    assert owner.ledger.spends.answers() == 0
 
 
 def test_a_run_that_goes_on_is_asked_for_its_rest_and_one_that_only_repeats_for_nothing(tmp_path, plan):
@@ -216,9 +216,9 @@ def test_answers_that_are_not_masked_neither_count_nor_are_refused(tmp_path, pla
 
 def test_a_gap_counts_as_if_it_had_been_shares_of_the_largest_sums(tmp_path, plan):
     owner = Owner(tmp_path / "n0.ledger", plan, 3.0)
-    owner.ledger.tell(Mark(owner.ledger.id, 3, mu2=0.01))
+    owner.ledger.marks.tell(Mark(owner.ledger.id, 3, mu2=0.01))
     owner.ledger.accept()
-    assert worth_alone(sum(owner.ledger.shares("replace-one-record")), DELTA) == pytest.approx(
+    assert worth_alone(sum(owner.ledger.spends.shares("replace-one-record")), DELTA) == pytest.approx(
         gdp_epsilon((MOST_MASKED * 0.01) ** 0.5, DELTA), rel=1e-9
     )
     with pytest.raises(Refused, match="its owner allows 3"):

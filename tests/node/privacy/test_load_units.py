@@ -169,7 +169,7 @@ def test_totals_are_one_answer_and_one_spend_and_are_repeated_as_they_were(tmp_p
     again = device.start(wanted)
     assert again.knows()
     assert np.array_equal(again.data(), d)
-    (row,) = device.ledger.spends()
+    (row,) = device.ledger.spends.rows()
     assert row.value == gate.lattice.epsilon
     assert 0.99 < row.value <= 1.0
 
@@ -316,7 +316,7 @@ def test_extreme_plans_are_refused_before_any_answer_or_answered_on_a_grid_that_
     try:
         gate = device.start(plan(mode="input", adjacency=UNITS[unit], release=release, **change))
     except (InputError, Refused):
-        assert device.ledger.spends() == []
+        assert device.ledger.spends.rows() == []
         return
     assert np.isfinite(gate.data()).all()
 

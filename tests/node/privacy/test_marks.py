@@ -65,7 +65,7 @@ def test_the_mark_file_follows_every_spend(ledger):
 
 def test_a_restored_old_ledger_is_behind_its_mark_file(ledger):
     old = restored(ledger, 3)
-    assert old.told() == Mark(old.id, 5, epsilon=1.0 + 3 * 0.75)
+    assert old.marks.ahead() == Mark(old.id, 5, epsilon=1.0 + 3 * 0.75)
     assert old.verify() == ["behind its mark: spend 2, the mark says 5"]
     again = reopened(old)  # opening it changes nothing
     assert again.refusal == (
@@ -77,22 +77,22 @@ def test_a_restored_old_ledger_is_behind_its_mark_file(ledger):
 def test_accept_records_the_gap_at_the_marks_price(ledger):
     old = restored(ledger, 3)
     assert [m.no for m in old.accept()] == [5]
-    assert old.totals(WORDS).epsilon == 1.0 + 3 * 0.75
-    assert (old.told(), old.refusal, old.verify()) == (None, None, [])
+    assert old.spends.totals(WORDS).epsilon == 1.0 + 3 * 0.75
+    assert (old.marks.ahead(), old.refusal, old.verify()) == (None, None, [])
     assert old.accept() == []  # there is no gap any more
     fill(old, 1, b"next")
-    assert [row.no for row in old.spends()] == [1, 2, 5, 6]
-    assert reopened(old).told() is None
+    assert [row.no for row in old.spends.rows()] == [1, 2, 5, 6]
+    assert reopened(old).marks.ahead() is None
 
 
 def test_deleted_last_rows_are_found_by_the_mark_and_by_the_sums_and_give_no_budget_back(ledger):
     fill(ledger, 5)
     ledger.checkpoint()
-    ledger.db.execute("DELETE FROM spend WHERE no > 3")
+    ledger.tables.db.execute("DELETE FROM spend WHERE no > 3")
     again = reopened(ledger)
     sums = "the sums of its spends are not those of its rows"
     assert again.verify() == [sums, "behind its mark: spend 3, the mark says 5"]
-    assert again.totals(WORDS).epsilon == 5 * 0.5
+    assert again.spends.totals(WORDS).epsilon == 5 * 0.5
     again.close()
     assert Ledger(again.path, "n0").verify() == [sums]
 
@@ -108,9 +108,9 @@ def test_deleted_last_rows_are_found_by_the_mark_and_by_the_sums_and_give_no_bud
 )
 def test_a_ledger_is_behind_if_any_component_is(ledger, told, words):
     fill(ledger, 2)
-    assert not ledger.tell(ledger.mark)
-    assert ledger.tell(msgspec.structs.replace(ledger.mark, **told))
-    assert ledger.behind_in_words == f"behind its mark: {words}"
+    assert not ledger.marks.tell(ledger.mark)
+    assert ledger.marks.tell(msgspec.structs.replace(ledger.mark, **told))
+    assert ledger.marks.behind_in_words == f"behind its mark: {words}"
     ledger.accept()
     assert ledger.refusal is None
     mine = ledger.mark
@@ -118,76 +118,76 @@ def test_a_ledger_is_behind_if_any_component_is(ledger, told, words):
 
 
 def test_a_gap_of_gaussian_answers_is_priced_by_mu_squared_and_of_bare_ones_by_infinity(ledger):
-    ledger.tell(Mark(ledger.id, 4, epsilon=0.0, mu2=0.25))
+    ledger.marks.tell(Mark(ledger.id, 4, epsilon=0.0, mu2=0.25))
     ledger.accept()
-    assert ledger.totals(WORDS).mu == 0.5
-    assert not ledger.totals(WORDS).nonprivate
-    ledger.tell(Mark(ledger.id, 5, epsilon=0.0, mu2=0.25, nonprivate=True))
+    assert ledger.spends.totals(WORDS).mu == 0.5
+    assert not ledger.spends.totals(WORDS).nonprivate
+    ledger.marks.tell(Mark(ledger.id, 5, epsilon=0.0, mu2=0.25, nonprivate=True))
     ledger.accept()
-    assert ledger.totals(WORDS).nonprivate
-    ledger.tell(Mark(ledger.id, 6, epsilon=inf, mu2=inf, nonprivate=True))
+    assert ledger.spends.totals(WORDS).nonprivate
+    ledger.marks.tell(Mark(ledger.id, 6, epsilon=inf, mu2=inf, nonprivate=True))
     ledger.accept()
-    assert reopened(ledger).totals(WORDS).nonprivate
+    assert reopened(ledger).spends.totals(WORDS).nonprivate
 
 
 def test_a_gaps_mu_is_never_less_than_the_root_of_what_was_told(ledger):
     mu2 = nextafter(2.0, 3.0)
-    ledger.tell(Mark(ledger.id, 1, mu2=mu2))
+    ledger.marks.tell(Mark(ledger.id, 1, mu2=mu2))
     ledger.accept()
-    assert ledger.totals(WORDS).mu ** 2 >= mu2
+    assert ledger.spends.totals(WORDS).mu ** 2 >= mu2
 
 
 def test_told_by_a_peer_it_is_behind_until_its_owner_accepts(ledger):
     fill(ledger, 2)
-    assert ledger.tell(Mark(ledger.id, 7, epsilon=2.0))
+    assert ledger.marks.tell(Mark(ledger.id, 7, epsilon=2.0))
     again = reopened(ledger)
-    assert again.told().no == 7
+    assert again.marks.ahead().no == 7
     again.accept()
-    assert (again.no, again.totals(WORDS).epsilon) == (7, 2.0)
+    assert (again.spends.no, again.spends.totals(WORDS).epsilon) == (7, 2.0)
 
 
 def test_of_two_marks_each_component_counts_and_the_order_does_not(ledger):
-    ledger.tell(Mark(ledger.id, 7, epsilon=2.0))
-    assert ledger.tell(Mark(ledger.id, 3, epsilon=9.0, mu2=1.0))
-    assert ledger.tell(Mark(ledger.id, 4, epsilon=1.0))
+    ledger.marks.tell(Mark(ledger.id, 7, epsilon=2.0))
+    assert ledger.marks.tell(Mark(ledger.id, 3, epsilon=9.0, mu2=1.0))
+    assert ledger.marks.tell(Mark(ledger.id, 4, epsilon=1.0))
     assert ledger.accept() == [Mark(ledger.id, 7, epsilon=9.0, mu2=1.0)]
-    assert (ledger.totals(WORDS).epsilon, ledger.totals(WORDS).mu) == (9.0, 1.0)
+    assert (ledger.spends.totals(WORDS).epsilon, ledger.spends.totals(WORDS).mu) == (9.0, 1.0)
 
 
 def test_a_mark_that_is_told_low_does_not_lower_what_the_file_says(ledger):
     """Accepted by its peer's word alone, an old copy would spend twice what the mark file knows to be spent."""
     old = restored(ledger, 3)
-    assert old.tell(Mark(old.id, 5, epsilon=1.0))
+    assert old.marks.tell(Mark(old.id, 5, epsilon=1.0))
     old.accept()
-    assert old.totals(WORDS).epsilon == 1.0 + 3 * 0.75
+    assert old.spends.totals(WORDS).epsilon == 1.0 + 3 * 0.75
 
 
 def test_what_is_lost_at_a_small_unit_comes_back_at_the_budgets(ledger):
     """A coordinator asks at a hundredth of the unit, so that a restored copy would remember a hundredth of the price."""
-    ledger.count_at(WORDS)
+    ledger.spends.count_at(WORDS)
     fill(ledger, 1, adjacency="bounded-change 0.0001")
     told = ledger.mark
     assert told.epsilon == 100 * 0.5
     lost = Ledger(ledger.path.with_name("new card"), "n0")
-    lost.tell(told)
+    lost.marks.tell(told)
     lost.accept()
-    assert lost.totals(WORDS).epsilon == 100 * 0.5
+    assert lost.spends.totals(WORDS).epsilon == 100 * 0.5
     assert reopened(ledger).mark == told
 
 
 def test_another_ledgers_mark_is_accepted_once_and_again_if_it_is_told_higher(ledger):
     lost = Mark(b"another card id!", 9, epsilon=3.0)
     fill(ledger, 2)
-    assert ledger.tell(lost)
-    assert ledger.behind_in_words.startswith("behind its mark of another ledger (616e6f74): spend 0")
+    assert ledger.marks.tell(lost)
+    assert ledger.marks.behind_in_words.startswith("behind its mark of another ledger (616e6f74): spend 0")
     assert ledger.accept() == [lost]
-    assert ledger.totals(WORDS).epsilon == 1.0 + 3.0
-    assert ledger.no == 3  # a gap is one row: another ledger's numbers are not used up
+    assert ledger.spends.totals(WORDS).epsilon == 1.0 + 3.0
+    assert ledger.spends.no == 3  # a gap is one row: another ledger's numbers are not used up
     again = reopened(ledger)
-    assert not again.tell(lost)
-    assert again.tell(msgspec.structs.replace(lost, epsilon=4.0))
+    assert not again.marks.tell(lost)
+    assert again.marks.tell(msgspec.structs.replace(lost, epsilon=4.0))
     again.accept()
-    assert again.totals(WORDS).epsilon == 1.0 + 4.0
+    assert again.spends.totals(WORDS).epsilon == 1.0 + 4.0
     assert again.verify() == []
 
 
@@ -196,11 +196,11 @@ def test_a_new_ledger_beside_an_old_ones_mark_is_behind_it(ledger):
     ledger.close()
     ledger.path.unlink()
     new = Ledger(ledger.path, "n0", mark_of(ledger))
-    assert new.told() == ledger.mark
+    assert new.marks.ahead() == ledger.mark
     fill(new, 1)
-    assert new.told() == ledger.mark  # nor does it overwrite the mark
+    assert new.marks.ahead() == ledger.mark  # nor does it overwrite the mark
     new.accept()
-    assert new.totals(WORDS).epsilon == 1.0 + 0.5
+    assert new.spends.totals(WORDS).epsilon == 1.0 + 0.5
     assert new.refusal is None
     assert marked(mark_of(new)) == new.mark
     new.close()
@@ -231,11 +231,11 @@ def test_a_mark_file_that_cannot_be_read_stops_the_ledger_and_is_mended_by_accep
     mark_of(ledger).write_bytes(content)
     again = Ledger(ledger.path, "n0", mark_of(ledger))
     assert f"cannot be read ({len(content)} bytes that are no mark)" in again.refusal
-    assert again.verify() == [again.behind_in_words]
-    again.tell(Mark(again.id, 3, epsilon=2.0))  # what else is known still counts
+    assert again.verify() == [again.marks.behind_in_words]
+    again.marks.tell(Mark(again.id, 3, epsilon=2.0))  # what else is known still counts
     again.accept()
     assert again.refusal is None
-    assert again.totals(WORDS).epsilon == 2.0
+    assert again.spends.totals(WORDS).epsilon == 2.0
     assert marked(mark_of(again)) == again.mark
 
 
@@ -244,7 +244,7 @@ def test_a_mark_file_that_goes_while_the_device_runs_stops_it_before_it_publishe
     mark_of(ledger).unlink()
     with pytest.raises(LedgerFailed, match=r"its mark .*n0.mark is gone, .*: nothing was released"):
         ledger.commit(RUN, spends=[spend(2)])
-    assert ledger.no == 2  # it is paid, though nobody was given it
+    assert ledger.spends.no == 2  # it is paid, though nobody was given it
 
 
 def test_a_ledger_in_a_marks_place_can_be_written_to_by_nobody_and_stays_unlocked(tmp_path):
@@ -263,13 +263,13 @@ def test_a_ledger_in_a_marks_place_can_be_written_to_by_nobody_and_stays_unlocke
 
 @pytest.mark.parametrize("no", [MOST_LOST + 1, 1 << 40, 1 << 48])
 def test_a_mark_that_no_ledger_can_have_reached_is_dropped(ledger, no):
-    assert not ledger.tell(Mark(ledger.id, no, epsilon=1.0))
+    assert not ledger.marks.tell(Mark(ledger.id, no, epsilon=1.0))
     assert ledger.refusal is None
 
 
 def test_the_highest_mark_that_is_believed_leaves_numbers_for_as_many_spends_as_ever(ledger):
     for _ in range(20):
-        assert ledger.tell(Mark(ledger.id, ledger.no + MOST_LOST, epsilon=0.0))
+        assert ledger.marks.tell(Mark(ledger.id, ledger.spends.no + MOST_LOST, epsilon=0.0))
         ledger.accept()
     fill(ledger, 1)
     again = reopened(ledger)
@@ -280,12 +280,12 @@ def test_the_highest_mark_that_is_believed_leaves_numbers_for_as_many_spends_as_
 @pytest.mark.parametrize("price", [LARGEST * 2, 1e308, inf])
 def test_a_price_beyond_all_bounds_counts_as_no_privacy_and_stays_readable(ledger, price):
     for k, told in enumerate((Mark(ledger.id, 3, epsilon=price), Mark(b"another", 3, mu2=price))):
-        assert ledger.tell(told)
+        assert ledger.marks.tell(told)
         ledger.accept()
         assert ledger.refusal is None
         fill(ledger, 1, b"run %d" % k)
     again = reopened(ledger)
-    assert again.totals(WORDS).nonprivate
+    assert again.spends.totals(WORDS).nonprivate
     assert again.mark.epsilon <= LARGEST
     assert again.mark.mu2 <= LARGEST
     assert again.refusal is None
@@ -293,7 +293,7 @@ def test_a_price_beyond_all_bounds_counts_as_no_privacy_and_stays_readable(ledge
 
 def test_many_ledgers_that_never_were_take_no_room(ledger):
     for k in range(3 * MOST_TOLD):
-        assert ledger.tell(Mark(b"%16d" % k, 1, epsilon=1.0))
+        assert ledger.marks.tell(Mark(b"%16d" % k, 1, epsilon=1.0))
     assert len(ledger.accept()) == MOST_TOLD
     assert ledger.refusal is None
 
@@ -304,7 +304,7 @@ def test_a_marks_file_of_a_liar_is_no_mark(ledger):
     again = Ledger(ledger.path, "n0", mark_of(ledger))
     assert "cannot be right (spend 281474976710656)" in again.refusal
     again.accept()
-    assert (again.refusal, again.no) == (None, 0)
+    assert (again.refusal, again.spends.no) == (None, 0)
     again.close()
 
 
@@ -323,7 +323,7 @@ actions = st.lists(
 
 
 def price(ledger):
-    totals = ledger.totals(WORDS)
+    totals = ledger.spends.totals(WORDS)
     return (inf, inf) if totals.nonprivate else (totals.epsilon, totals.mu**2)
 
 
@@ -345,7 +345,7 @@ def test_accept_never_gives_budget_back(tmp_path_factory, actions):
             if what == "file":
                 file.write_bytes(msgspec.msgpack.encode(mark))
                 continue
-            ledger.tell(mark)
+            ledger.marks.tell(mark)
             if no <= MOST_LOST:  # else it is no ledger's
                 said[mark.ledger] = highest(said.get(mark.ledger), mark)
         elif what == "spend":

@@ -386,7 +386,7 @@ def test_every_answer_is_one_spend_and_together_they_cost_what_the_accountant_sa
         commit(ledger, one)
     totals = accounting.Totals()
     totals.add(t.event, 4)
-    assert ledger.totals(t.adjacency) == totals
+    assert ledger.spends.totals(t.adjacency) == totals
     assert accounting.spent_epsilon(t.accountant, totals, t.delta) <= t.epsilon
     with pytest.raises(Refused, match=r"^n0: 4 answers given, one more asked, the plan's cap is 4$"):
         getattr(one, question)(np.zeros(3), 1.0)

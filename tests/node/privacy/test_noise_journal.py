@@ -36,15 +36,15 @@ def again(device, **over):
 def test_what_was_drawn_before_a_death_is_paid_at_the_next_start_and_repeated_to_the_same_question(tmp_path, over):
     device, gate = begin(tmp_path, **over)
     lost = gate.gradient(ONE)
-    assert device.ledger.spends() == []
+    assert device.ledger.spends.rows() == []
     device, gate = again(device, **over)
-    assert [s.answer for s in device.ledger.spends(device.run)] == [1]
+    assert [s.answer for s in device.ledger.spends.rows(device.run)] == [1]
     assert np.array_equal(gate.gradient(ONE), lost)
     device.commit(gate)
-    assert len(device.ledger.spends()) == 1
+    assert len(device.ledger.spends.rows()) == 1
     gate.gradient(OTHER)
     device.commit(gate)
-    assert [s.answer for s in device.ledger.spends()] == ([1] if over.get("mode") == "input" else [1, 2])
+    assert [s.answer for s in device.ledger.spends.rows()] == ([1] if over.get("mode") == "input" else [1, 2])
 
 
 def test_another_question_after_a_death_is_another_answer_and_another_spend(tmp_path):
@@ -53,7 +53,7 @@ def test_another_question_after_a_death_is_another_answer_and_another_spend(tmp_
     device, gate = again(device, at="gradient")
     gate.gradient(OTHER)
     device.commit(gate)
-    assert [s.answer for s in device.ledger.spends()] == [1, 1]
+    assert [s.answer for s in device.ledger.spends.rows()] == [1, 1]
 
 
 def test_another_data_version_after_a_death_is_another_answer_and_another_spend(tmp_path):
@@ -66,7 +66,7 @@ def test_another_data_version_after_a_death_is_another_answer_and_another_spend(
     gate = with_note(device, device.gate(plan(rounds=4)))
     gate.gradient(ONE)
     device.commit(gate)
-    assert len(device.ledger.spends()) == 2
+    assert len(device.ledger.spends.rows()) == 2
 
 
 def test_what_was_drawn_before_a_death_is_paid_as_of_the_version_that_it_was_drawn_for(tmp_path):
@@ -74,10 +74,10 @@ def test_what_was_drawn_before_a_death_is_paid_as_of_the_version_that_it_was_dra
     gate.gradient(ONE)
     device.ledger.new_data()  # a file that is replaced while the device is off
     device, gate = again(device)
-    assert [(s.answer, s.version) for s in device.ledger.spends()] == [(1, 1)]
+    assert [(s.answer, s.version) for s in device.ledger.spends.rows()] == [(1, 1)]
     gate.gradient(ONE)
     device.commit(gate)
-    assert [(s.answer, s.version) for s in device.ledger.spends()] == [(1, 1), (1, 2)]
+    assert [(s.answer, s.version) for s in device.ledger.spends.rows()] == [(1, 1), (1, 2)]
 
 
 def test_any_number_of_deaths_in_one_step_cost_one_spend_while_the_question_is_the_same(tmp_path):
@@ -88,14 +88,14 @@ def test_any_number_of_deaths_in_one_step_cost_one_spend_while_the_question_is_t
     for _ in range(5):
         assert np.array_equal(gate.gradient(ONE), first)  # dies in the very step
         device, gate = again(device, at="gradient")
-    assert len(device.ledger.spends()) == 1
+    assert len(device.ledger.spends.rows()) == 1
 
 
 def test_a_step_of_several_answers_is_paid_whole(tmp_path):
     device, gate = begin(tmp_path, local_updates=2, at="gradient")
     lost = [gate.gradient(ONE), gate.gradient(OTHER)]
     device, gate = again(device, local_updates=2, at="gradient")
-    assert [s.answer for s in device.ledger.spends()] == [1, 2]
+    assert [s.answer for s in device.ledger.spends.rows()] == [1, 2]
     assert np.array_equal(lost, [gate.gradient(ONE), gate.gradient(OTHER)])
     assert gate.spends == []
 
@@ -103,10 +103,10 @@ def test_a_step_of_several_answers_is_paid_whole(tmp_path):
 def test_a_gap_that_is_accepted_between_a_death_and_the_next_start_hides_no_answer(tmp_path):
     device, gate = begin(tmp_path, at="gradient")
     lost = gate.gradient(ONE)
-    device.ledger.tell(Mark(device.ledger.id, 7, epsilon=0.25))
+    device.ledger.marks.tell(Mark(device.ledger.id, 7, epsilon=0.25))
     device.ledger.accept()
     device, gate = again(device, at="gradient")
-    assert [s.kind for s in device.ledger.spends()] == ["gap", "laplace"]
+    assert [s.kind for s in device.ledger.spends.rows()] == ["gap", "laplace"]
     assert np.array_equal(gate.gradient(ONE), lost)
     assert gate.spends == []
 
@@ -115,7 +115,7 @@ def test_what_is_committed_is_not_paid_twice(tmp_path):
     device, gate = begin(tmp_path)
     device.answer(gate, 3)
     device, gate = again(device)
-    assert len(device.ledger.spends()) == 3
+    assert len(device.ledger.spends.rows()) == 3
 
 
 @pytest.mark.parametrize("cut", range(1, 200, 13))
@@ -125,7 +125,7 @@ def test_a_death_within_the_note_itself_costs_nothing_since_its_noise_was_never_
     path = tmp_path / "n0.drawn"
     path.write_bytes(path.read_bytes()[:-cut])
     device, gate = again(device, at="gradient")
-    assert device.ledger.spends() == []
+    assert device.ledger.spends.rows() == []
 
 
 def test_a_death_within_a_step_of_several_answers_pays_for_those_whose_noise_may_have_been_used(tmp_path):
@@ -136,7 +136,7 @@ def test_a_death_within_a_step_of_several_answers_pays_for_those_whose_noise_may
     path = tmp_path / "n0.drawn"
     path.write_bytes(path.read_bytes()[:-50])
     device, gate = again(device, local_updates=2, at="gradient")
-    assert [s.answer for s in device.ledger.spends()] == [1]
+    assert [s.answer for s in device.ledger.spends.rows()] == [1]
     assert np.array_equal(gate.gradient(ONE), first)
 
 
@@ -150,7 +150,7 @@ def test_two_deaths_in_a_step_of_two_answers_cost_two_spends(tmp_path):
     assert np.array_equal([gate.gradient(ONE), gate.gradient(OTHER)], lost)
     assert np.array_equal(lost[0], first)
     device.commit(gate)
-    assert len(device.ledger.spends()) == 2
+    assert len(device.ledger.spends.rows()) == 2
 
 
 def test_an_orderly_end_leaves_no_note(tmp_path):
@@ -175,7 +175,7 @@ def test_an_answer_whose_note_is_cut_short_by_a_full_disk_is_not_drawn(tmp_path,
         gate.gradient(ONE)
     monkeypatch.undo()
     device, gate = again(device, at="gradient")
-    assert device.ledger.spends() == []
+    assert device.ledger.spends.rows() == []
 
 
 def test_a_note_of_another_ledger_is_none_of_ours(tmp_path):
@@ -183,4 +183,4 @@ def test_a_note_of_another_ledger_is_none_of_ours(tmp_path):
     gate.gradient(ONE)
     other = Ledger(tmp_path / "other.ledger", "n0")
     NoiseJournal(tmp_path / "n0.drawn", other)
-    assert other.spends() == []
+    assert other.spends.rows() == []

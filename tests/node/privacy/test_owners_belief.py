@@ -66,11 +66,11 @@ def test_a_plan_that_relies_on_498_honest_devices_is_paid_at_the_owners_five(led
     assert gdp_epsilon(share.alone, DELTA) == pytest.approx(ALONE, rel=5e-3)
     assert budget_check.spent == pytest.approx(BELIEVED, rel=5e-3)
     assert budget_check.spent >= gdp_epsilon(share.alone / 5**0.5, DELTA) * (1 - 1e-12)
-    assert [s.honest for s in ledger.spends()] == [5]
-    assert ledger.honest(RUN) == 5
+    assert [s.honest for s in ledger.spends.rows()] == [5]
+    assert ledger.spends.honest(RUN) == 5
     t = plan.terms_of("n0")
     assert spent_in(ledger, RUN, t) == pytest.approx(BELIEVED, rel=5e-3)
-    assert worth_alone(sum(ledger.shares("replace-one-record")), DELTA) == pytest.approx(ALONE, rel=5e-3)
+    assert worth_alone(sum(ledger.spends.shares("replace-one-record")), DELTA) == pytest.approx(ALONE, rel=5e-3)
     again = owner(ledger, plan)  # after a restart
     assert again.spent == pytest.approx(budget_check.spent)
 
@@ -101,7 +101,7 @@ def test_a_plan_that_breaks_the_budget_under_the_owners_belief_is_refused_before
     ):
         with pytest.raises(Refused, match=words):
             owner(ledger, plan, 5, **limits).admit(1)
-    assert ledger.spends() == []
+    assert ledger.spends.rows() == []
 
 
 def test_corrupt_may_be_a_share_of_the_contributors(ledger, plan):

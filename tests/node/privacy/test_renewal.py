@@ -110,7 +110,7 @@ def test_after_a_window_the_budget_is_whole_again(tmp_path):
         with pytest.raises(Refused, match="window"):
             node.start(plan(rounds=1, epsilon=0.1))
         clock.pass_(SPAN * 1.001 + 1e-6)
-    assert node.ledger.totals(WORDS).epsilon == pytest.approx(10.0, rel=1e-3)
+    assert node.ledger.spends.totals(WORDS).epsilon == pytest.approx(10.0, rel=1e-3)
 
 
 def test_data_that_stand_still_never_renew(tmp_path):
@@ -151,12 +151,12 @@ def test_answers_of_a_run_that_has_begun_stand_in_the_ledger_under_its_version(t
     node.answer(gate, 1)
     node.ledger.new_data()
     node.answer(gate, 3)
-    assert [spend.version for spend in node.ledger.spends()] == [1] * 4
-    assert node.ledger.version_totals(WORDS).epsilon == 0.0  # nothing was said about version 2
+    assert [spend.version for spend in node.ledger.spends.rows()] == [1] * 4
+    assert node.ledger.spends.version_totals(WORDS).epsilon == 0.0  # nothing was said about version 2
     node.ledger.close()
     node, _ = device(tmp_path, budget(2.0, window=SPAN))
-    assert [spend.version for spend in node.ledger.spends()] == [1] * 4
-    assert node.ledger.version_totals(WORDS).epsilon == 0.0
+    assert [spend.version for spend in node.ledger.spends.rows()] == [1] * 4
+    assert node.ledger.spends.version_totals(WORDS).epsilon == 0.0
     assert node.ledger.verify() == []
 
 
@@ -189,11 +189,11 @@ def test_what_was_said_about_an_earlier_version_is_the_sum_of_its_rows_and_no_le
         node.answer(node.start(plan(rounds=2, epsilon=1.0)), 2)
         if run == 1:
             node.ledger.new_data()
-    exact = node.ledger.totals_about(1, WORDS).epsilon
-    assert exact == pytest.approx(4 * node.ledger.spends()[0].value)
-    with node.ledger._transaction():
-        node.ledger._condense(6, 9)  # of both versions, in one hour
-    assert exact <= node.ledger.totals_about(1, WORDS).epsilon <= node.ledger.totals(WORDS).epsilon
+    exact = node.ledger.spends.totals_about(1, WORDS).epsilon
+    assert exact == pytest.approx(4 * node.ledger.spends.rows()[0].value)
+    with node.ledger.tables.transaction():
+        node.ledger.spends.condense(6, 9)  # of both versions, in one hour
+    assert exact <= node.ledger.spends.totals_about(1, WORDS).epsilon <= node.ledger.spends.totals(WORDS).epsilon
 
 
 def test_a_refusal_says_when_it_would_fit_in_running_time(tmp_path):
@@ -247,7 +247,7 @@ def test_the_gate_asks_both_limits_before_each_answer(tmp_path, by, answers, cap
         clock.pass_(5.0)
         if by == "lifetime":
             node.ledger.new_data()
-    assert len(node.ledger.spends()) == answers
+    assert len(node.ledger.spends.rows()) == answers
 
 
 def test_a_whole_window_by_gaussian_noise_is_enough_to_its_last_answer(tmp_path):
@@ -354,7 +354,7 @@ def test_a_budget_that_contradicts_itself_is_refused(more, expected):
 def test_a_refusal_names_its_rule_by_one_word(tmp_path, by, changes):
     node = Device(tmp_path, changes.get("cap", budget(9.0)), allow=changes.get("allow"))
     if by == "mark":
-        node.ledger.tell(Mark(node.ledger.id, 3, epsilon=1.5))
+        node.ledger.marks.tell(Mark(node.ledger.id, 3, epsilon=1.5))
     with pytest.raises(Refused) as caught:
         node.start(plan())
     assert caught.value.refused_by == by

@@ -118,7 +118,7 @@ def test_where_rounding_is_not_covered_the_answer_is_refused_before_it_costs(tmp
         Refused, match=r"^n0: at \|x\| = 1\.73e\+12 the gradient is rounded by up to .*, expected at most"
     ):
         one.gradient(np.full(3, 1e12))
-    assert (one.spends, one.state.answers, ledger.spends()) == ([], 0, [])
+    assert (one.spends, one.state.answers, ledger.spends.rows()) == ([], 0, [])
     with pytest.raises(Refused, match=r"at \|x\| = 0 the gradient is rounded by up to"):
         gate(rows("least-squares", scale=1e12), t)
     assert np.isfinite(gate(loss, terms(clip=CLIP)).gradient(np.full(3, 1e300))).all()  # clipped records need no bound
@@ -176,7 +176,7 @@ def test_every_answer_is_one_spend_and_together_they_cost_what_the_accountant_sa
         commit(ledger, one)
     price = one.lattice.epsilon if mechanism == "laplace" else one.lattice.mu
     assert 0.99 * t.per_answer < price <= t.per_answer
-    assert [row[2:10] for row in ledger.spends()] == [
+    assert [row[2:10] for row in ledger.spends.rows()] == [
         (
             k,
             mechanism,
@@ -193,7 +193,7 @@ def test_every_answer_is_one_spend_and_together_they_cost_what_the_accountant_sa
     event = accounting.Laplace(price) if mechanism == "laplace" else accounting.Gaussian(price)
     totals = accounting.Totals()
     totals.add(event, 4)
-    assert ledger.totals(t.adjacency) == totals
+    assert ledger.spends.totals(t.adjacency) == totals
     assert 0.98 * t.epsilon < accounting.total_epsilon(totals, t.delta) <= t.epsilon
 
 
@@ -283,7 +283,7 @@ def test_exact_answers_are_those_of_the_loss_and_cost_infinity(tmp_path):
     assert np.array_equal(one.exact_gradient(x), loss.gradient(x))
     assert np.array_equal(one.exact_minimizer(v, 2.0), Minimizer(loss)(v, 2.0).x)
     commit(ledger, one)
-    assert [row[2:5] for row in ledger.spends()] == [(1, "nonprivate", inf), (2, "nonprivate", inf)]
+    assert [row[2:5] for row in ledger.spends.rows()] == [(1, "nonprivate", inf), (2, "nonprivate", inf)]
 
 
 def test_a_finite_budget_refuses_exact_answers(tmp_path):
@@ -371,10 +371,10 @@ def test_the_published_noise_stands_on_what_is_sent_and_its_answer_costs_infinit
         noise = counter_generator(5, "n0", k).normal(0.0, paper_sd(loss, t, k), 3)
         assert np.array_equal(one.perturb(sent), sent + noise)
         commit(ledger, one)
-    assert [row[2:10] for row in ledger.spends()] == [
+    assert [row[2:10] for row in ledger.spends.rows()] == [
         (k, "nonprivate", inf, inf, paper_sd(loss, t, k), 0.0, t.adjacency, PAPER_SAMPLER) for k in (1, 2)
     ]
-    assert ledger.totals(t.adjacency).nonprivate
+    assert ledger.spends.totals(t.adjacency).nonprivate
 
 
 def test_a_budget_refuses_the_published_variant_at_its_first_answer(tmp_path):

@@ -219,7 +219,7 @@ def test_a_run_claims_and_spends_its_total(tmp_path):
     raw = neighbour_scenarios.scenario("dgd", 8, GAUSSIAN | {"privacy.schedule": {"growth": 0.8}, "seed": 3})
     result = run(raw, out=tmp_path / "out")
     with closing(Ledger(tmp_path / "out" / "ledger" / "n0.ledger", "n0")) as ledger:
-        values = [s.value for s in ledger.spends()]
+        values = [s.value for s in ledger.spends.rows()]
     assert len(values) == 8
     assert values[0] / values[7] == pytest.approx(0.8**-3.5, rel=5e-3)
     epsilon = raw["privacy"]["epsilon"]

@@ -52,19 +52,19 @@ def opened(tmp_path, watch):
 
 def test_running_time_is_summed_over_sessions_and_the_time_off_counts_nothing(opened, watch):
     ledger = opened()
-    assert ledger.running == 0.0
+    assert ledger.spends.running == 0.0
     watch.now += 10
-    assert ledger.running == 10.0
+    assert ledger.spends.running == 10.0
     opened()
     watch.now += 1e9  # off, or started again by a machine whose clock began anew
     again = opened()
-    assert again.running == pytest.approx(1e9 + 10)
+    assert again.spends.running == pytest.approx(1e9 + 10)
     again.close()
     watch.now = 5.0
     again = opened()
-    assert again.running == pytest.approx(1e9 + 10)
+    assert again.spends.running == pytest.approx(1e9 + 10)
     watch.now += 3
-    assert again.running == pytest.approx(1e9 + 13)
+    assert again.spends.running == pytest.approx(1e9 + 13)
 
 
 def test_after_a_crash_running_time_goes_on_from_the_last_spend(opened, watch):
@@ -73,18 +73,18 @@ def test_after_a_crash_running_time_goes_on_from_the_last_spend(opened, watch):
     fill(ledger, 1)
     watch.now += 60
     again = opened(orderly=False)
-    assert again.running == 60.0
-    assert [s.ran for s in again.spends()] == [60.0]
+    assert again.spends.running == 60.0
+    assert [s.ran for s in again.spends.rows()] == [60.0]
 
 
 def test_a_clock_that_goes_back_takes_nothing_off(opened, watch):
     ledger = opened()
     watch.now += 60
-    assert ledger.running == 60.0
+    assert ledger.spends.running == 60.0
     watch.now -= 1000
-    assert ledger.running == 60.0
+    assert ledger.spends.running == 60.0
     watch.now += 1
-    assert ledger.running == 61.0
+    assert ledger.spends.running == 61.0
 
 
 def test_a_spend_has_the_running_time_and_the_data_version_at_which_it_was_committed(opened, watch):
@@ -93,11 +93,11 @@ def test_a_spend_has_the_running_time_and_the_data_version_at_which_it_was_commi
     watch.now += 7
     ledger.new_data()
     fill(ledger, 2, b"next")
-    assert [(s.ran, s.version) for s in ledger.spends()] == [(0.0, 1), (7.0, 2), (7.0, 2)]
-    assert ledger.version_totals(WORDS).epsilon == 2 * 0.5
-    assert opened().version_totals(WORDS).epsilon == 2 * 0.5
+    assert [(s.ran, s.version) for s in ledger.spends.rows()] == [(0.0, 1), (7.0, 2), (7.0, 2)]
+    assert ledger.spends.version_totals(WORDS).epsilon == 2 * 0.5
+    assert opened().spends.version_totals(WORDS).epsilon == 2 * 0.5
     opened().new_data()
-    assert empty(opened().version_totals(WORDS))
+    assert empty(opened().spends.version_totals(WORDS))
 
 
 def test_the_clock_of_a_device_counts_the_time_in_which_it_sleeps(tmp_path):
@@ -105,9 +105,9 @@ def test_the_clock_of_a_device_counts_the_time_in_which_it_sleeps(tmp_path):
 
     ledger = Ledger(tmp_path / "n0.ledger", "n0", durable=False)
     before = time.clock_gettime(time.CLOCK_BOOTTIME)
-    ran = ledger.running
+    ran = ledger.spends.running
     time.sleep(0.02)
-    assert 0.02 <= ledger.running - ran <= time.clock_gettime(time.CLOCK_BOOTTIME) - before
+    assert 0.02 <= ledger.spends.running - ran <= time.clock_gettime(time.CLOCK_BOOTTIME) - before
     ledger.close()
 
 
@@ -116,11 +116,11 @@ def test_recent_spends_are_those_of_a_running_time_or_later_the_last_first(opene
     for k in range(5):
         fill(ledger, 1, b"run %d" % k, epsilon=0.5 + k)
         watch.now += 10
-    found = list(ledger.recent(20.0))
+    found = list(ledger.spends.recent(20.0))
     assert [(r.ran, r.adjacency, r.totals.epsilon) for r in found] == [
         (40.0, WORDS, 4.5), (30.0, WORDS, 3.5), (20.0, WORDS, 2.5)
     ]  # fmt: skip
-    assert len(list(ledger.recent(0.0))) == 5
+    assert len(list(ledger.spends.recent(0.0))) == 5
 
 
 # --- sums stand for rows ---
@@ -155,16 +155,16 @@ def test_sums_are_those_of_the_rows_whatever_was_spent_by_whom(tmp_path_factory,
             value = inf if kind == "nonprivate" else value
             ledger.commit(run, spends=[Spend(a + 1, kind, value, 0.01, 0.02, 0.1, adjacency, "x")])
         if unit:
-            ledger.count_at(unit)
+            ledger.spends.count_at(unit)
     for _ in range(2):  # in memory, and as a new process reads them
-        found = ledger.spends()
+        found = ledger.spends.rows()
         for adjacency in UNITS:
-            sums, rows = ledger.totals(adjacency), of_rows(found, adjacency)
+            sums, rows = ledger.spends.totals(adjacency), of_rows(found, adjacency)
             assert (sums.laplace, sums.gaussian, sums.nonprivate) == (rows.laplace, rows.gaussian, rows.nonprivate)
             assert sums.epsilon == pytest.approx(rows.epsilon, rel=1e-12)
             assert sums.rho == pytest.approx(rows.rho, rel=1e-12)
             last = b"run %d" % (len(runs) - 1)
-            others, rows = ledger.totals(adjacency, but=last), of_rows(found, adjacency, but=last)
+            others, rows = ledger.spends.totals(adjacency, but=last), of_rows(found, adjacency, but=last)
             assert (others.laplace, others.gaussian) == (rows.laplace, rows.gaussian)
             assert others.epsilon == pytest.approx(rows.epsilon, rel=1e-12)
             assert others.nonprivate >= rows.nonprivate
@@ -192,8 +192,8 @@ def test_a_larger_unit_never_lowers_the_price_that_others_remember(opened):
     for k in range(200):
         ledger.commit(RUN, spends=[spend(k + 1, epsilon=0.1, adjacency="replace-one-record")])
     told = ledger.mark
-    ledger.count_at("bounded-change 0.02")
-    assert not ledger.tell(told)
+    ledger.spends.count_at("bounded-change 0.02")
+    assert not ledger.marks.tell(told)
     assert ledger.mark.epsilon >= told.epsilon
 
 
@@ -202,11 +202,11 @@ def test_neither_opening_nor_joining_reads_the_rows(opened):
     fill(ledger, 20)
     asked = []
     again = opened()
-    again.db.set_trace_callback(asked.append)
+    again.tables.db.set_trace_callback(asked.append)
     again.join(b"next", b"plan")
-    assert again.totals(WORDS, but=b"next").epsilon == 10.0
-    assert again.answers(b"next") == 0
-    plans = [again.db.execute(f"EXPLAIN QUERY PLAN {sql}").fetchall() for sql in asked if "spend" in sql.lower()]
+    assert again.spends.totals(WORDS, but=b"next").epsilon == 10.0
+    assert again.spends.answers(b"next") == 0
+    plans = [again.tables.db.execute(f"EXPLAIN QUERY PLAN {sql}").fetchall() for sql in asked if "spend" in sql.lower()]
     assert [row for plan in plans for row in plan if row[-1] == "SCAN spend"] == []
 
 
@@ -245,10 +245,14 @@ def test_a_ledger_of_the_second_format_counts_its_spends_as_made_now_in_the_vers
         price += 2 * value
     for _ in range(2):
         ledger = Ledger(tmp_path / "n0.ledger", "n0", clock=watch)
-        assert [(s.ran, s.version) for s in ledger.spends()] == [(0.0, 3)] * 10
+        assert [(s.ran, s.version) for s in ledger.spends.rows()] == [(0.0, 3)] * 10
         assert ledger.mark == Mark(own, 10, epsilon=price)
-        assert (ledger.answers(RUN), empty(ledger.totals(WORDS, but=RUN)), ledger.open_run().spends) == (10, True, 10)
-        assert ledger.version_totals(WORDS).epsilon == ledger.totals(WORDS).epsilon
-        assert (ledger.running, ledger.session, ledger.data_version, ledger.verify()) == (0.0, 4, 3, [])
-        assert next(ledger.recent(0.0)).version == 3
+        assert (
+            ledger.spends.answers(RUN),
+            empty(ledger.spends.totals(WORDS, but=RUN)),
+            ledger.runs.under_way().spends,
+        ) == (10, True, 10)
+        assert ledger.spends.version_totals(WORDS).epsilon == ledger.spends.totals(WORDS).epsilon
+        assert (ledger.spends.running, ledger.runs.session, ledger.data_version, ledger.verify()) == (0.0, 4, 3, [])
+        assert next(ledger.spends.recent(0.0)).version == 3
         ledger.close()

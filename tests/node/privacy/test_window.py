@@ -127,29 +127,32 @@ def test_how_long_to_wait_is_until_enough_has_left():
 def test_a_ledger_tells_its_window_and_a_new_start_reads_the_same(tmp_path):
     clock = Clock()
     ledger = Ledger(tmp_path / "n0.ledger", "n0", clock=clock, durable=False)
-    window = ledger.window(DAY, WORDS)
+    window = ledger.spends.window(DAY, WORDS)
     ledger.join(b"r" * 16, b"plan")
     for k in range(30):
         clock.pass_(3600.0)
         ledger.commit(b"r" * 16, spends=[spend(k, epsilon=0.5)])
-    assert epsilon(window.charge(ledger.running)) == 12.5  # 25 hours' ends lie in 24 hours, both ends counted
+    assert epsilon(window.charge(ledger.spends.running)) == 12.5  # 25 hours' ends lie in 24 hours, both ends counted
     ledger.close()
     again = Ledger(tmp_path / "n0.ledger", "n0", clock=clock, durable=False)
-    assert again.window(DAY, WORDS).charge(again.running).epsilon == window.charge(again.running).epsilon
+    assert (
+        again.spends.window(DAY, WORDS).charge(again.spends.running).epsilon
+        == window.charge(again.spends.running).epsilon
+    )
     again.close()
 
 
 def test_a_gap_counts_as_made_now_in_the_version_of_now(tmp_path):
     clock = Clock()
     ledger = Ledger(tmp_path / "n0.ledger", "n0", clock=clock, durable=False)
-    window = ledger.window(DAY, WORDS)
+    window = ledger.spends.window(DAY, WORDS)
     clock.pass_(10 * DAY)
     ledger.new_data()
-    ledger.tell(Mark(b"the lost ledger.", 40, epsilon=1.5, mu2=0.25))
+    ledger.marks.tell(Mark(b"the lost ledger.", 40, epsilon=1.5, mu2=0.25))
     ledger.accept()
-    charge = window.charge(ledger.running)
+    charge = window.charge(ledger.spends.running)
     assert (epsilon(charge), charge.gaussian, charge.mu2 / (1 << UNIT)) == (1.5, 1, 0.25)
-    assert ledger.version_totals(WORDS).epsilon == 1.5
+    assert ledger.spends.version_totals(WORDS).epsilon == 1.5
     clock.pass_(DAY + 1)
-    assert window.charge(ledger.running) == Charge()
+    assert window.charge(ledger.spends.running) == Charge()
     ledger.close()

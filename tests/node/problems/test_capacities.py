@@ -186,7 +186,7 @@ def test_a_lying_plan_is_refused_by_public_numbers_alone(place, lie, said):
         taken(msgspec.json.encode(raw), config, device, ledger)
     assert said in str(caught.value)
     assert "\n" not in str(caught.value)
-    assert ledger.spends() == []
+    assert ledger.spends.rows() == []
     ledger.close()
 
 

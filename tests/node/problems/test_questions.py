@@ -1,5 +1,6 @@
 """Which questions a device answers: of the kind that its owner declares, of its owner's list, or of its ledger's birth."""
 
+import shutil
 import sqlite3
 from contextlib import closing
 
@@ -14,12 +15,13 @@ from hushgrid.node.config.planning import make_plan
 from hushgrid.node.config.scenario import scenario_from
 from hushgrid.node.privacy.budget import BudgetCheck
 from hushgrid.node.privacy.ledger import Ledger
-from hushgrid.node.privacy.ledger_schema import KINDS, MODELS
+from hushgrid.node.privacy.ledger_schema import MODELS
 from hushgrid.node.problems.records.device import Rows
 from hushgrid.node.problems.records.files import Shard
 from hushgrid.node.problems.records.section import DeclaredProblem, Labels
 from hushgrid.node.problems.registry import TAGS
 from hushgrid.node.schema.sections import Adjacency, Allow, AllowedProblem, Budget, ReplaceOneRecord
+from tests.support import paths
 
 M, Q = 30, 3
 ROWS = Shard(np.full((M, Q), 0.1), np.ones(M))
@@ -57,7 +59,7 @@ def ledger(tmp_path):
         yield opened
 
 
-def consent(plan, allow, ledger):
+def admit(plan, allow, ledger):
     """Whether the owner lets the device n0 take part; Refused if not."""
     budget = Budget(epsilon=9.0, delta=1e-5, adjacency=Adjacency(replace_one_record=ReplaceOneRecord(clip=1.0)))
     terms = plan.terms_of("n0")
@@ -100,11 +102,11 @@ def test_a_list_of_questions_is_the_one_list(plans, ledger, entry, answered):
     passed = set()
     for kind, plan in plans.items():
         if kind in answered:
-            consent(plan, allow, ledger)
+            admit(plan, allow, ledger)
             passed.add(kind)
             continue
         with pytest.raises(Refused, match=f"n0: asked for {kind}.*, its owner allows {entry['kind']}") as caught:
-            consent(plan, allow, ledger)
+            admit(plan, allow, ledger)
         assert caught.value.refused_by == "problem"
     assert passed == answered
 
@@ -112,7 +114,7 @@ def test_a_list_of_questions_is_the_one_list(plans, ledger, entry, answered):
 def test_an_empty_list_answers_nothing(plans, ledger):
     for plan in plans.values():
         with pytest.raises(Refused, match="its owner allows no question"):
-            consent(plan, Allow(problems=()), ledger)
+            admit(plan, Allow(problems=()), ledger)
 
 
 # --- without a list ---
@@ -127,48 +129,32 @@ def test_a_ledger_keeps_the_kinds_that_there_were_when_it_was_born(tmp_path, pla
     with closing(Ledger(path, "n0")) as ledger:
         ledger.born_with(tuple(TAGS))  # as at each start
         assert ledger.kinds_at_birth == older
-        consent(plans["mean"], Allow(), ledger)
+        admit(plans["mean"], Allow(), ledger)
         with pytest.raises(
             Refused, match="n0: asked for histogram of column 3, 3 edges, a kind that there was not when its"
         ):
-            consent(plans["histogram"], Allow(), ledger)
-        consent(plans["histogram"], Allow(problems=(AllowedProblem(kind="histogram"),)), ledger)
+            admit(plans["histogram"], Allow(), ledger)
+        admit(plans["histogram"], Allow(problems=(AllowedProblem(kind="histogram"),)), ledger)
     with closing(Ledger(tmp_path / "new.ledger", "n0")) as ledger:
         ledger.born_with(tuple(TAGS))
-        consent(plans["histogram"], Allow(), ledger)
+        admit(plans["histogram"], Allow(), ledger)
 
 
-def test_a_ledger_of_before_has_the_kinds_of_its_time(tmp_path, plans):
-    """One of this format that says nothing of kinds: models and sums. One of format 3: no sums, which are younger."""
-    for form, kinds in ((4, KINDS), (3, MODELS)):
-        path = tmp_path / f"{form}.ledger"
-        Ledger(path, "n0").close()
-        with closing(sqlite3.connect(path)) as db:
-            db.execute("DELETE FROM meta WHERE key = 'kinds'")
-            if form == 3:
-                for statement in (
-                    "UPDATE meta SET value = 3 WHERE key = 'format'", "ALTER TABLE spend DROP COLUMN honest",
-                    "ALTER TABLE run DROP COLUMN keyed", "DROP TABLE secret",
-                ):  # fmt: skip
-                    db.execute(statement)
-            db.commit()
-        with closing(Ledger(path, "n0")) as ledger:
-            assert ledger.kinds_at_birth == kinds
-            consent(plans["logistic"], Allow(), ledger)
-            if form == 3:
-                with pytest.raises(Refused, match="a kind that there was not when its ledger was born"):
-                    consent(plans["gram"], Allow(), ledger)
-            else:
-                consent(plans["gram"], Allow(), ledger)
-        with closing(Ledger(path, "n0")) as ledger:  # and keeps them
-            ledger.born_with(("quantile",))
-            assert ledger.kinds_at_birth == kinds
-            assert ledger.verify() == []
-
-
-def test_the_kinds_of_now_are_those_that_a_ledger_of_before_is_given():
-    """If a kind is added, this fails: leave KINDS as it is, and say here which kinds are younger."""
-    assert {*KINDS} == {*TAGS}
+def test_a_ledger_of_release_0_1_0_has_the_kinds_of_its_time(tmp_path, plans):
+    path = tmp_path / "n0.ledger"
+    shutil.copy(paths.VECTORS / "ledger-before-the-rooms.ledger", path)
+    with closing(sqlite3.connect(path)) as db:  # with all of its budget left
+        db.execute("DELETE FROM spend")
+        db.commit()
+    with closing(Ledger(path, "n0")) as ledger:
+        assert ledger.kinds_at_birth == MODELS
+        admit(plans["logistic"], Allow(), ledger)
+        with pytest.raises(Refused, match="a kind that there was not when its ledger was born"):
+            admit(plans["gram"], Allow(), ledger)
+    with closing(Ledger(path, "n0")) as ledger:  # and keeps them
+        ledger.born_with(("quantile",))
+        assert ledger.kinds_at_birth == MODELS
+        assert ledger.verify() == []
 
 
 # --- the owner's file ---

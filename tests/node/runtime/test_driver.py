@@ -76,13 +76,15 @@ def test_spends_state_and_answer_are_committed_before_the_message_is_handed_out(
     device, wanted = Device(tmp_path, budget(2.0)), plan(rounds=4)
     driver = driver_of(device, wanted, gate=device.start(wanted))
     seen = []
-    driver.observe = lambda d: seen.append((len(device.ledger.spends()), d.ledger.run(d.run).state is not None))
+    driver.observe = lambda d: seen.append(
+        (len(device.ledger.spends.rows()), d.ledger.runs.find(d.run).state is not None)
+    )
     ((dst, payload),) = take(driver, 1)
     assert seen == [(1, True)]
     sent = wire.decode_envelope(payload, 1000)
     assert (dst, sent.seq) == (COORDINATOR, 1)
     assert sent.mark == device.ledger.mark  # the mark tells the spend of this very message
-    stored = wire.decode_state(Stored, device.ledger.run(device.run).state)
+    stored = wire.decode_state(Stored, device.ledger.runs.find(device.run).state)
     assert stored.machine == wire.encode(driver.machine.state)
     assert stored.gate == wire.encode(driver.gate.state)
 
@@ -99,11 +101,11 @@ def test_when_the_ledger_cannot_be_written_nothing_is_handed_out(tmp_path):
         held.setattr(os, "pwrite", dying)
         with pytest.raises(LedgerFailed):
             take(driver, 2)
-    assert len(device.ledger.spends()) == 1
+    assert len(device.ledger.spends.rows()) == 1
     again = driver_of(device, wanted)  # the process ends, and starts again from its ledger
     assert again.tick() == [(COORDINATOR, first)]
     assert len(take(again, 2)) == 1
-    assert [row[2] for row in device.ledger.spends()] == [1, 2]
+    assert [row[2] for row in device.ledger.spends.rows()] == [1, 2]
 
 
 @pytest.mark.parametrize("mode", ["objective", "input"])
@@ -113,8 +115,8 @@ def test_an_answer_drawn_for_a_step_that_fails_is_paid(tmp_path, mode):
     driver = driver_of(device, wanted, Failing(2), device.start(wanted))
     with pytest.raises(StepFailed):
         take(driver, 1)
-    assert [row[2] for row in device.ledger.spends()] == ([1, 2] if mode == "objective" else [1])
-    stored = device.ledger.run(device.run)
+    assert [row[2] for row in device.ledger.spends.rows()] == ([1, 2] if mode == "objective" else [1])
+    stored = device.ledger.runs.find(device.run)
     assert (stored.status, stored.state) == ("refused", None)
     if mode == "input":  # what was drawn is repeated, never drawn anew for another try
         assert device.start(wanted).knows()
@@ -144,9 +146,9 @@ def test_however_a_step_fails_the_network_hears_one_sentence_and_the_log_the_res
         driver = driver_of(device, wanted, Broken(error), device.start(wanted))
         with pytest.raises(StepFailed) as failed:
             take(driver, 1)
-        assert len(device.ledger.spends()) == 1
+        assert len(device.ledger.spends.rows()) == 1
         body = wire.decode_envelope(failed.value.payload, 1000).body
-        assert failed.value.payload == device.ledger.run(device.run).last
+        assert failed.value.payload == device.ledger.runs.find(device.run).last
         said.add((body.reason, body.kind))
         logged.add(failed.value.detail)
     assert said == {(f"n0: {FAILED}", "failed")}
@@ -163,8 +165,8 @@ def test_a_step_refused_half_way_pays_what_it_drew_and_says_why(tmp_path):
     with pytest.raises(StepFailed, match=r"n0: spent epsilon \S+, asked 0.5 more, budget 1.6") as failed:
         take(driver, 2)
     assert failed.value.refuse.kind == "refused"
-    assert len(device.ledger.spends()) == 3
-    assert device.ledger.totals(WORDS).epsilon <= 1.6
+    assert len(device.ledger.spends.rows()) == 3
+    assert device.ledger.spends.totals(WORDS).epsilon <= 1.6
 
 
 def test_a_repetition_is_answered_from_the_state_and_spends_nothing(tmp_path):
@@ -174,7 +176,7 @@ def test_a_repetition_is_answered_from_the_state_and_spends_nothing(tmp_path):
     before = memory(driver)
     assert take(driver, 1) == first == driver.tick()
     assert memory(driver) == before
-    assert len(device.ledger.spends()) == 1
+    assert len(device.ledger.spends.rows()) == 1
 
 
 @pytest.mark.parametrize("rounds", [1, 2, 3])
@@ -192,7 +194,7 @@ def test_a_restarted_driver_sends_the_same_bytes_and_goes_on(tmp_path, rounds):
     with pytest.raises(Malformed, match="second body"):
         take(restored, rounds, value=0.7)  # it remembers which body it took
     assert len(take(restored, rounds + 1)) == 1
-    assert len(again.ledger.spends()) == 1  # mode input: the one answer, kept
+    assert len(again.ledger.spends.rows()) == 1  # mode input: the one answer, kept
 
 
 @pytest.mark.parametrize(
@@ -211,13 +213,13 @@ def test_what_this_edge_may_not_carry_is_malformed_and_changes_nothing(tmp_path,
     device, wanted = Device(tmp_path, budget(2.0)), plan(rounds=4)
     driver = driver_of(device, wanted, gate=device.start(wanted))
     take(driver, 1)
-    before, rows = memory(driver), device.ledger.spends()
+    before, rows = memory(driver), device.ledger.spends.rows()
     body = message.get("body", W(np.full(2, message.get("value", 0.5))))
     bad = Envelope(driver.run, message.get("epoch", 0), message.get("seq", 1), None, body)
     with pytest.raises(Malformed, match=why):
         driver.receive(message.get("sender", COORDINATOR), bad, 100)
     assert memory(driver) == before
-    assert device.ledger.spends() == rows
+    assert device.ledger.spends.rows() == rows
 
 
 def test_a_centre_that_only_listened_commits_nothing_and_counts_each_message_once(tmp_path):
@@ -226,15 +228,15 @@ def test_a_centre_that_only_listened_commits_nothing_and_counts_each_message_onc
     driver = Driver(COORDINATOR, b"run", server(params(rounds=2)), None, ledger)
     driver.round_of = lambda s: (s.t - 1, s.residual) if s.t > 1 else None
     assert [dst for dst, _ in driver.start()] == ["n0", "n1", "n2"]
-    stored = ledger.run(b"run").state
+    stored = ledger.runs.find(b"run").state
     for name in ("n2", "n0"):
         body = Envelope(b"run", 0, 1, None, Z(np.zeros(2)))
         assert driver.receive(name, body, 50) == []
         driver.receive(name, body, 50)
-    assert ledger.run(b"run").state == stored
+    assert ledger.runs.find(b"run").state == stored
     assert (driver.sent[0], driver.taken) == (3, (2, 100))
     assert len(driver.receive("n1", Envelope(b"run", 0, 1, None, Z(np.ones(2))), 50)) == 3
-    ((t, residual, messages, volume),) = ledger.history(b"run")
+    ((t, residual, messages, volume),) = ledger.runs.history(b"run")
     assert (t, messages) == (1, 6)
     assert residual == pytest.approx(np.sqrt(2.0))
     assert volume > 150
@@ -306,7 +308,7 @@ def test_a_coordinator_that_crashed_after_stopping_still_tells_why(tmp_path):
     world.run(stop_and_crash)
     assert stopped == ["finishing"]
     assert str(world.centre.error) == "interrupted"
-    assert {n: world.ledgers[n].last_run().status for n in world.ledgers} == dict.fromkeys(world.ledgers, "stopped")
+    assert {n: world.ledgers[n].runs.last().status for n in world.ledgers} == dict.fromkeys(world.ledgers, "stopped")
     world.close()
 
 
@@ -332,15 +334,15 @@ def test_a_stopped_run_is_gone_on_with_from_the_data_of_now_under_their_version(
 
     world.run(stop)
     member, ledger = world["z1"], world.ledgers["z1"]
-    stored = ledger.last_run()
+    stored = ledger.runs.last()
     assert stored.status == "stopped"
     ledger.new_data()
     member.renew = Replaced(member.device.holding(2 * member.device.d))
     member._join(stored.id, stored.plan, stored)
     gate = member.driver.gate
     assert np.array_equal(gate.loss.data, 2 * world.setup.device("z1").d)
-    before = ledger.no
+    before = ledger.spends.no
     gate.gradient(member.driver.machine.state.z)
     ledger.commit(stored.id, spends=gate.spends, version=gate.version)
-    assert [spend.version for spend in ledger.spends(after=before)] == [2]
+    assert [spend.version for spend in ledger.spends.rows(after=before)] == [2]
     world.close()

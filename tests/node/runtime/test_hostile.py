@@ -255,9 +255,9 @@ def test_a_refused_plan_does_not_disturb_the_run_under_way(tmp_path, undisturbed
     world.run(attack)
     assert len(refused) == 1
     stored = world.ledgers["z1"]
-    final = stored.db.execute("SELECT id FROM run WHERE status = 'done'").fetchall()
+    final = stored.tables.db.execute("SELECT id FROM run WHERE status = 'done'").fetchall()
     assert final == [(world.centre.run,)]
-    assert [row[2:10] for row in stored.spends()] == undisturbed["z1"][2]
+    assert [row[2:10] for row in stored.spends.rows()] == undisturbed["z1"][2]
     world.close()
 
 
@@ -298,5 +298,5 @@ def test_the_plan_a_member_stores_is_the_coordinators_own(tmp_path):
     world = World(tmp_path, setup())
     world.run()
     for name in ("z1", "z2"):
-        assert decode_plan(world.ledgers[name].last_run().plan) == world.setup.plan
+        assert decode_plan(world.ledgers[name].runs.last().plan) == world.setup.plan
     world.close()

@@ -52,7 +52,7 @@ def test_the_plans_a_device_joins_in_an_hour_are_limited_by_what_they_write(worl
     assert FREE_BYTES <= joined * each < FREE_BYTES + each
     z1.on_tick(HOUR / 2)
     assert abs(replies(world, blob, joined).count(Join) - joined / 2) <= 2
-    assert world.ledgers["z1"].spends() == []
+    assert world.ledgers["z1"].spends.rows() == []
 
 
 def test_a_run_writes_no_more_beside_its_plan_than_is_counted_for_it(world):

@@ -44,13 +44,13 @@ def budget(setup):
 def test_a_run_of_real_members_costs_one_answer_a_zone_at_the_plans_epsilon(tmp_path, setup):
     world = World(tmp_path, setup, seed=None, budget=budget(setup))
     world.run()
-    assert {ledger.last_run().status for ledger in world.ledgers.values()} == {"done"}
+    assert {ledger.runs.last().status for ledger in world.ledgers.values()} == {"done"}
     for name in ("z1", "z2"):
         ledger = world.ledgers[name]
-        (spend,) = ledger.spends()
+        (spend,) = ledger.spends.rows()
         assert spend.adjacency == setup.plan.terms.adjacency
         assert 0.99 < spend.value <= 1.0
-        assert 0.99 < ledger.totals(spend.adjacency).epsilon <= 1.0
+        assert 0.99 < ledger.spends.totals(spend.adjacency).epsilon <= 1.0
     world.close()
 
 

@@ -51,7 +51,7 @@ def device(tmp_path):
 def counts(device):
     """The loads that an answer of now would be made of, p.u."""
     of = device.intake.device
-    return np.where(of.until >= device.ledger.running, of.d, of.typical)
+    return np.where(of.until >= device.ledger.spends.running, of.d, of.typical)
 
 
 # --- the file of the device ---
@@ -123,9 +123,9 @@ def test_after_a_crash_running_time_is_late_and_a_reading_is_never_of_the_future
     (device.directory / "loads.csv").write_text(table(MORE, Q))
     device.run()
     read = device.intake.readings.read.copy()
-    device.ledger._ran -= 300.0  # what a death leaves where nothing was spent since
+    device.ledger.spends._ran -= 300.0  # what a death leaves where nothing was spent since
     device.restart()
-    now = device.ledger.running
+    now = device.ledger.spends.running
     assert (device.intake.readings.read <= now).all()
     assert (device.intake.readings.read < read).all()
     settled = device.intake.readings.until.copy()
@@ -208,7 +208,7 @@ def append(device, name, values, number=None):
 def held(device):
     """First feature of each row, and whether it counts now."""
     of = device.intake.device
-    return of.shard.A[:, 0].tolist(), (of.until >= device.ledger.running).tolist()
+    return of.shard.A[:, 0].tolist(), (of.until >= device.ledger.spends.running).tolist()
 
 
 KEEPING = {
@@ -312,7 +312,7 @@ def test_an_answer_is_made_of_what_counts_when_it_is_authorised_though_its_run_b
         made.append(life.member.driver.gate.state.total - (before if before.size else 0.0))
         life.clock.now += 600.0
     np.testing.assert_allclose(made, [loads(P, Q), loads(P, Q), loads(*TYPICAL)])
-    assert [spend.version for spend in life.ledger.spends()] == [life.version] * 3
+    assert [spend.version for spend in life.ledger.spends.rows()] == [life.version] * 3
     life.end()
 
 
@@ -380,7 +380,7 @@ def test_noise_that_was_drawn_is_used_again_on_the_same_readings_alone(tmp_path,
     life.ask(1)
     (first, noise), (again, more) = made
     assert (first == again, noise == more) == (not expired, not expired)
-    assert len(life.ledger.spends()) == (2 if expired else 1)
+    assert len(life.ledger.spends.rows()) == (2 if expired else 1)
     life.end()
 
 
@@ -410,7 +410,7 @@ def test_no_row_ever_counts_longer_than_it_may_whatever_befalls_folder_and_devic
             if then == "run":
                 life.run()
                 life.ledger.commit(b"run", spends=[spend()])  # an answer, which is stored with its time
-                now, of = life.ledger.running, life.intake.device
+                now, of = life.ledger.spends.running, life.intake.device
                 for value, until in zip(of.shard.A[:, 0].tolist(), of.until.tolist(), strict=True):
                     if until >= now and value >= 0:
                         first, last = seen.get(value, (now, now))

@@ -118,7 +118,7 @@ class Fleet:
     @staticmethod
     def spends_of(ledger: Path) -> list[tuple[str, float]]:
         with copy_of(ledger) as copy:
-            return [(spend.kind, spend.value) for spend in copy.spends()]
+            return [(spend.kind, spend.value) for spend in copy.spends.rows()]
 
     def retained(self) -> dict[str, bytes]:
         """What stands on the state topics, as the coordinator's identity sees it."""

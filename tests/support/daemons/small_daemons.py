@@ -190,7 +190,7 @@ def committed(target: Target, ledger: Ledger) -> tuple[Any, dict[str, np.ndarray
     """The machine's last committed state, the outcome it declares, and the status of the run."""
     config = load_device(target.file)
     device = config.kind.device(config, str(target.file))
-    stored = ledger.last_run()
+    stored = ledger.runs.last()
     assert stored is not None
     member = Member(config.fleet, device, ledger, config.budget, config.allow)
     _, driver, _ = member._agreed(stored.id, stored.plan)
@@ -216,4 +216,4 @@ def outcome(target: Target) -> dict[str, np.ndarray]:
 def spends_by_run(ledger: Path) -> dict[bytes, int]:
     """How many spends each run has in a ledger."""
     with copy_of(ledger) as copy:
-        return dict(Counter(spend.run for spend in copy.spends()))
+        return dict(Counter(spend.run for spend in copy.spends.rows()))

@@ -19,6 +19,7 @@ from hushgrid.node import wire
 from hushgrid.node.config.device import load_device
 from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.privacy.noise_journal import NoiseJournal
+from hushgrid.node.privacy.tables import Tables
 from hushgrid.node.runtime.member import Member
 from hushgrid.node.wire import COORDINATOR, Envelope, Join, Plan
 from tests.support.runs.observed_runs import NOW, constant
@@ -55,7 +56,7 @@ class Half:
 
     @property
     def spent(self):
-        return self.member.ledger.no
+        return self.member.ledger.spends.no
 
 
 def declared(labels):
@@ -135,7 +136,7 @@ class Pair:
 
         held.setattr(os, "urandom", lambda size: self.now.stream(size) if self.now else entropy(size))
         held.setattr(time, "time", lambda: NOW)
-        held.setattr(Ledger, "now", staticmethod(lambda: "2000-01-01T00:00:00Z"))
+        held.setattr(Tables, "now", staticmethod(lambda: "2000-01-01T00:00:00Z"))
         held.setattr(Lattice, "sample", drawn)
         held.setattr(Lattice, "release", released)
         self.strict = values == "constant"

@@ -234,7 +234,7 @@ class Fleet(MemoryBroker):
             ok, end = self._guarded(name, lambda: self._build(name))
             if ok:
                 if name == self.disk.victim:
-                    self.unpaid = max(self.unpaid, len(self.met) - end.ledger.no)
+                    self.unpaid = max(self.unpaid, len(self.met) - end.ledger.spends.no)
                 return end
         raise AssertionError(f"{name} does not start again: {self.exits}")
 
@@ -343,8 +343,8 @@ class Fleet(MemoryBroker):
         found = {"error": centre().error and str(centre().error)}
         for name in self.setup.plan.nodes:
             ledger = self.endpoints[name].ledger
-            found[f"spends {name}"] = [(s.answer, s.kind, s.value) for s in ledger.spends()]
-            found[f"status {name}"] = ledger.last_run().status
+            found[f"spends {name}"] = [(s.answer, s.kind, s.value) for s in ledger.spends.rows()]
+            found[f"status {name}"] = ledger.runs.last().status
             found |= {f"outcome {name}": content_of(p) for p in outcome_files(self.directory / name / "state")}
             found[f"wrong {name}"] = ledger.verify()
         for name in list(self.ledgers):

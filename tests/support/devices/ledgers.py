@@ -57,7 +57,7 @@ def opening(path, node="n0"):
 
 def killed(ledger):
     """What kill -9 leaves: nothing is written any more, and no lock is held."""
-    ledger._held = ledger._opened = False
+    ledger.tables.file.held = ledger.tables.file.opened = False
     ledger._give_up()
 
 

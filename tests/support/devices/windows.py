@@ -55,7 +55,7 @@ class History:
     def jump(self, seconds):
         """The wall clock is set; the time that the device has run is another clock."""
         self.year = str(1970 if seconds < 0 else 2036)
-        self.device.ledger.now = lambda: f"{self.year}-01-01T00:00:00Z"
+        self.device.ledger.tables.now = lambda: f"{self.year}-01-01T00:00:00Z"
 
     def new_data(self):
         self.device.ledger.new_data()
@@ -104,7 +104,7 @@ class History:
             device.ledger.join(device.run, b"plan")
             for k in range(answers):
                 device.answer(gate, 1)
-                spends = [s for s in device.ledger.spends(device.run) if s.answer == k + 1]
+                spends = [s for s in device.ledger.spends.rows(device.run) if s.answer == k + 1]
                 self.seen += [(self.clock.now, version, charge_of(device.event(s))) for s in spends]
                 self.clock.pass_(pause)
                 if k == new_data_at:

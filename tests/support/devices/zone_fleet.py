@@ -84,7 +84,7 @@ class World:
     def rows(self, name):
         """Everything in a ledger."""
         self.ledgers[name].checkpoint()
-        db = self.ledgers[name].db
+        db = self.ledgers[name].tables.db
         return {table: db.execute(f"SELECT * FROM {table} ORDER BY 1, 2").fetchall() for table in TABLES}
 
     def state(self, name):
@@ -104,9 +104,9 @@ class World:
         """The final numbers of every node, from its ledger, and what it has spent."""
         final = {}
         for name, ledger in self.ledgers.items():
-            run = ledger.last_run()
+            run = ledger.runs.last()
             if run is None or run.state is None:
                 continue
             stored = wire.decode_state(Stored, run.state)
-            final[name] = (stored.machine, stored.gate, [row[2:10] for row in ledger.spends()])
+            final[name] = (stored.machine, stored.gate, [row[2:10] for row in ledger.spends.rows()])
         return final

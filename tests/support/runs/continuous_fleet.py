@@ -21,7 +21,7 @@ class Fleet(continuous.Fleet):
         """The last state of every machine."""
         found = {}
         for name, ledger in self.ledgers.items():
-            last = ledger.last_run()
+            last = ledger.runs.last()
             assert last is not None
             assert last.state is not None
             found[name] = wire.decode_state(Stored, last.state).machine

@@ -145,9 +145,9 @@ class Day(Fleet):
         with suppress(FileNotFoundError):
             (self.folder / z / "state" / f"{z}.intake").unlink()
         ledger = self._ledger(z)
-        assert ledger.behind_in_words
+        assert ledger.marks.behind_in_words
         ledger.accept()
-        assert not ledger.behind_in_words
+        assert not ledger.marks.behind_in_words
         self.ledgers.pop(z).close()
         self.comes(z)
 
@@ -167,7 +167,7 @@ class Day(Fleet):
 
     def spends(self, z):
         """(running time, mu^2) of every spend and gap of a device, from its ledger."""
-        return self.ledgers[z]._ask("SELECT ran, mu2 FROM spend ORDER BY no")
+        return self.ledgers[z].tables.ask("SELECT ran, mu2 FROM spend ORDER BY no")
 
     def dearest_window(self, z):
         """The largest sum of mu^2 in a closed interval of WINDOW_S of a device's running time."""

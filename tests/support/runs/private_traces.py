@@ -13,7 +13,7 @@ import numpy as np
 from hushgrid.broker.simulation import run
 from hushgrid.broker.simulation.problems import records as rows
 from hushgrid.kernels.privacy.noise import Lattice
-from hushgrid.node.privacy import ledger
+from hushgrid.node.privacy.tables import Tables
 from hushgrid.node.problems.records.data import load, unit_rows
 from hushgrid.node.problems.records.files import Shard
 from tests.support.runs import background_run
@@ -68,7 +68,7 @@ def left_with(monkeypatch, out, raw, rows_of, release):
     with monkeypatch.context() as held:
         held.setattr(os, "urandom", urandom)
         held.setattr(time, "perf_counter", lambda: 0.0)
-        held.setattr(ledger.Ledger, "now", staticmethod(lambda: "2000-01-01T00:00:00Z"))
+        held.setattr(Tables, "now", staticmethod(lambda: "2000-01-01T00:00:00Z"))
         held.setattr(rows, "load", rows_of)
         held.setattr(Lattice, "release", release)
         run(raw, out=out)

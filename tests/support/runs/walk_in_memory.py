@@ -108,7 +108,7 @@ class Walk(World):
 
     def collect(self):
         """What `hushgrid run` would leave."""
-        run = self.ledgers[COORDINATOR].last_run()
+        run = self.ledgers[COORDINATOR].runs.last()
         spent = {
             name: {"claimed": None, "spent": {"epsilon": 0.0, "delta": 0.0}, "ledger": None, "left": None}
             for name in self.setup.plan.nodes
@@ -132,7 +132,7 @@ class Walk(World):
 def state_of(ledger, setup):
     """A node's last state, as its ledger has it."""
     kind = recal.AgentState if setup.plan.algorithm.name == "recal" else iadmm.AgentState
-    return wire.decode_state(kind, wire.decode_state(Stored, ledger.last_run().state).machine)
+    return wire.decode_state(kind, wire.decode_state(Stored, ledger.runs.last().state).machine)
 
 
 def token_of(delivery):

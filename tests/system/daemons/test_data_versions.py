@@ -104,7 +104,7 @@ def test_a_run_under_way_keeps_its_loads_and_their_version_when_the_file_is_repl
     assert far(first, outcome(zones.z1)["z"].tolist())
     assert zones.z1.daemon.end() == 0
     with copy_of(zones.z1.ledger) as ledger:
-        versions = Counter((spend.run, spend.version) for spend in ledger.spends())
+        versions = Counter((spend.run, spend.version) for spend in ledger.spends.rows())
     assert sorted(versions.values()) == [600] * 3
     assert [version for _, version in versions] == [1, 1, 2]
 

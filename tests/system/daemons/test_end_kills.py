@@ -234,7 +234,7 @@ class Storm:
             with closing(Ledger(target.ledger, name, target.mark)) as ledger:
                 assert ledger.verify() == []
                 assert ledger.refusal is None
-                assert ledger.owed() == []
+                assert ledger.runs.owed() == []
             paid, heard = spends_by_run(target.ledger), 0
             assert self.recount.plans
             for run, plan in self.recount.plans.items():

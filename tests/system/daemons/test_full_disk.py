@@ -76,7 +76,7 @@ def status(target):
     with_mark = Ledger(target.ledger, "z1", target.mark)
     try:
         assert with_mark.verify() == []
-        (run,) = with_mark.runs()
+        (run,) = with_mark.runs.all()
         return run.status
     finally:
         with_mark.close()

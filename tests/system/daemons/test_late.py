@@ -51,7 +51,7 @@ def test_it_writes_the_outcome_of_that_run_before_it_joins_the_next(
     assert len(done) == 2
     assert back.end() == 0
     with closing(Ledger(victim.ledger, victim.name, victim.mark)) as ledger:
-        assert [run.status for run in ledger.runs()] == ["done", "done"]
+        assert [run.status for run in ledger.runs.all()] == ["done", "done"]
         assert ledger.verify() == []
     found = outcome(victim)
     assert np.any(found["z"] if "z" in found else found["x"])

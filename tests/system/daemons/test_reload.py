@@ -168,7 +168,7 @@ def test_a_source_and_a_sink_come_move_and_go_while_the_device_runs(zones, centr
     assert target.daemon.said.count("ready on") == 1
     assert target.daemon.end() == 0
     with copy_of(target.ledger) as ledger:
-        assert [spend.version for spend in ledger.spends()] == [3, 4, 5]
+        assert [spend.version for spend in ledger.spends.rows()] == [3, 4, 5]
     heard.link.close()
 
 
@@ -223,8 +223,8 @@ def test_how_many_runs_are_kept_counts_from_the_next_run_on_and_the_keepalive_fr
         centre.finish(on_zones("objective", 2))
     assert target.daemon.end() == 0
     with copy_of(target.ledger) as ledger:
-        assert len(ledger.runs()) <= 2  # the last one and what the next join has not taken yet
-        assert ledger.answers() == 12
+        assert len(ledger.runs.all()) <= 2  # the last one and what the next join has not taken yet
+        assert ledger.spends.answers() == 12
 
 
 def test_a_coordinator_reads_its_scenario_again_between_runs_and_keeps_the_old_where_it_is_wrong(zones, centre, stack):

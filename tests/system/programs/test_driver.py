@@ -31,6 +31,6 @@ def test_a_coordinator_killed_after_its_farewell_begins_no_other_run(tmp_path, e
         code = again.wait(300)
     assert code == 0
     ledger = Ledger(tmp_path / "coordinator.ledger", COORDINATOR)
-    assert (ledger.last_run().id, ledger.last_run().status) == (world.centre.run, "done")
+    assert (ledger.runs.last().id, ledger.runs.last().status) == (world.centre.run, "done")
     assert msgspec.json.decode(outcome.read_bytes()) == {"kind": "done", "reason": "rounds"}
     ledger.close()

@@ -58,7 +58,7 @@ def test_its_figures_are_sums_over_those_who_are_there(recovered):
 def test_the_zones_take_it(recovered):
     fleet, _ = recovered
     for z in ("z1", "z3"):
-        state = wire.decode_state(AgentState, wire.decode_state(Stored, fleet.ledgers[z].last_run().state).machine)
+        state = wire.decode_state(AgentState, wire.decode_state(Stored, fleet.ledgers[z].runs.last().state).machine)
         device = fleet.hub.endpoints[z].device
         told = told_setpoints(device, {"z": state.z, "released": state.released.values})
         assert told.body["source"] == "ac", told.why

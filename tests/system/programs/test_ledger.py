@@ -38,7 +38,7 @@ for attempt in range(int(sys.argv[4])):
         ledger.join(b"r" * 16, b"plan")
         os.write(write, b"o")
         while True:
-            ledger.commit(b"r" * 16, spends=[spend(ledger.no + 1)], state=b"%d" % (ledger.no + 1))
+            ledger.commit(b"r" * 16, spends=[spend(ledger.spends.no + 1)], state=b"%d" % (ledger.spends.no + 1))
             os.write(write, b".")  # released
     os.close(write)
     seen = os.read(read, 1)
@@ -52,7 +52,7 @@ for attempt in range(int(sys.argv[4])):
         released += len(part)
     os.close(read)
     ledger = Ledger(path, "n0", path.with_suffix(".mark"))
-    print(released, ledger.no, len(ledger.spends()), int(ledger.run(b"r" * 16).state or 0), len(ledger.verify()), flush=True)
+    print(released, ledger.spends.no, len(ledger.spends.rows()), int(ledger.runs.find(b"r" * 16).state or 0), len(ledger.verify()), flush=True)
     ledger.close()
 """
 
@@ -125,7 +125,7 @@ opened = time.perf_counter()
 ledger.join(b"next" * 4, b"plan")
 joined = time.perf_counter()
 most_kb = int(re.search(r"VmHWM:\\s+(\\d+) kB", Path("/proc/self/status").read_text())[1])
-print(ledger.no, opened - began, joined - opened, most_kb / 1e3)
+print(ledger.spends.no, opened - began, joined - opened, most_kb / 1e3)
 ledger.close()
 """
 

@@ -85,11 +85,16 @@ def test_a_disk_that_is_full_in_a_run_stops_the_step_and_nothing_of_it_is_commit
             LedgerFailed, match="No space left on device, expected to write the ledger: nothing was released"
         ):
             ledger.commit(RUN, spends=[spend(2)], state=bytes(100_000))
-        assert ledger.no == 1
+        assert ledger.spends.no == 1
         ledger.close()
         (state / "full").unlink()
         again = Ledger(state / "n0.ledger", "n0")
-        assert (again.no, len(again.spends()), again.run(RUN).state, again.verify()) == (1, 1, b"one", [])
+        assert (again.spends.no, len(again.spends.rows()), again.runs.find(RUN).state, again.verify()) == (
+            1,
+            1,
+            b"one",
+            [],
+        )
         again.commit(RUN, spends=[spend(2)])
         again.close()
 
@@ -98,10 +103,10 @@ def test_a_state_that_becomes_read_only_in_a_run_stops_the_step(tmp_path):
     with disk(tmp_path / "state") as state:
         ledger = Ledger(state / "n0.ledger", "n0")
         ledger.join(RUN, b"plan")
-        ledger.db.execute("PRAGMA query_only = ON")  # a disk that is written to cannot be remounted
+        ledger.tables.db.execute("PRAGMA query_only = ON")  # a disk that is written to cannot be remounted
         with pytest.raises(LedgerFailed, match="expected to write the ledger: nothing was released"):
             ledger.commit(RUN, spends=[spend(1)], status="stopped")
-        assert ledger.spends() == []
+        assert ledger.spends.rows() == []
         ledger.close()
 
 
@@ -118,7 +123,7 @@ def test_a_mark_on_a_full_disk_is_still_written_in_place(tmp_path):
         assert marked(folder / "n0.mark") == device.ledger.mark
         device.ledger.close()
         again = Ledger(tmp_path / "n0.ledger", "n0", folder / "n0.mark")
-        assert (again.refusal, again.no) == (None, 2)
+        assert (again.refusal, again.spends.no) == (None, 2)
         again.close()
 
 
@@ -134,7 +139,7 @@ def test_a_mark_whose_disk_is_read_only_at_the_start_stops_the_step_before_it_is
         with pytest.raises(LedgerFailed, match=r"n0.mark: .*, expected to write the mark: nothing was released"):
             device.commit(gate)  # the driver publishes after this returns
         assert (folder / "n0.mark").read_bytes() == before  # the old one, whole
-        assert len(device.ledger.spends()) == 1  # paid, though nobody was given it
+        assert len(device.ledger.spends.rows()) == 1  # paid, though nobody was given it
         device.ledger.close()
         remount(folder, "rw")
         again = Ledger(tmp_path / "n0.ledger", "n0", folder / "n0.mark")

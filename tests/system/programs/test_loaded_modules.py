@@ -64,7 +64,7 @@ ledger.join(run, b"")
 noise = SystemNoise()
 budget_check = BudgetCheck("n0", ledger, run, plan.algorithm, plan.terms, None, Allow(), simulated=False)
 driver = Driver("n0", run, *device.machine(plan, run, ledger, noise, budget_check), ledger)
-assert driver.start() and len(ledger.spends(run)) == 1
+assert driver.start() and len(ledger.spends.rows(run)) == 1
 ledger.close()
 print(json.dumps(sorted(sys.modules)))
 """

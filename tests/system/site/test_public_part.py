@@ -97,8 +97,8 @@ def test_whatever_public_part_changes_the_version_rises_once_at_the_start(device
 def test_a_ledger_of_an_older_release_only_remembers_what_it_sees_first(device):
     device.run()
     version = device.version
-    with device.ledger._transaction():
-        device.ledger.db.execute("DELETE FROM meta WHERE key = 'public'")
+    with device.ledger.tables.transaction():
+        device.ledger.tables.db.execute("DELETE FROM meta WHERE key = 'public'")
     assert device.restart().version == version
     assert device.ledger.public is not None
 

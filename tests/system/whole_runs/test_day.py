@@ -66,8 +66,8 @@ def test_all_that_was_to_go_wrong_did(day):
     kinds = [kind for (kind,) in day.ledgers["z3"]._ask("SELECT kind FROM spend ORDER BY no")]
     assert kinds.count("gap") == 1
     assert set(kinds) == {"gaussian", "gap"}
-    assert day.ledgers["z1"].running == pytest.approx(day.now - 2 * 3600, abs=60)
-    assert day.ledgers["z2"].running == pytest.approx(day.now, abs=1)
+    assert day.ledgers["z1"].spends.running == pytest.approx(day.now - 2 * 3600, abs=60)
+    assert day.ledgers["z2"].spends.running == pytest.approx(day.now, abs=1)
 
 
 def test_a_device_answers_afresh_as_often_as_its_window_lets_it(day):

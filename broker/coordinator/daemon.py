@@ -117,7 +117,7 @@ class Service:
             self.reporter.publish(coordinator, link, "off")
             link.close(clear=(), forget=False)
         if error := coordinator.error:
-            raise type(error)(f"{error}{coordinator.paid}")
+            raise type(error)(f"{error}{coordinator.membership.paid}")
 
     def run(self) -> None:
         """Run after run, until somebody asks to end."""
@@ -174,7 +174,7 @@ class Service:
         self._missing = ""
         self._keep(coordinator, began)
         if coordinator.error:
-            _say(Warned(f"stopped: {coordinator.error}{coordinator.paid}"))
+            _say(Warned(f"stopped: {coordinator.error}{coordinator.membership.paid}"))
 
     def _keep(self, coordinator: Coordinator, began: time.struct_time) -> None:
         if coordinator.run:

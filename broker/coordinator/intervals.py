@@ -113,7 +113,7 @@ class Intervals:
 
     def without_the_absent(self, coordinator: Coordinator) -> Coordinator | None:
         """The same interval of those who are there and do not refuse, if others do not; None if it is over."""
-        present = coordinator.present
+        present = coordinator.membership.present
         if coordinator.error is None or coordinator.driver is not None or present == coordinator.members:
             return None
         self._hear(coordinator)
@@ -229,8 +229,8 @@ class Intervals:
     def _hear(self, coordinator: Coordinator) -> None:
         """Notes who has refused, in joining a run or in its rounds."""
         number, midway = self.schedule.number, coordinator.driver is not None
-        for member, error in coordinator.refusals.items():
-            birth = coordinator.births.get(member)
+        for member, error in coordinator.membership.refusals.items():
+            birth = coordinator.membership.births.get(member)
             noted = member in self.refused or (birth and self.passed_over(member, birth))  # it was not asked again
             self.refused[member] = str(error)
             if noted:
@@ -269,7 +269,7 @@ class Intervals:
             reason = "; ".join(filter(None, (str(error or late), self.why_not)))
         away = set(self.absent)
         if not done and broker:
-            away |= {*coordinator.members} - {*coordinator.present}
+            away |= {*coordinator.members} - {*coordinator.membership.present}
         return {
             "interval": self.schedule.number,
             "began": interval_log.utc(self.began),
@@ -278,14 +278,14 @@ class Intervals:
             "cause": cause,
             "reason": reason,
             "run": coordinator.run.hex(),
-            "start": ("warm" if coordinator.earlier else "cold") if coordinator.run else "",
+            "start": ("warm" if coordinator.announcement.earlier else "cold") if coordinator.run else "",
             "cold": coordinator.cold if coordinator.run else [],
             "rounds": history[-1][0] if history else 0,
             "residual": history[-1][1] if history and history[-1][1] is not None else "",
             "quality": ("agreed" if coordinator.reason == "tolerance" else "rounds") if done else "",
             "held": self.held,
             "absent": [m for m in self.plan.nodes if m in away],
-            "refused": [m for m in self.plan.nodes if m in {*self.refused, *coordinator.refusals}],
+            "refused": [m for m in self.plan.nodes if m in {*self.refused, *coordinator.membership.refusals}],
             "began_s": round(self.began_s, 1),
             "ended_s": round(self.ledger.spends.running, 1),
         }

@@ -53,13 +53,19 @@ def lost(
     return f"{member} has lost its state: it stands at {place} of the run, expected message {number}"
 
 
+def farewell_to(ledger: Ledger, run: bytes) -> bytes | None:
+    """The last message of an earlier run that is done, encoded; None of any other."""
+    stored = ledger.runs.find(run) if run else None
+    return stored.last if stored is not None and stored.status == "done" else None
+
+
 def failed(ledger: Ledger, blob: bytes) -> str | None:
     """Why the last run, if it was of this very plan, ended in a step that failed: begun again it would cost again."""
-    found = _last_stopped(ledger, blob, Failed.kind)
-    return found[1].reason if found else None
+    stopped = _last_stopped(ledger, blob, Failed.kind)
+    return stopped[1].reason if stopped else None
 
 
 def resumable(ledger: Ledger, blob: bytes) -> StoredRun | None:
     """The last run, if it is of this very plan and was suspended in its rounds."""
-    found = _last_stopped(ledger, blob, Suspended.kind)
-    return found[0] if found else None
+    stopped = _last_stopped(ledger, blob, Suspended.kind)
+    return stopped[0] if stopped else None

@@ -57,7 +57,7 @@ class StarCoordinator(Coordinator):
             self.centre = self._kind.holding(self.centre, plan, source, *held)
         super().__init__(fleet, plan, ledger, **options)
         if self._start is not None and not self.run:
-            self.earlier = {m: run for m, run in self._start.warm.items() if m in self.shares}
+            self.announcement.earlier = {m: run for m, run in self._start.warm.items() if m in self.shares}
 
     def machine(self) -> StarCentre:
         algorithm, start, centre = cast(Star, self.plan.running), self._start, self.centre
@@ -76,11 +76,11 @@ class StarCoordinator(Coordinator):
     def cold(self) -> list[str]:
         if self.driver is not None and self.driver.started:
             return list(getattr(self.driver.machine.state, "cold", []))
-        return [m for m in self.members if m not in self.warmed] if self.asks_earlier else []
+        return [m for m in self.members if m not in self.membership.warmed] if self.asks_earlier else []
 
     @property
     def asks_earlier(self) -> bool:
-        return bool(self.earlier) and cast(Star, self.plan.algorithm).both_remember
+        return bool(self.announcement.earlier) and cast(Star, self.plan.algorithm).both_remember
 
     def left(self) -> Left | None:
         if self.driver is None or self.error or not self.driver.done:
@@ -118,7 +118,7 @@ class StarCoordinator(Coordinator):
 
     def overdue(self, waiting: list[str]) -> list[Publication]:
         """A round goes on without members that are silent, if the machine knows how."""
-        silent = [m for m in waiting if self._now - self._heard[m] > self.silent_s]
+        silent = self.silence.longer(waiting, self.silent_s)
         step = cast(StarCentre, self.driver.machine).without(silent) if silent and self.driver else None
         if step is None or self.driver is None:
             return self.give_up(waiting)

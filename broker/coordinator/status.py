@@ -115,7 +115,7 @@ class Reporter:
 
     def _notice(self, coordinator: Coordinator) -> None:
         """Since when somebody has been gone: a last will says no time."""
-        for name in coordinator.absent:
+        for name in coordinator.membership.absent:
             self._gone.setdefault(name, boottime())
-        for name in coordinator.births:
+        for name in coordinator.membership.births:
             self._gone.pop(name, None)

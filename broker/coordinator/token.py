@@ -7,7 +7,6 @@ walked to again when it is back. If all members know how to (`Capabilities.recou
 
 from __future__ import annotations
 
-import time
 from collections.abc import Collection, Mapping
 from typing import Any, cast
 
@@ -42,7 +41,9 @@ class TokenCoordinator(Coordinator):
         nodes, near = self.problem.nodes, self.problem.graph.neighbours
         neighbours = {nodes[i]: [nodes[j] for j in js] for i, js in enumerate(near)}
         route, rounds = self.problem.way(self.plan.algorithm, self.run), self.plan.algorithm.rounds
-        able = all(m in self.births and self.births[m].capabilities.recounts for m in self.members)
+        able = all(
+            m in self.membership.births and self.membership.births[m].capabilities.recounts for m in self.members
+        )
         return TokenMonitor(neighbours, route, rounds, recounts=able)
 
     def witnessed(self, member: str) -> Collection[str]:
@@ -64,7 +65,7 @@ class TokenCoordinator(Coordinator):
         blocks = state.held[1] // len(self.members)
         return (blocks, None) if blocks else None
 
-    def shown(self, state: Any) -> tuple[int, float | None] | None:
+    def progress_of(self, state: Any) -> tuple[int, float | None] | None:
         return (state.held[1], None) if state.held[1] else None
 
     @property
@@ -81,7 +82,7 @@ class TokenCoordinator(Coordinator):
         return [send.dst for send in self.monitor.tick().send]
 
     def overdue(self, waiting: list[str]) -> list[Publication]:
-        monitor, s, now = self.monitor, self.monitor.state, self._now
+        monitor, s, now = self.monitor, self.monitor.state, self.silence.now
         if self.lost != self._around:
             self._around = self.lost
             self.log(f"the walk goes around {', '.join(self._around) or 'nobody'}")
@@ -90,20 +91,20 @@ class TokenCoordinator(Coordinator):
         if news != self._news:
             self._stood = now if news[:1] != self._news[:1] else self._stood
             self._news, self._since = news, now
-        self._away = {m: self._away.get(m, now) for m in self.members if m in self.absent}
-        lost = {m for m, since in self._away.items() if now - max(since, self._fresh) > self.silent_s}
-        still = now - max(self._since, self._fresh) > self.silent_s
+        self._away = {m: self._away.get(m, now) for m in self.members if m in self.membership.absent}
+        lost = {m for m, since in self._away.items() if now - max(since, self.silence.fresh) > self.silent_s}
+        still = now - max(self._since, self.silence.fresh) > self.silent_s
         try:
-            if now - max(self._stood, self._fresh) > self.silent_s + self.wait_s:
+            if now - max(self._stood, self.silence.fresh) > self.silent_s + self.wait_s:
                 raise Suspended(self._stands())
             if s.suspect:
                 other = s.by if s.suspect == s.to else s.to
                 # the one suspected is there: it is the other end of the hop that says nothing
                 return self._suspect(other) if still and s.suspect in s.answers and other in monitor.missing() else []
             if still:
-                return self._suspect(next((m for m in (s.to, s.by) if m in self.absent), s.to or s.by))
+                return self._suspect(next((m for m in (s.to, s.by) if m in self.membership.absent), s.to or s.by))
             before = set(s.notice.without)
-            without = lost | {m for m in before if m in self.absent or m not in s.answers}
+            without = lost | {m for m in before if m in self.membership.absent or m not in s.answers}
             if without != before and not {s.by, s.to} & (lost - before):
                 return self._act(monitor.around(without))
         except Stopped as error:
@@ -115,12 +116,13 @@ class TokenCoordinator(Coordinator):
     def _finish(self, error: HushgridError | None) -> list[Publication]:
         out = super()._finish(error)
         if self.driver:  # the farewell of who is lost is not waited for
-            self.absent = dict.fromkeys(self.monitor.state.notice.without, "") | self.absent
+            lost = dict.fromkeys(self.monitor.state.notice.without, "")
+            self.membership.absent = lost | self.membership.absent
         return out
 
     def _suspect(self, who: str) -> list[Publication]:
         hop = self.monitor.state.held[1]
-        self.log(f"token {hop} stands still since {self._now - self._stood:.0f} s: {who} is feared lost")
+        self.log(f"token {hop} stands still since {self.silence.now - self._stood:.0f} s: {who} is feared lost")
         return self._act(self.monitor.suspect(who))
 
     def _act(self, step: Any) -> list[Publication]:
@@ -130,10 +132,12 @@ class TokenCoordinator(Coordinator):
     def _stands(self) -> str:
         """Who has the token, since when, and who says nothing."""
         s = self.monitor.state
-        since = time.strftime("%H:%M:%S", time.localtime(self.wall() - (self._now - self._stood)))
+        since = self.silence.moment(self.silence.now - self._stood)
         silent = [m for m in self.members if m not in s.answers]
-        found = f"{', '.join(silent)} silent" if silent else "nobody silent"
-        return f"token {s.held[1]} stands still between {s.by or s.to} and {s.to} since {since}, {found}, expected an answer"
+        who = f"{', '.join(silent)} silent" if silent else "nobody silent"
+        return (
+            f"token {s.held[1]} stands still between {s.by or s.to} and {s.to} since {since}, {who}, expected an answer"
+        )
 
 
 COORDINATOR = TokenCoordinator

@@ -105,9 +105,8 @@ class Endpoint(ABC):
         """Whether nothing waits for the broker if it is away now: attempts to reach it may be far apart."""
         return self.due == inf
 
-    @abstractmethod
-    def idle(self) -> None:
-        """The answers are sent: does the work that must not delay them."""
+    def idle(self) -> None:  # noqa: B027
+        """The answers are sent: does the work that must not delay them, if there is any."""
 
     def refused(self, topic: str, reason: str) -> list[Publication]:
         """The broker does not let this endpoint publish on a topic, or hear it. Returns what to send about it."""

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from hushgrid.broker.coordinator import membership
+from hushgrid.broker.coordinator.membership import check_offer
 from hushgrid.kernels.errors import InputError
 from hushgrid.node.runtime.capabilities import capabilities
 from tests.support.devices.zone_fleet import World, setup
@@ -27,20 +28,20 @@ def facts(world):
 
 @given(st.text(max_size=20))
 def test_any_version_that_speaks_this_wire_takes_part(world, facts, version):
-    world.centre._check("z1", replace(facts, version=version))
+    check_offer(world.centre.plan, "z1", replace(facts, version=version), world.centre.dimension("z1"))
 
 
 def test_a_member_of_another_wire_is_named_with_both_versions(world, facts):
     facts = replace(facts, version="7.1.0", wire=9)
     with pytest.raises(InputError, match=r"^z1: wire: found 9 \(version 7\.1\.0\), expected 1 \(version \S+\)$"):
-        world.centre._check("z1", facts)
-    world.centre._check("z1", replace(facts, older=(8, 1)))
+        check_offer(world.centre.plan, "z1", facts, world.centre.dimension("z1"))
+    check_offer(world.centre.plan, "z1", replace(facts, older=(8, 1)), world.centre.dimension("z1"))
 
 
 def test_a_member_of_an_older_wire_takes_part_if_that_is_still_spoken_here(world, facts, monkeypatch):
     monkeypatch.setattr(membership.wire, "WIRE", 3)
     facts = replace(facts, wire=2)
     with pytest.raises(InputError, match=r"^z1: wire: found 2 .*, expected 3 \("):
-        world.centre._check("z1", facts)
+        check_offer(world.centre.plan, "z1", facts, world.centre.dimension("z1"))
     monkeypatch.setattr(membership.wire, "OLDER", (2,))
-    world.centre._check("z1", facts)
+    check_offer(world.centre.plan, "z1", facts, world.centre.dimension("z1"))

@@ -271,7 +271,7 @@ def test_a_window_that_has_room_again_is_asked_although_nobody_restarts(fleet):
 def test_a_refusal_of_a_run_that_is_done_changes_nothing(fleet):
     def late(fleet):
         centre = fleet.centre
-        if centre.phase == "finishing" and not centre.error and GONE not in centre.parted:
+        if centre.phase == "finishing" and not centre.error and GONE not in centre.membership.parted:
             lie = wire.encode(Envelope(centre.run, 0, 0, None, Refuse("z2: no more")))
             centre.on_message(centre.topics.edge(GONE, COORDINATOR), lie)
 

@@ -327,7 +327,7 @@ def test_a_run_that_was_refused_is_never_gone_on_with(tmp_path):
     world.run(Middle(lambda hub: _refuse_now(world), lambda hub: None, 1.0))
     assert world.centre.error.kind == "failed"
     # A coordinator's daemon does not begin this plan again unasked: it would cost again.
-    assert failed(world.ledgers[COORDINATOR], world.centre.blob) == str(world.centre.error)
+    assert failed(world.ledgers[COORDINATOR], world.centre.announcement.blob) == str(world.centre.error)
     assert failed(world.ledgers[COORDINATOR], b"another plan") is None
     first = world.centre.run
     again(world)

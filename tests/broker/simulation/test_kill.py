@@ -34,5 +34,5 @@ def test_a_birth_that_is_overtaken_by_the_next_is_forgotten(tmp_path):
     _, second, _ = world.build("z1").connected()[0]
     world.centre.on_message(topic, second)
     world.centre.on_message(topic, first)
-    assert world.centre.births["z1"].session == wire.decode_presence(second).session
+    assert world.centre.membership.births["z1"].session == wire.decode_presence(second).session
     world.close()

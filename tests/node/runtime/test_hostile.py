@@ -116,7 +116,7 @@ def to_coordinator(world):
     yield "retained junk", state, b"junk", "malformed"
     yield "retained nothing", state, b"", None
     yield "progress of a member", state, wire.encode(Progress(run, 3, "done")), "not a birth"
-    if "z1" in centre.births:
+    if "z1" in centre.membership.births:
         yield "the death of another session", state, wire.encode(Death(10**6)), None
 
 

@@ -96,7 +96,9 @@ class World:
             gate = driver.gate and wire.encode(driver.gate.state)
             memory = (driver.run, wire.encode(driver.machine.state), gate, dict(driver.seen), driver.sent, driver.taken)
         own = (
-            (end.phase, dict(end.marks.peers), end.joined, end.run) if name == COORDINATOR else (end.last, end.finished)
+            (end.phase, dict(end.membership.marks.peers), end.membership.joined, end.run)
+            if name == COORDINATOR
+            else (end.last, end.finished)
         )
         return memory, own, self.rows(name)
 

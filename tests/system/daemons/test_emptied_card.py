@@ -43,7 +43,7 @@ def test_an_emptied_card_in_a_run_is_refused_in_the_next_until_its_owner_accepts
         target.start()
 
     def watch(coordinator):
-        mark = coordinator.marks.peers.get(name)
+        mark = coordinator.membership.marks.peers.get(name)
         if not lost and coordinator.phase == "running" and mark and mark.no >= spent:
             lost.append(emptied(targets[name], tmp_path / "lost"))
 

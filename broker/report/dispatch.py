@@ -74,23 +74,23 @@ class Dispatch:
         power = self.shown
         if power is None:
             return []
-        told = ((power.unserved, "MW unserved"), (power.spilled, "MW spilled"), (power.mvar, "MVAr not balanced"))
-        return [f"{amount(value)} {what}" for value, what in told if value >= SEEN]
+        amounts = ((power.unserved, "MW unserved"), (power.spilled, "MW spilled"), (power.mvar, "MVAr not balanced"))
+        return [f"{amount(value)} {what}" for value, what in amounts if value >= SEEN]
 
     @property
     def reasons(self) -> list[str]:
         """Why these are no set-points; empty where they are."""
-        power, found = self.shown, []
+        power, reasons = self.shown, []
         if power is None:
             return ["the run ended before the zones had handed over a dispatch"]
         if not self.converged:
-            found.append(f"the zones have not agreed: {self.apart}")
+            reasons.append(f"the zones have not agreed: {self.apart}")
         if self.ac is None:
-            found.append(f"no dispatch was found that satisfies the AC power flow equations ({self.no_ac})")
+            reasons.append(f"no dispatch was found that satisfies the AC power flow equations ({self.no_ac})")
         if power.unserved > UNSERVED * max(power.load, 0.0):
             share = f", {100 * power.unserved / power.load:.1f} % of the load," if power.load > 0 else ""
-            found.append(f"{amount(power.unserved)} MW{share} are not served")
-        return found
+            reasons.append(f"{amount(power.unserved)} MW{share} are not served")
+        return reasons
 
     @property
     def word(self) -> str:
@@ -138,8 +138,8 @@ class Dispatch:
             how.append(f"{money(power.objective)} with slack at {self.voll:,.0f} $/MWh")
         if self.ac and self.bound is not None:
             how.append(f"bound {money(self.bound)}")
-        told = [f"serves {power.served:,.1f} of {power.load:,.1f} MW ({self.loads}) at {cost} $/h ({'; '.join(how)})"]
-        return ", ".join([*told, *self.lost, self.agreed])
+        clauses = [f"serves {power.served:,.1f} of {power.load:,.1f} MW ({self.loads}) at {cost} $/h ({'; '.join(how)})"]
+        return ", ".join([*clauses, *self.lost, self.agreed])
 
 
 def of(result: Mapping[str, Any], voll: float | None, noisy: bool) -> Dispatch:
@@ -172,9 +172,9 @@ def feasible(result: Mapping[str, Any]) -> bool:
     return bool((result.get("ac") or {}).get("status") == SOLVED)
 
 
-def _power(found: Mapping[str, Any]) -> Power | None:
+def _power(figures: Mapping[str, Any]) -> Power | None:
     keys = ("objective", "generation_mw", "load_mw", "served_mw", "unserved_mw", "spilled_mw", "slack_mvar")
-    values = [_number(found.get(key)) for key in keys]
+    values = [_number(figures.get(key)) for key in keys]
     return None if any(value is None for value in values) else Power(*(value for value in values if value is not None))
 
 
@@ -210,14 +210,14 @@ def mask(problem: Mapping[str, Any]) -> str:
 
 def asked(problem: Mapping[str, Any]) -> str:
     """What was asked of the gates of a private run."""
-    of = mask(problem)
+    loads = mask(problem)
     which = {
         "": "Each load was perturbed once: each zone's gate gave one answer, p and q of every bus, load or no load,",
         "case": "Each load that is other than zero in the public case file was perturbed once: each zone's gate gave one "
         "answer, these p and q",
         "listed": "Each load that the scenario lists was perturbed once: each zone's gate gave one answer, these p and q",
-    }[of]
-    rest = "; every other load counts as zero, without a look at it" if of else ""
+    }[loads]
+    rest = "; every other load counts as zero, without a look at it" if loads else ""
     return (
         f"{which} with noise{rest}. These are the noisy loads. Everything after it, in the rounds and at the end, is "
         "computed from that one answer and from what is public (post-processing), so more rounds cost nothing."
@@ -231,7 +231,7 @@ def knowledge(problem: Mapping[str, Any], result: Mapping[str, Any], noisy: bool
     ac = ", from which it computed the AC dispatch" if status == SOLVED else ""
     if not ac and problem.get("ac") == "polish":
         ac = ", from which it sought an AC dispatch and found none"
-    found = [
+    limits = [
         (
             "What the coordinator knows",
             f"during the rounds what each zone would have flow over the lines it shares, its cost and the sums of its {loads} "
@@ -246,10 +246,10 @@ def knowledge(problem: Mapping[str, Any], result: Mapping[str, Any], noisy: bool
     ]
     if mask(problem):
         what = "those of the case file" if mask(problem) == "case" else "those the scenario lists"
-        found.append(
+        limits.append(
             (
                 "Which buses have a load",
                 f"is public: {what} (problem.loads). A load elsewhere counts as zero and is not served by this plan.",
             )
         )
-    return tuple(found)
+    return tuple(limits)

@@ -65,8 +65,8 @@ class Network:
 
     def ties(self) -> tuple[tuple[str, str], ...]:
         """The edges between two zones, each pair of nodes once, in the order given."""
-        of = self.group_of()
-        return tuple(e for e in _pairs(self.edges) if of.get(e[0]) != of.get(e[1]))
+        group = self.group_of()
+        return tuple(e for e in _pairs(self.edges) if group.get(e[0]) != group.get(e[1]))
 
     def group_of(self) -> dict[str, str]:
         """The zone of every node that has one."""
@@ -288,7 +288,7 @@ class Labels:
     def extent(self, text: str) -> Array:
         return np.array([0.58 * self.font * len(text) + 2.0, 1.15 * self.font])
 
-    def put(self, text: str, candidates: Sequence[tuple[Array, float]], at: Array, reach: float, of_line: bool) -> None:
+    def put(self, text: str, candidates: Sequence[tuple[Array, float]], anchor: Array, reach: float, of_line: bool) -> None:
         """Puts a label at the cheapest of its candidate centres, each with a cost of its own; nowhere if none is free.
 
         `at`: the middle of what it tells of, which reaches `reach` far.
@@ -305,9 +305,9 @@ class Labels:
         if best is None:
             return
         self.taken = np.vstack([self.taken, np.concatenate([best - half, best + half])])
-        end = np.clip(at, best - half, best + half)
-        away = float(np.linalg.norm(end - at))
-        lead = (at + (end - at) * (reach / away), end) if away > reach + 0.8 * self.font else None
+        end = np.clip(anchor, best - half, best + half)
+        away = float(np.linalg.norm(end - anchor))
+        lead = (anchor + (end - anchor) * (reach / away), end) if away > reach + 0.8 * self.font else None
         self.placed.append(Box(text, best, of_line, lead))
 
     def _covers(self, low: Array, high: Array) -> bool:
@@ -334,11 +334,11 @@ def svg(network: Network, label: str) -> str:
     return "".join([head, *drawing.territories(), *drawing.lines(), *drawing.marks(), *buses, "</svg>"])
 
 
-def _mark(kind: str, at: Array, angle: float, radius: float) -> str:
+def _mark(kind: str, centre: Array, angle: float, radius: float) -> str:
     """A generator (circle with a G) or a load (arrow head) beside its bus."""
     direction = np.array([math.cos(angle), math.sin(angle)])
-    tip = at + direction * FAR * radius
-    stem = f'<line x1="{at[0]:.1f}" y1="{at[1]:.1f}" x2="{tip[0]:.1f}" y2="{tip[1]:.1f}" stroke="{INK}"/>'
+    tip = centre + direction * FAR * radius
+    stem = f'<line x1="{centre[0]:.1f}" y1="{centre[1]:.1f}" x2="{tip[0]:.1f}" y2="{tip[1]:.1f}" stroke="{INK}"/>'
     if kind == "generator":
         text = (
             f'<text x="{tip[0]:.1f}" y="{tip[1]:.1f}" dy="0.35em" font-size="{0.95 * radius:.1f}" text-anchor="middle"'

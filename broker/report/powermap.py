@@ -102,11 +102,11 @@ def lines(rows: Sequence[Row]) -> list[Line]:
         loadings = [r["loading_percent"] for r in parallel if not math.isnan(r["loading_percent"])]
         loading = max(loadings) if loadings else math.nan
         which = " and ".join(str(r["branch"]) for r in parallel)
-        at = f"{loading:.1f} % loaded" if loadings else "no limit"
+        loading_words = f"{loading:.1f} % loaded" if loadings else "no limit"
         start, end = (a, b) if flow >= 0 else (b, a)
-        said = f"branch {which}, {start} to {end}: {fixed(abs(flow), 3)} MW, {at}"
+        title = f"branch {which}, {start} to {end}: {fixed(abs(flow), 3)} MW, {loading_words}"
         out.append(
-            Line((str(a), str(b)), flow if math.isfinite(flow) else 0.0, loading, parallel[0]["tie"] == "yes", said)
+            Line((str(a), str(b)), flow if math.isfinite(flow) else 0.0, loading, parallel[0]["tie"] == "yes", title)
         )
     return out
 
@@ -157,9 +157,9 @@ def prices(rows: Sequence[Row]) -> Layer:
     kinds = np.searchsorted(cuts, np.nan_to_num(price, nan=0.0), side="right").tolist()
     meaning = {}
     for kind in sorted(set(kinds)):
-        of = [p for p, k in zip(price.tolist(), kinds, strict=True) if k == kind and math.isfinite(p)]
-        if of:
-            ends = [f"{p:.2f}".replace("-", "−") for p in (min(of), max(of))]
+        same_kind = [p for p, k in zip(price.tolist(), kinds, strict=True) if k == kind and math.isfinite(p)]
+        if same_kind:
+            ends = [f"{p:.2f}".replace("-", "−") for p in (min(same_kind), max(same_kind))]
             meaning[kind] = ends[0] if ends[0] == ends[1] else f"{ends[0]} to {ends[1]}"
     return Layer("price", price, kinds, meaning, 2)
 
@@ -169,17 +169,17 @@ class Picture(Drawing):
 
     def __init__(
         self,
-        shown: Network,
+        grid: Network,
         power: Sequence[Line],
         layers: Sequence[Layer],
         shape: Shape,
         position: Array | None = None,
     ) -> None:
-        super().__init__(shown, shape, position)
+        super().__init__(grid, shape, position)
         self.power, self.layers = power, layers
         self.narrow = shape.upright
         self.base = float(np.clip(self.radius / 7.0, 0.9, 1.9)) * (0.8 if self.narrow else 1.0)
-        self.few = len(shown.nodes) <= (PHONE_FEW if self.narrow else FEW)
+        self.few = len(grid.nodes) <= (PHONE_FEW if self.narrow else FEW)
         largest = max((abs(one.flow) for one in power), default=0.0)
         self.arrows = [arrow for one in power if (arrow := self._arrow(one, largest))]
 
@@ -288,15 +288,15 @@ class Picture(Drawing):
         node = self.network.nodes[k]
         readable = self.radius >= READABLE
         text = layer.told(k) if readable else f"{node}: {layer.told(k)}"
-        at, half = self.at[node], labels.extent(text) / 2
+        centre, half = self.at[node], labels.extent(text) / 2
         candidates = []
         for step, gap in enumerate((2.0,) if self.few and readable else (2.0, 12.0, 26.0, 44.0, 66.0, 92.0, 120.0)):
             for i in range(12):
                 way = np.array([math.cos(i * math.pi / 6), math.sin(i * math.pi / 6)])
                 # The centre of the box from which the rim of the bus is `gap` away, along this way.
                 reach = min(half[0] / max(abs(way[0]), 1e-9), half[1] / max(abs(way[1]), 1e-9))
-                candidates.append((at + way * (self.radius + gap + reach), 1.2 * step + 0.01 * i))
-        labels.put(text, candidates, at, self.radius, False)
+                candidates.append((centre + way * (self.radius + gap + reach), 1.2 * step + 0.01 * i))
+        labels.put(text, candidates, centre, self.radius, False)
 
     def _along(self, labels: Labels, one: Line) -> None:
         text = f"{one.loading:.0f} %"
@@ -348,16 +348,16 @@ class Picture(Drawing):
 
 def drawing(tables: Mapping[str, Sequence[Row]], name: str) -> str:
     """Both pictures with their switch and their keys, as HTML."""
-    shown, power, rows = network(tables), lines(tables["lines"]), tables["buses"]
+    grid, power, rows = network(tables), lines(tables["lines"]), tables["buses"]
     layers = (voltages(rows), prices(rows))
-    wide = Picture(shown, power, layers, WIDE)
-    narrow = Picture(shown, power, layers, NARROW, wide.position)
+    wide = Picture(grid, power, layers, WIDE)
+    narrow = Picture(grid, power, layers, NARROW, wide.position)
     label = f"Flows, loading of lines, voltages and prices of {name}"
     switch = (
         '<input type="radio" name="by" id="by-voltage" checked="checked"/><label for="by-voltage">Buses by voltage</label>'
         '<input type="radio" name="by" id="by-price"/><label for="by-price">Buses by price</label>'
     )
-    keys = _zones(shown) + _loadings(wide) + "".join(_layer(layer) for layer in layers)
+    keys = _zones(grid) + _loadings(wide) + "".join(_layer(layer) for layer in layers)
     return f'<div class="power">{switch}{keys}{wide.svg(label, rows)}{narrow.svg(label, rows)}</div>'
 
 
@@ -365,10 +365,10 @@ def _key(mark: str, text: str) -> str:
     return f"<span>{mark}{escape(text)}</span>"
 
 
-def _zones(shown: Network) -> str:
+def _zones(grid: Network) -> str:
     keys = [
         _key(f'<i style="background:{PALETTE[i % len(PALETTE)]};opacity:0.5"></i>', f"{zone} ({len(members)} buses)")
-        for i, (zone, members) in enumerate(shown.groups.items())
+        for i, (zone, members) in enumerate(grid.groups.items())
     ]
     return f'<p class="keys"><b>Zones</b>{"".join(keys)}</p>'
 

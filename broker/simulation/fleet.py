@@ -238,8 +238,8 @@ def _memory(
         shown.phase(f"{scenario.name}: {len(setup.plan.nodes)} nodes in this process")
 
         def centre() -> Coordinator:
-            found: Any = hub.endpoints[COORDINATOR]
-            centre: Coordinator = found
+            endpoint: Any = hub.endpoints[COORDINATOR]
+            centre: Coordinator = endpoint
             return centre
 
         hub.run(lambda: centre().finished, asked)
@@ -321,8 +321,8 @@ def _mqtt(
 
             def beat() -> None:
                 with suppress(OSError, ValueError):
-                    told = (place / "outcome.progress").read_bytes()
-                    shown.round(*msgspec.json.decode(told, type=tuple[int, int, float | None]))
+                    written = (place / "outcome.progress").read_bytes()
+                    shown.round(*msgspec.json.decode(written, type=tuple[int, int, float | None]))
                 if spy:
                     spy.listen()
 
@@ -382,16 +382,16 @@ def _account(setup: Setup, ledger: Ledger, run: bytes) -> dict[str, Any]:
     total = total_epsilon(ledger.totals(t.adjacency), delta)
     if total > t.epsilon and ledger.answers() == answered and t.growth == 1:
         total = t.epsilon if not t.published else total  # the run's own accountant is the better bound
-    left = max(setup.budget.epsilon - total, 0.0) if setup.budget else None
+    remaining = max(setup.budget.epsilon - total, 0.0) if setup.budget else None
     if setup.budget and setup.budget.span:
-        left = Renewal(ledger, setup.budget, t.adjacency, delta).left
+        remaining = Renewal(ledger, setup.budget, t.adjacency, delta).left
     return {
         "claimed": {"epsilon": t.epsilon, "delta": t.delta},
         "spent": {"epsilon": _number(total if t.published else spent_in(ledger, run, t)), "delta": t.delta},
         "answers": answered,
         "cap": t.answers,
         "ledger": {"epsilon": _number(total), "delta": delta},
-        "left": left,
+        "left": remaining,
     }
 
 

@@ -28,8 +28,8 @@ def near_tls(tls: Tls | None, path: Path) -> Tls | None:
     """The section with its paths, which are relative to the file at `path`, made absolute."""
     if tls is None:
         return None
-    found = {k: str((path.parent / v).resolve()) for k in ("ca", "cert", "key") if (v := getattr(tls, k))}
-    return Tls(**found)
+    paths = {k: str((path.parent / v).resolve()) for k in ("ca", "cert", "key") if (v := getattr(tls, k))}
+    return Tls(**paths)
 
 
 S = TypeVar("S", bound=Section)

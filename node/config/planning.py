@@ -19,9 +19,9 @@ def make_plan(scenario: Scenario, problem: AnyPublic, file: str = "scenario") ->
     Raises InputError if a device would refuse it for what is public.
     """
 
-    def plan(of: Scenario) -> RunPlan:
-        privacy = of.privacy.public() if of.privacy else None
-        return RunPlan(name=of.name, problem=problem, algorithm=of.algorithm, privacy=privacy, stop=of.run.stop)
+    def plan(scenario: Scenario) -> RunPlan:
+        privacy = scenario.privacy.public() if scenario.privacy else None
+        return RunPlan(name=scenario.name, problem=problem, algorithm=scenario.algorithm, privacy=privacy, stop=scenario.run.stop)
 
     try:
         scenario = resolved(scenario, plan(scenario))
@@ -55,8 +55,8 @@ def among(plan: RunPlan, present: Sequence[str]) -> RunPlan:
         if _answers(replace(plan, privacy=free)) == p.answers:
             made = replace(made, privacy=replace(p, answers=_answers(replace(made, privacy=free))))
         elif isinstance(p.answers, tuple):
-            own = tuple(cap for node, cap in zip(plan.nodes, p.answers, strict=True) if node in present)
-            made = replace(made, privacy=replace(p, answers=own))
+            caps = tuple(cap for node, cap in zip(plan.nodes, p.answers, strict=True) if node in present)
+            made = replace(made, privacy=replace(p, answers=caps))
     decode_plan(encode_plan(made))
     made.kind.check_answers(made)
     return made

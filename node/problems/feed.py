@@ -104,8 +104,8 @@ def pack(values: Values) -> bytes:
 def unpack(blob: bytes) -> Values:
     """Raises InputError if the bytes are no values."""
     try:
-        found = msgspec.msgpack.decode(blob, type=dict[str, tuple[tuple[int, ...], bytes]])
-        return {k: np.frombuffer(data).reshape(shape).copy() for k, (shape, data) in found.items()}
+        fields = msgspec.msgpack.decode(blob, type=dict[str, tuple[tuple[int, ...], bytes]])
+        return {k: np.frombuffer(data).reshape(shape).copy() for k, (shape, data) in fields.items()}
     except (msgspec.DecodeError, ValueError):
         raise InputError("found other bytes, expected values") from None
 
@@ -134,14 +134,14 @@ def at(document: Any, path: str | None, place: str) -> Any:
     return document
 
 
-def number_of(found: Any, place: str) -> float:
+def number_of(entry: Any, place: str) -> float:
     """A number, or a text that is one. Raises InputError; a number beyond all floats is infinite, as its text says."""
-    if isinstance(found, bool) or not isinstance(found, int | float | str):
+    if isinstance(entry, bool) or not isinstance(entry, int | float | str):
         raise InputError(f"{place}: found no number, expected one")
     try:
-        value = float(found)
+        value = float(entry)
     except OverflowError:
-        return np.inf if isinstance(found, int) and found > 0 else -np.inf
+        return np.inf if isinstance(entry, int) and entry > 0 else -np.inf
     except ValueError:
         value = np.nan
     if np.isnan(value):

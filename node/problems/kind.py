@@ -309,9 +309,9 @@ class Kind(ABC):
             tag, known = problem.__struct_config__.tag, " or ".join(self.algorithms)
             raise InputError(f"{file}: algorithm.name: found {algorithm.name}, expected {known} (problem.kind: {tag})")
 
-    def adjacency(self, given: Adjacency, base: Path) -> Adjacency:
+    def adjacency(self, adjacency: Adjacency, base: Path) -> Adjacency:
         """An adjacency with the files that it names found, relative to `base`, and read. Raises InputError."""
-        return given
+        return adjacency
 
     def check_questions(self, problem: Any, algorithm: Algorithm, privacy: Privacy, file: str) -> None:
         """Raises InputError unless a gate can answer what the algorithm asks."""
@@ -347,7 +347,7 @@ class Kind(ABC):
         """
 
     @abstractmethod
-    def public(self, asked: Asked, file: str) -> Public:
+    def public(self, sections: Asked, file: str) -> Public:
         """The public part of a scenario's problem. Raises InputError if the data or the network do not fit it."""
 
     @abstractmethod

@@ -27,9 +27,9 @@ class GraphSetup(Setup):
     solved: list[str] | None = None  #: the nodes that the problem solved is about; None: all
     shown: Any  #: the public part of the problem, an `OnGraph`
 
-    def __init__(self, scenario: Scenario, file: str = "scenario", shown: Any = None) -> None:
+    def __init__(self, scenario: Scenario, file: str = "scenario", public: Any = None) -> None:
         """`shown`: the public part, if it is known already."""
-        self.shown = scenario.kind.public(scenario, file) if shown is None else shown
+        self.shown = scenario.kind.public(scenario, file) if public is None else public
         super().__init__(*make_plan(scenario, self.shown, file))
         nodes, every = self.plan.nodes, np.arange(self.shown.size)
         self.shape = Shape(
@@ -91,10 +91,10 @@ class GraphSetup(Setup):
         return None if t.published else t.cost(answers)
 
     def written_out(self, resolved: dict[str, Any]) -> dict[str, Any]:
-        shown = self.shown
-        if not shown.edges:
+        public = self.shown
+        if not public.edges:
             return resolved
-        resolved["network"] = {"kind": "edges", "nodes": len(shown.L), "edges": [list(e) for e in shown.edges]}
+        resolved["network"] = {"kind": "edges", "nodes": len(public.L), "edges": [list(e) for e in public.edges]}
         return resolved
 
     def figures(self, seen: Recorded, over: Finished) -> Figures:
@@ -102,11 +102,11 @@ class GraphSetup(Setup):
         objectives: list[float | None] = [None] * T
         last: dict[str, float | None] = {}
         if self.reveal:
-            asked = seen.common[-1:] if self.scenario.run.record == "end" else seen.common
-            objectives[T - len(asked) :] = [finite(self.objective(x)) for x in asked]
+            iterates = seen.common[-1:] if self.scenario.run.record == "end" else seen.common
+            objectives[T - len(iterates) :] = [finite(self.objective(x)) for x in iterates]
             if T:
                 last = self.against_the_optimum(seen.x, objectives[-1])
-        solution = {"x": seen.x} | {f"x_{name}": own[-1] for name, own in seen.own.items() if len(own)} | self.keys
+        solution = {"x": seen.x} | {f"x_{name}": iterate[-1] for name, iterate in seen.own.items() if len(iterate)} | self.keys
         solution |= seen.solution
         tested = self.tested(seen)
         last |= {key: column[-1] for key, column in tested.items() if column}

@@ -44,7 +44,7 @@ LARGEST = 2000  #: unknowns of a central optimum, which takes their cube
 class RowNodes(GraphSetup):
     """Simulated nodes with rows of records. Only `device` and `child` touch raw data."""
 
-    def __init__(self, scenario: Scenario, file: str, loaded: Loaded | None, shown: Any) -> None:
+    def __init__(self, scenario: Scenario, file: str, loaded: Loaded | None, plan: Any) -> None:
         """`loaded`: every node's rows. `shown`: the public part of the problem."""
         if loaded is None:
             raise InputError(
@@ -52,7 +52,7 @@ class RowNodes(GraphSetup):
                 "(simulated nodes need rows)"
             )
         self.shards, self.features, self.notes = loaded
-        super().__init__(scenario, file, shown)
+        super().__init__(scenario, file, plan)
         self.about = ", ".join([self.about, *self.notes])
 
     def device(self, name: str) -> Rows:
@@ -83,9 +83,9 @@ class RowSetup(RowNodes):
 
     def __init__(self, scenario: Scenario, file: str = "scenario", arrays: Arrays | None = None) -> None:
         self.given = arrays is not None
-        loaded, shown = public(scenario, file, arrays, read)
-        super().__init__(scenario, file, loaded, shown)
-        tests = "tests", scenario.problem, shown.features, shown.classes
+        loaded, plan = public(scenario, file, arrays, read)
+        super().__init__(scenario, file, loaded, plan)
+        tests = "tests", scenario.problem, plan.features, plan.classes
         self.tests = once(lambda: HeldOut(*tests[1:]), tests) if scenario.problem.test else None
         if self.tests is not None:
             self.test, self.about = self.tests.about, f"{self.about}, {self.tests.words}"
@@ -118,8 +118,8 @@ class RowSetup(RowNodes):
         if x.size > LARGEST:
             return {}
         losses, r = self.counted, self.shown.regularizer
-        of = ("optimum", self.scenario.problem, len(self.losses), self.solved)
-        return against(once(lambda: best_of(losses, r), None if self.given else of), x, objective)
+        source = ("optimum", self.scenario.problem, len(self.losses), self.solved)
+        return against(once(lambda: best_of(losses, r), None if self.given else source), x, objective)
 
     def tested(self, seen: Recorded) -> dict[str, list[float | None]]:
         return self.tests.columns(seen.common, seen.own) if self.tests is not None else {}
@@ -129,27 +129,27 @@ class RowSetup(RowNodes):
         return quality.largest_answer(self.shown, self.terms.clip if self.terms else 0.0)
 
     def optimality(self, seen: Recorded, over: Finished, known: float | None) -> Optimality | None:
-        shown, r, t, x = self.shown, self.shown.regularizer, self.terms, seen.x
-        mu = max(shown.convexity + r.l2, 0.0)
+        public, r, t, x = self.shown, self.shown.regularizer, self.terms, seen.x
+        mu = max(public.convexity + r.l2, 0.0)
         if t is None or t.published:  # nothing is hidden: the very gradient tells
             losses = self.counted
-            g, first = (np.mean([loss.gradient(at) for loss in losses], axis=0) for at in (x, np.zeros_like(x)))
-            found = exact(x, g, float(np.mean([loss.L for loss in losses])), mu, r, first)
-            return found if known is None else found._replace(solved=known <= RELATIVE, relative=known)
+            g, first = (np.mean([loss.gradient(point) for loss in losses], axis=0) for point in (x, np.zeros_like(x)))
+            measured = exact(x, g, float(np.mean([loss.L for loss in losses])), mu, r, first)
+            return measured if known is None else measured._replace(solved=known <= RELATIVE, relative=known)
         masked = t.masked is not None
         names = [COORDINATOR] if masked else [n for n in self.plan.nodes if self.solved is None or n in self.solved]
-        lipschitz = [float(np.mean(shown.L))] if masked else [shown.L[self.plan.nodes.index(name)] for name in names]
-        asked = [last_answers(over.trace, name, x.size, L) for name, L in zip(names, lipschitz, strict=True)]
-        if any(node is None for node in asked):
+        lipschitz = [float(np.mean(public.L))] if masked else [public.L[self.plan.nodes.index(name)] for name in names]
+        last = [last_answers(over.trace, name, x.size, L) for name, L in zip(names, lipschitz, strict=True)]
+        if any(node is None for node in last):
             return None
-        nodes = [node for node in asked if node is not None]
+        nodes = [node for node in last if node is not None]
         if masked:
             share = noise_shares(self.plan)[0].lattice
             nodes = [node._replace(scale=node.scale * share.scale, slack=node.slack + share.g) for node in nodes]
-        own: Noise = t.mechanism
+        law: Noise = t.mechanism
         if not self.plan.algorithm.minimizes:
-            return of_answers(x, nodes, own, mu, r)
-        return of_answers(x, nodes, "spherical", mu, r, own)
+            return of_answers(x, nodes, law, mu, r)
+        return of_answers(x, nodes, "spherical", mu, r, law)
 
     @property
     def clipped(self) -> bool:
@@ -160,18 +160,18 @@ class RowSetup(RowNodes):
         return t.clip < steepest * (self.shown.row_bound or inf)
 
     def grids(self) -> list[Lattice] | None:
-        plan, shown, t = self.plan, self.shown, self.terms
+        plan, public, t = self.plan, self.shown, self.terms
         if t is None or t.published or self.plan.algorithm.minimizes:  # the minimisers' noise depends on the question
             return None
         if t.masked is not None:
             return [share.lattice for share in noise_shares(plan)]
 
         @cache
-        def of(m: int, t: Terms) -> Lattice | None:
-            return lattice_of(plan.name, quality.public_loss(shown, shown.rows.index(m)), t, t.noisiest)
+        def grid_of(m: int, t: Terms) -> Lattice | None:
+            return lattice_of(plan.name, quality.public_loss(public, public.rows.index(m)), t, t.noisiest)
 
-        each = ((m, own) for node, m in zip(plan.nodes, shown.rows, strict=True) if (own := plan.terms_of(node)))
-        return [lattice for m, own in each if (lattice := of(m, own))]
+        each = ((m, terms) for node, m in zip(plan.nodes, public.rows, strict=True) if (terms := plan.terms_of(node)))
+        return [lattice for m, terms in each if (lattice := grid_of(m, terms))]
 
     def spread(self, answers: list[int]) -> float:
         if self.lattices is None and self.terms is not None and not self.terms.published:

@@ -31,8 +31,8 @@ class StatisticSetup(RowNodes):
     own_figures = ("summed", "records")
 
     def __init__(self, scenario: Scenario, file: str = "scenario", arrays: Arrays | None = None) -> None:
-        loaded, shown = public(scenario, file, arrays, read)
-        super().__init__(scenario, file, loaded, shown)
+        loaded, plan = public(scenario, file, arrays, read)
+        super().__init__(scenario, file, loaded, plan)
 
     def grids(self) -> list[Lattice] | None:
         plan, t = self.plan, self.terms

@@ -28,18 +28,18 @@ HEAD = 5  #: numbers of a row before its vectors
 
 def traced(plan: RunPlan, name: str, place: Path, reveal: bool, widths: Widths) -> Observer:
     """The observer of a node or of the coordinator: its pattern's, and of copies of an unknown also of the last answers."""
-    own = recorder(plan).observer(plan, name, place, reveal, widths)
+    observer = recorder(plan).observer(plan, name, place, reveal, widths)
     masked = plan.terms is not None and plan.terms.masked is not None
     if plan.kind.sharing != "copies" or masked != (name == COORDINATOR):
-        return own
-    return AnswerTrace(own, place, name)
+        return observer
+    return AnswerTrace(observer, place, name)
 
 
 class AnswerTrace:
     """Writes what a gate has released since the last commit, or the mean answer that a masked coordinator has decoded."""
 
-    def __init__(self, own: Observer, place: Path, name: str) -> None:
-        self.own, self.name = own, name
+    def __init__(self, observer: Observer, place: Path, name: str) -> None:
+        self.own, self.name = observer, name
         self._handle = os.open(place / f"{name}.answers", os.O_RDWR | os.O_CREAT, 0o600)
 
     def __call__(self, driver: Driver, fresh: bool) -> None:
@@ -60,8 +60,8 @@ class AnswerTrace:
     def _write(self, answer: Answer) -> None:
         head = [answer.no, answer.scale, answer.slack, answer.drift, answer.curvature]
         row = np.concatenate([head, answer.x, answer.gradient]).astype("<f8").tobytes()
-        at = 1 + (answer.no - 1) % held(answer.x.size)
-        for place in (0, at) if answer.no == 1 else (at,):
+        slot = 1 + (answer.no - 1) % held(answer.x.size)
+        for place in (0, slot) if answer.no == 1 else (slot,):
             os.pwrite(self._handle, row, place * len(row))
 
     def close(self) -> None:

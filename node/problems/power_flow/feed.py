@@ -68,23 +68,23 @@ class ZoneFeed:
     def read(self, content: bytes, place: str) -> Part:
         if content.lstrip()[:1] == b"{":
             return self._document(document_of(content, place), place)
-        whole, end, half = content.rpartition(b"\n")  # a line without its end is still being written
+        lines, end, half = content.rpartition(b"\n")  # a line without its end is still being written
         wrong = f"{place}: found a last line without its end, expected a whole table of bus,p_mw,q_mvar" if half else ""
         try:
-            rows = list(csv.reader(io.StringIO((whole + end).decode("utf-8"), newline="")))
+            rows = list(csv.reader(io.StringIO((lines + end).decode("utf-8"), newline="")))
         except (UnicodeDecodeError, csv.Error):
             raise InputError(f"{place}: found no CSV text, expected a table of bus,p_mw,q_mvar") from None
         if not rows or tuple(c.strip() for c in rows[0]) != ("bus", *QUANTITIES):
             raise InputError(f"{place}:1: found another header, expected bus,p_mw,q_mvar")
-        found: dict[str, dict[str, str]] = {}
+        table: dict[str, dict[str, str]] = {}
         for line, row in enumerate(rows[1:], 2):
             bus = row[0].strip() if row else ""
-            if row and (len(row) != 3 or bus in found):
+            if row and (len(row) != 3 or bus in table):
                 wrong = wrong or f"{place}:{line}: found a malformed row or a bus again, expected bus,p_mw,q_mvar"
-                found[bus] = {}  # which of two rows is right is not known
+                table[bus] = {}  # which of two rows is right is not known
             elif row:
-                found[bus] = dict(zip(QUANTITIES, row[1:], strict=True))
-        return self._document(found, place, wrong)
+                table[bus] = dict(zip(QUANTITIES, row[1:], strict=True))
+        return self._document(table, place, wrong)
 
     def merged(self, before: Readings | None, values: Values, read: Times, until: Times) -> Readings:
         d, never = values["d"], self.nothing["d"]

@@ -85,8 +85,8 @@ class LoadQuestion:
     @property
     def words(self) -> str:
         """What of it stands neither in the lattice nor in the relation: part of what an answer is kept under."""
-        whole = self.loaded.size == self.size
-        mask = "" if whole else f" on {self.loaded.tolist()}"
+        every = self.loaded.size == self.size
+        mask = "" if every else f" on {self.loaded.tolist()}"
         capacities = f" of capacities {self.terms.capacities}" if self.terms.relative else ""
         return mask + capacities + (" with totals" if self.terms.release == "totals" else "")
 

@@ -108,8 +108,8 @@ class Data(Section, frozen=True, kw_only=True):
     def at(self, base: Path) -> Data:
         """With every path absolute."""
 
-        def found(path: str | None) -> str | None:
-            return path and str((base / path).resolve())
+        def found(file: str | None) -> str | None:
+            return file and str((base / file).resolve())
 
         split = self.split if isinstance(self.split, str) else replace(self.split, given=found(self.split.given))
         files = [str((base / path).resolve()) for path in self.files] if self.files is not None else None
@@ -176,9 +176,9 @@ def _check_declared(data: Data, shards: Sequence[Shard]) -> None:
     """InputError unless rows and features are as many as the section says."""
     each = tuple(len(s.b) for s in shards)
     has: tuple[Any, Any] = (each if isinstance(data.rows, tuple) else sum(each)), shards[0].A.shape[1]
-    for key, declared, found in zip(("rows", "features"), (data.rows, data.features), has, strict=True):
-        if declared is not None and declared != found:
-            raise InputError(f"data.{key}: found {declared!s:.80}, expected {found!s:.80} as the rows have")
+    for key, declared, actual in zip(("rows", "features"), (data.rows, data.features), has, strict=True):
+        if declared is not None and declared != actual:
+            raise InputError(f"data.{key}: found {declared!s:.80}, expected {actual!s:.80} as the rows have")
 
 
 def load_test(data: Data, path: Path, kind: Kind, features: int) -> Shard:

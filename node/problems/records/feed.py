@@ -76,9 +76,9 @@ class RowsFeed:
         ):
             raise InputError(f"{place}: found other rows, expected {self.q} features and a label each, all numbers")
         A, b = np.asarray(A, dtype=np.float64), np.asarray(b, dtype=np.float64)
-        whole = ~(np.isnan(A).any(axis=1) | np.isnan(b))
-        wrong = "" if whole.all() else f"{place}: row {np.flatnonzero(~whole)[0] + 1}: found no number, expected one"
-        return Part(self._bounded(A[whole], b[whole]), np.flatnonzero(whole) + 1, len(b), wrong)
+        complete = ~(np.isnan(A).any(axis=1) | np.isnan(b))
+        wrong = "" if complete.all() else f"{place}: row {np.flatnonzero(~complete)[0] + 1}: found no number, expected one"
+        return Part(self._bounded(A[complete], b[complete]), np.flatnonzero(complete) + 1, len(b), wrong)
 
     def merged(self, before: Readings | None, values: Values, read: Times, until: Times) -> Readings:
         assert before is not None  # `first` has rows
@@ -110,8 +110,8 @@ class RowsFeed:
     def values_of(self, device: Rows) -> Values:
         A, b = device.shard
         if A.shape != (self.m, self.q):
-            found, at_start = (f"{m} rows of {q}" for m, q in ((self.m, self.q), A.shape))
-            raise InputError(f"data: found {found}, expected {at_start} as at the start")
+            now, at_start = (f"{m} rows of {q}" for m, q in ((self.m, self.q), A.shape))
+            raise InputError(f"data: found {now}, expected {at_start} as at the start")
         return self._bounded(A, b)
 
     def _row(self, line: bytes, place: str) -> list[float]:

@@ -103,7 +103,7 @@ class Records(GraphKind):
         output, R = algorithm.by_output(privacy.mechanism), problem.row_bound or inf
         replaced = privacy.adjacency.replace_one_record
         clip = replaced.clip if replaced else None
-        for key, wrong, found, expected in (
+        for key, wrong, value, expected in (
             (
                 "problem.kind",
                 problem.kind not in ("logistic", "softmax" if output else ""),
@@ -116,7 +116,7 @@ class Records(GraphKind):
         ):
             if wrong:
                 raise InputError(
-                    f"{file}: {key}: found {found}, expected {expected} ({algorithm.name}: private minimisers)"
+                    f"{file}: {key}: found {value}, expected {expected} ({algorithm.name}: private minimisers)"
                 )
 
     def question(self, problem: DataPlan) -> Question:
@@ -150,17 +150,17 @@ class Records(GraphKind):
         test = problem.test and str((base / problem.test).resolve())
         return replace(problem, data=problem.data.at(base), test=test)
 
-    def public(self, asked: Asked, file: str) -> DataPlan:
+    def public(self, sections: Asked, file: str) -> DataPlan:
         from hushgrid.node.problems.records import device
 
-        return device.public(asked, file)[1]
+        return device.public(sections, file)[1]
 
     def among(self, plan: DataPlan, present: Sequence[str]) -> DataPlan:
         rows = [m for node, m in zip(plan.nodes, plan.rows, strict=True) if node in present]
-        left = replace(plan, rows=rows, **induced(plan, present))
+        members = replace(plan, rows=rows, **induced(plan, present))
         if plan.share is UNSET or plan.row_bound is None:
-            return left
-        return replace(left, L=[left.own(i).lipschitz(plan.row_bound) for i in range(len(rows))])
+            return members
+        return replace(members, L=[members.own(i).lipschitz(plan.row_bound) for i in range(len(rows))])
 
     def device(self, owner: Owner, path: str) -> Device:
         from hushgrid.node.problems.records.device import rows_of
@@ -175,7 +175,7 @@ class Records(GraphKind):
     def outcome(self, device: Device, state: Path) -> Outcome:
         from hushgrid.node.problems.records.device import keep_model
 
-        return lambda found, about: keep_model(found, state / f"{device.name}.model.npz")
+        return lambda model, facts: keep_model(model, state / f"{device.name}.model.npz")
 
     def data_words(self, data: str) -> str:
         return f"the rows of {data}"

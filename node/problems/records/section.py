@@ -112,9 +112,9 @@ class Labels(Section, frozen=True, kw_only=True):
         else:
             good = self.low is not None and self.high is not None and self.low < self.high
         if not good:
-            given = {"classes": self.classes, "low": self.low, "high": self.high}
-            found = ", ".join(f"{key}: {value}" for key, value in given.items() if value is not None)
-            raise InputError(f"labels: found {found or 'nothing'}, expected classes, or low and high with low < high")
+            keys = {"classes": self.classes, "low": self.low, "high": self.high}
+            written = ", ".join(f"{key}: {value}" for key, value in keys.items() if value is not None)
+            raise InputError(f"labels: found {written or 'nothing'}, expected classes, or low and high with low < high")
 
     def __str__(self) -> str:
         return f"{self.classes} classes" if self.classes else f"{self.low:g} to {self.high:g}"
@@ -223,7 +223,7 @@ class DataPlan(OnGraph, tag_field="kind", tag="data", frozen=True, kw_only=True)
             )
         if self.row_bound is not None:
             expected = [self.own(i).lipschitz(self.row_bound) for i in range(n)]
-            if not all(abs(found - L) <= 1e-9 * L for found, L in zip(self.L, expected, strict=True)):
+            if not all(abs(stated - L) <= 1e-9 * L for stated, L in zip(self.L, expected, strict=True)):
                 raise InputError(
                     f"plan: L: found numbers from {min(self.L):g} to {max(self.L):g}, expected {min(expected):g}"
                 )

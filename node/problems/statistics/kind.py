@@ -75,10 +75,10 @@ class Statistics(GraphKind):
         super().located(problem, network, networked, base, file)
         return msgspec.structs.replace(problem, data=problem.data.at(base))
 
-    def public(self, asked: Asked, file: str) -> StatisticsPlan:
+    def public(self, sections: Asked, file: str) -> StatisticsPlan:
         from hushgrid.node.problems.statistics.public import public
 
-        return public(asked, file)[1]
+        return public(sections, file)[1]
 
     def gate(self, device: Any, plan: Plan, noise: NoiseSource, allowance: Allowance) -> Gate:
         from hushgrid.node.problems.records.device import clamped

@@ -79,7 +79,7 @@ def _first(run: Run) -> list[str]:
     if not run.least_cost:
         return [verdict(run)]
     title = f"{dispatch_page.name(run)} in {len(run.nodes())} zones"
-    return [f"{title}: {dispatch_page.of(run).headline}.", verdict(run)]
+    return [f"{title}: {dispatch_page.dispatch_of(run).headline}.", verdict(run)]
 
 
 def _case(run: Run) -> tuple[Case | None, str]:
@@ -142,12 +142,14 @@ def _attack(run: Run) -> str:
 def _quality(run: Run) -> str:
     """The verdict on the answer, which is none on privacy and never in its colours; "" of a run that has none."""
     verdict = run.result.get("quality")
-    if not isinstance(verdict, Mapping) or not (why := quality.sentence(verdict, run.zones, dispatch.feasible(run.result))):
+    if not isinstance(verdict, Mapping) or not (
+        why := quality.sentence(verdict, run.zones, dispatch.feasible(run.result))
+    ):
         return ""
     word = quality.WORD[verdict["verdict"]]
     sentence = ""
     if run.least_cost:
-        sentence = dispatch_page.of(run).sentence
+        sentence = dispatch_page.dispatch_of(run).sentence
     elif isinstance(run.result.get("served_mw"), int | float):
         sentence = power_words(run)
     more = f"<p>{escape(sentence)}</p>" if sentence else ""

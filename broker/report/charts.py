@@ -71,7 +71,7 @@ class _Charts:
 
     def cost(self) -> None:
         """The objective of a run at least cost; in a private run it is one at the noisy loads."""
-        dispatch = dispatch_page.of(self.run)
+        dispatch = dispatch_page.dispatch_of(self.run)
         caption = (
             f"What the zones' own steps cost at the {dispatch.loads}, lost load at its price included. While they disagree it "
             "may be less than any dispatch costs. Relaxed."

@@ -56,7 +56,7 @@ class Dispatch:
         return self.verdict in ("solved", "agreed")
 
     @property
-    def shown(self) -> Power | None:
+    def power(self) -> Power | None:
         """What the tables hold: the AC dispatch if there is one."""
         return self.ac or self.relaxed
 
@@ -71,7 +71,7 @@ class Dispatch:
     @property
     def lost(self) -> list[str]:
         """What is not balanced, in words; empty where all is."""
-        power = self.shown
+        power = self.power
         if power is None:
             return []
         amounts = ((power.unserved, "MW unserved"), (power.spilled, "MW spilled"), (power.mvar, "MVAr not balanced"))
@@ -80,7 +80,7 @@ class Dispatch:
     @property
     def reasons(self) -> list[str]:
         """Why these are no set-points; empty where they are."""
-        power, reasons = self.shown, []
+        power, reasons = self.power, []
         if power is None:
             return ["the run ended before the zones had handed over a dispatch"]
         if not self.converged:
@@ -130,7 +130,7 @@ class Dispatch:
     @property
     def headline(self) -> str:
         """The run in half a sentence."""
-        power = self.shown
+        power = self.power
         if power is None:
             return f"no dispatch: {self.reasons[0]}"
         cost, how = money(self.generation_cost(power)), ["AC"] if self.ac else [f"relaxed: {self.no_ac}"]
@@ -138,11 +138,13 @@ class Dispatch:
             how.append(f"{money(power.objective)} with slack at {self.voll:,.0f} $/MWh")
         if self.ac and self.bound is not None:
             how.append(f"bound {money(self.bound)}")
-        clauses = [f"serves {power.served:,.1f} of {power.load:,.1f} MW ({self.loads}) at {cost} $/h ({'; '.join(how)})"]
+        clauses = [
+            f"serves {power.served:,.1f} of {power.load:,.1f} MW ({self.loads}) at {cost} $/h ({'; '.join(how)})"
+        ]
         return ", ".join([*clauses, *self.lost, self.agreed])
 
 
-def of(result: Mapping[str, Any], voll: float | None, noisy: bool) -> Dispatch:
+def dispatch_of(result: Mapping[str, Any], voll: float | None, noisy: bool) -> Dispatch:
     """The dispatch that result.json tells of. voll: None is the default."""
     ac = result.get("ac") or {}
     status = str(ac.get("status") or "")
@@ -208,7 +210,7 @@ def mask(problem: Mapping[str, Any]) -> str:
     return "" if nonzero is None else "case" if nonzero == "case" else "listed"
 
 
-def asked(problem: Mapping[str, Any]) -> str:
+def noise_words(problem: Mapping[str, Any]) -> str:
     """What was asked of the gates of a private run."""
     loads = mask(problem)
     which = {

@@ -102,9 +102,9 @@ HEADINGS = {
 }
 
 
-def of(run: Run) -> Dispatch:
+def dispatch_of(run: Run) -> Dispatch:
     """The run's dispatch in words."""
-    return dispatch.of(run.result, (run.scenario.get("problem") or {}).get("voll"), run.noisy_loads)
+    return dispatch.dispatch_of(run.result, (run.scenario.get("problem") or {}).get("voll"), run.noisy_loads)
 
 
 def name(run: Run) -> str:
@@ -114,7 +114,7 @@ def name(run: Run) -> str:
 
 def title(run: Run) -> str:
     """Of the tables."""
-    word = of(run).title
+    word = dispatch_of(run).title
     return word[0].upper() + word[1:]
 
 
@@ -126,7 +126,7 @@ def source(run: Run) -> str:
 
 def _what(run: Run, of_flows: bool = False) -> str:
     """Whether values are the relaxation's or AC."""
-    lost = of(run).lost
+    lost = dispatch_of(run).lost
     words_of = {
         "ac": f"AC: the values satisfy the AC power flow equations{', but for ' * bool(lost)}{' and '.join(lost)}.",
         "relaxed": "Relaxed: values of the second-order-cone relaxation, which need not satisfy the AC power flow "
@@ -142,8 +142,8 @@ def _what(run: Run, of_flows: bool = False) -> str:
 
 def key_figures(run: Run) -> list[tuple[str, str]]:
     """Name and value pairs."""
-    result = of(run)
-    power = result.shown
+    result = dispatch_of(run)
+    power = result.power
     if power is None:
         return []
     how = "AC" if result.ac else "relaxed"
@@ -237,7 +237,7 @@ def grid(run: Run) -> str:
 
 def _prices(run: Run) -> str:
     """What a price is."""
-    result = of(run)
+    result = dispatch_of(run)
     meant = f"at the {result.loads}: what one more MW of load at the bus would cost, in $/MWh."
     apart = " of each zone's own last step: the zones have not agreed on them."
     if result.ac is not None:
@@ -251,7 +251,7 @@ def _prices(run: Run) -> str:
 
 def tables(run: Run) -> str:
     """The tables, each led by what matters in it, as HTML."""
-    result = of(run)
+    result = dispatch_of(run)
     if not run.tables:
         return paragraphs([result.sentence, "The run directory holds no tables of it."])
     return "".join(
@@ -271,7 +271,7 @@ def _table(run: Run, name: str, rows: Sequence[Row], which: str) -> str:
     """Rows under a caption that says which they are, what they are, and at which loads."""
     columns = HEADINGS[name] | ({"source": "Source"} if source(run) == "mixed" else {})
     cells = [[_cell(row[key]) for key in columns] for row in rows]
-    result = of(run)
+    result = dispatch_of(run)
     apart = "" if result.converged else f"; {result.agreed}"
     return table(list(columns.values()), cells, f"{which}: {result.title}, at the {result.loads}{apart}.")
 

@@ -90,7 +90,9 @@ def solution(run: Run) -> str:
     nodes = _first(far)
     rows = [(names[i], number(float(np.linalg.norm(copies[i])), 4), number(float(far[i]))) for i in nodes]
     which = "Every node" if len(nodes) == len(names) else f"The {LARGEST} farthest of {number(len(names))} nodes"
-    sentence = f"{which}: the Euclidean norm of its own copy x_i, and its distance from x. solution.npz has all of them."
+    sentence = (
+        f"{which}: the Euclidean norm of its own copy x_i, and its distance from x. solution.npz has all of them."
+    )
     return out + table(("Node", "|x_i|", "|x_i − x|"), rows, sentence)
 
 

@@ -136,7 +136,12 @@ def lines(
             title = f"each of {len(curves)} nodes" if crowded and i == 0 else None if crowded else key
             few = int(np.isfinite(drawable).sum()) <= 2  # a curve of one point is not visible as a line
             axes.plot(
-                rounds, drawable, color=colour, linestyle=DASHES[i % len(DASHES)], label=title, marker="o" if few else None
+                rounds,
+                drawable,
+                color=colour,
+                linestyle=DASHES[i % len(DASHES)],
+                label=title,
+                marker="o" if few else None,
             )
         for i, (text, level) in enumerate((levels or {}).items()):
             if np.isfinite(level):

@@ -81,7 +81,7 @@ class Line:
     flow: float
     loading: float
     tie: bool
-    said: str
+    title: str
 
     @property
     def kind(self) -> str:
@@ -130,7 +130,7 @@ class Layer:
     def __init__(self, name: str, values: Array, kinds: Sequence[int], meaning: Mapping[int, str], places: int) -> None:
         self.name, self.values, self.kinds, self.meaning, self.places = name, values, kinds, meaning, places
 
-    def told(self, k: int) -> str:
+    def tooltip(self, k: int) -> str:
         return f"{self.values[k]:.{self.places}f}".replace("-", "−")
 
     @property
@@ -189,8 +189,8 @@ class Picture(Drawing):
             return super().marks()
         out, half = [], 0.65 * self.radius
         for _, node, angle in self.marked():
-            x, y = self.at[node]
-            u, v = self.at[node] + np.array([math.cos(angle), math.sin(angle)]) * 2.2 * self.radius
+            x, y = self.places[node]
+            u, v = self.places[node] + np.array([math.cos(angle), math.sin(angle)]) * 2.2 * self.radius
             out.append(f'<line x1="{x:.1f}" y1="{y:.1f}" x2="{u:.1f}" y2="{v:.1f}"/>')
             out.append(f'<rect x="{u - half:.1f}" y="{v - half:.1f}" width="{2 * half:.1f}" height="{2 * half:.1f}"/>')
         return out
@@ -213,11 +213,11 @@ class Picture(Drawing):
 
     def _flow(self, one: Line) -> str:
         drawn = self.line(*one.ends)
-        return drawn if self.narrow else f"{drawn[:-2]}><title>{escape(one.said)}</title></line>"
+        return drawn if self.narrow else f"{drawn[:-2]}><title>{escape(one.title)}</title></line>"
 
     def _arrow(self, one: Line, largest: float) -> tuple[Array, Array, float] | None:
         """Where it stands, its direction and half its length; None where there is no flow or no room."""
-        a, b = (self.at[end] for end in one.ends)
+        a, b = (self.places[end] for end in one.ends)
         if abs(one.flow) < 5e-4 or largest <= 0:
             return None
         length, wanted = float(np.linalg.norm(b - a)), self.base * (2.0 + 4.2 * math.sqrt(abs(one.flow) / largest))
@@ -237,7 +237,7 @@ class Picture(Drawing):
         out = [f'<g class="buses {layer.name}">']
         legible = self.radius >= (7.0 if self.narrow else LEGIBLE)
         for k, (node, row) in enumerate(zip(self.network.nodes, rows, strict=True)):
-            (x, y), kind = self.at[node], layer.kinds[k]
+            (x, y), kind = self.places[node], layer.kinds[k]
             title = f"bus {node}, {row['zone']}: {fixed(row['v_pu'], 3)} p.u., {fixed(row['price_per_mwh'], 3)} $/MWh"
             circle = f'<circle class="{layer.name[0]}{kind}" cx="{x:.1f}" cy="{y:.1f}" r="{self.radius:.1f}"'
             out.append(f"{circle}/>" if self.narrow else f"{circle}><title>{escape(title)}</title></circle>")
@@ -262,12 +262,12 @@ class Picture(Drawing):
 
     def labels(self, layer: Layer) -> list[Box]:
         """Values beside the buses and lines: all of a small grid that fit, else the extremes."""
-        disks = [(*self.at[node], self.radius) for node in self.network.nodes]
+        disks = [(*self.places[node], self.radius) for node in self.network.nodes]
         for _, node, angle in self.marked():
-            tip = self.at[node] + np.array([math.cos(angle), math.sin(angle)]) * FAR * self.radius
+            tip = self.places[node] + np.array([math.cos(angle), math.sin(angle)]) * FAR * self.radius
             disks.append((*tip, 0.75 * self.radius))
         disks += [(*middle, half) for middle, _, half in self.arrows]
-        segments = np.array([(*self.at[a], *self.at[b]) for a, b in self.pairs]).reshape(-1, 4)
+        segments = np.array([(*self.places[a], *self.places[b]) for a, b in self.pairs]).reshape(-1, 4)
         labels = Labels((self.shape.width, self.height), self.font, np.array(disks).reshape(-1, 3), segments)
         most = len(self.network.nodes) if self.few else 6 if self.narrow else 10
         buses = layer.by_extreme[:most]
@@ -287,8 +287,8 @@ class Picture(Drawing):
     def _beside(self, labels: Labels, layer: Layer, k: int) -> None:
         node = self.network.nodes[k]
         readable = self.radius >= READABLE
-        text = layer.told(k) if readable else f"{node}: {layer.told(k)}"
-        centre, half = self.at[node], labels.extent(text) / 2
+        text = layer.tooltip(k) if readable else f"{node}: {layer.tooltip(k)}"
+        centre, half = self.places[node], labels.extent(text) / 2
         candidates = []
         for step, gap in enumerate((2.0,) if self.few and readable else (2.0, 12.0, 26.0, 44.0, 66.0, 92.0, 120.0)):
             for i in range(12):
@@ -304,7 +304,7 @@ class Picture(Drawing):
             text = f"{abs(one.flow):.0f} MW, {text}"
         elif self.radius < READABLE:
             text = f"{one.ends[0]}–{one.ends[1]}: {text}"
-        a, b = (self.at[end] for end in one.ends)
+        a, b = (self.places[end] for end in one.ends)
         half = labels.extent(text) / 2
         way = (b - a) / max(float(np.linalg.norm(b - a)), 1e-9)
         across = np.array([-way[1], way[0]])

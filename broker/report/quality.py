@@ -298,7 +298,7 @@ def mean_square(lattice: Lattice) -> float:
 def spread_of_minimizers(plan: RunPlan, answers: Sequence[int]) -> float:
     """N of a data problem whose gates answer with private minimisers, node i having given answers[i] of them."""
     size = plan.problem.size
-    each = (asked(plan, i, k) for i, count in enumerate(answers) for k in range(1, count + 1))
+    each = (answer_noise(plan, i, k) for i, count in enumerate(answers) for k in range(1, count + 1))
     return sqrt(sum(_of_minimizer(size, *answer) for answer in each))
 
 
@@ -308,14 +308,14 @@ def _of_minimizer(d: int, answer: Perturbation, mu: float) -> float:
     return lattice_part + (d * (d + 1) / answer.alpha**2 / mu**2 if answer.alpha else 0.0)
 
 
-def asked(plan: RunPlan, i: int, k: int) -> tuple[Perturbation, float]:
+def answer_noise(plan: RunPlan, i: int, k: int) -> tuple[Perturbation, float]:
     """Node i's private minimiser k, of what is public of its question, and the curvature mu of that question."""
     problem: DataPlan = plan.problem
     t, algorithm = plan.terms_of(plan.nodes[i]), plan.algorithm
     assert t is not None
     assert problem.row_bound is not None
     quadratic = algorithm.curvature(i, k, problem.graph.neighbours[i])
-    case = (problem.own(i), problem.rows[i], problem.features, problem.classes, problem.row_bound)
+    case = (problem.node_objective(i), problem.rows[i], problem.features, problem.classes, problem.row_bound)
     return _calibrated(
         case, t.mechanism, t.per_answer, quadratic, algorithm.by_output(t.mechanism), t.records
     ), quadratic + problem.objective.l2
@@ -341,7 +341,9 @@ def _calibrated(
 def public_loss(problem: DataPlan, i: int) -> Loss:
     """A loss of as many rows as node i has, and with nothing else but what is public: what noise needs."""
     m = problem.rows[i]
-    return Loss(problem.own(i), np.zeros((m, problem.features)), np.ones(m), problem.classes, problem.row_bound)
+    return Loss(
+        problem.node_objective(i), np.zeros((m, problem.features)), np.ones(m), problem.classes, problem.row_bound
+    )
 
 
 def spread_of_zones(plan: RunPlan, terms: Terms | None, zones: Sequence[tuple[ZoneModel, Any]], L: float) -> float:

@@ -278,7 +278,9 @@ class Result(Summary):
     @property
     def epsilon(self) -> dict[str, float | None]:
         """What each node has spent in this run; None if nothing is claimed, or no epsilon bounds it."""
-        return {name: account.spent.epsilon if account.spent else None for name, account in self.privacy.per_node.items()}
+        return {
+            name: account.spent.epsilon if account.spent else None for name, account in self.privacy.per_node.items()
+        }
 
     def frame(self) -> DataFrame:
         """The history as a DataFrame, a column each, NaN for an empty cell. Raises InputError without pandas."""

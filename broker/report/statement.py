@@ -204,7 +204,9 @@ def _meaning(how: str, run: Run, hidden: str, epsilon: Any, delta: Any, answers:
                 + (" (and more than k times δ)." if delta else ".")
             )
     elif how == "not upheld" and epsilon is None:
-        sentences.append("The published method claims no ε: it obscures its messages, and what it hides is not measured.")
+        sentences.append(
+            "The published method claims no ε: it obscures its messages, and what it hides is not measured."
+        )
     elif how == "not upheld" and not algorithm.gated:
         sentences.append("The figures below are what the published method claims, for comparison. They are no promise.")
     elif how == "not upheld":
@@ -233,7 +235,7 @@ def _noise(run: Run, answers: Any) -> str:
         return algorithm.published_noise(mode)
     if run.zones:
         if run.least_cost:
-            return dispatch.asked(run.scenario["problem"])
+            return dispatch.noise_words(run.scenario["problem"])
         if mode == "input":
             return "Each load was perturbed once; every message is computed from that noisy copy, so more rounds cost nothing."
         if plan.get("at") == "gradient":

@@ -26,7 +26,7 @@ def text(result: Result, scenario: Scenario) -> str:
     noisy = scenario.privacy is not None and scenario.privacy.mode == "input"
     rows, title = [], f"{r['name']}: {r['algorithm']}, {r['nodes']} nodes {through}"
     if zones and objective_of(scenario.problem, scenario.algorithm) == "cost":
-        dispatch_ = dispatch.of(r, scenario.problem.voll, noisy)
+        dispatch_ = dispatch.dispatch_of(r, scenario.problem.voll, noisy)
         title = f"{r['name']}: {dispatch_.headline}"
         rows += [("run", f"{r['algorithm']}, {r['nodes']} zones {through}"), ("figures", dispatch_.sentence)]
     elif r.get("served_mw") is not None:

@@ -35,7 +35,7 @@ def near_tls(tls: Tls | None, path: Path) -> Tls | None:
 S = TypeVar("S", bound=Section)
 
 
-def kept(before: S, after: S, keys: Sequence[str], file: str, log: Callable[[str], None]) -> S:
+def with_fixed(before: S, after: S, keys: Sequence[str], file: str, log: Callable[[str], None]) -> S:
     """`after`, with the values of `before` at these keys; one line to `log` if any of them differs."""
     values = {key: getattr(before, key) for key in keys if hasattr(before, key)}
     if changed := [key for key, value in values.items() if getattr(after, key) != value]:

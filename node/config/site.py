@@ -20,7 +20,9 @@ def near_source(source: Source | None, path: Path) -> Source | None:
     """The section with its paths, which are relative to the file at `path`, made absolute."""
     if source is None:
         return None
-    paths = {key: str((path.parent / relative).resolve()) for key in ("file", "folder") if (relative := getattr(source, key))}
+    paths = {
+        key: str((path.parent / relative).resolve()) for key in ("file", "folder") if (relative := getattr(source, key))
+    }
     mqtt = source.mqtt and replace(source.mqtt, tls=near_tls(source.mqtt.tls, path))
     return replace(source, mqtt=mqtt, **paths)
 

@@ -73,7 +73,7 @@ class Feed(Protocol):
         """The topics that a source's topic stands for, and what each of them carries."""
         ...
 
-    def heard(self, slot: Slot, document: Any, place: str) -> Part:
+    def receive(self, slot: Slot, document: Any, place: str) -> Part:
         """The values in one message."""
         ...
 
@@ -91,7 +91,7 @@ class Feed(Protocol):
         ...
 
 
-def whole(values: Values | None) -> bool:
+def complete(values: Values | None) -> bool:
     """Whether every entry is there."""
     return values is not None and all(np.isfinite(v).all() for v in values.values())
 
@@ -122,7 +122,7 @@ def _constant(word: str) -> float:
     raise ValueError(word)
 
 
-def at(document: Any, path: str | None, place: str) -> Any:
+def value_at(document: Any, path: str | None, place: str) -> Any:
     """What stands in a document at a path, e.g. power.active or phases.0. Raises InputError if nothing does."""
     for key in path.split(".") if path else ():
         if isinstance(document, dict) and key in document:

@@ -13,7 +13,7 @@ from hushgrid.kernels.patterns import masked
 from hushgrid.kernels.privacy.shares import Share, shares
 from hushgrid.node.privacy.gate import Authority
 from hushgrid.node.privacy.terms import Masked, Terms
-from hushgrid.node.problems.kind import Owner, Plan
+from hushgrid.node.problems.kind import DeviceFile, Plan
 from hushgrid.node.schema.sections import AllowMasked
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def none_allowed(node: str) -> Refused:
     return Refused(f"{node}: masked sums, its owner allows none (allow.masked)", "masked")
 
 
-def masks_of(owner: Owner) -> MakeMasks | None:
+def masks_of(owner: DeviceFile) -> MakeMasks | None:
     """How a device masks, by its certificate and whom its owner trusts; None if the owner allows no masked run.
 
     Raises InputError if a file that says so is wrong. Those of the authorities are read again for each run, because

@@ -24,7 +24,7 @@ from hushgrid.kernels.ranges import EDGES, NODES, Digest, Lipschitz, Node, Seed
 from hushgrid.kernels.types import Vector
 from hushgrid.node.privacy.gate import Expiry, Gate
 from hushgrid.node.problems import masking
-from hushgrid.node.problems.kind import Asked, Device, Kind, Outcome, Owner, Plan
+from hushgrid.node.problems.kind import Device, DeviceFile, Kind, Outcome, Plan, ScenarioSections
 from hushgrid.node.problems.machines import machine_of, place
 from hushgrid.node.schema.sections import Adjacency, Privacy
 from hushgrid.node.wire import SMALL
@@ -74,7 +74,7 @@ def induced(plan: OnGraph, present: Sequence[str]) -> dict[str, Any]:
     return fields
 
 
-def wired(sections: Asked, L: Sequence[float]) -> Wiring:
+def wired(sections: ScenarioSections, L: Sequence[float]) -> Wiring:
     """The wiring of a scenario. L: the smoothness constant of each node.
 
     Raises InputError if the graph, the walk and the algorithm's parameters do not fit each other.
@@ -326,7 +326,7 @@ class GraphKind(Kind):
     def unit(self, algorithm: Algorithm) -> str:
         return "one record"
 
-    def device(self, owner: Owner, path: str) -> Device:
+    def device(self, owner: DeviceFile, path: str) -> Device:
         raise InputError(f"{path}: data: found data of kind {self.name}, expected a kind that is not simulated only")
 
     def outcome(self, device: Any, state: Path) -> Outcome:
@@ -335,7 +335,7 @@ class GraphKind(Kind):
     def data_words(self, data: Any) -> str:
         return self.name
 
-    def hidden(self, owner: Owner, device: Any, adjacency: Adjacency) -> list[str]:
+    def hidden(self, owner: DeviceFile, device: Any, adjacency: Adjacency) -> list[str]:
         return [f"hidden: {adjacency}"]
 
     def on_devices(self, problem: Any) -> str | None:

@@ -54,7 +54,9 @@ class RunPlan(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dic
         if self.privacy is None:
             return None
         demands = [self._asked(i) for i in range(len(self._visits))]
-        return self._terms(max(demands, key=lambda demand: min(demand[0] or demand[1], demand[1]), default=(self._stated, 0)))
+        return self._terms(
+            max(demands, key=lambda demand: min(demand[0] or demand[1], demand[1]), default=(self._stated, 0))
+        )
 
     def terms_of(self, node: str) -> Terms | None:
         """What the plan asks of a node's gate; None without privacy. Raises InputError if the plan has no such node."""

@@ -52,7 +52,7 @@ FIGURES = ("load_noise_mw", "slack_mvar", "bound", "gap", "disagreement_mw", "pr
 
 def figures(setup: Zones, seen: Recorded, over: Finished) -> Figures:
     """Everything of a run whose objective is cost."""
-    T, models, nodes, z, base = seen.rounds_done, setup.models, setup.plan.nodes, seen.own, setup.case.base_mva
+    T, models, nodes, z, base = seen.rounds_done, setup.models, setup.plan.nodes, seen.own_iterates, setup.case.base_mva
     measured = seen.figures
     solution: dict[str, np.ndarray] = {"w": seen.x, "keys_w": np.array(setup.wired.keys)}
     for p in nodes:
@@ -76,7 +76,7 @@ def figures(setup: Zones, seen: Recorded, over: Finished) -> Figures:
         over.stopped_because == "tolerance",
         agreed=0.0,
         gap=at_the_end.get("gap"),
-        distance=None if done is None else done.left,
+        distance=None if done is None else done.distance,
     )
     if T:
         at_the_end |= {

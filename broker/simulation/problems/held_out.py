@@ -32,13 +32,13 @@ class HeldOut:
         self.A, self.b = load_test(problem.data, self.path, problem.kind, features)
 
     @property
-    def about(self) -> dict[str, Any]:
+    def description(self) -> dict[str, Any]:
         """`test` of result.json."""
         measure = "root mean squared error" if self.kind == "least-squares" else "share of rows that are wrong"
         return {"file": self.path.name, "rows": len(self.b), "measure": measure, "trivial": self.trivial}
 
     @property
-    def words(self) -> str:
+    def sentence(self) -> str:
         return f"tested on the {len(self.b):,} rows of {self.path.name}, which are public: nothing protects them"
 
     @cached_property

@@ -57,12 +57,12 @@ class ZoneSetup(Setup):
             raise InputError(f"{file}: problem.{error}") from None
         self.adjacency = scenario.privacy.adjacency if scenario.privacy else None
         capacities(self.adjacency, self.case, self.case.buses.numbers.tolist())
-        super().__init__(*make_plan(scenario, public_part, file))
+        super().__init__(scenario, make_plan(scenario, public_part, file))
         self.models = zone_models(self.case, [list(b) for b in self.zones.values()])
         self.wired = wiring(self.case, self.plan.problem)
         self.shape = Shape(
             size=len(self.wired.keys),
-            own={p: m.n for p, m in self.models.items()},
+            own_sizes={p: m.n for p, m in self.models.items()},
             shared=self.wired.shared,
             position=self.wired.position,
         )
@@ -72,7 +72,7 @@ class ZoneSetup(Setup):
         path = Path(self.problem.case)
         self.stamp = stamp(path) if path.is_file() else self.problem.case
         self.notes = tuple(load(self.problem.case).left_out(self.problem.ignore))
-        self.about = f"{self.problem.case} in {len(self.zones)} zones"
+        self.description = f"{self.problem.case} in {len(self.zones)} zones"
 
     def loads(self, name: str) -> Vector:
         """A zone's private data, p.u."""
@@ -156,7 +156,12 @@ class ZoneSetup(Setup):
         resolved["problem"] |= {"zones": [list(b) for b in self.zones.values()]}
         problem = self.plan.problem
         if problem.objective == "cost":
-            resolved["problem"] |= {"objective": "cost", "voll": problem.voll, "ac": problem.ac, "margins": problem.margins}
+            resolved["problem"] |= {
+                "objective": "cost",
+                "voll": problem.voll,
+                "ac": problem.ac,
+                "margins": problem.margins,
+            }
         return resolved
 
     def cost(self, name: str, answers: int) -> float | None:
@@ -167,7 +172,7 @@ class ZoneSetup(Setup):
     def figures(self, seen: Recorded, over: Finished) -> Figures:
         if self.plan.problem.objective == "cost":
             return dispatch.figures(self, seen, over)
-        T, t, models, nodes, z = seen.rounds_done, self.terms, self.models, self.plan.nodes, seen.own
+        T, t, models, nodes, z = seen.rounds_done, self.terms, self.models, self.plan.nodes, seen.own_iterates
         worst = [max(violation(models[p], z[p][k]) for p in nodes) for k in range(T)]
         objectives: list[float | None] = [None] * T
         if self.reveal:

@@ -12,8 +12,8 @@ import numpy as np
 
 from hushgrid.broker.report import quality
 from hushgrid.broker.simulation.problems.base import Finished
+from hushgrid.broker.simulation.problems.cache import once
 from hushgrid.broker.simulation.problems.held_out import KEY, HeldOut
-from hushgrid.broker.simulation.problems.kept import once
 from hushgrid.broker.simulation.problems.masks import identities, maker, makers, saved
 from hushgrid.broker.simulation.problems.on_graph import GraphSetup
 from hushgrid.broker.simulation.recorders.answers import last_answers
@@ -45,7 +45,7 @@ class RowNodes(GraphSetup):
     """Simulated nodes with rows of records. Only `device` and `child` touch raw data."""
 
     def __init__(self, scenario: Scenario, file: str, loaded: Loaded | None, plan: Any) -> None:
-        """`loaded`: every node's rows. `shown`: the public part of the problem."""
+        """`loaded`: every node's rows. `plan`: the public part of the problem."""
         if loaded is None:
             raise InputError(
                 f"{file}: problem.data.devices: found rows that are on devices, expected files, libsvm, csv or synthetic "
@@ -53,7 +53,7 @@ class RowNodes(GraphSetup):
             )
         self.shards, self.features, self.notes = loaded
         super().__init__(scenario, file, plan)
-        self.about = ", ".join([self.about, *self.notes])
+        self.description = ", ".join([self.description, *self.notes])
 
     def device(self, name: str) -> Rows:
         return Rows(name, self.shards[index(name)], masks=self._masks.get(name))
@@ -82,27 +82,27 @@ class RowSetup(RowNodes):
     """Only `device`, `child`, `losses` and what they are used in touch raw data."""
 
     def __init__(self, scenario: Scenario, file: str = "scenario", arrays: Arrays | None = None) -> None:
-        self.given = arrays is not None
+        self.in_python = arrays is not None
         loaded, plan = public(scenario, file, arrays, read)
         super().__init__(scenario, file, loaded, plan)
         tests = "tests", scenario.problem, plan.features, plan.classes
         self.tests = once(lambda: HeldOut(*tests[1:]), tests) if scenario.problem.test else None
         if self.tests is not None:
-            self.test, self.about = self.tests.about, f"{self.about}, {self.tests.words}"
+            self.test, self.description = self.tests.description, f"{self.description}, {self.tests.sentence}"
             self.own_figures = (KEY, *(f"{KEY}_{name}" for name in self.plan.nodes))
 
     @property
     def keys(self) -> dict[str, np.ndarray]:
         """`keys_x` of solution.npz: the name of each entry of x, if the rows' columns have names."""
         named: list[str] = list(self.features)
-        if named and self.shown.classes > 1:
-            named = [f"class {c}, {name}" for c in range(self.shown.classes) for name in named]
+        if named and self.public.classes > 1:
+            named = [f"class {c}, {name}" for c in range(self.public.classes) for name in named]
         return {"keys_x": np.array(named)} if named else {}
 
     @cached_property
     def losses(self) -> list[Loss]:
         """Every node's f_i: raw data."""
-        return [self.device(name).loss(self.shown) for name in self.plan.nodes]
+        return [self.device(name).loss(self.public) for name in self.plan.nodes]
 
     @property
     def counted(self) -> list[Loss]:
@@ -112,24 +112,24 @@ class RowSetup(RowNodes):
 
     def objective(self, x: Vector) -> float:
         losses = self.counted
-        return float(sum(loss.value(x) for loss in losses) + len(losses) * self.shown.regularizer.value(x))
+        return float(sum(loss.value(x) for loss in losses) + len(losses) * self.public.regularizer.value(x))
 
     def against_the_optimum(self, x: Vector, objective: float | None) -> dict[str, float | None]:
         if x.size > LARGEST:
             return {}
-        losses, r = self.counted, self.shown.regularizer
+        losses, r = self.counted, self.public.regularizer
         source = ("optimum", self.scenario.problem, len(self.losses), self.solved)
-        return against(once(lambda: best_of(losses, r), None if self.given else source), x, objective)
+        return against(once(lambda: best_of(losses, r), None if self.in_python else source), x, objective)
 
     def tested(self, seen: Recorded) -> dict[str, list[float | None]]:
-        return self.tests.columns(seen.common, seen.own) if self.tests is not None else {}
+        return self.tests.columns(seen.common, seen.own_iterates) if self.tests is not None else {}
 
     @property
     def largest(self) -> float:
-        return quality.largest_answer(self.shown, self.terms.clip if self.terms else 0.0)
+        return quality.largest_answer(self.public, self.terms.clip if self.terms else 0.0)
 
     def optimality(self, seen: Recorded, over: Finished, known: float | None) -> Optimality | None:
-        public, r, t, x = self.shown, self.shown.regularizer, self.terms, seen.x
+        public, r, t, x = self.public, self.public.regularizer, self.terms, seen.x
         mu = max(public.convexity + r.l2, 0.0)
         if t is None or t.published:  # nothing is hidden: the very gradient tells
             losses = self.counted
@@ -156,11 +156,11 @@ class RowSetup(RowNodes):
         t = self.terms
         if t is None or not t.clip or t.published:
             return False
-        steepest = {"logistic": 1.0, "softmax": sqrt(2)}.get(self.shown.objective.kind, inf)
-        return t.clip < steepest * (self.shown.row_bound or inf)
+        steepest = {"logistic": 1.0, "softmax": sqrt(2)}.get(self.public.objective.kind, inf)
+        return t.clip < steepest * (self.public.row_bound or inf)
 
     def grids(self) -> list[Lattice] | None:
-        plan, public, t = self.plan, self.shown, self.terms
+        plan, public, t = self.plan, self.public, self.terms
         if t is None or t.published or self.plan.algorithm.minimizes:  # the minimisers' noise depends on the question
             return None
         if t.masked is not None:
@@ -190,7 +190,9 @@ class RowSetup(RowNodes):
 
     def _of_minimizers(self, k: int) -> float:
         """Expected sum of |noise| of all nodes' answers k. What it has of the question is the penalties' curvature."""
-        return sum(quality.asked(self.plan, i, k)[0].expected_l1(self.shown.size) for i in range(len(self.plan.nodes)))
+        return sum(
+            quality.answer_noise(self.plan, i, k)[0].expected_l1(self.public.size) for i in range(len(self.plan.nodes))
+        )
 
 
 def read(data: Data, base: Path, kind: Kind, nodes: int | None, arrays: Arrays | None) -> Loaded:

@@ -117,7 +117,7 @@ def recorded(plan: RunPlan, shape: Shape, over: Over, reveal: bool) -> Recorded:
         rounds_done=T,
         x=mean[-1],
         common=mean[1:],
-        own={name: x[1:, i] for i, name in enumerate(nodes)},
+        own_iterates={name: x[1:, i] for i, name in enumerate(nodes)},
         residual=[finite(np.sqrt(np.sum((x[r] - mean[r]) ** 2))) for r in range(1, len(x))],
         noise=[finite(v) for v in noise] if reveal and algorithm.variant != "none" else [None] * (T + k),
         answers=np.repeat(np.array(answers, dtype=np.int64)[:, None], n, axis=1),
@@ -127,7 +127,7 @@ def recorded(plan: RunPlan, shape: Shape, over: Over, reveal: bool) -> Recorded:
         total_bytes=int(size.sum()),
         capped=nodes if t is not None and t.capped else [],
         trajectory=trajectory,
-        told={"finish": {"gossip": k}} if gossip else {},
+        extras={"finish": {"gossip": k}} if gossip else {},
     )
 
 

@@ -94,7 +94,7 @@ class CoordinatorTrace(Trace):
 def widths(plan: RunPlan, shape: Shape, name: str) -> Widths:
     if name == COORDINATOR:
         return {"w": shape.size}
-    vectors, sizes = plan.algorithm.own, (shape.own[name], shape.shared[name].size)
+    vectors, sizes = plan.algorithm.own, (shape.own_sizes[name], shape.shared[name].size)
     if len(vectors) > len(sizes):
         raise InputError(
             f"algorithm {plan.algorithm.name}: own: found {len(vectors)} vectors ({', '.join(vectors)}), expected 1 or 2 declared: "
@@ -118,7 +118,7 @@ def recorded(plan: RunPlan, shape: Shape, over: Over, reveal: bool) -> Recorded:
     masked = t is not None and t.masked is not None
     z, drawn, answered, more = {}, {}, {}, dict[str, np.ndarray]()
     for p in nodes:
-        n, (_, *others) = shape.own[p], algorithm.own
+        n, (_, *others) = shape.own_sizes[p], algorithm.own
         rows = _rows(over.trace, p, sum(widths(plan, shape, p).values()) + 2, T)
         if masked:
             rows = carried_on(rows)
@@ -149,7 +149,7 @@ def recorded(plan: RunPlan, shape: Shape, over: Over, reveal: bool) -> Recorded:
         rounds_done=T,
         x=common[-1] if T else np.zeros(shape.size),
         common=common,
-        own=z,
+        own_iterates=z,
         residual=[float(v) for v in residual],
         noise=noise,
         answers=answers,
@@ -159,7 +159,7 @@ def recorded(plan: RunPlan, shape: Shape, over: Over, reveal: bool) -> Recorded:
         total_bytes=size[T],
         capped=nodes if t is not None and t.capped else [],
         figures=figures,
-        told={"state": over.centre},
+        extras={"state": over.centre},
         trajectory={"w": w} | {f"z_{p}": z[p] for p in nodes} | more,
         solution=averages(w, z) if T and copies else {},
     )
@@ -170,7 +170,9 @@ def averages(w: np.ndarray, z: Mapping[str, np.ndarray]) -> dict[str, np.ndarray
 
     w, z: (T, d) each, T >= 1; z is the mean over a round's local updates already.
     """
-    return {"w": w[-1], "w_average": w.mean(axis=0)} | {f"z_average_{p}": iterates.mean(axis=0) for p, iterates in z.items()}
+    return {"w": w[-1], "w_average": w.mean(axis=0)} | {
+        f"z_average_{p}": iterates.mean(axis=0) for p, iterates in z.items()
+    }
 
 
 def carried_on(rows: np.ndarray) -> np.ndarray:

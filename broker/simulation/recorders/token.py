@@ -125,7 +125,7 @@ def recorded(plan: RunPlan, shape: Shape, over: Over, reveal: bool) -> Recorded:
         rounds_done=T,
         x=tokens[-1, 0] if T else np.zeros(d),
         common=tokens[[k - 1 for k in ends], 0],
-        own={name: each[:, i] for i, name in enumerate(nodes)},
+        own_iterates={name: each[:, i] for i, name in enumerate(nodes)},
         residual=residual,
         noise=_by_block(rows[:, 2], ends) if reveal and caps else [None] * len(ends),
         answers=np.minimum(visits, caps) if caps else visits,
@@ -138,7 +138,7 @@ def recorded(plan: RunPlan, shape: Shape, over: Over, reveal: bool) -> Recorded:
         | ({"recount": toured} if toured.any() else {})
         | {key: stacked[:, k] for k, key in enumerate(of_token)}
         | {key: iterates[:, k] for k, key in enumerate(of_node)},
-        told={
+        extras={
             "lost": lost,
             "solved": solved,
             "frozen": [name for name in solved if name in capped or name in lost],

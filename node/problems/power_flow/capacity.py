@@ -36,7 +36,7 @@ class Capacities(NamedTuple):
         text = "".join(f"{bus},{p!r},{q!r}\n" for bus, (p, q) in sorted(self.rows.items()))
         return hashlib.sha256(text.encode()).hexdigest()
 
-    def of(self, case: Case, buses: Sequence[int]) -> Vector:
+    def of_buses(self, case: Case, buses: Sequence[int]) -> Vector:
         """(2 nb,): the capacities of these buses in order, p then q, p.u. Raises InputError if one has no row.
 
         So it does if a row is of no bus of the case.

@@ -60,7 +60,11 @@ def _left(run_dir: Path, wired: Wiring) -> tuple[dict[str, Vector], float]:
             factor = float(saved["factor"])
     except (OSError, ValueError, KeyError, zipfile.BadZipFile):
         raise InputError(f"run.warm_start: {file}: found no state, expected a run of consensus-admm") from None
-    if not same or any(state[p].shape != entries.shape for p, entries in wired.position.items()) or not 0 < factor <= 1000:
+    if (
+        not same
+        or any(state[p].shape != entries.shape for p, entries in wired.position.items())
+        or not 0 < factor <= 1000
+    ):
         raise InputError(f"run.warm_start: {file}: found a run of other zones, expected one of the same")
     return state, factor
 

@@ -58,7 +58,7 @@ class Standing:
         return np.concatenate([self.d, self.p_g, self.q_g, self.dc])
 
     @classmethod
-    def of(cls, layout: Layout, closing: Closing, ac: AcDispatch | None) -> Standing:
+    def from_closing(cls, layout: Layout, closing: Closing, ac: AcDispatch | None) -> Standing:
         """Of the dispatch that was found, else of the relaxation."""
         if ac is None:  # -A z: what reaches its buses, from its own generators and over its lines
             dc = np.stack([closing.z[layout.dc_p_F + k] for k in range(4)], axis=1)
@@ -84,7 +84,7 @@ def conclusion(
             status = SOLVED if isinstance(outcome, AcDispatch) else outcome.why
         apart = measured["disagreement"] * case.base_mva
         released = {p: Released(status, apart, _own(case, layout, ac)) for p, layout in layouts.items()}
-        standing = {p: Standing.of(layout, closing[p], ac).packed for p, layout in layouts.items()}
+        standing = {p: Standing.from_closing(layout, closing[p], ac).packed for p, layout in layouts.items()}
         return Concluded(released, np.zeros(0) if ac is None else _packed(case, ac, held), standing)
 
     return conclude
@@ -185,7 +185,9 @@ class Dispatched:
 
     dispatch: Dispatch
     figures: dict[str, Any]  #: of result.json
-    left: float | None  #: how far the relaxation's cost is from the bound, as a share of it; None: there is no bound
+    distance: (
+        float | None
+    )  #: how far the relaxation's cost is from the bound, as a share of it; None: there is no bound
 
 
 def dispatched(case: Case, problem: ZonesPlan, layouts: Mapping[str, Layout], state: ServerState) -> Dispatched | None:

@@ -88,11 +88,11 @@ class AnswerMemory:
 
     def __init__(self, ledger: Ledger, zone: str = "") -> None:
         """`about`: what of the question stands in no lattice: whose loads, and which."""
-        self.ledger, self.about = ledger, f"version {ledger.data_version} of {zone}: "
+        self.ledger, self.data_name = ledger, f"version {ledger.data_version} of {zone}: "
         self._found: dict[bytes, bytes] = {}
 
     def key(self, question: str) -> bytes:
-        return hashlib.sha256((self.about + question).encode()).digest()
+        return hashlib.sha256((self.data_name + question).encode()).digest()
 
     def find(self, key: bytes) -> bytes | None:
         if key not in self._found and (answer := self.ledger.answer(key)) is not None:
@@ -191,7 +191,7 @@ def capacities(adjacency: Adjacency | None, case: Case, buses: Sequence[int]) ->
     read = read_capacities(Path(change.of))
     if change.digest not in (None, read.digest):  # replaced since the owner's file, or the scenario, was read
         raise InputError(f"{read.path}: found rows of digest {read.digest}, expected {change.digest}")
-    return Contracts(read.of(case, buses), read.digest)
+    return Contracts(read.of_buses(case, buses), read.digest)
 
 
 def loss_of(
@@ -262,8 +262,12 @@ class Zone:
         if problem.kind != NAME:
             raise InputError(f"{self.name}: found a plan for a problem of {problem.kind}, expected zones")
         if set(problem.ignore) != self.ignore:
-            ignored, ignored_here = (", ".join(sorted(parts)) or "nothing" for parts in (set(problem.ignore), self.ignore))
-            raise InputError(f"{self.name}: found a plan that leaves out {ignored}, expected {ignored_here} (data.ignore)")
+            ignored, ignored_here = (
+                ", ".join(sorted(parts)) or "nothing" for parts in (set(problem.ignore), self.ignore)
+            )
+            raise InputError(
+                f"{self.name}: found a plan that leaves out {ignored}, expected {ignored_here} (data.ignore)"
+            )
         if problem.digest != self.digest:
             raise InputError(
                 f"{self.name}: found a plan for another version of the case {problem.case}, expected its own"

@@ -16,7 +16,7 @@ from hushgrid.grid_cases.variables import DC_FLOWS
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.types import Vector
 from hushgrid.node.durable import write_file
-from hushgrid.node.problems.kind import Told
+from hushgrid.node.problems.kind import SiteOutcome
 from hushgrid.node.problems.power_flow.device import Zone, capacities, model_of
 from hushgrid.node.problems.power_flow.question import LOAD_BOUND
 from hushgrid.node.problems.power_flow.section import ZoneData
@@ -88,11 +88,11 @@ def keep_setpoints(zone: Zone, outcome: Mapping[str, Vector], path: Path) -> str
     return None
 
 
-def told_setpoints(zone: Zone, outcome: Mapping[str, Vector]) -> Told:
+def site_setpoints(zone: Zone, outcome: Mapping[str, Vector]) -> SiteOutcome:
     """The same for other programs: what all generators of a bus are to give, MW and MVAr, and its voltage, p.u."""
     dispatch = dispatched(zone, outcome)
     if dispatch.wrong:
-        return Told({}, why=f"the dispatch of the coordinator is not taken: {dispatch.wrong}")
+        return SiteOutcome({}, why=f"the dispatch of the coordinator is not taken: {dispatch.wrong}")
     buses: dict[int, dict[str, float | int]] = {}
     for row in dispatch.rows:
         if row[0] in ("p_g", "q_g"):
@@ -104,7 +104,7 @@ def told_setpoints(zone: Zone, outcome: Mapping[str, Vector]) -> Told:
     document: dict[str, Any] = {"source": dispatch.source, "setpoints": [buses[bus] for bus in sorted(buses)]}
     if terminals := _terminals(zone, dispatch.rows):
         document["dc_lines"] = terminals
-    return Told(document)
+    return SiteOutcome(document)
 
 
 def _terminals(zone: Zone, rows: Sequence[Row]) -> list[dict[str, float | int]]:

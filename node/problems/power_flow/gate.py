@@ -199,7 +199,7 @@ class ZoneGate(Gate):
 
     def _key(self, lattice: Lattice) -> bytes:
         """Of the question: everything that the answer depends on beside the data and their version."""
-        return self.memory.key(f"{lattice!r} {self._terms().adjacency} {self.noise.source}{self._question().words}")
+        return self.memory.key(f"{lattice!r} {self._terms().adjacency} {self.noise.source}{self._question().text}")
 
     def _published_spend(self, sensitivity: float, *, honest: bool) -> Spend:
         """What the paper's noise really costs where that can be said: at 2 beta |a_i|; infinite for (3.4)."""

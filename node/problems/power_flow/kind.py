@@ -14,7 +14,7 @@ from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.graphs import Network
 from hushgrid.kernels.types import Vector
 from hushgrid.node.problems.feed import Feed
-from hushgrid.node.problems.kind import Asked, Device, Kind, Outcome, Owner, Plan, Told
+from hushgrid.node.problems.kind import Device, DeviceFile, Kind, Outcome, Plan, ScenarioSections, SiteOutcome
 from hushgrid.node.problems.power_flow.section import (
     NAME,
     ZoneData,
@@ -81,7 +81,7 @@ class PowerFlow(Kind):
     def reveals(self, entry: AllowedProblem, device: Any) -> str:
         return f"the loads of its {len(device.model.buses)} buses, p and q, each with noise, and what follows from them"
 
-    def public(self, sections: Asked, file: str) -> ZonesPlan:
+    def public(self, sections: ScenarioSections, file: str) -> ZonesPlan:
         from hushgrid.node.problems.power_flow import device
 
         try:
@@ -91,12 +91,12 @@ class PowerFlow(Kind):
         device.capacities(sections.privacy.adjacency if sections.privacy else None, case, case.buses.numbers.tolist())
         return plan
 
-    def device(self, owner: Owner, path: str) -> Device:
+    def device(self, owner: DeviceFile, path: str) -> Device:
         from hushgrid.node.problems.power_flow.files import zone_of
 
         return zone_of(owner.node, owner.data, path, owner.budget.adjacency, owner.allow.loads)
 
-    def feed(self, owner: Owner, path: str) -> Feed:
+    def feed(self, owner: DeviceFile, path: str) -> Feed:
         from hushgrid.node.problems.power_flow.feed import ZoneFeed
 
         return ZoneFeed(owner, path)
@@ -117,10 +117,10 @@ class PowerFlow(Kind):
 
         return lambda outcome, facts: keep_setpoints(device, outcome, state / f"{device.name}.setpoints.csv")
 
-    def told(self, device: Any, outcome: dict[str, Vector]) -> Told:
-        from hushgrid.node.problems.power_flow.files import told_setpoints
+    def site_outcome(self, device: Any, outcome: dict[str, Vector]) -> SiteOutcome:
+        from hushgrid.node.problems.power_flow.files import site_setpoints
 
-        return told_setpoints(device, outcome)
+        return site_setpoints(device, outcome)
 
     def own_report(self, device: Any, state: Path) -> list[str]:
         from hushgrid.node.problems.power_flow.own_check import own_check
@@ -130,7 +130,7 @@ class PowerFlow(Kind):
     def data_words(self, data: ZoneData) -> str:
         return f"{len(data.zone)} buses of {data.case}"
 
-    def hidden(self, owner: Owner, device: Any, adjacency: Adjacency) -> list[str]:
+    def hidden(self, owner: DeviceFile, device: Any, adjacency: Adjacency) -> list[str]:
         base, beta, change = device.case.base_mva, adjacency.beta, adjacency.of_loads
         on = f"on a base of {base:g} MVA"
         if change is None:

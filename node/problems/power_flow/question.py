@@ -83,7 +83,7 @@ class LoadQuestion:
         return (2 * norm + rounding) * (1 + ROUNDED), 2 * moved
 
     @property
-    def words(self) -> str:
+    def text(self) -> str:
         """What of it stands neither in the lattice nor in the relation: part of what an answer is kept under."""
         every = self.loaded.size == self.size
         mask = "" if every else f" on {self.loaded.tolist()}"

@@ -19,7 +19,7 @@ from hushgrid.node.durable import write_file
 from hushgrid.node.privacy.budget import Allowance
 from hushgrid.node.privacy.gate import Gate
 from hushgrid.node.privacy.noise_source import NoiseSource
-from hushgrid.node.problems.kind import Asked, Plan, archive_of
+from hushgrid.node.problems.kind import Plan, ScenarioSections, archive_of
 from hushgrid.node.problems.masking import MakeMasks, own_share
 from hushgrid.node.problems.on_graph import GraphNode, wired
 from hushgrid.node.problems.records.data import Arrays, Data, Devices, Loaded, classes, load
@@ -95,7 +95,7 @@ class Rows(GraphNode):
                 question = plan.kind.question(p)
                 raise InputError(f"{self.name}: found a plan for {question}, expected one for its own {problem}")
             return
-        o = p.own(p.position(self.name))
+        o = p.node_objective(p.position(self.name))
         if self.labels is not None and not self.labels.fit(o.kind, p.classes):
             size = f"{o.kind} of {p.classes} classes" if o.kind == "softmax" else o.kind
             raise InputError(f"{self.name}: found a plan for {size}, expected one for labels of {self.labels}")
@@ -110,7 +110,7 @@ class Rows(GraphNode):
             A = shortened(A, p.row_bound)
         if self.labels is not None:
             b = clamped(b, self.labels, p.objective.kind)
-        return Loss(p.own(p.position(self.name)), A, b, p.classes, p.row_bound)
+        return Loss(p.node_objective(p.position(self.name)), A, b, p.classes, p.row_bound)
 
     def gate(self, plan: Plan, noise: NoiseSource, allowance: Allowance) -> Gate:
         if plan.problem.kind != NAME:
@@ -173,7 +173,7 @@ def keep_model(outcome: dict[str, Vector], path: Path) -> None:
 
 
 def public(
-    sections: Asked, file: str = "scenario", arrays: Arrays | None = None, read: Reader = load
+    sections: ScenarioSections, file: str = "scenario", arrays: Arrays | None = None, read: Reader = load
 ) -> tuple[Loaded | None, DataPlan]:
     """Every node's rows (None if they are on the devices), and what of the problem is public. Raises InputError.
 

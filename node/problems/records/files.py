@@ -144,7 +144,7 @@ def _entry(word: bytes, last: int, where: str) -> tuple[int, float]:
     """index:value, the index after `last`."""
     index, colon, value = word.partition(b":")
     if not (colon and index.isdigit() and len(index) < 10):
-        raise InputError(f"{where}: found {shown(word)}, expected index:value")
+        raise InputError(f"{where}: found {printable(word)}, expected index:value")
     if (k := int(index)) <= last:
         raise InputError(f"{where}: found index {k} after {last}, expected ascending indices")
     return k, _number(value, where, "value")
@@ -174,7 +174,7 @@ def read_csv(path: Path, kind: Kind, *, label: str | int = -1, header: bool | No
             if number is None or not isfinite(number):
                 column = f"column {k}" + (f" ({names[k]!a:.60})" if names else "")
                 known = " (if the line has the columns' names, data.header: true)" if first and header is None else ""
-                raise InputError(f"{where}: {column}: found {shown(fields[k])}, expected a finite number{known}")
+                raise InputError(f"{where}: {column}: found {printable(fields[k])}, expected a finite number{known}")
         numbers.extend(number for number in parsed if number is not None)
         places.append(where)
         if len(numbers) > LARGEST_TABLE:
@@ -253,11 +253,11 @@ def _parsed(text: bytes) -> float | None:
 def _number(text: bytes, where: str, what: str) -> float:
     number = _parsed(text)
     if number is None or not isfinite(number):
-        raise InputError(f"{where}: found {what} {shown(text)}, expected a finite number")
+        raise InputError(f"{where}: found {what} {printable(text)}, expected a finite number")
     return number
 
 
-def shown(text: bytes) -> str:
+def printable(text: bytes) -> str:
     """What a line of an error may show of a file: at most 40 characters, all of them ASCII."""
     printed = ascii(text.decode("latin-1"))
     return printed if len(printed) <= 40 else printed[:37] + "..."

@@ -14,7 +14,7 @@ from hushgrid.kernels.algorithms.base import Algorithm, Pattern
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.graphs import Network
 from hushgrid.node.problems.feed import Feed
-from hushgrid.node.problems.kind import Asked, Device, Outcome, Owner, Plan
+from hushgrid.node.problems.kind import Device, DeviceFile, Outcome, Plan, ScenarioSections
 from hushgrid.node.problems.masking import masks_of, numbers
 from hushgrid.node.problems.on_graph import GraphKind, induced
 from hushgrid.node.problems.records.section import (
@@ -32,7 +32,7 @@ from hushgrid.node.schema.sections import Adjacency, AllowedProblem, Privacy, Qu
 PROBLEMS = (LeastSquares, Logistic, Softmax)
 
 
-def record_words(owner: Owner, rows: Any, adjacency: Adjacency) -> str:
+def record_words(owner: DeviceFile, rows: Any, adjacency: Adjacency) -> str:
     """What is hidden of the records of a device."""
     m, q = rows.shard.A.shape
     if adjacency.replace_one_record is not None:
@@ -148,9 +148,9 @@ class Records(GraphKind):
     ) -> DataProblem:
         super().located(problem, network, networked, base, file)
         test = problem.test and str((base / problem.test).resolve())
-        return replace(problem, data=problem.data.at(base), test=test)
+        return replace(problem, data=problem.data.relative_to(base), test=test)
 
-    def public(self, sections: Asked, file: str) -> DataPlan:
+    def public(self, sections: ScenarioSections, file: str) -> DataPlan:
         from hushgrid.node.problems.records import device
 
         return device.public(sections, file)[1]
@@ -160,14 +160,14 @@ class Records(GraphKind):
         members = replace(plan, rows=rows, **induced(plan, present))
         if plan.share is UNSET or plan.row_bound is None:
             return members
-        return replace(members, L=[members.own(i).lipschitz(plan.row_bound) for i in range(len(rows))])
+        return replace(members, L=[members.node_objective(i).lipschitz(plan.row_bound) for i in range(len(rows))])
 
-    def device(self, owner: Owner, path: str) -> Device:
+    def device(self, owner: DeviceFile, path: str) -> Device:
         from hushgrid.node.problems.records.device import rows_of
 
         return rows_of(owner.node, Path(owner.data), owner.labels, owner.problem, masks_of(owner))
 
-    def feed(self, owner: Owner, path: str) -> Feed:
+    def feed(self, owner: DeviceFile, path: str) -> Feed:
         from hushgrid.node.problems.records.feed import RowsFeed
 
         return RowsFeed(owner, path)
@@ -180,7 +180,7 @@ class Records(GraphKind):
     def data_words(self, data: str) -> str:
         return f"the rows of {data}"
 
-    def hidden(self, owner: Owner, device: Any, adjacency: Adjacency) -> list[str]:
+    def hidden(self, owner: DeviceFile, device: Any, adjacency: Adjacency) -> list[str]:
         return [record_words(owner, device, adjacency), *label_words(owner.labels)]
 
     def on_devices(self, problem: DataProblem) -> str | None:

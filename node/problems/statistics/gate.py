@@ -60,7 +60,7 @@ class StatisticGate(Gate):
             check_terms(plan, terms)
         lattice = share.lattice if share else lattice_of(plan, i, terms) if terms else None
         super().__init__(node, terms, noise, authority, lattice, plan.size)
-        self.records, self.of, self.masked = records, plan.statistic, share
+        self.records, self.sum, self.masked = records, plan.statistic, share
 
     # --- what an algorithm may ask ---
 
@@ -82,10 +82,10 @@ class StatisticGate(Gate):
     def exact_statistic(self) -> Vector:
         """S_i without noise or clip: an answer of infinite cost, in simulation only."""
         self._nonprivate()
-        return self.of.plain(*self.records)
+        return self.sum.plain(*self.records)
 
     # --- inside ---
 
     def _steps(self, lattice: Lattice) -> Index:
         t = self._terms()
-        return self.of.on_grid(*self.records, t.clip, order_of(t), lattice.g, self.counted)
+        return self.sum.on_grid(*self.records, t.clip, order_of(t), lattice.g, self.counted)

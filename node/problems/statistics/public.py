@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from hushgrid.kernels.errors import InputError
-from hushgrid.node.problems.kind import Asked
+from hushgrid.node.problems.kind import ScenarioSections
 from hushgrid.node.problems.records.data import Arrays, Loaded
 from hushgrid.node.problems.records.data import load as load_rows
 from hushgrid.node.problems.records.device import Reader, declared_rows
@@ -13,7 +13,7 @@ from hushgrid.node.problems.statistics.section import StatisticsPlan
 
 
 def public(
-    sections: Asked, file: str = "scenario", arrays: Arrays | None = None, read: Reader = load_rows
+    sections: ScenarioSections, file: str = "scenario", arrays: Arrays | None = None, read: Reader = load_rows
 ) -> tuple[Loaded | None, StatisticsPlan]:
     """Every node's rows (None if they are on the devices), and what of the problem is public. Raises InputError.
 
@@ -34,7 +34,7 @@ def public(
     return loaded, plan
 
 
-def _loaded(sections: Asked, arrays: Arrays | None, read: Reader) -> Loaded:
+def _loaded(sections: ScenarioSections, arrays: Arrays | None, read: Reader) -> Loaded:
     try:
         return read(sections.problem.data, Path(), sections.problem.kind, sections.problem.data.nodes, arrays)
     except InputError as error:

@@ -112,7 +112,7 @@ class StatisticsPlan(OnGraph, tag_field="kind", tag="statistics", frozen=True, k
         return self.features
 
     @property
-    def about(self) -> str:
+    def description(self) -> str:
         return f"{self.statistic.name} of {self.size} entries, {self.features} features, {len(self.rows)} nodes"
 
     @property

@@ -16,7 +16,7 @@ MOST = 8  #: things that are kept; the one that was not asked for the longest go
 T = TypeVar("T")
 
 
-class Kept:
+class Cache:
     """Things by the digest of what they were made from."""
 
     def __init__(self, entries: Mapping[bytes, Any] | None = None) -> None:
@@ -36,11 +36,11 @@ class Kept:
         return thing
 
 
-_NOW: ContextVar[Kept | None] = ContextVar("kept", default=None)
+_NOW: ContextVar[Cache | None] = ContextVar("kept", default=None)
 
 
 @contextmanager
-def keeping(cache: Kept) -> Iterator[None]:
+def using_cache(cache: Cache) -> Iterator[None]:
     """Runs of this thread look into `kept` first. Meanwhile the files they read must stay as they are."""
     token = _NOW.set(cache)
     try:
@@ -49,7 +49,7 @@ def keeping(cache: Kept) -> Iterator[None]:
         _NOW.reset(token)
 
 
-def at_work() -> Kept | None:
+def current_cache() -> Cache | None:
     """Where runs of this thread look first."""
     return _NOW.get()
 

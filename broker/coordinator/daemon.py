@@ -12,11 +12,11 @@ from pathlib import Path
 
 from hushgrid.broker.coordinator.base import Coordinator
 from hushgrid.broker.coordinator.create import coordinator as coordinator_of
+from hushgrid.broker.coordinator.interval_log import prune
 from hushgrid.broker.coordinator.intervals import Intervals
-from hushgrid.broker.coordinator.kept_runs import keep, summary
-from hushgrid.broker.coordinator.past_runs import failed
-from hushgrid.broker.coordinator.records import prune
-from hushgrid.broker.coordinator.standing import Reporter, standing
+from hushgrid.broker.coordinator.run_history import failed
+from hushgrid.broker.coordinator.run_records import keep, summary
+from hushgrid.broker.coordinator.status import Reporter, activity
 from hushgrid.kernels.errors import InputError, Stopped
 from hushgrid.node.config.coordinator import FIXED, KEPT, CoordinatorConfig, load_coordinator
 from hushgrid.node.config.files import with_fixed
@@ -157,7 +157,7 @@ class Service:
         self.reporter.plans(coordinator)
 
         def over() -> bool:
-            self.unit.shows(f"waits for the broker: {link.why}" if not link.connected else standing(coordinator))
+            self.unit.shows(f"waits for the broker: {link.why}" if not link.connected else activity(coordinator))
             self.reporter(coordinator, link)
             return coordinator.finished or (self.signals.reload and coordinator.phase == "gathering")
 
@@ -280,7 +280,7 @@ class Scheduled(Service):
             link.close(clear=(), forget=False)
 
     def _ended(self, coordinator: Coordinator, link: Link) -> bool:
-        self.unit.shows(f"waits for the broker: {link.why}" if not link.connected else standing(coordinator))
+        self.unit.shows(f"waits for the broker: {link.why}" if not link.connected else activity(coordinator))
         self.reporter(coordinator, link)
         return coordinator.finished or self.intervals.overdue(coordinator, link.connected)
 

@@ -37,7 +37,7 @@ from hushgrid.node.schema.site import Source
 
 if TYPE_CHECKING:
     from hushgrid.kernels.machine import Keeping
-    from hushgrid.node.privacy.budget import Allowance
+    from hushgrid.node.privacy.budget import BudgetCheck
     from hushgrid.node.privacy.gate import Gate
     from hushgrid.node.privacy.ledger import Ledger
     from hushgrid.node.privacy.noise_source import NoiseSource
@@ -238,7 +238,7 @@ class Device(Protocol):
         ...
 
     def machine(
-        self, plan: Plan, run: bytes, ledger: Ledger, noise: NoiseSource, allowance: Allowance
+        self, plan: Plan, run: bytes, ledger: Ledger, noise: NoiseSource, budget_check: BudgetCheck
     ) -> tuple[Keeping, Gate]:
         """Its machine and its gate in a run whose plan it has checked. `run`: the run's id."""
         ...
@@ -354,7 +354,7 @@ class Kind(ABC):
     def device(self, owner: DeviceFile, path: str) -> Device:
         """A real device with its own data, read now. Raises InputError if they are wrong. `path`: the device's file."""
 
-    def gate(self, device: Any, plan: Plan, noise: NoiseSource, allowance: Allowance) -> Gate:
+    def gate(self, device: Any, plan: Plan, noise: NoiseSource, budget_check: BudgetCheck) -> Gate:
         """The gate, in a run of this kind, of a device of the kind `devices`. Raises InputError if the plan's terms cannot be met."""
         raise InputError(f"{device.name}: found a plan for {self.name}, expected one for {device.kind}")
 

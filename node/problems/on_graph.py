@@ -30,7 +30,7 @@ from hushgrid.node.schema.sections import Adjacency, Privacy
 from hushgrid.node.wire import SMALL
 
 if TYPE_CHECKING:
-    from hushgrid.node.privacy.budget import Allowance
+    from hushgrid.node.privacy.budget import BudgetCheck
     from hushgrid.node.privacy.ledger import Ledger
     from hushgrid.node.privacy.noise_source import NoiseSource
 
@@ -247,7 +247,7 @@ class GraphNode(ABC):
     until: Vector | None = None  #: (m,) running time, s, until which each record counts; None: for ever
 
     @abstractmethod
-    def gate(self, plan: Plan, noise: NoiseSource, allowance: Allowance) -> Gate:
+    def gate(self, plan: Plan, noise: NoiseSource, budget_check: BudgetCheck) -> Gate:
         """Its gate in a run. Raises InputError if the plan's terms cannot be met, by public numbers."""
 
     @property
@@ -283,15 +283,15 @@ class GraphNode(ABC):
         return SMALL + 16 * entries + 200 * len(plan.nodes) + introduced
 
     def machine(
-        self, plan: Plan, run: bytes, ledger: Ledger, noise: NoiseSource, allowance: Allowance
+        self, plan: Plan, run: bytes, ledger: Ledger, noise: NoiseSource, budget_check: BudgetCheck
     ) -> tuple[Keeping, Gate]:
         """Its machine and its gate in a run whose plan it has checked. `run`: the run's id."""
-        gate, t = self.gate(plan, noise, allowance), plan.terms
+        gate, t = self.gate(plan, noise, budget_check), plan.terms
         gate.expiry = None if self.until is None else Expiry(self.until, lambda: ledger.running)
         if t is not None and t.masked is not None:
             if self.masks is None:
                 raise masking.none_allowed(self.name)
-            masks = self.masks(run, ledger, allowance.allow.masked)
+            masks = self.masks(run, ledger, budget_check.allow.masked)
             return masking.member(plan, self.name, gate, masks), gate
         made: Keeping = machine_of(plan, place(plan, run, plan.problem.position(self.name), gate, noise))
         return made, gate

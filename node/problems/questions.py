@@ -2,7 +2,7 @@
 
 A question is a kind of problem, and of a statistic the columns that it reads and the edges of its bins. A newer program brings
 new kinds. Whoever installs it has not said yes to these: without a list a device answers what its owner could know of when its
-ledger was made. `node/privacy/budget.py` (`Allowance.consent`) holds a plan to it.
+ledger was made. `node/privacy/budget.py` (`BudgetCheck.admit`) holds a plan to it.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ from hushgrid.kernels.errors import InputError, Refused
 from hushgrid.kernels.machine import Keeping
 from hushgrid.kernels.patterns.star import Index, Place
 from hushgrid.kernels.types import Vector
-from hushgrid.node.privacy.budget import Allowance
+from hushgrid.node.privacy.budget import BudgetCheck
 from hushgrid.node.privacy.gate import Expiry, Gate
 from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.privacy.noise_source import NoiseSource
@@ -322,13 +322,13 @@ class Zone:
         return SMALL + 8 * largest_message(self.layout, plan.problem)
 
     def machine(
-        self, plan: Plan, run: bytes, ledger: Ledger, noise: NoiseSource, allowance: Allowance
+        self, plan: Plan, run: bytes, ledger: Ledger, noise: NoiseSource, budget_check: BudgetCheck
     ) -> tuple[Keeping, Gate]:
         """Its machine and its gate in a run that it has checked."""
         t, model, problem = plan.terms, self.model, plan.problem
         memory = AnswerMemory(ledger, f"{self.digest} {model.buses}")
         loss = loss_of(model, self.d, problem, t, self.contracts, self.typical)
-        gate = ZoneGate(self.name, loss, t, noise, allowance, memory)
+        gate = ZoneGate(self.name, loss, t, noise, budget_check, memory)
         gate.expiry = None if self.until is None else Expiry(self.until, lambda: ledger.running)
         shared = shared_of(self.layout, problem)
         place = Place(

@@ -16,7 +16,7 @@ from hushgrid.kernels.problems.losses import LARGEST, Loss, U, settled
 from hushgrid.kernels.problems.losses import Kind as LossKind
 from hushgrid.kernels.types import Matrix, Vector
 from hushgrid.node.durable import write_file
-from hushgrid.node.privacy.budget import Allowance
+from hushgrid.node.privacy.budget import BudgetCheck
 from hushgrid.node.privacy.gate import Gate
 from hushgrid.node.privacy.noise_source import NoiseSource
 from hushgrid.node.problems.kind import Plan, ScenarioSections, archive_of
@@ -112,17 +112,17 @@ class Rows(GraphNode):
             b = clamped(b, self.labels, p.objective.kind)
         return Loss(p.node_objective(p.position(self.name)), A, b, p.classes, p.row_bound)
 
-    def gate(self, plan: Plan, noise: NoiseSource, allowance: Allowance) -> Gate:
+    def gate(self, plan: Plan, noise: NoiseSource, budget_check: BudgetCheck) -> Gate:
         if plan.problem.kind != NAME:
-            return plan.kind.gate(self, plan, noise, allowance)
+            return plan.kind.gate(self, plan, noise, budget_check)
         p, t, i, algorithm = plan.problem, plan.terms_of(self.name), plan.problem.position(self.name), plan.running
         check_minimizer(plan, i)
         if t is not None:
             step, decay = algorithm.scaled(i, p.L[i], len(p.rows))
             t = replace(t, step=step, decay=decay)
-        share = own_share(plan, self.name, allowance)
+        share = own_share(plan, self.name, budget_check)
         return RowsGate(
-            self.name, self.loss(p), t, noise, allowance, stepped(plan) if t and t.published else None, share
+            self.name, self.loss(p), t, noise, budget_check, stepped(plan) if t and t.published else None, share
         )
 
 

@@ -28,7 +28,7 @@ from hushgrid.node.problems.statistics.section import (
 from hushgrid.node.schema.sections import AllowedProblem, Privacy, Question, Section
 
 if TYPE_CHECKING:
-    from hushgrid.node.privacy.budget import Allowance
+    from hushgrid.node.privacy.budget import BudgetCheck
     from hushgrid.node.privacy.gate import Gate
     from hushgrid.node.privacy.noise_source import NoiseSource
 
@@ -80,15 +80,15 @@ class Statistics(GraphKind):
 
         return public(sections, file)[1]
 
-    def gate(self, device: Any, plan: Plan, noise: NoiseSource, allowance: Allowance) -> Gate:
+    def gate(self, device: Any, plan: Plan, noise: NoiseSource, budget_check: BudgetCheck) -> Gate:
         from hushgrid.node.problems.records.device import clamped
         from hushgrid.node.problems.statistics.gate import StatisticGate
 
         A, b = device.shard
         if device.labels is not None:
             b = clamped(b, device.labels, "softmax" if device.labels.classes else "least-squares")
-        share = own_share(plan, device.name, allowance)
-        return StatisticGate(device.name, (A, b), plan.problem, plan.terms, noise, allowance, share)
+        share = own_share(plan, device.name, budget_check)
+        return StatisticGate(device.name, (A, b), plan.problem, plan.terms, noise, budget_check, share)
 
     def among(self, plan: StatisticsPlan, present: Sequence[str]) -> StatisticsPlan:
         return plan.among(present)

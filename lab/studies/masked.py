@@ -21,7 +21,7 @@ import numpy as np
 
 from hushgrid import scenarios
 from hushgrid.broker.simulation import run
-from hushgrid.broker.simulation.problems.kept import Kept, keeping
+from hushgrid.broker.simulation.problems.cache import Cache, using_cache
 from hushgrid.broker.simulation.problems.records import RowSetup
 from hushgrid.kernels.problems.centralised import optimum
 from hushgrid.kernels.problems.losses import Loss
@@ -294,7 +294,7 @@ class Runs:
 def measured(cell: Cell) -> list[Line]:
     """All lines of a cell; rows are read once."""
     found: list[Line] = []
-    with keeping(Kept()):
+    with using_cache(Cache()):
         runs = Runs(cell)
         for who in cell.each:
             search, place = runs.tuned(who)

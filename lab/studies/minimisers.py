@@ -66,7 +66,7 @@ def setup_of(task: Task) -> RowSetup:
 def least(scenario: Path) -> float:
     """The optimum: of one problem, whatever the mechanism."""
     setup = setup_of(Task(MECHANISMS[0], 10, 1.0, (), scenario))
-    return optimum(setup.losses, setup.shown.regularizer).value
+    return optimum(setup.losses, setup.public.regularizer).value
 
 
 def measure(task: Task) -> Line:

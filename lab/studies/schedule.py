@@ -12,7 +12,7 @@ from math import inf
 
 import numpy as np
 
-from hushgrid.broker.simulation.problems.kept import Kept, keeping
+from hushgrid.broker.simulation.problems.cache import Cache, using_cache
 from hushgrid.kernels.errors import InputError, Refused
 from hushgrid.kernels.types import Vector
 from hushgrid.lab.comparison.medians import median
@@ -58,7 +58,7 @@ def study(
 ) -> None:
     """A line for each growth: what was chosen, and the gap over the seeds that are shown."""
     print("epsilon  growth  step  answers  clip   gap")
-    with keeping(Kept()):
+    with using_cache(Cache()):
         for epsilon in epsilons:
             for growth in growths:
                 v = tuned(title, epsilon, growth)

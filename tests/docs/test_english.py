@@ -25,7 +25,10 @@ PAGES = sorted(
 #: Pages that still wait for their editor.
 PENDING = {
     *(page for page in PAGES if page.startswith(("docs/studies/", "docs/papers/", "docs/tutorials/"))),
-    *(f"docs/{name}.md" for name in ("continuous", "deployment", "device-changes", "site", "stability", "two-machines", "years")),
+    *(
+        f"docs/{name}.md"
+        for name in ("continuous", "deployment", "device-changes", "site", "stability", "two-machines", "years")
+    ),
 }
 
 #: Turn of phrase: what to write instead.

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hushgrid.broker.report.result import Result
-from hushgrid.broker.simulation.problems.kept import keeping
+from hushgrid.broker.simulation.problems.cache import using_cache
 from hushgrid.broker.simulation.problems.records import RowSetup
 from hushgrid.kernels.problems.centralised import optimum
 from hushgrid.kernels.types import Matrix, Vector
@@ -172,7 +172,7 @@ class Tuned:
         """asked: seeds by a point's values, as JSON."""
         points = [(self.point(json.loads(values)), seeds) for values, seeds in asked.items()]
         if self.at_once:
-            with keeping(self.known.kept):
+            with using_cache(self.known.kept):
                 self.at_once.run(self.scenario, [point for point, _ in points], self.worth)
         else:
             self.known.run(self.scenario, points, measured(self.title))
@@ -186,7 +186,7 @@ class Tuned:
     def shown(self, values: Mapping[str, float], seeds: Sequence[int]) -> dict[str, Median]:
         """Figures of other seeds, played at once."""
         of, found = judge(self.title), []
-        with keeping(self.known.kept):
+        with using_cache(self.known.kept):
             every = at_once.played({**self.scenario, **self.point(values)}, seeds)
         W = np.linalg.matrix_power(weights(self.graph), rounds_to_agree(self.graph))
         for own in every:

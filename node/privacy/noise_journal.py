@@ -28,7 +28,7 @@ from hushgrid.node.privacy.ledger_rows import Spend
 Noise = tuple[np.ndarray, ...]  #: the arrays of one answer's noise
 
 
-class Note(Struct, array_like=True, frozen=True):
+class Entry(Struct, array_like=True, frozen=True):
     """One answer that was drawn. The note is valid as long as answer `no` is the ledger's last."""
 
     ledger: bytes  #: the ledger's id
@@ -41,7 +41,7 @@ class Note(Struct, array_like=True, frozen=True):
     version: int | None = None  #: of the data that it is about [the ledger's of now]
 
 
-class Drawn:
+class NoiseJournal:
     """The notes of one device. One process holds them, as it does the ledger.
 
     Methods raise LedgerFailed if the file cannot be written.
@@ -82,7 +82,7 @@ class Drawn:
         noise = draw()
         arrays = [(a.dtype.str, a.tobytes()) for a in noise]
         with self._writing():
-            self._write(Note(self.ledger.id, self._no, run, False, spend, question, arrays, version))
+            self._write(Entry(self.ledger.id, self._no, run, False, spend, question, arrays, version))
         return noise
 
     def close(self) -> None:
@@ -94,22 +94,22 @@ class Drawn:
     def _restart(self) -> None:
         self._no, self._end = self.ledger.answered, 0
 
-    def _read(self) -> list[Note]:
+    def _read(self) -> list[Entry]:
         """The notes that are valid now. A note that breaks off was never used: its process died while writing it."""
         blob = os.pread(self._file, os.fstat(self._file).st_size, 0)
-        notes: list[Note] = []
+        notes: list[Entry] = []
         while True:
             size, check = (int.from_bytes(blob[self._end + k : self._end + k + 4], "little") for k in (0, 4))
             body = blob[self._end + 8 : self._end + 8 + size]
             if not size or len(body) < size or zlib.crc32(body) != check:
                 return notes
-            note = msgspec.msgpack.decode(body, type=Note)
+            note = msgspec.msgpack.decode(body, type=Entry)
             if (note.ledger, note.no) != (self.ledger.id, self.ledger.answered):
                 return notes
             notes.append(note)
             self._end += 8 + size
 
-    def _write(self, note: Note) -> None:
+    def _write(self, note: Entry) -> None:
         """Appends a note. If the write is cut short, the others stay whole. Raises OSError if the disk is full."""
         body = msgspec.msgpack.encode(note)
         blob = len(body).to_bytes(4, "little") + zlib.crc32(body).to_bytes(4, "little") + body

@@ -24,7 +24,7 @@ from hushgrid.node.problems.plan import RunPlan
 KEY = "in force"  #: of the ledger's notes
 
 
-class Part(Struct, frozen=True):
+class MemberState(Struct, frozen=True):
     """What one member's last run has left."""
 
     run: bytes  #: that run
@@ -40,12 +40,12 @@ class Part(Struct, frozen=True):
     )  #: as in `Left`; empty where there is none
 
 
-class InForce(Struct, frozen=True):
+class WarmState(Struct, frozen=True):
     """The parts of all members."""
 
     of: str  #: problem and algorithm
     factor: float
-    parts: dict[str, Part]
+    parts: dict[str, MemberState]
 
     @property
     def warm(self) -> dict[str, bytes]:
@@ -59,13 +59,13 @@ def label(plan: RunPlan) -> str:
     return hashlib.sha256(said).hexdigest()
 
 
-def load(ledger: Ledger, plan: RunPlan) -> tuple[InForce | None, str]:
+def load(ledger: Ledger, plan: RunPlan) -> tuple[WarmState | None, str]:
     """The state in force for this plan of all members, or None and why there is none."""
     blob = ledger.note(KEY)
     if blob is None:
         return None, "no run was done before"
     try:
-        found = wire.decode_state(InForce, blob)
+        found = wire.decode_state(WarmState, blob)
     except (msgspec.MsgspecError, ValueError):
         return None, "the state kept is not whole"
     if found.of != label(plan):
@@ -82,30 +82,32 @@ def keep(ledger: Ledger, plan: RunPlan, run: bytes, left: Left, number: int, clo
     when: dict[str, Any] = {"boot": clocks.boot_id(), "at": clocks.boot(), "wall": clocks.wall()}
     none = np.zeros(0)
     parts = {
-        m: Part(run, warm, left.z[m], left.duals.get(m, none), number, **when, standing=left.standing.get(m, none))
+        m: MemberState(
+            run, warm, left.z[m], left.duals.get(m, none), number, **when, standing=left.standing.get(m, none)
+        )
         for m, warm in sorted(left.warm.items())
     }
-    kept = InForce(label(plan), left.factor, (before.parts if before else {}) | parts)
+    kept = WarmState(label(plan), left.factor, (before.parts if before else {}) | parts)
     ledger.keep_note(KEY, wire.encode(kept))
 
 
-def age(part: Part, number: int, every: float, clocks: Clocks) -> float:
+def age(part: MemberState, number: int, every: float, clocks: Clocks) -> float:
     """How old a part is, s, by this boot's clock, else by the wall clock; never less than the intervals since then."""
     same = part.boot != "" and part.boot == clocks.boot_id()
     measured = clocks.boot() - part.at if same else clocks.wall() - part.wall
     return max(measured, (number - part.number) * every)
 
 
-def fits(start: InForce, shapes: dict[str, int]) -> bool:
+def fits(start: WarmState, shapes: dict[str, int]) -> bool:
     """Whether there is a part of this size for every member of a run."""
     return all(m in start.parts and start.parts[m].warm.size == size for m, size in shapes.items())
 
 
-def latest(start: InForce) -> Vector:
+def latest(start: WarmState) -> Vector:
     """Where the last run has ended, of runs in which all have one x: a member may have been absent from it."""
     return max(start.parts.values(), key=lambda part: part.number).warm
 
 
-def vectors(start: InForce, of: str) -> dict[str, Vector]:
+def vectors(start: WarmState, of: str) -> dict[str, Vector]:
     """One vector of each part, by member; those that have it."""
     return {m: getattr(p, of) for m, p in start.parts.items() if getattr(p, of).size}

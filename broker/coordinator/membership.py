@@ -8,7 +8,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Collection, Mapping
 from typing import Literal, NamedTuple
 
-from hushgrid.broker.coordinator import past_runs
+from hushgrid.broker.coordinator import run_history
 from hushgrid.broker.coordinator.refusals import Fewer
 from hushgrid.kernels.errors import HushgridError, InputError, Refused, Stopped, failure, printable
 from hushgrid.kernels.machine import Malformed
@@ -36,7 +36,7 @@ class Standing(NamedTuple):
     stands: int = -1
 
 
-class Gathering(Endpoint):
+class Membership(Endpoint):
     """The members of one run: their births, their joining, the marks of their ledgers, and who is absent."""
 
     wait_s: float  #: for all members to be connected
@@ -295,7 +295,7 @@ class Gathering(Endpoint):
             return [Publication(self.topics.edge(COORDINATOR, member), wire.encode(self._farewell()))]
         if self.phase != "joining":
             return []
-        if self._stopped and (why := past_runs.lost(self._stopped, member, standing.stands, self.reached)):
+        if self._stopped and (why := run_history.lost(self._stopped, member, standing.stands, self.reached)):
             return self._give_over(why)
         self._joins[member] = standing
         if self._lacks(member):  # it was told less, or has not counted it: it is told again, and not heard until then

@@ -45,7 +45,7 @@ def test_any_smaller_budget_is_refused_before_the_first_answer(tmp_path, account
     privacy = ACCOUNTANTS[accountant]
     device = Device(tmp_path, simulated=True)
     wanted = plan(rounds=rounds, **privacy)
-    need = best(accountant, device.allowance(wanted).terms)
+    need = best(accountant, device.budget_check(wanted).terms)
     device.cap = budget(need * (1 - 1e-9), privacy.get("delta"))
     with pytest.raises(Refused, match=rf"n0: spent epsilon 0, asked .* more, budget .* \({WORDS}, delta"):
         device.start(wanted)
@@ -79,7 +79,7 @@ def test_two_runs_on_one_ledger_add_up(tmp_path):
 def test_two_gaussian_runs_add_up_by_mu_squared(tmp_path):
     privacy = ACCOUNTANTS["gdp"]
     device = Device(tmp_path, simulated=True)
-    mu = device.allowance(plan(rounds=9, **privacy)).terms.per_answer
+    mu = device.budget_check(plan(rounds=9, **privacy)).terms.per_answer
     need = claimed_epsilon("gdp", mu, 18, DELTA)
     assert need < 4.0
     for cap, runs in ((need * (1 + 1e-9), 2), (need * (1 - 1e-3), 1)):
@@ -138,11 +138,11 @@ def test_the_answers_of_one_step_are_authorised_together(tmp_path):
     """Several local updates note several spends before any of them is committed."""
     device = Device(tmp_path, budget(1.0), simulated=True)
     device.start(plan(rounds=1, epsilon=0.1))
-    allowance = device.allowance(plan(rounds=9, per_answer={"epsilon": 0.4}))
+    budget_check = device.budget_check(plan(rounds=9, per_answer={"epsilon": 0.4}))
     one = spend(epsilon=0.4)
-    allowance.authorise([one, one])
+    budget_check.authorise([one, one])
     with pytest.raises(Refused):
-        allowance.authorise([one, one, one])
+        budget_check.authorise([one, one, one])
 
 
 # --- a coordinator that lies in its plan ---
@@ -152,7 +152,7 @@ def test_a_plans_generous_delta_buys_nothing_from_a_budget_without_one(tmp_path)
     """Epsilon 0.1 at delta 0.999 is no promise: a device prices the answers at its own delta."""
     device = Device(tmp_path, budget(2.0), allow=Allow(per_run=PerRun(epsilon=1.0)))
     lie = plan(rounds=3, epsilon=0.1, accountant="pure-optimal", delta=0.999)
-    price = 3 * device.allowance(lie).terms.per_answer
+    price = 3 * device.budget_check(lie).terms.per_answer
     assert price > 2.0
     with pytest.raises(Refused, match=rf"asked epsilon {price:g} for the run, its owner allows 1"):
         device.start(lie)
@@ -174,7 +174,7 @@ REPLACED = Adjacency(replace_one_record=ReplaceOneRecord(clip=1.0))
 
 def test_another_relation_than_the_budgets_is_refused(tmp_path):
     with pytest.raises(Refused, match=r"n0: adjacency replace-one-record, its budget counts bounded-change 0.01"):
-        Device(tmp_path, budget(9.0)).allowance(plan(adjacency=REPLACED)).consent(4)
+        Device(tmp_path, budget(9.0)).budget_check(plan(adjacency=REPLACED)).admit(4)
     with pytest.raises(Refused, match=r"n0: adjacency bounded-change 0.01, its budget counts replace-one-record"):
         Device(tmp_path / "b", budget(9.0, adjacency=REPLACED)).start(plan())
 
@@ -193,7 +193,7 @@ def test_a_plan_at_a_smaller_unit_costs_as_many_times_as_it_takes_to_make_up_the
     """Epsilon 2 that a change of 0.005 is hidden with is epsilon 4 for one of 0.01."""
     device, finer = Device(tmp_path, budget(4.0)), plan(adjacency=Adjacency(bounded_change=0.005))
     device.answer(device.start(finer), 4)
-    assert device.allowance(finer).spent == pytest.approx(4.0, rel=1e-3)  # the grid's answers are a little cheaper
+    assert device.budget_check(finer).spent == pytest.approx(4.0, rel=1e-3)  # the grid's answers are a little cheaper
     assert device.ledger.totals(WORDS).epsilon <= 4.0
     with pytest.raises(Refused, match=r"asked 0.1 more, budget 4 \(bounded-change 0.01"):
         device.start(plan(epsilon=0.1))
@@ -214,7 +214,7 @@ def test_a_plan_at_a_larger_unit_hides_the_budgets_too(tmp_path):
 def test_every_accountant_prices_a_smaller_unit_by_group_privacy(tmp_path, accountant):
     privacy = ACCOUNTANTS[accountant] | {"adjacency": Adjacency(bounded_change=0.005)}
     device = Device(tmp_path, simulated=True)
-    t = device.allowance(plan(rounds=9, **privacy)).terms
+    t = device.budget_check(plan(rounds=9, **privacy)).terms
     need = claimed_epsilon(
         "gdp" if accountant == "zcdp" else accountant, 2 * t.per_answer, 9, DELTA if t.delta else 0.0
     )
@@ -242,7 +242,7 @@ def test_a_budget_is_one_number_whatever_the_clips(tmp_path):
     device.ledger.join(b"run", b"plan")
     device.ledger.commit(b"run", spends=[spend(epsilon=0.8, adjacency=str(REPLACED))])
     with pytest.raises(Refused, match=r"spent epsilon 0.8, asked 0.5 more, budget 1 \(replace-one-record"):
-        device.allowance(plan(epsilon=0.5, adjacency=other)).consent(4)
+        device.budget_check(plan(epsilon=0.5, adjacency=other)).admit(4)
 
 
 # --- what else the owner says ---

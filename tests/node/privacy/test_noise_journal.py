@@ -5,8 +5,8 @@ import os
 import numpy as np
 import pytest
 
-from hushgrid.node.privacy.drawn import Drawn
 from hushgrid.node.privacy.ledger import Ledger, LedgerFailed
+from hushgrid.node.privacy.noise_journal import NoiseJournal
 from hushgrid.node.wire import Mark
 from tests.support.devices.gated_device import Device, budget, plan
 
@@ -20,7 +20,7 @@ def begin(directory, **over):
 
 
 def with_note(device, gate):
-    gate.drawn, gate.run = Drawn(device.ledger.path.with_suffix(".drawn"), device.ledger), device.run
+    gate.journal, gate.run = NoiseJournal(device.ledger.path.with_suffix(".drawn"), device.ledger), device.run
     return gate
 
 
@@ -156,13 +156,13 @@ def test_two_deaths_in_a_step_of_two_answers_cost_two_spends(tmp_path):
 def test_an_orderly_end_leaves_no_note(tmp_path):
     device, gate = begin(tmp_path)
     device.answer(gate, 1)
-    gate.drawn.close()
+    gate.journal.close()
     assert not (tmp_path / "n0.drawn").exists()
 
 
 def test_an_answer_that_cannot_be_noted_is_not_drawn(tmp_path):
     _, gate = begin(tmp_path)
-    gate.drawn._file = -1
+    gate.journal._file = -1
     with pytest.raises(LedgerFailed, match=r"n0.drawn: .*, expected to note what is drawn"):
         gate.gradient(ONE)
 
@@ -182,5 +182,5 @@ def test_a_note_of_another_ledger_is_none_of_ours(tmp_path):
     _, gate = begin(tmp_path)
     gate.gradient(ONE)
     other = Ledger(tmp_path / "other.ledger", "n0")
-    Drawn(tmp_path / "n0.drawn", other)
+    NoiseJournal(tmp_path / "n0.drawn", other)
     assert other.spends() == []

@@ -16,11 +16,11 @@ MOST = 8  #: things that are kept; the one that was not asked for the longest go
 T = TypeVar("T")
 
 
-class Kept:
+class Cache:
     """Things by the digest of what they were made from."""
 
-    def __init__(self, found: Mapping[bytes, Any] | None = None) -> None:
-        self.found: OrderedDict[bytes, Any] = OrderedDict(found or {})
+    def __init__(self, entries: Mapping[bytes, Any] | None = None) -> None:
+        self.found: OrderedDict[bytes, Any] = OrderedDict(entries or {})
         self.most = MOST + len(self.found)
         self.lock = threading.RLock()
 
@@ -36,30 +36,30 @@ class Kept:
         return thing
 
 
-_NOW: ContextVar[Kept | None] = ContextVar("kept", default=None)
+_NOW: ContextVar[Cache | None] = ContextVar("kept", default=None)
 
 
 @contextmanager
-def keeping(kept: Kept) -> Iterator[None]:
+def using_cache(cache: Cache) -> Iterator[None]:
     """Runs of this thread look into `kept` first. Meanwhile the files they read must stay as they are."""
-    token = _NOW.set(kept)
+    token = _NOW.set(cache)
     try:
         yield
     finally:
         _NOW.reset(token)
 
 
-def at_work() -> Kept | None:
+def current_cache() -> Cache | None:
     """Where runs of this thread look first."""
     return _NOW.get()
 
 
-def once(make: Callable[[], T], of: tuple[Any, ...] | None) -> T:
+def once(make: Callable[[], T], source: tuple[Any, ...] | None) -> T:
     """make(), or what an earlier run has kept that was made `of` the same; None: of something that has no digest."""
-    kept = _NOW.get()
-    return make() if kept is None or of is None else kept.get(digest(of), make)
+    cache = _NOW.get()
+    return make() if cache is None or source is None else cache.get(digest(source), make)
 
 
-def digest(of: tuple[Any, ...]) -> bytes:
+def digest(source: tuple[Any, ...]) -> bytes:
     """Of values that JSON can hold, structs among them."""
-    return hashlib.blake2b(msgspec.json.encode(of), digest_size=16).digest()
+    return hashlib.blake2b(msgspec.json.encode(source), digest_size=16).digest()

@@ -23,7 +23,7 @@ OFTEN_S, SELDOM_S = 2.0, 30.0  #: between two statuses: if somebody else is wait
 STATES: dict[str, status.State] = {"finishing": "over", "over": "idle"}  #: of a phase; else the phase itself
 
 
-def standing(coordinator: Coordinator) -> str:
+def activity(coordinator: Coordinator) -> str:
     """What a coordinator does, or waits for."""
     run = coordinator.run.hex()[:8]
     match coordinator.phase:

@@ -60,7 +60,7 @@ def lay_graph(raw: dict[str, Any], graph: Graph) -> None:
     }
 
 
-def scenario_given(
+def load_inputs(
     given: Scenario | Mapping[str, Any] | str | Path,
     seed: int | None,
     over: Mapping[str, Any] | None,

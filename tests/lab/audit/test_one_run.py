@@ -90,7 +90,7 @@ def test_every_algorithm_that_asks_for_gradients_of_rows_is_tried():
 
 @pytest.mark.parametrize(("epsilon", "least"), [(4.0, 0.8), (8.0, 2.0)])
 def test_a_run_shows_much_of_its_claim_and_not_more(epsilon, least):
-    """400 canaries in this process; `hushgrid study audit` has 4000."""
+    """400 canaries in this process; docs/studies/audit.md has 4000."""
     found = [
         one_run(asks("dgd", epsilon), canaries=400, transport="memory", coins=np.random.default_rng(k))
         for k in range(3)

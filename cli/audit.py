@@ -32,9 +32,15 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     kind = parser.add_mutually_exclusive_group().add_argument
     kind("--one-run", action="store_true", help="audit one whole run with many canaries, from its transcript")
     kind("--interference", action="store_true", help="compare runs over other data, with the gates' answers held fixed")
-    kind("--questions", action="store_true", help="list which plans and questions its devices answer, and which they refuse")
+    kind(
+        "--questions",
+        action="store_true",
+        help="list which plans and questions its devices answer, and which they refuse",
+    )
     kind("--ledger", action="store_true", help="TRANSCRIPT LEDGER...: compare what travelled with what was paid")
-    kind("--events", action="store_true", help="STATE TRANSCRIPT: the most that was revealed of any reading of a source")
+    kind(
+        "--events", action="store_true", help="STATE TRANSCRIPT: the most that was revealed of any reading of a source"
+    )
     add("--games", metavar="N", type=int, help="games about either data set that are counted [up to 100000, by width]")
     add("--canaries", metavar="N", type=int, help="of --one-run [4000]")
     add("--transport", choices=("mqtt", "memory"), default="mqtt", help="of --one-run: daemons, or this process [mqtt]")

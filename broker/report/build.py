@@ -20,6 +20,7 @@ from hushgrid.broker.report.page import document, facts, figure, paragraphs, sec
 from hushgrid.broker.report.run_directory import Run, read
 from hushgrid.broker.report.setpoints import setpoints
 from hushgrid.broker.report.statement import MISSING, Statement, number, standing, statement
+from hushgrid.kernels.algorithms.base import UNITS
 from hushgrid.kernels.errors import InputError
 
 if TYPE_CHECKING:
@@ -109,7 +110,7 @@ def verdict(run: Run) -> str:
     agreed = f"consensus residual {number(result.get('consensus_residual'))}{unit}"
     if result.get("max_violation") is not None and not run.least_cost:  # there it is not that of what is shown
         agreed += f", no limit violated by more than {number(result['max_violation'])} p.u."
-    done = f"{number(result.get('rounds_done'))} {run.algorithm.unit}"
+    done = f"{number(result.get('rounds_done'))} {UNITS[run.algorithm.pattern]}"
     text = f"{who} worked on {what} in {done} of {run.algorithm.title}, {how} ({agreed})"
     if run.sums:
         entries = len(run.tables.get("sum", ()))

@@ -50,7 +50,7 @@ def network(run: Run) -> gridmap.Network | None:
 def drawing(run: Run) -> str:
     """The network as a figure."""
     shown = network(run)
-    if shown is None and not run.algorithm.networked:
+    if shown is None and run.algorithm.pattern == "star":
         return paragraphs(["The network is not drawn: each node talks to the coordinator alone."])
     if shown is None:
         return paragraphs(["The network is not drawn: the resolved scenario does not list its edges."])

@@ -27,6 +27,7 @@ from hushgrid.lab.attacks import registry
 from hushgrid.lab.attacks.transcript import heard
 from hushgrid.lab.audit.audit import Found, audited
 from hushgrid.lab.audit.one_run import OneRun, again_at_the_gate, one_run
+from hushgrid.lab.examples import examples
 from hushgrid.lab.studies.common.study import TARGET, Panel, Table, chart, on_two, write
 from hushgrid.node.problems.records.data import Synthetic, synthetic, unit_rows
 
@@ -58,7 +59,7 @@ def scenario(
     }
     if kind == "softmax":
         found["problem"]["classes"] = 3
-    if ALGORITHMS[algorithm["name"]].networked:
+    if ALGORITHMS[algorithm["name"]].pattern != "star":
         found["network"] = {"kind": "ring", "nodes": 4}
     else:
         found["problem"]["data"]["nodes"] = 4
@@ -174,21 +175,21 @@ def ran_at_the_gate(task: Run) -> tuple[Run, list[float]]:
 def every() -> Iterator[Game]:
     """Each guarded algorithm with each mechanism, kind of problem, adjacency and mode that it takes."""
     for name, of in ALGORITHMS.items():
-        algorithm = {"name": name, "rounds": 6} | dict(of.examples["guarded"][0])
+        algorithm = {"name": name, "rounds": 6} | dict(examples(of)["guarded"][0])
         for mechanism in (LAPLACE, GAUSSIAN):
             privacy = mechanism | {"epsilon": 20.0}
-            if "copies" in of.of:
+            if "copies" in of.sharing:
                 for kind in ("logistic", "least-squares", "softmax"):
                     for adjacency in ({"replace-one-record": {"clip": 1.0}}, {"bounded-change": 0.05}):
                         more = {"box": 0.5} if name == "ladmm" else {}
                         words = f"{name}, {mechanism['mechanism']}, {kind}, {next(iter(adjacency))}"
                         yield Game(words, scenario(algorithm, privacy, kind, adjacency, **more), FEW)
-            if "addends" in of.of:
+            if "addends" in of.sharing:
                 for kind, own in SUMS.items():
                     raw = scenario({"name": name}, privacy, kind)
                     raw["problem"] = {"kind": kind, "data": raw["problem"]["data"]} | own
                     yield Game(f"{name}, {mechanism['mechanism']}, {kind}", raw, FEW)
-            if "parts" in of.of:
+            if "parts" in of.sharing:
                 for mode in of.modes:
                     for at in ("data", "gradient") if mode == "objective" else ("data",):
                         words = f"{name}, {mechanism['mechanism']}, zones, mode {mode}{', at gradient' * (at == 'gradient')}"

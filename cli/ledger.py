@@ -20,11 +20,11 @@ from hushgrid.kernels.privacy.accounting import fixed_epsilon, total_epsilon
 from hushgrid.node import wire
 from hushgrid.node.columns import columns
 from hushgrid.node.config.device import load_device
-from hushgrid.node.privacy.budget import Allowance, spent_in, worth_alone
+from hushgrid.node.privacy.budget import BudgetCheck, spent_in, worth_alone
 from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.privacy.ledger_file import held, snapshot
 from hushgrid.node.privacy.ledger_rows import Counted, StoredSpend, relation, size
-from hushgrid.node.privacy.renewal import Renewal, standing
+from hushgrid.node.privacy.renewal import Renewal, budget_status
 from hushgrid.node.privacy.terms import Terms
 from hushgrid.node.problems.plan import RunPlan, decode_plan
 from hushgrid.node.schema.durations import in_words
@@ -187,7 +187,7 @@ def facts(ledger: Ledger, where: Source, delta: float | None = None) -> dict[str
             run_id, of, t = known
             # At this delta and unit; how much it allows is not asked.
             counts = budget or Budget(epsilon=1.0, delta=at or None, adjacency=_as_section(adjacency))
-            epsilon = Allowance(ledger.node, ledger, run_id, of.algorithm, t, counts, Allow(), simulated=False).spent
+            epsilon = BudgetCheck(ledger.node, ledger, run_id, of.algorithm, t, counts, Allow(), simulated=False).spent
         kinds = ledger.kinds(adjacency)
         gaps = kinds.pop("gap", 0)
         totals.append(
@@ -236,7 +236,7 @@ def _shares(ledger: Ledger, adjacency: str, delta: float) -> dict[str, Any]:
 
 def _window(renewal: Renewal, every: float | None) -> dict[str, Any]:
     """What a budget that renews has spent and left: of its window, and of its life."""
-    now = standing(renewal.ledger, renewal.budget, expiring=renewal.expiring)
+    now = budget_status(renewal.ledger, renewal.budget, expiring=renewal.expiring)
     return {
         "seconds": now.window_s,
         "epsilon": _finite(renewal.spent),

@@ -13,8 +13,8 @@ from functools import cached_property
 from math import inf
 from typing import Any, Literal
 
-from hushgrid.broker.coordinator import past_runs
-from hushgrid.broker.coordinator.gathering import CALL_S, CALLED_S, Gathering, Standing
+from hushgrid.broker.coordinator import run_history
+from hushgrid.broker.coordinator.membership import CALL_S, CALLED_S, Membership, Standing
 from hushgrid.broker.coordinator.refusals import Fewer
 from hushgrid.kernels.algorithms.base import UNITS
 from hushgrid.kernels.errors import HushgridError, Stopped, Suspended, failure
@@ -30,7 +30,7 @@ from hushgrid.node.wire import COORDINATOR, Envelope, Finish, Finished, Join, Pl
 GRACE_S = 10.0  #: how long it waits for the members' farewells, s
 
 
-class Coordinator(Gathering):
+class Coordinator(Membership):
     """One run over one fleet. If the run was stopped, `error` says by what; if it is done, `reason` says why.
 
     A pattern (`star.py`, `token.py`, `neighbours.py`) says which machine runs, and what silence means.
@@ -71,7 +71,7 @@ class Coordinator(Gathering):
         self._resumed: int | None = None  #: how much was done when the run was resumed
         self._resume()
         if not self.run and resumes:
-            self._stopped = past_runs.resumable(self.ledger, self.blob)
+            self._stopped = run_history.resumable(self.ledger, self.blob)
 
     # --- what a pattern says ---
 
@@ -358,7 +358,7 @@ class Coordinator(Gathering):
     def _resume(self) -> None:
         """Goes on with the run of this plan in which the process ended, from the stored state."""
         stored = self.ledger.open_run()
-        if stored is None or not past_runs.is_of(stored, self.blob):
+        if stored is None or not run_history.is_of(stored, self.blob):
             return
         self._take(stored)
         self.phase = "joining"
@@ -367,7 +367,7 @@ class Coordinator(Gathering):
             self.driver = self._driver()
             self._committed(self.driver)
             self.reason = self.driver.done or ""
-        if farewell := past_runs.farewell_in(stored):
+        if farewell := run_history.farewell_in(stored):
             self._finish(failure(farewell.kind, farewell.reason) if farewell.state == "stopped" else None)
         elif self.reason:
             self._finish(None)

@@ -16,13 +16,13 @@ from typing import Any, cast
 
 import msgspec
 
-from hushgrid.broker.coordinator import in_force, kept_runs, records
+from hushgrid.broker.coordinator import interval_log, run_records, warm_start
 from hushgrid.broker.coordinator.base import Coordinator
 from hushgrid.broker.coordinator.create import coordinator as coordinator_of
-from hushgrid.broker.coordinator.in_force import InForce, Part
 from hushgrid.broker.coordinator.refusals import PATIENCE, Refusals
 from hushgrid.broker.coordinator.schedule import Clocks, Remembered, Schedule
 from hushgrid.broker.coordinator.star import Held
+from hushgrid.broker.coordinator.warm_start import MemberState, WarmState
 from hushgrid.kernels.algorithms.base import Star
 from hushgrid.kernels.errors import Failed, HushgridError, InputError, Refused, Suspended
 from hushgrid.node import wire
@@ -167,22 +167,22 @@ class Intervals:
             if self.absent and self.plan.kind.records:
                 nodes, edges = coordinator.plan.nodes, coordinator.plan.problem.edges
                 more["graph"] = [[nodes[i], nodes[j]] for i, j in edges]
-            path = kept_runs.keep(coordinator, self.directory / "runs", self.began, more)
+            path = run_records.keep(coordinator, self.directory / "runs", self.began, more)
             line += f" ({path.name}, {row['start']} start, {row['rounds']} rounds)"
         flat = {key: " ".join(value) if isinstance(value, list | dict) else value for key, value in row.items()}
-        records.note(self.directory / "intervals.csv", flat, self.run.keep)
-        records.prune(self.directory / "runs", self.run.keep)
+        interval_log.note(self.directory / "intervals.csv", flat, self.run.keep)
+        interval_log.prune(self.directory / "runs", self.run.keep)
         if (left := coordinator.left()) is not None:
-            in_force.keep(self.ledger, self.plan, coordinator.run, left, self.schedule.number, self.clocks)
+            warm_start.keep(self.ledger, self.plan, coordinator.run, left, self.schedule.number, self.clocks)
         coordinator.conclude()
         return line
 
     # --- inside ---
 
-    def _start(self) -> tuple[InForce | None, str]:
+    def _start(self) -> tuple[WarmState | None, str]:
         if self.plan.algorithm.pattern != "star":
             return None, "the algorithm knows no warm start"
-        return in_force.load(self.ledger, self.plan)
+        return warm_start.load(self.ledger, self.plan)
 
     def _coordinator(self, present: list[str]) -> Coordinator:
         """The coordinator of a run of these members. Raises InputError if there can be none."""
@@ -202,19 +202,19 @@ class Intervals:
         if plan.kind.records:
             return plan, None, {}
         parts = self._parts(absent)
-        since = {zone: records.utc(time.gmtime(part.wall)) for zone, part in parts.items()}
+        since = {zone: interval_log.utc(time.gmtime(part.wall)) for zone, part in parts.items()}
         z, standing = ({zone: getattr(part, of) for zone, part in parts.items()} for of in ("z", "standing"))
         algorithm = cast(Star, plan.algorithm).beside_constants()  # the others are held
         return msgspec.structs.replace(plan, algorithm=algorithm), Held(self.plan, z, standing), since
 
-    def _parts(self, absent: list[str]) -> dict[str, Part]:
+    def _parts(self, absent: list[str]) -> dict[str, MemberState]:
         """What these zones said last. Raises InputError if that is unknown, or too long ago."""
         start, _ = self._start()
         parts = {zone: start.parts[zone] for zone in absent if start and zone in start.parts}
         for zone in absent:
             if zone not in parts:
                 raise InputError(f"{zone} is not there, and has said nothing yet at which it could be held")
-            if in_force.age(parts[zone], self.schedule.number, self.run.every_s, self.clocks) > seconds(
+            if warm_start.age(parts[zone], self.schedule.number, self.run.every_s, self.clocks) > seconds(
                 self.config.hold
             ):
                 raise InputError(f"{zone} is not there for longer than hold: {self.config.hold}")
@@ -238,7 +238,7 @@ class Intervals:
             if self.refusals.note(member, birth, number, str(error), midway=midway) == PATIENCE:
                 self.log(f"{member} has refused {PATIENCE} times in a row: it is asked again once its birth is another")
 
-    def _made(self, plan: RunPlan, start: InForce | None, held: Held | None) -> Coordinator:
+    def _made(self, plan: RunPlan, start: WarmState | None, held: Held | None) -> Coordinator:
         options: dict[str, Any] = {
             "wait_s": self.config.wait_s,
             "silent_s": self.config.silent_s,
@@ -272,8 +272,8 @@ class Intervals:
             away |= {*coordinator.members} - {*coordinator.present}
         return {
             "interval": self.schedule.number,
-            "began": records.utc(self.began),
-            "ended": records.utc(time.gmtime(self.clocks.wall())),
+            "began": interval_log.utc(self.began),
+            "ended": interval_log.utc(time.gmtime(self.clocks.wall())),
             "outcome": outcome,
             "cause": cause,
             "reason": reason,

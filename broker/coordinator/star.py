@@ -8,9 +8,9 @@ from importlib import import_module
 from math import inf
 from typing import Any, NamedTuple, cast
 
-from hushgrid.broker.coordinator import in_force
+from hushgrid.broker.coordinator import warm_start
 from hushgrid.broker.coordinator.base import Coordinator
-from hushgrid.broker.coordinator.in_force import InForce
+from hushgrid.broker.coordinator.warm_start import WarmState
 from hushgrid.kernels.algorithms.base import Star
 from hushgrid.kernels.patterns.star import Left, ServerContext, StarCentre
 from hushgrid.kernels.types import Vector
@@ -39,7 +39,7 @@ class StarCoordinator(Coordinator):
         ledger: Ledger,
         *,
         warm: str = "",
-        start: InForce | None = None,
+        start: WarmState | None = None,
         held: Held | None = None,
         **options: Any,
     ) -> None:
@@ -52,7 +52,7 @@ class StarCoordinator(Coordinator):
         self._source = source
         self.centre: ServerContext = self._kind.centre(plan, source, warm)
         self.shares = {m: k.size for m, k in self.centre.position.items()}
-        self._start = start if start is not None and in_force.fits(start, self.shares) else None
+        self._start = start if start is not None and warm_start.fits(start, self.shares) else None
         if held is not None:
             self.centre = self._kind.holding(self.centre, plan, source, *held)
         super().__init__(fleet, plan, ledger, **options)
@@ -63,11 +63,11 @@ class StarCoordinator(Coordinator):
         algorithm, start, centre = cast(Star, self.plan.running), self._start, self.centre
         if self.plan.terms is not None and self.plan.terms.masked is not None:
             masked = self._kind.masked_centre(self.plan)
-            return algorithm.masked_server(replace(masked, start=in_force.latest(start)) if start else masked)
+            return algorithm.masked_server(replace(masked, start=warm_start.latest(start)) if start else masked)
         if start is not None:
-            warm = {m: v for m, v in in_force.vectors(start, "warm").items() if m in self.shares}
+            warm = {m: v for m, v in warm_start.vectors(start, "warm").items() if m in self.shares}
             duals = {
-                m: v for m, v in in_force.vectors(start, "dual").items() if m in self.shares and m not in self.cold
+                m: v for m, v in warm_start.vectors(start, "dual").items() if m in self.shares and m not in self.cold
             }
             centre = replace(centre, warm=warm, duals=duals, factor=start.factor)
         return algorithm.server(centre)

@@ -94,7 +94,7 @@ class ServerContext:
     patience: int = 0
 
 
-class Meet(Struct, tag="masked.meet", frozen=True):
+class KeyRequest(Struct, tag="masked.meet", frozen=True):
     """Centre to member: introduce yourself."""
 
 
@@ -104,7 +104,7 @@ class Introduced(Struct, tag="masked.introduced", frozen=True):
     introductions: dict[str, Introduction]
 
 
-class Met(Struct, tag="masked.met", frozen=True):
+class KeysAck(Struct, tag="masked.met", frozen=True):
     """Member to centre: it knows them all."""
 
 
@@ -123,18 +123,18 @@ class Masked(Struct, tag="masked.share", frozen=True):
     words: bytes
 
 
-class Told(Struct, tag="masked.told", frozen=True):
+class Result(Struct, tag="masked.told", frozen=True):
     """Centre to member: what came of the run."""
 
     x: np.ndarray
 
 
-class Kept(Struct, tag="masked.kept", frozen=True):
+class ResultAck(Struct, tag="masked.kept", frozen=True):
     """Member to centre: it is stored."""
 
 
-Message = Meet | Introduction | Introduced | Met | Ask | Masked | Told | Kept
-Answer = Introduction | Met | Masked | Kept
+Message = KeyRequest | Introduction | Introduced | KeysAck | Ask | Masked | Result | ResultAck
+Answer = Introduction | KeysAck | Masked | ResultAck
 
 
 def decoded(messages: Sequence[bytes], g: float) -> Vector:
@@ -187,14 +187,14 @@ class MaskedMember(StarMember):
     def check(self, body: Any) -> None:
         s, n = self.state, self.state.mean.size
         match body:
-            case Meet() if not s.t:
+            case KeyRequest() if not s.t:
                 return
             case Introduced(introductions) if s.t and not s.introductions:
                 if self.name not in introductions or len(introductions) < self.terms.contributors:
                     raise Malformed(
                         f"{len(introductions)} introductions, expected {self.terms.contributors}, its own too"
                     )
-            case Ask(x=x) | Told(x) if s.introductions and not s.ended:
+            case Ask(x=x) | Result(x) if s.introductions and not s.ended:
                 if x.shape != (n,):
                     raise Malformed(f"x of {x.size} entries, expected {n}")
                 if isinstance(body, Ask):
@@ -228,7 +228,7 @@ class MaskedMember(StarMember):
     def update(self, t: int, body: Any) -> None:
         s = self.state
         match body:
-            case Meet():
+            case KeyRequest():
                 s.said = "introduction"
             case Introduced(introductions):
                 self.masks.meet(introductions)
@@ -241,7 +241,7 @@ class MaskedMember(StarMember):
                 words = y.view(np.uint64) + self.masks.pad(k, a, among, x, y.size)
                 s.round, s.mean, s.asked = k - 1, x, (k, a)
                 s.words, s.said = words.astype("<u8").tobytes(), "share"
-            case Told(x):
+            case Result(x):
                 s.round, s.mean, s.said, s.ended = self.rounds, x, "kept", True
 
     def answer_body(self) -> Answer:
@@ -249,10 +249,10 @@ class MaskedMember(StarMember):
             case "introduction":
                 return self.masks.introduction()
             case "met":
-                return Met()
+                return KeysAck()
             case "share":
                 return Masked(self.state.words)
-        return Kept()
+        return ResultAck()
 
 
 @dataclass
@@ -277,9 +277,9 @@ class CentreState:
 #: What each phase waits for, and the one after it.
 PHASES: dict[str, tuple[type, str]] = {
     "meet": (Introduction, "introduce"),
-    "introduce": (Met, "ask"),
+    "introduce": (KeysAck, "ask"),
     "ask": (Masked, "ask"),
-    "tell": (Kept, ""),
+    "tell": (ResultAck, ""),
 }
 
 
@@ -305,7 +305,7 @@ class MaskedCentre(StarCentre):
         return self.state.round
 
     def check(self, member: str, body: Any) -> None:
-        if not isinstance(body, Introduction | Met | Masked | Kept):
+        if not isinstance(body, Introduction | KeysAck | Masked | ResultAck):
             raise Malformed(f"{type(body).__name__}, expected an answer")
         if isinstance(body, Masked) and len(body.words) != 8 * self.state.w.size:
             raise Malformed(f"{len(body.words)} bytes, expected {8 * self.state.w.size}")
@@ -322,12 +322,12 @@ class MaskedCentre(StarCentre):
         s = self.state
         match s.phase:
             case "meet":
-                return Meet()
+                return KeyRequest()
             case "introduce":
                 return Introduced(s.introductions)
             case "ask":
                 return Ask(s.round + 1, s.attempt, tuple(s.among), s.w)
-        return Told(s.w)
+        return Result(s.w)
 
     def receive(self, sender: str, seq: int, body: Any) -> Step:
         s = self.state

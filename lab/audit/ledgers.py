@@ -18,7 +18,7 @@ from hushgrid.broker.report import run_directory
 from hushgrid.kernels.algorithms.base import Rounds, Star, answers_in
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.patterns.introductions import Introduction
-from hushgrid.kernels.patterns.masked import Kept, Met
+from hushgrid.kernels.patterns.masked import KeysAck, ResultAck
 from hushgrid.kernels.patterns.token import Token
 from hushgrid.kernels.privacy.accounting import Totals, spent_epsilon
 from hushgrid.lab.attacks.transcript import announced, envelopes
@@ -85,7 +85,11 @@ def travelled(lines: Iterable[Mapping[str, Any]], file: str) -> Iterator[tuple[R
         body = envelope.body
         if (plan_bytes := announced(envelope)) is not None:
             plans[envelope.run] = decode_plan(plan_bytes)
-        elif isinstance(body, wire.Iterate) and not isinstance(body, Introduction | Met | Kept) and not recounted(body):
+        elif (
+            isinstance(body, wire.Iterate)
+            and not isinstance(body, Introduction | KeysAck | ResultAck)
+            and not recounted(body)
+        ):
             said[envelope.run, src].add((envelope.epoch, envelope.seq))
     for run, plan in plans.items():
         if plan.terms is not None:

@@ -23,7 +23,7 @@ from hushgrid.kernels.types import Vector
 from hushgrid.lab.benchmarks.common import measure
 from hushgrid.lab.benchmarks.common.measure import ZONES, Row, Table, against, row, timed
 from hushgrid.node.config.scenario import scenario_from
-from hushgrid.node.privacy.budget import Allowance
+from hushgrid.node.privacy.budget import BudgetCheck
 from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.privacy.noise_source import SystemNoise
 from hushgrid.node.problems.power_flow.centre import centre
@@ -124,10 +124,10 @@ def _steps(case: str, zone: str, rounds: int) -> tuple[list[float], list[float]]
             ledgers.append(ledger)
             run = b"\0" * 16
             ledger.join(run, b"")
-            allowance = Allowance(
+            budget_check = BudgetCheck(
                 name, ledger, run, setup.plan.algorithm, setup.plan.terms_of(name), None, Allow(), simulated=True
             )
-            agents[name], gates[name] = setup.device(name).machine(setup.plan, run, ledger, SystemNoise(), allowance)
+            agents[name], gates[name] = setup.device(name).machine(setup.plan, run, ledger, SystemNoise(), budget_check)
         kept = _Kept(agents[zone].feasible)
         agents[zone].feasible = kept
         model = setup.models[zone]

@@ -34,7 +34,7 @@ from hushgrid.lab.benchmarks.common.bare import (
 )
 from hushgrid.lab.benchmarks.common.measure import ZONES, Row, Table, against, row
 from hushgrid.node.config.scenario import Scenario, scenario_from
-from hushgrid.node.privacy.budget import Allowance
+from hushgrid.node.privacy.budget import BudgetCheck
 from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.problems.plan import RunPlan
 from hushgrid.node.problems.power_flow.device import Zone, model_of
@@ -63,11 +63,11 @@ class Idle(Agent):
 class IdleMember(Member):
     """A real member; only its machine's step is empty."""
 
-    def _assemble(self, run: bytes, plan: RunPlan) -> tuple[Driver, Allowance]:
-        driver, allowance = super()._assemble(run, plan)
+    def _assemble(self, run: bytes, plan: RunPlan) -> tuple[Driver, BudgetCheck]:
+        driver, budget_check = super()._assemble(run, plan)
         real: Agent = driver.machine  # type: ignore[assignment]
         driver.machine = Idle(real.params, real.gate, real.feasible, real.shared, real.state.z, real.L)
-        return driver, allowance
+        return driver, budget_check
 
 
 def _empty(rounds: int, nodes: int) -> Scenario:

@@ -39,7 +39,7 @@ from hushgrid.lab.benchmarks.common.bare import PATIENCE_S, processes
 from hushgrid.lab.benchmarks.common.measure import ZONES, Row, Table, against, row
 from hushgrid.lab.benchmarks.fleet import attend, brokers_here, coordinate
 from hushgrid.node.config.scenario import scenario_from
-from hushgrid.node.privacy.budget import Allowance
+from hushgrid.node.privacy.budget import BudgetCheck
 from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.privacy.noise_source import SystemNoise
 from hushgrid.node.problems.power_flow.centre import centre
@@ -205,8 +205,8 @@ def _played(setup: ZoneSetup) -> Played:
         for name in setup.plan.nodes:
             ledgers.append(ledger := Ledger(Path(place) / f"{name}.ledger", name))
             ledger.join(run := bytes(16), b"")
-            allowance = Allowance(name, ledger, run, setup.plan.algorithm, None, None, Allow(), simulated=True)
-            machine, _ = setup.device(name).machine(setup.plan, run, ledger, SystemNoise(), allowance)
+            budget_check = BudgetCheck(name, ledger, run, setup.plan.algorithm, None, None, Allow(), simulated=True)
+            machine, _ = setup.device(name).machine(setup.plan, run, ledger, SystemNoise(), budget_check)
             agents[name] = cast(Agent, machine)
         messages: dict[str, Any] = {send.dst: send.body for send in server.start().send}
         t = 0

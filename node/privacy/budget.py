@@ -28,8 +28,8 @@ from hushgrid.node.schema.sections import Allow, Budget, Question
 DECIMAL = 1 + 1e-12
 
 
-class Allowance:
-    """One run's allowance on one device. `budget` None: nothing is capped (simulation without a budget).
+class BudgetCheck:
+    """Whether one run may spend on one device. `budget` None: nothing is capped (simulation without a budget).
 
     Everything is counted at the budget's own unit: what a plan asks at a smaller one costs by group privacy; and a share of a
     masked sum as the owner believes in the others, whatever the plan relies on. A refusal says
@@ -61,7 +61,7 @@ class Allowance:
         self.masked = terms.masked if terms else None  #: as the plan says it
         self.terms = terms.relying_on(self.honest) if terms else None  #: as the owner counts them
         self.ledger, self.simulated, self.run, self.question = ledger, simulated, run, question
-        self._further: list[Allowance] = []  #: of budgets that the run has to keep too
+        self._further: list[BudgetCheck] = []  #: of budgets that the run has to keep too
         counts = budget.adjacency if budget else None
         self.adjacency = str(counts or (terms.adjacency if terms else ""))
         if budget:
@@ -99,7 +99,7 @@ class Allowance:
             return self.renewal.left
         return max(self.budget.epsilon - self.spent, 0.0) if self.budget else inf
 
-    def consent(self, answers: int) -> None:
+    def admit(self, answers: int) -> None:
         """Whether the whole plan, `answers` gate answers at most, is within what the owner allows. Refused otherwise.
 
         Raises InputError if its accountant cannot be counted by a budget that renews.
@@ -112,7 +112,7 @@ class Allowance:
         if self.allow.algorithms is not None and name not in self.allow.algorithms:
             allowed = ", ".join(self.allow.algorithms) or "none"
             raise self._refused(f"algorithm {name}, its owner allows {allowed}", "algorithm")
-        self._consent_question()
+        self._admit_question()
         if t is None:
             if self.budget:
                 words = f"variant none reveals everything, its budget is {self.budget.epsilon:g}"
@@ -121,7 +121,7 @@ class Allowance:
         for whose, adjacency in (("budget", self.budget and self.budget.adjacency), ("allow", self.allow.adjacency)):
             if adjacency and relation(str(adjacency)) != relation(t.adjacency):
                 raise self._refused(f"adjacency {t.adjacency}, its {whose} counts {adjacency}", "adjacency")
-        self._consent_masked(t, answers)
+        self._admit_masked(t, answers)
         asked = self._price(t, str(self.allow.adjacency or self.adjacency))
         if self.allow.per_run and asked > self.allow.per_run.epsilon * DECIMAL:
             words = f"asked epsilon {asked:g} for the run, its owner allows {self.allow.per_run.epsilon:g}"
@@ -139,7 +139,7 @@ class Allowance:
         elif self.budget and more and self._cost(self._planned(t, answers, more)) > self.budget.epsilon * DECIMAL:
             raise self._over(self._price(t, self.adjacency))
 
-    def _consent_question(self) -> None:
+    def _admit_question(self) -> None:
         """Whether the owner lets the device answer what is asked: by a list, else by what there was when the ledger was born."""
         question, problems = self.question, self.allow.problems
         if question is None:
@@ -152,7 +152,7 @@ class Allowance:
             words = f"asked for {question}, a kind that there was not when its ledger was born"
             raise self._refused(f"{words}; its owner names it in allow.problems", "problem")
 
-    def _consent_masked(self, t: Terms, answers: int) -> None:
+    def _admit_masked(self, t: Terms, answers: int) -> None:
         """Whether the owner lets sums be masked so. A simulated node has no owner."""
         masked, counted, allowed = self.masked, t.masked, self.allow.masked
         if masked is None or counted is None or (self.simulated and allowed is None):
@@ -227,7 +227,7 @@ class Allowance:
         # Its readings count for less than the window that it began with.
         longer = (budget.span or 0.0) >= ((self.budget.span if self.budget else None) or inf)
         self._further.append(
-            Allowance(
+            BudgetCheck(
                 self.node,
                 self.ledger,
                 self.run,

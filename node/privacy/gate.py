@@ -23,8 +23,8 @@ from hushgrid.kernels.errors import Refused
 from hushgrid.kernels.privacy.noise import Lattice
 from hushgrid.kernels.privacy.shares import Share
 from hushgrid.kernels.types import Index, Vector
-from hushgrid.node.privacy.drawn import Drawn, Noise
 from hushgrid.node.privacy.ledger_rows import Spend
+from hushgrid.node.privacy.noise_journal import Noise, NoiseJournal
 from hushgrid.node.privacy.noise_source import NoiseSource
 from hushgrid.node.privacy.terms import Terms
 
@@ -106,7 +106,7 @@ class Gate:
         self.state = GateState()
         self.spends: list[Spend] = []
         self.repeat: list[tuple[bytes, bytes]] = []
-        self.drawn: Drawn | None = None  #: a real device's note of what is drawn; a simulation needs none
+        self.journal: NoiseJournal | None = None  #: a real device's note of what is drawn; a simulation needs none
         self.run = b""
         self.version: int | None = None  #: of the data behind it [the ledger's of now]
         self.expiry: Expiry | None = None  #: of the readings behind it; None: they count for ever
@@ -216,16 +216,16 @@ class Gate:
         been asked, so that none counts in an answer that was authorised after its time.
         """
         about = f"{spend!r} of data version {self.version}".encode()
-        if self.drawn is not None:
+        if self.journal is not None:
             self._settle()
-            if (kept := self.drawn.kept(self._digest(about, question))) is not None:
+            if (kept := self.journal.kept(self._digest(about, question))) is not None:
                 self.state.answers += 1
                 return kept
         self._spend(spend)
         self._settle()
-        if self.drawn is None:
+        if self.journal is None:
             return draw()
-        return self.drawn.draw(self.run, spend, self._digest(about, question), draw, self.version)
+        return self.journal.draw(self.run, spend, self._digest(about, question), draw, self.version)
 
     def _settle(self) -> None:
         self.counted = None if self.expiry is None else self.expiry.counted

@@ -139,7 +139,7 @@ class Renewal:
         return charge_of_totals(self.ledger.totals(self.adjacency))
 
 
-class Standing(NamedTuple):
+class BudgetStatus(NamedTuple):
     """What a budget has left, from public numbers alone. Epsilons are at the budget's delta."""
 
     window_s: float | None  #: length of the window, s of running time; None without one
@@ -156,21 +156,21 @@ class Standing(NamedTuple):
         return min(left for left in (self.left_window, self.left_life) if left is not None)
 
 
-def standing(ledger: Ledger, budget: Budget, *, expiring: bool = False) -> Standing:
+def budget_status(ledger: Ledger, budget: Budget, *, expiring: bool = False) -> BudgetStatus:
     """What is left of a budget now. `expiring`: as in `Renewal`."""
     adjacency, delta = str(budget.adjacency or ""), budget.delta or 0.0
     if budget.span is None:
         spent = total_epsilon(ledger.totals(adjacency), delta)
-        return Standing(None, None, max(budget.epsilon - spent, 0.0), None, None)
+        return BudgetStatus(None, None, max(budget.epsilon - spent, 0.0), None, None)
     renewal = Renewal(ledger, budget, adjacency, delta, expiring=expiring)
     window = renewal.window
     taken = window.charge(ledger.running)
     renews = window.wait(ledger.running, lambda charge: charge != taken) if window.groups else None
     left_window = max(budget.epsilon - renewal.spent, 0.0)
     if budget.lifetime is None:
-        return Standing(budget.span, left_window, None, renews, None)
+        return BudgetStatus(budget.span, left_window, None, renews, None)
     cap = limit(budget.lifetime, delta)
     pace, left = cap.share(taken), max(1 - cap.share(charge_of_totals(ledger.totals(adjacency))), 0.0)
     runs_out = left / pace * budget.span if pace else None
     left_life = max(budget.lifetime - renewal.spent_in_life, 0.0)
-    return Standing(budget.span, left_window, left_life, renews, runs_out)
+    return BudgetStatus(budget.span, left_window, left_life, renews, runs_out)

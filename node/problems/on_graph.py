@@ -24,13 +24,13 @@ from hushgrid.kernels.ranges import EDGES, NODES, Digest, Lipschitz, Node, Seed
 from hushgrid.kernels.types import Vector
 from hushgrid.node.privacy.gate import Expiry, Gate
 from hushgrid.node.problems import masking
-from hushgrid.node.problems.kind import Asked, Device, Kind, Outcome, Owner, Plan
+from hushgrid.node.problems.kind import Device, DeviceFile, Kind, Outcome, Plan, ScenarioSections
 from hushgrid.node.problems.machines import machine_of, place
 from hushgrid.node.schema.sections import Adjacency, Privacy
 from hushgrid.node.wire import SMALL
 
 if TYPE_CHECKING:
-    from hushgrid.node.privacy.budget import Allowance
+    from hushgrid.node.privacy.budget import BudgetCheck
     from hushgrid.node.privacy.ledger import Ledger
     from hushgrid.node.privacy.noise_source import NoiseSource
 
@@ -58,31 +58,31 @@ def induced(plan: OnGraph, present: Sequence[str]) -> dict[str, Any]:
     Raises InputError if they are not connected among themselves, or the walk is given.
     """
     if not plan.edges:
-        kept = [i for i, node in enumerate(plan.nodes) if node in present]
-        return {"L": [plan.L[i] for i in kept], "present": [routes.index(plan.nodes[i]) for i in kept]}
+        members = [i for i, node in enumerate(plan.nodes) if node in present]
+        return {"L": [plan.L[i] for i in members], "present": [routes.index(plan.nodes[i]) for i in members]}
     if plan.route_is == "given":
         raise InputError("algorithm.walk: found a given walk, expected one that can go on without a node")
-    kept = [i for i, node in enumerate(plan.nodes) if node in present]
-    place = {i: k for k, i in enumerate(kept)}
+    members = [i for i, node in enumerate(plan.nodes) if node in present]
+    place = {i: k for k, i in enumerate(members)}
     edges = [(place[a], place[b]) for a, b in plan.edges if a in place and b in place]
-    graph = Graph.of(len(kept), edges)
-    numbers = [routes.index(plan.nodes[i]) for i in kept]
-    found: dict[str, Any] = {"L": [plan.L[i] for i in kept], "edges": edges, "present": numbers}
+    graph = Graph.of(len(members), edges)
+    numbers = [routes.index(plan.nodes[i]) for i in members]
+    fields: dict[str, Any] = {"L": [plan.L[i] for i in members], "edges": edges, "present": numbers}
     if plan.route:
         cycle = cyclic_route(graph)
-        found |= {"route": list(cycle.nodes), "route_is": cycle.kind}
-    return found
+        fields |= {"route": list(cycle.nodes), "route_is": cycle.kind}
+    return fields
 
 
-def wired(asked: Asked, L: Sequence[float], convexity: float) -> Wiring:
+def wired(sections: ScenarioSections, L: Sequence[float], convexity: float) -> Wiring:
     """The wiring of a scenario. L: the smoothness constant of each node. convexity: every f_i - convexity/2 |x|^2 is convex.
 
     Raises InputError if the graph, the walk and the algorithm's parameters do not fit each other.
     """
-    network, algorithm, walk = asked.network, asked.algorithm, walk_of(asked.algorithm)
+    network, algorithm, walk = sections.network, sections.algorithm, walk_of(sections.algorithm)
     if network is None:  # `located` has seen to it that there is one where nodes send messages to each other
         algorithm.check(L, 0, convexity)
-        return Wiring([], [], "rounds", asked.seed)
+        return Wiring([], [], "rounds", sections.seed)
     graph = network.build()
     if graph.n != len(L):
         raise InputError(f"network: found {graph.n} nodes, expected {len(L)}, as many as have data")
@@ -99,9 +99,9 @@ def wired(asked: Asked, L: Sequence[float], convexity: float) -> Wiring:
     elif walk == "metropolis":
         route_is = "metropolis"
     algorithm.check(L, max(map(len, graph.neighbours)), convexity)
-    if route_is == "rounds" and asked.stop:
+    if route_is == "rounds" and sections.stop:
         raise InputError("run.stop: found a section, expected none (synchronous rounds without a centre)")
-    return Wiring(list(graph.edges), route, route_is, asked.seed)
+    return Wiring(list(graph.edges), route, route_is, sections.seed)
 
 
 class OnGraph(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dict=True):
@@ -144,8 +144,8 @@ class OnGraph(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dic
     @property
     def ids(self) -> list[int]:
         """The numbers in the nodes' names; empty where they are 0, 1, ... without a gap."""
-        given = getattr(self, "present", UNSET)
-        return [] if given is UNSET else given
+        present = getattr(self, "present", UNSET)
+        return [] if present is UNSET else present
 
     def position(self, node: str) -> int:
         """Where a node of this run stands in L and in the graph."""
@@ -207,8 +207,8 @@ class OnGraph(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dic
         if algorithm.pattern != "star":
             Graph.of(len(self.L), self.edges)
         elif self.edges or not self.L:
-            found = f"{len(self.L)} nodes with {len(self.edges)} edges"
-            raise InputError(f"plan: found {found}, expected at least 1 with none ({algorithm.name})")
+            size = f"{len(self.L)} nodes with {len(self.edges)} edges"
+            raise InputError(f"plan: found {size}, expected at least 1 with none ({algorithm.name})")
         algorithm.check(self.L, self.degree, self.convexity)
         n, graph, route, walk = len(self.L), self.graph, self.route, walk_of(algorithm)
         if walk is None:
@@ -245,7 +245,7 @@ class GraphNode(ABC):
     until: Vector | None = None  #: (m,) running time, s, until which each record counts; None: for ever
 
     @abstractmethod
-    def gate(self, plan: Plan, noise: NoiseSource, allowance: Allowance) -> Gate:
+    def gate(self, plan: Plan, noise: NoiseSource, budget_check: BudgetCheck) -> Gate:
         """Its gate in a run. Raises InputError if the plan's terms cannot be met, by public numbers."""
 
     @property
@@ -281,15 +281,15 @@ class GraphNode(ABC):
         return SMALL + 16 * entries + 200 * len(plan.nodes) + introduced
 
     def machine(
-        self, plan: Plan, run: bytes, ledger: Ledger, noise: NoiseSource, allowance: Allowance
+        self, plan: Plan, run: bytes, ledger: Ledger, noise: NoiseSource, budget_check: BudgetCheck
     ) -> tuple[Keeping, Gate]:
         """Its machine and its gate in a run whose plan it has checked. `run`: the run's id."""
-        gate, t = self.gate(plan, noise, allowance), plan.terms
+        gate, t = self.gate(plan, noise, budget_check), plan.terms
         gate.expiry = None if self.until is None else Expiry(self.until, lambda: ledger.running)
         if t is not None and t.masked is not None:
             if self.masks is None:
                 raise masking.none_allowed(self.name)
-            masks = self.masks(run, ledger, allowance.allow.masked)
+            masks = self.masks(run, ledger, budget_check.allow.masked)
             return masking.member(plan, self.name, gate, masks), gate
         made: Keeping = machine_of(plan, place(plan, run, plan.problem.position(self.name), gate, noise))
         return made, gate
@@ -324,16 +324,16 @@ class GraphKind(Kind):
     def unit(self, algorithm: Algorithm) -> str:
         return "one record"
 
-    def device(self, owner: Owner, path: str) -> Device:
+    def device(self, owner: DeviceFile, path: str) -> Device:
         raise InputError(f"{path}: data: found data of kind {self.name}, expected a kind that is not simulated only")
 
     def outcome(self, device: Any, state: Path) -> Outcome:
-        return lambda vectors, about: None
+        return lambda vectors, facts: None
 
     def data_words(self, data: Any) -> str:
         return self.name
 
-    def hidden(self, owner: Owner, device: Any, adjacency: Adjacency) -> list[str]:
+    def hidden(self, owner: DeviceFile, device: Any, adjacency: Adjacency) -> list[str]:
         return [f"hidden: {adjacency}"]
 
     def on_devices(self, problem: Any) -> str | None:

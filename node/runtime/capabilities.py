@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hushgrid.node.privacy.ledger import Ledger
-from hushgrid.node.privacy.renewal import standing
+from hushgrid.node.privacy.renewal import budget_status
 from hushgrid.node.problems.kind import Device
 from hushgrid.node.problems.registry import algorithms_of
 from hushgrid.node.schema.sections import Budget
@@ -13,7 +13,7 @@ from hushgrid.node.wire import OLDER, WIRE, Capabilities
 
 def capabilities(device: Device, budget: Budget | None, ledger: Ledger, days: int | None = None) -> Capabilities:
     """The algorithms, problem and mechanisms of a device, and what is left of its budget. `days`: until its certificate ends."""
-    left = standing(ledger, budget, expiring=device.until is not None).left if budget else None
+    left = budget_status(ledger, budget, expiring=device.until is not None).left if budget else None
     return Capabilities(
         version=RUNNING,
         algorithms=algorithms_of(device.kind),

@@ -10,10 +10,10 @@ from pathlib import Path
 from hushgrid.kernels.errors import InputError, Stopped
 from hushgrid.node.config.brokers import check_brokers
 from hushgrid.node.config.device import FIXED, DeviceConfig, load_device
-from hushgrid.node.config.files import kept
+from hushgrid.node.config.files import with_fixed
 from hushgrid.node.log import Log, Warned
-from hushgrid.node.privacy.drawn import Drawn
 from hushgrid.node.privacy.ledger import Ledger
+from hushgrid.node.privacy.noise_journal import NoiseJournal
 from hushgrid.node.problems.registry import TAGS
 from hushgrid.node.runtime.event_loop import Served, link_for, serve_all
 from hushgrid.node.runtime.member import Member
@@ -83,7 +83,7 @@ class Service:
         """The owner's file again, and the data. A file that is wrong changes nothing, and is said in one line."""
         log = self.member.log
         try:
-            config = kept(self.config, load_device(Path(self.path)), FIXED, self.path, log)
+            config = with_fixed(self.config, load_device(Path(self.path)), FIXED, self.path, log)
             check_brokers(config.broker, config.broker_in_clear, config.source, config.sink, Path(self.path))
             ways = self.outlet.ways(config)
             intake = self.intake.declared(config)
@@ -109,8 +109,8 @@ class Service:
         member = self.member
         member.budget, member.allow = budget, allow
         member.consents += 1
-        if member.driver and member.allowance:
-            member.allowance.tighten(budget)
+        if member.driver and member.budget_check:
+            member.budget_check.tighten(budget)
         self.link.send(member.connected())  # its birth says what is left
         member.log(f"the budget is epsilon {budget.epsilon:g} from now on")
 
@@ -145,7 +145,7 @@ def _serve(config: DeviceConfig, path: str, signals: Signals, say: Log, closing:
             raise Stopped(f"{config.node}: {why}")
         say(Warned(f"refuses every run: {why}"))
     outlet = Outlet(config, path, intake, ledger, say)
-    drawn = Drawn(Path(os.environ.get("RUNTIME_DIRECTORY", config.state)) / f"{config.node}.drawn", ledger)
+    journal = NoiseJournal(Path(os.environ.get("RUNTIME_DIRECTORY", config.state)) / f"{config.node}.drawn", ledger)
     member = Member(
         config.fleet,
         intake.device,
@@ -155,7 +155,7 @@ def _serve(config: DeviceConfig, path: str, signals: Signals, say: Log, closing:
         log=say,
         outcome=outlet.outcome(config.kind.outcome(intake.device, state)),
         renew=intake,
-        drawn=drawn,
+        journal=journal,
     )
     member.days = partial(days_of, config.tls)
     link = link_for(member, config.broker, config.tls, keepalive=config.keepalive)
@@ -166,4 +166,4 @@ def _serve(config: DeviceConfig, path: str, signals: Signals, say: Log, closing:
     service.unit.ready()
     service.serve()
     service.end()
-    drawn.close()
+    journal.close()

@@ -20,10 +20,10 @@ from hushgrid.kernels.machine import ALL, Malformed
 from hushgrid.kernels.patterns.neighbours import Iterate
 from hushgrid.node import wire
 from hushgrid.node.log import Warned
-from hushgrid.node.privacy.budget import Allowance
-from hushgrid.node.privacy.drawn import Drawn
+from hushgrid.node.privacy.budget import BudgetCheck
 from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.privacy.ledger_rows import StoredRun
+from hushgrid.node.privacy.noise_journal import NoiseJournal
 from hushgrid.node.privacy.noise_source import noise_source
 from hushgrid.node.problems.kind import Device, Outcome, Renewal
 from hushgrid.node.problems.plan import RunPlan, decode_plan, scheduled
@@ -48,7 +48,7 @@ class Member(Endpoint):
     """One device. `observe(driver, fresh)` is simulation's trace, called after each commit; a real device has none.
 
     `outcome` stores what a run leaves. `renew`, called before a run is joined, returns the device with its data as they
-    are now. `drawn` notes what the gate draws. Raises Stopped if an owed outcome cannot be written.
+    are now. `journal` notes what the gate draws. Raises Stopped if an owed outcome cannot be written.
     """
 
     def __init__(
@@ -64,17 +64,17 @@ class Member(Endpoint):
         *,
         outcome: Outcome | None = None,
         renew: Renewal | None = None,
-        drawn: Drawn | None = None,
+        journal: NoiseJournal | None = None,
     ) -> None:
         super().__init__(device.name, fleet, ledger, log)
         self.device, self.budget, self.allow = device, budget, allow or Allow()
         self.simulated, self.observe = simulated, observe
-        self.renew, self.drawn = renew, drawn
+        self.renew, self.journal = renew, journal
         self.outcomes = (
             Outcomes(ledger, outcome, log, lambda: self.renew.age if self.renew else None) if outcome else None
         )
         self.driver: Driver | None = None
-        self.allowance: Allowance | None = None
+        self.budget_check: BudgetCheck | None = None
         self.last: tuple[bytes, bytes] | None = None  #: (run, payload) of the last join, refusal or farewell, to repeat
         self.over: Progress | None = None  #: the run that ended last, as the coordinator says: with its rounds
         self.refusal = ""  #: why the last refusal of this session was, as a code
@@ -180,7 +180,7 @@ class Member(Endpoint):
         return self._join(run, blob, None, body.warm.get(self.name, b""))
 
     def _withdraw(self, run: bytes) -> list[Publication]:  # others have remembered more since it joined
-        self.driver, self.allowance, self.refusal = None, None, "mark"
+        self.driver, self.budget_check, self.refusal = None, None, "mark"
         return self._refuse(run, Refuse(f"{self.name}: {self.ledger.refusal}", Refused.kind))
 
     def _join(self, run: bytes, blob: bytes, stopped: StoredRun | None, earlier: bytes = b"") -> list[Publication]:
@@ -189,7 +189,7 @@ class Member(Endpoint):
         `earlier`: the run whose end it begins at, if this device has kept it.
         """
         try:
-            name, driver, allowance = self._agreed(run, blob, new=stopped is None)
+            name, driver, budget_check = self._agreed(run, blob, new=stopped is None)
         except (InputError, Refused) as error:
             return self._refuse(run, Refuse(str(error), error.kind))
         self._free -= RUN_BYTES + (0 if stopped and stopped.plan else len(blob))
@@ -198,34 +198,34 @@ class Member(Endpoint):
             warm_start.begin(driver, earlier)
         else:
             self.ledger.reopen(run, blob)
-        self.driver, self.allowance, self._ended = driver, allowance, False
+        self.driver, self.budget_check, self._ended = driver, budget_check, False
         if self.observe and driver.started:
             self.observe(driver, False)
         self.log(f"{'joined' if stopped is None else 'resumed'} run {run.hex()[:8]}: {name}")
         return self._say_joined(run)
 
-    def _agreed(self, run: bytes, blob: bytes, *, new: bool = False) -> tuple[str, Driver, Allowance]:
-        """The name, driver and allowance of a run. Raises InputError or Refused if device or owner do not agree."""
+    def _agreed(self, run: bytes, blob: bytes, *, new: bool = False) -> tuple[str, Driver, BudgetCheck]:
+        """The name, driver and budget check of a run. Raises InputError or Refused if device or owner do not agree."""
         try:
             plan = decode_plan(blob)
             if self.renew and new:
                 self.device = self.renew.device
-                assembled, allowed = partial(self._assemble, run, plan), partial(self._allowance, run, plan)
+                assembled, allowed = partial(self._assemble, run, plan), partial(self._budget_check, run, plan)
                 self.device = renewed(self.renew, plan, self.name, assembled, allowed)
             elif self.renew:  # what it goes on with is of the ledger's data version, as at a start
                 self.device = self.renew.device
             self.device.check(plan)
-            driver, allowance = self._assemble(run, plan)
+            driver, budget_check = self._assemble(run, plan)
             t = plan.terms_of(self.name)
             repeated = driver.gate is None or driver.gate.knows()  # the one answer of mode input
-            allowance.consent(0 if t is None or repeated else t.answers)
+            budget_check.admit(0 if t is None or repeated else t.answers)
         except HushgridError as error:
             self.refusal = getattr(error, "refused_by", error.kind)
             raise
         except Exception as error:  # numbers that no check foresaw; no answer was drawn yet
             self._note(f"a plan that cannot be computed with: {type(error).__name__}: {printable(str(error), LINE)}")
             raise InputError(f"{self.name}: found a plan that it cannot compute with, expected another") from None
-        return plan.name + self.device.remark(plan), driver, allowance
+        return plan.name + self.device.remark(plan), driver, budget_check
 
     def _on_step(self, src: str, envelope: Envelope, size: int) -> list[Publication]:
         driver = self.driver
@@ -322,20 +322,20 @@ class Member(Endpoint):
         self.log(Warned(f"run {run.hex()[:8]} ended here: {printable(failed.detail, LINE)}"))
         return [self._edge(failed.payload)]
 
-    def _allowance(self, run: bytes, plan: RunPlan, version: int | None = None) -> Allowance:
+    def _budget_check(self, run: bytes, plan: RunPlan, version: int | None = None) -> BudgetCheck:
         """`version`: of the data that the run would have [the ledger's of now]."""
         t, limits, simulated = plan.terms_of(self.name), (self.budget, self.allow), self.simulated is not None
         of, expiring = (self.ledger, run, plan.algorithm), self.device.until is not None
-        return Allowance(
+        return BudgetCheck(
             self.name, *of, t, *limits, plan.question, simulated=simulated, version=version, expiring=expiring
         )
 
-    def _assemble(self, run: bytes, plan: RunPlan) -> tuple[Driver, Allowance]:
-        allowance = self._allowance(run, plan)
+    def _assemble(self, run: bytes, plan: RunPlan) -> tuple[Driver, BudgetCheck]:
+        budget_check = self._budget_check(run, plan)
         seed = self.simulated.seed if self.simulated else None
         noise = noise_source(seed, self.name)
-        machine, gate = self.device.machine(plan, run, self.ledger, noise, allowance)
-        gate.drawn, gate.run, gate.version = self.drawn, run, allowance.version
+        machine, gate = self.device.machine(plan, run, self.ledger, noise, budget_check)
+        gate.journal, gate.run, gate.version = self.journal, run, budget_check.version
         gate.released = [] if self.observe else None
         self._limit = max(self.device.limit(plan), wire.SMALL)
         if machine.hears:
@@ -343,12 +343,12 @@ class Member(Endpoint):
             self._subscriptions = (*self._subscriptions[:3], *shared)
         driver = Driver(self.name, run, machine, gate, self.ledger)
         driver.observe = lambda driver: self.observe(driver, True) if self.observe else None
-        return driver, allowance
+        return driver, budget_check
 
     def _resume(self, stored: StoredRun) -> None:
         """Goes on with the run in which the process ended, from the stored state, if the owner still allows it."""
         try:
-            name, self.driver, self.allowance = self._agreed(stored.id, stored.plan)
+            name, self.driver, self.budget_check = self._agreed(stored.id, stored.plan)
         except (InputError, Refused) as error:
             self._refuse(stored.id, Refuse(str(error), error.kind))
             return

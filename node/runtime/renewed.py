@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from hushgrid.node.privacy.budget import Allowance
+from hushgrid.node.privacy.budget import BudgetCheck
 from hushgrid.node.problems.kind import Device, Renewal
 from hushgrid.node.problems.plan import RunPlan
 from hushgrid.node.runtime.driver import Driver
@@ -17,21 +17,21 @@ def renewed(
     renew: Renewal,
     plan: RunPlan,
     node: str,
-    assembled: Callable[[], tuple[Driver, Allowance]],
-    allowance: Callable[[int], Allowance],
+    assembled: Callable[[], tuple[Driver, BudgetCheck]],
+    budget_check: Callable[[int], BudgetCheck],
 ) -> Device:
     """The device with the data that the run is to have.
 
-    `assembled`: its driver and allowance with the data of now; `allowance`: that about another data version. Raises
+    `assembled`: its driver and budget check with the data of now; `budget_check`: that about another data version. Raises
     InputError or Refused if device or owner do not agree; nothing is renewed then.
     """
     renew.device.check(plan)
     driver, before = assembled()
-    before.consent(0)  # all but the budgets, before a source is read
+    before.admit(0)  # all but the budgets, before a source is read
 
     def agree(version: int) -> None:
         t, now = plan.terms_of(node), before.ledger.data_version
         repeated = driver.gate is None or (version == now and driver.gate.knows())
-        allowance(version).consent(0 if t is None or repeated else t.answers)
+        budget_check(version).admit(0 if t is None or repeated else t.answers)
 
     return renew(before.affordable, agree)

@@ -8,7 +8,7 @@ from hushgrid.kernels.errors import HushgridError
 from hushgrid.node import status
 from hushgrid.node.config.device import DeviceConfig
 from hushgrid.node.privacy.ledger_rows import StoredRun
-from hushgrid.node.privacy.renewal import Standing, standing
+from hushgrid.node.privacy.renewal import BudgetStatus, budget_status
 from hushgrid.node.privacy.spend_table import boottime
 from hushgrid.node.problems.plan import RunPlan, decode_plan
 from hushgrid.node.runtime.member import Member
@@ -44,7 +44,7 @@ class Reporter:
         member, ledger = self.member, self.member.ledger
         stored, now = ledger.last_run(), time.time()
         expiring = member.device.until is not None
-        left = standing(ledger, member.budget or self.config.budget, expiring=expiring)
+        left = budget_status(ledger, member.budget or self.config.budget, expiring=expiring)
         plan, over = _plan(stored), member.over
         return Status(
             node=member.name,
@@ -67,7 +67,7 @@ class Reporter:
         )
 
 
-def _runs_out(plan: RunPlan | None, left: Standing, now: float) -> str | None:
+def _runs_out(plan: RunPlan | None, left: BudgetStatus, now: float) -> str | None:
     """When the life's epsilon is spent: by the pace of the window, else if every run costs what this plan may."""
     if left.runs_out_s is not None:
         return status.moment(now + left.runs_out_s)

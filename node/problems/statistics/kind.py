@@ -12,7 +12,7 @@ from hushgrid.kernels.algorithms.base import Algorithm, Pattern, Sharing
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.graphs import Network
 from hushgrid.kernels.problems.statistics import Histogram
-from hushgrid.node.problems.kind import Asked, Plan
+from hushgrid.node.problems.kind import Plan, ScenarioSections
 from hushgrid.node.problems.masking import numbers, own_share
 from hushgrid.node.problems.on_graph import GraphKind
 from hushgrid.node.problems.records.section import NAME as RECORDS
@@ -28,7 +28,7 @@ from hushgrid.node.problems.statistics.section import (
 from hushgrid.node.schema.sections import AllowedProblem, Privacy, Question, Section
 
 if TYPE_CHECKING:
-    from hushgrid.node.privacy.budget import Allowance
+    from hushgrid.node.privacy.budget import BudgetCheck
     from hushgrid.node.privacy.gate import Gate
     from hushgrid.node.privacy.noise_source import NoiseSource
 
@@ -73,22 +73,22 @@ class Statistics(GraphKind):
         self, problem: StatisticProblem, network: Network | None, networked: bool, base: Path, file: str
     ) -> StatisticProblem:
         super().located(problem, network, networked, base, file)
-        return msgspec.structs.replace(problem, data=problem.data.at(base))
+        return msgspec.structs.replace(problem, data=problem.data.relative_to(base))
 
-    def public(self, asked: Asked, file: str) -> StatisticsPlan:
+    def public(self, sections: ScenarioSections, file: str) -> StatisticsPlan:
         from hushgrid.node.problems.statistics.public import public
 
-        return public(asked, file)[1]
+        return public(sections, file)[1]
 
-    def gate(self, device: Any, plan: Plan, noise: NoiseSource, allowance: Allowance) -> Gate:
+    def gate(self, device: Any, plan: Plan, noise: NoiseSource, budget_check: BudgetCheck) -> Gate:
         from hushgrid.node.problems.records.device import clamped
         from hushgrid.node.problems.statistics.gate import StatisticGate
 
         A, b = device.shard
         if device.labels is not None:
             b = clamped(b, device.labels, "softmax" if device.labels.classes else "least-squares")
-        share = own_share(plan, device.name, allowance)
-        return StatisticGate(device.name, (A, b), plan.problem, plan.terms, noise, allowance, share)
+        share = own_share(plan, device.name, budget_check)
+        return StatisticGate(device.name, (A, b), plan.problem, plan.terms, noise, budget_check, share)
 
     def among(self, plan: StatisticsPlan, present: Sequence[str]) -> StatisticsPlan:
         return plan.among(present)

@@ -4,7 +4,7 @@ import cvxpy as cp
 import numpy as np
 import pytest
 
-from hushgrid.broker.coordinator import in_force
+from hushgrid.broker.coordinator import warm_start
 from hushgrid.grid_cases.costs import cost_scale, polynomials
 from hushgrid.kernels.algorithms.consensus_admm import AgentState
 from hushgrid.node import wire
@@ -16,7 +16,7 @@ from tests.support.runs.continuous_fleet import GONE, ROUNDS, Fleet, held_fleet,
 
 def constants(fleet):
     """What the held zone said last of each entry that it shares."""
-    start, _ = in_force.load(fleet.ledgers[COORDINATOR], fleet.setup.plan)
+    start, _ = warm_start.load(fleet.ledgers[COORDINATOR], fleet.setup.plan)
     whole = wiring(fleet.setup.case, fleet.setup.plan.problem)
     return dict(zip((whole.keys[k] for k in whole.position[GONE]), start.parts[GONE].z.tolist(), strict=True))
 

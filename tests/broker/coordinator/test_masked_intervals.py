@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from hushgrid.broker.coordinator import in_force
+from hushgrid.broker.coordinator import warm_start
 from hushgrid.node import wire
 from hushgrid.node.config.coordinator import Continuous
 from hushgrid.node.wire import COORDINATOR
@@ -53,8 +53,8 @@ def test_without_warm_start_or_of_another_algorithm_it_begins_at_zero(tmp_path):
     assert not np.any(made.begun)
     made = fleet(tmp_path / "other", {"rounds": 2})
     made.interval()
-    kept = wire.decode_state(in_force.InForce, made.ledgers[COORDINATOR].note(in_force.KEY))
-    made.ledgers[COORDINATOR].keep_note(in_force.KEY, wire.encode(in_force.InForce("another", 1.0, kept.parts)))
+    kept = wire.decode_state(warm_start.WarmState, made.ledgers[COORDINATOR].note(warm_start.KEY))
+    made.ledgers[COORDINATOR].keep_note(warm_start.KEY, wire.encode(warm_start.WarmState("another", 1.0, kept.parts)))
     assert made.interval()["start"] == "cold"
 
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from hushgrid.broker.coordinator import gathering
+from hushgrid.broker.coordinator import membership
 from hushgrid.kernels.errors import InputError
 from hushgrid.node.runtime.capabilities import capabilities
 from tests.support.devices.zone_fleet import World, setup
@@ -38,9 +38,9 @@ def test_a_member_of_another_wire_is_named_with_both_versions(world, facts):
 
 
 def test_a_member_of_an_older_wire_takes_part_if_that_is_still_spoken_here(world, facts, monkeypatch):
-    monkeypatch.setattr(gathering.wire, "WIRE", 3)
+    monkeypatch.setattr(membership.wire, "WIRE", 3)
     facts = replace(facts, wire=2)
     with pytest.raises(InputError, match=r"^z1: wire: found 2 .*, expected 3 \("):
         world.centre._check("z1", facts)
-    monkeypatch.setattr(gathering.wire, "OLDER", (2,))
+    monkeypatch.setattr(membership.wire, "OLDER", (2,))
     world.centre._check("z1", facts)

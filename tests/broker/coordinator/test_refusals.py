@@ -126,7 +126,7 @@ def test_a_refusal_in_the_rounds_ends_the_run_and_counts_in_the_next_interval(fl
         if driver is not None and driver.machine.state.t == 1 and not before[0]:
             before[0] = 1
             member = fleet.member(GONE)
-            member.allowance.tighten(budget(1.0))
+            member.budget_check.tighten(budget(1.0))
 
     row = fleet.interval(tightened)
     assert (row["outcome"], row["cause"], row["refused"], row["absent"]) == ("missed", "refused", [GONE], [GONE])

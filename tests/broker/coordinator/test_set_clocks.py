@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from hushgrid.broker.coordinator.standing import Reporter
+from hushgrid.broker.coordinator.status import Reporter
 from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.runtime import reporter as device
 from hushgrid.node.schema.sections import Adjacency, Budget

@@ -11,7 +11,7 @@ import re
 import pytest
 
 from hushgrid.broker.coordinator.neighbours import NeighboursCoordinator
-from hushgrid.broker.coordinator.past_runs import failed
+from hushgrid.broker.coordinator.run_history import failed
 from hushgrid.broker.coordinator.star import StarCoordinator
 from hushgrid.broker.coordinator.token import TokenCoordinator
 from hushgrid.broker.simulation.memory import TICK_S, MemoryBroker

@@ -4,7 +4,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from hushgrid.broker.coordinator import in_force
+from hushgrid.broker.coordinator import warm_start as coordinator_start
 from hushgrid.kernels.algorithms.ladmm import AgentState
 from hushgrid.node import wire
 from hushgrid.node.runtime import warm_start
@@ -52,7 +52,7 @@ def test_a_coordinator_that_has_lost_the_state_begins_cold_and_says_why(tmp_path
     fleet = Fleet(tmp_path, scenario(name, rounds=4, privacy=5.0))
     fleet.interval()
     ledger = fleet.ledgers[COORDINATOR]
-    kept = wire.decode_state(in_force.InForce, ledger.note(in_force.KEY))
+    kept = wire.decode_state(coordinator_start.WarmState, ledger.note(coordinator_start.KEY))
     part = kept.parts["z1"]
     broken = {
         "gone": None,
@@ -65,9 +65,9 @@ def test_a_coordinator_that_has_lost_the_state_begins_cold_and_says_why(tmp_path
         "of other zones": wire.encode(msgspec.structs.replace(kept, of="another")),
     }[lost]
     if broken is None:
-        ledger.db.execute("DELETE FROM meta WHERE key = ?", (f"note {in_force.KEY}",))
+        ledger.db.execute("DELETE FROM meta WHERE key = ?", (f"note {coordinator_start.KEY}",))
     else:
-        ledger.keep_note(in_force.KEY, broken)
+        ledger.keep_note(coordinator_start.KEY, broken)
     row = fleet.interval()
     assert (row["outcome"], row["start"]) == ("answer", "cold")
     said = {

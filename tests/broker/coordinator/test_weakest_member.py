@@ -49,9 +49,9 @@ class During:
             return
         member = fleet.member(self.zone)
         if self.at == "rounds" and self.fault in ("refuses", "empty budget"):
-            if member.allowance is None:
+            if member.budget_check is None:
                 return
-            member.allowance.tighten(budget(0.1))
+            member.budget_check.tighten(budget(0.1))
         ill(fleet, self.zone, self.fault)
         self.at = None
 

@@ -188,17 +188,17 @@ def test_a_device_that_hides_six_records_charges_a_plan_that_hides_fewer(tmp_pat
     device = Device(tmp_path, budget(2.0, adjacency=relation(6)))
     wanted = plan(rounds=4, adjacency=relation(asked))
     if asked == 6:
-        device.allowance(wanted).consent(4)
+        device.budget_check(wanted).admit(4)
         return
     with pytest.raises(Refused, match=rf"n0: spent epsilon 0, asked {2 * 6 // asked} more, budget 2 "):
-        device.allowance(wanted).consent(4)
+        device.budget_check(wanted).admit(4)
 
 
 def test_a_device_that_hides_one_record_takes_a_plan_that_hides_more_at_its_own_price(tmp_path):
     device = Device(tmp_path, budget(2.0, adjacency=relation(1)))
-    device.allowance(plan(rounds=4, adjacency=relation(6))).consent(4)
+    device.budget_check(plan(rounds=4, adjacency=relation(6))).admit(4)
     with pytest.raises(Refused, match=r"asked 2\.1 more"):
-        device.allowance(plan(rounds=4, adjacency=relation(6), epsilon=2.1)).consent(4)
+        device.budget_check(plan(rounds=4, adjacency=relation(6), epsilon=2.1)).admit(4)
 
 
 # --- a whole run ---

@@ -11,7 +11,7 @@ from hushgrid.kernels.errors import Refused
 from hushgrid.kernels.privacy.accounting import UNIT, gdp_epsilon, units
 from hushgrid.kernels.ranges import MOST_MASKED
 from hushgrid.node.config.scenario import scenario_from
-from hushgrid.node.privacy.budget import Allowance, worth_alone
+from hushgrid.node.privacy.budget import BudgetCheck, worth_alone
 from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.privacy.ledger_rows import Spend, steps
 from hushgrid.node.schema.sections import Adjacency, Allow, AllowMasked, Budget, ReplaceOneRecord
@@ -129,11 +129,11 @@ class Owner:
         self.terms = plan.terms_of("n0")
         self.ledger = Ledger(path, "n0", durable=False, keep=1)
 
-    def allowance(self):
+    def budget_check(self):
         self.runs += 1
         self.run = b"%16d" % self.runs
         algorithm, given = self.plan.algorithm, (self.budget, self.allow)
-        return Allowance("n0", self.ledger, self.run, algorithm, self.terms, *given, simulated=False)
+        return BudgetCheck("n0", self.ledger, self.run, algorithm, self.terms, *given, simulated=False)
 
     def spend(self, k):
         t = self.terms
@@ -141,13 +141,13 @@ class Owner:
 
     def lives(self, answers=None):
         """A whole run, or its first answers."""
-        allowance = self.allowance()
-        allowance.consent(self.terms.answers)
+        budget_check = self.budget_check()
+        budget_check.admit(self.terms.answers)
         self.ledger.join(self.run, b"plan")
         for k in range(answers or self.terms.answers):
-            allowance.authorise([self.spend(k + 1)])
+            budget_check.authorise([self.spend(k + 1)])
             self.ledger.commit(self.run, spends=[self.spend(k + 1)])
-            allowance.committed([self.spend(k + 1)])
+            budget_check.committed([self.spend(k + 1)])
         self.ledger.commit(self.run, status="done", last=b"l")
 
 
@@ -184,23 +184,23 @@ def test_a_run_that_goes_on_is_asked_for_its_rest_and_one_that_only_repeats_for_
     owner = Owner(tmp_path / "n0.ledger", plan, worth(plan, 1) * (1 + 1e-9))
     owner.lives(answers=2)
     given = plan.algorithm, owner.terms, owner.budget, owner.allow
-    again = Allowance("n0", owner.ledger, owner.run, *given, simulated=False)
-    again.consent(owner.terms.answers)
+    again = BudgetCheck("n0", owner.ledger, owner.run, *given, simulated=False)
+    again.admit(owner.terms.answers)
     with pytest.raises(Refused):
-        again.consent(owner.terms.answers + 1)
-    again.consent(2)
+        again.admit(owner.terms.answers + 1)
+    again.admit(2)
     with pytest.raises(Refused):
         owner.lives()  # another run has no room for its whole
 
 
 def test_no_answer_passes_the_limit_even_if_more_was_spent_since_the_run_was_joined(tmp_path, plan):
     owner = Owner(tmp_path / "n0.ledger", plan, worth(plan, 1) * (1 + 1e-9))
-    allowance = owner.allowance()
-    allowance.consent(owner.terms.answers)
+    budget_check = owner.budget_check()
+    budget_check.admit(owner.terms.answers)
     owner.ledger.join(b"other" * 3, b"plan")
     owner.ledger.commit(b"other" * 3, spends=[owner.spend(k + 1) for k in range(owner.terms.answers)])
     with pytest.raises(Refused, match="in all against everybody else"):
-        allowance.authorise([owner.spend(1)])
+        budget_check.authorise([owner.spend(1)])
 
 
 def test_answers_that_are_not_masked_neither_count_nor_are_refused(tmp_path, plan):
@@ -209,7 +209,7 @@ def test_answers_that_are_not_masked_neither_count_nor_are_refused(tmp_path, pla
     plain = [Spend(k, "gaussian", 0.5, 1.0, 1.0, 0.1, owner.terms.adjacency, "x") for k in range(1, 9)]
     owner.ledger.commit(b"plain" * 3, spends=plain)
     owner.lives()
-    owner.allowance().authorise(plain)
+    owner.budget_check().authorise(plain)
     with pytest.raises(Refused):
         owner.lives()
 

@@ -379,8 +379,8 @@ def test_softmax_minimisers_are_private_under_gaussian_noise():
 )
 def test_every_answer_is_one_spend_and_together_they_cost_what_the_accountant_says(tmp_path, question, mechanism):
     t = of(mechanism)
-    ledger, allowance = device(tmp_path, t)
-    one = gate(problem(20), t, SystemNoise(), allowance)
+    ledger, budget_check = device(tmp_path, t)
+    one = gate(problem(20), t, SystemNoise(), budget_check)
     for k in range(4):
         getattr(one, question)(np.ones(3), 1.0 + k)  # a growing eta
         commit(ledger, one)

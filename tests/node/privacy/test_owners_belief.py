@@ -11,7 +11,7 @@ from hushgrid.kernels.errors import Refused
 from hushgrid.kernels.privacy.accounting import gdp_epsilon
 from hushgrid.kernels.privacy.shares import shares
 from hushgrid.lab.audit.ledgers import line as compared_line
-from hushgrid.node.privacy.budget import Allowance, spent_in, worth_alone
+from hushgrid.node.privacy.budget import BudgetCheck, spent_in, worth_alone
 from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.privacy.ledger_rows import Spend
 from hushgrid.node.problems.masking import own_share
@@ -36,7 +36,7 @@ def owner(ledger, plan, honest=5, *, epsilon=20.0, corrupt=1, alone=9.0, per_run
     )
     budget = Budget(epsilon=epsilon, delta=DELTA, adjacency=ADJACENCY)
     terms = plan.terms_of("n0")
-    return Allowance("n0", ledger, RUN, plan.algorithm, terms, budget, allow, simulated=False)
+    return BudgetCheck("n0", ledger, RUN, plan.algorithm, terms, budget, allow, simulated=False)
 
 
 @pytest.fixture
@@ -46,33 +46,33 @@ def ledger(tmp_path):
         yield opened
 
 
-def pay(ledger, plan, allowance):
+def pay(ledger, plan, budget_check):
     """One answer, as the gate enters it."""
-    share = own_share(plan, "n0", allowance)
+    share = own_share(plan, "n0", budget_check)
     assert share is not None
     sizes = share.lattice.sensitivity, share.lattice.scale, share.lattice.g
     spend = Spend(1, "gaussian", share.mu, *sizes, plan.terms.adjacency, "x", share.honest)
-    allowance.authorise([spend])
+    budget_check.authorise([spend])
     ledger.commit(RUN, spends=[spend])
-    allowance.committed([spend])
+    budget_check.committed([spend])
     return share
 
 
 def test_a_plan_that_relies_on_498_honest_devices_is_paid_at_the_owners_five(ledger, plan):
     """Before: .096, of a share that is worth 1.19 if five are honest, and 2.9 if all others are invented."""
-    allowance = owner(ledger, plan)
-    allowance.consent(1)
-    share = pay(ledger, plan, allowance)
+    budget_check = owner(ledger, plan)
+    budget_check.admit(1)
+    share = pay(ledger, plan, budget_check)
     assert gdp_epsilon(share.alone, DELTA) == pytest.approx(ALONE, rel=5e-3)
-    assert allowance.spent == pytest.approx(BELIEVED, rel=5e-3)
-    assert allowance.spent >= gdp_epsilon(share.alone / 5**0.5, DELTA) * (1 - 1e-12)
+    assert budget_check.spent == pytest.approx(BELIEVED, rel=5e-3)
+    assert budget_check.spent >= gdp_epsilon(share.alone / 5**0.5, DELTA) * (1 - 1e-12)
     assert [s.honest for s in ledger.spends()] == [5]
     assert ledger.honest(RUN) == 5
     t = plan.terms_of("n0")
     assert spent_in(ledger, RUN, t) == pytest.approx(BELIEVED, rel=5e-3)
     assert worth_alone(sum(ledger.shares("replace-one-record")), DELTA) == pytest.approx(ALONE, rel=5e-3)
     again = owner(ledger, plan)  # after a restart
-    assert again.spent == pytest.approx(allowance.spent)
+    assert again.spent == pytest.approx(budget_check.spent)
 
 
 def test_an_audit_of_the_ledger_knows_at_how_many_honest_shares_it_was_counted(ledger, plan):
@@ -92,23 +92,23 @@ def test_noise_stays_as_the_plan_says(ledger, plan):
 
 
 def test_a_plan_that_breaks_the_budget_under_the_owners_belief_is_refused_before_its_first_answer(ledger, plan):
-    owner(ledger, plan, 498, epsilon=0.1).consent(1)
-    owner(ledger, plan, 5, epsilon=1.2).consent(1)
+    owner(ledger, plan, 498, epsilon=0.1).admit(1)
+    owner(ledger, plan, 5, epsilon=1.2).admit(1)
     for limits, words in (
         ({"epsilon": 1.1}, r"n0: spent epsilon 0, asked 1\.18\d* more, budget 1\.1"),
         ({"per_run": 1.0}, r"n0: asked epsilon 1\.18\d* for the run, its owner allows 1"),
         ({"alone": 2.8}, r"n0: shares worth epsilon 2\.9\d* in all against everybody else, its owner allows 2\.8"),
     ):
         with pytest.raises(Refused, match=words):
-            owner(ledger, plan, 5, **limits).consent(1)
+            owner(ledger, plan, 5, **limits).admit(1)
     assert ledger.spends() == []
 
 
 def test_corrupt_may_be_a_share_of_the_contributors(ledger, plan):
     """A fifth of 500: a plan that reckons with two is refused, one that reckons with 100 is not."""
     with pytest.raises(Refused, match="2 corrupt contributors, its owner asks for at least 100"):
-        owner(ledger, plan, corrupt=0.2).consent(1)
-    owner(ledger, sum_of(500, 100, CLAIM), corrupt=0.2).consent(1)
+        owner(ledger, plan, corrupt=0.2).admit(1)
+    owner(ledger, sum_of(500, 100, CLAIM), corrupt=0.2).admit(1)
     for share, contributors, least in (
         (0.2, 5, 1),
         (0.07, 100, 7),

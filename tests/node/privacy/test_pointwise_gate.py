@@ -96,8 +96,8 @@ def test_far_away_the_unit_is_that_of_every_point(x):
 
 def test_every_answer_costs_the_same_and_has_the_noise_of_its_own_point(tmp_path):
     loss, t = problem(50, 3), of(answers=3)
-    ledger, allowance = device(tmp_path, t)
-    one = gate(loss, t, SystemNoise(), allowance)
+    ledger, budget_check = device(tmp_path, t)
+    one = gate(loss, t, SystemNoise(), budget_check)
     lattice = Lattice.gaussian(t.per_answer, pointwise.UNIT, 3)
     for x in (np.zeros(3), np.ones(3), np.full(3, 1e9)):
         one.gradient(x)

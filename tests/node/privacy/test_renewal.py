@@ -14,7 +14,7 @@ from hushgrid.kernels.errors import InputError, Refused
 from hushgrid.kernels.privacy.limits import Charge
 from hushgrid.node.privacy import spend_table
 from hushgrid.node.privacy.gate import Exhausted
-from hushgrid.node.privacy.renewal import standing
+from hushgrid.node.privacy.renewal import budget_status
 from hushgrid.node.privacy.window import Window
 from hushgrid.node.schema.sections import Adjacency, Allow, Budget, Change, PerRun
 from hushgrid.node.wire import Mark
@@ -263,7 +263,7 @@ def test_a_whole_window_by_gaussian_noise_is_enough_to_its_last_answer(tmp_path)
 def test_96_gaussian_answers_a_day_fit_and_one_more_does_not(tmp_path):
     node, clock = device(tmp_path, budget(5.0, DELTA, window="24h"))
     node.simulated = False
-    mu = node.allowance(plan(rounds=96, epsilon=5.0, **GDP)).terms.per_answer
+    mu = node.budget_check(plan(rounds=96, epsilon=5.0, **GDP)).terms.per_answer
     each = plan(rounds=1, epsilon=one_answer(mu), **GDP)
     for k in range(100):
         node.ledger.new_data()
@@ -279,19 +279,19 @@ def test_96_gaussian_answers_a_day_fit_and_one_more_does_not(tmp_path):
 def test_whether_a_fresh_answer_is_affordable_is_asked_of_the_window_alone_and_of_no_version(tmp_path):
     whole = plan(rounds=1, epsilon=1.0)
     node, clock = device(tmp_path, budget(1.0, window=SPAN, lifetime=2.0))
-    assert node.allowance(whole).affordable
-    assert not node.allowance(plan(rounds=1, epsilon=1.1)).affordable
+    assert node.budget_check(whole).affordable
+    assert not node.budget_check(plan(rounds=1, epsilon=1.1)).affordable
     node.answer(node.start(whole), 1)
-    assert not node.allowance(whole).affordable
+    assert not node.budget_check(whole).affordable
     clock.pass_(1.01 * SPAN)
-    assert node.allowance(whole).affordable  # about new data; about those that stand still nothing fits
+    assert node.budget_check(whole).affordable  # about new data; about those that stand still nothing fits
     with pytest.raises(Refused, match="never while data version 1 stands"):
         node.start(whole)
     node.ledger.new_data()
     node.answer(node.start(whole), 1)
     clock.pass_(1.01 * SPAN)
     node.ledger.new_data()
-    assert node.allowance(whole).affordable  # its life is over: that is refused, not repeated for ever
+    assert node.budget_check(whole).affordable  # its life is over: that is refused, not repeated for ever
     with pytest.raises(Refused, match="no time brings it back"):
         node.start(whole)
 
@@ -366,30 +366,30 @@ def test_a_refusal_names_its_rule_by_one_word(tmp_path, by, changes):
 def test_what_stands_is_what_the_window_and_the_life_have_left(tmp_path):
     cap = budget(2.0, window=SPAN, lifetime=10.0)
     node, clock = device(tmp_path, cap)
-    assert standing(node.ledger, cap) == (SPAN, 2.0, 10.0, None, None)
+    assert budget_status(node.ledger, cap) == (SPAN, 2.0, 10.0, None, None)
     node.ledger.new_data()
     node.answer(node.start(plan(rounds=2, epsilon=1.0)), 2)
     clock.pass_(400.0)
     node.ledger.new_data()
-    now = standing(node.ledger, cap)
+    now = budget_status(node.ledger, cap)
     assert now.left_window == pytest.approx(1.0, rel=1e-2)
     assert now.left_life == pytest.approx(9.0, rel=1e-2)
     assert now.left == now.left_window
     assert now.renews_s == pytest.approx(600.0)
     assert now.runs_out_s == pytest.approx(9 * SPAN, rel=1e-2)
     clock.pass_(601.0)
-    later = standing(node.ledger, cap)
+    later = budget_status(node.ledger, cap)
     assert (later.left_window, later.renews_s, later.runs_out_s) == (2.0, None, None)
 
 
 def test_a_budget_without_a_window_stands_as_it_did(tmp_path):
     node = Device(tmp_path, budget(2.0))
     node.answer(node.start(plan(rounds=4)), 1)
-    assert standing(node.ledger, node.cap)[:2] == (None, None)
-    assert standing(node.ledger, node.cap).left == pytest.approx(1.5, rel=1e-3)
+    assert budget_status(node.ledger, node.cap)[:2] == (None, None)
+    assert budget_status(node.ledger, node.cap).left == pytest.approx(1.5, rel=1e-3)
 
 
 def test_without_a_limit_over_its_life_a_window_says_none(tmp_path):
     node = Device(tmp_path, budget(2.0, window=SPAN))
-    assert standing(node.ledger, node.cap).left_life is None
-    assert node.allowance(plan()).left == 2.0 < inf
+    assert budget_status(node.ledger, node.cap).left_life is None
+    assert node.budget_check(plan()).left == 2.0 < inf

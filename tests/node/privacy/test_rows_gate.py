@@ -112,8 +112,8 @@ def test_the_rounding_of_a_gradient_is_below_its_public_bound(kind, order, seed,
 def test_where_rounding_is_not_covered_the_answer_is_refused_before_it_costs(tmp_path):
     t = terms()
     loss = rows("least-squares")
-    ledger, allowance = device(tmp_path, t)
-    one = gate(loss, t, authority=allowance)
+    ledger, budget_check = device(tmp_path, t)
+    one = gate(loss, t, authority=budget_check)
     with pytest.raises(
         Refused, match=r"^n0: at \|x\| = 1\.73e\+12 the gradient is rounded by up to .*, expected at most"
     ):
@@ -169,8 +169,8 @@ def test_the_largest_value_on_the_grid_is_decided_without_the_data(over):
 @pytest.mark.parametrize("over", ADJACENCIES.values(), ids=ADJACENCIES)
 def test_every_answer_is_one_spend_and_together_they_cost_what_the_accountant_says(tmp_path, over, mechanism):
     t = terms(mechanism, answers=4, **over)
-    ledger, allowance = device(tmp_path, t)
-    one = gate(rows("logistic"), t, SystemNoise(), allowance)
+    ledger, budget_check = device(tmp_path, t)
+    one = gate(rows("logistic"), t, SystemNoise(), budget_check)
     for _ in range(4):
         one.gradient(np.zeros(3))
         commit(ledger, one)
@@ -277,8 +277,8 @@ def test_a_gate_goes_on_counting_where_the_stored_state_says():
 
 def test_exact_answers_are_those_of_the_loss_and_cost_infinity(tmp_path):
     loss = rows("logistic", l2=0.5)
-    ledger, allowance = device(tmp_path, None)
-    one = gate(loss, None, authority=allowance)
+    ledger, budget_check = device(tmp_path, None)
+    one = gate(loss, None, authority=budget_check)
     x, v = np.array([1.0, -2.0, 0.5]), np.array([0.1, 0.2, -0.3])
     assert np.array_equal(one.exact_gradient(x), loss.gradient(x))
     assert np.array_equal(one.exact_minimizer(v, 2.0), Minimizer(loss)(v, 2.0).x)
@@ -287,8 +287,8 @@ def test_exact_answers_are_those_of_the_loss_and_cost_infinity(tmp_path):
 
 
 def test_a_finite_budget_refuses_exact_answers(tmp_path):
-    _, allowance = device(tmp_path, None, budget(1e6))
-    one = gate(rows("logistic"), None, authority=allowance)
+    _, budget_check = device(tmp_path, None, budget(1e6))
+    one = gate(rows("logistic"), None, authority=budget_check)
     for ask in (lambda: one.exact_gradient(np.zeros(3)), lambda: one.exact_minimizer(np.zeros(3), 1.0)):
         with pytest.raises(Refused, match=r"^n0: an answer without privacy was asked, its budget is 1e.06$"):
             ask()
@@ -362,9 +362,9 @@ def test_a_bounded_change_stands_where_the_paper_has_2c():
 
 def test_the_published_noise_stands_on_what_is_sent_and_its_answer_costs_infinity(tmp_path):
     t = terms("gaussian", published=True, step=0.1, decay=2.0)
-    ledger, allowance = device(tmp_path, t)
+    ledger, budget_check = device(tmp_path, t)
     loss = rows("logistic", l2=0.5)
-    one = gate(loss, t, SeededNoise(5, "n0"), allowance)
+    one = gate(loss, t, SeededNoise(5, "n0"), budget_check)
     x, sent = np.ones(3), np.array([0.25, 0.5, -1.0])
     for k in (1, 2):
         assert np.array_equal(one.exact_gradient(x), loss.gradient(x))
@@ -378,6 +378,6 @@ def test_the_published_noise_stands_on_what_is_sent_and_its_answer_costs_infinit
 
 
 def test_a_budget_refuses_the_published_variant_at_its_first_answer(tmp_path):
-    _, allowance = device(tmp_path, PUBLISHED, budget(1e6, 1e-5))
+    _, budget_check = device(tmp_path, PUBLISHED, budget(1e6, 1e-5))
     with pytest.raises(Refused, match="an answer without privacy was asked"):
-        gate(rows("logistic"), PUBLISHED, authority=allowance).exact_gradient(np.zeros(3))
+        gate(rows("logistic"), PUBLISHED, authority=budget_check).exact_gradient(np.zeros(3))

@@ -7,8 +7,8 @@ from contextlib import closing
 import pytest
 
 from hushgrid.kernels.errors import Refused
-from hushgrid.node.privacy.drawn import Drawn
 from hushgrid.node.privacy.ledger import Ledger
+from hushgrid.node.privacy.noise_journal import NoiseJournal
 from tests.support.devices.gated_device import spend
 from tests.support.devices.ledgers import RUN, copied, copy_of, fill, killed, reopened
 
@@ -39,7 +39,7 @@ def holding(folder):
 def begin(ledger, run=RUN):
     """A run with a key, and a few steps, noted, in the log and in the tables."""
     fill(ledger, 3, run)
-    drawn = Drawn(ledger.path.with_name("n0.drawn"), ledger)
+    drawn = NoiseJournal(ledger.path.with_name("n0.drawn"), ledger)
     assert ledger.run_key(run, made) == KEY
     drawn.draw(run, spend(4), b"question", tuple)
     ledger.commit(run, spends=[spend(4)], state=b"state")

@@ -15,7 +15,7 @@ from hushgrid.kernels.privacy.accounting import gdp_epsilon
 from hushgrid.kernels.privacy.noise import Lattice
 from hushgrid.lab.audit.audit import audited
 from hushgrid.node.config.scenario import scenario_from
-from hushgrid.node.privacy.budget import Allowance, spent_in
+from hushgrid.node.privacy.budget import BudgetCheck, spent_in
 from hushgrid.node.privacy.gate import POOL
 from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.privacy.noise_source import SeededNoise, SystemNoise
@@ -38,7 +38,7 @@ def of(growth=1.5, answers=6, **over):
 
 def allowed(ledger, t, epsilon, **of_budget):
     cap = Budget(epsilon=epsilon, delta=t.delta, adjacency=RECORD, **of_budget)
-    return Allowance("n0", ledger, b"run", plan().algorithm, t, cap, Allow(), simulated=True)
+    return BudgetCheck("n0", ledger, b"run", plan().algorithm, t, cap, Allow(), simulated=True)
 
 
 # --- what an answer costs ---
@@ -48,8 +48,8 @@ def allowed(ledger, t, epsilon, **of_budget):
 @pytest.mark.parametrize("kept", [False, True])
 def test_every_answer_has_the_noise_of_its_own_price_and_all_together_cost_the_claim(tmp_path, growth, kept):
     loss, t = problem(50, 3), of(growth, pointwise=kept)
-    ledger, allowance = device(tmp_path, t)
-    one = gate(loss, t, SystemNoise(), allowance)
+    ledger, budget_check = device(tmp_path, t)
+    one = gate(loss, t, SystemNoise(), budget_check)
     for k in range(1, 7):
         one.refill()
         one.gradient(X)
@@ -82,12 +82,12 @@ def test_noise_drawn_ahead_is_each_answer_s_own_and_no_more_than_the_cap_allows(
 
 def test_a_run_that_is_resumed_goes_on_at_its_own_place_in_the_schedule(tmp_path):
     loss, t = problem(50, 3), of(2.0)
-    ledger, allowance = device(tmp_path, t)
-    first = gate(loss, t, SeededNoise(1, "n0"), allowance)
+    ledger, budget_check = device(tmp_path, t)
+    first = gate(loss, t, SeededNoise(1, "n0"), budget_check)
     for _ in range(3):
         first.gradient(X)
     commit(ledger, first)
-    again = gate(loss, t, SeededNoise(1, "n0"), allowance)
+    again = gate(loss, t, SeededNoise(1, "n0"), budget_check)
     again.restore(first.state)
     again.gradient(X)
     (spend,) = again.spends
@@ -99,8 +99,8 @@ def test_a_run_that_is_resumed_goes_on_at_its_own_place_in_the_schedule(tmp_path
 
 def test_an_early_end_costs_what_was_answered(tmp_path):
     t = of(2.0)
-    ledger, allowance = device(tmp_path, t)
-    one = gate(problem(50, 3), t, SystemNoise(), allowance)
+    ledger, budget_check = device(tmp_path, t)
+    one = gate(problem(50, 3), t, SystemNoise(), budget_check)
     for _ in range(2):
         one.gradient(X)
     commit(ledger, one)
@@ -142,15 +142,15 @@ def test_a_budget_of_the_claim_is_enough_to_the_last_answer_and_a_smaller_one_is
     t = of(growth)
     ledger, _ = device(tmp_path, t)
     with pytest.raises(Refused, match="budget"):
-        allowed(ledger, t, t.epsilon * (1 - 1e-9), window=window).consent(6)
-    allowance = allowed(ledger, t, t.epsilon, window=window)
-    allowance.consent(6)
-    one = gate(problem(50, 3), t, SystemNoise(), allowance)
+        allowed(ledger, t, t.epsilon * (1 - 1e-9), window=window).admit(6)
+    budget_check = allowed(ledger, t, t.epsilon, window=window)
+    budget_check.admit(6)
+    one = gate(problem(50, 3), t, SystemNoise(), budget_check)
     for _ in range(6):
         one.gradient(X)
         commit(ledger, one)
-    assert allowance.spent <= t.epsilon
-    allowance.consent(6)  # nothing is left to ask
+    assert budget_check.spent <= t.epsilon
+    budget_check.admit(6)  # nothing is left to ask
 
 
 @examples.of(30)
@@ -158,8 +158,8 @@ def test_a_budget_of_the_claim_is_enough_to_the_last_answer_and_a_smaller_one_is
 def test_whatever_a_plan_s_growth_what_a_budget_lets_pass_is_within_it(tmp_path_factory, growth, given, epsilon):
     t = of(growth, 8)
     ledger, _ = device(tmp_path_factory.mktemp("d"), t)
-    allowance = allowed(ledger, t, epsilon)
-    one = gate(problem(20, 3), t, SystemNoise(), allowance)
+    budget_check = allowed(ledger, t, epsilon)
+    one = gate(problem(20, 3), t, SystemNoise(), budget_check)
     one.state.answers, mu2 = given % 8, 0.0
     try:
         while True:

@@ -17,7 +17,7 @@ from hushgrid.grid_cases.zone.build import zone_models
 from hushgrid.kernels.errors import InputError, Refused
 from hushgrid.node.config.device import load_device
 from hushgrid.node.config.scenario import load_scenario
-from hushgrid.node.privacy.budget import Allowance
+from hushgrid.node.privacy.budget import BudgetCheck
 from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.problems.plan import decode_plan, encode_plan, warnings
 from hushgrid.node.problems.power_flow.capacity import read_capacities
@@ -85,7 +85,7 @@ def taken(blob, config, device, ledger):
     plan = decode_plan(blob)
     device.check(plan)
     t, limits = plan.terms, (config.budget, config.allow)
-    Allowance(device.name, ledger, b"run", plan.algorithm, t, *limits, simulated=False).consent(t.answers)
+    BudgetCheck(device.name, ledger, b"run", plan.algorithm, t, *limits, simulated=False).admit(t.answers)
 
 
 # --- the file ---

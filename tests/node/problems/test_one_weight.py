@@ -10,7 +10,7 @@ from hushgrid.broker.simulation.problems.power_flow import ZoneSetup
 from hushgrid.grid_cases import load
 from hushgrid.grid_cases.zone.cost import joint_stiffness, stiffness
 from hushgrid.node.config.scenario import scenario_from
-from hushgrid.node.privacy.budget import Allowance
+from hushgrid.node.privacy.budget import BudgetCheck
 from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.privacy.noise_source import noise_source
 from hushgrid.node.problems.plan import decode_plan, encode_plan
@@ -55,7 +55,7 @@ def test_so_do_the_machines_that_a_plan_makes(tmp_path):
     server = plan.running.server(centre(plan, "case14"))
     for zone in plan.nodes:
         with closing(Ledger(tmp_path / f"{zone}.ledger", zone)) as ledger:
-            limits = Allowance(zone, ledger, b"run", plan.algorithm, None, None, Allow(), simulated=True)
+            limits = BudgetCheck(zone, ledger, b"run", plan.algorithm, None, None, Allow(), simulated=True)
             agent, _ = setup.device(zone).machine(plan, b"run", ledger, noise_source(1, zone), limits)
         np.testing.assert_array_equal(agent.weight, server.common[server.position[zone]])
 

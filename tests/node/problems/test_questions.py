@@ -12,7 +12,7 @@ from hushgrid.kernels.errors import InputError, Refused
 from hushgrid.node.config.device import load_device
 from hushgrid.node.config.planning import make_plan
 from hushgrid.node.config.scenario import scenario_from
-from hushgrid.node.privacy.budget import Allowance
+from hushgrid.node.privacy.budget import BudgetCheck
 from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.privacy.ledger_schema import KINDS, MODELS
 from hushgrid.node.problems.records.device import Rows
@@ -43,7 +43,7 @@ def plan_of(kind, **over):
     if kind == "logistic":
         raw["algorithm"] = {"name": "fedavg", "rounds": 2, "step_size": 1.0}
     scenario = scenario_from(raw, "s")
-    return make_plan(scenario, scenario.kind.public(scenario, "s"))[1]
+    return make_plan(scenario, scenario.kind.public(scenario, "s"))
 
 
 @pytest.fixture(scope="module")
@@ -61,9 +61,9 @@ def consent(plan, allow, ledger):
     """Whether the owner lets the device n0 take part; Refused if not."""
     budget = Budget(epsilon=9.0, delta=1e-5, adjacency=Adjacency(replace_one_record=ReplaceOneRecord(clip=1.0)))
     terms = plan.terms_of("n0")
-    Allowance(
+    BudgetCheck(
         "n0", ledger, b"r" * 16, plan.algorithm, terms, budget, allow, plan.question, simulated=False
-    ).consent(terms.answers)  # fmt: skip
+    ).admit(terms.answers)  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", QUESTIONS)

@@ -2,6 +2,7 @@
 
 import functools
 import os
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -13,13 +14,23 @@ from hushgrid.kernels.patterns.star import W, Z
 from hushgrid.node import wire
 from hushgrid.node.config.scenario import Faults
 from hushgrid.node.privacy.ledger import Ledger, LedgerFailed
-from hushgrid.node.runtime.driver import FAILED, Driver, StepFailed, Stored
+from hushgrid.node.runtime.driver import FAILED, Driver, StepFailed, Stored, stored_as
 from hushgrid.node.wire import COORDINATOR, Envelope
 from tests.support.agents.quadratic_star import Box, params, server
 from tests.support.devices.gated_device import WORDS, Device, budget, plan
 from tests.support.devices.zone_fleet import World, setup
 
 SHARED = np.array([0, 2])
+#: Under these names messages stand in the states of ledgers, whatever their classes are called.
+STORED_NAMES = {
+    *("W", "Z", "V", "Minimum", "Close", "Closing", "Released", "Taken"),
+    *("Meet", "Introduction", "Introduced", "Met", "Ask", "Masked", "Told", "Kept"),
+    *("Token", "Ack", "Answer", "Held", "Notice", "Iterate", "Begin", "Reached", "Lack"),
+}
+
+
+def test_ledgers_know_messages_by_names_that_never_change():
+    assert {stored_as(message) for message in get_args(wire.Iterate | wire.Custody)} == STORED_NAMES
 
 
 class Failing(Box):

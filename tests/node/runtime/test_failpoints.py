@@ -8,7 +8,7 @@ import pytest
 from hushgrid.broker.simulation.setup import prepare
 from hushgrid.kernels.algorithms.registry import ALGORITHMS, of_patterns
 from hushgrid.node.config.scenario import scenario_from
-from hushgrid.node.privacy.drawn import Drawn
+from hushgrid.node.privacy.noise_journal import NoiseJournal
 from hushgrid.node.wire import COORDINATOR
 from tests.support.devices.failing_fleet import CRASHES, CUTS, FULL, KINDS, Fleet
 from tests.support.scenarios.guarded_scenarios import around, exact_zones, rounds, sums, walk, zones
@@ -122,7 +122,7 @@ def test_what_fails_at_a_boundary_loses_no_outcome_and_no_spend(tmp_path, quiet,
     ids=["nothing is paid for at the next start", "nothing is repeated"],
 )
 def test_a_note_that_is_not_heeded_is_found(tmp_path, quiet, monkeypatch, method, nothing, found):
-    monkeypatch.setattr(Drawn, method, lambda *_: nothing)
+    monkeypatch.setattr(NoiseJournal, method, lambda *_: nothing)
     setup, undisturbed, crossed = quiet("dgd", "n0")
     k = crossed.index("note") + 2  # the record of the step after it
     assert crossed[k - 1] == "log"

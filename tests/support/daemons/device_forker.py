@@ -29,8 +29,8 @@ from hushgrid.broker.coordinator.daemon import prepare
 from hushgrid.broker.simulation.memory import MemoryBroker
 from hushgrid.node.config.coordinator import load_coordinator
 from hushgrid.node.config.device import load_device
-from hushgrid.node.privacy.drawn import Drawn
 from hushgrid.node.privacy.ledger import Ledger
+from hushgrid.node.privacy.noise_journal import NoiseJournal
 from hushgrid.node.runtime.endpoint import Endpoint
 from hushgrid.node.runtime.member import Member
 
@@ -43,11 +43,16 @@ def whole(directory: Path) -> int:
             config = load_device(file)
             state, mark = Path(config.state), Path(config.mark or "")
             ledger = stack.enter_context(closing(Ledger(state / f"{config.node}.ledger", config.node, mark)))
-            device, drawn = config.kind.device(config, str(file)), Drawn(state / f"{config.node}.drawn", ledger)
-            stack.callback(drawn.close)
+            device, journal = (
+                config.kind.device(config, str(file)),
+                NoiseJournal(state / f"{config.node}.drawn", ledger),
+            )
+            stack.callback(journal.close)
             outcome = config.kind.outcome(device, Path(config.state))
             ends.append(
-                Member(config.fleet, device, ledger, config.budget, config.allow, log=say, outcome=outcome, drawn=drawn)
+                Member(
+                    config.fleet, device, ledger, config.budget, config.allow, log=say, outcome=outcome, journal=journal
+                )
             )
         config = load_coordinator(directory / "centre" / "coordinator.yaml")
         case, plan = prepare(config, "")

@@ -20,7 +20,7 @@ from cryptography.x509.oid import NameOID
 from hushgrid.broker.servers.mosquitto import Mosquitto
 from hushgrid.broker.servers.process import free_port
 from hushgrid.kernels.patterns.introductions import Introduction
-from hushgrid.kernels.patterns.masked import Ask, Introduced, Masked, Meet, Met
+from hushgrid.kernels.patterns.masked import Ask, Introduced, KeyRequest, KeysAck, Masked
 from hushgrid.node.masks.identity import Identity, statement
 from hushgrid.node.schema.sections import Tls
 from hushgrid.node.wire import Refuse
@@ -99,10 +99,10 @@ class Authority:
 
 def meet(liar: Liar, run: bytes, victim: str, others: Iterable[str], authority: Authority) -> bool:
     """The victim is introduced to others that the coordinator has made up. Whether it believes in them."""
-    liar.say(run, victim, Meet(), 1)
+    liar.say(run, victim, KeyRequest(), 1)
     introduction = liar.reply(run, victim, Introduction)
     liar.say(run, victim, Introduced(authority.introductions(run, others) | {victim: introduction}), 2)
-    return isinstance(liar.reply(run, victim, Met, Refuse), Met)
+    return isinstance(liar.reply(run, victim, KeysAck, Refuse), KeysAck)
 
 
 def share(liar: Liar, run: bytes, victim: str, ask: Ask) -> bytes | None:

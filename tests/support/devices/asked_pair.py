@@ -17,8 +17,8 @@ from hushgrid.kernels.machine import Malformed
 from hushgrid.kernels.privacy.noise import Lattice
 from hushgrid.node import wire
 from hushgrid.node.config.device import load_device
-from hushgrid.node.privacy.drawn import Drawn
 from hushgrid.node.privacy.ledger import Ledger
+from hushgrid.node.privacy.noise_journal import NoiseJournal
 from hushgrid.node.runtime.member import Member
 from hushgrid.node.wire import COORDINATOR, Envelope, Join, Plan
 from tests.support.runs.observed_runs import NOW, constant
@@ -109,7 +109,7 @@ class Pair:
             ledger = Ledger(path.parent / "state" / f"{config.node}.ledger", config.node)
             half.member = Member(
                 config.fleet, device, ledger, config.budget, config.allow,
-                outcome=lambda found, about, half=half: half.outcomes.append(found), drawn=Drawn(ledger.path.with_suffix(".drawn"), ledger),
+                outcome=lambda found, about, half=half: half.outcomes.append(found), journal=NoiseJournal(ledger.path.with_suffix(".drawn"), ledger),
             )  # fmt: skip
             half.member.connected()
             self.halves.append(half)
@@ -142,7 +142,7 @@ class Pair:
 
     def close(self):
         for half in self.halves:
-            half.member.drawn.close()
+            half.member.journal.close()
             half.member.ledger.close()
 
     # --- asking ---

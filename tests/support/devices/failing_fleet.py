@@ -29,8 +29,8 @@ from hushgrid.kernels.errors import HushgridError
 from hushgrid.kernels.privacy.noise import Lattice
 from hushgrid.node import wire
 from hushgrid.node.config.device import load_device
-from hushgrid.node.privacy.drawn import Drawn
 from hushgrid.node.privacy.ledger import Ledger
+from hushgrid.node.privacy.noise_journal import NoiseJournal
 from hushgrid.node.runtime.member import Member, Simulated
 from hushgrid.node.wire import COORDINATOR, Publication
 from tests.support.devices.asked_pair import rows_file, zone_file
@@ -217,7 +217,7 @@ class Fleet(MemoryBroker):
         own = self.directory / name
         mark = {"mark": f"mark/{name}.mark"}
         if hasattr(self.setup, "shards"):
-            shown, (A, b) = self.setup.shown, self.setup.device(name).shard
+            shown, (A, b) = self.setup.public, self.setup.device(name).shard
             of = getattr(shown, "objective", None)  # a sum has none
             labels = {"softmax": shown.classes, "logistic": 2}.get(of.kind, (-10.0, 10.0)) if of else (-10.0, 10.0)
             return rows_file(own, A, b, {"replace-one-record": {"clip": 1.0}}, labels, name, **mark)
@@ -256,10 +256,10 @@ class Fleet(MemoryBroker):
         device = config.kind.device(config, str(self.files[name]))
         ledger = Ledger(Path(config.state) / f"{name}.ledger", name, Path(config.mark))
         self.ledgers[name] = ledger
-        drawn = self.notes[name] = Drawn(place / "state" / f"{name}.drawn", ledger)
+        journal = self.notes[name] = NoiseJournal(place / "state" / f"{name}.drawn", ledger)
         return Member(
             config.fleet, device, ledger, config.budget, config.allow, Simulated(SEED),
-            outcome=config.kind.outcome(device, Path(config.state)), drawn=drawn,
+            outcome=config.kind.outcome(device, Path(config.state)), journal=journal,
         )  # fmt: skip
 
     def _guarded(self, name, act):

@@ -1,4 +1,4 @@
-"""A device for tests: the real ledger, allowance and gate around a few private numbers."""
+"""A device for tests: the real ledger, budget check and gate around a few private numbers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 
 from hushgrid.kernels.algorithms.ladmm import Params
 from hushgrid.kernels.privacy.accounting import grouped
-from hushgrid.node.privacy.budget import Allowance
+from hushgrid.node.privacy.budget import BudgetCheck
 from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.privacy.ledger_rows import Spend, event_of, steps
 from hushgrid.node.privacy.noise_source import SystemNoise
@@ -76,25 +76,25 @@ class Device:
         self.loss, self.noise = Quadratic(data), noise
         self.runs = 0
 
-    def allowance(self, wanted, run=b"?"):
+    def budget_check(self, wanted, run=b"?"):
         t = terms(wanted.privacy, wanted.algorithm)
-        return Allowance("n0", self.ledger, run, wanted.algorithm, t, self.cap, self.allow, simulated=self.simulated)
+        return BudgetCheck("n0", self.ledger, run, wanted.algorithm, t, self.cap, self.allow, simulated=self.simulated)
 
     def start(self, wanted):
         """The gate of a new run, consented to as a member does it."""
         self.runs += 1
         self.run = b"run%13d" % self.runs
         gate = self.gate(wanted)
-        allowance = gate.authority
-        allowance.consent(0 if allowance.terms is None or gate.knows() else allowance.terms.answers)
+        budget_check = gate.authority
+        budget_check.admit(0 if budget_check.terms is None or gate.knows() else budget_check.terms.answers)
         self.ledger.join(self.run, b"plan")
         return gate
 
     def gate(self, wanted):
         """The gate of the run under way, as after a restart."""
-        allowance = self.allowance(wanted, self.run)
-        gate = ZoneGate("n0", self.loss, allowance.terms, self.noise(), allowance, AnswerMemory(self.ledger))
-        gate.version = allowance.version
+        budget_check = self.budget_check(wanted, self.run)
+        gate = ZoneGate("n0", self.loss, budget_check.terms, self.noise(), budget_check, AnswerMemory(self.ledger))
+        gate.version = budget_check.version
         return gate
 
     def commit(self, gate):

@@ -12,7 +12,7 @@ import numpy as np
 
 from hushgrid.kernels.patterns.star import W, Z
 from hushgrid.node import wire
-from hushgrid.node.privacy.drawn import Drawn
+from hushgrid.node.privacy.noise_journal import NoiseJournal
 from hushgrid.node.runtime.member import Member
 from hushgrid.node.site import intake
 from hushgrid.node.site.forked import Worker
@@ -63,21 +63,21 @@ class Life(SourceDevice):
     def start(self):
         super().start()
         state = Path(self.config.state)
-        self.drawn = Drawn(state / f"{self.config.node}.drawn", self.ledger)
+        self.journal = NoiseJournal(state / f"{self.config.node}.drawn", self.ledger)
         budget, allow = self.config.budget, self.config.allow
         self.member = Member(
             self.config.fleet,
             *(self.intake.device, self.ledger, budget, allow),
             log=self.said.append,
             renew=self.intake,
-            drawn=self.drawn,
+            journal=self.journal,
         )
         self.member.connected()
         return self
 
     def end(self):
         if self.ledger is not None:
-            self.drawn.close()
+            self.journal.close()
         super().end()
 
     def crashes(self):

@@ -1,10 +1,10 @@
-"""The gate of a data problem with terms, noise and authority of the test's choice, and a device's real ledger and allowance."""
+"""The gate of a data problem with terms, noise and authority of the test's choice, and a device's real ledger and budget check."""
 
 import numpy as np
 
 from hushgrid.kernels.privacy import accounting
 from hushgrid.kernels.problems.losses import Loss, Objective
-from hushgrid.node.privacy.budget import Allowance
+from hushgrid.node.privacy.budget import BudgetCheck
 from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.privacy.terms import Terms
 from hushgrid.node.problems.records.gate import RowsGate
@@ -50,10 +50,10 @@ def gate(loss, t, noise=None, authority=None):
 
 
 def device(directory, t, cap=None):
-    """A real ledger and allowance: (ledger, allowance)."""
+    """A real ledger and budget check: (ledger, budget check)."""
     ledger = Ledger(directory / "n0.ledger", "n0")
     ledger.join(b"run", b"plan")
-    return ledger, Allowance("n0", ledger, b"run", plan().algorithm, t, cap, Allow(), simulated=True)
+    return ledger, BudgetCheck("n0", ledger, b"run", plan().algorithm, t, cap, Allow(), simulated=True)
 
 
 def commit(ledger, one):

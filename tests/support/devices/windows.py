@@ -100,7 +100,7 @@ class History:
         try:
             gate = device.gate(wanted)
             if consented:
-                gate.authority.consent(rounds)
+                gate.authority.admit(rounds)
             device.ledger.join(device.run, b"plan")
             for k in range(answers):
                 device.answer(gate, 1)

@@ -20,8 +20,8 @@ from hushgrid.lab.benchmarks.continuous import Fleet
 from hushgrid.node.config.device import load_device
 from hushgrid.node.config.scenario import scenario_from
 from hushgrid.node.durable import write_file
-from hushgrid.node.privacy.drawn import Drawn
 from hushgrid.node.privacy.ledger import Ledger
+from hushgrid.node.privacy.noise_journal import NoiseJournal
 from hushgrid.node.runtime.member import Member
 from hushgrid.node.site.intake import intake_of
 from hushgrid.node.wire import COORDINATOR
@@ -107,7 +107,7 @@ class Day(Fleet):
         config, log = load_device(file), self.logs.setdefault(z, []).append
         ledger = self._ledger(z)
         intake = intake_of(config, str(file), ledger, log)
-        drawn = Drawn(Path(config.state) / f"{z}.drawn", ledger)
+        drawn = NoiseJournal(Path(config.state) / f"{z}.drawn", ledger)
         outcome = config.kind.outcome(intake.device, Path(config.state))
         self.drawn[z] = drawn
         return Member(

@@ -4,7 +4,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from hushgrid.broker.coordinator import in_force
+from hushgrid.broker.coordinator import warm_start
 from hushgrid.grid_cases.ac.network import flows, outflow
 from hushgrid.kernels.algorithms.consensus_admm import AgentState
 from hushgrid.node import wire
@@ -27,7 +27,7 @@ def test_the_others_get_an_ac_dispatch_around_the_last_set_points_of_the_held_zo
     fleet, row = recovered
     assert row["outcome"] == "held"
     case = fleet.setup.case
-    start, _ = in_force.load(fleet.ledgers[COORDINATOR], fleet.setup.plan)
+    start, _ = warm_start.load(fleet.ledgers[COORDINATOR], fleet.setup.plan)
     last = Standing.unpacked(wiring(case, fleet.setup.plan.problem).layouts[GONE], start.parts[GONE].standing)
     n, g = len(case.buses), len(case.generators)
     _, p_g, q_g, v, angle, slack, *_ = np.split(
@@ -68,9 +68,9 @@ def test_what_an_older_ledger_does_not_know_leaves_the_step_out_and_says_so(tmp_
     fleet = Fleet(tmp_path, scenario("consensus-admm", 200, None, ac="polish"), quorum=2)
     fleet.interval()
     ledger = fleet.ledgers[COORDINATOR]
-    kept = wire.decode_state(in_force.InForce, ledger.note(in_force.KEY))
+    kept = wire.decode_state(warm_start.WarmState, ledger.note(warm_start.KEY))
     older = {m: msgspec.structs.replace(part, standing=np.zeros(0)) for m, part in kept.parts.items()}
-    ledger.keep_note(in_force.KEY, wire.encode(msgspec.structs.replace(kept, parts=older)))
+    ledger.keep_note(warm_start.KEY, wire.encode(msgspec.structs.replace(kept, parts=older)))
     fleet.goes(GONE)
     row = fleet.interval()
     assert row["outcome"] == "held"

@@ -31,7 +31,7 @@ import sys, json
 import numpy as np
 from pathlib import Path
 from hushgrid.cli.main import make_parser
-from hushgrid.node.privacy.budget import Allowance
+from hushgrid.node.privacy.budget import BudgetCheck
 from hushgrid.node.config.planning import make_plan
 from hushgrid.node.schema.sections import Allow
 from hushgrid.node.config.device import load_device
@@ -57,13 +57,13 @@ scenario = scenario_from(
         "privacy": {"epsilon": 5.0, "adjacency": {"replace-one-record": {"clip": 1.0}}},
     }
 )
-_, plan = make_plan(scenario, public(scenario)[1])
+plan = make_plan(scenario, public(scenario)[1])
 device.check(plan)
 ledger, run = Ledger(place / "n0.ledger", "n0"), bytes(16)
 ledger.join(run, b"")
 noise = SystemNoise()
-allowance = Allowance("n0", ledger, run, plan.algorithm, plan.terms, None, Allow(), simulated=False)
-driver = Driver("n0", run, *device.machine(plan, run, ledger, noise, allowance), ledger)
+budget_check = BudgetCheck("n0", ledger, run, plan.algorithm, plan.terms, None, Allow(), simulated=False)
+driver = Driver("n0", run, *device.machine(plan, run, ledger, noise, budget_check), ledger)
 assert driver.start() and len(ledger.spends(run)) == 1
 ledger.close()
 print(json.dumps(sorted(sys.modules)))

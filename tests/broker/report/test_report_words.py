@@ -47,7 +47,7 @@ def on_records():
         yield name, {**short["none"][0], **unlike, "variant": "none"}, None
         for keys, mechanism, change in product(short["guarded"], ("laplace", "gaussian"), CHANGES):
             yield name, {**keys, **unlike}, {"mechanism": mechanism, "adjacency": change}
-        for keys in (*examples.get("published", ()), *PUBLISHED.get(name, ())):
+        for keys in (*short.get("published", ()), *PUBLISHED.get(name, ())):
             section = {**keys, **unlike, "variant": "published"}
             yield name, section, None
             for mechanism in ("laplace", "gaussian"):

@@ -18,7 +18,6 @@ from hushgrid.broker.report import network as row_page
 from hushgrid.broker.report.charts import WITHHELD, charts
 from hushgrid.broker.report.page import document, facts, figure, paragraphs, section, table
 from hushgrid.broker.report.run_directory import Run, read
-from hushgrid.broker.report.setpoints import setpoints
 from hushgrid.broker.report.statement import MISSING, Statement, number, standing, statement
 from hushgrid.kernels.algorithms.base import UNITS
 from hushgrid.kernels.errors import InputError
@@ -69,7 +68,11 @@ def _found(run: Run, case: Case | None, absent: str, along: str) -> list[str]:
         parts = [section("The grid", drawn)] if drawn else []
         return [*parts, section(dispatch_page.title(run), dispatch_page.tables(run)), along]
     if run.zones:
-        return [section("The grid", _grid(run, case, absent)), along, section("Set-points", setpoints(run, case))]
+        return [
+            section("The grid", _grid(run, case, absent)),
+            along,
+            section("Set-points", dispatch_page.setpoints(run, case)),
+        ]
     if run.sums:
         return [section("The sum", row_page.added(run))]
     return [section("The network", row_page.drawing(run)), along, section("Solution", row_page.solution(run))]

@@ -22,6 +22,7 @@ from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.privacy import auditing
 from hushgrid.kernels.privacy.noise import Lattice
 from hushgrid.kernels.problems.losses import Loss, Objective
+from hushgrid.kernels.problems.statistics import STATISTICS
 from hushgrid.kernels.types import Vector
 from hushgrid.lab.attacks import registry
 from hushgrid.lab.attacks.transcript import heard
@@ -36,10 +37,6 @@ GAUSSIAN: dict[str, Any] = {"mechanism": "gaussian", "accountant": "gdp", "delta
 LAPLACE: dict[str, Any] = {"mechanism": "laplace"}
 ROWS = {"synthetic": {"rows": 20, "features": 2}, "normalize": "unit-rows"}
 EPSILONS = (1.0, 4.0, 8.0)
-#: Statistics, by the name of the kind.
-SUMS: dict[str, dict[str, Any]] = {
-    "histogram": {"column": 0, "edges": [-1.0, 0.0, 1.0]}, "total": {}, "mean": {"nonnegative": True}, "gram": {},
-}  # fmt: skip
 SEEDS = 200  #: runs of which it is counted how often a bound passes the claim
 FEW = 500  #: games of each row of the table of all algorithms
 DOUBT = 1e-3  #: that any honest row of it is accused
@@ -184,9 +181,9 @@ def every() -> Iterator[Game]:
                         words = f"{name}, {mechanism['mechanism']}, {kind}, {next(iter(adjacency))}"
                         yield Game(words, scenario(algorithm, privacy, kind, adjacency, **more), FEW)
             if "addends" in of.of:
-                for kind, own in SUMS.items():
+                for kind, statistic in STATISTICS.items():
                     raw = scenario({"name": name}, privacy, kind)
-                    raw["problem"] = {"kind": kind, "data": raw["problem"]["data"]} | own
+                    raw["problem"] = {"kind": kind, "data": raw["problem"]["data"], **statistic.example}
                     yield Game(f"{name}, {mechanism['mechanism']}, {kind}", raw, FEW)
             if "parts" in of.of:
                 for mode in of.modes:

@@ -3,6 +3,7 @@
 Columns of a record are numbered 0 to q - 1, and the label is column q.
 
  - histogram  phi = e_k, k the bin of one column; what lies beyond the edges is counted in the first or the last bin.
+ - median     the same sum; the median is read off the noisy counts (post-processing).
  - total      phi = the columns v, shortened to |v| <= c: kWh of each hour of a day, say.
  - mean       the same, and divided by the number of records, which is public, where it is shown.
  - gram       phi = v v', v the columns shortened to |v| <= c. Its upper triangle by rows; entries beside the diagonal times
@@ -30,7 +31,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from itertools import pairwise
-from math import ceil, frexp, inf, log2, nextafter, sqrt
+from math import ceil, frexp, inf, log2, nan, nextafter, sqrt
 from typing import Annotated, Any, ClassVar, Literal, get_args
 
 import numpy as np
@@ -230,6 +231,39 @@ class Histogram(Statistic, tag_field="name", tag="histogram", frozen=True, kw_on
         return f"how many of its {records} records lie in {bins}, by {columns}"
 
 
+class Median(Histogram, tag_field="name", tag="median", frozen=True, kw_only=True):
+    """The median of a column, read off a noisy histogram: what travels, and what it costs, is the histogram.
+
+    Counts below zero are taken for zero; within its bin the median lies where a straight line has it. Its error has two parts:
+    a bin's width, which is public, and the noise.
+    """
+
+    in_order: ClassVar[bool] = False
+    plural: ClassVar[str] = "medians"
+
+    @classmethod
+    def added(cls, rows: int) -> str:
+        return f"a histogram of {rows - 1:,} bins, for its median,"
+
+    def entries(self, names: Sequence[str]) -> list[str]:
+        return [f"median of {names[self.column]}", *super().entries(names)]
+
+    def estimates(self, S: Vector, sd: float, features: int, rows: int) -> tuple[Vector, Vector]:
+        """The median, then the counts. Its deviation is that of the records counted below it, over how densely they lie there.
+
+        The median is nan if no count is above zero.
+        """
+        counts = np.maximum(S, 0.0)
+        below = np.concatenate([[0.0], np.cumsum(counts)])
+        half, median, spread = below[-1] / 2, nan, inf
+        if half > 0:
+            k = int(np.searchsorted(below, half)) - 1  # below[k] < half <= below[k + 1]
+            low, high = self.edges[k : k + 2]
+            width = (high - low) / counts[k]  # of one record
+            median, spread = low + width * (half - below[k]), width * sd * sqrt(len(S)) / 2
+        return np.append(median, S), np.append(spread, np.full(len(S), sd))
+
+
 class Total(Statistic, tag_field="name", tag="total", frozen=True, kw_only=True):
     """The sum of columns."""
 
@@ -317,7 +351,7 @@ class Gram(Statistic, tag_field="name", tag="gram", frozen=True, kw_only=True):
         return f"sums of products, so how they go together, over its {records} records of {columns}"
 
 
-AnyStatistic = Histogram | Total | Mean | Gram
+AnyStatistic = Histogram | Total | Mean | Gram | Median
 STATISTICS: dict[str, type[Statistic]] = {str(s.__struct_config__.tag): s for s in get_args(AnyStatistic)}  #: by kind
 
 

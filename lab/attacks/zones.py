@@ -19,8 +19,8 @@ import numpy as np
 from hushgrid.grid_cases import load
 from hushgrid.grid_cases.case import Case
 from hushgrid.grid_cases.variables import Layout
-from hushgrid.grid_cases.zone.backends import make_step
 from hushgrid.grid_cases.zone.model import ZoneModel, gradient
+from hushgrid.grid_cases.zone.projection import ZoneStep
 from hushgrid.kernels.algorithms import consensus_admm, ladmm
 from hushgrid.kernels.algorithms.base import Algorithm, gated
 from hushgrid.kernels.errors import InputError
@@ -109,7 +109,7 @@ class Zone:
 
     def _feasible(self, D: Vector) -> Feasible:
         if self._step is None:  # its scaling is of the first round's weights, the same each time
-            self._step = make_step(self.model, D, "clarabel")
+            self._step = ZoneStep(self.model, D, "clarabel")
         return self._step
 
     def fit(self) -> tuple[Vector, float, float]:

@@ -14,7 +14,7 @@ from hushgrid.node.problems.feed import Part, complete, document_of, number_of, 
 from hushgrid.node.problems.power_flow.feed import ZoneFeed
 from hushgrid.node.problems.records.feed import RowsFeed
 from hushgrid.node.schema.sections import Allow
-from hushgrid.node.schema.site import Bounds, MqttSource, LoadPaths, Source
+from hushgrid.node.schema.site import Bounds, LoadPaths, MqttSource, Source
 from tests.support.site.source_device import BASE, BUSES, document, loads, table
 
 

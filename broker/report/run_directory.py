@@ -164,8 +164,10 @@ def read(run_dir: Path) -> Run:
 
 
 def _algorithm(path: Path, section: Any) -> Algorithm:
+    registry.offer_installed()
     try:
-        algorithm: Algorithm = msgspec.convert(section, registry.AnyAlgorithm)
+        registry.is_known(section.get("name") if isinstance(section, Mapping) else None)
+        algorithm: Algorithm = registry.algorithm_from(section)
     except (msgspec.ValidationError, InputError) as error:
         raise InputError(f"{path}: algorithm: {error}, expected a section as `hushgrid run` writes it") from None
     return algorithm

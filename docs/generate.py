@@ -270,8 +270,8 @@ def schema(root: type, title: str) -> str:
             entry = found["properties"][field.encode_name]
             entry["description"] = said + (f" [{default}]" if default else "")
             if entry.pop("registry", None) == "algorithms":
-                (sections_of_algorithms,), _ = msgspec.json.schema_components([Union[tuple(ALGORITHMS.values())]])
-                entry |= sections_of_algorithms
+                every = Union[tuple(ALGORITHMS.values())]  # noqa: UP007
+                entry |= msgspec.json.schema_components([every])[0][0]
     whole = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": title, **refs[0], "$defs": components}
     return json.dumps(whole, indent=1).replace(r"\\Z", "$") + "\n"
 

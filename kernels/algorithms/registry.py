@@ -11,7 +11,7 @@ import pkgutil
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from types import ModuleType
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import msgspec
 from msgspec import Meta
@@ -94,8 +94,7 @@ def algorithm_from(section: object) -> AnyAlgorithm:
     name = section.get("name") if isinstance(section, Mapping) else None
     if not isinstance(name, str) or name not in ALGORITHMS:
         raise msgspec.ValidationError(f"Invalid value {name!r:.40} - at `$.name`")
-    algorithm: AnyAlgorithm = msgspec.convert(section, ALGORITHMS[name])
-    return algorithm
+    return cast("AnyAlgorithm", msgspec.convert(section, ALGORITHMS[name]))
 
 
 def is_known(name: object) -> bool:

@@ -51,15 +51,16 @@ OUTCOME = "outcome.json"  #: in the run's own place: how the coordinator ended
 
 def run_fleet(
     checked: Scenario,
-    arrays: Arrays | None,
-    file: str,
-    transport: str,
-    out: str | Path | None,
-    state: str | Path | None,
-    broker: str,
-    progress: Progress | None,
-    silent_s: float,
-    interrupts: Interrupts | None,
+    file: str = "scenario",
+    transport: str = "memory",
+    out: str | Path | None = None,
+    state: str | Path | None = None,
+    *,
+    arrays: Arrays | None = None,
+    broker: str = "auto",
+    progress: Progress | None = None,
+    silent_s: float = 30.0,
+    interrupts: Interrupts | None = None,
 ) -> Result:
     """Run a checked scenario, as `front.run` says; arrays: its nodes' rows; file: its name in errors."""
     target = Path(out) if out is not None else None

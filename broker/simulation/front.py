@@ -81,7 +81,8 @@ def run(
         inputs = Inputs(place, zones, frame, label, nodes, rows, labels, ranges, data, graph)
         checked, arrays, name = load_inputs(scenario, seed, set, inputs)
         return run_fleet(
-            checked, arrays, file or name, transport, out, state, broker, progress, silent_s, interrupts
+            checked, file or name, transport, out, state,
+            arrays=arrays, broker=broker, progress=progress, silent_s=silent_s, interrupts=interrupts,
         )  # fmt: skip
 
 

@@ -48,7 +48,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(options: argparse.Namespace) -> int:
     from hushgrid.broker.report import summary
-    from hushgrid.broker.simulation import results, run
+    from hushgrid.broker.simulation import results
+    from hushgrid.broker.simulation.fleet import run_fleet
     from hushgrid.broker.simulation.progress import Progress
     from hushgrid.node.config.scenario import load_scenario
 
@@ -61,14 +62,14 @@ def main(options: argparse.Namespace) -> int:
         scenario = load_scenario(file, {"seed": o.seed} if o.seed is not None else None, o.set)
         out = o.out or results.default_out(scenario.name)
         with Progress(quiet=o.quiet or o.json) as progress:
-            result = run(
+            result = run_fleet(
                 scenario,
+                str(file),
                 o.transport,
                 out,
                 o.state,
                 broker=o.broker or "auto",
                 progress=progress,
-                file=str(file),
                 interrupts=interrupts,
             )
         with interrupts.held():  # the run is done, whatever comes now

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushgrid.kernels.algorithms import iadmm
-from hushgrid.kernels.algorithms.base import Algorithm
+from hushgrid.kernels.algorithms.base import Algorithm, gated
 from hushgrid.kernels.types import Matrix, Vector
 from hushgrid.lab.attacks.base import Attack, Recovered
 from hushgrid.lab.attacks.transcript import Transcript, Visit
@@ -158,7 +158,7 @@ class Incremental(Attack):
             low, high = p.start.uniform
         every = exchanges_of(v for v in transcript.visits((np.zeros(problem.size),)) if not v.idle)
         estimated = estimator(every, len(transcript.nodes), p.rho)
-        what: What = "noisy answer" if p.gated else "gradient"
+        what: What = "noisy answer" if gated(p) else "gradient"
         recovered = Recovered(states=("x", "y"), notes=self._notes(p))
         for i, node in enumerate(transcript.nodes):
             if i not in every:
@@ -211,7 +211,7 @@ def _settled(p: iadmm.Params, transcript: Transcript, i: int, seen: Gradients) -
 def _models(p: iadmm.Params, transcript: Transcript, every: Mapping[int, Exchanges]) -> Recovered:
     """The whole functions of nodes with least squares and exact updates: `H_<node>`, `h_<node>`, f_i' = H x - h."""
     problem = transcript.problem
-    if problem.objective.kind != "least-squares" or problem.objective.lam or not p.exact or p.gated or p.noise_sd:
+    if problem.objective.kind != "least-squares" or problem.objective.lam or not p.exact or gated(p) or p.noise_sd:
         return Recovered()
     recovered, worst = Recovered(), 0.0
     for i, node in enumerate(transcript.nodes[:MODELS]):

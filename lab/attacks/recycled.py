@@ -16,8 +16,8 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from hushgrid.kernels.algorithms import radmm
-from hushgrid.kernels.algorithms.base import Algorithm
-from hushgrid.kernels.patterns.neighbours import Place
+from hushgrid.kernels.algorithms.base import Algorithm, gated
+from hushgrid.kernels.patterns.neighbours import NodeContext
 from hushgrid.kernels.problems.losses import Loss
 from hushgrid.kernels.types import Tensor, Vector
 from hushgrid.lab.attacks.base import Attack, Recovered
@@ -90,7 +90,7 @@ class Recycled(Attack):
             for _, expected, sent in of_node.even:
                 off = max(off, float(np.max(np.abs(sent - expected))))
                 far = max(far, float(np.max(np.abs(sent))))
-        recovered.gradients = gradients_of(seen, "noisy answer" if p.gated else "gradient", problem.size)
+        recovered.gradients = gradients_of(seen, "noisy answer" if gated(p) else "gradient", problem.size)
         recovered.notes.append(
             "An answer f tells -(v + 2 sum eta f): KKT's right-hand side, from messages and public numbers."
         )
@@ -117,7 +117,7 @@ def _agent(p: radmm.Params, transcript: Transcript, i: int) -> radmm.Agent:
     problem = transcript.problem
     neighbours = [transcript.nodes[j] for j in problem.graph.neighbours[i]]
     return p.agent(
-        Place(
+        NodeContext(
             gate=_Silent(),
             name=transcript.nodes[i],
             neighbours=neighbours,

@@ -20,12 +20,12 @@ import numpy as np
 from hushgrid.grid_cases import load
 from hushgrid.grid_cases.case import Case
 from hushgrid.grid_cases.variables import Layout
-from hushgrid.grid_cases.zone.backends import make_step
 from hushgrid.grid_cases.zone.model import ZoneModel, gradient
+from hushgrid.grid_cases.zone.projection import ZoneStep
 from hushgrid.kernels.algorithms import consensus_admm, ladmm
-from hushgrid.kernels.algorithms.base import Algorithm
+from hushgrid.kernels.algorithms.base import Algorithm, gated
 from hushgrid.kernels.errors import InputError
-from hushgrid.kernels.patterns.star import Closing, Feasible, Place, W, Z
+from hushgrid.kernels.patterns.star import Closing, Feasible, NodeContext, W, Z
 from hushgrid.kernels.types import Matrix, Vector
 from hushgrid.lab.attacks.base import Attack, Loads, Recovered
 from hushgrid.lab.attacks.transcript import Transcript
@@ -92,7 +92,7 @@ class Zone:
     def sends(self, v: Vector) -> Vector:
         """What it would have said with the loads v."""
         plan = self.plan
-        place = Place(
+        place = NodeContext(
             gate=Guess(self.model, self.loads(v)),
             feasible=self._feasible,
             shared=self.shared,
@@ -111,7 +111,7 @@ class Zone:
 
     def _feasible(self, D: Vector) -> Feasible:
         if self._step is None:  # its scaling is of the first round's weights, the same each time
-            self._step = make_step(self.model, D, "clarabel")
+            self._step = ZoneStep(self.model, D, "clarabel")
         return self._step
 
     def fit(self) -> tuple[Vector, float, float]:
@@ -151,7 +151,7 @@ class Demand(Attack):
     problem: ClassVar[type] = ZonesPlan
 
     def recover(self, transcript: Transcript) -> Recovered:
-        what: What = "noisy answer" if transcript.algorithm.gated or transcript.plan.terms is not None else "gradient"
+        what: What = "noisy answer" if gated(transcript.algorithm) or transcript.plan.terms is not None else "gradient"
         handed = {m.src: m.body.data for m in transcript.messages if isinstance(m.body, Closing)}
         recovered, wide = Recovered(), []
         rounds = [] if handed else [(down, up) for _, down, up in transcript.rounds(W, Z)][:ROUNDS]

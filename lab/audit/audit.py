@@ -119,7 +119,7 @@ def terms_of(plan: RunPlan, node: str, file: str) -> Terms:
         raise InputError(
             f"{file}: algorithm.variant: found {algorithm.variant}, expected a run that claims an epsilon{hint}"
         )
-    if t.published and (algorithm.networked or t.mode.startswith("output")):
+    if t.published and (algorithm.pattern != "star" or t.mode.startswith("output")):
         raise InputError(
             f"{file}: algorithm.variant: found published "
             f"{algorithm.name}{f', mode {t.mode}' if t.mode != 'objective' else ''}, "
@@ -140,7 +140,7 @@ def pairs(plan: RunPlan, node: str, setup: Any) -> tuple[Canary, list[Answer], C
         shard = setup.shards[index(node)] if setup is not None else None
         farthest, typical = of_sums(plan, node, shard)
         return farthest, [], typical
-    if plan.algorithm.minimizes:
+    if plan.algorithm.asks() == "minimiser":
         return of_minimisers(plan, node), [], None
     worst, aside = of_rows(plan, node)
     return worst, aside, typical_row(plan, node, setup.shards[index(node)]) if setup is not None else None

@@ -156,8 +156,11 @@ def bound_of(kind: str, hits: Vector, false: Vector, games: int, claim: Claim, d
 
 def counts(first: Vector, other: Vector, thresholds: Vector) -> tuple[Vector, Vector]:
     """How many numbers about either data set reach each threshold."""
-    hits, false = (v.size - np.searchsorted(np.sort(v), thresholds, "left") for v in (first, other))
-    return hits, false
+
+    def reached(v: Vector) -> Any:
+        return v.size - np.searchsorted(np.sort(v), thresholds, "left")
+
+    return reached(first), reached(other)
 
 
 def chosen(name: str, first: Vector, other: Vector, claim: Claim, doubt: float) -> tuple[float, Attack]:

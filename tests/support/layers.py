@@ -173,7 +173,7 @@ def listing() -> str:
     return "\n".join(out)
 
 
-LAPTOP = ("cvxpy", "numba", "matplotlib", "rich", "amqtt", "networkx", "casadi", "cyipopt")
+LAPTOP = ("cvxpy", "numba", "matplotlib", "rich", "amqtt", "networkx", "casadi")
 LAPTOP += ("dask", "distributed", "pandas", "pyarrow")
 
 

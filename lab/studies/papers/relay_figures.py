@@ -24,7 +24,7 @@ from hushgrid.kernels.randomness import counter_generator
 from hushgrid.kernels.types import Matrix, Vector
 from hushgrid.lab.attacks.recal import at_once, one_visit_late
 from hushgrid.lab.attacks.transcript import parse
-from hushgrid.lab.inversion.matching import Distance, Task
+from hushgrid.lab.inversion.matching import Distance
 from hushgrid.lab.inversion.pictures import png, sheet
 from hushgrid.lab.inversion.scores import cosine, psnr
 from hushgrid.lab.studies.common.study import Page, Panel, Table, chart, on_two
@@ -232,7 +232,7 @@ class Matching(NamedTuple):
 def match(H: Matrix, true: Vector, distance: Distance, tv: float) -> Matching:
     """One image behind one gradient H (C, q) at 0, by L-BFGS from a random start; `true` scores the way, at the best length."""
     C, q = H.shape
-    task = Task(np.zeros((1, C, q)), H[None], 1, distance, tv)
+    task = Batch(np.zeros((1, C, q)), H[None], 1, distance, tv)
     draw = counter_generator(0, "figure", q)
     errors: list[float] = []
 

@@ -20,14 +20,14 @@ from hushgrid.grid_cases.costs import require_convex, require_modelled
 from hushgrid.grid_cases.partition import explicit, partition
 from hushgrid.grid_cases.setpoints import released_keys
 from hushgrid.grid_cases.variables import Layout
-from hushgrid.grid_cases.zone.backends import make_step
 from hushgrid.grid_cases.zone.build import ensure_model
 from hushgrid.grid_cases.zone.cost import joint_stiffness, stiffness
 from hushgrid.grid_cases.zone.model import ZoneModel, load_model, place
+from hushgrid.grid_cases.zone.projection import ZoneStep
 from hushgrid.kernels.algorithms.base import Algorithm
 from hushgrid.kernels.errors import InputError, Refused
 from hushgrid.kernels.machine import Keeping
-from hushgrid.kernels.patterns.star import Index, Place
+from hushgrid.kernels.patterns.star import Index, NodeContext
 from hushgrid.kernels.types import Vector
 from hushgrid.node.privacy.budget import BudgetCheck
 from hushgrid.node.privacy.gate import Expiry, Gate
@@ -331,9 +331,9 @@ class Zone:
         gate = ZoneGate(self.name, loss, t, noise, budget_check, memory)
         gate.expiry = None if self.until is None else Expiry(self.until, lambda: ledger.running)
         shared = shared_of(self.layout, problem)
-        place = Place(
+        place = NodeContext(
             gate=gate,
-            feasible=lambda D: make_step(model, D, self.solver),
+            feasible=lambda D: ZoneStep(model, D, self.solver),
             shared=shared,
             start=model.start,
             L=problem.L,

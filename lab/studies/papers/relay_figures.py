@@ -24,7 +24,7 @@ from hushgrid.kernels.randomness import counter_generator
 from hushgrid.kernels.types import Matrix, Vector
 from hushgrid.lab.attacks.recal import at_once, one_visit_late
 from hushgrid.lab.attacks.transcript import parse
-from hushgrid.lab.inversion.matching import Distance
+from hushgrid.lab.inversion.matching import Batch, Distance
 from hushgrid.lab.inversion.pictures import png, sheet
 from hushgrid.lab.inversion.scores import cosine, psnr
 from hushgrid.lab.studies.common.study import Page, Panel, Table, chart, on_two

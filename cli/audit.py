@@ -8,7 +8,7 @@ from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hushgrid.broker.simulation.interrupts import ended_in_a_line
+from hushgrid.broker.simulation.interrupts import EndedInALine
 from hushgrid.cli.completion import scenario_or_file
 from hushgrid.kernels.errors import HushgridError, InputError
 from hushgrid.node.schema.durations import in_words
@@ -54,7 +54,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(options: argparse.Namespace) -> int:
-    return ended_in_a_line(lambda _: _audit(options), options.program)
+    with EndedInALine(options.program):
+        return _audit(options)
 
 
 def _audit(o: argparse.Namespace) -> int:

@@ -158,7 +158,7 @@ def bought(
     every: float | None,
     drift: Drift | None,
 ) -> Row:
-    """`choice`: epsilon a window, fresh answers a window, gate answers a run. docs/privacy.md has the formulas."""
+    """`choice`: epsilon a window, fresh answers a window, gate answers a run. docs/accounting.md has the formulas."""
     epsilon, fresh, rounds = choice
     delta, answers = budget.delta or 0.0, fresh * rounds
     if mechanism == "gaussian":

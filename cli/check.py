@@ -59,7 +59,7 @@ def _scenario(path: Path) -> str:
 
     scenario = load_scenario(path)
     problem = scenario.kind.public(scenario, str(path))
-    _, plan = make_plan(scenario, problem, str(path))
+    plan = make_plan(scenario, problem, str(path))
     t = plan.terms
     fewest = min(plan.caps, default=t.answers if t else 0)
     promise = (
@@ -76,7 +76,7 @@ def _scenario(path: Path) -> str:
     step = "" if ratio is None else f", step {ratio:.2g} times its public bound"
     algorithm = scenario.algorithm
     first = (
-        f"scenario {scenario.name}: {problem.about}, {algorithm.name} ({algorithm.variant}), "
+        f"scenario {scenario.name}: {problem.description}, {algorithm.name} ({algorithm.variant}), "
         f"{algorithm.rounds} {algorithm.unit}{step}, {promise}"
     )
     return "\n  ".join([first, *scenario.kind.left_out(scenario.problem)])

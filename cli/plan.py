@@ -9,7 +9,7 @@ from copy import deepcopy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hushgrid.broker.simulation.interrupts import ended_in_a_line
+from hushgrid.broker.simulation.interrupts import EndedInALine
 from hushgrid.cli.completion import scenario_argument
 from hushgrid.kernels.errors import InputError
 from hushgrid.scenarios import find
@@ -40,7 +40,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(options: argparse.Namespace) -> int:
-    return ended_in_a_line(lambda _: _plan(options), options.program)
+    with EndedInALine(options.program):
+        return _plan(options)
 
 
 def _plan(o: argparse.Namespace) -> int:

@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from hushgrid.broker.simulation.interrupts import Interrupts, ended_in_a_line
+from hushgrid.broker.simulation.interrupts import EndedInALine
 from hushgrid.cli.completion import scenario_argument
 from hushgrid.kernels.errors import InputError
 from hushgrid.scenarios import find
@@ -47,10 +47,6 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(options: argparse.Namespace) -> int:
-    return ended_in_a_line(lambda interrupts: _simulate(options, interrupts), options.program)
-
-
-def _simulate(o: argparse.Namespace, interrupts: Interrupts) -> int:
     from hushgrid.broker.report import summary
     from hushgrid.broker.simulation import fleet as simulation
     from hushgrid.broker.simulation import results
@@ -58,26 +54,28 @@ def _simulate(o: argparse.Namespace, interrupts: Interrupts) -> int:
     from hushgrid.kernels.algorithms.registry import plug
     from hushgrid.node.config.scenario import load_scenario
 
-    if o.broker not in (None, "auto") and o.transport != "mqtt":
-        raise InputError(f"--broker: found {o.broker} with --transport {o.transport}, expected --transport mqtt")
-    plug(o.plugin, "--plugin")
-    file = find(o.scenario)
-    scenario = load_scenario(file, {"seed": o.seed} if o.seed is not None else None, o.set)
-    out = o.out or results.default_out(scenario.name)
-    with Progress(quiet=o.quiet or o.json) as shown:
-        result = simulation.run(
-            scenario,
-            o.transport,
-            out,
-            o.state,
-            broker=o.broker or "auto",
-            progress=shown,
-            file=str(file),
-            interrupts=interrupts,
-        )
-    with interrupts.held():  # the run is done, whatever comes now
-        if o.json:
-            sys.stdout.write((out / "result.json").read_text(encoding="utf-8"))
-        else:
-            print(summary.text(result, scenario))
+    o = options
+    with EndedInALine(o.program) as interrupts:
+        if o.broker not in (None, "auto") and o.transport != "mqtt":
+            raise InputError(f"--broker: found {o.broker} with --transport {o.transport}, expected --transport mqtt")
+        plug(o.plugin, "--plugin")
+        file = find(o.scenario)
+        scenario = load_scenario(file, {"seed": o.seed} if o.seed is not None else None, o.set)
+        out = o.out or results.default_out(scenario.name)
+        with Progress(quiet=o.quiet or o.json) as progress:
+            result = simulation.run(
+                scenario,
+                o.transport,
+                out,
+                o.state,
+                broker=o.broker or "auto",
+                progress=progress,
+                file=str(file),
+                interrupts=interrupts,
+            )
+        with interrupts.held():  # the run is done, whatever comes now
+            if o.json:
+                sys.stdout.write((out / "result.json").read_text(encoding="utf-8"))
+            else:
+                print(summary.text(result, scenario))
     return 0

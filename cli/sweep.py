@@ -6,7 +6,7 @@ import argparse
 import os
 from pathlib import Path
 
-from hushgrid.broker.simulation.interrupts import ended_in_a_line
+from hushgrid.broker.simulation.interrupts import EndedInALine
 from hushgrid.cli.completion import scenario_argument
 from hushgrid.kernels.errors import InputError
 from hushgrid.scenarios import find
@@ -53,7 +53,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(options: argparse.Namespace) -> int:
-    return ended_in_a_line(lambda _: _sweep(options), options.program, lambda: f"; {_again(options)}")
+    with EndedInALine(options.program, lambda: f"; {_again(options)}"):
+        return _sweep(options)
 
 
 def _again(o: argparse.Namespace) -> str:

@@ -353,8 +353,17 @@ def exits_page() -> str:
 # --- algorithms ---
 
 ROOT = PLACE.parent.parent
-BETWEEN = ("<!-- algorithms -->\n", "<!-- /algorithms -->")  #: where README.md has the table
 PATTERNS = {"star": "rounds around a coordinator", "token": "a token walks", "neighbours": "rounds among neighbours"}
+
+
+ABOUT_ALGORITHMS = """\
+What each file of `kernels/algorithms/` declares. The **pattern** says who speaks when: in a `star` a coordinator
+averages; in `token` one vector walks from node to node; in `neighbours` every node sends to all its neighbours in each
+round. Every algorithm runs as `guarded` (the gate adds noise to each answer about data, the default) or `none` (no
+noise). Those with a privacy claim of their own also run as `published`, in simulation. If a claim does not hold, the last
+column says why, by the number of the finding in [papers](../papers/README.md). "At the gate's price" means that
+[the gate](../gate.md) makes the published noise and counts its total epsilon.
+"""
 
 
 class Declared(NamedTuple):
@@ -385,16 +394,10 @@ def algorithm_table() -> str:
     return table(header, rows)
 
 
-def readme(text: str) -> str:
-    """README.md with the table of today. Raises ValueError if its markers are not there."""
-    before, rest = text.split(BETWEEN[0])
-    return before + BETWEEN[0] + algorithm_table() + BETWEEN[1] + rest.split(BETWEEN[1])[1]
-
-
 def algorithms_page() -> str:
-    """A section for each: what it says and keeps, and a short run of each variant."""
-    text = f"{GENERATED}\n# Algorithms\n\nWhat each file of `kernels/algorithms/` declares. d is the length of the iterate.\n"
-    text += "The keys of a section are in [the scenario](scenario.md).\n"
+    """The table of all, then a section for each: what it says and keeps, and a short run of each variant."""
+    text = f"{GENERATED}\n# Algorithms\n\n{ABOUT_ALGORITHMS}\n{algorithm_table()}\n"
+    text += "The keys of a section are in [the scenario](scenario.md). d is the length of the iterate.\n"
     for kind, s in algorithms():
         asked = {
             "gradient": "gradients",
@@ -460,8 +463,6 @@ def main() -> None:
             old.unlink()
     for name, text in made.items():
         (PLACE / name).write_text(text, encoding="utf-8")
-    page = ROOT / "README.md"
-    page.write_text(readme(page.read_text(encoding="utf-8")), encoding="utf-8")
 
 
 if __name__ == "__main__":

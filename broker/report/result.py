@@ -255,14 +255,14 @@ class Result(Summary):
         empty = np.full(len(run.history["round"]), np.nan)
         history = {name: _cells(run.history.get(name, empty), name) for name in run.columns}
         points = [astuple(p) for p in run.setpoints]
-        kept = run.path / "trajectory.npz"
+        trajectory = run.path / "trajectory.npz"
         try:
             return cls(
                 {key: run.result.get(key) for key in written},
                 history,
                 dict(run.solution),
                 points,
-                rundir.arrays(kept) if kept.is_file() else None,
+                rundir.arrays(trajectory) if trajectory.is_file() else None,
                 rundir.transcript(run.path / "transcript.jsonl"),
                 run.path,
                 {
@@ -278,7 +278,9 @@ class Result(Summary):
     @property
     def epsilon(self) -> dict[str, float | None]:
         """What each node has spent in this run; None if nothing is claimed, or no epsilon bounds it."""
-        return {name: of.spent.epsilon if of.spent else None for name, of in self.privacy.per_node.items()}
+        return {
+            name: account.spent.epsilon if account.spent else None for name, account in self.privacy.per_node.items()
+        }
 
     def frame(self) -> DataFrame:
         """The history as a DataFrame, a column each, NaN for an empty cell. Raises InputError without pandas."""
@@ -296,8 +298,8 @@ class Result(Summary):
         The scale is logarithmic if every value is positive. Raises InputError for a column that is not there or is
         empty (a private run's objective is), and without matplotlib.
         """
-        shown = columns or ("consensus_residual",)
-        for name in shown:
+        names = columns or ("consensus_residual",)
+        for name in names:
             if name not in self.history:
                 raise InputError(f"plot: found no column {name!r}, expected one of {', '.join(self.history)}")
             if all(value is None for value in self.history[name]):
@@ -313,7 +315,7 @@ class Result(Summary):
             ) from None
         if axes is None:
             axes = pyplot.figure(figsize=(6.0, 3.4), layout="constrained").add_subplot()
-        values = {name: np.array(self.history[name], float) for name in shown}
+        values = {name: np.array(self.history[name], float) for name in names}
         for name, curve in values.items():
             axes.plot(np.array(self.history["round"]), curve, label=name.replace("_", " "))
         if all(np.all(curve[np.isfinite(curve)] > 0) for curve in values.values()):

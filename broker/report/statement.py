@@ -187,42 +187,44 @@ def _meaning(how: str, run: Run, hidden: str, epsilon: Any, delta: Any, answers:
     algorithm, plan = run.algorithm, run.scenario.get("privacy") or {}
     if how == "not private" and algorithm.variant == "none":
         return ("The run shows what the algorithm does without protection. It says nothing about other runs.",)
-    said = [*masking_words.claim(run.result, number(epsilon), number)]
+    sentences = [*masking_words.claim(run.result, number(epsilon), number)]
     if how == "upheld" and isinstance(epsilon, int | float):
         odds = (
             f"{number(math.exp(epsilon))} (e to the power ε)" if epsilon <= 20 else f"e to the power {number(epsilon)}"
         )
         apart = f", apart from a probability of δ = {number(delta)}" if delta else ""
-        said.append(
-            f"Suppose {'such an adversary' if said else 'someone'} reads each message of this run, all final values and the "
+        sentences.append(
+            f"Suppose {'such an adversary' if sentences else 'someone'} reads each message of this run, all final values and the "
             f"code, and knows all other data, and suppose {hidden}. Then nothing they can see becomes more or less likely by "
             f"more than a factor of {odds}{apart}."
         )
         if run.zones:
-            said.append(
+            sentences.append(
                 "A larger change is hidden less: k times the change, or k loads at once, counts as k times ε"
                 + (" (and more than k times δ)." if delta else ".")
             )
     elif how == "not upheld" and epsilon is None:
-        said.append("The published method claims no ε: it obscures its messages, and what it hides is not measured.")
+        sentences.append(
+            "The published method claims no ε: it obscures its messages, and what it hides is not measured."
+        )
     elif how == "not upheld" and not algorithm.gated:
-        said.append("The figures below are what the published method claims, for comparison. They are no promise.")
+        sentences.append("The figures below are what the published method claims, for comparison. They are no promise.")
     elif how == "not upheld":
-        said.append(
+        sentences.append(
             "The figures below are the price of the gate's answers with noise nobody can repeat. The run is for study "
             "and promises nothing; as `guarded` the same answers carry a promise."
         )
     else:
-        said.append(
+        sentences.append(
             "The figures below are those of the same plan with noise nobody can repeat. They do not hold for this run."
         )
     if how != "upheld":
-        said.insert(0, said.pop())  # that it does not hold is said before what does not
-    said.append(_noise(run, answers))
-    asked = algorithm.asks(str(plan.get("mode", "objective")))
-    if algorithm.gated and asked == "gradient" and (clip := _clip(plan.get("adjacency"))) is not None:
-        said.append(clipping(run.scenario["problem"], clip, str(plan.get("mechanism"))))
-    return tuple(said)
+        sentences.insert(0, sentences.pop())  # that it does not hold is said before what does not
+    sentences.append(_noise(run, answers))
+    answer = algorithm.asks(str(plan.get("mode", "objective")))
+    if algorithm.gated and answer == "gradient" and (clip := _clip(plan.get("adjacency"))) is not None:
+        sentences.append(clipping(run.scenario["problem"], clip, str(plan.get("mechanism"))))
+    return tuple(sentences)
 
 
 def _noise(run: Run, answers: Any) -> str:
@@ -233,7 +235,7 @@ def _noise(run: Run, answers: Any) -> str:
         return algorithm.published_noise(mode)
     if run.zones:
         if run.least_cost:
-            return dispatch.asked(run.scenario["problem"])
+            return dispatch.noise_words(run.scenario["problem"])
         if mode == "input":
             return "Each load was perturbed once; every message is computed from that noisy copy, so more rounds cost nothing."
         if plan.get("at") == "gradient":
@@ -256,11 +258,11 @@ def _noise(run: Run, answers: Any) -> str:
             "Each answer is a private minimiser: the point where a node's own function plus a public quadratic and a fresh "
             "random linear term is least (objective perturbation), with a little more noise for what the solver leaves open"
         )
-    said = (
+    sentence = (
         f"{what}, added before anything else sees it; all that travels and all that nodes arrive at is computed from such "
         f"answers. The total counts them, {count}."
     )
-    return f"{said} {algorithm.words}".rstrip()
+    return f"{sentence} {algorithm.words}".rstrip()
 
 
 def _terms(how: str, run: Run, hidden: str, total: str, mechanism: str) -> tuple[tuple[str, str], ...]:
@@ -305,12 +307,12 @@ def _nodes(privacy: Mapping[str, Any], plan: Mapping[str, Any]) -> dict[str, Any
     budget = part(plan.get("budget"), "epsilon")
     rows = []
     for node, entry in (privacy.get("per_node") or {}).items():
-        claimed, spent, left = (
+        claimed, spent, remaining = (
             entry.get(key) if isinstance(entry, Mapping) else None for key in ("claimed", "spent", "left")
         )
         if claimed is None:
             continue
-        figures = (part(claimed, "epsilon"), part(claimed, "delta"), part(spent, "epsilon"), budget, left)
+        figures = (part(claimed, "epsilon"), part(claimed, "delta"), part(spent, "epsilon"), budget, remaining)
         rows.append((str(node), *(number(x, 6) for x in figures)))
     return {
         "columns": ("Node", "ε claimed", "δ claimed", "ε spent", "ε budget", "ε left"),

@@ -106,7 +106,7 @@ def audited(
 def prepared(scenario: Scenario, file: str) -> tuple[Any, RunPlan]:
     """The nodes with their data (None where these are on devices), and the plan."""
     if getattr(getattr(scenario.problem, "data", None), "devices", None) is not None:
-        return None, make_plan(scenario, scenario.kind.public(scenario, file), file)[1]
+        return None, make_plan(scenario, scenario.kind.public(scenario, file), file)
     setup = setup_of(scenario.kind)(scenario, file)  # type: ignore[arg-type]
     return setup, setup.plan
 

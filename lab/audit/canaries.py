@@ -70,7 +70,7 @@ class RowGates:
         self.plan, self.node = plan, node
         p, self.i = plan.problem, plan.problem.position(node)
         self.m, self.q, self.C = p.rows[self.i], p.features, p.classes
-        self.R, self.objective = p.row_bound or 1.0, p.own(self.i)
+        self.R, self.objective = p.row_bound or 1.0, p.node_objective(self.i)
 
     def gate(self, shard: Shard) -> Gate:
         return Rows(self.node, shard).gate(self.plan, Quiet(), Willing())  # type: ignore[arg-type]

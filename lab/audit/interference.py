@@ -161,7 +161,7 @@ def others(raw: Mapping[str, Any]) -> Mapping[str, Any]:
 def with_data(setup: Any, name: str) -> Any:
     """A prepared scenario whose devices have other data, and which is otherwise the same."""
     if name in ROWS:
-        shown = setup.shown
+        shown = setup.public
         of = getattr(shown, "objective", None)  # a sum has none, and takes any number
         labels = LABELS.get(of.kind, (0.0, shown.classes - 1.0)) if of else LABELS["least-squares"]
         setup.shards = ROWS[name](setup.shards, shown.row_bound if of else 1.0, labels)

@@ -131,7 +131,7 @@ def again_at_the_gate(first: OneRun, coins: Iterator[np.random.Generator]) -> It
     p, t, m = first.plan.problem, first.terms, first.canaries
     if p.objective.kind != "least-squares":
         raise ValueError(f"found {p.objective.kind}, expected least-squares")
-    own = p.own(first.plan.nodes.index(first.node))
+    own = p.node_objective(first.plan.nodes.index(first.node))
     rows, zero = np.diag(np.full(m, p.row_bound)), np.zeros(m)
     forms = [Loss(own, rows, labels(p.objective.kind, s * np.ones(m)), 1, p.row_bound) for s in (1.0, -1.0)]
     lattice = lattice_of(first.node, forms[0], t)
@@ -211,7 +211,8 @@ def ratios_of(plan: RunPlan, i: int, t: Terms, found: list[Asked], m: int) -> Ve
     p = plan.problem
     rows = np.diag(np.full(m, p.row_bound))
     forms = [
-        Loss(p.own(i), rows, labels(p.objective.kind, s * np.ones(m)), p.classes, p.row_bound) for s in (1.0, -1.0)
+        Loss(p.node_objective(i), rows, labels(p.objective.kind, s * np.ones(m)), p.classes, p.row_bound)
+        for s in (1.0, -1.0)
     ]
     total = np.zeros(m)
     for k, (x, answer) in enumerate(found, start=1):

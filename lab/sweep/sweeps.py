@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
-from hushgrid.broker.simulation.problems.kept import at_work, digest
+from hushgrid.broker.simulation.problems.cache import current_cache, digest
 from hushgrid.broker.simulation.problems.records import of_rows, read
 from hushgrid.broker.simulation.progress import Progress
 from hushgrid.kernels.errors import InputError
@@ -85,7 +85,9 @@ def sweep(
     def engine() -> AbstractContextManager[Engine]:
         from hushgrid.lab.sweep import workers as dask_workers
 
-        common = dask_workers.Common(rows, measure or {}, own=workers is not None and dask is None, kept=at_work())
+        common = dask_workers.Common(
+            rows, measure or {}, own=workers is not None and dask is None, kept=current_cache()
+        )
         return dask_workers.engine(workers, dask, common)
 
     with closing(Record(Path(out) if out is not None else None, about, columns, resume)) as record:

@@ -103,11 +103,11 @@ def _with_defaults(raw: dict[str, Any]) -> dict[str, Any]:
 
 def _with_files(privacy: Privacy, kind: Kind, base: Path) -> Privacy:
     """With the files that its adjacencies name."""
-    found = msgspec.structs.replace(privacy, adjacency=kind.adjacency(privacy.adjacency, base))
+    located = msgspec.structs.replace(privacy, adjacency=kind.adjacency(privacy.adjacency, base))
     if privacy.budget is None or privacy.budget.adjacency is None:
-        return found
-    own = msgspec.structs.replace(privacy.budget, adjacency=kind.adjacency(privacy.budget.adjacency, base))
-    return msgspec.structs.replace(found, budget=own)
+        return located
+    budget = msgspec.structs.replace(privacy.budget, adjacency=kind.adjacency(privacy.budget.adjacency, base))
+    return msgspec.structs.replace(located, budget=budget)
 
 
 def scenario_from(raw: dict[str, Any], file: str = "scenario", base: Path = Path()) -> Scenario:

@@ -19,11 +19,11 @@ QUICK = 16  #: up to so many nodes, a walk's token is back before its sender wou
 REPORT = 8  #: the coordinator hears of every so many messages, which is far more often than it would suspect silence
 
 
-def machine_of(plan: Plan, at: Any) -> Any:
+def machine_of(plan: Plan, context: Any) -> Any:
     """A node's machine, with the plan's rounds of averaging if it has any. `at`: its place."""
-    made, gossip = plan.running.agent(at), plan.algorithm.gossip
+    made, gossip = plan.running.agent(context), plan.algorithm.gossip
     if gossip:
-        made.finish(gossip, weights_of(at), plan.problem.size)
+        made.finish(gossip, weights_of(context), plan.problem.size)
     return made
 
 

@@ -53,8 +53,10 @@ class RunPlan(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dic
         """What the plan asks of the node's gate that may answer most; None without privacy."""
         if self.privacy is None:
             return None
-        asked = [self._asked(i) for i in range(len(self._visits))]
-        return self._terms(max(asked, key=lambda of: min(of[0] or of[1], of[1]), default=(self._stated, 0)))
+        demands = [self._asked(i) for i in range(len(self._visits))]
+        return self._terms(
+            max(demands, key=lambda demand: min(demand[0] or demand[1], demand[1]), default=(self._stated, 0))
+        )
 
     def terms_of(self, node: str) -> Terms | None:
         """What the plan asks of a node's gate; None without privacy. Raises InputError if the plan has no such node."""
@@ -67,8 +69,8 @@ class RunPlan(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dic
     @property
     def caps(self) -> tuple[int, ...]:
         """The most answers of each node on a token's walk; none without privacy, or without a token."""
-        found = [self._terms(self._asked(i)) for i in range(len(self._visits))] if self.privacy else []
-        return tuple(t.answers for t in found if t)
+        terms = [self._terms(self._asked(i)) for i in range(len(self._visits))] if self.privacy else []
+        return tuple(t.answers for t in terms if t)
 
     @property
     def _stated(self) -> Any:
@@ -77,11 +79,11 @@ class RunPlan(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dic
     @cached_property
     def _visits(self) -> tuple[int, ...]:
         """The activations that each node is to answer; none if no token walks."""
-        found: tuple[int, ...] = self.problem.visits(self.algorithm, self._stated is not None)
-        if isinstance(self._stated, tuple) and len(self._stated) != len(found):
-            expected = f"one for each of {len(found)} nodes" if found else "one"
+        visits: tuple[int, ...] = self.problem.visits(self.algorithm, self._stated is not None)
+        if isinstance(self._stated, tuple) and len(self._stated) != len(visits):
+            expected = f"one for each of {len(visits)} nodes" if visits else "one"
             raise InputError(f"privacy.answers: found {len(self._stated)} numbers, expected {expected}")
-        return found
+        return visits
 
     def _asked(self, i: int) -> tuple[int | None, int]:
         """(the plan's cap of node i, if it says one; the activations that it is to answer)."""
@@ -92,11 +94,11 @@ class RunPlan(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dic
         """Terms by `_asked`: few nodes of many differ, and a calibration takes its time."""
 
         @cache
-        def of(asked: tuple[int | None, int]) -> Terms | None:
-            privacy = replace(self.privacy, answers=asked[0]) if self.privacy else None
-            return terms(privacy, self.algorithm, asked[1], len(self.nodes))
+        def terms_for(demand: tuple[int | None, int]) -> Terms | None:
+            privacy = replace(self.privacy, answers=demand[0]) if self.privacy else None
+            return terms(privacy, self.algorithm, demand[1], len(self.nodes))
 
-        return of
+        return terms_for
 
     @property
     def kind(self) -> Kind:

@@ -10,7 +10,7 @@ from pathlib import Path
 from hushgrid.kernels.errors import InputError, Stopped
 from hushgrid.node.config.brokers import check_brokers
 from hushgrid.node.config.device import FIXED, DeviceConfig, load_device
-from hushgrid.node.config.files import kept
+from hushgrid.node.config.files import with_fixed
 from hushgrid.node.log import Log, Warned
 from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.privacy.noise_journal import NoiseJournal
@@ -83,7 +83,7 @@ class Service:
         """The owner's file again, and the data. A file that is wrong changes nothing, and is said in one line."""
         log = self.member.log
         try:
-            config = kept(self.config, load_device(Path(self.path)), FIXED, self.path, log)
+            config = with_fixed(self.config, load_device(Path(self.path)), FIXED, self.path, log)
             check_brokers(config.broker, config.broker_in_clear, config.source, config.sink, Path(self.path))
             ways = self.outlet.ways(config)
             intake = self.intake.declared(config)

@@ -23,7 +23,7 @@ from hushgrid.node.config.device import DeviceConfig
 from hushgrid.node.durable import stamp
 from hushgrid.node.log import Warned
 from hushgrid.node.privacy.ledger import Ledger
-from hushgrid.node.problems.feed import Readings, whole
+from hushgrid.node.problems.feed import Readings, complete
 from hushgrid.node.problems.kind import Device
 from hushgrid.node.schema.durations import in_words, seconds
 from hushgrid.node.schema.site import Source
@@ -281,7 +281,7 @@ class SourceIntake(Intake):
         reading = self._read(tell=last is not None)
         readings = self._merged(reading, now)
         hold(until)
-        if readings is None or not whole(readings.values):
+        if readings is None or not complete(readings.values):
             if self.meter:
                 self.meter.link.close()
             raise Stopped(f"{self.config.node}: source: no value yet: {self.reason}")

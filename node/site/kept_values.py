@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from hushgrid.kernels.errors import InputError, Stopped
 from hushgrid.node.durable import write_file
 from hushgrid.node.privacy.ledger import Ledger
-from hushgrid.node.problems.feed import Feed, Readings, Values, pack, unpack, whole
+from hushgrid.node.problems.feed import Feed, Readings, Values, complete, pack, unpack
 from hushgrid.node.site.sources import MOST_FILES, Files, Reading
 
 GONE = 64  #: files that are no longer there, and yet remembered
@@ -44,7 +44,7 @@ class Kept(Struct, array_like=True, frozen=True):
             found = unpack(self.values)
         except InputError:
             return None
-        return found if whole(found) else None
+        return found if complete(found) else None
 
     @property
     def readings(self) -> Readings | None:

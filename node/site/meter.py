@@ -53,7 +53,7 @@ class Meter(LocalEnd):
         if retained and self.feed.rows:
             return
         try:
-            part = self.feed.heard(self.slots[topic], document_of(payload, topic), topic)
+            part = self.feed.receive(self.slots[topic], document_of(payload, topic), topic)
         except InputError as error:
             self.wrong = str(error)
             return

@@ -22,7 +22,7 @@ from hushgrid.node.config.site import group_of
 from hushgrid.node.durable import write_file
 from hushgrid.node.log import Warned
 from hushgrid.node.privacy.ledger import Ledger
-from hushgrid.node.problems.kind import About, Outcome
+from hushgrid.node.problems.kind import Outcome, RunFacts
 from hushgrid.node.schema.site import Sink, Told
 from hushgrid.node.site.home_assistant import available, discovery, health
 from hushgrid.node.site.hook import Hook
@@ -101,7 +101,7 @@ class Outlet:
     def outcome(self, keep: Outcome) -> Outcome:
         """What stores the outcome of a run by `keep`, and then tells it, if there is anybody to be told."""
 
-        def told(vectors: dict[str, Vector], about: About) -> str | None:
+        def told(vectors: dict[str, Vector], about: RunFacts) -> str | None:
             said = keep(vectors, about)
             if self.config.sink is not None:
                 self.tell(vectors, about)
@@ -109,10 +109,10 @@ class Outlet:
 
         return told
 
-    def tell(self, vectors: dict[str, Vector], about: About) -> None:
+    def tell(self, vectors: dict[str, Vector], about: RunFacts) -> None:
         """The outcome of a run is stored: it is in force now, unless the device has not taken it. Raises OSError."""
         self._told = about.run
-        found = self.config.kind.told(self.intake.device, vectors)
+        found = self.config.kind.site_outcome(self.intake.device, vectors)
         if found.why:
             self.hold(found.why)
             return

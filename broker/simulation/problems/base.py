@@ -18,6 +18,7 @@ from typing import Any
 
 import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from hushgrid.broker.report.result import Quality, Result
 from hushgrid.broker.simulation.recorders.answers import traced
@@ -102,7 +103,7 @@ class Setup(ABC):
 
     # --- what a kind of problem says ---
 
-    about: str  #: the problem in a few words
+    description: str  #: the problem in a few words
     notes: tuple[str, ...] = ()  #: what was changed in the data when they were read
     stamp: str = ""  #: how the data file looks from outside; another stamp is a new data version
     test: dict[str, Any] | None = None  #: what the models are tested on, if anything
@@ -138,8 +139,11 @@ class Setup(ABC):
     @property
     def resolved(self) -> dict[str, Any]:
         """The scenario with every default and every choice of the program written out."""
-        plain: dict[str, Any] = drop_none(self.scenario)
-        return self.written_out(plain)
+        scenario, planned = self.scenario, self.plan.privacy
+        if scenario.privacy is not None and planned is not None:
+            privacy = replace(scenario.privacy, accountant=planned.accountant, answers=planned.answers)
+            scenario = replace(scenario, privacy=privacy)
+        return self.written_out(drop_none(scenario))
 
     def widths(self, name: str) -> Widths:
         """The vectors that `trace` records of a node, or of the coordinator, and their lengths."""
@@ -189,12 +193,12 @@ class Setup(ABC):
             "transport": over.transport,
             "broker": over.broker,
             "nodes": len(plan.nodes),
-            "lost": seen.told.get("lost"),
-            "solved": seen.told.get("solved"),
-            "frozen": seen.told.get("frozen"),
-            "walk": seen.told.get("walk"),
+            "lost": seen.extras.get("lost"),
+            "solved": seen.extras.get("solved"),
+            "frozen": seen.extras.get("frozen"),
+            "walk": seen.extras.get("walk"),
             "rounds_done": seen.rounds_done,
-            **({"finish": seen.told["finish"]} if "finish" in seen.told else {}),
+            **({"finish": seen.extras["finish"]} if "finish" in seen.extras else {}),
             "stopped_because": over.stopped_because,
             "quality": msgspec.to_builtins(figures.quality),
             **({"test": self.test} if self.test else {}),

@@ -7,10 +7,8 @@ recursion, which it does not try. And what N - 1 colluders, to whom the last y_1
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
 from itertools import product
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -19,9 +17,8 @@ from hushgrid.kernels.problems.losses import Loss
 from hushgrid.kernels.types import Matrix, Vector
 from hushgrid.lab.attacks.incremental import Told, backward, estimator, forward, model, told
 from hushgrid.lab.attacks.transcript import Visit
-from hushgrid.lab.studies.common.study import TARGET, Panel, Table, chart, on_two, write
+from hushgrid.lab.studies.common.study import Page, Panel, Table, chart, on_two
 from hushgrid.lab.studies.papers.incremental import (
-    COMMAND,
     METHODS,
     PAPER,
     SETTINGS,
@@ -202,25 +199,15 @@ def tables(leaks: dict[Task, Leak], found: dict[Task, Estimates]) -> list[Table]
     ]
 
 
-def study(settings: Sequence[tuple[int, float]] = SETTINGS, games: int = 200, target: Path = TARGET) -> None:
-    """All four figures and the leak, to files."""
-    began = time.perf_counter()
+def study(settings: Sequence[tuple[int, float]] = SETTINGS, games: int = 200) -> list[Page]:
+    """All four figures and the leak."""
     tasks = [Task(kind, N, eta, method) for kind, (N, eta), method in product(PAPER, settings, METHODS)]
     ways = on_two(way, tasks, lambda t: f"{t.kind} N = {t.N} eta = {t.eta:g}: {t.method}")
     curves = dict(zip(tasks, ways, strict=True))
     of = [Task(kind, *settings[0], m) for kind in PAPER for m in LEAKING]
     leaks = dict(zip(of, on_two(leak, of, lambda t: f"{t.kind}: {t.method} overheard"), strict=True))
     four = {t: estimates(t) for t in (Task(kind, *settings[0], m) for kind in PAPER for m in ESTIMATED)}
-    title = "Figures 3 and 5 of the PI-ADMM paper again, in (21) and in the distance itself"
-    write(
-        "incremental-figures",
-        COMMAND,
-        time.perf_counter() - began,
-        [accuracy(curves), *tables(leaks, four)],
-        chart(title, COMMAND, panels(curves, settings)),
-        target,
-    )
-    pictures = [
+    gradients = [
         Panel(
             f"{kind}, N = {settings[0][0]}",
             "vectors sent",
@@ -229,6 +216,11 @@ def study(settings: Sequence[tuple[int, float]] = SETTINGS, games: int = 200, ta
         )
         for kind in PAPER
     ]
-    (target / "incremental-leak.svg").write_text(chart("The gradients an eavesdropper hears", COMMAND, [pictures]))
-    title = "Figures 4 and 6 of the PI-ADMM paper: the error of each estimate of y"
-    (target / "incremental-estimates.svg").write_text(chart(title, COMMAND, estimates_panels(four)))
+    convergence = "Figures 3 and 5 of the PI-ADMM paper again, in (21) and in the distance itself"
+    guesses = "Figures 4 and 6 of the PI-ADMM paper: the error of each estimate of y"
+    pictures = {
+        "incremental-figures.svg": chart(convergence, panels(curves, settings)),
+        "incremental-leak.svg": chart("The gradients an eavesdropper hears", [gradients]),
+        "incremental-estimates.svg": chart(guesses, estimates_panels(four)),
+    }
+    return [Page("incremental-figures", [accuracy(curves), *tables(leaks, four)], pictures)]

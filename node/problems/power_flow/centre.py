@@ -60,20 +60,24 @@ def _left(run_dir: Path, wired: Wiring) -> tuple[dict[str, Vector], float]:
             factor = float(saved["factor"])
     except (OSError, ValueError, KeyError, zipfile.BadZipFile):
         raise InputError(f"run.warm_start: {file}: found no state, expected a run of consensus-admm") from None
-    if not same or any(state[p].shape != at.shape for p, at in wired.position.items()) or not 0 < factor <= 1000:
+    if (
+        not same
+        or any(state[p].shape != entries.shape for p, entries in wired.position.items())
+        or not 0 < factor <= 1000
+    ):
         raise InputError(f"run.warm_start: {file}: found a run of other zones, expected one of the same")
     return state, factor
 
 
 def holding(
-    centre: Centre, plan: Plan, source: str, whole: Plan, z: Mapping[str, Vector], standing: Mapping[str, Vector]
+    centre: Centre, plan: Plan, source: str, full_plan: Plan, z: Mapping[str, Vector], standing: Mapping[str, Vector]
 ) -> Centre:
     """The centre of a run of `plan` in which the zones of `whole` that are not in it are held.
 
     z, standing: what those zones said last of the entries that they share, and what stands at their buses.
     """
     case = load(source).without(plan.problem.ignore).without_loads()
-    here, there = wiring(case, plan.problem), wiring(case, whole.problem)
+    here, there = wiring(case, plan.problem), wiring(case, full_plan.problem)
     held = constants(here.keys, there, z)
     if plan.problem.objective != "cost":
         return replace(centre, held=held)

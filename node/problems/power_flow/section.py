@@ -92,7 +92,7 @@ class ZonesPlan(Struct, tag_field="kind", tag="zones", frozen=True, forbid_unkno
         return sorted(self.zones)
 
     @property
-    def about(self) -> str:
+    def description(self) -> str:
         return f"{self.case} in {len(self.zones)} zones"
 
     @property

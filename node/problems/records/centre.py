@@ -48,7 +48,7 @@ def masked_centre(plan: Plan) -> masked.Centre:
     )
 
 
-def held(plan: Plan, whole: Plan, source: str, z: Mapping[str, Vector]) -> Vector:
+def held(plan: Plan, full_plan: Plan, source: str, z: Mapping[str, Vector]) -> Vector:
     """Empty: nothing is held where nodes are absent, because the others' problem does not need them."""
     return np.zeros(0)
 

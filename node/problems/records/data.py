@@ -21,11 +21,11 @@ from hushgrid.node.problems.records.files import (
     Table,
     check_widths,
     lines_of,
+    printable,
     read_csv,
     read_libsvm,
     read_npz,
     shard_of,
-    shown,
 )
 from hushgrid.node.problems.records.images import IMAGES, read_idx, read_leaf
 
@@ -105,15 +105,15 @@ class Data(Section, frozen=True, kw_only=True):
     header: bool | None = None  #: csv: whether the first line has names [it does if no field of it is a number]
     threshold: float | None = None  #: logistic: labels are numbers, and stand for 1 above it, for -1 otherwise
 
-    def at(self, base: Path) -> Data:
+    def relative_to(self, base: Path) -> Data:
         """With every path absolute."""
 
-        def found(path: str | None) -> str | None:
-            return path and str((base / path).resolve())
+        def absolute(file: str | None) -> str | None:
+            return file and str((base / file).resolve())
 
-        split = self.split if isinstance(self.split, str) else replace(self.split, given=found(self.split.given))
+        split = self.split if isinstance(self.split, str) else replace(self.split, given=absolute(self.split.given))
         files = [str((base / path).resolve()) for path in self.files] if self.files is not None else None
-        one = {key: found(getattr(self, key)) for key in ("libsvm", "csv", "idx", "leaf")}
+        one = {key: absolute(getattr(self, key)) for key in ("libsvm", "csv", "idx", "leaf")}
         return replace(self, files=files, split=split, **one)
 
 
@@ -176,9 +176,9 @@ def _check_declared(data: Data, shards: Sequence[Shard]) -> None:
     """InputError unless rows and features are as many as the section says."""
     each = tuple(len(s.b) for s in shards)
     has: tuple[Any, Any] = (each if isinstance(data.rows, tuple) else sum(each)), shards[0].A.shape[1]
-    for key, declared, found in zip(("rows", "features"), (data.rows, data.features), has, strict=True):
-        if declared is not None and declared != found:
-            raise InputError(f"data.{key}: found {declared!s:.80}, expected {found!s:.80} as the rows have")
+    for key, declared, actual in zip(("rows", "features"), (data.rows, data.features), has, strict=True):
+        if declared is not None and declared != actual:
+            raise InputError(f"data.{key}: found {declared!s:.80}, expected {actual!s:.80} as the rows have")
 
 
 def load_test(data: Data, path: Path, kind: Kind, features: int) -> Shard:
@@ -310,7 +310,7 @@ def read_split(path: Path, m: int, n: int) -> list[Rows]:
     for j, (where, line) in enumerate(lines):
         text = line.strip()
         if not (text.isdigit() and len(text) < 10 and int(text) < n):
-            raise InputError(f"{where}: found {shown(text)}, expected a node, 0..{n - 1}")
+            raise InputError(f"{where}: found {printable(text)}, expected a node, 0..{n - 1}")
         owner[j] = int(text)
     return [np.flatnonzero(owner == i) for i in range(n)]
 

@@ -45,7 +45,7 @@ def records(plan: Plan, summed: Sequence[str]) -> int:
     return sum(p.rows[p.position(node)] for node in summed)
 
 
-def shown(plan: Plan, S: np.ndarray, summed: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+def estimates(plan: Plan, S: np.ndarray, summed: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
     """(d,) each: what a sum S (d,) over these nodes says, and the standard deviation of its noise."""
     unit = plan.problem.statistic.unit(plan.problem.features, max(records(plan, summed), 1))
     return S * unit, spread(plan, summed) * unit
@@ -54,7 +54,7 @@ def shown(plan: Plan, S: np.ndarray, summed: Sequence[str]) -> tuple[np.ndarray,
 def table(plan: Plan, S: np.ndarray, summed: Sequence[str], features: Sequence[str] = ()) -> Table:
     """The same for reading. `features`: the columns' names."""
     p = plan.problem
-    each = zip(p.statistic.entries(p.names(features)), *(v.tolist() for v in shown(plan, S, summed)), strict=True)
+    each = zip(p.statistic.entries(p.names(features)), *(v.tolist() for v in estimates(plan, S, summed)), strict=True)
     return COLUMNS, list(each)
 
 

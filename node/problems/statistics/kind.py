@@ -12,7 +12,7 @@ from hushgrid.kernels.algorithms.base import Algorithm, Pattern, Sharing
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.graphs import Network
 from hushgrid.kernels.problems.statistics import Histogram
-from hushgrid.node.problems.kind import Asked, Plan
+from hushgrid.node.problems.kind import Plan, ScenarioSections
 from hushgrid.node.problems.masking import numbers, own_share
 from hushgrid.node.problems.on_graph import GraphKind
 from hushgrid.node.problems.records.section import NAME as RECORDS
@@ -73,12 +73,12 @@ class Statistics(GraphKind):
         self, problem: StatisticProblem, network: Network | None, networked: bool, base: Path, file: str
     ) -> StatisticProblem:
         super().located(problem, network, networked, base, file)
-        return msgspec.structs.replace(problem, data=problem.data.at(base))
+        return msgspec.structs.replace(problem, data=problem.data.relative_to(base))
 
-    def public(self, asked: Asked, file: str) -> StatisticsPlan:
+    def public(self, sections: ScenarioSections, file: str) -> StatisticsPlan:
         from hushgrid.node.problems.statistics.public import public
 
-        return public(asked, file)[1]
+        return public(sections, file)[1]
 
     def gate(self, device: Any, plan: Plan, noise: NoiseSource, budget_check: BudgetCheck) -> Gate:
         from hushgrid.node.problems.records.device import clamped

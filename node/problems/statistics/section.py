@@ -112,7 +112,7 @@ class StatisticsPlan(OnGraph, tag_field="kind", tag="statistics", frozen=True, k
         return self.features
 
     @property
-    def about(self) -> str:
+    def description(self) -> str:
         return f"{self.statistic.name} of {self.size} entries, {self.features} features, {len(self.rows)} nodes"
 
     @property
@@ -133,9 +133,9 @@ class StatisticsPlan(OnGraph, tag_field="kind", tag="statistics", frozen=True, k
 
     def among(self, present: Sequence[str]) -> StatisticsPlan:
         """The same without the nodes that are not there."""
-        kept = [i for i, node in enumerate(self.nodes) if node in present]
-        numbers = [self.ids[i] if self.ids else i for i in kept]
-        return msgspec.structs.replace(self, rows=[self.rows[i] for i in kept], present=numbers)
+        members = [i for i, node in enumerate(self.nodes) if node in present]
+        numbers = [self.ids[i] if self.ids else i for i in members]
+        return msgspec.structs.replace(self, rows=[self.rows[i] for i in members], present=numbers)
 
     def check(self, algorithm: Algorithm) -> None:
         """InputError unless its parts belong together: a device computes with them, whoever wrote them."""

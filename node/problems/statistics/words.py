@@ -8,11 +8,11 @@ from typing import Any
 
 def added(problem: Mapping[str, Any], clip: Any, mechanism: str) -> str:
     """What each node has said, and what its sum leaves out. `mechanism`: of the noise, which has its own norm."""
-    said = "Each node has answered once: its part of the sum, with fresh noise, added before anything else sees it."
+    sentence = "Each node has answered once: its part of the sum, with fresh noise, added before anything else sees it."
     if problem.get("kind") == "histogram" or not isinstance(clip, int | float):
-        return said
+        return sentence
     norm = "sum of absolute values" if mechanism == "laplace" else "Euclidean norm"
     return (
-        f"{said} Records whose columns are longer than {clip:g} ({norm}) were shortened to it before: the noise that is shown "
+        f"{sentence} Records whose columns are longer than {clip:g} ({norm}) were shortened to it before: the noise that is shown "
         "is not all of the error, and how much that took is not told."
     )

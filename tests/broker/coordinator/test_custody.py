@@ -62,7 +62,7 @@ def test_a_random_walk_without_a_seed_is_a_function_of_the_runs_id(tmp_path):
     walk = Walk(tmp_path, setup(), seed=None)
     walk.run()
     seed = int.from_bytes(walk.centre.run[:8], "little")
-    assert walk.collect().trajectory["active"].tolist() == random_walk(walk.setup.shown.graph, 0, 20, seed)
+    assert walk.collect().trajectory["active"].tolist() == random_walk(walk.setup.public.graph, 0, 20, seed)
     walk.close()
 
 
@@ -128,7 +128,7 @@ def to_node(walk):
     """(name, topic, payload, kind it is dropped as; None where it is only ignored) for n1, fit for its present state."""
     n1, t = walk["n1"], walk["n1"].topics
     s = n1.driver.machine.state if n1.driver else None
-    run, size = n1.driver.run if n1.driver else OTHER, walk.setup.shown.size
+    run, size = n1.driver.run if n1.driver else OTHER, walk.setup.public.size
     next_ = s.t + 1 if s else 0
     vectors = (np.ones(size), np.ones(size))
     token = Token(s.known if s else (), Leg(), 0, vectors)

@@ -69,14 +69,14 @@ WORD = re.compile(r"set-?\s?points", re.IGNORECASE)
     ids=["AC", "true loads", "relaxed", "no AC dispatch", "not converged", "unserved", "no dispatch"],
 )  # fmt: skip
 def test_the_headline_has_the_runs_own_figures(result: dict[str, Any], noisy: bool, said: str) -> None:
-    assert dispatch.of(result, None, noisy).headline == said
+    assert dispatch.dispatch_of(result, None, noisy).headline == said
 
 
 @pytest.mark.parametrize(
     ("apart", "said"), [(0.0, "0.00"), (0.0001, "0.01"), (0.03, "0.03"), (0.0301, "0.04"), (2.5, "2.50")]
 )
 def test_what_the_zones_agree_within_is_rounded_up(apart: float, said: str) -> None:
-    found = dispatch.of(ALL | SOLVED | {"disagreement_mw": apart}, None, True)
+    found = dispatch.dispatch_of(ALL | SOLVED | {"disagreement_mw": apart}, None, True)
     assert found.headline.endswith(f"agreed within {said} MW")
 
 

@@ -83,14 +83,14 @@ def test_no_optimum_is_larger_than_its_public_bound(kind, over):
         setup = prepare(
             scenario_from(scenario({**over, **classes, **NOT_PRIVATE, "problem.data.synthetic.seed": seed}))
         )
-        best = optimum(setup.losses, setup.shown.regularizer)
-        assert np.linalg.norm(best.x) <= largest_answer(setup.shown) < inf
+        best = optimum(setup.losses, setup.public.regularizer)
+        assert np.linalg.norm(best.x) <= largest_answer(setup.public) < inf
 
 
 def test_the_bound_is_the_one_derived():
-    shown = prepare(scenario_from(scenario({"problem.l2": 0.016, "problem.scale": 16.0}))).shown
+    shown = prepare(scenario_from(scenario({"problem.l2": 0.016, "problem.scale": 16.0}))).public
     assert largest_answer(shown) == pytest.approx(sqrt(16 * log(2) / 0.016), rel=1e-8)  # adult-ring's: 26.3
-    assert largest_answer(prepare(scenario_from(scenario({"problem.l2": 0.0}))).shown) == inf
+    assert largest_answer(prepare(scenario_from(scenario({"problem.l2": 0.0}))).public) == inf
 
 
 # --- what noise explains ---

@@ -13,7 +13,7 @@ from hushgrid.broker.simulation.recorders.base import Nothing
 from hushgrid.kernels.algorithms.registry import ALGORITHMS
 from hushgrid.kernels.errors import HushgridError
 from hushgrid.kernels.privacy.perturbation import spherical
-from hushgrid.kernels.problems.optimality import CONFIDENCE, RELATIVE, Asked, noise_norm, of_answers
+from hushgrid.kernels.problems.optimality import CONFIDENCE, RELATIVE, NodeAnswers, noise_norm, of_answers
 from hushgrid.kernels.problems.prox import Regularizer
 from hushgrid.node.privacy.gate import Answer
 from hushgrid.node.problems.registry import KINDS
@@ -66,7 +66,7 @@ def quadratic(rng, n, K, sd, spread, centre, d=5):
     x = centre(c) + spread * rng.normal(size=(n, K, d))
     answers = x - c[:, None] + rng.normal(0, sd, x.shape)
     zero = np.zeros(K)
-    return c, [Asked(answers[i, 0], x[i], answers[i], np.full(K, sd), zero, zero, zero, 1.0) for i in range(n)]
+    return c, [NodeAnswers(answers[i, 0], x[i], answers[i], np.full(K, sd), zero, zero, zero, 1.0) for i in range(n)]
 
 
 @pytest.mark.parametrize(("sd", "spread"), [(0.0, 0.0), (0.02, 0.0), (0.0, 0.02), (0.3, 0.1)])
@@ -96,7 +96,7 @@ def test_kinks_of_the_regularizer_and_the_box_keep_the_bound(r, far):
         c = rng.normal(size=5)
         best, zero = r.prox(c, 1.0), np.zeros(1)
         x = best + far * rng.normal(size=5)
-        node = Asked(x - c, x[None], (x - c)[None], zero, zero, zero, zero, 1.0)
+        node = NodeAnswers(x - c, x[None], (x - c)[None], zero, zero, zero, zero, 1.0)
         found = of_answers(x, [node], "none", 1.0, r)
         size = np.linalg.norm(best)
         assert np.linalg.norm(x - best) <= found.relative * size + 1e-12 or found.relative == inf

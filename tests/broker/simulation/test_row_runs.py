@@ -63,9 +63,9 @@ def undisturbed(problem, network):
 def test_RECAL_without_noise_reaches_the_central_optimum_to_1e_12(problem, network):
     """All agents in a few arrays; test_whole_run has them equal to the machines."""
     s = setup(undisturbed(problem, network))
-    losses, r, p = s.losses, s.shown.regularizer, s.plan.algorithm
+    losses, r, p = s.losses, s.public.regularizer, s.plan.algorithm
     agents = whole_recal.Agents(p, losses, r)
-    agents.walk(random_walk(s.shown.graph, 0, p.rounds, seed=1))
+    agents.walk(random_walk(s.public.graph, 0, p.rounds, seed=1))
     best = optimum(losses, r)
     assert np.linalg.norm(agents.x - best.x) <= 1e-12 * np.linalg.norm(best.x)
     assert np.linalg.norm(best.x) > 0.1

@@ -93,7 +93,7 @@ def test_minimisers_in_bulk_are_answers_of_the_gate():
 
 @pytest.mark.parametrize("epsilon", [0.5, 1.0, 3.0])
 def test_of_one_laplace_answer_nearly_all_is_measured(epsilon):
-    """40,000 games; `hushgrid study audit` has ten times as many."""
+    """40,000 games; docs/studies/audit.md has ten times as many."""
     value, found = measured(dgd(epsilon), 40_000)
     assert 0.9 * epsilon <= value <= epsilon
     assert value <= found.power <= epsilon

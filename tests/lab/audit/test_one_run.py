@@ -90,7 +90,7 @@ def test_every_algorithm_that_asks_for_gradients_of_rows_is_tried():
 
 @pytest.mark.parametrize(("epsilon", "least"), [(4.0, 0.8), (8.0, 2.0)])
 def test_a_run_shows_much_of_its_claim_and_not_more(epsilon, least):
-    """400 canaries in this process; `hushgrid study audit` has 4000."""
+    """400 canaries in this process; docs/studies/audit.md has 4000."""
     found = [
         one_run(asks("dgd", epsilon), canaries=400, transport="memory", coins=np.random.default_rng(k))
         for k in range(3)
@@ -103,7 +103,7 @@ def test_a_run_shows_much_of_its_claim_and_not_more(epsilon, least):
 
 @pytest.mark.parametrize(("canaries", "doubt", "share"), [(1000, 0.05, 0.60), (1000, 0.001, 0.40), (4000, 0.001, 0.49)])
 def test_how_much_of_a_claim_a_run_can_show_is_known_beforehand(canaries, doubt, share):
-    """A perfect attack on exactly the claimed Gaussian noise, 20 answers at epsilon 4: what docs/privacy.md states."""
+    """A perfect attack on exactly the claimed Gaussian noise, 20 answers at epsilon 4: what docs/accounting.md states."""
     raw = asks("dgd", 4.0)
     plan = prepared(scenario_from(raw), "s")[1]
     t = plan.terms_of("n0")

@@ -43,7 +43,7 @@ def plan_of(kind, **over):
     if kind == "logistic":
         raw["algorithm"] = {"name": "fedavg", "rounds": 2, "step_size": 1.0}
     scenario = scenario_from(raw, "s")
-    return make_plan(scenario, scenario.kind.public(scenario, "s"))[1]
+    return make_plan(scenario, scenario.kind.public(scenario, "s"))
 
 
 @pytest.fixture(scope="module")

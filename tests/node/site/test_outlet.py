@@ -12,7 +12,7 @@ import pytest
 
 from hushgrid.kernels.errors import InputError, Stopped
 from hushgrid.node.privacy.ledger import Ledger
-from hushgrid.node.problems.kind import About, Told
+from hushgrid.node.problems.kind import RunFacts, SiteOutcome
 from hushgrid.node.schema.site import Sink, SinkFile
 from hushgrid.node.schema.site import Told as SinkTopic
 from hushgrid.node.site import outlet as module
@@ -39,7 +39,9 @@ class Device:
 
     def start(self):
         self.ledger = Ledger(self.directory / "z1.ledger", "z1", durable=False, clock=self.clock)
-        kind = SimpleNamespace(told=lambda device, vectors: Told({"setpoints": [{"bus": 1, "mw": 2.0}]}, why=self.why))
+        kind = SimpleNamespace(
+            site_outcome=lambda device, vectors: SiteOutcome({"setpoints": [{"bus": 1, "mw": 2.0}]}, why=self.why)
+        )
         self.config = SimpleNamespace(
             sink=self.sink, source=None, state=str(self.directory), node="z1", fleet="demo", kind=kind
         )
@@ -57,7 +59,9 @@ class Device:
         self.start()
 
     def answer(self, run="ab", every=900.0):
-        about = About(run=run, name="x", reason="", every=every, residual=0.5, quality="agreed", version=3, age=12.34)
+        about = RunFacts(
+            run=run, name="x", reason="", every=every, residual=0.5, quality="agreed", version=3, age=12.34
+        )
         self.outlet.outcome(lambda vectors, about: None)(VECTORS, about)
         return self.document
 
@@ -167,7 +171,7 @@ def test_a_file_has_its_mode_and_is_replaced_in_one_piece(tmp_path):
 def test_a_file_that_cannot_be_written_is_said_once_and_tried_again(tmp_path, monkeypatch):
     device = Device(tmp_path)
     device.path.mkdir()
-    device.outlet.tell(VECTORS, About("ab", "x", "", 900.0, None, None, 1, None))
+    device.outlet.tell(VECTORS, RunFacts("ab", "x", "", 900.0, None, None, 1, None))
     assert len(device.said) == 1
     assert "tried again" in device.said[0]
     device.path.rmdir()
@@ -201,7 +205,7 @@ def test_without_a_sink_nobody_is_told_and_what_is_old_does_not_come_back_with_o
     sink = device.sink
     device.reload(None)
     assert not device.outlet.now
-    device.outlet.outcome(lambda vectors, about: None)(VECTORS, About("cd", "x", "", 900.0, None, None, 1, None))
+    device.outlet.outcome(lambda vectors, about: None)(VECTORS, RunFacts("cd", "x", "", 900.0, None, None, 1, None))
     assert device.document["run"] == "ab"
     device.outlet.turn()
     assert device.outlet.wait == inf
@@ -218,7 +222,7 @@ def test_without_a_sink_nobody_is_told_and_what_is_old_does_not_come_back_with_o
 
 def test_a_file_that_waits_to_be_written_is_let_go_with_its_sink(device):
     device.path.mkdir()
-    device.outlet.tell(VECTORS, About("ab", "x", "", 900.0, None, None, 1, None))
+    device.outlet.tell(VECTORS, RunFacts("ab", "x", "", 900.0, None, None, 1, None))
     device.reload(Sink(exec=["true"]))
     assert device.outlet.wait > 1
 
@@ -366,7 +370,7 @@ def test_a_broker_of_mqtt_5_keeps_an_answer_as_long_as_it_counts_and_one_that_is
     device.answer(every=900.0)
     wire = told_broker(five=True)
     assert retained(wire, "grid/z1", True)[1] == 990
-    device.outlet.tell(VECTORS, About("cd", "x", "", 900.0, None, None, 1, None))
+    device.outlet.tell(VECTORS, RunFacts("cd", "x", "", 900.0, None, None, 1, None))
     device.clock.now += 400.25
     device.outlet.hold("the run was stopped")
     document, seconds = retained(wire, "grid/z1", True)
@@ -375,7 +379,7 @@ def test_a_broker_of_mqtt_5_keeps_an_answer_as_long_as_it_counts_and_one_that_is
     device.outlet.turn()
     document, seconds = retained(wire, "grid/z1", True)
     assert (document["state"], seconds) == ("old", None)
-    device.outlet.tell(VECTORS, About("ef", "x", "", None, None, None, 1, None))
+    device.outlet.tell(VECTORS, RunFacts("ef", "x", "", None, None, None, 1, None))
     assert retained(wire, "grid/z1", True)[1] is None  # it counts until the next one
 
 

@@ -187,7 +187,7 @@ class Liar:
 def honest_plan(scenario: Mapping[str, Any], base: Path = Path()) -> dict[str, Any]:
     """The plan an honest coordinator would make of a scenario, as JSON values, to be spoiled by `altered`."""
     made = scenario_from(copy.deepcopy(dict(scenario)), "scenario", base)
-    plan: dict[str, Any] = msgspec.json.decode(encode_plan(make_plan(made, made.kind.public(made, "scenario"))[1]))
+    plan: dict[str, Any] = msgspec.json.decode(encode_plan(make_plan(made, made.kind.public(made, "scenario"))))
     return plan
 
 

@@ -57,7 +57,7 @@ scenario = scenario_from(
         "privacy": {"epsilon": 5.0, "adjacency": {"replace-one-record": {"clip": 1.0}}},
     }
 )
-_, plan = make_plan(scenario, public(scenario)[1])
+plan = make_plan(scenario, public(scenario)[1])
 device.check(plan)
 ledger, run = Ledger(place / "n0.ledger", "n0"), bytes(16)
 ledger.join(run, b"")

@@ -17,7 +17,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         help="the true rows, n0.npz, n1.npz, ... of A and b: scores what was recovered",
     )
-    parser.add_argument("--shape", metavar="HxW", help="of rows as images [the square of their width]")
+    parser.add_argument("--shape", metavar="HxW", help="height and width of rows as images [the square of their width]")
     parser.add_argument("--json", action="store_true", help="print what was recovered as JSON, and nothing else")
 
 

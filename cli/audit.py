@@ -31,10 +31,16 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     given.completer = scenario_or_file  # type: ignore[attr-defined]
     kind = parser.add_mutually_exclusive_group().add_argument
     kind("--one-run", action="store_true", help="audit one whole run with many canaries, from its transcript")
-    kind("--interference", action="store_true", help="compare runs over other data, the gates' answers held still")
-    kind("--questions", action="store_true", help="say which plans and questions its devices answer, and which not")
-    kind("--ledger", action="store_true", help="TRANSCRIPT LEDGER...: what travelled beside what was paid")
-    kind("--events", action="store_true", help="STATE TRANSCRIPT: the most that was told of any reading of a source")
+    kind("--interference", action="store_true", help="compare runs over other data, with the gates' answers held fixed")
+    kind(
+        "--questions",
+        action="store_true",
+        help="list which plans and questions its devices answer, and which they refuse",
+    )
+    kind("--ledger", action="store_true", help="TRANSCRIPT LEDGER...: compare what travelled with what was paid")
+    kind(
+        "--events", action="store_true", help="STATE TRANSCRIPT: the most that was revealed of any reading of a source"
+    )
     add("--games", metavar="N", type=int, help="games about either data set that are counted [up to 100000, by width]")
     add("--canaries", metavar="N", type=int, help="of --one-run [4000]")
     add("--transport", choices=("mqtt", "memory"), default="mqtt", help="of --one-run: daemons, or this process [mqtt]")
@@ -44,9 +50,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         metavar="P",
         type=float,
         default=0.999,
-        help="of what is measured [0.999; games: 0.95 beside it]",
+        help="confidence of what is measured [0.999; games: also 0.95]",
     )
-    add("--node", metavar="NAME", help="whose gate plays [the first node's]")
+    add("--node", metavar="NAME", help="the node whose gate is audited [the first]")
     add("--set", metavar="path.to.key=value", action="append", default=[], help="replace a value; may be repeated")
     add("--plugin", metavar="MODULE", action="append", default=[], help="a module of your own whose algorithms may run")
     add("--json", action="store_true", help="print JSON instead of text")

@@ -98,7 +98,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     add("--fresh", metavar="K,...", help="answers a window [the file's, or 1,4,24,96]")
     add("--mechanism", metavar="NAME", choices=("laplace", "gaussian"), help="laplace or gaussian [both]")
     add("--rounds", metavar="R,...", help="gate answers of a run: 1 in mode input, else one a round [1]")
-    add("--every", metavar="TIME", help="a run each 15min, say: so often at most is there a fresh answer")
+    add("--every", metavar="TIME", help="time between runs, such as 15min: no answer is fresh more often")
     text = "how far a load moves in an hour, rms, MW, or by its age, 15min=8,1h=12: public knowledge [unknown]"
     add("--drift", metavar="X", help=text)
     add("--json", action="store_true", help="print JSON instead of text")

@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 
 from hushgrid.cli.completion import scenario_or_file
+from hushgrid.kernels.algorithms.base import UNITS
 from hushgrid.kernels.errors import InputError
 from hushgrid.node.config.brokers import in_clear
 from hushgrid.node.config.coordinator import load_coordinator
@@ -77,7 +78,7 @@ def _scenario(path: Path) -> str:
     algorithm = scenario.algorithm
     first = (
         f"scenario {scenario.name}: {problem.description}, {algorithm.name} ({algorithm.variant}), "
-        f"{algorithm.rounds} {algorithm.unit}{step}, {promise}"
+        f"{algorithm.rounds} {UNITS[algorithm.pattern]}{step}, {promise}"
     )
     return "\n  ".join([first, *scenario.kind.left_out(scenario.problem)])
 

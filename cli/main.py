@@ -23,18 +23,18 @@ COMMANDS = {
     "init": "Write a commented scenario, or a device's file, for your own data.",
     "run": (
         "Run a scenario with simulated nodes, in one process or as a fleet through a broker.\n"
-        "The run directory gets the report, result.json, the tables and the ledgers. On stdout stands a summary."
+        "The run directory gets the report, result.json, the tables and the ledgers. A summary goes to stdout."
     ),
     "sweep": "Run a scenario at every point of a grid, under the same seeds; a row a run, medians and a comparison.",
     "plan": (
         "Choose answers, step, clip and mechanism for an epsilon, and say what error to expect.\n"
-        "Public numbers and made-up rows are all it goes by: no data file is opened, and no device is asked."
+        "It uses public numbers and synthetic rows alone: it opens no data file and asks no device."
     ),
     "audit": (
-        "Measure what a scenario's noise gives away, beside what it claims.\n"
+        "Measure what a scenario's noise reveals, and compare it with the claim.\n"
         "A lower bound on epsilon from games at the gate on neighbouring data sets: it can refute a claim, never confirm one."
     ),
-    "compare": "Show finished runs beside each other: what they reached, promise and cost, and what differs.",
+    "compare": "Compare finished runs: what they reached, promise and cost, and what differs.",
     "check": (
         "Check a scenario, a device's file or a coordinator's file, without a network.\n"
         "For a device it also says, in words, what its owner consents to."
@@ -46,7 +46,7 @@ COMMANDS = {
     ),
     "status": "Show a fleet of devices, as its broker knows it, without stopping one.",
     "doctor": (
-        "Look an installation over, step by step; a running device is not disturbed.\n"
+        "Check an installation step by step, without disturbing a running device.\n"
         "Each step is ok, warn or bad, with what to do. Exit code 2: there is something to do; 4: it may pass by itself."
     ),
     "node": "Run one device, until SIGTERM.",
@@ -61,7 +61,7 @@ COMMANDS = {
     "deploy": "Write out the installer, the systemd units, the broker's files and the example fleets.",
     "budget": (
         "Choose a budget: what error an epsilon a window buys, from public numbers alone.\n"
-        "No data file is opened, and no device is asked."
+        "It opens no data file and asks no device."
     ),
     "case": "Show power-system cases, cut them into zones, solve them centrally.",
     "bench": "Run the benchmarks: what the program costs in time and memory.",

@@ -34,7 +34,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         help="a directory of ledgers that count over several runs [ledgers of this run only]",
     )
-    add("--seed", type=int, help="seed of noise and walk; the same bits each time, and the run is not private")
+    add("--seed", type=int, help="seed of noise and walk: bit-identical runs, which are not private")
     add(
         "--set",
         metavar="path.to.key=value",

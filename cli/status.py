@@ -24,13 +24,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="the file of the identity watch; or a coordinator's or device's file, with watch.crt beside its certificate "
         f"[{USUAL[0]}, else {USUAL[1]}]",
     )
-    add("--broker", metavar="URL", help="in place of a file: mqtt://host:port; with --fleet")
-    add("--fleet", metavar="FLEET", help="in place of a file: the fleet's name; with --broker")
+    add("--broker", metavar="URL", help="instead of a file: mqtt://host:port; with --fleet")
+    add("--fleet", metavar="FLEET", help="instead of a file: the fleet's name; with --broker")
     add(
         "--prometheus",
         metavar="FILE",
         type=Path,
-        help="write the figures for node_exporter's textfile collector, whole",
+        help="write the figures for node_exporter's textfile collector, in one piece",
     )
 
 

@@ -26,7 +26,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--seeds",
         metavar="N",
         default="20",
-        help="so many seeds from 0, or first-last; each point has all of them [20]",
+        help="number of seeds from 0, or first-last, for every point [20]",
     )
     where = parser.add_mutually_exclusive_group()
     where.add_argument("--workers", metavar="N", type=int, help="processes of this machine [one a core]")
@@ -40,7 +40,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--resume",
         action="store_true",
-        help="go on with the sweep in --out: runs that have a row there are not made again",
+        help="continue the sweep in --out: runs with a row there are not repeated",
     )
     add(
         "--set",

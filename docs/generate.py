@@ -24,10 +24,12 @@ import msgspec
 from msgspec import inspect as mi
 
 from hushgrid.broker.report import result
+from hushgrid.broker.report.claims import claim_of
 from hushgrid.cli.main import COMMANDS, make_parser
 from hushgrid.kernels import errors
-from hushgrid.kernels.algorithms.base import Algorithm
+from hushgrid.kernels.algorithms.base import Algorithm, message_vectors
 from hushgrid.kernels.algorithms.registry import ALGORITHMS
+from hushgrid.lab.examples import examples
 from hushgrid.node import wire
 from hushgrid.node.config.coordinator import CoordinatorConfig
 from hushgrid.node.config.device import DeviceConfig
@@ -378,7 +380,7 @@ def algorithms() -> list[Declared]:
     found = []
     for kind in KINDS.values():
         for name in kind.algorithms:
-            keys = {"name": name, "rounds": 1} | dict(ALGORITHMS[name].examples["guarded"][0])
+            keys = {"name": name, "rounds": 1} | dict(examples(ALGORITHMS[name])["guarded"][0])
             found.append(Declared(kind, msgspec.convert(keys, ALGORITHMS[name])))
     return sorted(found, key=lambda one: (list(PATTERNS).index(one.section.pattern), one.section.name))
 
@@ -390,7 +392,7 @@ def algorithm_table() -> str:
         same = list(group)
         s = same[0].section
         solved, unit = ("; ".join(found) for found in zip(*((k.solved(s), k.unit(s)) for k, s in same), strict=True))
-        rows.append((f"`{s.name}`", f"{s.title}. {s.paper}", s.pattern, solved, unit, s.claim))
+        rows.append((f"`{s.name}`", f"{s.title}. {s.paper}", s.pattern, solved, unit, claim_of(s).holds))
     return table(header, rows)
 
 
@@ -407,8 +409,8 @@ def algorithms_page() -> str:
         }[s.asks()]
         said = {
             "star": "one, of the entries that are shared",
-            "token": f"{s.sent} of length d ({', '.join(getattr(s, 'token', ()))})",
-            "neighbours": f"{s.sent} of length d; messages in a round: {getattr(s, 'messages', 1)}",
+            "token": f"{message_vectors(s)} of length d ({', '.join(getattr(s, 'token', ()))})",
+            "neighbours": f"{message_vectors(s)} of length d; messages in a round: {getattr(s, 'messages', 1)}",
         }[s.pattern]
         facts = [
             ("paper", s.paper),
@@ -416,13 +418,13 @@ def algorithms_page() -> str:
             ("problem", kind.solved(s)),
             ("guarded gates answer with", asked),
             ("privacy unit", kind.unit(s)),
-            ("does the published claim hold?", s.claim),
+            ("does the published claim hold?", claim_of(s).holds),
             ("vectors of a message", said),
-            ("recorded of a node", ", ".join(s.own)),
+            ("recorded of a node", ", ".join(s.recorded)),
         ]
         text += f"\n## {s.name}\n\n{s.title}\n\n" + table(("what", "as declared"), facts)
-        for variant, examples in s.examples.items():
-            for keys in examples:
+        for variant, runs in examples(type(s)).items():
+            for keys in runs:
                 text += f"\n    algorithm: {yaml({'name': s.name, 'variant': variant, 'rounds': 20} | dict(keys))}\n"
     return text
 

@@ -16,6 +16,7 @@ from typing import Any, Literal
 from hushgrid.broker.coordinator import run_history
 from hushgrid.broker.coordinator.membership import CALL_S, CALLED_S, Membership, Standing
 from hushgrid.broker.coordinator.refusals import Fewer
+from hushgrid.kernels.algorithms.base import UNITS
 from hushgrid.kernels.errors import HushgridError, Stopped, Suspended, failure
 from hushgrid.kernels.machine import Machine, Malformed
 from hushgrid.kernels.patterns.star import Left
@@ -272,10 +273,12 @@ class Coordinator(Membership):
         self._heard = dict.fromkeys(self.members, self._now)
         if self._stopped:
             self._resumed = self._at()
-            at = f"{self.plan.algorithm.unit[:-1]} {self._resumed}"
+            at = f"{UNITS[self.plan.algorithm.pattern][:-1]} {self._resumed}"
             self.log(f"resumes run {self.run.hex()[:8]} at {at}: what was paid for is kept")
         else:
-            self.log(f"run {self.run.hex()[:8]}: {self.plan.algorithm.rounds} {self.plan.algorithm.unit} begin")
+            self.log(
+                f"run {self.run.hex()[:8]}: {self.plan.algorithm.rounds} {UNITS[self.plan.algorithm.pattern]} begin"
+            )
         self._stopped = None
         return self._publish(self.driver.start())
 

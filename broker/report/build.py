@@ -18,8 +18,8 @@ from hushgrid.broker.report import network as row_page
 from hushgrid.broker.report.charts import WITHHELD, charts
 from hushgrid.broker.report.page import document, facts, figure, paragraphs, section, table
 from hushgrid.broker.report.run_directory import Run, read
-from hushgrid.broker.report.setpoints import setpoints
 from hushgrid.broker.report.statement import MISSING, Statement, number, standing, statement
+from hushgrid.kernels.algorithms.base import UNITS
 from hushgrid.kernels.errors import InputError
 
 if TYPE_CHECKING:
@@ -68,7 +68,11 @@ def _found(run: Run, case: Case | None, absent: str, along: str) -> list[str]:
         parts = [section("The grid", drawn)] if drawn else []
         return [*parts, section(dispatch_page.title(run), dispatch_page.tables(run)), along]
     if run.zones:
-        return [section("The grid", _grid(run, case, absent)), along, section("Set-points", setpoints(run, case))]
+        return [
+            section("The grid", _grid(run, case, absent)),
+            along,
+            section("Set-points", dispatch_page.setpoints(run, case)),
+        ]
     if run.sums:
         return [section("The sum", row_page.added(run))]
     return [section("The network", row_page.drawing(run)), along, section("Solution", row_page.solution(run))]
@@ -109,7 +113,7 @@ def verdict(run: Run) -> str:
     agreed = f"consensus residual {number(result.get('consensus_residual'))}{unit}"
     if result.get("max_violation") is not None and not run.least_cost:  # there it is not that of what is shown
         agreed += f", no limit violated by more than {number(result['max_violation'])} p.u."
-    done = f"{number(result.get('rounds_done'))} {run.algorithm.unit}"
+    done = f"{number(result.get('rounds_done'))} {UNITS[run.algorithm.pattern]}"
     text = f"{who} worked on {what} in {done} of {run.algorithm.title}, {how} ({agreed})"
     if run.sums:
         entries = len(run.tables.get("sum", ()))

@@ -50,7 +50,7 @@ def network(run: Run) -> gridmap.Network | None:
 def drawing(run: Run) -> str:
     """The network as a figure."""
     grid = network(run)
-    if grid is None and not run.algorithm.networked:
+    if grid is None and run.algorithm.pattern == "star":
         return paragraphs(["The network is not drawn: each node talks to the coordinator alone."])
     if grid is None:
         return paragraphs(["The network is not drawn: the resolved scenario does not list its edges."])

@@ -357,7 +357,7 @@ def spread_of_zones(plan: RunPlan, terms: Terms | None, zones: Sequence[tuple[Zo
     if terms is None or terms.published or terms.mode == "input":
         return 0.0
     rounds = range(1, terms.rounds + 1)
-    tau = np.repeat([algorithm.gain(t, L, terms.paper_epsilon) for t in rounds], algorithm.per_round)
+    tau = np.repeat([algorithm.step_of_answer(0, t, L, terms.paper_epsilon) for t in rounds], algorithm.per_round)
     if terms.at == "gradient":
         weight = float(np.sum(tau**2))
     else:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from hushgrid.grid_cases import dispatch
 from hushgrid.kernels.algorithms import registry
-from hushgrid.kernels.algorithms.base import Algorithm, Pattern
+from hushgrid.kernels.algorithms.base import Algorithm, Pattern, walk_of
 from hushgrid.kernels.errors import InputError
 from hushgrid.node.problems.registry import TAGS
 
@@ -110,7 +110,7 @@ class Run:
     @property
     def walks(self) -> bool:
         """Whether a token went round: a row of the history is then a block of activations, else a round."""
-        return self.algorithm.walks is not None
+        return walk_of(self.algorithm) is not None
 
     @property
     def noisy_loads(self) -> bool:

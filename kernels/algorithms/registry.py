@@ -9,11 +9,11 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Union
 
 from hushgrid.kernels import algorithms
-from hushgrid.kernels.algorithms.base import Algorithm, Pattern, Rounds, Star, Variant, Walk
+from hushgrid.kernels.algorithms.base import Algorithm, Pattern, Rounds, Star, Variant, Walk, gossip_of
 from hushgrid.kernels.errors import InputError
 
 #: What every algorithm must declare itself, because `Algorithm` has no default for it.
-DECLARED = ("title", "paper", "claim", "examples")
+DECLARED = ("title", "paper")
 MACHINES = {"star": ("agent", "server"), "token": ("agent",), "neighbours": ("agent",)}  #: by pattern
 
 
@@ -33,11 +33,6 @@ def declared(module: ModuleType) -> dict[str, type[Algorithm]]:
         missing += [key for key in MACHINES[kind.pattern] if getattr(kind, key) is getattr(base, key)]
         missing += ["step_ratio"] if kind.step_ratio is Algorithm.step_ratio else []
         missing += ["token"] if kind.pattern == "token" and not hasattr(kind, "token") else []
-        if kind.published is not None:
-            missing += [key for key in ("finding",) if getattr(kind, key) is getattr(Algorithm, key)]
-        if kind.published in ("paper", "scales") and kind.published_noise is Algorithm.published_noise:
-            missing.append("published_noise")
-        missing += [f"example of variant {v}" for v in variants(kind) if not getattr(kind, "examples", {}).get(v)]
         if missing:
             raise TypeError(
                 f"{module.__name__}: algorithm {name}: found no {', '.join(missing)}, expected a declaration"
@@ -58,7 +53,7 @@ def check_variant(algorithm: Algorithm, file: str) -> None:
             f"{file}: algorithm.variant: found {algorithm.variant}, expected {' or '.join(known)} "
             f"(algorithm.name: {algorithm.name})"
         )
-    if algorithm.variant == "published" and algorithm.gossip:
+    if algorithm.variant == "published" and gossip_of(algorithm):
         raise InputError(
             f"{file}: algorithm.finish: found a section, expected none (variant: published; no paper has these rounds)"
         )

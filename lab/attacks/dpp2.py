@@ -18,7 +18,7 @@ from typing import ClassVar
 import numpy as np
 
 from hushgrid.kernels.algorithms import dpp2
-from hushgrid.kernels.algorithms.base import Algorithm
+from hushgrid.kernels.algorithms.base import Algorithm, gated
 from hushgrid.kernels.algorithms.dpp2 import merged
 from hushgrid.kernels.types import Matrix, Tensor, Vector
 from hushgrid.lab.attacks.base import Attack, Recovered
@@ -77,7 +77,7 @@ class Untied(Attack):
         P = np.eye(len(heard.nodes)) - of.graph.metropolis()
         eta = np.array([p.eta_k(k) for k in range(K)])
         x, g = untied(y, z, eta, p.rho, P)
-        what: What = "noisy answer" if p.gated else "gradient"
+        what: What = "noisy answer" if gated(p) else "gradient"
         found = Recovered(states=("x",))
         for i, node in enumerate(heard.nodes):
             seen = found.gradients[node] = Gradients(x[:, i], g[:, i], np.arange(1, K + 1), what)

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushgrid.kernels.algorithms import iadmm
-from hushgrid.kernels.algorithms.base import Algorithm
+from hushgrid.kernels.algorithms.base import Algorithm, gated
 from hushgrid.kernels.types import Matrix, Vector
 from hushgrid.lab.attacks.base import Attack, Recovered
 from hushgrid.lab.attacks.transcript import Heard, Visit
@@ -157,7 +157,7 @@ class Incremental(Attack):
             low, high = p.start.uniform
         every = told(v for v in heard.visits((np.zeros(of.size),)) if not v.idle)
         estimated = estimator(every, len(heard.nodes), p.rho)
-        what: What = "noisy answer" if p.gated else "gradient"
+        what: What = "noisy answer" if gated(p) else "gradient"
         found = Recovered(states=("x", "y"), notes=self._notes(p))
         for i, node in enumerate(heard.nodes):
             if i not in every:
@@ -207,7 +207,7 @@ def _settled(p: iadmm.Params, heard: Heard, i: int, seen: Gradients) -> dict[str
 def _models(p: iadmm.Params, heard: Heard, every: Mapping[int, Told]) -> Recovered:
     """The whole functions of nodes with least squares and exact updates: `H_<node>`, `h_<node>`, f_i' = H x - h."""
     of = heard.problem
-    if of.objective.kind != "least-squares" or of.objective.lam or not p.exact or p.gated or p.noise_sd:
+    if of.objective.kind != "least-squares" or of.objective.lam or not p.exact or gated(p) or p.noise_sd:
         return Recovered()
     found, worst = Recovered(), 0.0
     for i, node in enumerate(heard.nodes[:MODELS]):

@@ -14,7 +14,7 @@ from typing import ClassVar
 import numpy as np
 
 from hushgrid.kernels.algorithms import recal
-from hushgrid.kernels.algorithms.base import Algorithm
+from hushgrid.kernels.algorithms.base import Algorithm, gated
 from hushgrid.kernels.problems.prox import Regularizer
 from hushgrid.kernels.types import Vector
 from hushgrid.lab.attacks.base import Attack, Recovered
@@ -45,7 +45,7 @@ class Recal(Attack):
             seen = at_once(visits, alpha, beta, of.size)
             how = "the difference of u tells lambda, lambda tells y, and two y tell the gradient between them"
         named = {node: seen.get(i, []) for i, node in enumerate(heard.nodes)}
-        what: What = "noisy answer" if p.gated else "gradient"
+        what: What = "noisy answer" if gated(p) else "gradient"
         return Recovered(gradients_of(named, what, of.size), states=("y", "lam"), notes=[f"RECAL: {how}."])
 
 

@@ -15,8 +15,8 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from hushgrid.kernels.algorithms import radmm
-from hushgrid.kernels.algorithms.base import Algorithm
-from hushgrid.kernels.patterns.neighbours import Place
+from hushgrid.kernels.algorithms.base import Algorithm, gated
+from hushgrid.kernels.patterns.neighbours import NodeContext
 from hushgrid.kernels.problems.losses import Loss
 from hushgrid.kernels.types import Tensor, Vector
 from hushgrid.lab.attacks.base import Attack, Recovered
@@ -89,7 +89,7 @@ class Recycled(Attack):
             for _, expected, sent in of_node.even:
                 off = max(off, float(np.max(np.abs(sent - expected))))
                 far = max(far, float(np.max(np.abs(sent))))
-        found.gradients = gradients_of(seen, "noisy answer" if p.gated else "gradient", of.size)
+        found.gradients = gradients_of(seen, "noisy answer" if gated(p) else "gradient", of.size)
         found.notes.append(
             "An answer f tells -(v + 2 sum eta f): KKT's right-hand side, from messages and public numbers."
         )
@@ -115,6 +115,6 @@ def _agent(p: radmm.Params, heard: Heard, i: int) -> radmm.Agent:
     of = heard.problem
     near = [heard.nodes[j] for j in of.graph.neighbours[i]]
     return p.agent(
-        Place(gate=_Silent(), name=heard.nodes[i], neighbours=near, graph=of.graph, index=i, size=of.size, L=of.L,
+        NodeContext(gate=_Silent(), name=heard.nodes[i], neighbours=near, graph=of.graph, index=i, size=of.size, L=of.L,
               regularizer=of.regularizer, report=1)
     )  # fmt: skip

@@ -14,7 +14,7 @@ from typing import ClassVar
 import numpy as np
 
 from hushgrid.kernels.algorithms import fedavg, ladmm
-from hushgrid.kernels.algorithms.base import Algorithm
+from hushgrid.kernels.algorithms.base import Algorithm, gated
 from hushgrid.kernels.patterns.star import W, Z
 from hushgrid.kernels.types import Vector
 from hushgrid.lab.attacks.base import Attack, Recovered
@@ -41,7 +41,7 @@ class Star(Attack):
             for t, z, at, g in read(heard, node):
                 seen[node].append((t, at, np.where(np.abs(z) >= box, np.nan, g)))
         noise = p.variant == "published"
-        what: What = "noisy answer" if p.gated or noise else "gradient"
+        what: What = "noisy answer" if gated(p) or noise else "gradient"
         how = "the difference between what a member was sent and what it answered is its gradient"
         if noise:
             how += ", with the noise that the published method adds to it or to the answer"

@@ -22,9 +22,9 @@ from hushgrid.grid_cases.variables import Layout
 from hushgrid.grid_cases.zone.backends import make_step
 from hushgrid.grid_cases.zone.model import ZoneModel, gradient
 from hushgrid.kernels.algorithms import consensus_admm, ladmm
-from hushgrid.kernels.algorithms.base import Algorithm
+from hushgrid.kernels.algorithms.base import Algorithm, gated
 from hushgrid.kernels.errors import InputError
-from hushgrid.kernels.patterns.star import Closing, Feasible, Place, W, Z
+from hushgrid.kernels.patterns.star import Closing, Feasible, NodeContext, W, Z
 from hushgrid.kernels.types import Matrix, Vector
 from hushgrid.lab.attacks.base import Attack, Loads, Recovered
 from hushgrid.lab.attacks.transcript import Heard
@@ -90,7 +90,7 @@ class Zone:
     def sends(self, v: Vector) -> Vector:
         """What it would have said with the loads v."""
         plan = self.plan
-        place = Place(
+        place = NodeContext(
             gate=Guess(self.model, self.loads(v)),
             feasible=self._feasible,
             shared=self.shared,
@@ -149,7 +149,7 @@ class Demand(Attack):
     problem: ClassVar[type] = ZonesPlan
 
     def recover(self, heard: Heard) -> Recovered:
-        what: What = "noisy answer" if heard.algorithm.gated or heard.plan.terms is not None else "gradient"
+        what: What = "noisy answer" if gated(heard.algorithm) or heard.plan.terms is not None else "gradient"
         handed = {m.src: m.body.data for m in heard.messages if isinstance(m.body, Closing)}
         found, wide = Recovered(), []
         rounds = [] if handed else [(down, up) for _, down, up in heard.rounds(W, Z)][:ROUNDS]

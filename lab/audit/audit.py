@@ -119,7 +119,7 @@ def asked(plan: RunPlan, node: str, file: str) -> Terms:
         raise InputError(
             f"{file}: algorithm.variant: found {algorithm.variant}, expected a run that claims an epsilon{told}"
         )
-    if t.published and (algorithm.networked or t.mode.startswith("output")):
+    if t.published and (algorithm.pattern != "star" or t.mode.startswith("output")):
         raise InputError(
             f"{file}: algorithm.variant: found published {algorithm.name}{f', mode {t.mode}' if t.mode != 'objective' else ''}, "
             "whose noise stands on messages, expected guarded (what its messages tell: hushgrid attack RUN_DIR)"
@@ -139,7 +139,7 @@ def pairs(plan: RunPlan, node: str, setup: Any) -> tuple[Canary, list[Answer], C
         shard = setup.shards[index(node)] if setup is not None else None
         farthest, own = of_sums(plan, node, shard)
         return farthest, [], own
-    if plan.algorithm.minimizes:
+    if plan.algorithm.asks() == "minimiser":
         return of_minimisers(plan, node), [], None
     worst, aside = of_rows(plan, node)
     return worst, aside, typical_row(plan, node, setup.shards[index(node)]) if setup is not None else None

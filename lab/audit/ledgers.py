@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from hushgrid.broker.report import run_directory
-from hushgrid.kernels.algorithms.base import Rounds, Star
+from hushgrid.kernels.algorithms.base import Rounds, Star, answers_in
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.patterns.introductions import Introduction
 from hushgrid.kernels.patterns.masked import KeysAck, ResultAck
@@ -112,7 +112,7 @@ def answers(plan: RunPlan, node: str, messages: int) -> int:
         return min(messages, t.answers)
     if isinstance(algorithm, Rounds):
         rounds = min(messages // algorithm.messages, algorithm.rounds) - algorithm.asks_after
-        return min(algorithm.answered(rounds), t.answers) if rounds > 0 else 0
+        return min(answers_in(algorithm, rounds), t.answers) if rounds > 0 else 0
     assert isinstance(algorithm, Star)
     return min(messages * algorithm.per_round, t.answers)
 

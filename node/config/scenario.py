@@ -129,12 +129,12 @@ def scenario_from(raw: dict[str, Any], file: str = "scenario", base: Path = Path
     if scenario.privacy is not None:
         kind.check_questions(problem, scenario.algorithm, scenario.privacy, file)
     if (earlier := scenario.run.warm_start) is not None:
-        if not getattr(scenario.algorithm, "warm", False):
+        if scenario.algorithm.asks() != "data":  # it begins at no cost, from public state alone
             raise InputError(
                 f"{file}: run.warm_start: found {earlier!r}, expected none (algorithm.name: {scenario.algorithm.name})"
             )
         run = msgspec.structs.replace(scenario.run, warm_start=str((base / earlier).resolve()))
         scenario = msgspec.structs.replace(scenario, run=run)
     return msgspec.structs.replace(
-        scenario, problem=kind.located(problem, scenario.network, scenario.algorithm.networked, base, file)
+        scenario, problem=kind.located(problem, scenario.network, scenario.algorithm.pattern != "star", base, file)
     )

@@ -301,7 +301,7 @@ class Kind(ABC):
 
     def solved_by(self, algorithm: Algorithm | type[Algorithm]) -> bool:
         """Whether an algorithm solves it."""
-        return algorithm.pattern in self.patterns and self.sharing in algorithm.of
+        return algorithm.pattern in self.patterns and self.sharing in algorithm.sharing
 
     def check(self, problem: Any, algorithm: Algorithm, file: str) -> None:
         """Raises InputError unless the algorithm solves this problem."""

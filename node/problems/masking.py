@@ -69,7 +69,7 @@ def member(plan: Plan, name: str, gate: Any, masks: masked.Masks) -> masked.Mask
             f"{name}: found pads by {rule} (its coordinator runs another version), expected them by {PADS}"
         )
     start = np.zeros(plan.problem.size)
-    context = masked.Place(name=name, gate=gate, masks=masks, terms=numbers(plan), start=start)
+    context = masked.NodeContext(name=name, gate=gate, masks=masks, terms=numbers(plan), start=start)
     return masked.MaskedMember(context, plan.running.rounds)
 
 

@@ -16,6 +16,7 @@ from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
 from hushgrid.kernels.algorithms import registry
+from hushgrid.kernels.algorithms.base import walk_of
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.ranges import Seconds, Title
 from hushgrid.node.privacy.terms import Terms, check_privacy, terms
@@ -113,7 +114,7 @@ class RunPlan(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dic
     @property
     def running(self) -> registry.AnyAlgorithm:
         """The algorithm with the rounds that the caps of the privacy section leave."""
-        return self.algorithm.until(self.terms.rounds) if self.terms else self.algorithm
+        return msgspec.structs.replace(self.algorithm, rounds=self.terms.rounds) if self.terms else self.algorithm
 
 
 def encode_plan(plan: RunPlan) -> bytes:
@@ -155,7 +156,7 @@ def decode_plan(blob: bytes) -> RunPlan:
             f"plan: algorithm.name: found {algorithm.name}, expected one for a problem of kind {problem.kind}"
         )
     problem.check(algorithm)
-    if plan.privacy is not None and plan.privacy.answers is None and algorithm.walks in ("random", "metropolis"):
+    if plan.privacy is not None and plan.privacy.answers is None and walk_of(algorithm) in ("random", "metropolis"):
         raise InputError("plan: privacy.answers: missing, expected the cap of each node of a random walk")
     check_steps(plan)
     return plan
@@ -184,16 +185,9 @@ def warnings(plan: RunPlan, source: str) -> list[str]:
 
 def check_steps(plan: RunPlan) -> None:
     """Raises InputError if a guarded run would spend its budget on steps far beyond their bound, unheld."""
-    ratio, far = step_ratio(plan), plan.algorithm.far
-    if plan.algorithm.variant == "guarded" and ratio is not None and ratio > far and not plan.problem.held:
+    ratio, most = step_ratio(plan), plan.algorithm.max_step_ratio
+    if plan.algorithm.variant == "guarded" and ratio is not None and ratio > most and not plan.problem.held:
         raise InputError(
-            f"plan: algorithm: found a step of {ratio:.4g} times its bound of stability, expected at most {far:g} times "
+            f"plan: algorithm: found a step of {ratio:.4g} times its bound of stability, expected at most {most:g} times "
             f"({plan.algorithm.name}, guarded, without a box)"
         )
-
-
-def findings(plan: RunPlan) -> list[str]:
-    """Why a published variant makes no promise; nothing for the others."""
-    if plan.algorithm.variant != "published":
-        return []
-    return [plan.algorithm.finding(plan.privacy.mode if plan.privacy else "", len(plan.nodes), plan.kind.sharing)]

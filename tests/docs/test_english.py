@@ -40,7 +40,7 @@ TURNS = {
     r"^(Told|Shown|Given|Kept|Asked|Found) (is|are|was|were)\b": "subject first",
     r"\b(who|whoever) (wants|needs|likes) (it|that|them|more|less)\b": "if you want ...",
     r"\bleft to (who|whoever)\b": "do what suits your use",
-    r"\bis none\b": "is not one",
+    r"(?<!there )\bis none\b": "is not one",
     r"\bthe same bits\b": "bit-identical",
     r"\bnoise by the point\b": "pointwise sensitivity",
     r"\b(spilled|spills)\b": "curtailed",
@@ -55,13 +55,13 @@ TURNS = {
     r"\bby the readings\b": "name the source",
 }
 
-ABBREVIATIONS = re.compile(r"\b(e\.g|i\.e|et al|cf|vs|No|Fig|Sec|Dr|(?<![\w/])[A-Z])\.(?=\s)")
+ABBREVIATIONS = re.compile(r"\b(e\.g|i\.e|p\.u|et al|cf|vs|(?<![\w/])[A-Z])\.(?=\s)")
 
 
 def paragraphs(text: str) -> Iterator[str]:
     """The prose of a page in Markdown: paragraphs and list items, each on one line, code spans as one word."""
     text = re.sub(r"^ *```.*?^ *```$", "", text, flags=re.M | re.S)
-    text = re.sub(r"<!--.*?-->|<[^>]+>", "", text, flags=re.S)
+    text = re.sub(r"<!--.*?-->|</?[a-z]+( [^>]*)?>", "", text, flags=re.S)
     text = re.sub(r"`[^`]*`", "CODE", text)
     text = re.sub(r"!?\[([^\]]*)\]\([^)]*\)", r"\1", text)
     block: list[str] = []
@@ -79,8 +79,8 @@ def paragraphs(text: str) -> Iterator[str]:
 
 def sentences(paragraph: str) -> list[str]:
     """Split at a stop, a question mark or a colon that ends a line of thought."""
-    plain = ABBREVIATIONS.sub(r"\1", paragraph.replace("**", "").replace("*", ""))
-    return [part for part in re.split(r"(?<=[.!?])[)\"']?\s+(?=[\"'(]?[A-Z0-9])", plain) if part]
+    plain = ABBREVIATIONS.sub(r"\1", re.sub(r"\*\*|(?<!\w)\*|\*(?=[ ,.:;)]|$)(?<!\w\*)", "", paragraph))
+    return [part for part in re.split(r"(?<=[.!?])[)\"']?\s+", plain) if part]
 
 
 def faults(paragraph: str) -> list[str]:

@@ -39,7 +39,7 @@ WITHOUT_AC = {"problem.ac": "none"}  # it is a process of its own: tests/system/
 
 
 def least_cost(file):
-    return getattr(load_scenario(file).algorithm, "exact_steps", False)
+    return load_scenario(file).algorithm.asks() == "data"
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda f: str(f.relative_to(SCENARIOS)))

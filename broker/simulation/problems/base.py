@@ -20,6 +20,7 @@ import msgspec
 import numpy as np
 from msgspec.structs import replace
 
+from hushgrid.broker.report.claims import reasons
 from hushgrid.broker.report.result import Quality, Result
 from hushgrid.broker.simulation.recorders.answers import traced
 from hushgrid.broker.simulation.recorders.base import Observer, Over, Recorded, Shape, Widths, recorder
@@ -27,7 +28,7 @@ from hushgrid.node.config.scenario import Scenario
 from hushgrid.node.privacy.noise_source import PAPER_SAMPLER, SeededNoise, SystemNoise
 from hushgrid.node.problems import masking_words
 from hushgrid.node.problems.kind import Device
-from hushgrid.node.problems.plan import RunPlan, findings
+from hushgrid.node.problems.plan import RunPlan
 from hushgrid.node.versions import version
 
 #: Keys of result.json for every kind of problem; a figure that a kind does not give is null.
@@ -216,7 +217,7 @@ class Setup(ABC):
         common = {
             "per_node": over.per_node,
             "upheld": self.upheld,
-            "findings": findings(plan),
+            "findings": reasons(plan),
             "ledgers": "kept" if over.ledgers_kept else "run",
         }
         if t is None or plan.privacy is None:

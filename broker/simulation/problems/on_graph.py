@@ -144,7 +144,7 @@ class GraphSetup(Setup):
             optimality=self.optimality(seen, over, known) if residual else None,
             clipped=self.clipped,
             convex=self.public.convexity >= 0,
-            alike=self.plan.algorithm.networked,
+            alike=self.plan.algorithm.pattern != "star",
         )
 
     def spread(self, answers: list[int]) -> float:
@@ -154,8 +154,8 @@ class GraphSetup(Setup):
         total, p, algorithm = 0.0, self.public, self.plan.algorithm
         epsilon = self.terms.paper_epsilon if self.terms else inf
         for i, (count, lattice) in enumerate(zip(answers, self.lattices, strict=True)):
-            L = p.L[i] if algorithm.networked else max(p.L)
-            carried = algorithm.carried(i, count, L, p.graph.neighbours[i], epsilon, p.convexity)
+            L = p.L[i] if algorithm.pattern != "star" else max(p.L)
+            carried = algorithm.noise_gain(i, count, L, p.graph.neighbours[i], epsilon, p.convexity)
             total += p.size * quality.mean_square(lattice) * carried
         return sqrt(total)
 

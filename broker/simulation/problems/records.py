@@ -18,6 +18,7 @@ from hushgrid.broker.simulation.problems.masks import identities, maker, makers,
 from hushgrid.broker.simulation.problems.on_graph import GraphSetup
 from hushgrid.broker.simulation.recorders.answers import last_answers
 from hushgrid.broker.simulation.recorders.base import Recorded, finite
+from hushgrid.kernels.algorithms.base import walk_of
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.patterns.routes import index
 from hushgrid.kernels.privacy.noise import Lattice
@@ -147,7 +148,7 @@ class RowSetup(RowNodes):
             share = noise_shares(self.plan)[0].lattice
             nodes = [node._replace(scale=node.scale * share.scale, slack=node.slack + share.g) for node in nodes]
         law: Noise = t.mechanism
-        if not self.plan.algorithm.minimizes:
+        if self.plan.algorithm.asks() != "minimiser":
             return of_answers(x, nodes, law, mu, r)
         return of_answers(x, nodes, "spherical", mu, r, law)
 
@@ -161,7 +162,9 @@ class RowSetup(RowNodes):
 
     def grids(self) -> list[Lattice] | None:
         plan, public, t = self.plan, self.public, self.terms
-        if t is None or t.published or self.plan.algorithm.minimizes:  # the minimisers' noise depends on the question
+        if (
+            t is None or t.published or self.plan.algorithm.asks() == "minimiser"
+        ):  # the minimisers' noise depends on the question
             return None
         if t.masked is not None:
             return [share.lattice for share in noise_shares(plan)]
@@ -179,7 +182,11 @@ class RowSetup(RowNodes):
         return super().spread(answers)
 
     def expected(self, answers: np.ndarray) -> list[float | None]:
-        if self.terms is not None and self.plan.algorithm.minimizes and self.plan.algorithm.walks is None:
+        if (
+            self.terms is not None
+            and self.plan.algorithm.asks() == "minimiser"
+            and walk_of(self.plan.algorithm) is None
+        ):
             fresh = np.diff(answers[:, 0], prepend=0)
             return [self._of_minimizers(int(k)) if new else 0.0 for k, new in zip(answers[:, 0], fresh, strict=True)]
         if self.terms is not None and (

@@ -21,7 +21,7 @@ from hushgrid.broker.simulation.recorders.base import (
     own_of,
     path_of,
 )
-from hushgrid.kernels.algorithms.base import Rounds
+from hushgrid.kernels.algorithms.base import Rounds, answers_in, gossip_of
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.patterns.neighbours import Neighbour
 from hushgrid.node.problems.plan import RunPlan
@@ -71,10 +71,10 @@ class RoundTrace:
 
 def widths(plan: RunPlan, shape: Shape, name: str) -> Widths:
     algorithm = cast(Rounds, plan.algorithm)
-    vectors = dict.fromkeys(algorithm.own, shape.size)
-    if algorithm.gossip:
+    vectors = dict.fromkeys(algorithm.recorded, shape.size)
+    if gossip_of(algorithm):
         vectors[MIXED] = shape.size
-    return {} if name == COORDINATOR else vectors | {MESSAGE: shape.size * algorithm.vectors}
+    return {} if name == COORDINATOR else vectors | {MESSAGE: shape.size * algorithm.message_vectors}
 
 
 def observer(plan: RunPlan, name: str, place: Path, reveal: bool, widths: Widths) -> Observer:
@@ -85,8 +85,8 @@ def observer(plan: RunPlan, name: str, place: Path, reveal: bool, widths: Widths
 def recorded(plan: RunPlan, shape: Shape, over: Over, reveal: bool) -> Recorded:
     t, nodes, d = plan.terms, plan.nodes, shape.size
     algorithm = cast(Rounds, plan.algorithm)
-    n, per, names, message = len(nodes), algorithm.messages, algorithm.own, d * algorithm.vectors
-    gossip, width = algorithm.gossip, 3 + d * (len(names) + bool(algorithm.gossip)) + message
+    n, per, names, message = len(nodes), algorithm.messages, algorithm.recorded, d * algorithm.message_vectors
+    gossip, width = gossip_of(algorithm), 3 + d * (len(names) + bool(gossip_of(algorithm))) + message
     traces = [_written(path_of(over.trace, name), width) for name in nodes]
     made = min(len(r) for r in traces) - 1  # steps that all have made; row 0 is the start
     last = plan.running.rounds * per  # the last of the algorithm's own
@@ -95,7 +95,7 @@ def recorded(plan: RunPlan, shape: Shape, over: Over, reveal: bool) -> Recorded:
     rows = every[:, : T * per + 1]
     iterates = rows[:, ::per, 3 : 3 + d * len(names)].reshape(n, T + 1, len(names), d).transpose(2, 1, 0, 3)
     sent_vectors = rows[:, 1:, -message:].reshape(n, T, per, message).transpose(2, 1, 0, 3)  # (per, T, n, message)
-    sent = algorithm.iterate_is_sent
+    sent = algorithm.recorded[0] != "x"
     x = np.concatenate([np.zeros((1, n, d)), sent_vectors[0]]) if sent else iterates[0]  # (T + 1, n, d)
     if gossip:
         x = np.concatenate([x, every[:, T * per + 1 :, width - message - d : width - message].transpose(1, 0, 2)])
@@ -107,10 +107,12 @@ def recorded(plan: RunPlan, shape: Shape, over: Over, reveal: bool) -> Recorded:
     if algorithm.asks_after:
         drawn = np.concatenate([[drawn[0] + drawn[1]], drawn[2:], [0.0]])
     noise = [*drawn[:-1].reshape(T, per).sum(axis=1), *[0.0] * k]
-    answers = [min(algorithm.answered(min(r, T)), t.answers) if t else 0 for r in range(1, T + k + 1)]
+    answers = [min(answers_in(algorithm, min(r, T)), t.answers) if t else 0 for r in range(1, T + k + 1)]
     trajectory = dict(zip(names, iterates, strict=True))
-    if algorithm.said:
-        trajectory |= {key: x[: T + 1] if sent else sent_vectors[m] for m, key in enumerate(algorithm.said)}
+    if algorithm.recorded_messages:
+        trajectory |= {
+            key: x[: T + 1] if sent else sent_vectors[m] for m, key in enumerate(algorithm.recorded_messages)
+        }
     if gossip:
         trajectory["finished"] = x[T:]
     return Recorded(

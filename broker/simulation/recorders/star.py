@@ -94,7 +94,7 @@ class CoordinatorTrace(Trace):
 def widths(plan: RunPlan, shape: Shape, name: str) -> Widths:
     if name == COORDINATOR:
         return {"w": shape.size}
-    vectors, sizes = plan.algorithm.own, (shape.own_sizes[name], shape.shared[name].size)
+    vectors, sizes = plan.algorithm.recorded, (shape.own_sizes[name], shape.shared[name].size)
     if len(vectors) > len(sizes):
         raise InputError(
             f"algorithm {plan.algorithm.name}: own: found {len(vectors)} vectors ({', '.join(vectors)}), expected 1 or 2 declared: "
@@ -118,7 +118,7 @@ def recorded(plan: RunPlan, shape: Shape, over: Over, reveal: bool) -> Recorded:
     masked = t is not None and t.masked is not None
     z, drawn, answered, more = {}, {}, {}, dict[str, np.ndarray]()
     for p in nodes:
-        n, (_, *others) = shape.own_sizes[p], algorithm.own
+        n, (_, *others) = shape.own_sizes[p], algorithm.recorded
         rows = _rows(over.trace, p, sum(widths(plan, shape, p).values()) + 2, T)
         if masked:
             rows = carried_on(rows)
@@ -143,7 +143,7 @@ def recorded(plan: RunPlan, shape: Shape, over: Over, reveal: bool) -> Recorded:
     size = [so_far.get(k, (k, 0.0, 0, 0))[3] for k in range(T + 1)]
     copies = plan.kind.sharing == "copies"
     # Of ladmm w leaves the box, and is noisier. In a masked run nobody has a model but w.
-    led = masked or (copies and algorithm.leads(plan.problem.constrained))
+    led = masked or (copies and algorithm.server_holds_iterate(plan.problem.constrained))
     common = np.mean([z[p] for p in nodes], axis=0) if copies and not led else w
     return Recorded(
         rounds_done=T,

@@ -44,14 +44,14 @@ class WalkTrace:
     def __init__(self, directory: Path, node: str, algorithm: Walk, widths: Widths, reveal: bool) -> None:
         self._directory, self.node, self.algorithm, self.reveal = directory, node, algorithm, reveal
         self.token = {key: widths[key] for key in algorithm.token}
-        self.own = {key: widths[key] for key in algorithm.own}
+        self.own = {key: widths[key] for key in algorithm.recorded}
         self._last = (-1, -1)  #: (epoch, activation) of the row written last
 
     def __call__(self, driver: Driver, fresh: bool) -> None:
         machine = cast(TokenNode, driver.machine)
         s = machine.state
         if not s.before_t:
-            vectors = dict(zip(machine.own, s.before, strict=True)) if s.t else own_of(s, self.own)
+            vectors = dict(zip(machine.node_vectors, s.before, strict=True)) if s.t else own_of(s, self.own)
             declared(self.own, self.algorithm.name, vectors).tofile(self._directory / f"{self.node}.start")
         token = s.out.vectors if s.out else s.final
         step = s.epoch, s.t - 1
@@ -91,7 +91,7 @@ class WalkTrace:
 
 def widths(plan: RunPlan, shape: Shape, name: str) -> Widths:
     algorithm = cast(Walk, plan.algorithm)
-    return {} if name == COORDINATOR else dict.fromkeys((*algorithm.token, *algorithm.own), shape.size)
+    return {} if name == COORDINATOR else dict.fromkeys((*algorithm.token, *algorithm.recorded), shape.size)
 
 
 def observer(plan: RunPlan, name: str, place: Path, reveal: bool, widths: Widths) -> Observer:
@@ -103,7 +103,7 @@ def observer(plan: RunPlan, name: str, place: Path, reveal: bool, widths: Widths
 def recorded(plan: RunPlan, shape: Shape, over: Over, reveal: bool) -> Recorded:
     caps, nodes, d = plan.caps, plan.nodes, shape.size
     algorithm = cast(Walk, plan.algorithm)
-    n, of_token, of_node = len(plan.nodes), algorithm.token, algorithm.own
+    n, of_token, of_node = len(plan.nodes), algorithm.token, algorithm.recorded
     rows, undone = walk_rows(over.trace, d * (len(of_token) + len(of_node)))
     T = len(rows)
     active, toured = np.abs(rows[:, 0]).astype(np.int64) - 1, rows[:, 0] < 0

@@ -27,7 +27,7 @@ from hushgrid.grid_cases.zone.model import ZoneModel, load_model, place
 from hushgrid.kernels.algorithms.base import Algorithm
 from hushgrid.kernels.errors import InputError, Refused
 from hushgrid.kernels.machine import Keeping
-from hushgrid.kernels.patterns.star import Index, Place
+from hushgrid.kernels.patterns.star import Index, NodeContext
 from hushgrid.kernels.types import Vector
 from hushgrid.node.privacy.budget import BudgetCheck
 from hushgrid.node.privacy.gate import Expiry, Gate
@@ -331,7 +331,7 @@ class Zone:
         gate = ZoneGate(self.name, loss, t, noise, budget_check, memory)
         gate.expiry = None if self.until is None else Expiry(self.until, lambda: ledger.running)
         shared = shared_of(self.layout, problem)
-        place = Place(
+        place = NodeContext(
             gate=gate,
             feasible=lambda D: make_step(model, D, self.solver),
             shared=shared,

@@ -116,14 +116,13 @@ class Rows(GraphNode):
         if plan.problem.kind != NAME:
             return plan.kind.gate(self, plan, noise, budget_check)
         p, t, i, algorithm = plan.problem, plan.terms_of(self.name), plan.problem.position(self.name), plan.running
+        published = algorithm.published
         check_minimizer(plan, i)
         if t is not None:
-            step, decay = algorithm.scaled(i, p.L[i], len(p.rows))
-            t = replace(t, step=step, decay=decay)
+            step, ratio = published.step_and_ratio(algorithm, i, p.L[i], len(p.rows)) if published else (0.0, 1.0)
+            t = replace(t, step=step, decay=ratio)
         share = own_share(plan, self.name, budget_check)
-        return RowsGate(
-            self.name, self.loss(p), t, noise, budget_check, stepped(plan) if t and t.published else None, share
-        )
+        return RowsGate(self.name, self.loss(p), t, noise, budget_check, stepped(plan), share)
 
 
 def stepped(plan: Plan) -> Callable[[float, int], float] | None:
@@ -132,10 +131,11 @@ def stepped(plan: Plan) -> Callable[[float, int], float] | None:
     A function of how far one record replaced moves a gradient, and of the number of the answer.
     """
     p, t, algorithm = plan.problem, plan.terms, plan.running
-    if t is None or algorithm.networked:
+    if t is None or not t.published or algorithm.pattern != "star":
         return None
-    gains = [algorithm.gain(k, max(p.L), t.paper_epsilon, p.convexity) for k in range(1, t.rounds + 1)]
-    return lambda moved, answer: algorithm.paper_sensitivity(t.mode, moved, gains[(answer - 1) // algorithm.per_round])
+    L, epsilon, per_round = max(p.L), t.paper_epsilon, algorithm.per_round
+    steps = [algorithm.step_of_answer(0, k, L, epsilon, p.convexity) for k in range(1, t.rounds + 1)]
+    return lambda moved, answer: algorithm.published.sensitivity(t.mode, moved, steps[(answer - 1) // per_round])
 
 
 def check_minimizers(plan: Plan) -> None:
@@ -147,7 +147,7 @@ def check_minimizers(plan: Plan) -> None:
 def check_minimizer(plan: Plan, i: int) -> None:
     """The same of node i."""
     p, t, algorithm = plan.problem, plan.terms_of(plan.problem.nodes[i]), plan.algorithm
-    if t is None or not algorithm.minimizes:
+    if t is None or algorithm.asks() != "minimiser":
         return
     quadratic = algorithm.curvature(i, 1, p.graph.neighbours[i])
     if algorithm.by_output(t.mechanism):
@@ -195,7 +195,7 @@ def public(
         each = [shared(problem.objective, rows, i) if share else problem.objective for i in range(len(rows))]
         losses = [Loss(o, s.A, s.b, C, R) for o, s in zip(each, shards, strict=False)]
         L = [loss.L for loss in losses] or [o.lipschitz(R or 0.0) for o in each]
-        wiring = wired(sections, L)
+        wiring = wired(sections, L, problem.objective.convexity)
     except InputError as error:
         raise InputError(f"{file}: {error}") from None
     return loaded, DataPlan(

@@ -26,6 +26,7 @@ from hushgrid.node.problems.records.section import (
     Logistic,
     Softmax,
     minimised,
+    unsolved,
 )
 from hushgrid.node.schema.sections import Adjacency, AllowedProblem, Privacy, Question, Section
 
@@ -81,15 +82,10 @@ class Records(GraphKind):
         if guarded and problem.declared_classes is None:
             raise InputError(f"{file}: problem.classes: missing, expected the number of classes (variant: guarded)")
         r = problem.regularizer
-        if (wrong := algorithm.unconstrained(r.l1, r.l2, problem.box)) is not None:
+        if (wrong := unsolved(algorithm, r.l1, r.l2, problem.box)) is not None:
             raise InputError(
                 f"{file}: problem.{wrong}: found a value, expected none "
                 f"({algorithm.name} minimises {minimised(algorithm)}; l2 of the problem is a part of f_i)"
-            )
-        if algorithm.by_convexity and not problem.objective.convexity > 0:
-            raise InputError(
-                f"{file}: algorithm.eta: found a step of strong convexity, expected problem.l2 above 0, and no more of "
-                "problem.nonconvex than that"
             )
 
     def check_questions(self, problem: DataProblem, algorithm: Algorithm, privacy: Privacy, file: str) -> None:
@@ -98,7 +94,7 @@ class Records(GraphKind):
             raise InputError(
                 f"{file}: problem.kind: found {problem.kind}, expected logistic (privacy.sensitivity: pointwise)"
             )
-        if not algorithm.minimizes:
+        if algorithm.asks() != "minimiser":
             return
         output, R = algorithm.by_output(privacy.mechanism), problem.row_bound or inf
         replaced = privacy.adjacency.replace_one_record
@@ -132,7 +128,7 @@ class Records(GraphKind):
         )
 
     def solved(self, algorithm: Algorithm) -> str:
-        if not algorithm.minimizes:
+        if algorithm.asks() != "minimiser":
             return "data problems" + {"no": "", "box": " with a box", "all": " with l1, l2, box"}[algorithm.constrained]
         laplace, gaussian = (algorithm.by_output(m) for m in ("laplace", "gaussian"))
         if laplace:
@@ -141,7 +137,7 @@ class Records(GraphKind):
 
     def unit(self, algorithm: Algorithm) -> str:
         """A bounded change is a promise about gradients; of minimisers there is none."""
-        return "one record" if algorithm.minimizes else "one record, or a gradient moved by at most beta"
+        return "one record" if algorithm.asks() == "minimiser" else "one record, or a gradient moved by at most beta"
 
     def located(
         self, problem: DataProblem, network: Network | None, networked: bool, base: Path, file: str

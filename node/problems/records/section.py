@@ -141,7 +141,18 @@ def minimised(algorithm: Algorithm) -> str:
     """What an algorithm minimises that does not take all of a problem."""
     if algorithm.constrained == "no":
         return "sum_i f_i(x)"
-    return "sum_i f_i(x) over a box" + (f" {algorithm.lone}" if algorithm.lone else "")
+    beyond = (
+        f" if {algorithm.box_only_with[0]} is above {algorithm.box_only_with[1]}" if algorithm.box_only_with else ""
+    )
+    return f"sum_i f_i(x) over a box{beyond}"
+
+
+def unsolved(algorithm: Algorithm, l1: float, l2: float, box: float | None) -> str | None:
+    """What of a problem an algorithm cannot solve, regularizer or box; None if it solves it. l1, l2: of r(x)."""
+    key, most = algorithm.box_only_with or ("", 0)
+    if (l1 or l2) and (algorithm.constrained != "all" or (key and getattr(algorithm, key) > most)):
+        return "regularizer"
+    return "box" if box and algorithm.constrained == "no" else None
 
 
 class DataPlan(OnGraph, tag_field="kind", tag="data", frozen=True, kw_only=True):
@@ -227,7 +238,7 @@ class DataPlan(OnGraph, tag_field="kind", tag="data", frozen=True, kw_only=True)
                 raise InputError(
                     f"plan: L: found numbers from {min(self.L):g} to {max(self.L):g}, expected {min(expected):g}"
                 )
-        if algorithm.unconstrained(self.l1, self.l2, self.box) is not None:
+        if unsolved(algorithm, self.l1, self.l2, self.box) is not None:
             raise InputError(
                 f"plan: found l1, l2 or a box, expected none ({algorithm.name} minimises {minimised(algorithm)})"
             )

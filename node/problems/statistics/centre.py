@@ -19,10 +19,10 @@ COLUMNS = ("entry", "value", "sd")  #: of the table
 __all__ = ["answer", "centre", "held", "masked_centre"]
 
 
-def masked_centre(plan: Plan) -> masked.Centre:
+def masked_centre(plan: Plan) -> masked.ServerContext:
     """The centre where only the sum is seen."""
     zero = np.zeros(plan.problem.size)
-    return masked.Centre(
+    return masked.ServerContext(
         members=list(plan.nodes),
         terms=numbers(plan),
         start=zero,

@@ -96,7 +96,7 @@ def test_a_plan_without_them_has_the_bytes_it_had():
     plan = prepare(scenario_from(scenario("dgd"))).plan
     assert b"finish" not in encode_plan(plan)
     with_them = prepare(scenario_from(scenario("dgd", over=FINISH))).plan
-    assert decode_plan(encode_plan(with_them)).algorithm.gossip == K
+    assert decode_plan(encode_plan(with_them)).algorithm.finish.gossip == K
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,8 @@ from hushgrid.kernels.errors import HushgridError
 from hushgrid.kernels.privacy.perturbation import spherical
 from hushgrid.kernels.problems.optimality import CONFIDENCE, RELATIVE, NodeAnswers, noise_norm, of_answers
 from hushgrid.kernels.problems.prox import Regularizer
+from hushgrid.lab.examples import examples
+from hushgrid.lab.planning.choices import tuned_key
 from hushgrid.node.privacy.gate import Answer
 from hushgrid.node.problems.registry import KINDS
 
@@ -30,7 +32,9 @@ ROWS = {
     "l2": 0.1,
 }
 PRIVACY = {"mechanism": "gaussian", "delta": 1e-5, "adjacency": {"replace-one-record": {"clip": 1.0}}}
-NAMES = sorted(n for kind in KINDS.values() if kind.records for n in kind.algorithms if "copies" in ALGORITHMS[n].of)
+NAMES = sorted(
+    n for kind in KINDS.values() if kind.records for n in kind.algorithms if "copies" in ALGORITHMS[n].sharing
+)
 
 
 def scenario(name, rounds, epsilon=None, keys=None, **problem):
@@ -44,7 +48,7 @@ def scenario(name, rounds, epsilon=None, keys=None, **problem):
     return {
         "hushgrid": 1, "name": "verdict", "problem": rows,
         "algorithm": {"name": name, "rounds": turns, "variant": variant,
-                      **(declared.examples[variant][0] if keys is None else keys)},
+                      **(examples(declared)[variant][0] if keys is None else keys)},
         **({} if star else {"network": {"kind": "ring", "nodes": 4}}),
         **({"privacy": PRIVACY | {"epsilon": epsilon}} if epsilon else {}),
     }  # fmt: skip
@@ -113,8 +117,8 @@ def test_no_algorithm_is_called_solved_far_from_the_optimum(name):
         found = run(scenario(name, 3, epsilon), seed=1)
         assert found.quality.verdict != "agreed"
         assert found.quality.verdict != "solved" or found.relative_error <= RELATIVE
-        if declared.tuned == "step_size" and epsilon:
-            slow = run(scenario(name, 3, epsilon, {**declared.examples["guarded"][0], "step_size": 1e-4}), seed=1)
+        if tuned_key(declared) == "step_size" and epsilon:
+            slow = run(scenario(name, 3, epsilon, {**examples(declared)["guarded"][0], "step_size": 1e-4}), seed=1)
             assert slow.quality.verdict != "solved" or slow.relative_error <= RELATIVE
 
 
@@ -133,11 +137,11 @@ def test_an_answer_that_is_near_is_solved_with_and_without_noise(name):
 @pytest.mark.parametrize("name", NAMES)
 def test_solved_is_never_said_above_the_stated_error_over_steps_and_rounds(name):
     declared, false = ALGORITHMS[name], []
-    steps = [{}] + ([{declared.tuned: 10.0**-k} for k in range(5)] if declared.tuned else [])
+    steps = [{}] + ([{tuned_key(declared): 10.0**-k} for k in range(5)] if tuned_key(declared) else [])
     for step in steps:
         for rounds in (3, 10, 30, 100, 300):
             for epsilon in (None, 1.0, 100.0, 1e4, 1e6):
-                keys = {**declared.examples["guarded" if epsilon else "none"][0], **step}
+                keys = {**examples(declared)["guarded" if epsilon else "none"][0], **step}
                 try:
                     found = run(scenario(name, rounds, epsilon, keys), seed=rounds)
                 except HushgridError:  # a step that is refused, or that leaves all bounds

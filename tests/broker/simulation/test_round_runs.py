@@ -13,6 +13,7 @@ from hushgrid.broker.simulation import run
 from hushgrid.broker.simulation.memory import MemoryBroker
 from hushgrid.broker.simulation.setup import prepare
 from hushgrid.cli.main import main
+from hushgrid.kernels.algorithms.base import answers_in
 from hushgrid.kernels.algorithms.registry import ALGORITHMS as REGISTERED
 from hushgrid.kernels.errors import InputError, Refused
 from hushgrid.kernels.privacy.noise import Lattice
@@ -31,7 +32,7 @@ from tests.support.scenarios.record_scenarios import NOT_PRIVATE
 #: Gate answers of each node in rounds 1, 2, ...
 ANSWERED = {
     name: np.diff(
-        [prepare(scenario_from(scenario(name))).plan.algorithm.answered(k) for k in range(1, ROUNDS + 1)], prepend=0
+        [answers_in(prepare(scenario_from(scenario(name))).plan.algorithm, k) for k in range(1, ROUNDS + 1)], prepend=0
     ).tolist()
     for name in ALGORITHMS
 }

@@ -15,6 +15,7 @@ from hushgrid.lab.audit.audit import prepared
 from hushgrid.lab.audit.games import Claim
 from hushgrid.lab.audit.one_run import one_run, with_canaries
 from hushgrid.lab.audit.replay import replayed
+from hushgrid.lab.examples import examples
 from hushgrid.node.config.scenario import scenario_from
 from hushgrid.node.problems.records.gate import RowsGate
 from tests.support.scenarios.guarded_scenarios import CASES
@@ -40,7 +41,7 @@ GRADIENTS = (
 
 def asks(name, epsilon, rounds=20, kind="least-squares", **more):
     """A scenario of which every canary pulls with all its strength."""
-    algorithm = {"name": name, "rounds": rounds} | dict(ALGORITHMS[name].examples["guarded"][0])
+    algorithm = {"name": name, "rounds": rounds} | dict(examples(ALGORITHMS[name])["guarded"][0])
     over = GAUSSIAN | {
         "problem.kind": kind,
         "problem.l2": 0.01,
@@ -48,7 +49,7 @@ def asks(name, epsilon, rounds=20, kind="least-squares", **more):
         "privacy.epsilon": float(epsilon),
     }
     raw = scenario(over | {"privacy.accountant": "gdp"} | more)
-    if not ALGORITHMS[name].networked:
+    if ALGORITHMS[name].pattern == "star":
         raw.pop("network")
         raw["problem"]["data"] = {"synthetic": {"rows": 10, "features": 3}, "nodes": 4}
     return raw
@@ -83,7 +84,7 @@ def test_every_algorithm_that_asks_for_gradients_of_rows_is_tried():
     asking = {
         n
         for n, a in ALGORITHMS.items()
-        if not a(**{"rounds": 2} | dict(a.examples["guarded"][0])).minimizes and "copies" in a.of
+        if a(**({"rounds": 2} | dict(examples(a)["guarded"][0]))).asks() != "minimiser" and "copies" in a.sharing
     }
     assert asking == set(GRADIENTS)
 

@@ -1,6 +1,7 @@
 """Small guarded scenarios of every registered algorithm, by mechanism, question and mode, and the other data to compare with."""
 
 from hushgrid.kernels.algorithms.registry import ALGORITHMS, of_patterns
+from hushgrid.lab.examples import examples
 from tests.support.runs import background_run
 from tests.support.runs.observed_runs import LOADS, ROWS
 from tests.support.scenarios import neighbour_scenarios, record_scenarios
@@ -24,7 +25,7 @@ def exact_zones(**over):
 
 
 def walk(name="recal", over=(), **more):
-    algorithm = {"name": name, "rounds": 12} | dict(ALGORITHMS[name].examples["guarded"][0])
+    algorithm = {"name": name, "rounds": 12} | dict(examples(ALGORITHMS[name])["guarded"][0])
     return record_scenarios.scenario(SMALL | {"algorithm": algorithm, "privacy.epsilon": 400.0} | dict(over), **more)
 
 
@@ -34,7 +35,7 @@ def rounds(name, over=(), **more):
 
 def around(name, over=(), **more):
     """Records around a coordinator."""
-    algorithm = {"name": name, "rounds": 4} | dict(ALGORITHMS[name].examples["guarded"][0])
+    algorithm = {"name": name, "rounds": 4} | dict(examples(ALGORITHMS[name])["guarded"][0])
     own = SMALL | {"algorithm": algorithm, "network": None, "privacy.epsilon": 80.0}
     own["problem.data"] = SMALL["problem.data"] | {"nodes": 4}
     return record_scenarios.scenario(own | dict(over), **more)

@@ -35,6 +35,7 @@ from tests.support.agents.counting_walk import (
 NEAR = {name: [RING[i - 1], RING[(i + 1) % 8]] for i, name in enumerate(RING)}
 
 
+@pytest.mark.runs
 @examples.of(150)
 @drawn(
     st.lists(st.tuples(st.sampled_from("dddtrx"), st.integers(0, 10**6)), min_size=30, max_size=200), st.integers(1, 40)
@@ -63,6 +64,7 @@ def test_loss_repetition_reordering_and_restarts_leave_the_same_bits(events, rou
 FOUR = ("a", "b", "c", "d")
 
 
+@pytest.mark.runs
 @examples.of(300)
 @drawn(
     st.lists(st.tuples(st.sampled_from("ddddtrsxw"), st.integers(0, 10**6)), min_size=20, max_size=150),

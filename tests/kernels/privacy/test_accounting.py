@@ -237,6 +237,7 @@ def test_the_papers_laplace_scale_is_sensitivity_over_epsilon() -> None:
 ENDS = [(e, d, k) for e in (1e-9, 1.0, 50.0, 1e9) for d in (1e-30, 1e-5, 0.5) for k in (1, 1000, 10**6)]
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize(
     ("epsilon", "delta", "answers"), examples.few(ENDS, [end for end in ENDS if end[1] != 1e-5 and end[2] != 1000])
 )

@@ -131,6 +131,7 @@ def undisturbed(tmp_path_factory):
     return final
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize(("victim", "hostile"), [("z1", to_member), (COORDINATOR, to_coordinator)])
 def test_at_every_moment_of_a_run_nothing_foreign_changes_a_node(tmp_path, undisturbed, victim, hostile):
     world, tried = World(tmp_path, setup()), set()

@@ -16,9 +16,9 @@ test: $(VENV)/.dev
 test-runs: $(VENV)/.dev
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "runs and not long and not system" --ignore=tests/system
 
-# Fleets of real daemons on real brokers: run, attacked, killed, without their broker.
+# Fleets of real daemons on real brokers: run, attacked, killed, without their broker. Four at a time: they mostly wait.
 test-system: $(VENV)/.dev
-	$(BIN)/python -m pytest -n 2 --dist loadgroup -m "system and not long and not device" tests/system
+	$(BIN)/python -m pytest -n 4 --dist loadgroup -m "system and not long and not device" tests/system
 
 # The storms, and every example of every property, drawn anew: all but the shorter system tests.
 test-long: $(VENV)/.dev

@@ -58,7 +58,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.is_relative_to(SYSTEM):
             item.add_marker(pytest.mark.system)
-    tiers.mark_products(item for item in items if not item.path.is_relative_to(SYSTEM))
+    tiers.mark_products(items)
 
 
 def pytest_collection_finish() -> None:

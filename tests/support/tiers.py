@@ -1,7 +1,7 @@
 """What the first tier leaves to `make test-runs`: files and tests with the mark `runs`, and most of every cross product.
 
 `tests/mutations.py` writes the marks. Of a test under two or more `parametrize`, the first tier runs a fixed part that
-has every value of each of them at least once.
+has every value of each of them at least once; so does `make test-system`, which leaves the rest to `make test-long`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def is_left_out(file: Path) -> bool:
 
 
 def mark_products(items: Iterable[pytest.Item]) -> None:
-    """Marks `runs` what a covering part of each cross product leaves out."""
+    """Marks what a covering part of each cross product leaves out: `long` a system test, `runs` another one."""
     seen: dict[object, set[object]] = defaultdict(set)
     for item in items:
         tables = [mark.args[0] for mark in item.iter_markers("parametrize")]
@@ -32,5 +32,5 @@ def mark_products(items: Iterable[pytest.Item]) -> None:
         indices = item.callspec.indices  # type: ignore[attr-defined]
         values, met = {(name, indices[name]) for name in names}, seen[item.parent, item.originalname]  # type: ignore[attr-defined]
         if values <= met:
-            item.add_marker(pytest.mark.runs)
+            item.add_marker(pytest.mark.long if item.get_closest_marker("system") else pytest.mark.runs)
         met |= values

@@ -67,7 +67,7 @@ def own_meanings(cls: type) -> dict[str, str]:
 
 def meaning(cls: type, name: str) -> tuple[str, str]:
     """What a field means, and its default if that depends on the rest. Raises KeyError if it has no comment."""
-    for base in cls.__mro__:
+    for base in (*getattr(cls, "described_by", ()), *cls.__mro__):
         if name in inspect.get_annotations(base) and (text := own_meanings(base)[name]):
             said, _, default = text.partition(" [") if text.endswith("]") else (text, "", "")
             return said, default.removesuffix("]")

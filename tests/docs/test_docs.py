@@ -15,8 +15,8 @@ import pytest
 import yaml
 
 from hushgrid.broker.simulation import run
-from hushgrid.cli.consent import consent
 from hushgrid.cli.main import COMMANDS, make_parser
+from hushgrid.cli.owner.consent import consent
 from hushgrid.kernels.errors import InputError
 from hushgrid.node.config.device import load_device
 from hushgrid.node.problems.records.device import Rows
@@ -27,7 +27,7 @@ from tests.support.paths import ROOT
 PAGES = sorted([*paths.PAGES, *(p.relative_to(ROOT).as_posix() for p in (ROOT / "docs").rglob("*.md"))])
 PAGES += ["lab/benchmarks/README.md", "scenarios/data/README.md"]
 #: Pages that speak of the code, by its files and what is in them: all but the studies, whose tables are made by commands.
-OF_CODE = tuple(p for p in PAGES if not p.startswith("docs/studies/") and p != "CHANGELOG.md")
+OF_CODE = tuple(p for p in PAGES if not p.startswith("docs/studies/") and p not in ("CHANGELOG.md", "docs/history.md"))
 FOLDERS = tuple(
     f"{name}/" for name in paths.FOLDERS if name != "hushgrid"
 )  #: `hushgrid/1/...` and `site/rows` are topics

@@ -74,8 +74,8 @@ def test_the_page_of_imports_is_current():
     assert page == listing(), "python -m tests.support.layers"
 
 
-#: One file an algorithm, one file a command: as many as there are.
-ONE_FILE_EACH = ("kernels/algorithms", "cli")
+#: One file an algorithm: as many as there are.
+ONE_FILE_EACH = ("kernels/algorithms",)
 
 
 @pytest.mark.parametrize("name", [name for name in ORDER if name not in ONE_FILE_EACH])
@@ -186,8 +186,8 @@ def test_cryptography_is_imported_by_a_device_s_masks_alone_and_these_only_when_
 
 
 def test_a_device_needs_no_broker_benchmark_study_or_other_command_ever():
-    device = reached("hushgrid.cli.node")
-    assert {name for name in device if wing(MODULES[name]) == "cli"} == {"hushgrid.cli.node"}
+    device = reached("hushgrid.cli.owner.node")
+    assert {name for name in device if wing(MODULES[name]) == "cli"} == {"hushgrid.cli.owner.node"}
     assert {wing(MODULES[name]) for name in device} == {"kernels", "grid_cases", "node", "cli"}
     at_once = {i.name.split(".")[0] for name in device for i in imports(parsed(MODULES[name])) if i.at_once}
     assert at_once & set(LAPTOP) == set()

@@ -65,19 +65,6 @@ def test_a_zone_step_the_central_solver_and_the_AC_optimum_minimise_the_largest_
     assert recovered.cost >= found.value - 1e-3
 
 
-@pytest.mark.runs
-def test_the_other_ipopt_finds_the_same(cases, monkeypatch):
-    pytest.importorskip("cyipopt", reason="the extra ipopt is not installed")
-    from hushgrid.grid_cases.ac.by_cyipopt import Solver
-
-    _, lined = cases
-    program = Program.of(lined)
-    d = loads(lined, tuple(lined.buses.numbers.tolist()))
-    ended = Solver(program, 60.0).solve(d, program.start(AcSolver(program).solve(d).point))
-    assert ended.status is not None
-    assert generation_cost(lined, program.split(ended.x)[2]) == pytest.approx(AcSolver(program).solve(d).cost, rel=1e-6)
-
-
 def p_of(case, least):
     """p_g of the whole case as one zone."""
     (model,) = zone_models(case, [case.buses.numbers.tolist()]).values()

@@ -13,7 +13,7 @@ from hushgrid.broker.report.quality import judged, largest_answer
 from hushgrid.broker.simulation import run
 from hushgrid.broker.simulation.problems.records import RowSetup
 from hushgrid.broker.simulation.setup import prepare
-from hushgrid.cli.check import check
+from hushgrid.cli.owner.check import check
 from hushgrid.grid_cases import load
 from hushgrid.grid_cases.centralised import solve
 from hushgrid.kernels.privacy.noise import Lattice

@@ -14,11 +14,12 @@ from hushgrid.broker.simulation import run
 from hushgrid.kernels.algorithms.base import gated
 from hushgrid.kernels.algorithms.registry import ALGORITHMS, variants
 from hushgrid.kernels.errors import InputError
+from hushgrid.kernels.problems.statistics import STATISTICS
 from hushgrid.lab.examples import examples
 from hushgrid.node.config.scenario import scenario_from
 from hushgrid.node.problems.records.kind import KIND as RECORDS
 from tests.support.runs.report_pages import Page
-from tests.support.scenarios.guarded_scenarios import STATISTICS, sums
+from tests.support.scenarios.guarded_scenarios import sums
 from tests.support.scenarios.record_scenarios import GAUSSIAN, scenario
 
 #: Penalties that differ by node, in place of those of an algorithm's examples.

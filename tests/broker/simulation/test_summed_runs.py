@@ -10,12 +10,14 @@ from hushgrid.broker.report.build import build
 from hushgrid.broker.report.result import Result
 from hushgrid.broker.simulation import run
 from hushgrid.kernels.errors import InputError
+from hushgrid.kernels.problems.statistics import STATISTICS
 from hushgrid.lab.attacks.attack import attack
 from hushgrid.lab.audit.audit import audited
+from hushgrid.node.config.scenario import scenario_from
 from hushgrid.node.problems.statistics.centre import spread
 from tests.support.runs.background_run import assert_same_bits
 from tests.support.runs.masked_runs import assert_no_pad_twice
-from tests.support.runs.summed_runs import STATISTICS, plain, records, summed
+from tests.support.runs.summed_runs import plain, records, summed
 
 TRANSCRIPT = {"run": {"record": "transcript"}}
 
@@ -30,8 +32,11 @@ def exact(raw):
         return np.maximum(np.column_stack([A[:, 0], A[:, 4]]), 0).sum(axis=0)
     if kind == "mean":
         return A.mean(axis=0)
-    V = np.column_stack([A, b])
-    return (V.T @ V)[np.triu_indices(6)]
+    if kind == "gram":
+        V = np.column_stack([A, b])
+        return (V.T @ V)[np.triu_indices(6)]
+    statistic = scenario_from(raw).problem.statistic  # tests/kernels/problems compares it with a naive twin
+    return statistic.estimates(statistic.plain(A, b), 0.0, 5, len(b))[0]
 
 
 @pytest.mark.parametrize("kind", STATISTICS)

@@ -128,28 +128,12 @@ def test_a_concave_cost_and_loads_of_another_shape_are_refused_in_one_line():
 
 
 def test_without_an_ipopt_the_outcome_is_absent_and_names_the_extra(monkeypatch):
-    for name in ("casadi", "cyipopt"):
-        monkeypatch.setitem(sys.modules, name, None)
+    monkeypatch.setitem(sys.modules, "casadi", None)
     case = load("case14")
     found = recover(case, own_loads(case))
     assert isinstance(found, NoDispatch)
     assert found.reason == "absent"
     assert "hushgrid[laptop]" in found.why
-
-
-@pytest.mark.runs
-@pytest.mark.parametrize("with_margins", [False, True])
-def test_the_derivatives_by_hand_lead_ipopt_along_the_same_iterates(with_margins, monkeypatch):
-    pytest.importorskip("cyipopt", reason="the extra ipopt is not installed")
-    case = load("case118")
-    g, d = case.generators, own_loads(case)
-    keep = Margins(0.005, 0.05, np.full(len(g), 0.01), np.full(len(g), 0.02)) if with_margins else None
-    by_casadi = dispatch(case, margins=keep)
-    monkeypatch.setitem(sys.modules, "casadi", None)  # as where it is not installed
-    by_hand = AcSolver(Program.of(case, margins=keep)).solve(d)
-    assert isinstance(by_hand, AcDispatch)
-    assert by_hand.objective == pytest.approx(by_casadi.objective, rel=1e-7)
-    assert abs(by_hand.iterations - by_casadi.iterations) <= 2
 
 
 def test_a_case_of_one_bus_and_no_line_is_solved_too():

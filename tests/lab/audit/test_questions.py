@@ -25,7 +25,7 @@ def test_lies_are_refused_by_public_numbers_alone(case):
     for what in ("exact_gradient at the start", "one answer more than the cap", "perturb at the start"):
         assert not gates[what].answered
     assert gates["gradient at the start"].answered
-    assert "sensitivity" in gates["gradient at the start"].said
+    assert "sensitivity" in gates["gradient at the start"].reply
 
 
 @pytest.mark.runs
@@ -38,7 +38,7 @@ def test_the_owner_of_a_masked_run_allows_what_its_scenario_claims_and_no_more(t
         ("gradient at the start", "an answer by itself was asked for in a masked run"),
     ):
         assert not found[what].answered
-        assert words in found[what].said
+        assert words in found[what].reply
 
 
 def test_a_refusal_that_tells_of_the_data_is_found(monkeypatch):

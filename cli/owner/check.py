@@ -16,7 +16,7 @@ from hushgrid.node.config.site import ready_words
 from hushgrid.node.problems.plan import RunPlan, step_ratio
 from hushgrid.node.schema.sections import Tls
 from hushgrid.node.schema.yaml_file import read_yaml
-from hushgrid.node.site.intake import device_of
+from hushgrid.node.site.data_source import device_of
 from hushgrid.node.transport.certificate import days_of
 from hushgrid.node.transport.connect import parse_url, tls_context
 from hushgrid.scenarios import find
@@ -95,8 +95,8 @@ def _delta(delta: float) -> str:
 
 
 def _device(path: Path) -> str:
-    from hushgrid.cli.consent import consent, renews
-    from hushgrid.cli.questions import questions
+    from hushgrid.cli.owner.consent import consent, renews
+    from hushgrid.cli.owner.questions import questions
 
     config = load_device(path)
     tls_context(parse_url(config.broker), config.tls)

@@ -197,13 +197,13 @@ def test_the_words_of_a_question_say_its_release_and_its_capacities_in_full():
     other = Adjacency(bounded_change=Change(relative=0.05, of="ab" * 6 + "cd" * 26))
     assert str(other) == str(RELATIVE)
     questions = [
-        LoadQuestion(Loads(np.zeros(8), unit), asked(unit, release)).words
+        LoadQuestion(Loads(np.zeros(8), unit), asked(unit, release)).text
         for unit in (PLAIN, PAIR, RELATIVE, other)
         for release in ("plain", "totals")
     ]
     assert len(set(questions)) == 6  # a number and a pair differ in their relations
     whole = LoadQuestion(Loads(np.zeros(8), mask=np.ones(8, bool)), asked(PLAIN))
-    assert whole.words == ""  # as it always was
+    assert whole.text == ""  # as it always was
 
 
 def test_the_loads_agree_with_their_sums_and_only_a_kind_that_has_loads_has_a_sum(tmp_path):

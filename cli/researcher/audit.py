@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hushgrid.broker.simulation.interrupts import EndedInALine
-from hushgrid.cli.completion import scenario_or_file
+from hushgrid.cli.completion import plug_algorithms, scenario_or_file
 from hushgrid.kernels.errors import HushgridError, InputError
 from hushgrid.node.schema.durations import in_words
 from hushgrid.scenarios import find
@@ -66,14 +66,13 @@ def main(options: argparse.Namespace) -> int:
 
 def _audit(o: argparse.Namespace) -> int:
     from hushgrid.broker.simulation.progress import Progress
-    from hushgrid.kernels.algorithms.registry import plug
 
     for key, low, high in (("games", 100, 10**8), ("canaries", 20, 20_000)):
         if (value := getattr(o, key)) is not None and not low <= value <= high:
             raise InputError(f"--{key}: found {value}, expected {low} to {high}")
     if not 0.5 <= o.confidence < 1:
         raise InputError(f"--confidence: found {o.confidence:g}, expected a number from 0.5 to below 1")
-    plug(o.plugin, "--plugin")
+    plug_algorithms(o)
     if o.ledger:
         return _ledgers(o)
     if o.events:

@@ -26,6 +26,7 @@ import numpy as np
 
 from hushgrid.broker.report.result import Result
 from hushgrid.broker.simulation import fleet
+from hushgrid.broker.simulation.front import run
 from hushgrid.kernels.errors import HushgridError
 from hushgrid.kernels.privacy.noise import Lattice
 from hushgrid.kernels.types import Index, Vector
@@ -248,7 +249,7 @@ def _ended(directory: Path, raw: Any, out: bool, base: Any) -> Seen:
     """How a run ends, and what it returns."""
     scenario = raw if base is None else scenario_from(dict(raw), "scenario", base)
     try:
-        result = fleet.run(scenario, state=directory / "state", out=directory / "out" if out else None)
+        result = run(scenario, state=directory / "state", out=directory / "out" if out else None)
     except HushgridError as error:
         return {"end": (error.exit_code, str(error).replace(str(directory), ""))}
     figures = {"result": msgspec.json.encode(result.summary), "history": repr(result.history)}

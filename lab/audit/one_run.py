@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hushgrid.broker.simulation.fleet import run
+from hushgrid.broker.simulation.front import run
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.graphs import Network
 from hushgrid.kernels.privacy import auditing

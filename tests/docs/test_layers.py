@@ -127,7 +127,7 @@ def bound(tree: ast.Module) -> set[str]:
 def test_what_a_string_names_is_there():
     gone = []
     for file in [*ROOMS, *(ROOT / "tests").rglob("*.py")]:
-        for name in named_in_strings(parsed(file)):
+        for name in named_in_strings(parsed(file)) - {"hushgrid.algorithms"}:  # a group of entry points
             module = module_of(name)
             rest = name.removeprefix(f"{module}.").split(".")[0] if module != name else None
             if module is None or (rest is not None and rest not in bound(parsed(MODULES[module]))):

@@ -13,7 +13,7 @@ from hushgrid.kernels.algorithms.registry import ALGORITHMS
 from hushgrid.kernels.errors import InputError
 from hushgrid.node.config.coordinator import CoordinatorConfig
 from hushgrid.node.config.device import DeviceConfig
-from hushgrid.node.config.scenario import Scenario
+from hushgrid.node.config.scenario import Scenario, scenario_from
 from hushgrid.node.schema.yaml_file import convert, read_yaml
 from tests.support.paths import ROOT
 
@@ -101,7 +101,7 @@ def test_a_file_that_the_program_takes_is_valid(kind, file):
 def test_what_the_program_does_not_take_is_invalid(over):
     raw = read_yaml(ROOT / "scenarios/case14.yaml") | over
     with pytest.raises(InputError):
-        convert(copy.deepcopy(raw), Scenario, "scenario")
+        scenario_from(copy.deepcopy(raw))
     assert not schema("scenario").is_valid(raw)
 
 

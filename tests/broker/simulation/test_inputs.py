@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import yaml
 
-from hushgrid.broker.simulation.fleet import Result, run
+from hushgrid.broker.simulation.front import Result, run
 from hushgrid.kernels.errors import InputError
 from hushgrid.node.config.scenario import scenario_from
 

@@ -38,7 +38,7 @@ class Likely(Protocol):
         """The coordinates that tell the data sets apart."""
         ...
 
-    def drawn(self, games: int, about: int, where: Index, entropy: Entropy) -> Matrix:
+    def drawn(self, games: int, side: int, where: Index, entropy: Entropy) -> Matrix:
         """(games, where.size): answers about one of the data sets, at some coordinates."""
         ...
 
@@ -101,9 +101,9 @@ class Answer:
         one, other = self.values
         return float(np.linalg.norm(one - other, 1 if self.kind == "laplace" else 2))
 
-    def drawn(self, games: int, about: int, where: Index, entropy: Entropy) -> Matrix:
+    def drawn(self, games: int, side: int, where: Index, entropy: Entropy) -> Matrix:
         """(games, where.size): answers about one of the data sets, at some coordinates."""
-        v = self.values[about][where]
+        v = self.values[side][where]
         if self.lattice is None:
             dice = np.random.Generator(np.random.Philox(key=int.from_bytes(entropy(8), "little")))
             noise = simulated(self.kind, self.scale, games * v.size, dice)
@@ -111,9 +111,9 @@ class Answer:
         n = np.sum([self.lattice.sample(games * v.size, entropy) for _ in range(self.shares)], axis=0)
         return self.lattice.release(np.tile(v, games), n).reshape(games, v.size)
 
-    def on_grid(self, about: int) -> Vector:
+    def on_grid(self, side: int) -> Vector:
         """What is released without noise."""
-        v, g = self.values[about], self.lattice.g if self.lattice else 0.0
+        v, g = self.values[side], self.lattice.g if self.lattice else 0.0
         return np.rint(v / g) * g if g else v
 
     def ratio(self, y: Matrix, where: Index) -> Vector:
@@ -123,21 +123,21 @@ class Answer:
         """
         one, other = self.on_grid(0)[where], self.on_grid(1)[where]
         if self.kind == "laplace":
-            found: Vector = np.sum(np.abs(y - other) - np.abs(y - one), axis=1) / self.scale
-            return found
+            log_ratio: Vector = np.sum(np.abs(y - other) - np.abs(y - one), axis=1) / self.scale
+            return log_ratio
         return (y - (one + other) / 2) @ (one - other) / self.scale**2
 
 
-def heard(gate: Gate, ask: Ask) -> list[tuple[Lattice, Vector]]:
+def gate_answers(gate: Gate, ask: Ask) -> list[tuple[Lattice, Vector]]:
     """What a gate without noise releases on a question: (lattice, value before the grid) of each answer."""
-    found: list[tuple[Lattice, Vector]] = []
+    answers: list[tuple[Lattice, Vector]] = []
     if gate.lattice is None:
         raise ValueError("found a gate without noise of its own")
     known = lattice = gate.lattice
 
     class Noting(Lattice):
         def release(self, v: Vector, n: Index) -> Vector:
-            found.append((known, np.array(v)))
+            answers.append((known, np.array(v)))
             return super().release(v, n)
 
     gate.lattice = Noting(**asdict(lattice))
@@ -145,7 +145,7 @@ def heard(gate: Gate, ask: Ask) -> list[tuple[Lattice, Vector]]:
         ask(gate)
     finally:
         gate.lattice = lattice
-    return found
+    return answers
 
 
 def honest_sum(gates: Sequence[Any], x: Vector) -> Answer:
@@ -158,7 +158,7 @@ def honest_sum(gates: Sequence[Any], x: Vector) -> Answer:
 def answers_of(gates: Sequence[Gate], ask: Ask) -> list[Answer]:
     """What a question makes two gates release, which have Quiet noise and either data set."""
     if gates[0].lattice is not None:
-        (one, other) = (heard(gate, ask) for gate in gates)
+        (one, other) = (gate_answers(gate, ask) for gate in gates)
         if len(one) != len(other):
             raise ValueError("found two gates that answer differently often")
         return [

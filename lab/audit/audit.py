@@ -85,7 +85,7 @@ def audited(
     name = node or plan.nodes[0]
     if name not in plan.nodes:
         raise InputError(f"--node: found {name}, expected one of {plan.nodes[0]}..{plan.nodes[-1]}")
-    t = asked(plan, name, file)
+    t = terms_of(plan, name, file)
     claim = Claim(t.epsilon, t.delta, t.mechanism == "gaussian")
     say(f"{plan.name}: looking for the pair of data sets that differs most")
     worst, aside, typical = pairs(plan, name, setup)
@@ -94,13 +94,13 @@ def audited(
     confidences = tuple(dict.fromkeys((confidence, also)))
     entropy = entropy_of(scenario)
     say(f"{plan.name}: {4 * N:,} games of {t.answers} answers")
-    found = Measured(worst, *play(worst.answers, aside, claim, N, confidences, entropy))
+    measured = Measured(worst, *play(worst.answers, aside, claim, N, confidences, entropy))
     usual = None
     if typical is not None:
         fewer = min(N, int(max(FEWEST, DRAWS / (4 * max(1, typical.answers[0].apart.size) * t.answers))))
         usual = Measured(typical, *play(typical.answers, [], claim, fewer, confidences, entropy))
     most = power(t.mechanism, t.per_answer, t.answers, claim, N, 1 - confidence)
-    return Found(plan.name, name, plan, t, claim, confidence, found, usual, *most, time.perf_counter() - begun)
+    return Found(plan.name, name, plan, t, claim, confidence, measured, usual, *most, time.perf_counter() - begun)
 
 
 def prepared(scenario: Scenario, file: str) -> tuple[Any, RunPlan]:
@@ -111,13 +111,13 @@ def prepared(scenario: Scenario, file: str) -> tuple[Any, RunPlan]:
     return setup, setup.plan
 
 
-def asked(plan: RunPlan, node: str, file: str) -> Terms:
+def terms_of(plan: RunPlan, node: str, file: str) -> Terms:
     """The terms that are audited. Raises InputError where there is no claim, or none that games at a gate are about."""
     t, algorithm = plan.terms_of(node), plan.algorithm
     if t is None:
-        told = " (what its messages tell: hushgrid attack RUN_DIR)" if algorithm.variant == "published" else ""
+        advice = " (what its messages tell: hushgrid attack RUN_DIR)" if algorithm.variant == "published" else ""
         raise InputError(
-            f"{file}: algorithm.variant: found {algorithm.variant}, expected a run that claims an epsilon{told}"
+            f"{file}: algorithm.variant: found {algorithm.variant}, expected a run that claims an epsilon{advice}"
         )
     if t.published and (algorithm.pattern != "star" or t.mode.startswith("output")):
         raise InputError(
@@ -137,8 +137,8 @@ def pairs(plan: RunPlan, node: str, setup: Any) -> tuple[Canary, list[Answer], C
         return of_loads(plan, node, public, lambda d: loss_of(public.model, d, plan.problem, plan.terms, contracts))
     if plan.algorithm.asks() == "statistic":
         shard = setup.shards[index(node)] if setup is not None else None
-        farthest, own = of_sums(plan, node, shard)
-        return farthest, [], own
+        farthest, of_data = of_sums(plan, node, shard)
+        return farthest, [], of_data
     if plan.algorithm.asks() == "minimiser":
         return of_minimisers(plan, node), [], None
     worst, aside = of_rows(plan, node)

@@ -144,10 +144,10 @@ def counted(log: Path, ledger: str) -> tuple[Claim, list[Counts]]:
                 lines.append(line)
     except (OSError, msgspec.DecodeError) as error:
         raise InputError(f"{log}: {getattr(error, 'strerror', None) or error}, expected a log of readings") from None
-    own = [claim for claim in claims if claim.ledger == ledger]
-    if not own:
+    claims_of_ledger = [claim for claim in claims if claim.ledger == ledger]
+    if not claims_of_ledger:
         raise InputError(f"{log}: found no claim of the ledger beside it, expected one")
-    claim = msgspec.structs.replace(own[-1], epsilon=max(one.epsilon for one in own))
+    claim = msgspec.structs.replace(claims_of_ledger[-1], epsilon=max(one.epsilon for one in claims_of_ledger))
     return claim, [*_entries(lines), *_rows(lines, claim.rows)]
 
 

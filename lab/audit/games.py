@@ -49,8 +49,8 @@ class Claim:
     gaussian: bool
 
     def of_mu(self, mu: float) -> Bound:
-        found = float(gdp_epsilon(mu, self.delta)) if mu > 1e-9 and self.delta else 0.0
-        return Bound(found, mu)
+        epsilon = float(gdp_epsilon(mu, self.delta)) if mu > 1e-9 and self.delta else 0.0
+        return Bound(epsilon, mu)
 
 
 class Attack(NamedTuple):
@@ -71,46 +71,46 @@ Statistics = Callable[[int, int], Vector]  #: (about, games) -> a number a game
 def likelihood(answers: Sequence[Likely], entropy: Entropy) -> Statistics:
     """The sum of log-likelihood ratios."""
 
-    def of(about: int, games: int) -> Vector:
+    def statistic(side: int, games: int) -> Vector:
         total = np.zeros(games)
-        for answer, where, chunk, y in _drawn(answers, about, games, entropy):
+        for answer, where, chunk, y in _drawn(answers, side, games, entropy):
             total[chunk] += answer.ratio(y, where)
         return np.round(total, DIGITS)
 
-    return of
+    return statistic
 
 
 def digits(answers: Sequence[Answer], entropy: Entropy) -> Statistics:
     """Coordinates that are no sum of the second value and any number, less those that are none of the first."""
 
-    def of(about: int, games: int) -> Vector:
+    def statistic(side: int, games: int) -> Vector:
         total = np.zeros(games)
-        for answer, where, chunk, y in _drawn(answers, about, games, entropy):
+        for answer, where, chunk, y in _drawn(answers, side, games, entropy):
             for sign, other in ((1, 1), (-1, 0)):
                 total[chunk] += sign * impossible(y, answer.on_grid(other)[where]).sum(axis=1)
         return total
 
-    return of
+    return statistic
 
 
 def impossible(y: Matrix, v: Vector) -> Matrix:
     """Where y is no floating-point sum v + x: far below |v| a sum has lost the digits beneath those of v."""
-    near = np.spacing(np.abs(v) * (15 / 16)) * (v != 0)
+    spacing = np.spacing(np.abs(v) * (15 / 16)) * (v != 0)
     with np.errstate(invalid="ignore"):
-        off = np.where(near > 0, np.remainder(y, np.where(near > 0, near, 1.0)), 0.0)
-    found: Matrix = (np.abs(y) < np.abs(v) / 16) & (off != 0)
-    return found
+        off = np.where(spacing > 0, np.remainder(y, np.where(spacing > 0, spacing, 1.0)), 0.0)
+    hits: Matrix = (np.abs(y) < np.abs(v) / 16) & (off != 0)
+    return hits
 
 
 def repeats(answers: Sequence[Answer], entropy: Entropy) -> Statistics:
     """Pairs of neighbouring coordinates, and of the same coordinate in two answers, with equal noise under the first value."""
 
-    def of(about: int, games: int) -> Vector:
+    def statistic(side: int, games: int) -> Vector:
         total, width = np.zeros(games), answers[0].values[0].size
         every = np.arange(width)
         for chunk in _chunks(games, width * len(answers)):
             size = chunk.stop - chunk.start
-            y = np.stack([a.drawn(size, about, every, entropy) for a in answers], axis=1)  # (size, answers, width)
+            y = np.stack([a.drawn(size, side, every, entropy) for a in answers], axis=1)  # (size, answers, width)
             for sign, k in ((1, 0), (-1, 1)):
                 v = np.stack([a.on_grid(k) for a in answers])
                 noise = y - v
@@ -118,17 +118,17 @@ def repeats(answers: Sequence[Answer], entropy: Entropy) -> Statistics:
                 total[chunk] += sign * sum(np.sum(pair, axis=(1, 2)) for pair in same)
         return total
 
-    return of
+    return statistic
 
 
 def _drawn(
-    answers: Sequence[A], about: int, games: int, entropy: Entropy
+    answers: Sequence[A], side: int, games: int, entropy: Entropy
 ) -> Iterator[tuple[A, NDArray[Any], slice, Matrix]]:
     """(answer, the coordinates in which its values differ, some games, what was answered there in each), until all are."""
     for answer in answers:
         where = answer.apart
         for chunk in _chunks(games, where.size):
-            yield answer, where, chunk, answer.drawn(chunk.stop - chunk.start, about, where, entropy)
+            yield answer, where, chunk, answer.drawn(chunk.stop - chunk.start, side, where, entropy)
 
 
 def _chunks(games: int, width: int) -> Iterator[slice]:
@@ -144,8 +144,8 @@ def bound_of(kind: str, hits: Vector, false: Vector, games: int, claim: Claim, d
     """Epsilon (kind epsilon) or mu (mu, pooled) of counts."""
     if kind == "epsilon":
         return np.asarray(auditing.epsilon_lower(hits, false, games, claim.delta, doubt))
-    of = auditing.mu_lower if kind == "mu" else auditing.mu_lower_pooled
-    return np.asarray(of(hits, false, games, doubt))
+    lower = auditing.mu_lower if kind == "mu" else auditing.mu_lower_pooled
+    return np.asarray(lower(hits, false, games, doubt))
 
 
 def counts(first: Vector, other: Vector, thresholds: Vector) -> tuple[Vector, Vector]:
@@ -164,21 +164,21 @@ def chosen(name: str, first: Vector, other: Vector, claim: Claim, doubt: float) 
         middle = float(bound_of("pooled", hits, false, first.size, claim, doubt)[np.searchsorted(thresholds, 0.0)])
         best = BETTER * claim.of_mu(middle).epsilon, best[1]
     for kind in ("epsilon", "mu", "pooled") if claim.gaussian else ("epsilon",):
-        found = bound_of(kind, hits, false, first.size, claim, doubt)
-        at = int(np.argmax(found))
-        value = float(found[at]) if kind == "epsilon" else claim.of_mu(float(found[at])).epsilon
+        bounds = bound_of(kind, hits, false, first.size, claim, doubt)
+        top = int(np.argmax(bounds))
+        value = float(bounds[top]) if kind == "epsilon" else claim.of_mu(float(bounds[top])).epsilon
         if value > best[0]:
-            best = value, Attack(name, float(thresholds[at]), kind)
+            best = value, Attack(name, float(thresholds[top]), kind)
     return best
 
 
 def certified(attack: Attack, first: Vector, other: Vector, claim: Claim, doubt: float) -> Bound:
     """What other games prove by the attack that was chosen."""
     hits, false = counts(first, other, np.array([attack.threshold]))
-    found = float(bound_of(attack.bound, hits, false, first.size, claim, doubt)[0])
+    lower = float(bound_of(attack.bound, hits, false, first.size, claim, doubt)[0])
     if attack.bound == "epsilon":
-        return Bound(found, None)
-    return claim.of_mu(found)
+        return Bound(lower, None)
+    return claim.of_mu(lower)
 
 
 class Played(NamedTuple):
@@ -205,9 +205,9 @@ def play(
     doubt = (1 - confidences[0]) / CAUTION
     best: tuple[float, Attack] | None = None
     for name, (statistic, size) in tried.items():
-        found = chosen(name, statistic(0, size), statistic(1, size), claim, doubt)
-        if best is None or found[0] > best[0]:
-            best = found
+        candidate = chosen(name, statistic(0, size), statistic(1, size), claim, doubt)
+        if best is None or candidate[0] > best[0]:
+            best = candidate
     assert best is not None
     attack = best[1]
     statistic, size = tried[attack.name]
@@ -234,11 +234,11 @@ def power(kind: str, per_answer: float, answers: int, claim: Claim, games: int, 
     p, q = np.clip(p, 0, 1), np.clip(q, 0, 1)
     hits = auditing.highest(p, games, doubt / 2)
     false = games - auditing.highest(1 - q, games, doubt / 2)
-    found = []
+    powers = []
     for some, others in ((hits, false), (np.rint(p * games), np.rint(q * games))):
         best = 0.0
         for bound in ("epsilon", "mu", "pooled") if claim.gaussian else ("epsilon",):
             value = float(np.max(bound_of(bound, some, others, games, claim, doubt)))
             best = max(best, value if bound == "epsilon" else claim.of_mu(value).epsilon)
-        found.append(min(best, claim.epsilon))
-    return Power(*found)
+        powers.append(min(best, claim.epsilon))
+    return Power(*powers)

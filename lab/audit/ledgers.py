@@ -51,27 +51,27 @@ def compared(transcript: Path, ledgers: Sequence[Path]) -> list[Line]:
     """Every run of the transcript beside every ledger of its devices. Raises InputError, one line."""
     lines = run_directory.transcript(transcript)
     if lines is None:
-        raise InputError(f"{transcript}: found no such file, expected a transcript (run.record: transcript)")
+        raise InputError(f"{transcript}: table no such file, expected a transcript (run.record: transcript)")
     runs = list(travelled(lines, str(transcript)))
-    found: list[Line] = []
+    table: list[Line] = []
     missing = {node for plan, _, counts in runs for node in counts if plan.terms_of(node) is not None}
     for path in ledgers:
         with opened(path) as ledger:
             mine = [(plan, run, counts[ledger.node]) for plan, run, counts in runs if ledger.node in counts]
             if not mine and ledger.node != wire.COORDINATOR:
-                raise InputError(f"{path}: found the ledger of {ledger.node}, expected one of a node that was heard")
+                raise InputError(f"{path}: table the ledger of {ledger.node}, expected one of a node that was heard")
             missing.discard(ledger.node)
             for plan, run, count in mine:
-                found.append(line(ledger, plan, run, count))
-    found += [
+                table.append(line(ledger, plan, run, count))
+    table += [
         Line(node, run.hex(), counts[node], 0, 0, None, 0.0, ("no ledger of it was given",))
         for plan, run, counts in runs
         for node in counts
         if node in missing
     ]
-    if not found:
-        raise InputError(f"{transcript}: found no run that claims an epsilon, expected a private one")
-    return found
+    if not table:
+        raise InputError(f"{transcript}: table no run that claims an epsilon, expected a private one")
+    return table
 
 
 # --- the wire ---
@@ -80,7 +80,7 @@ def compared(transcript: Path, ledgers: Sequence[Path]) -> list[Line]:
 def travelled(lines: Iterable[Mapping[str, Any]], file: str) -> Iterator[tuple[RunPlan, bytes, dict[str, int]]]:
     """(plan, id, answers that were heard of each node) of every run."""
     plans: dict[bytes, RunPlan] = {}
-    said: dict[tuple[bytes, str], set[tuple[int, int]]] = defaultdict(set)
+    numbers: dict[tuple[bytes, str], set[tuple[int, int]]] = defaultdict(set)
     for src, _, envelope in envelopes(lines, file):
         body = envelope.body
         if (plan_bytes := announced(envelope)) is not None:
@@ -90,10 +90,10 @@ def travelled(lines: Iterable[Mapping[str, Any]], file: str) -> Iterator[tuple[R
             and not isinstance(body, Introduction | KeysAck | ResultAck)
             and not recounted(body)
         ):
-            said[envelope.run, src].add((envelope.epoch, envelope.seq))
+            numbers[envelope.run, src].add((envelope.epoch, envelope.seq))
     for run, plan in plans.items():
         if plan.terms is not None:
-            yield plan, run, {node: answers(plan, node, len(said[run, node])) for node in plan.nodes}
+            yield plan, run, {node: answers(plan, node, len(numbers[run, node])) for node in plan.nodes}
 
 
 def recounted(body: Any) -> bool:
@@ -144,25 +144,25 @@ def line(ledger: Ledger, plan: RunPlan, run: bytes, count: int) -> Line:
     planned = plan.terms_of(ledger.node)
     assert planned is not None
     t = planned.relying_on(ledger.honest(run))  # an owner who believes in fewer honest ones counts more than the plan
-    own = ledger.spends(run)
-    repeats = t.mode == "input" and not own
-    of = [s for s in ledger.spends() if s.adjacency == t.adjacency][-1:] if repeats else own
+    spends = ledger.spends(run)
+    repeats = t.mode == "input" and not spends
+    priced = [s for s in ledger.spends() if s.adjacency == t.adjacency][-1:] if repeats else spends
     wrong = [*ledger.verify()]
-    if len(of) < count:
-        wrong.append(f"{count} answers travelled, {len(of)} stand in the ledger")
-    if len(own) > t.answers:
-        wrong.append(f"{len(own)} spends, the plan's cap is {t.answers}")
+    if len(priced) < count:
+        wrong.append(f"{count} answers travelled, {len(priced)} stand in the ledger")
+    if len(spends) > t.answers:
+        wrong.append(f"{len(spends)} spends, the plan's cap is {t.answers}")
     share = noise_shares(plan)[plan.nodes.index(ledger.node)].relying_on(t.masked.honest).mu if t.masked else None
-    wrong += [found for s in of if (found := price(s, t, share))][:3]
+    wrong += [mistake for s in priced if (mistake := price(s, t, share))][:3]
     totals = Totals()
-    for s in of:
+    for s in priced:
         totals.add(event_of(s.kind, s.value))
     epsilon = None if totals.nonprivate else spent_epsilon(t.accountant, totals, t.delta)
     if epsilon is None or epsilon > t.epsilon * (1 + ROUNDING):
         wrong.append(
             f"spends of {'unbounded epsilon' if epsilon is None else f'epsilon {epsilon:.6g}'}, claimed {t.epsilon:.6g}"
         )
-    return Line(ledger.node, run.hex(), count, len(of), t.answers, epsilon, t.epsilon, tuple(wrong))
+    return Line(ledger.node, run.hex(), count, len(priced), t.answers, epsilon, t.epsilon, tuple(wrong))
 
 
 def price(s: StoredSpend, t: Terms, share: float | None = None) -> str:

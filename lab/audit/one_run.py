@@ -25,8 +25,8 @@ from hushgrid.kernels.privacy.accounting import gdp_epsilon
 from hushgrid.kernels.privacy.noise import simulated
 from hushgrid.kernels.problems.losses import Loss
 from hushgrid.kernels.types import Matrix, Vector
-from hushgrid.lab.attacks.transcript import heard
-from hushgrid.lab.audit.audit import SURE, asked
+from hushgrid.lab.attacks.transcript import decoded
+from hushgrid.lab.audit.audit import SURE, terms_of
 from hushgrid.lab.audit.games import Claim
 from hushgrid.lab.audit.replay import Asked, replayed
 from hushgrid.node.config.scenario import scenario_from
@@ -104,12 +104,12 @@ def one_run(
     say(f"{made.get('name', '')}: {canaries:,} canaries, one run over {transport}")
     result = run(made, transport, data=rows, broker=broker, file=file)
     assert result.transcript is not None
-    listened = heard(result.transcript, file)
+    listened = decoded(result.transcript, file)
     plan, name = listened.plan, listened.nodes[i]
-    t = asked(plan, name, file)
+    t = terms_of(plan, name, file)
     claim = Claim(t.epsilon, t.delta, t.mechanism == "gaussian")
-    found = replayed(listened, name)
-    ratios = ratios_of(plan, i, t, found, canaries)
+    replies = replayed(listened, name)
+    ratios = ratios_of(plan, i, t, replies, canaries)
     doubt = 1 - confidence
     guesses, power, share = beforehand(t, claim, canaries, doubt)
     sure = np.argsort(-np.abs(np.round(ratios, 9)), kind="stable")[:guesses]
@@ -117,7 +117,7 @@ def one_run(
     epsilon, mu, plain = proved(claim, canaries, guesses, right, doubt)
     seconds = time.perf_counter() - begun
     return OneRun(
-        plan.name, name, plan, t, claim, confidence, canaries, guesses, right, len(found), epsilon, mu, plain, power, share, transport, seconds
+        plan.name, name, plan, t, claim, confidence, canaries, guesses, right, len(replies), epsilon, mu, plain, power, share, transport, seconds
     )  # fmt: skip
 
 
@@ -131,9 +131,9 @@ def again_at_the_gate(first: OneRun, coins: Iterator[np.random.Generator]) -> It
     p, t, m = first.plan.problem, first.terms, first.canaries
     if p.objective.kind != "least-squares":
         raise ValueError(f"found {p.objective.kind}, expected least-squares")
-    own = p.node_objective(first.plan.nodes.index(first.node))
+    objective = p.node_objective(first.plan.nodes.index(first.node))
     rows, zero = np.diag(np.full(m, p.row_bound)), np.zeros(m)
-    forms = [Loss(own, rows, labels(p.objective.kind, s * np.ones(m)), 1, p.row_bound) for s in (1.0, -1.0)]
+    forms = [Loss(objective, rows, labels(p.objective.kind, s * np.ones(m)), 1, p.row_bound) for s in (1.0, -1.0)]
     lattice = lattice_of(first.node, forms[0], t)
     assert lattice is not None
     one, other = (form.clipped_gradient(zero, t.clip, order_of(t)) for form in forms)
@@ -163,8 +163,8 @@ def with_canaries(
             f"{file}: problem.kind: found {scenario.problem.__struct_config__.tag}, expected rows of data (--one-run)"
         )
     if p is None or p.adjacency.replace_one_record is None or p.adjacency.records != 1:
-        found = p.adjacency if p is not None else "no privacy"
-        raise InputError(f"{file}: privacy.adjacency: found {found}, expected replace-one-record (--one-run)")
+        adjacency = p.adjacency if p is not None else "no privacy"
+        raise InputError(f"{file}: privacy.adjacency: found {adjacency}, expected replace-one-record (--one-run)")
     if scenario.algorithm.asks(p.mode) != "gradient" or scenario.algorithm.variant != "guarded":
         raise InputError(
             f"{file}: algorithm: found {scenario.algorithm.variant} {scenario.algorithm.name}, expected a guarded algorithm that "
@@ -206,7 +206,7 @@ def labels(kind: str, signs: Vector) -> Vector:
     return signs * (STRONG if kind == "least-squares" else 1.0)
 
 
-def ratios_of(plan: RunPlan, i: int, t: Terms, found: list[Asked], m: int) -> Vector:
+def ratios_of(plan: RunPlan, i: int, t: Terms, replies: list[Asked], m: int) -> Vector:
     """(m,): log of how much likelier the answers are if a canary's coin was +1, each from its own feature's coordinates."""
     p = plan.problem
     rows = np.diag(np.full(m, p.row_bound))
@@ -215,7 +215,7 @@ def ratios_of(plan: RunPlan, i: int, t: Terms, found: list[Asked], m: int) -> Ve
         for s in (1.0, -1.0)
     ]
     total = np.zeros(m)
-    for k, (x, answer) in enumerate(found, start=1):
+    for k, (x, answer) in enumerate(replies, start=1):
         lattice = lattice_of(plan.nodes[i], forms[0], t, k if t.growth != 1 else 1)
         assert lattice is not None
         y = answer - forms[0].public_gradient(x)
@@ -258,9 +258,9 @@ def beforehand(t: Terms, claim: Claim, canaries: int, doubt: float) -> tuple[int
     for share in SHARES:
         r = max(1, round(share * canaries))
         unlucky = int(np.quantile([np.sum(right[:r]) for right in drawn], UNLUCKY))
-        found = proved(claim, canaries, r, unlucky, doubt)[0]
-        if found > best[1]:
-            best = r, found
+        lower = proved(claim, canaries, r, unlucky, doubt)[0]
+        if lower > best[1]:
+            best = r, lower
     middle = round(float(np.mean([np.sum(right[: best[0]]) for right in drawn])))
     epsilon, mu, _ = proved(claim, canaries, best[0], middle, doubt)
     share = epsilon / claim.epsilon if mu is None else mu / (t.per_answer * t.answers**0.5)

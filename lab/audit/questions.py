@@ -79,14 +79,14 @@ def questions(
         raise InputError(f"--node: found {name}, expected one of {plan.nodes[0]}..{plan.nodes[-1]}")
     setups = [setup, *(with_data(prepared(scenario, file)[0], data) for data in others(raw))]
     devices = [one.device(name) for one in setups]
-    found = []
+    answers = []
     for what, blob in plans(plan):
-        said = [asked_to_join(device, plan, blob) for device in devices]
-        found.append(Question("plan", what, *said[0], len(set(said)) == 1))
+        joins = [asked_to_join(device, plan, blob) for device in devices]
+        answers.append(Question("plan", what, *joins[0], len(set(joins)) == 1))
     for what, ask in asked_of_a_gate(plan):
-        told = [answer(gate_of(device, plan), ask) for device in devices]
-        found.append(Question("gate", what, *told[0], len(set(told)) == 1))
-    return found
+        replies = [answer(gate_of(device, plan), ask) for device in devices]
+        answers.append(Question("gate", what, *replies[0], len(set(replies)) == 1))
+    return answers
 
 
 # --- plans ---
@@ -94,24 +94,24 @@ def questions(
 
 def plans(plan: RunPlan) -> Iterator[tuple[str, bytes]]:
     """(in words, a plan's bytes): the scenario's own, and lies about it."""
-    own = json.loads(encode_plan(plan))
-    yield "the scenario's own", json.dumps(own).encode()
-    for words, change in lies(own):
-        other = deepcopy(own)
+    document = json.loads(encode_plan(plan))
+    yield "the scenario's own", json.dumps(document).encode()
+    for label, change in lies(document):
+        other = deepcopy(document)
         for path, value in change.items():
             *parents, last = path.split(".")
             here = other
             for parent in parents:
                 here = here[parent]
             here[last] = value
-        yield words, json.dumps(other).encode()
+        yield label, json.dumps(other).encode()
 
 
-def lies(own: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+def lies(document: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
     """What is changed, by path, and in words."""
-    privacy, problem = own["privacy"], own["problem"]
+    privacy, problem = document["privacy"], document["problem"]
     unit = "replace-one-record" if privacy["adjacency"].get("replace-one-record") else "bounded-change"
-    found: list[tuple[str, dict[str, Any]]] = [
+    changes: list[tuple[str, dict[str, Any]]] = [
         ("without privacy", {"algorithm.variant": "none", "privacy": None}),
         ("with the paper's own noise", {"algorithm.variant": "published"}),
         ("rounds that no run has", {"algorithm.rounds": 10**12}),
@@ -119,9 +119,9 @@ def lies(own: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
         ("of another kind of problem", {"problem.kind": "data" if problem["kind"] == "zones" else "zones"}),
     ]
     if privacy.get("epsilon"):
-        found.append(("for twice the budget", {"privacy.epsilon": 2 * privacy["epsilon"]}))
+        changes.append(("for twice the budget", {"privacy.epsilon": 2 * privacy["epsilon"]}))
     else:
-        found.append(
+        changes.append(
             (
                 "for ten times the epsilon an answer",
                 {"privacy.per_answer.epsilon": 10 * privacy["per_answer"]["epsilon"]},
@@ -129,23 +129,23 @@ def lies(own: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
         )
     if unit == "replace-one-record":
         c = privacy["adjacency"][unit]["clip"]
-        found.append(("with another clip", {f"privacy.adjacency.{unit}.clip": 10 * c}))
+        changes.append(("with another clip", {f"privacy.adjacency.{unit}.clip": 10 * c}))
     elif isinstance(privacy["adjacency"][unit], float):
-        found.append(("hiding a tenth of the change", {f"privacy.adjacency.{unit}": privacy["adjacency"][unit] / 10}))
+        changes.append(("hiding a tenth of the change", {f"privacy.adjacency.{unit}": privacy["adjacency"][unit] / 10}))
     if masked := privacy.get("masked"):
-        found.append(
+        changes.append(
             ("that relies on fewer honest members", {"privacy.masked": {**masked, "corrupt": masked["corrupt"] + 1}})
         )
         if masked["corrupt"]:
-            found.append(("with one of its others fewer corrupt", {"privacy.masked.corrupt": masked["corrupt"] - 1}))
+            changes.append(("with one of its others fewer corrupt", {"privacy.masked.corrupt": masked["corrupt"] - 1}))
     if problem["kind"] == "zones":
-        found.append(("over other zones", {"problem.zones": {**problem["zones"], min(problem["zones"]): [1]}}))
-        found.append(("over another version of the case", {"problem.digest": "0" * 64}))
+        changes.append(("over other zones", {"problem.zones": {**problem["zones"], min(problem["zones"]): [1]}}))
+        changes.append(("over another version of the case", {"problem.digest": "0" * 64}))
     else:
         rows = list(problem["rows"])
-        found.append(("for more rows than there are", {"problem.rows": [rows[0] + 1, *rows[1:]]}))
-        found.append(("for another number of features", {"problem.features": problem["features"] + 1}))
-    return found
+        changes.append(("for more rows than there are", {"problem.rows": [rows[0] + 1, *rows[1:]]}))
+        changes.append(("for another number of features", {"problem.features": problem["features"] + 1}))
+    return changes
 
 
 def consent(t: Terms) -> Allow:
@@ -171,8 +171,8 @@ def asked_to_join(device: Any, plan: RunPlan, blob: bytes) -> tuple[bool, str]:
         members = {name: member.session if name == device.name else 1 for name in plan.nodes}
         run = wire.run_id(blob, NONCE, members)
         message = wire.encode(Envelope(run, 0, 0, None, Plan(blob, NONCE, members, {})))
-        said = member.on_message(Topics("audit").all(COORDINATOR), message)
-    for publication in said:
+        publications = member.on_message(Topics("audit").all(COORDINATOR), message)
+    for publication in publications:
         if "/state/" in publication.topic or not publication.payload:
             continue
         body = wire.decode_envelope(publication.payload, 2 * wire.PLAN_LIMIT).body
@@ -211,8 +211,8 @@ def asked_of_a_gate(plan: RunPlan) -> Iterator[tuple[str, Callable[[Any], Any]]]
     def size(gate: Any) -> int:
         return int(gate.loss.columns if zones else gate.loss.size)
 
-    def put(name: str, *given: float) -> Callable[[Any], Any]:
-        return lambda gate: getattr(gate, name)(np.zeros(size(gate)), *given)
+    def put(name: str, *numbers: float) -> Callable[[Any], Any]:
+        return lambda gate: getattr(gate, name)(np.zeros(size(gate)), *numbers)
 
     for name in AT_A_POINT:
         yield f"{name} at the start", put(name)

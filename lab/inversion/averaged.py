@@ -16,7 +16,7 @@ import numpy as np
 from hushgrid.kernels.problems.losses import SLOPE, Declared
 from hushgrid.kernels.types import Matrix
 from hushgrid.lab.inversion.classes import class_sums
-from hushgrid.lab.inversion.found import NONE, Gradients, Rows
+from hushgrid.lab.inversion.recovered import NONE, Gradients, Rows
 from hushgrid.lab.inversion.rows import Sums, rows_of, sums_of
 
 PLAIN = 0.1  #: a residual with which single answers show more than noise
@@ -33,7 +33,7 @@ def behind_noise(f: Declared, seen: Gradients) -> Rows:
     alone = rows_of(f, seen)
     if alone.residual <= PLAIN or not len((mean := averaged(f, sums)).rows):
         return alone
-    return replace(mean, residual=left(f, sums, mean))
+    return replace(mean, residual=misfit(f, sums, mean))
 
 
 def averaged(f: Declared, sums: Sums) -> Rows:
@@ -67,13 +67,13 @@ def _shortened(rows: Matrix, bound: float | None) -> Matrix:
     return short
 
 
-def left(f: Declared, sums: Sums, of: Rows) -> float:
+def misfit(f: Declared, sums: Sums, rows: Rows) -> float:
     """|G(rows) - G|/|G| over all answers; infinite where a label is not known."""
-    if not np.isfinite(of.labels).all():
+    if not np.isfinite(rows.labels).all():
         return inf
     slope, softmax = SLOPE[f.objective.kind], f.objective.kind == "softmax"
-    target = (np.arange(f.classes)[:, None] == of.labels).astype(np.float64) if softmax else of.labels
-    told = np.array(
-        [np.atleast_2d(slope(X @ of.rows.T if softmax else of.rows @ X[0], target)) @ of.rows for X in sums.X]
+    target = (np.arange(f.classes)[:, None] == rows.labels).astype(np.float64) if softmax else rows.labels
+    sums_of_rows = np.array(
+        [np.atleast_2d(slope(X @ rows.rows.T if softmax else rows.rows @ X[0], target)) @ rows.rows for X in sums.X]
     )
-    return float(np.linalg.norm(told - sums.H) / np.linalg.norm(sums.H))
+    return float(np.linalg.norm(sums_of_rows - sums.H) / np.linalg.norm(sums.H))

@@ -16,7 +16,7 @@ from scipy.optimize import least_squares, minimize
 from hushgrid.kernels.problems.losses import SLOPE
 from hushgrid.kernels.randomness import counter_generator
 from hushgrid.kernels.types import Matrix, Vector
-from hushgrid.lab.inversion.found import NONE, Rows
+from hushgrid.lab.inversion.recovered import NONE, Rows
 
 Distance = Literal["squared", "cosine"]
 STARTS = 4
@@ -64,14 +64,14 @@ class Task(NamedTuple):
 def _softmax(T: np.ndarray) -> np.ndarray:
     """Over the classes, the last axis but one."""
     E = np.exp(T - T.max(axis=-2, keepdims=True))
-    found: np.ndarray = E / E.sum(axis=-2, keepdims=True)
-    return found
+    share: np.ndarray = E / E.sum(axis=-2, keepdims=True)
+    return share
 
 
 def _squared(G: np.ndarray, H: np.ndarray) -> tuple[float, np.ndarray]:
     """|G - H|^2/|H|^2, and its slope."""
-    size, left = float(np.sum(H**2)), G - H
-    return float(np.sum(left**2)) / size, 2 * left / size
+    size, missed = float(np.sum(H**2)), G - H
+    return float(np.sum(missed**2)) / size, 2 * missed / size
 
 
 def _cosine(G: np.ndarray, H: np.ndarray) -> tuple[float, np.ndarray]:
@@ -103,14 +103,16 @@ def matched(task: Task, starts: int = STARTS, iterations: int = ITERATIONS) -> R
     for k in range(starts):
         draw = counter_generator(k, "matching", m)
         v = np.concatenate([draw.random(m * q) * size, draw.normal(size=C * m) * 0.1])
-        found = minimize(
+        solution = minimize(
             task.value, v, jac=True, method="L-BFGS-B", options={"maxiter": iterations, "ftol": 1e-30, "gtol": 1e-14}
         )
-        A, logits = task.split(found.x)
+        A, logits = task.split(solution.x)
         b = logits.argmax(axis=0)
-        left = residual(task.X, task.H, A, b)
-        best = min(best, (left, Rows(A, b.astype(np.float64), "matching", left)), key=lambda of: of[0])
-        if left <= FOUND:
+        missed = residual(task.X, task.H, A, b)
+        best = min(
+            best, (missed, Rows(A, b.astype(np.float64), "matching", missed)), key=lambda candidate: candidate[0]
+        )
+        if missed <= FOUND:
             break
     return best[1]
 
@@ -126,14 +128,14 @@ def softmax_batch(X: np.ndarray, H: np.ndarray, m: int) -> Rows:
     V, C, q = H.shape
     if m > min(LARGEST, q) or m >= V * (C - 1):
         return NONE
-    near = np.sort(np.argsort(np.linalg.norm(X, axis=(1, 2)), kind="stable")[:POINTS])
+    nearest = np.sort(np.argsort(np.linalg.norm(X, axis=(1, 2)), kind="stable")[:POINTS])
     B = np.linalg.svd(H.reshape(-1, q), full_matrices=False)[2][:m]
     outside = float(np.linalg.norm(H - H @ B.T @ B) / np.linalg.norm(H))
     if outside > HOPELESS:
-        return matched(Task(X[near], H[near], m), 1, ITERATIONS // 10)
-    found = matched(Task(X[near], H[near], m))
-    rows = sharpened(Task(X[near] @ B.T, H[near] @ B.T, m), found.rows @ B.T, found.labels) @ B
-    return Rows(rows, found.labels, "matching", residual(X, H, rows, found.labels))
+        return matched(Task(X[nearest], H[nearest], m), 1, ITERATIONS // 10)
+    guess = matched(Task(X[nearest], H[nearest], m))
+    rows = sharpened(Task(X[nearest] @ B.T, H[nearest] @ B.T, m), guess.rows @ B.T, guess.labels) @ B
+    return Rows(rows, guess.labels, "matching", residual(X, H, rows, guess.labels))
 
 
 def sharpened(task: Task, W: Matrix, b: Vector) -> Matrix:
@@ -141,9 +143,9 @@ def sharpened(task: Task, W: Matrix, b: Vector) -> Matrix:
     Y = (np.arange(task.H.shape[1])[:, None] == b).astype(np.float64)
 
     def missed(w: Vector) -> Vector:
-        of = w.reshape(W.shape)
-        left: Vector = ((_softmax(np.einsum("vcq,mq->vcm", task.X, of)) - Y) @ of - task.H).ravel()
-        return left
+        rows = w.reshape(W.shape)
+        error: Vector = ((_softmax(np.einsum("vcq,mq->vcm", task.X, rows)) - Y) @ rows - task.H).ravel()
+        return error
 
     fit = least_squares(missed, W.ravel(), method="lm", xtol=1e-15, ftol=1e-15, gtol=1e-15)
     sharp: Matrix = fit.x.reshape(W.shape)
@@ -162,13 +164,13 @@ def logistic_batch(X: Matrix, H: Matrix, m: int) -> Rows:
     Z, N, size = X @ B.T, H @ B.T, float(np.linalg.norm(H))
     outside = float(np.linalg.norm(H - N @ B)) / size
 
-    def told(W: Matrix) -> Matrix:
-        found: Matrix = SLOPE["logistic"](Z @ W.T, np.ones((V, m))) @ W
-        return found
+    def explained(W: Matrix) -> Matrix:
+        sums: Matrix = SLOPE["logistic"](Z @ W.T, np.ones((V, m))) @ W
+        return sums
 
     def missed(w: Vector) -> Vector:
-        left: Vector = (told(w.reshape(m, m)) - N).ravel()
-        return left
+        error: Vector = (explained(w.reshape(m, m)) - N).ravel()
+        return error
 
     moment = 4 * np.linalg.lstsq(Z[1:] - Z[0], N[1:] - N[0], rcond=None)[0]
     scale, axes = np.linalg.eigh((moment + moment.T) / 2)
@@ -178,8 +180,8 @@ def logistic_batch(X: Matrix, H: Matrix, m: int) -> Rows:
         turn = np.linalg.qr(counter_generator(k, "turn", m).normal(size=(m, m)))[0]
         fit = least_squares(missed, (turn @ root).ravel(), method="lm", xtol=1e-15, ftol=1e-15, gtol=1e-15)
         W = fit.x.reshape(m, m)
-        left = float(np.linalg.norm(told(W) @ B - H)) / size
-        best = min(best, (left, Rows(W @ B, np.ones(m), "matching", left)), key=lambda of: of[0])
-        if left <= max(FOUND, 10 * outside):
+        residual = float(np.linalg.norm(explained(W) @ B - H)) / size
+        best = min(best, (residual, Rows(W @ B, np.ones(m), "matching", residual)), key=lambda candidate: candidate[0])
+        if residual <= max(FOUND, 10 * outside):
             break
     return best[1]

@@ -45,8 +45,8 @@ def sheet(lines: Sequence[Sequence[Vector]], shape: tuple[int, int]) -> NDArray[
     page = np.full((len(lines) * (h + GAP) + GAP, max(map(len, lines)) * (w + GAP) + GAP), PAPER, dtype=np.uint8)
     for r, line in enumerate(lines):
         for k, image in enumerate(line):
-            top, left = GAP + r * (h + GAP), GAP + k * (w + GAP)
-            page[top : top + h, left : left + w] = np.kron(_grey(image).reshape(shape), np.ones((zoom, zoom), np.uint8))
+            top, x = GAP + r * (h + GAP), GAP + k * (w + GAP)
+            page[top : top + h, x : x + w] = np.kron(_grey(image).reshape(shape), np.ones((zoom, zoom), np.uint8))
     return page
 
 

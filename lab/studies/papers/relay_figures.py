@@ -23,7 +23,7 @@ from hushgrid.kernels.problems.losses import Kind
 from hushgrid.kernels.randomness import counter_generator
 from hushgrid.kernels.types import Matrix, Vector
 from hushgrid.lab.attacks.recal import at_once, one_visit_late
-from hushgrid.lab.attacks.transcript import heard
+from hushgrid.lab.attacks.transcript import decoded
 from hushgrid.lab.inversion.matching import Distance, Task
 from hushgrid.lab.inversion.pictures import png, sheet
 from hushgrid.lab.inversion.scores import cosine, psnr
@@ -207,7 +207,7 @@ def seen() -> list[Seen]:
     for source, variant, epsilon, late in ways:
         ask = images.Ask(source, images.RECAL, variant, epsilon)
         rows = list(images.rows_for(ask))
-        told = heard(run(images.in_memory(ask), data=rows).transcript or [], source)
+        told = decoded(run(images.in_memory(ask), data=rows).transcript or [], source)
         p: Any = told.algorithm
         of, zero = told.problem, np.zeros(told.problem.size)
         alpha, beta = [p.alpha_i(i, L) for i, L in enumerate(of.L)], p.beta_n(AGENTS)

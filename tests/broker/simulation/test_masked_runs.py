@@ -14,7 +14,7 @@ from hushgrid.kernels.errors import InputError
 from hushgrid.lab.attacks.attack import attack
 from hushgrid.lab.attacks.masked import decodable, repeated, share_sd
 from hushgrid.lab.attacks.page import verdict
-from hushgrid.lab.attacks.transcript import heard
+from hushgrid.lab.attacks.transcript import decoded
 from hushgrid.lab.in_process import Willing, last
 from hushgrid.node.config.scenario import scenario_from
 from hushgrid.node.privacy.noise_source import SeededNoise
@@ -49,7 +49,7 @@ def test_with_next_to_no_noise_it_is_federated_averaging(tmp_path, step):
     deviations of a share in each of six steps, which momentum adds up to 1/(1 - .6) times."""
     one = run(masked(tmp_path, privacy={"epsilon": 1e9}, run={"record": "transcript"}, **STEPS[step]))
     plain = run(unmasked(tmp_path, **STEPS[step]))
-    room = 6 * 5 / (1 - 0.6) * share_sd(heard(one.transcript, "t"))
+    room = 6 * 5 / (1 - 0.6) * share_sd(decoded(one.transcript, "t"))
     assert room < 1e-3
     assert np.abs(one.solution["x"] - plain.solution["x"]).max() < room
     assert step == "alone" or np.abs(plain.solution["x"] - run(unmasked(tmp_path)).solution["x"]).max() > 1e-3
@@ -102,7 +102,7 @@ def test_the_noise_of_the_mean_is_that_of_the_honest_sum(tmp_path):
     centre = run(exact).solution["x"]
     moved = np.array([run(raw | {"seed": s}).solution["x"] - centre for s in range(60)]).ravel()
     result = run(raw | {"run": {"record": "transcript"}})
-    sd = share_sd(heard(result.transcript, "t")) / sqrt(4)
+    sd = share_sd(decoded(result.transcript, "t")) / sqrt(4)
     chi2 = float(np.sum((moved / sd) ** 2))
     assert abs(chi2 - moved.size) < 5 * sqrt(2 * moved.size)
 
@@ -111,7 +111,7 @@ def test_identities_change_no_bit_and_every_message_but_the_shares_is_the_same(t
     raw = masked(tmp_path, run={"record": "transcript"})
     one, other = run(raw), run(raw)
     assert np.array_equal(one.solution["x"], other.solution["x"])
-    a, b = (decodable(heard(r.transcript, "t")) for r in (one, other))
+    a, b = (decodable(decoded(r.transcript, "t")) for r in (one, other))
     assert all(np.array_equal(x.total, y.total) for x, y in zip(a, b, strict=True))
 
 
@@ -198,13 +198,13 @@ def test_an_eavesdropper_decodes_the_sums_and_nothing_of_a_device(tmp_path):
     assert arrays["g_sum"].shape == (6, 5)
     assert not any(name.startswith("alone_") for name in arrays)
     assert "No answer of a single device is among them." in (tmp_path / "run/attack/attack.html").read_text()
-    assert len(decodable(heard(result.transcript, "t"))) == 6
+    assert len(decodable(decoded(result.transcript, "t"))) == 6
 
 
 def test_an_answer_sent_again_under_a_smaller_set_is_found(tmp_path):
     """Two attempts at one round: of a sound run they are all their noise apart, of the classical mistake one answer."""
     result = run(masked(tmp_path, run={"record": "transcript"}))
-    of = heard(result.transcript, "t")
+    of = decoded(result.transcript, "t")
     sums, sd = decodable(of), share_sd(of)
     rng = np.random.default_rng(0)
     whole = sums[0]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from hushgrid.lab.attacks.attack import attack
-from hushgrid.lab.attacks.incremental import Told, backward, estimator, forward
+from hushgrid.lab.attacks.incremental import AgentMoves, backward, estimator, forward
 from tests.support.runs.attacked_rows import attacked_rows
 
 RIDGE = {"kind": "least-squares", "m": 6, "q": 2, "nodes": 4}
@@ -91,7 +91,7 @@ def test_of_a_guarded_run_it_ends_with_the_gates_answers(tmp_path):
 
 def seen(rng, visits, p=2):
     z, sent = rng.normal(size=(2, visits, p))
-    return Told(np.arange(visits), z, sent, 3.0 * (sent - z))
+    return AgentMoves(np.arange(visits), z, sent, 3.0 * (sent - z))
 
 
 def test_the_estimator_is_the_least_squares_solution_of_the_papers_system():

@@ -9,7 +9,7 @@ from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.privacy.accounting import gdp_epsilon
 from hushgrid.kernels.privacy.noise import Lattice
 from hushgrid.kernels.problems.losses import Loss
-from hushgrid.lab.attacks.transcript import heard
+from hushgrid.lab.attacks.transcript import decoded
 from hushgrid.lab.audit import one_run as module
 from hushgrid.lab.audit.audit import prepared
 from hushgrid.lab.audit.games import Claim
@@ -71,7 +71,7 @@ def test_the_gate_s_answers_are_found_in_the_transcript(monkeypatch, name):
     signs = np.where(np.arange(40) % 2, 1.0, -1.0)
     made, rows, _ = with_canaries(raw, "s", signs, None, None)
     result = run(made, data=rows)
-    found = replayed(heard(result.transcript, "s"), "n0")
+    found = replayed(decoded(result.transcript, "s"), "n0")
     assert len(given) - 1 <= len(found) <= len(given)
     assert len(found) >= 1
     scale = np.std([value for _, value in given])

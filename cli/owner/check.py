@@ -7,6 +7,7 @@ from pathlib import Path
 
 from hushgrid.cli.completion import scenario_or_file
 from hushgrid.kernels.algorithms.base import UNITS
+from hushgrid.kernels.algorithms.registry import offer_installed
 from hushgrid.kernels.errors import InputError
 from hushgrid.node.config.brokers import in_clear
 from hushgrid.node.config.coordinator import load_coordinator
@@ -58,6 +59,7 @@ def check(path: Path) -> str:
 def _scenario(path: Path) -> str:
     from hushgrid.node.config.planning import make_plan
 
+    offer_installed()
     scenario = load_scenario(path)
     problem = scenario.kind.public(scenario, str(path))
     plan = make_plan(scenario, problem, str(path))

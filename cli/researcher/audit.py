@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hushgrid.broker.simulation.interrupts import EndedInALine
-from hushgrid.cli.completion import scenario_or_file
+from hushgrid.cli.completion import plug_algorithms, scenario_or_file
 from hushgrid.kernels.errors import HushgridError, InputError
 from hushgrid.node.schema.durations import in_words
 from hushgrid.scenarios import find
 
 if TYPE_CHECKING:
-    from hushgrid.lab.audit.audit import Found, Measured
+    from hushgrid.lab.audit.audit import AuditResult, Measured
     from hushgrid.lab.audit.games import Claim
 
 
@@ -66,14 +66,13 @@ def main(options: argparse.Namespace) -> int:
 
 def _audit(o: argparse.Namespace) -> int:
     from hushgrid.broker.simulation.progress import Progress
-    from hushgrid.kernels.algorithms.registry import plug
 
     for key, low, high in (("games", 100, 10**8), ("canaries", 20, 20_000)):
         if (value := getattr(o, key)) is not None and not low <= value <= high:
             raise InputError(f"--{key}: found {value}, expected {low} to {high}")
     if not 0.5 <= o.confidence < 1:
         raise InputError(f"--confidence: found {o.confidence:g}, expected a number from 0.5 to below 1")
-    plug(o.plugin, "--plugin")
+    plug_algorithms(o)
     if o.ledger:
         return _ledgers(o)
     if o.events:
@@ -219,10 +218,11 @@ def _questions(o: argparse.Namespace, raw: dict[str, Any], file: Path) -> int:
     answers = questions(raw, str(file), o.node, file.parent)
     same = all(q.same for q in answers)
     if o.json:
-        print(json.dumps({"questions": [q._asdict() for q in answers], "same": same}, indent=2))
+        keys = ("where", "what", "answered", "said", "same")
+        print(json.dumps({"questions": [dict(zip(keys, q, strict=True)) for q in answers], "same": same}, indent=2))
         return 0 if same else 1
     rows = [
-        [q.where, q.what, "answers" if q.answered else "refuses", q.said if q.same else f"DEPENDS ON DATA: {q.said}"]
+        [q.where, q.what, "answers" if q.answered else "refuses", q.reply if q.same else f"DEPENDS ON DATA: {q.reply}"]
         for q in answers
     ]
     print(columns(rows, ["", "asked", "the device", "and says"]))
@@ -291,7 +291,7 @@ def _events(o: argparse.Namespace) -> int:
 # --- games ---
 
 
-def plain(audit: Found) -> dict[str, Any]:
+def plain(audit: AuditResult) -> dict[str, Any]:
     """The audit as JSON."""
     t, worst = audit.terms, audit.worst
     return {
@@ -329,16 +329,16 @@ def bound(measured: Measured, confidence: float) -> dict[str, float | None]:
     return {"epsilon_lower": lower.epsilon, "mu_lower": lower.mu}
 
 
-def as_text(audit: Found) -> str:
+def as_text(audit: AuditResult) -> str:
     """The audit as text."""
     from hushgrid.node.columns import columns
 
     t, c = audit.terms, audit.confidence
     delta = f", delta {t.delta:g}" if t.delta else ""
     sums = f" in sums with {t.masked.honest - 1} honest others" if t.masked else ""
-    rows = [["the worst pair found", *_cells(audit.worst, c), audit.worst.canary.sentence]]
+    rows = [["the worst pair found", *_cells(audit.worst, c), audit.worst.canary.description]]
     if audit.typical is not None:
-        rows.append(["a typical pair", *_cells(audit.typical, c), audit.typical.canary.sentence])
+        rows.append(["a typical pair", *_cells(audit.typical, c), audit.typical.canary.description])
     lines = [
         f"{audit.name}: {audit.plan.algorithm.name}, {t.answers} answers of {audit.node}{sums}, {t.mechanism} noise, {t.adjacency}",
         f"claimed     epsilon {t.epsilon:.4g}{delta}, over the run",
@@ -361,7 +361,7 @@ def _cells(measured: Measured, confidence: float) -> list[str]:
     ]
 
 
-def _verdict(audit: Found) -> str:
+def _verdict(audit: AuditResult) -> str:
     if audit.above:
         chance = f"of {round(1 / (1 - audit.confidence)):,} honest audits one says so by chance"
         return f"  ABOVE THE CLAIM: with confidence {audit.confidence:g} the claimed epsilon does not hold ({chance})"

@@ -1,8 +1,9 @@
-"""The gate's noisy answers that an attack ends with, judged: are they on the public grid, and is their noise what is claimed?
+"""The gate's noisy answers that an attack ends with, judged: are they on the public grid, and is their noise what is
+claimed?
 
-That an answer is no multiple of the grid needs no truth: noise in floating point tells values apart, because most of its
-outputs are impossible for the other value (kernels/privacy/noise.py). With the truth held aside the noise itself is known:
-its size over the claimed one, and whether the same noise was used twice.
+That an answer is no multiple of the grid needs no truth: noise in floating point tells values apart, because most of
+its outputs are impossible for the other value (kernels/privacy/noise.py). With the truth held aside the noise itself is
+known: its size over the claimed one, and whether the same noise was used twice.
 """
 
 from __future__ import annotations
@@ -31,7 +32,9 @@ class Judged(NamedTuple):
 
 
 def claimed(transcript: Transcript, node: str) -> Lattice | None:
-    """The grid and noise of a node's answers, from the plan; None where its gate answers no gradients with noise of its own."""
+    """The grid and noise of a node's answers, from the plan; None where its gate answers no gradients with noise of its
+    own.
+    """
     t, f = transcript.plan.terms_of(node), transcript.problem.declared(transcript.place[node])
     if t is None or t.published or t.pointwise or t.growth != 1 or transcript.algorithm.asks(t.mode) != "gradient":
         return None
@@ -60,6 +63,6 @@ def judged(transcript: Transcript, node: str, seen: Gradients | None, truth: Tru
     exact = [loss.clipped_gradient(x, t.clip, order_of(t)) if t.clip else loss.data_gradient(x) for x in points]
     noise: Matrix = answers - np.array(exact)
     deviation = lattice.scale * (2**0.5 if lattice.kind == "laplace" else 1.0)
-    steps_of_noise = np.rint(noise / lattice.g).astype(np.int64)
-    _, first = np.unique(steps_of_noise, axis=0, return_index=True)
-    return Judged(off, float(np.sqrt(np.mean(noise**2)) / deviation), 1 - len(first) / len(steps_of_noise))
+    multiples = np.rint(noise / lattice.g).astype(np.int64)
+    _, first = np.unique(multiples, axis=0, return_index=True)
+    return Judged(off, float(np.sqrt(np.mean(noise**2)) / deviation), 1 - len(first) / len(multiples))

@@ -19,8 +19,7 @@ from hushgrid.lab.attacks import registry
 from hushgrid.lab.attacks.answers import judged
 from hushgrid.lab.attacks.base import Attacked, Recovered
 from hushgrid.lab.attacks.page import page
-from hushgrid.lab.attacks.transcript import Transcript
-from hushgrid.lab.attacks.transcript import read as read_transcript
+from hushgrid.lab.attacks.transcript import Transcript, read
 from hushgrid.lab.inversion.averaged import behind_noise
 from hushgrid.lab.inversion.pictures import png, shape_of, sheet
 from hushgrid.lab.inversion.recovered import NONE, Gradients, Rows
@@ -39,15 +38,15 @@ def attack(run_dir: Path, held: Path | None = None, shape: str | None = None) ->
     held: a directory with the true rows, n<i>.npz of A and b. shape: "HxW". Raises InputError, one line.
     """
     run_dir = Path(run_dir)
-    transcript = read_transcript(run_dir)
-    result = _told(run_dir)
+    transcript = read(run_dir)
+    recorded = _told(run_dir)
     attacked = made(transcript, held, shape)
     pictures = _pictures(attacked)
     summary = {
-        "name": result.get("name", transcript.plan.name),
+        "name": recorded.get("name", transcript.plan.name),
         "algorithm": transcript.algorithm.name,
-        "variant": result.get("variant", transcript.algorithm.variant),
-        "upheld": (result.get("privacy") or {}).get("upheld"),
+        "variant": recorded.get("variant", transcript.algorithm.variant),
+        "upheld": (recorded.get("privacy") or {}).get("upheld"),
         "messages": len(transcript.messages),
         "gradients": {
             node: {"count": len(seen.g), "complete": int(seen.complete.sum()), "what": seen.what}
@@ -56,14 +55,14 @@ def attack(run_dir: Path, held: Path | None = None, shape: str | None = None) ->
         "rows": {node: _row_summary(rows) for node, rows in attacked.rows.items()},
         "loads": {
             node: {
-                "count": len(recovered.d),
-                "residual": recovered.residual,
-                "what": recovered.what,
-                "consistent": recovered.consistent,
+                "count": len(loads.d),
+                "residual": loads.residual,
+                "what": loads.what,
+                "consistent": loads.consistent,
             }
-            for node, recovered in attacked.recovered.loads.items()
+            for node, loads in attacked.recovered.loads.items()
         },
-        "answers": {node: recovered._asdict() for node, recovered in attacked.answers.items()},
+        "answers": {node: loads._asdict() for node, loads in attacked.answers.items()},
         "sums": len(attacked.recovered.arrays.get("g_sum", ())),
         "alone": sorted(name.removeprefix("alone_") for name in attacked.recovered.arrays if name.startswith("alone_")),
         "states": list(attacked.recovered.states),
@@ -90,10 +89,8 @@ def made(transcript: Transcript, held: Path | None = None, shape: str | None = N
         if node not in recovered.gradients and node not in recovered.rows:
             continue
         f, seen = transcript.problem.declared(transcript.place[node]), recovered.gradients.get(node)
-        without_gradients = recovered.rows.get(node)
-        rows[node] = (
-            without_gradients if without_gradients is not None else behind(f, seen) if seen is not None else NONE
-        )
+        recovered_rows = recovered.rows.get(node)
+        rows[node] = recovered_rows if recovered_rows is not None else behind(f, seen) if seen is not None else NONE
         if held is not None:
             truths[node] = truth(held, node, f)
             nodes[node] = score(f, seen, rows[node], truths[node], form)

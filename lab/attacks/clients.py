@@ -1,9 +1,9 @@
 """Rounds around a coordinator with several local steps: members are simulated until they answer as they did.
 
-What travels is then no gradient, but still a function of the rows: the algorithm's own machine, run on guessed rows with
-what the coordinator has sent, must give what the member has answered. Its answers differ from those of a member without
-data by a part that lies in the span of the rows (without a box), so that only their coordinates there are fitted, by
-least squares. A fit begins with the rows that would have answered so with one step a round.
+What travels is then no gradient, but still a function of the rows: the algorithm's own machine, run on guessed rows
+with what the coordinator has sent, must give what the member has answered. Its answers differ from those of a member
+without data by a part that lies in the span of the rows (without a box), so that only their coordinates there are
+fitted, by least squares. A fit begins with the rows that would have answered so with one step a round.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Clients(Attack):
         return Recovered(rows=rows, notes=notes)
 
 
-class Asked:
+class KnownGradient:
     """In the gate's place: a gradient that is known."""
 
     def __init__(self, gradient: Gradient) -> None:
@@ -79,12 +79,13 @@ class Member:
         """(T, d) what it would answer in the first `rounds` if this were the gradient of its function."""
         plan: Any = self.transcript.plan
         nothing: Any = None
-        machine = plan.running.agent(place(plan, b"", self.i, Asked(gradient), nothing))  # type: ignore[arg-type]
-        replies = []
+        gate: Any = KnownGradient(gradient)
+        machine = plan.running.agent(place(plan, b"", self.i, gate, nothing))
+        answers = []
         for t, w in enumerate(self.sent[:rounds], 1):
             machine.update(t, w)
-            replies.append(machine.answer_body().z)
-        return np.array(replies)
+            answers.append(machine.answer_body().z)
+        return np.array(answers)
 
     def public(self, x: Vector) -> Vector:
         o = self.f.objective
@@ -146,15 +147,15 @@ def as_one_step(member: Member, B: Matrix, moved: Matrix, empty: Matrix) -> Span
     mean = np.linalg.solve(pull, moved).astype(np.float64)
     points: list[Vector] = []
 
-    def recorded(x: Vector) -> Vector:
+    def slope(x: Vector) -> Vector:
         points.append(x)
         moving: Vector = member.public(x) + mean[(len(points) - 1) // E]
         return moving
 
-    member.answers(recorded, T)
-    mean_points = np.array(points).reshape(T, E, -1).mean(axis=1)
+    member.answers(slope, T)
+    middle = np.array(points).reshape(T, E, -1).mean(axis=1)
     shape = (T, f.classes, f.features)
-    return Spanned(mean_points.reshape(shape) @ B.T, mean.reshape(shape) @ B.T * (f.rows / f.objective.scale))
+    return Spanned(middle.reshape(shape) @ B.T, mean.reshape(shape) @ B.T * (f.rows / f.objective.scale))
 
 
 def starts(member: Member, B: Matrix, moved: Matrix, empty: Matrix) -> Iterator[Start]:
@@ -200,6 +201,6 @@ def fitted(member: Member, B: Matrix, start: Start) -> Matrix:
         return flat
 
     most = STEPS * (start.V.size + 1)
-    fit_result = least_squares(missed, start.V.ravel(), method="lm", xtol=1e-15, ftol=1e-15, gtol=1e-15, max_nfev=most)
-    V: Matrix = fit_result.x.reshape(start.V.shape)
+    solved = least_squares(missed, start.V.ravel(), method="lm", xtol=1e-15, ftol=1e-15, gtol=1e-15, max_nfev=most)
+    V: Matrix = solved.x.reshape(start.V.shape)
     return V

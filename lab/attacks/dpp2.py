@@ -1,14 +1,14 @@
 """DPP2 (docs/papers/dpp2.md, finding 4.1): eta hides nothing, the gradients are on the wire but for noise that decays.
 
-Of the messages y and z of a round, with eta: x + w = y - (1 - eta) d by (16), f'(x) + e = z - eta q - rho P y by (17), and
-d, q by (19). A secret eta is no better: by (18) x+ = x + w - G z but for alpha e, so that the next round's
+Of the messages y and z of a round, with eta: x + w = y - (1 - eta) d by (16), f'(x) + e = z - eta q - rho P y by (17),
+and d, q by (19). A secret eta is no better: by (18) x+ = x + w - G z but for alpha e, so that the next round's
 
     y+ - (x + w - G z) = (1 - eta+) d+  but for noise
 
-is one unknown number in as many equations as all nodes have coordinates. Round 0 is no function of eta: d = q = 0 there.
-So `secret` has eta to rounding where no noise is published, and to the size of the first rounds' noise where it is.
-Here eta is a constant of the plan, which travels too: `eta` is that number, `eta_unaided` what y and z tell without it.
-Where nothing is published (`guarded`, `none`) y is x itself, and z - q - rho P x the gate's answer.
+is one unknown number in as many equations as all nodes have coordinates. Round 0 is no function of eta: d = q = 0
+there. So `secret` has eta to rounding where no noise is published, and to the size of the first rounds' noise where it
+is. Here eta is a constant of the plan, which travels too: `eta` is that number, `eta_unaided` what y and z tell without
+it. Where nothing is published (`guarded`, `none`) y is x itself, and z - q - rho P x the gate's answer.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ def untied(y: Tensor, z: Tensor, eta: Vector, rho: float, P: Matrix) -> tuple[Te
 def _late(p: dpp2.Params, seen: Gradients) -> Gradients:
     """The last gradients, whose noise is at most twice that of the last one."""
     noise = np.array([max(p.theta(k)) for k in range(len(seen.when))])
-    late = noise <= 2 * noise[-1]
-    return Gradients(seen.points[late], seen.g[late], seen.when[late], seen.what)
+    quiet = noise <= 2 * noise[-1]
+    return Gradients(seen.points[quiet], seen.g[quiet], seen.when[quiet], seen.what)
 
 
 class Untied(Attack):
@@ -92,8 +92,10 @@ class Untied(Attack):
         w, e = p.theta(K - 1)
         off = np.abs(unaided - eta)[np.isfinite(unaided)]
         recovered.notes.append(
-            "Every node knows eta, which travels with the plan; with it the messages tell x + w and f'(x) + e of all nodes. "
+            "Every node knows eta, which travels with the plan; with it the messages tell x + w and f'(x) + e of all "
+            "nodes. "
             + (f"Without the plan they tell eta to {np.median(off):.1g}. " if len(off) else "")
-            + f"What protects a gradient is the noise, and it decays: to a scale of {e:.2g} (on x {w:.2g}) in the last round."
+            + f"What protects a gradient is the noise, and it decays: to a scale of {e:.2g} (on x {w:.2g}) in the "
+            "last round."
         )
         return recovered

@@ -1,13 +1,13 @@
 """I-ADMM, PI-ADMM1 and 2 and W-ADMM (docs/papers/pi-admm.md, finding 3.1): the token tells x_i, y_i and the gradients.
 
-By (5) u_i = x_i - y_i/rho changes by N times what the token changes at agent i, and it starts at v - v = 0 whatever v is.
-By (4b) or (13)
+By (5) u_i = x_i - y_i/rho changes by N times what the token changes at agent i, and it starts at v - v = 0 whatever v
+is. By (4b) or (13)
 
     x_i+ = ( N (z+ - z) + gamma z + x_i )/(1 + gamma),     y_i+ = rho (x_i+ - u_i+)
 
 so that an error in the guess of x_i shrinks by 1/(1 + gamma) a visit, and y_i is a gradient of f_i. Only (4b) enters,
-hence it holds for exact and for first-order updates alike. Where gamma is random, the middle of its public range is taken
-for it: what that leaves is |gamma - middle| |z - x_i|/(1 + gamma), which vanishes as the walk converges.
+hence it holds for exact and for first-order updates alike. Where gamma is random, the middle of its public range is
+taken for it: what that leaves is |gamma - middle| |z - x_i|/(1 + gamma), which vanishes as the walk converges.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ MODELS = 16  #: nodes of which such a model is made, at most: half a second each
 MODEL_WIDTH = 8  #: entries of x of such a model, at most: the unknowns grow as its square
 
 
-class AgentMoves(NamedTuple):
+class Exchanges(NamedTuple):
     """What the token tells of one agent, a row a visit."""
 
     when: NDArray[np.int64]  #: (V,) the activation, from 0
@@ -48,22 +48,22 @@ class AgentMoves(NamedTuple):
         return np.cumsum(self.moved, axis=0)
 
 
-def token_moves(visits: Iterable[Visit]) -> dict[int, AgentMoves]:
+def exchanges_of(visits: Iterable[Visit]) -> dict[int, Exchanges]:
     """What the token tells of each agent that was visited."""
     seen: dict[int, list[Visit]] = {}
     for visit in visits:
         seen.setdefault(visit.i, []).append(visit)
-    moves = {}
+    exchanges = {}
     for i, each in seen.items():
         z, sent = (
             np.array([pair[0] for pair in pairs]) for pairs in ([v.before for v in each], [v.after for v in each])
         )
         live = np.array([v.live for v in each], dtype=np.float64)
-        moves[i] = AgentMoves(np.array([v.k for v in each], dtype=np.int64), z, sent, live[:, None] * (sent - z))
-    return moves
+        exchanges[i] = Exchanges(np.array([v.k for v in each], dtype=np.int64), z, sent, live[:, None] * (sent - z))
+    return exchanges
 
 
-def forward(agent: AgentMoves, rho: float, gamma: float = 1.0, start: float = 0.0) -> tuple[Matrix, Matrix]:
+def forward(agent: Exchanges, rho: float, gamma: float = 1.0, start: float = 0.0) -> tuple[Matrix, Matrix]:
     """x_i and y_i (V, p) after each visit, by the recursion above from x_i = `start` in every entry."""
     x, last = np.empty_like(agent.z), np.full(agent.z.shape[1], start)
     for v, (z, moved) in enumerate(zip(agent.z, agent.moved, strict=True)):
@@ -71,7 +71,7 @@ def forward(agent: AgentMoves, rho: float, gamma: float = 1.0, start: float = 0.
     return x, rho * (x - agent.u)
 
 
-def backward(agent: AgentMoves, last: Vector, missed: float | Vector = 0.0) -> Matrix:
+def backward(agent: Exchanges, last: Vector, missed: float | Vector = 0.0) -> Matrix:
     """x_i (V, p) after each visit, by (11) from the last one back: an error in it doubles a visit.
 
     missed: by how much each equation x_i+ = (N (z+ - z) + z + x_i)/2 is missed.
@@ -83,14 +83,15 @@ def backward(agent: AgentMoves, last: Vector, missed: float | Vector = 0.0) -> M
     return x
 
 
-def estimator(every: Mapping[int, AgentMoves], N: int, rho: float) -> dict[int, tuple[Matrix, Matrix]]:
+def estimator(every: Mapping[int, Exchanges], N: int, rho: float) -> dict[int, tuple[Matrix, Matrix]]:
     """The paper's estimator (23): x_i and y_i (V, p) of each agent, the least-squares solution of its system A v = b.
 
     The unknowns are all x_i and y_i; the equations (16), which are (18) with gamma = 1, and sum_i y_i = 0 at the end;
-    x_i after an agent's last visit is the token that it sent. For every values that the equations (16) are missed by there
-    is one solution, so the least sum of squares is a problem of those alone: with c, a, b of x_i - y_i/rho = c at the
-    start, of an equation for x_i and of one for y_i, the sum of the last y_i is s + sum (-rho c - rho a + b), s what it is
-    without them. Hence c = a = rho t, b = -t, t = s/(1 + sum of squared coefficients). No iterative solver, no tolerance.
+    x_i after an agent's last visit is the token that it sent. For every values that the equations (16) are missed by
+    there is one solution, so the least sum of squares is a problem of those alone: with c, a, b of x_i - y_i/rho = c at
+    the start, of an equation for x_i and of one for y_i, the sum of the last y_i is s + sum (-rho c - rho a + b), s
+    what it is without them. Hence c = a = rho t, b = -t, t = s/(1 + sum of squared coefficients). No iterative solver,
+    no tolerance.
     """
     x_last = {i: agent.sent[-1] for i, agent in every.items()}
     s = sum(rho * (x_last[i] - agent.u[-1]) for i, agent in every.items())
@@ -104,7 +105,7 @@ def estimator(every: Mapping[int, AgentMoves], N: int, rho: float) -> dict[int, 
     return estimates
 
 
-def model(agent: AgentMoves, rho: float, gamma: tuple[float, float], L: float) -> tuple[Matrix, Vector, float] | None:
+def model(agent: Exchanges, rho: float, gamma: tuple[float, float], L: float) -> tuple[Matrix, Vector, float] | None:
     """H (p, p), h (p,) of f_i' = H x - h and the residual, from exact updates of least squares; None: too few visits.
 
     u = x - (H x - h)/rho gives x and y = rho (x - u) from (H, h); (13) between two visits is p equations with one more
@@ -155,7 +156,7 @@ class Incremental(Attack):
         gamma, low, high = sum(p.gamma or (1.0, 1.0)) / 2, 0.0, 0.0
         if isinstance(p.start, iadmm.Uniform):
             low, high = p.start.uniform
-        every = token_moves(v for v in transcript.visits((np.zeros(problem.size),)) if not v.idle)
+        every = exchanges_of(v for v in transcript.visits((np.zeros(problem.size),)) if not v.idle)
         estimated = estimator(every, len(transcript.nodes), p.rho)
         what: What = "noisy answer" if gated(p) else "gradient"
         recovered = Recovered(states=("x", "y"), notes=self._notes(p))
@@ -180,7 +181,8 @@ class Incremental(Attack):
         if drawn:
             notes.append(
                 "What the nodes have drawn at random is not known at first, and forgotten: an error in x_i shrinks by "
-                "1/(1 + gamma) at each visit. The estimator (23) of the paper runs backwards, where it doubles: that what "
+                "1/(1 + gamma) at each visit. The estimator (23) of the paper runs backwards, where it doubles: that "
+                "what "
                 "it finds diverges is the estimator's doing."
             )
         if p.noise_sd:
@@ -189,22 +191,24 @@ class Incremental(Attack):
 
 
 def _settled(p: iadmm.Params, transcript: Transcript, i: int, seen: Gradients) -> dict[str, Rows]:
-    """The rows behind the gradients that are free of a random start; where gammas are drawn, behind the last quarter."""
+    """The rows behind the gradients that are free of a random start; where gammas are drawn, behind the last
+    quarter.
+    """
     if p.start == "zeros" and not (p.gamma or p.noise_sd):
         return {}
     visits, first = len(seen.when), 0
     if isinstance(p.start, iadmm.Uniform):
         low, high = p.start.uniform
-        error = (high - low) / 2 * (1 + (p.gamma or (1.0, 1.0))[0]) ** -np.arange(1.0, visits + 1)
-        first = int(np.searchsorted(-error, -FORGOTTEN)) + (not p.exact)
+        distance = (high - low) / 2 * (1 + (p.gamma or (1.0, 1.0))[0]) ** -np.arange(1.0, visits + 1)
+        first = int(np.searchsorted(-distance, -FORGOTTEN)) + (not p.exact)
     if p.gamma or p.noise_sd:
         first = max(first, visits - max(visits // 4, 2))
-    visited = slice(max(min(first, visits - 1), 0), None)
-    late = Gradients(seen.points[visited], seen.g[visited], seen.when[visited], seen.what)
+    settled = slice(max(min(first, visits - 1), 0), None)
+    late = Gradients(seen.points[settled], seen.g[settled], seen.when[settled], seen.what)
     return {transcript.nodes[i]: rows_of(transcript.problem.declared(i), late)}
 
 
-def _models(p: iadmm.Params, transcript: Transcript, every: Mapping[int, AgentMoves]) -> Recovered:
+def _models(p: iadmm.Params, transcript: Transcript, every: Mapping[int, Exchanges]) -> Recovered:
     """The whole functions of nodes with least squares and exact updates: `H_<node>`, `h_<node>`, f_i' = H x - h."""
     problem = transcript.problem
     if problem.objective.kind != "least-squares" or problem.objective.lam or not p.exact or gated(p) or p.noise_sd:

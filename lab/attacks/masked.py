@@ -1,9 +1,10 @@
 """Masked sums (kernels/patterns/masked.py): whoever hears everything decodes what the coordinator does, and no more.
 
-The messages of an attempt are added up where all of its set were heard. What is left is the sum of the gate's noisy answers:
-of no device by itself, unless a device has sent one answer under two sets. That is the classical mistake of a masked sum: an
-attempt is given up, the late message turns up after all, and the difference of the two sums is the late device's answer. With
-fresh noise two attempts over s and s - 1 devices are 2 s - 1 shares of noise apart; with repeated answers one.
+The messages of an attempt are added up where all of its set were heard. What is left is the sum of the gate's noisy
+answers: of no device by itself, unless a device has sent one answer under two sets. That is the classical mistake of a
+masked sum: an attempt is given up, the late message turns up after all, and the difference of the two sums is the late
+device's answer. With fresh noise two attempts over s and s - 1 devices are 2 s - 1 shares of noise apart; with repeated
+answers one.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class Sum(NamedTuple):
     round: int
     attempt: int
     among: tuple[str, ...]
-    x: Vector  #: (d,) the point
+    points: Vector  #: (d,) the point
     total: Vector  #: (d,) the sum of the noisy answers
 
 
@@ -56,17 +57,19 @@ class MaskedSums(Attack):
     def recover(self, transcript: Transcript) -> Recovered:
         sums, d = decodable(transcript), transcript.problem.size
         arrays = {
-            "at_sum": np.array([s.x for s in sums]).reshape(-1, d),
+            "at_sum": np.array([s.points for s in sums]).reshape(-1, d),
             "g_sum": np.array([s.total / len(s.among) for s in sums]).reshape(-1, d),
             "when_sum": np.array([float(s.round) for s in sums]),
         }
         fewest = min((len(s.among) for s in sums), default=0)
-        notes, alone = [], repeated(sums, share_sd(transcript))
+        notes: list[str] = []
+        alone = repeated(sums, share_sd(transcript))
         if sums:
-            note = (
-                f"Masked sums: {len(sums)} attempts were heard whole, and decode to sums over {fewest} devices or more."
-            )
-            notes = [note if alone else f"{note} No answer of a single device is among them."]
+            notes = [
+                f"Masked sums: {len(sums)} attempts were complete, and decode to sums over {fewest} devices or more."
+            ]
+            if not alone:
+                notes[0] += " No answer of a single device is among them."
         for single in alone:
             arrays[f"alone_{single.node}"] = single.answer
             notes.append(
@@ -105,16 +108,16 @@ def share_sd(transcript: Transcript) -> float:
 
 def decodable(transcript: Transcript) -> list[Sum]:
     """The sums of the attempts of which every message was heard: late ones count."""
-    asks: dict[int, Ask] = {}
-    answers: dict[int, dict[str, bytes]] = {}
+    requests: dict[int, Ask] = {}
+    shares: dict[int, dict[str, bytes]] = {}
     for m in transcript.messages:
         if isinstance(m.body, Ask):
-            asks.setdefault(m.seq, m.body)
+            requests.setdefault(m.seq, m.body)
         elif isinstance(m.body, Masked) and len(m.body.words) == 8 * transcript.problem.size:
-            answers.setdefault(m.seq, {})[m.src] = m.body.words
+            shares.setdefault(m.seq, {})[m.src] = m.body.words
     g, sums = noise_shares(transcript.plan)[0].lattice.g, []
-    for seq, ask in sorted(asks.items()):
-        sent = answers.get(seq, {})
+    for seq, ask in sorted(requests.items()):
+        sent = shares.get(seq, {})
         if ask.among and {*ask.among} <= {*sent} and ask.x.size == transcript.problem.size:
             total = decoded([sent[node] for node in ask.among], g)
             sums.append(Sum(ask.round, ask.attempt, ask.among, ask.x, total))
@@ -123,7 +126,7 @@ def decodable(transcript: Transcript) -> list[Sum]:
 
 def repeated(sums: list[Sum], sd: float) -> list[Repeated]:
     """Where two attempts are one device and one share of noise apart, not all the shares of both."""
-    singles = []
+    repeats = []
     for one in sums:
         for other in sums:
             apart = {*one.among} - {*other.among}
@@ -131,5 +134,5 @@ def repeated(sums: list[Sum], sd: float) -> list[Repeated]:
                 continue
             difference, fresh = one.total - other.total, 2 * len(other.among) + 1  # shares of noise, if it is fresh
             if float(np.mean(difference**2)) < sqrt(fresh) * sd**2:
-                singles.append(Repeated(one.round, apart.pop(), difference))
-    return singles
+                repeats.append(Repeated(one.round, apart.pop(), difference))
+    return repeats

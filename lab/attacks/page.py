@@ -39,10 +39,10 @@ def verdict(summary: Mapping[str, Any]) -> list[str]:
     count, complete = (sum(g[key] for g in gradients.values()) for key in ("count", "complete"))
     noisy = bool(gradients) and all(g["what"] == "noisy answer" for g in gradients.values())
     what = "noisy answers of the gates" if noisy else "gradients"
-    coverage = "in every coordinate" if complete == count else f"{complete:,} of them in every coordinate"
+    extent = "in every coordinate" if complete == count else f"{complete:,} of them in every coordinate"
     read = f"{summary['messages']:,} messages of {summary['algorithm']} (variant {summary['variant']})"
     sentences = [
-        f"An eavesdropper on every edge reads {count:,} {what} of {len(gradients)} nodes off {read}, {coverage}."
+        f"An eavesdropper on every edge reads {count:,} {what} of {len(gradients)} nodes off {read}, {extent}."
     ]
     if not count:
         sentences = [f"An eavesdropper on every edge reads no gradient off {read}."]
@@ -54,8 +54,10 @@ def verdict(summary: Mapping[str, Any]) -> list[str]:
         )
         if any(r["count"] for r in rows.values()):
             sentences.append(
-                "Where no answer shows a row by itself, the guess is made from the mean of a node's answers, which has less "
-                "noise. That it is no find does not say that it is no better than chance: how much better, epsilon bounds."
+                "Where no answer shows a row by itself, the guess is made from the mean of a node's answers, which "
+                "has less "
+                "noise. That it is no find does not say that it is no better than chance: how much better, epsilon "
+                "bounds."
             )
         sentences += _answers(summary["answers"])
     elif summary["sums"]:
@@ -73,7 +75,10 @@ def _masked(summary: Mapping[str, Any]) -> str:
         f"{summary['sums']:,} sums of the gates' noisy answers over the devices are decoded, as the coordinator does"
     )
     if alone := summary["alone"]:
-        return f"{decoded}. A noisy answer by itself is found of {', '.join(alone)}: the others sent the same under two sets."
+        return (
+            f"{decoded}. A noisy answer by itself is found of {', '.join(alone)}: the others sent the same under "
+            "two sets."
+        )
     return f"{decoded}; they show no device's answer by itself, and the attack does not get behind them."
 
 
@@ -86,7 +91,8 @@ def _answers(answers: Mapping[str, Any]) -> list[str]:
     sentences = [
         "All answers are on the public grid: no digit of them tells more than their value."
         if not off
-        else f"Up to {off:.0%} of a node's answers are NOT on the public grid: noise in floating point tells values apart."
+        else f"Up to {off:.0%} of a node's answers are NOT on the public grid: noise in floating point tells values "
+        "apart."
     ]
     if all(node["noise_ratio"] is not None for node in every):
         low, high = (f(node["noise_ratio"] for node in every) for f in (min, max))
@@ -125,7 +131,8 @@ def _loads(summary: Mapping[str, Any]) -> list[str]:
         count, worst = sum(zone["count"] for zone in consistent), max(zone["residual"] for zone in consistent)
         copy = all(zone["what"] == "noisy answer" for zone in consistent)
         sentences.append(
-            f"{count:,} {'entries of the noisy copies' if copy else 'loads'} of {len(consistent)} of {len(loads)} zones are "
+            f"{count:,} {'entries of the noisy copies' if copy else 'loads'} of {len(consistent)} of {len(loads)} "
+            "zones are "
             f"recovered from {summary['messages']:,} messages: they explain what was heard to {worst:.1g}."
         )
         if copy:
@@ -138,7 +145,8 @@ def _loads(summary: Mapping[str, Any]) -> list[str]:
     if len(consistent) + len(vague) < len(loads):
         least = min(zone["residual"] for zone in loads.values() if zone["residual"] > CONSISTENT)
         sentences.append(
-            f"Of {len(loads) - len(consistent) - len(vague)} zones no load is recovered: the best guess leaves {least:.1g} of "
+            f"Of {len(loads) - len(consistent) - len(vague)} zones no load is recovered: the best guess leaves "
+            f"{least:.1g} of "
             "what was heard, where 1e-6 would be a find."
         )
     return sentences

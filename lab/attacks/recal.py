@@ -1,8 +1,9 @@
 """RECAL and DP-RECAL (docs/papers/dp-recal.md, finding 1.1): every gradient is on the wire, one visit late.
 
 By (7b) x+ = prox_{nr}(x - u - beta (x - y_i)): where the proximal map can be inverted, the token tells y_i, and by (7c)
-of two visits the gradient. lambda_i follows by its recursion from the public start. Where u is exact (`none`, `guarded`)
-its difference tells lambda_i+ at once, by lambda_i+ = lambda_i + beta (x+ - y_i+) y_i+ too, and nothing is hidden.
+of two visits the gradient. lambda_i follows by its recursion from the public start. Where u is exact (`none`,
+`guarded`) its difference tells lambda_i+ at once, by lambda_i+ = lambda_i + beta (x+ - y_i+) y_i+ too, and nothing is
+hidden.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
-"""ADMM, R-ADMM, MR-ADMM and M-ADMM (docs/papers/recycled-admm.md, finding 5.2): what a node's messages say of its gradients.
+"""ADMM, R-ADMM, MR-ADMM and M-ADMM (docs/papers/recycled-admm.md, finding 5.2): what a node's messages say of its
+gradients.
 
 Message t of node i is f_i(t), f_i(0) = lambda_i(0) = 0. All multipliers follow from messages, and with them the linear
-term v of each odd question. By the KKT condition of (8), (14) or (18) an answer f_i tells -(v + 2 sum_j eta_ij f_i), which
-is O'(f_i) without noise and O'(f_i) + eps_i with a gate's. An even message must be a function of those same numbers, and
-tell nothing more. If it recycles a *stored* gradient of an inexact solve, the difference tells the data set: `stored` has
-that gradient, and `named` the data set.
+term v of each odd question. By the KKT condition of (8), (14) or (18) an answer f_i tells -(v + 2 sum_j eta_ij f_i),
+which is O'(f_i) without noise and O'(f_i) + eps_i with a gate's. An even message must be a function of those same
+numbers, and tell nothing more. If it recycles a *stored* gradient of an inexact solve, the difference tells the data
+set: `stored` has that gradient, and `named` the data set.
 """
 
 from __future__ import annotations
@@ -39,22 +40,22 @@ class Followed(NamedTuple):
 
 def followed(agent: radmm.Agent, name: Sequence[str], i: int, F: Tensor) -> Followed:
     """Node i = name[i]'s part of messages F (T, n, d). `agent`: its machine, which is asked nothing of its gate."""
-    p, index, others = agent.params, {node: k for k, node in enumerate(name)}, agent.neighbours
-    f, lam, v, trace = np.zeros(F.shape[2]), np.zeros(F.shape[2]), np.zeros(F.shape[2]), Followed([], [], [])
-    neighbours = [index[j] for j in others]
+    p, place, others = agent.params, {node: k for k, node in enumerate(name)}, agent.neighbours
+    f, lam, v, history = np.zeros(F.shape[2]), np.zeros(F.shape[2]), np.zeros(F.shape[2]), Followed([], [], [])
+    neighbours = [place[j] for j in others]
     for t in range(1, len(F) + 1):
         f, k = F[t - 1, i], p.answer_of(t)
         sent, eta = F[t - 1][neighbours], agent.eta(k)
         if p.answer_of(t - 1) < k:
-            trace.answers.append((t, f, -(v + agent.quadratic(k) * f)))
+            history.answers.append((t, f, -(v + agent.quadratic(k) * f)))
             lam = lam + 0.5 * radmm.disagreement(f, agent.dual_step(k), sent)
         if t < len(F) and p.answer_of(t + 1) == k:
             total, s = float(np.sum(eta)), radmm.disagreement(f, eta, sent)
-            trace.even.append((t + 1, radmm.recycled(f, lam, v, s, total, p.gamma), F[t, i]))
-            trace.stored.append((f - F[t, i]) * (2 * total + p.gamma) - 2 * lam - s)
+            history.even.append((t + 1, radmm.recycled(f, lam, v, s, total, p.gamma), F[t, i]))
+            history.stored.append((f - F[t, i]) * (2 * total + p.gamma) - 2 * lam - s)
         else:
             v = radmm.linear(f, lam, agent.eta(k + 1), sent)
-    return trace
+    return history
 
 
 Solve = Callable[[Loss, Vector, float], Vector]  #: argmin f(x) + <v, x> + q/2 |x|^2, as the node does it
@@ -63,8 +64,8 @@ Solve = Callable[[Loss, Vector, float], Vector]  #: argmin f(x) + <v, x> + q/2 |
 def named(candidates: Sequence[Loss], x: Vector, g: Vector, q: float, solve: Solve) -> int:
     """The data set that, with the noise it implies, leads nearer to x. g: O'(x) + eps, as an even message tells it.
 
-    Of the true one g - O'(x) is the very eps that its solve began with, which leads to x again, inexact as it is. Of KKT's
-    right-hand side, which is a function of x, neither is told from the other.
+    Of the true one g - O'(x) is the very eps that its solve began with, which leads to x again, inexact as it is. Of
+    KKT's right-hand side, which is a function of x, neither is told from the other.
     """
     return int(np.argmin([np.linalg.norm(solve(f, g - f.gradient(x), q) - x) for f in candidates]))
 
@@ -97,7 +98,8 @@ class Recycled(Attack):
             recovered.recycled = off
             public = off <= ROUNDING * max(far, 1.0)
             recovered.notes.append(
-                f"Even messages are {'functions of public values' if public else 'NOT functions of public values'}: they "
+                f"Even messages are {'functions of public values' if public else 'NOT functions of public values'}: "
+                "they "
                 f"are at most {off:.1g} away from what these give"
                 + ("." if public else ", so a gradient that was stored travels in them, and identifies the data set.")
             )
@@ -115,6 +117,15 @@ def _agent(p: radmm.Params, transcript: Transcript, i: int) -> radmm.Agent:
     problem = transcript.problem
     neighbours = [transcript.nodes[j] for j in problem.graph.neighbours[i]]
     return p.agent(
-        NodeContext(gate=_Silent(), name=transcript.nodes[i], neighbours=neighbours, graph=problem.graph, index=i, size=problem.size, L=problem.L,
-              regularizer=problem.regularizer, report=1)
-    )  # fmt: skip
+        NodeContext(
+            gate=_Silent(),
+            name=transcript.nodes[i],
+            neighbours=neighbours,
+            graph=problem.graph,
+            index=i,
+            size=problem.size,
+            L=problem.L,
+            regularizer=problem.regularizer,
+            report=1,
+        )
+    )

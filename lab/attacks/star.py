@@ -1,8 +1,9 @@
 """Rounds around a coordinator (ladmm, fedavg, fedprox on rows): with one local step, its gradient is a difference.
 
-Linearised ADMM (docs/papers/objpert-ladmm.md): by (3.2) z+ = D^-1 (-g + z/eta + rho w + lambda), D = 1/eta + rho, and all
-but g is public: w and z travel, and lambda follows from them (line 22). Federated averaging: x = w - alpha g.
-A box hides the coordinates in which the answer stands at it; of federated averaging the coordinator projects, and it hides none.
+Linearised ADMM (docs/papers/objpert-ladmm.md): by (3.2) z+ = D^-1 (-g + z/eta + rho w + lambda), D = 1/eta + rho, and
+all but g is public: w and z travel, and lambda follows from them (line 22). Federated averaging: x = w - alpha g.
+A box hides the coordinates in which the answer stands at it; of federated averaging the coordinator projects, and it
+hides none.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""A transcript read back as an eavesdropper reads it: the run's plan, and every message that carried an iterate, once."""
+"""A transcript read back as an eavesdropper reads it: the run's plan, and every message that carried an iterate,
+once.
+"""
 
 from __future__ import annotations
 
@@ -108,8 +110,8 @@ class Transcript:
     def rounds(self, down: type, up: type) -> Iterator[tuple[int, dict[str, Any], dict[str, Any]]]:
         """(t, what the coordinator of a star sent in round t, what came back), by member, from 1 on.
 
-        down, up: the types of the two messages, whose first fields are vectors in the same coordinates. A round of which
-        a message is missing ends it, and one whose size is not that of the member's other messages is none.
+        down, up: the types of the two messages, whose first fields are vectors in the same coordinates. A round of
+        which a message is missing ends it, and one whose size is not that of the member's other messages is none.
         """
         sent: dict[int, dict[str, Any]] = {}
         back: dict[int, dict[str, Any]] = {}
@@ -130,12 +132,12 @@ class Transcript:
 
         Messages after the `most` of an algorithm's own rounds are those of averaging: functions of earlier ones.
         """
-        by_message: dict[int, dict[str, Vector]] = {}
+        rows: dict[int, dict[str, Vector]] = {}
         for m in self.messages:
             if isinstance(m.body, Iterate) and m.seq <= most and m.body.vector.size == size:
-                by_message.setdefault(m.seq, {})[m.src] = m.body.vector
+                rows.setdefault(m.seq, {})[m.src] = m.body.vector
         complete: list[list[Vector]] = []
-        while len(row := by_message.get(len(complete) + 1, {})) == len(self.nodes):
+        while len(row := rows.get(len(complete) + 1, {})) == len(self.nodes):
             complete.append([row[node] for node in self.nodes])
         return np.array(complete, dtype=np.float64).reshape(len(complete), len(self.nodes), size)
 
@@ -148,10 +150,10 @@ def read(run_dir: Path) -> Transcript:
     lines = run_directory.transcript(path)
     if lines is None:
         raise InputError(f"{run_dir}: found no transcript.jsonl, expected a run that has one (run.record: transcript)")
-    return decoded(lines, str(path))
+    return parse(lines, str(path))
 
 
-def decoded(lines: Sequence[Mapping[str, Any]], file: str) -> Transcript:
+def parse(lines: Sequence[Mapping[str, Any]], file: str) -> Transcript:
     """What the lines of a transcript say of the run with most iterates in it. Raises InputError: `file` lacks a plan.
 
     Iterates of strangers to the run are dropped: anybody may write into what a spy hears.

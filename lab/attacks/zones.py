@@ -1,11 +1,12 @@
 """Zones of a power grid: the loads by least squares on everything that a zone has told.
 
-Only entries of the lines between zones travel. Yet each message is a function of what was sent to the zone, of public data
-and of d, the zone's loads, the same in all rounds; so the loads are those with which the zone's own program, run on the
-public model, sends what was heard. The map is smooth in pieces (limits that hold or not), its derivative is taken by
-differences. Of exact gradients (`none`) all loads of a zone follow from a few rounds, to what the solver's tolerance
-leaves. In mode `input` what is found is the gate's one noisy copy. In the other private modes each answer has noise of its
-own, no d explains them all, and the residual says so. Where a run hands its data over (exact steps) there is no riddle.
+Only entries of the lines between zones travel. Yet each message is a function of what was sent to the zone, of public
+data and of d, the zone's loads, the same in all rounds; so the loads are those with which the zone's own program, run
+on the public model, sends what was heard. The map is smooth in pieces (limits that hold or not), its derivative is
+taken by differences. Of exact gradients (`none`) all loads of a zone follow from a few rounds, to what the solver's
+tolerance leaves. In mode `input` what is found is the gate's one noisy copy. In the other private modes each answer has
+noise of its own, no d explains them all, and the residual says so. Where a run hands its data over (exact steps) there
+is no riddle.
 """
 
 from __future__ import annotations
@@ -41,16 +42,17 @@ STEP = 1e-4  #: p.u., of the differences
 STEPS = 25  #: of the fit, at most
 
 
-def demand(flow: Matrix, objectives: Vector) -> Vector:
-    """The loads d (n,) by least squares on objectives |A z + d|^2 (T,) told beside the flows A z (T, n) of T > n + 1 rounds.
+def demand(flow: Matrix, norms: Vector) -> Vector:
+    """The loads d (n,) by least squares on objectives |A z + d|^2 (T,) told beside the flows A z (T, n) of T > n + 1
+    rounds.
 
     |A z + d|^2 = |A z|^2 + 2 (A z).d + |d|^2 is linear in (d, |d|^2): why no private run tells an objective.
     """
     if len(flow) <= flow.shape[1] + 1:
         raise InputError(f"objectives: found {len(flow)}, expected more than {flow.shape[1] + 1}")
     system = np.hstack([2 * flow, np.ones((len(flow), 1))])
-    solution: Vector = np.linalg.lstsq(system, objectives - np.sum(flow**2, axis=1), rcond=None)[0]
-    return solution[:-1]
+    loads: Vector = np.linalg.lstsq(system, norms - np.sum(flow**2, axis=1), rcond=None)[0]
+    return loads[:-1]
 
 
 @dataclass
@@ -79,7 +81,7 @@ class Zone:
         self.shared = shared_of(Layout.of(case.without_loads(), buses), transcript.problem)
         mask = mask_of(transcript.problem, buses)
         self.free = np.arange(2 * len(buses)) if mask is None else np.flatnonzero(mask)  # the others are zero
-        self.messages = np.concatenate([z.z for _, z in rounds])
+        self.iterates = np.concatenate([z.z for _, z in rounds])
         self._step: Feasible | None = None
 
     def loads(self, v: Vector) -> Vector:
@@ -101,11 +103,11 @@ class Zone:
             patience=0,
         )
         running: Any = plan.running  # of a star
-        agent, answers = running.agent(place), []
+        agent, iterates = running.agent(place), []
         for t, (w, _) in enumerate(self.rounds, 1):
             agent.update(t, w)
-            answers.append(agent.answer_body().z)
-        return np.concatenate(answers)
+            iterates.append(agent.answer_body().z)
+        return np.concatenate(iterates)
 
     def _feasible(self, D: Vector) -> Feasible:
         if self._step is None:  # its scaling is of the first round's weights, the same each time
@@ -118,10 +120,10 @@ class Zone:
         """
         from scipy.optimize import least_squares
 
-        size = float(np.linalg.norm(self.messages))
+        size = float(np.linalg.norm(self.iterates))
 
         def missed(v: Vector) -> Vector:
-            residual: Vector = (self.sends(v) - self.messages) / size
+            residual: Vector = (self.sends(v) - self.iterates) / size
             return residual
 
         def slope(v: Vector) -> Matrix:

@@ -1,9 +1,11 @@
-"""Neighbouring data sets for a scenario's own adjacency: the worst that is found, a pair for attacks on the noise, a typical one.
+"""Neighbouring data sets for a scenario's own adjacency: the worst that is found, a pair for attacks on the noise, a
+typical one.
 
-The worst pair is made up, so that what is played with it is no function of anybody's data: all other rows and loads are zero. It
-begins at pairs that are known to pull against each other with all their strength, and is improved by search, at the gate itself:
-what counts is how far apart the gate's own values lie, in the mechanism's norm and in units of the sensitivity that the gate
-has its noise for. A point x at which a gate is asked belongs to the plan, so it is the adversary's to choose.
+The worst pair is made up, so that what is played with it is no function of anybody's data: all other rows and loads are
+zero. It begins at pairs that are known to pull against each other with all their strength, and is improved by search,
+at the gate itself: what counts is how far apart the gate's own values lie, in the mechanism's norm and in units of the
+sensitivity that the gate has its noise for. A point x at which a gate is asked belongs to the plan, so it is the
+adversary's to choose.
 """
 
 from __future__ import annotations
@@ -35,20 +37,22 @@ PAIRS = 51  #: records of its own that a typical one is the median of
 class Canary(NamedTuple):
     """Two neighbouring data sets, and what a gate answers about them without noise."""
 
-    sentence: str
+    description: str
     answers: Sequence[Likely]  #: all of a run
     moved: float  #: how far apart the values are, in units of the sensitivity that the noise is for
     computed: bool  #: whether it is computed from somebody's data
 
     @property
     def as_json(self) -> dict[str, Any]:
-        return {"words": self.sentence, "moved": self.moved, "from_data": self.computed}
+        return {"words": self.description, "moved": self.moved, "from_data": self.computed}
 
 
 def moved(answer: Answer) -> float:
-    """How far apart the values lie, in units of the sensitivity that the noise is for; of a paper's noise in its scale."""
-    unit = answer.lattice.sensitivity if answer.lattice is not None else answer.scale
-    return answer.distance / unit
+    """How far apart the values lie, in units of the sensitivity that the noise is for; of a paper's noise in its
+    scale.
+    """
+    scale = answer.lattice.sensitivity if answer.lattice is not None else answer.scale
+    return answer.distance / scale
 
 
 # --- rows of records ---
@@ -84,9 +88,9 @@ class RowGates:
         return gates
 
     def answers(self, pair: Pair) -> list[Answer]:
-        return self.answers_at(self.gates(pair), pair.x)
+        return self.answers_to(self.gates(pair), pair.x)
 
-    def answers_at(self, gates: Sequence[Any], x: Vector) -> list[Answer]:
+    def answers_to(self, gates: Sequence[Any], x: Vector) -> list[Answer]:
         """What both release at x."""
         if gates[0].masked is not None:
             return [honest_sum(gates, x)]
@@ -96,18 +100,20 @@ class RowGates:
 
     def axis(self, *entries: float) -> Vector:
         """The first entries of a row."""
-        row = np.zeros(self.q)
-        row[: len(entries)] = entries[: self.q]
-        return row
+        unit = np.zeros(self.q)
+        unit[: len(entries)] = entries[: self.q]
+        return unit
 
     def point(self, c: int, length: float) -> Vector:
         """x of which class c has this much along the first feature; of other losses x itself."""
-        x = np.zeros((self.C, self.q))
-        x[c if self.objective.kind == "softmax" else 0, 0] = length
-        return x.ravel()
+        point = np.zeros((self.C, self.q))
+        point[c if self.objective.kind == "softmax" else 0, 0] = length
+        return point.ravel()
 
     def replaced(self, k: int, c: float) -> Iterator[Pair]:
-        """Pairs of records, k times, whose gradients are opposed: at the start, and far out, where both are as large as can be."""
+        """Pairs of records, k times, whose gradients are opposed: at the start, and far out, where both are as large as
+        can be.
+        """
         R, kind, start = self.R, self.objective.kind, self.point(0, 0.0)
         strong = {"least-squares": (1 + 2 * c / R,) * 2, "logistic": (1.0, 1.0), "softmax": (0.0, 0.0)}[kind]
         one = self.axis(R)
@@ -197,8 +203,8 @@ def of_rows(plan: RunPlan, node: str) -> tuple[Canary, list[Answer]]:
     pair, answers = gates.worst()
     k = f"{pair.k} records" if pair.k > 1 else "a record"
     what = f"{k} replaced, found by search" if t.clip else f"the label of {k} flipped"
-    sentence = f"{what}, all other rows zero, asked at |x| = {float(np.linalg.norm(pair.x)):.3g}"
-    return Canary(sentence, of_run(answers, gates.gates(pair)[0], t), moved(answers[0]), False), gates.aside(t)
+    description = f"{what}, all other rows zero, asked at |x| = {float(np.linalg.norm(pair.x)):.3g}"
+    return Canary(description, of_run(answers, gates.gates(pair)[0], t), moved(answers[0]), False), gates.aside(t)
 
 
 def typical_row(plan: RunPlan, node: str, shard: Shard) -> Canary:
@@ -211,13 +217,13 @@ def typical_row(plan: RunPlan, node: str, shard: Shard) -> Canary:
     def replaced(i: int, j: int) -> list[Answer]:
         A, b = shard.A.copy(), shard.b.copy()
         A[i : i + k], b[i : i + k] = A[j], b[j]
-        return gates.answers_at([gates.gate(shard), gates.gate(Shard(A, b))], x)
+        return gates.answers_to([gates.gate(shard), gates.gate(Shard(A, b))], x)
 
     pairs = dice.integers(0, len(shard.b), size=(PAIRS, 2))
-    ranked = sorted((replaced(i, j) for i, j in pairs.tolist()), key=lambda a: moved(a[0]))
-    answers = ranked[len(ranked) // 2]
-    sentence = f"a record of {node} replaced by another of its own, the median of {PAIRS} pairs, asked at the start"
-    return Canary(sentence, of_run(answers, gates.gate(shard), t), moved(answers[0]), True)
+    replacements = sorted((replaced(i, j) for i, j in pairs.tolist()), key=lambda a: moved(a[0]))
+    answers = replacements[len(replacements) // 2]
+    description = f"a record of {node} replaced by another of its own, the median of {PAIRS} pairs, asked at the start"
+    return Canary(description, of_run(answers, gates.gate(shard), t), moved(answers[0]), True)
 
 
 # --- loads of zones ---
@@ -257,12 +263,12 @@ class LoadGates:
         """The largest change that begins at the entry `at` of the loads."""
         t, public = self.plan.terms, self.public
         assert t is not None
-        moved_loads = np.zeros(public.size)
-        moved_loads[load] = public.unit[load] if t.relative else t.beta
+        change = np.zeros(public.size)
+        change[load] = public.unit[load] if t.relative else t.beta
         other = load + public.size // 2
         if t.pair and load < public.size // 2 and other in public.loaded:
-            moved_loads[other] = t.reactive
-        return moved_loads
+            change[other] = t.reactive
+        return change
 
 
 def of_loads(
@@ -276,10 +282,10 @@ def of_loads(
         raise InputError(f"{node}: found no load that may be other than zero, expected one to hide")
     tried = [(int(load), gates.answers([gates.change(int(load)), zero])) for load in gates.public.loaded]
     load, answers = max(tried, key=lambda candidate: moved(candidate[1][0]))
-    all_answers = answers * t.answers
-    sentence = f"load {load} of {node}'s {gates.public.size} changed by the whole unit, all others zero"
+    answered = answers * t.answers
+    description = f"load {load} of {node}'s {gates.public.size} changed by the whole unit, all others zero"
     half = gates.answers([gates.change(load) / 2, zero])
     typical = Canary(
         f"the same load, changed by half of the unit: {t.adjacency}", half * t.answers, moved(half[0]), False
     )
-    return Canary(sentence, all_answers, moved(answers[0]), False), answers, typical
+    return Canary(description, answered, moved(answers[0]), False), answers, typical

@@ -1,9 +1,10 @@
 """Non-interference: beside the gates' answers nothing leads from private data to the outside.
 
-A run is made over a scenario's own data, and again over others of the same public shape, with everything held still that is no
-function of the data: clock, identifiers, and the values that gates release, each a constant of its size. What a released
-value says is what its spend pays for; whatever still differs, a message, a length, a log line, a ledger's row, a refusal,
-has come from the data by a second way. In this process, over the memory transport, by the devices' own members.
+A run is made over a scenario's own data, and again over others of the same public shape, with everything held still
+that is no function of the data: clock, identifiers, and the values that gates release, each a constant of its size.
+What a released value says is what its spend pays for; whatever still differs, a message, a length, a log line, a
+ledger's row, a refusal, has come from the data by a second way. In this process, over the memory transport, by the
+devices' own members.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ import numpy as np
 
 from hushgrid.broker.report.result import Result
 from hushgrid.broker.simulation import fleet
+from hushgrid.broker.simulation.front import run
 from hushgrid.kernels.errors import HushgridError
 from hushgrid.kernels.privacy.noise import Lattice
 from hushgrid.kernels.types import Index, Vector
@@ -41,8 +43,8 @@ Seen = dict[str, Any]
 
 def constant(lattice: Lattice, size: int) -> Vector:
     """What every answer of this size is: a public number a coordinate, on the grid."""
-    fixed: Vector = np.rint(0.1 * np.cos(np.arange(1.0, size + 1)) / lattice.g) * lattice.g
-    return fixed
+    noise: Vector = np.rint(0.1 * np.cos(np.arange(1.0, size + 1)) / lattice.g) * lattice.g
+    return noise
 
 
 # --- holding still ---
@@ -54,11 +56,11 @@ class Held:
     def __init__(self, stack: ExitStack) -> None:
         self.stack = stack
 
-    def setattr(self, owner: Any, name: str, value: Any) -> None:
-        self.stack.enter_context(patch.object(owner, name, value))
+    def setattr(self, target: Any, name: str, value: Any) -> None:
+        self.stack.enter_context(patch.object(target, name, value))
 
-    def setitem(self, mapping: Any, key: str, value: Any) -> None:
-        self.stack.enter_context(patch.dict(mapping, {key: value}))
+    def setitem(self, target: Any, key: str, value: Any) -> None:
+        self.stack.enter_context(patch.dict(target, {key: value}))
 
 
 @contextmanager
@@ -98,11 +100,11 @@ def _hold_masks(held: Held, answers: bool) -> None:
 
     make, honest, keys = identity.made_up, Gate._masked_share, vars(run_masks)["X25519PrivateKey"]
 
-    def share(gate: Gate, *question: Any) -> Index:
-        honest(gate, *question)  # what it refuses is told
+    def share(gate: Gate, *ignored: Any) -> Index:
+        honest(gate, *ignored)  # what it refuses is told
         assert gate.lattice is not None
-        fixed: Index = np.rint(constant(gate.lattice, gate.width) / gate.lattice.g).astype(np.int64)
-        return fixed
+        multiples: Index = np.rint(constant(gate.lattice, gate.width) / gate.lattice.g).astype(np.int64)
+        return multiples
 
     held.setattr(identity, "made_up", lambda nodes: _identities(make, tuple(nodes)))
     held.setattr(keys, "generate", lambda: keys.from_private_bytes(os.urandom(32)))
@@ -191,13 +193,13 @@ def tables(path: Path) -> Seen:
 
 def left_in(directory: Path) -> Seen:
     """Every file: a ledger by its tables, anything else by its bytes."""
-    traces: Seen = {}
+    contents: Seen = {}
     for path in sorted(p for p in directory.rglob("*") if p.is_file()):
         if path.suffix == ".ledger":
-            traces |= tables(path)
+            contents |= tables(path)
         elif not path.name.endswith(("-wal", "-shm", "-log")):
-            traces[str(path.relative_to(directory))] = path.read_bytes()
-    return traces
+            contents[str(path.relative_to(directory))] = path.read_bytes()
+    return contents
 
 
 def seen(
@@ -214,7 +216,7 @@ def seen(
     parts: Any = fleet
     prepare, member, hub = parts.prepare, parts.Member, parts.MemoryBroker
 
-    class Recording(hub):  # type: ignore[misc, valid-type]
+    class Transcript(hub):  # type: ignore[misc, valid-type]
         def publish(self, publications: Any) -> None:
             transcript.extend(tuple(p) for p in publications)
             super().publish(publications)
@@ -227,27 +229,27 @@ def seen(
     def listened(*arguments: Any, **options: Any) -> Any:
         name = arguments[1].name
 
-        def outcome(call: Any, facts: Any) -> None:
-            outcomes.append((name, wire.encode(call), facts._replace(age=None)))
+        def record(outcome: Any, facts: Any) -> None:
+            outcomes.append((name, wire.encode(outcome), facts._replace(age=None)))
 
-        return member(*arguments, **options, log=lambda text: logs.append((name, text)), outcome=outcome)
+        return member(*arguments, **options, log=lambda text: logs.append((name, text)), outcome=record)
 
-    traces: Seen = {}
+    observed: Seen = {}
     with held_still(release, bool((raw.get("privacy") or {}).get("masked"))) as held:
         held.setattr(fleet, "Member", listened)
-        held.setattr(fleet, "MemoryBroker", Recording)
+        held.setattr(fleet, "MemoryBroker", Transcript)
         for no, name in enumerate(data or ("",)):
-            held.setattr(fleet, "prepare", lambda *call, name=name: with_data(prepare(*call), name))
-            traces |= {f"{what} {no}": value for what, value in _ended(directory, raw, out, base).items()}
-    traces |= {"transcript": transcript, "logs": logs, "outcomes": outcomes, "crashes": crashes}
-    return traces | left_in(directory)
+            held.setattr(fleet, "prepare", lambda *arguments, name=name: with_data(prepare(*arguments), name))
+            observed |= {f"{what} {no}": value for what, value in _ended(directory, raw, out, base).items()}
+    observed |= {"transcript": transcript, "logs": logs, "outcomes": outcomes, "crashes": crashes}
+    return observed | left_in(directory)
 
 
 def _ended(directory: Path, raw: Any, out: bool, base: Any) -> Seen:
     """How a run ends, and what it returns."""
     scenario = raw if base is None else scenario_from(dict(raw), "scenario", base)
     try:
-        result = fleet.run(scenario, state=directory / "state", out=directory / "out" if out else None)
+        result = run(scenario, state=directory / "state", out=directory / "out" if out else None)
     except HushgridError as error:
         return {"end": (error.exit_code, str(error).replace(str(directory), ""))}
     figures = {"result": msgspec.json.encode(result.summary), "history": repr(result.history)}
@@ -256,9 +258,9 @@ def _ended(directory: Path, raw: Any, out: bool, base: Any) -> Seen:
 
 def arrays(result: Result) -> dict[str, bytes]:
     """Every array that a run promises, as its bytes."""
-    values = {f"solution {k}": v for k, v in result.solution.items()}
-    values |= {f"trajectory {k}": v for k, v in (result.trajectory or {}).items()}
-    return {k: str(v.dtype).encode() + np.ascontiguousarray(v).tobytes() for k, v in values.items()}
+    arrays_by_name = {f"solution {k}": v for k, v in result.solution.items()}
+    arrays_by_name |= {f"trajectory {k}": v for k, v in (result.trajectory or {}).items()}
+    return {k: str(v.dtype).encode() + np.ascontiguousarray(v).tobytes() for k, v in arrays_by_name.items()}
 
 
 def differing(one: Seen, other: Seen) -> list[str]:
@@ -291,13 +293,13 @@ def interference(
     plain.pop("seed", None)
     with tempfile.TemporaryDirectory(prefix="hushgrid-audit-") as scratch:
         place = Path(scratch)
-        reference = seen(place / "own", plain, base=base)
-        compared = []
+        observed = seen(place / "own", plain, base=base)
+        kinds = []
         for name in others(raw):
             say(f"a run over {name}")
-            compared.append(Compared(name, differing(reference, seen(place / name, plain, name, base=base))))
+            kinds.append(Compared(name, differing(observed, seen(place / name, plain, name, base=base))))
         honest = Lattice.release
         seeded = plain | {"seed": 3}
         first = seen(place / "seeded", seeded, release=honest, base=base)
         second = seen(place / "seeded other", seeded, next(iter(others(raw))), release=honest, base=base)
-    return Interference(str(raw.get("name", "")), len(reference["transcript"]), compared, differing(first, second))
+    return Interference(str(raw.get("name", "")), len(observed["transcript"]), kinds, differing(first, second))

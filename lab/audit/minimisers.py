@@ -1,9 +1,10 @@
 """Private minimisers in games: answers about a pair of records whose slopes are both near one, and opposed.
 
-Output perturbation is noise on a lattice around two minimisers, as any answer of a gradient. Objective perturbation adds a
-random linear term eps before it minimises. Beside one record all rows are zero, so that the minimiser has a closed form but for
-the record's margin, one equation that rises in it, and games are played in bulk; the gate's own normal deviates make eps.
-The two data sets' likelihoods of an answer x follow from eps = -F'(x) and the determinant of F'' (docs/papers/mechanisms.md).
+Output perturbation is noise on a lattice around two minimisers, as any answer of a gradient. Objective perturbation
+adds a random linear term eps before it minimises. Beside one record all rows are zero, so that the minimiser has a
+closed form but for the record's margin, one equation that rises in it, and games are played in bulk; the gate's own
+normal deviates make eps. The two data sets' likelihoods of an answer x follow from eps = -F'(x) and the determinant of
+F'' (docs/papers/mechanisms.md).
 """
 
 from __future__ import annotations
@@ -48,8 +49,8 @@ class Record:
             below = t - self.kappa * size / self.mu / (1 + np.exp(t)) < base
             low, high = np.where(below, t, low), np.where(below, high, t)
         s = 1 / (1 + np.exp((low + high) / 2))
-        x: Matrix = (self.kappa * s[:, None] * self.u - eps - self.v) / self.mu
-        return x
+        minimisers: Matrix = (self.kappa * s[:, None] * self.u - eps - self.v) / self.mu
+        return minimisers
 
     def likelihood(self, x: Matrix, alpha: float) -> Vector:
         """log of the density of x (games, q), but for what is the same about every record."""
@@ -79,10 +80,10 @@ class Perturbed:
     def apart(self) -> Index:
         return np.arange(self.records[0].u.size)
 
-    def drawn(self, games: int, side: int, where: Index, entropy: Entropy) -> Matrix:
+    def drawn(self, games: int, world: int, where: Index, entropy: Entropy) -> Matrix:
         d = where.size
         eps = perturbation.sphericals(games, d, self.p.alpha, entropy)
-        x = self.records[side].minimisers(eps)
+        x = self.records[world].minimisers(eps)
         n = self.p.lattice.sample(games * d, entropy)
         return self.p.lattice.release(x.ravel(), n).reshape(games, d)
 
@@ -105,10 +106,13 @@ def of_minimisers(plan: RunPlan, node: str) -> Canary:
     else:
         tried = [objective(gates, pair, linear, quadratic) for pair, linear in far(gates, quadratic)]
         shares = [distance(one) for one in tried]
-        top = int(np.argmax(shares))
-        answers, share = [tried[top]], shares[top]
-    sentence = "a record replaced, found by search, all other rows zero, asked with a linear term that carries the minimiser far out"
-    return Canary(sentence, list(answers) * t.answers, share, False)
+        k = int(np.argmax(shares))
+        answers, share = [tried[k]], shares[k]
+    description = (
+        "a record replaced, found by search, all other rows zero, asked with a linear term that carries the "
+        "minimiser far out"
+    )
+    return Canary(description, list(answers) * t.answers, share, False)
 
 
 def far(gates: RowGates, quadratic: float) -> list[tuple[Pair, Vector]]:
@@ -116,7 +120,7 @@ def far(gates: RowGates, quadratic: float) -> list[tuple[Pair, Vector]]:
     t = gates.plan.terms_of(gates.node)
     assert t is not None
     mu, R, q, softmax = quadratic + gates.objective.l2, gates.R, gates.q, gates.objective.kind == "softmax"
-    k, pairs = min(t.records, gates.m), []
+    k, candidates = min(t.records, gates.m), []
     if q == 1:  # no two rows are opposed and have a slope of one: the label flips where both have half of it
         one = gates.axis(R)
         return [(Pair((one, -one), (0.0, 0.0) if softmax else (1.0, 1.0), gates.point(0, 0.0), k), gates.point(0, 0.0))]
@@ -129,8 +133,8 @@ def far(gates: RowGates, quadratic: float) -> list[tuple[Pair, Vector]]:
         rows = [R * (1 - 1e-12) * (sign * sqrt(1 - s * s) * way - s * to) for sign in (1, -1)]
         length = MARGIN / (s * R) * mu
         linear = gates.point(1, length) - gates.point(0, length) if softmax else -length * to
-        pairs.append((Pair((rows[0], rows[1]), (0.0, 0.0) if softmax else (1.0, 1.0), linear, k), linear))
-    return pairs
+        candidates.append((Pair((rows[0], rows[1]), (0.0, 0.0) if softmax else (1.0, 1.0), linear, k), linear))
+    return candidates
 
 
 def output(gates: RowGates, pair: Pair, linear: Vector, quadratic: float) -> Answer:
@@ -154,11 +158,11 @@ def objective(gates: RowGates, pair: Pair, linear: Vector, quadratic: float) -> 
     return Perturbed((one, other), p)
 
 
-def distance(output: Perturbed) -> float:
+def distance(pair: Perturbed) -> float:
     """How far apart F' of the two data sets lies where no noise is, over what the noise is for."""
-    x = output.values[0][None]
-    one, other = (r.kappa * r.u / (1 + np.exp(x[0] @ r.u)) for r in output.records)
-    return float(np.linalg.norm(one - other)) / output.p.change
+    x = pair.values[0][None]
+    one, other = (r.kappa * r.u / (1 + np.exp(x[0] @ r.u)) for r in pair.records)
+    return float(np.linalg.norm(one - other)) / pair.p.change
 
 
 def loss_of(gate: object) -> Loss:

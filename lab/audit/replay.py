@@ -1,10 +1,10 @@
 """A node's run played again from a transcript: what its gate was asked, and what it answered.
 
-The machine of a node is public code, and its messages are functions of its gate's answers and of what it received. So who
-has heard a run makes the same machine, gives it what it received, and puts in the gate's place a stand-in that answers 0, then
-1 in every coordinate. The message that the node then sent says which answer it had: as long as a step is affine in the
-answer, coordinate by coordinate, as steps by gradients are, that answer is found exactly. Where an answer does not show in the
-next message (the last of a run, an entry at its bound) its coordinates are nan.
+The machine of a node is public code, and its messages are functions of its gate's answers and of what it received. So
+who has heard a run makes the same machine, gives it what it received, and puts in the gate's place a stand-in that
+answers 0, then 1 in every coordinate. The message that the node then sent says which answer it had: as long as a step
+is affine in the answer, coordinate by coordinate, as steps by gradients are, that answer is found exactly. Where an
+answer does not show in the next message (the last of a run, an entry at its bound) its coordinates are nan.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from hushgrid.node.problems.machines import machine_of, place
 SMALL = 2.0**-30  #: of the largest change of a message by an answer: where less changes, the answer is not seen
 
 
-class Asked(NamedTuple):
+class GateAnswer(NamedTuple):
     """One question to a node's gate, and its answer as the node's message tells it."""
 
     x: Vector  #: (d,)
     answer: Vector  #: (d,), with the public part of the gradient; nan where it does not show
 
 
-class Told:
-    """A stand-in for a gate: it answers what it is told, and notes what it is asked."""
+class SilentGate:
+    """A stand-in for a gate: it answers 0 or what was set, and keeps the points of its queries."""
 
     def __init__(self) -> None:
         self.value: Vector | float = 0.0
@@ -44,35 +44,37 @@ class Told:
 
 
 class Exchange(NamedTuple):
-    """One step of a machine that was heard: `make` takes it, `sent` is what the node sent then, None if that was not heard."""
+    """One step of a machine that was heard: `make` takes it, `sent` is what the node sent then, None if that was not
+    heard.
+    """
 
     make: Callable[[], Vector]
     sent: Vector | None
 
 
-def replayed(transcript: Transcript, node: str) -> list[Asked]:
+def replayed(transcript: Transcript, node: str) -> list[GateAnswer]:
     """The questions of a run in order. An algorithm that asks for gradients, around a coordinator or on a graph."""
-    plan, gate = transcript.plan, Told()
+    plan, gate = transcript.plan, SilentGate()
     i = plan.problem.position(node)
     machine = machine_of(plan, place(plan, b"", i, gate, Quiet()))  # type: ignore[arg-type]
     steps = {"neighbours": _rounds, "token": _visits, "star": _exchanges}[plan.algorithm.pattern]
-    replies: list[Asked] = []
+    gate_answers: list[GateAnswer] = []
     for step in steps(transcript, machine, i):
         before = machine.state
         trials = []
         for value in (0.0, 1.0):
             machine.state, gate.value, gate.points = copy.deepcopy(before), value, []
             trials.append(step.make())
-        count = len(gate.points)
+        calls = len(gate.points)
         machine.state, gate.points = before, []
-        gate.value = answer = _solved(trials[0], trials[1], step.sent, plan.problem.size) if count else np.zeros(0)
-        if count:
+        gate.value = answer = _solved(trials[0], trials[1], step.sent, plan.problem.size) if calls else np.zeros(0)
+        if calls:
             gate.value = np.where(np.isnan(answer), 0.0, answer)
         step.make()
         if step.sent is None:
             break
-        replies += [Asked(x, answer) for x in gate.points]
-    return replies
+        gate_answers += [GateAnswer(x, answer) for x in gate.points]
+    return gate_answers
 
 
 def _solved(zero: Vector, one: Vector, sent: Vector | None, d: int) -> Vector:
@@ -82,8 +84,8 @@ def _solved(zero: Vector, one: Vector, sent: Vector | None, d: int) -> Vector:
     slope, rest = (one - zero).reshape(-1, d), (sent - zero).reshape(-1, d)
     weight = np.sum(slope**2, axis=0)
     seen = weight > SMALL**2 * max(float(weight.max()), 1e-300)
-    answer: Vector = np.where(seen, np.sum(slope * rest, axis=0) / np.where(seen, weight, 1.0), np.nan)
-    return answer
+    solution: Vector = np.where(seen, np.sum(slope * rest, axis=0) / np.where(seen, weight, 1.0), np.nan)
+    return solution
 
 
 def _rounds(transcript: Transcript, machine: Any, i: int) -> Iterator[Exchange]:

@@ -19,7 +19,9 @@ Record = tuple[Vector, float]  #: features (q,), and the label
 
 
 def records(plan: RunPlan, node: str) -> Iterator[tuple[Record, Record]]:
-    """Pairs of records whose parts of the sum lie as far apart as any: opposed, or along two columns, or one of them zero."""
+    """Pairs of records whose parts of the sum lie as far apart as any: opposed, or along two columns, or one of them
+    zero.
+    """
     p, t = plan.problem, plan.terms_of(node)
     assert t is not None
     read, q = p.statistic.read(p.features), p.features
@@ -78,5 +80,5 @@ def typical(plan: RunPlan, node: str, shard: Shard) -> Canary:
 
     pairs = dice.integers(0, len(shard.b), size=(PAIRS, 2))
     median = sorted((replaced(i, j) for i, j in pairs.tolist()), key=lambda a: moved(a[0]))[PAIRS // 2]
-    sentence = f"a record of {node} replaced by another of its own, the median of {PAIRS} pairs"
-    return Canary(sentence, median * t.answers, moved(median[0]), True)
+    description = f"a record of {node} replaced by another of its own, the median of {PAIRS} pairs"
+    return Canary(description, median * t.answers, moved(median[0]), True)

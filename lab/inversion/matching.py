@@ -1,8 +1,9 @@
-"""Gradient matching: rows and labels are sought whose gradients are those that were heard, where no closed form is known.
+"""Gradient matching: rows and labels are sought whose gradients are those that were heard, where no closed form is
+known.
 
-L. Zhu, Z. Liu, S. Han, Deep leakage from gradients (2019): the squared distance of gradients, over rows and soft labels at
-once. J. Geiping, H. Bauermeister, H. Dröge, M. Moeller, Inverting gradients (2020): one less the cosine instead, and a
-total-variation prior on images. Both by L-BFGS from random starts; the slopes of the distance are written out.
+L. Zhu, Z. Liu, S. Han, Deep leakage from gradients (2019): the squared distance of gradients, over rows and soft labels
+at once. J. Geiping, H. Bauermeister, H. Dröge, M. Moeller, Inverting gradients (2020): one less the cosine instead, and
+a total-variation prior on images. Both by L-BFGS from random starts; the slopes of the distance are written out.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ FOUND = 1e-8  #: a fit that leaves less is taken
 HOPELESS = 1e-3  #: of what lies outside of the span of m rows: no m rows explain it
 
 
-class Task(NamedTuple):
+class Batch(NamedTuple):
     """What is to be matched: sums H (V, C, q) of s_j a_j over m rows, at points X (V, C, q)."""
 
     X: np.ndarray
@@ -64,14 +65,14 @@ class Task(NamedTuple):
 def _softmax(T: np.ndarray) -> np.ndarray:
     """Over the classes, the last axis but one."""
     E = np.exp(T - T.max(axis=-2, keepdims=True))
-    share: np.ndarray = E / E.sum(axis=-2, keepdims=True)
-    return share
+    probabilities: np.ndarray = E / E.sum(axis=-2, keepdims=True)
+    return probabilities
 
 
 def _squared(G: np.ndarray, H: np.ndarray) -> tuple[float, np.ndarray]:
     """|G - H|^2/|H|^2, and its slope."""
-    size, missed = float(np.sum(H**2)), G - H
-    return float(np.sum(missed**2)) / size, 2 * missed / size
+    size, difference = float(np.sum(H**2)), G - H
+    return float(np.sum(difference**2)) / size, 2 * difference / size
 
 
 def _cosine(G: np.ndarray, H: np.ndarray) -> tuple[float, np.ndarray]:
@@ -95,7 +96,7 @@ def total_variation(A: Matrix) -> tuple[float, Matrix]:
     return total, slope.reshape(A.shape)
 
 
-def matched(task: Task, starts: int = STARTS, iterations: int = ITERATIONS) -> Rows:
+def matched(task: Batch, starts: int = STARTS, iterations: int = ITERATIONS) -> Rows:
     """The rows of the best of some starts, each with its likeliest label."""
     m, (_, C, q) = task.m, task.H.shape
     size = float(np.abs(task.H).max()) or 1.0
@@ -103,16 +104,16 @@ def matched(task: Task, starts: int = STARTS, iterations: int = ITERATIONS) -> R
     for k in range(starts):
         draw = counter_generator(k, "matching", m)
         v = np.concatenate([draw.random(m * q) * size, draw.normal(size=C * m) * 0.1])
-        solution = minimize(
+        solved = minimize(
             task.value, v, jac=True, method="L-BFGS-B", options={"maxiter": iterations, "ftol": 1e-30, "gtol": 1e-14}
         )
-        A, logits = task.split(solution.x)
+        A, logits = task.split(solved.x)
         b = logits.argmax(axis=0)
-        missed = residual(task.X, task.H, A, b)
+        misfit = residual(task.X, task.H, A, b)
         best = min(
-            best, (missed, Rows(A, b.astype(np.float64), "matching", missed)), key=lambda candidate: candidate[0]
+            best, (misfit, Rows(A, b.astype(np.float64), "matching", misfit)), key=lambda candidate: candidate[0]
         )
-        if missed <= FOUND:
+        if misfit <= FOUND:
             break
     return best[1]
 
@@ -128,24 +129,24 @@ def softmax_batch(X: np.ndarray, H: np.ndarray, m: int) -> Rows:
     V, C, q = H.shape
     if m > min(LARGEST, q) or m >= V * (C - 1):
         return NONE
-    nearest = np.sort(np.argsort(np.linalg.norm(X, axis=(1, 2)), kind="stable")[:POINTS])
+    smallest = np.sort(np.argsort(np.linalg.norm(X, axis=(1, 2)), kind="stable")[:POINTS])
     B = np.linalg.svd(H.reshape(-1, q), full_matrices=False)[2][:m]
     outside = float(np.linalg.norm(H - H @ B.T @ B) / np.linalg.norm(H))
     if outside > HOPELESS:
-        return matched(Task(X[nearest], H[nearest], m), 1, ITERATIONS // 10)
-    guess = matched(Task(X[nearest], H[nearest], m))
-    rows = sharpened(Task(X[nearest] @ B.T, H[nearest] @ B.T, m), guess.rows @ B.T, guess.labels) @ B
-    return Rows(rows, guess.labels, "matching", residual(X, H, rows, guess.labels))
+        return matched(Batch(X[smallest], H[smallest], m), 1, ITERATIONS // 10)
+    first = matched(Batch(X[smallest], H[smallest], m))
+    rows = sharpened(Batch(X[smallest] @ B.T, H[smallest] @ B.T, m), first.rows @ B.T, first.labels) @ B
+    return Rows(rows, first.labels, "matching", residual(X, H, rows, first.labels))
 
 
-def sharpened(task: Task, W: Matrix, b: Vector) -> Matrix:
+def sharpened(task: Batch, W: Matrix, b: Vector) -> Matrix:
     """Rows (m, k) that match better, from rows near them, their labels known; by least squares, for k few."""
     Y = (np.arange(task.H.shape[1])[:, None] == b).astype(np.float64)
 
     def missed(w: Vector) -> Vector:
-        rows = w.reshape(W.shape)
-        error: Vector = ((_softmax(np.einsum("vcq,mq->vcm", task.X, rows)) - Y) @ rows - task.H).ravel()
-        return error
+        weights = w.reshape(W.shape)
+        residual: Vector = ((_softmax(np.einsum("vcq,mq->vcm", task.X, weights)) - Y) @ weights - task.H).ravel()
+        return residual
 
     fit = least_squares(missed, W.ravel(), method="lm", xtol=1e-15, ftol=1e-15, gtol=1e-15)
     sharp: Matrix = fit.x.reshape(W.shape)
@@ -164,13 +165,13 @@ def logistic_batch(X: Matrix, H: Matrix, m: int) -> Rows:
     Z, N, size = X @ B.T, H @ B.T, float(np.linalg.norm(H))
     outside = float(np.linalg.norm(H - N @ B)) / size
 
-    def explained(W: Matrix) -> Matrix:
-        sums: Matrix = SLOPE["logistic"](Z @ W.T, np.ones((V, m))) @ W
-        return sums
+    def slopes(W: Matrix) -> Matrix:
+        slope_sums: Matrix = SLOPE["logistic"](Z @ W.T, np.ones((V, m))) @ W
+        return slope_sums
 
     def missed(w: Vector) -> Vector:
-        error: Vector = (explained(w.reshape(m, m)) - N).ravel()
-        return error
+        misfit: Vector = (slopes(w.reshape(m, m)) - N).ravel()
+        return misfit
 
     moment = 4 * np.linalg.lstsq(Z[1:] - Z[0], N[1:] - N[0], rcond=None)[0]
     scale, axes = np.linalg.eigh((moment + moment.T) / 2)
@@ -180,8 +181,8 @@ def logistic_batch(X: Matrix, H: Matrix, m: int) -> Rows:
         turn = np.linalg.qr(counter_generator(k, "turn", m).normal(size=(m, m)))[0]
         fit = least_squares(missed, (turn @ root).ravel(), method="lm", xtol=1e-15, ftol=1e-15, gtol=1e-15)
         W = fit.x.reshape(m, m)
-        residual = float(np.linalg.norm(explained(W) @ B - H)) / size
-        best = min(best, (residual, Rows(W @ B, np.ones(m), "matching", residual)), key=lambda candidate: candidate[0])
-        if residual <= max(FOUND, 10 * outside):
+        misfit = float(np.linalg.norm(slopes(W) @ B - H)) / size
+        best = min(best, (misfit, Rows(W @ B, np.ones(m), "matching", misfit)), key=lambda candidate: candidate[0])
+        if misfit <= max(FOUND, 10 * outside):
             break
     return best[1]

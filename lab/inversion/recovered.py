@@ -51,7 +51,7 @@ CONSISTENT = 1e-6  #: of a residual
 NONE = Rows(np.zeros((0, 0)), np.zeros(0), "none", np.nan)
 
 
-def gradients_of(seen: dict[str, list[tuple[int, Vector, Vector]]], what: What, size: int) -> dict[str, Gradients]:
+def gradients_of(exchanges: dict[str, list[tuple[int, Vector, Vector]]], what: What, size: int) -> dict[str, Gradients]:
     """From (when, point, gradient) of each node, in order. size: d."""
 
     def stacked(vectors: Sequence[Vector]) -> Matrix:
@@ -64,5 +64,5 @@ def gradients_of(seen: dict[str, list[tuple[int, Vector, Vector]]], what: What, 
             np.array([when for when, *_ in each], dtype=np.int64),
             what,
         )
-        for node, each in seen.items()
+        for node, each in exchanges.items()
     }

@@ -1,8 +1,8 @@
 """From a node's gradients the rows behind them.
 
-Without its public part, and times m/scale, a gradient is the sum of s_j a_j over the node's m rows, s_j the slope of row
-j. Of one row it is a multiple of it: rank one. Its length and label follow from the slopes, which are known functions.
-Several rows of softmax regression: `classes.py`; where no closed form is known: `matching.py`.
+Without its public part, and times m/scale, a gradient is the sum of s_j a_j over the node's m rows, s_j the slope of
+row j. Of one row it is a multiple of it: rank one. Its length and label follow from the slopes, which are known
+functions. Several rows of softmax regression: `classes.py`; where no closed form is known: `matching.py`.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ def rows_of(f: Declared, seen: Gradients) -> Rows:
             sums
         )
     if f.objective.kind == "softmax":
-        rows = batch(sums.X, sums.H, f.rows)
-        return rows if len(rows.rows) else softmax_batch(sums.X, sums.H, f.rows)
+        recovered = batch(sums.X, sums.H, f.rows)
+        return recovered if len(recovered.rows) else softmax_batch(sums.X, sums.H, f.rows)
     if f.objective.kind == "logistic":
         return logistic_batch(sums.X[:, 0], sums.H[:, 0], f.rows)
     return NONE  # least squares of several rows tells A'A and A'b, and these rows up to a rotation
@@ -70,13 +70,13 @@ def rows_of(f: Declared, seen: Gradients) -> Rows:
 def softmax_row(sums: Sums) -> Rows:
     """H = (softmax(X a) - e_b) a': the one class whose slope is negative at every point is the label's."""
     e, c, ratio = sums.rank_one
-    candidates = [(sign, b) for sign in (1.0, -1.0) for b in range(c.shape[1])]
-    sign, b = max(candidates, key=lambda candidate: _single(candidate[0] * c, candidate[1]))
+    options = [(sign, b) for sign in (1.0, -1.0) for b in range(c.shape[1])]
+    sign, b = max(options, key=lambda option: _single(option[0] * c, option[1]))
     e, c = sign * e, sign * c
     margins, Y = sums.X @ e, np.eye(c.shape[1])[:, [b]]
     t = _length(margins, c, "softmax", Y, 1 - 1 / c.shape[1])
-    residual = t * SLOPE["softmax"](t * margins.T, Y).T - c
-    return Rows(t * e[None], np.array([float(b)]), "rank-one", _worse(ratio, residual, c))
+    misfit = t * SLOPE["softmax"](t * margins.T, Y).T - c
+    return Rows(t * e[None], np.array([float(b)]), "rank-one", _worse(ratio, misfit, c))
 
 
 def _single(c: Matrix, b: int) -> float:
@@ -92,8 +92,8 @@ def logistic_row(sums: Sums) -> Rows:
     e, c = (-e, -c) if np.sum(c) > 0 else (e, c)
     margins, one = sums.X[:, 0] @ e, np.ones(len(c))
     t = _length(margins, c, "logistic", one, 0.5)
-    residual = t * SLOPE["logistic"](t * margins, one) - c
-    return Rows(t * e[None], np.ones(1), "rank-one", _worse(ratio, residual, c))
+    misfit = t * SLOPE["logistic"](t * margins, one) - c
+    return Rows(t * e[None], np.ones(1), "rank-one", _worse(ratio, misfit, c))
 
 
 def _length(margins: np.ndarray, c: np.ndarray, kind: Kind, target: Matrix, half: float) -> float:
@@ -108,8 +108,8 @@ def _length(margins: np.ndarray, c: np.ndarray, kind: Kind, target: Matrix, half
     start = float(np.max(np.abs(wanted))) / half
 
     def missed(t: Vector) -> Vector:
-        residual: Vector = (t[0] * SLOPE[kind](t[0] * m, target) - wanted).ravel()
-        return residual
+        misfit: Vector = (t[0] * SLOPE[kind](t[0] * m, target) - wanted).ravel()
+        return misfit
 
     # Where all slopes are flat, the row is longer than the start says: the same coefficient has two lengths.
     fits = [least_squares(missed, [start * k], x_scale=start * k, **EXACT) for k in LENGTHS]
@@ -127,8 +127,8 @@ def least_squares_row(sums: Sums) -> Rows:
     if rank < 2 or square <= 0:
         return Rows(e[None], np.array([nan]), "rank-one", nan if rank < 2 else 1.0)
     t = sqrt(square)
-    residual = terms @ np.array([square, product]) - c
-    return Rows(t * e[None], np.array([product / t]), "rank-one", _worse(ratio, residual if len(c) > 2 else 0 * c, c))
+    misfit = terms @ np.array([square, product]) - c
+    return Rows(t * e[None], np.array([product / t]), "rank-one", _worse(ratio, misfit if len(c) > 2 else 0 * c, c))
 
 
 def _worse(ratio: float, missed: Vector, c: Matrix) -> float:

@@ -82,7 +82,8 @@ def psnr(image: Vector, true: Vector) -> float:
 
 
 def ssim(image: Vector, true: Vector, shape: tuple[int, int]) -> float:
-    """Structural similarity: its mean over all windows of 7 x 7 pixels, K1 = .01, K2 = .03, range that of the true image.
+    """Structural similarity: its mean over all windows of 7 x 7 pixels, K1 = .01, K2 = .03, range that of the true
+    image.
 
     Z. Wang, A. C. Bovik, H. R. Sheikh, E. P. Simoncelli, Image quality assessment (2004), (13), with uniform windows.
     """
@@ -102,14 +103,14 @@ def score(
     f: Declared, seen: Gradients | None, rows: Rows, true: Truth, shape: tuple[int, int] | None
 ) -> dict[str, Any]:
     """A node's scores: lists over its recovered rows, and the relative errors of its gradients."""
-    matched = pairs(f, rows, true)
-    both = list(zip(matched.recovered, matched.true, strict=True))
+    paired = pairs(f, rows, true)
+    both = list(zip(paired.recovered, paired.true, strict=True))
     return {
         "cosine": [cosine(a, t) for a, t in both],
         "psnr": [psnr(a, t) for a, t in both],
         "ssim": [ssim(a, t, shape) for a, t in both] if shape else [],
         "labels": [
-            bool(abs(x - y) <= 1e-6 * max(1.0, abs(y))) for x, y in zip(matched.labels, matched.right, strict=True)
+            bool(abs(x - y) <= 1e-6 * max(1.0, abs(y))) for x, y in zip(paired.labels, paired.right, strict=True)
         ],
         "gradient_error": gradient_errors(f, seen, true) if seen is not None else [],
     }

@@ -136,7 +136,7 @@ def test_loads_in_another_file_are_taken_and_are_new_data(zones, centre):
 
 def test_a_source_and_a_sink_come_move_and_go_while_the_device_runs(zones, centre, stack, tmp_path):
     url = stack.enter_context(brokers.start("embedded", tmp_path / "site")).url
-    target, heard = zones["z1"], Heard(url)
+    target, heard = zones["z1"], Transcript(url)
     for other in zones.values():
         other.start()
     sources, told = target.directory / "meter.csv", target.directory / "told.json"
@@ -172,7 +172,7 @@ def test_a_source_and_a_sink_come_move_and_go_while_the_device_runs(zones, centr
     heard.link.close()
 
 
-class Heard:
+class Transcript:
     """What stands on the site's topics."""
 
     def __init__(self, url):

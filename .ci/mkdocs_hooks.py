@@ -19,7 +19,6 @@ from mkdocs.structure.pages import Page
 ROOT = Path(__file__).parents[1]
 PAGES = {"CONTRIBUTING.md": "contributing.md", "SECURITY.md": "security.md", "CHANGELOG.md": "changelog.md"}
 FETCHED = re.compile(r"<(?:script|img|iframe|link)\b[^>]*(?:src|href)=[\"']?(?:https?:)?//[^>]*>")
-TABLES = re.compile(r"studies/(?!privacy-price\.md)(?:.*-.*|figure\d)\.md")  #: what `not_in_nav` leaves out
 LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s#]+)(#[^)\s]*)?\)")
 
 
@@ -68,8 +67,7 @@ def _expanded(item: Any) -> Any:
     if isinstance(item, str):
         if not item.endswith("/"):
             return item
-        pages = [p for p in (ROOT / "docs" / item).glob("*.md") if not TABLES.fullmatch(f"{item}{p.name}")]
-        pages.sort(key=lambda p: (p.name != "README.md", p.name))
+        pages = sorted((ROOT / "docs" / item).glob("*.md"), key=lambda p: (p.name != "README.md", p.name))
         return {item.rstrip("/").title(): [f"{item}{p.name}" for p in pages]} if pages else None
     ((title, below),) = item.items()
     if isinstance(below, str):

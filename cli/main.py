@@ -1,7 +1,8 @@
 """`hushgrid`: the one program. A thin layer: a command reads its arguments and calls the package that does the work.
 
-Each command is a module of this folder with the command's name, `arguments(parser)` and `main(options)`. A module is
-imported only if its command runs, so a device loads its own part only.
+Each command is a module with the command's name, `arguments(parser)` and `main(options)`, in the folder of those who
+type it: a researcher, a device's owner, a fleet's operator. A module is imported only if its command runs, so a device
+loads its own part only.
 """
 
 from __future__ import annotations
@@ -23,18 +24,18 @@ COMMANDS = {
     "init": "Write a commented scenario, or a device's file, for your own data.",
     "run": (
         "Run a scenario with simulated nodes, in one process or as a fleet through a broker.\n"
-        "The run directory gets the report, result.json, the tables and the ledgers. On stdout stands a summary."
+        "The run directory gets the report, result.json, the tables and the ledgers. A summary goes to stdout."
     ),
     "sweep": "Run a scenario at every point of a grid, under the same seeds; a row a run, medians and a comparison.",
     "plan": (
         "Choose answers, step, clip and mechanism for an epsilon, and say what error to expect.\n"
-        "Public numbers and made-up rows are all it goes by: no data file is opened, and no device is asked."
+        "It uses public numbers and synthetic rows alone: it opens no data file and asks no device."
     ),
     "audit": (
-        "Measure what a scenario's noise gives away, beside what it claims.\n"
+        "Measure what a scenario's noise reveals, and compare it with the claim.\n"
         "A lower bound on epsilon from games at the gate on neighbouring data sets: it can refute a claim, never confirm one."
     ),
-    "compare": "Show finished runs beside each other: what they reached, promise and cost, and what differs.",
+    "compare": "Compare finished runs: what they reached, promise and cost, and what differs.",
     "check": (
         "Check a scenario, a device's file or a coordinator's file, without a network.\n"
         "For a device it also says, in words, what its owner consents to."
@@ -46,14 +47,14 @@ COMMANDS = {
     ),
     "status": "Show a fleet of devices, as its broker knows it, without stopping one.",
     "doctor": (
-        "Look an installation over, step by step; a running device is not disturbed.\n"
+        "Check an installation step by step, without disturbing a running device.\n"
         "Each step is ok, warn or bad, with what to do. Exit code 2: there is something to do; 4: it may pass by itself."
     ),
     "node": "Run one device, until SIGTERM.",
     "coordinator": (
         "Coordinate a fleet of devices, until SIGTERM.\n"
         "The configured scenario runs as soon as all members are connected. Then the coordinator waits; SIGUSR1 begins "
-        "the next run. If the coordinator is stopped during a run, it goes on with the run at its next start. What it "
+        "the next run. If the coordinator is stopped during a run, it continues the run at its next start. What it "
         "saw of each run is kept in <state>/runs/."
     ),
     "broker": "Run the embedded MQTT broker on loopback, until SIGTERM.",
@@ -61,11 +62,17 @@ COMMANDS = {
     "deploy": "Write out the installer, the systemd units, the broker's files and the example fleets.",
     "budget": (
         "Choose a budget: what error an epsilon a window buys, from public numbers alone.\n"
-        "No data file is opened, and no device is asked."
+        "It opens no data file and asks no device."
     ),
     "case": "Show power-system cases, cut them into zones, solve them centrally.",
     "bench": "Run the benchmarks: what the program costs in time and memory.",
     "study": "Repeat the studies of the papers; without a name, list them.",
+}
+#: The folder of each command: of those who type it.
+FOLDERS = {
+    "researcher": ("run", "sweep", "plan", "audit", "compare", "report", "attack", "case", "bench", "study"),
+    "owner": ("init", "check", "doctor", "node", "ledger", "budget"),
+    "operator": ("status", "coordinator", "broker", "deploy"),
 }
 ABOUT = """Decentralised optimisation over MQTT with differential privacy. Each device keeps
 its data, adds its own noise, and enforces its own privacy budget."""
@@ -87,12 +94,12 @@ DENIED = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, er
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command and returns its exit code. Whatever goes wrong is one line on stderr."""
     try:
-        words = sys.argv[1:] if argv is None else argv
+        arguments = sys.argv[1:] if argv is None else argv
         if "_ARGCOMPLETE" in os.environ:
             from hushgrid.cli import completion
 
             completion.answer(make_parser(os.environ.get("COMP_LINE", "").split()[1:2]))
-        options = make_parser([word for word in words if not word.startswith("-")][:1]).parse_args(words)
+        options = make_parser([word for word in arguments if not word.startswith("-")][:1]).parse_args(arguments)
         options.program = argv is None
         code: int = options.command(options)
         sys.stdout.flush()
@@ -113,9 +120,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             return _say(f"{error.filename or 'the system'}: {error.strerror}", 4)
         if os.environ.get("HUSHGRID_DEBUG"):
             traceback.print_exc()
-        at = traceback.extract_tb(error.__traceback__)[-1]
+        frame = traceback.extract_tb(error.__traceback__)[-1]
         text = " ".join(f"{type(error).__name__}: {error}".split())
-        return _say(f"defect: {text} ({Path(at.filename).name}:{at.lineno}; HUSHGRID_DEBUG=1 shows the trace)", 1)
+        return _say(f"defect: {text} ({Path(frame.filename).name}:{frame.lineno}; HUSHGRID_DEBUG=1 shows the trace)", 1)
 
 
 def _say(text: str, code: int) -> int:
@@ -136,7 +143,8 @@ def make_parser(filled: Collection[str]) -> argparse.ArgumentParser:
     for name, text in COMMANDS.items():
         made = commands.add_parser(name, help=text.split("\n")[0], description=text)
         if name in filled:
-            command: Any = import_module(f"hushgrid.cli.{name}")
+            folder = next(folder for folder, names in FOLDERS.items() if name in names)
+            command: Any = import_module(f"hushgrid.cli.{folder}.{name}")
             command.arguments(made)
             made.set_defaults(command=command.main)
     return parser

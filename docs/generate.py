@@ -18,16 +18,18 @@ from functools import cache
 from itertools import groupby
 from pathlib import Path
 from textwrap import dedent
-from typing import Any, NamedTuple, get_args
+from typing import Any, NamedTuple, Union, get_args
 
 import msgspec
 from msgspec import inspect as mi
 
 from hushgrid.broker.report import result
+from hushgrid.broker.report.claims import claim_of
 from hushgrid.cli.main import COMMANDS, make_parser
 from hushgrid.kernels import errors
-from hushgrid.kernels.algorithms.base import Algorithm
+from hushgrid.kernels.algorithms.base import Algorithm, message_vectors
 from hushgrid.kernels.algorithms.registry import ALGORITHMS
+from hushgrid.lab.examples import examples
 from hushgrid.node import wire
 from hushgrid.node.config.coordinator import CoordinatorConfig
 from hushgrid.node.config.device import DeviceConfig
@@ -65,7 +67,7 @@ def own_meanings(cls: type) -> dict[str, str]:
 
 def meaning(cls: type, name: str) -> tuple[str, str]:
     """What a field means, and its default if that depends on the rest. Raises KeyError if it has no comment."""
-    for base in cls.__mro__:
+    for base in (*getattr(cls, "described_by", ()), *cls.__mro__):
         if name in inspect.get_annotations(base) and (text := own_meanings(base)[name]):
             said, _, default = text.partition(" [") if text.endswith("]") else (text, "", "")
             return said, default.removesuffix("]")
@@ -86,9 +88,12 @@ class Field(NamedTuple):
 
 def plain(type_: mi.Type) -> tuple[mi.Type, dict[str, Any]]:
     """A type without its wrapper, and what the wrapper says of it (its unit)."""
-    if isinstance(type_, mi.Metadata):
-        return type_.type, type_.extra_json_schema or {}
-    return type_, {}
+    if not isinstance(type_, mi.Metadata):
+        return type_, {}
+    said = type_.extra_json_schema or {}
+    if said.get("registry") == "algorithms":  # a section that is read by its name, so that plugins may add their own
+        return mi.UnionType(tuple(map(mi.type_info, ALGORITHMS.values()))), {}
+    return type_.type, said
 
 
 def structs(type_: mi.Type) -> Iterator[mi.StructType | mi.DataclassType]:
@@ -264,7 +269,11 @@ def schema(root: type, title: str) -> str:
             found["description"] = about
         for field in msgspec.structs.fields(cls):
             said, default = meaning(cls, field.name)
-            found["properties"][field.encode_name]["description"] = said + (f" [{default}]" if default else "")
+            entry = found["properties"][field.encode_name]
+            entry["description"] = said + (f" [{default}]" if default else "")
+            if entry.pop("registry", None) == "algorithms":
+                every = Union[tuple(ALGORITHMS.values())]  # noqa: UP007
+                entry |= msgspec.json.schema_components([every])[0][0]
     whole = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": title, **refs[0], "$defs": components}
     return json.dumps(whole, indent=1).replace(r"\\Z", "$") + "\n"
 
@@ -353,8 +362,17 @@ def exits_page() -> str:
 # --- algorithms ---
 
 ROOT = PLACE.parent.parent
-BETWEEN = ("<!-- algorithms -->\n", "<!-- /algorithms -->")  #: where README.md has the table
 PATTERNS = {"star": "rounds around a coordinator", "token": "a token walks", "neighbours": "rounds among neighbours"}
+
+
+ABOUT_ALGORITHMS = """\
+What each file of `kernels/algorithms/` declares. The **pattern** says who speaks when: in a `star` a coordinator
+averages; in `token` one vector walks from node to node; in `neighbours` every node sends to all its neighbours in each
+round. Every algorithm runs as `guarded` (the gate adds noise to each answer about data, the default) or `none` (no
+noise). Those with a privacy claim of their own also run as `published`, in simulation. If a claim does not hold, the last
+column says why, by the number of the finding in [papers](../papers/README.md). "At the gate's price" means that
+[the gate](../gate.md) makes the published noise and counts its total epsilon.
+"""
 
 
 class Declared(NamedTuple):
@@ -369,7 +387,7 @@ def algorithms() -> list[Declared]:
     found = []
     for kind in KINDS.values():
         for name in kind.algorithms:
-            keys = {"name": name, "rounds": 1} | dict(ALGORITHMS[name].examples["guarded"][0])
+            keys = {"name": name, "rounds": 1} | dict(examples(ALGORITHMS[name])["guarded"][0])
             found.append(Declared(kind, msgspec.convert(keys, ALGORITHMS[name])))
     return sorted(found, key=lambda one: (list(PATTERNS).index(one.section.pattern), one.section.name))
 
@@ -381,20 +399,14 @@ def algorithm_table() -> str:
         same = list(group)
         s = same[0].section
         solved, unit = ("; ".join(found) for found in zip(*((k.solved(s), k.unit(s)) for k, s in same), strict=True))
-        rows.append((f"`{s.name}`", f"{s.title}. {s.paper}", s.pattern, solved, unit, s.claim))
+        rows.append((f"`{s.name}`", f"{s.title}. {s.paper}", s.pattern, solved, unit, claim_of(s).holds))
     return table(header, rows)
 
 
-def readme(text: str) -> str:
-    """README.md with the table of today. Raises ValueError if its markers are not there."""
-    before, rest = text.split(BETWEEN[0])
-    return before + BETWEEN[0] + algorithm_table() + BETWEEN[1] + rest.split(BETWEEN[1])[1]
-
-
 def algorithms_page() -> str:
-    """A section for each: what it says and keeps, and a short run of each variant."""
-    text = f"{GENERATED}\n# Algorithms\n\nWhat each file of `kernels/algorithms/` declares. d is the length of the iterate.\n"
-    text += "The keys of a section are in [the scenario](scenario.md).\n"
+    """The table of all, then a section for each: what it says and keeps, and a short run of each variant."""
+    text = f"{GENERATED}\n# Algorithms\n\n{ABOUT_ALGORITHMS}\n{algorithm_table()}\n"
+    text += "The keys of a section are in [the scenario](scenario.md). d is the length of the iterate.\n"
     for kind, s in algorithms():
         asked = {
             "gradient": "gradients",
@@ -404,8 +416,8 @@ def algorithms_page() -> str:
         }[s.asks()]
         said = {
             "star": "one, of the entries that are shared",
-            "token": f"{s.sent} of length d ({', '.join(getattr(s, 'token', ()))})",
-            "neighbours": f"{s.sent} of length d; messages in a round: {getattr(s, 'messages', 1)}",
+            "token": f"{message_vectors(s)} of length d ({', '.join(getattr(s, 'token', ()))})",
+            "neighbours": f"{message_vectors(s)} of length d; messages in a round: {getattr(s, 'messages', 1)}",
         }[s.pattern]
         facts = [
             ("paper", s.paper),
@@ -413,13 +425,13 @@ def algorithms_page() -> str:
             ("problem", kind.solved(s)),
             ("guarded gates answer with", asked),
             ("privacy unit", kind.unit(s)),
-            ("does the published claim hold?", s.claim),
+            ("does the published claim hold?", claim_of(s).holds),
             ("vectors of a message", said),
-            ("recorded of a node", ", ".join(s.own)),
+            ("recorded of a node", ", ".join(s.recorded)),
         ]
         text += f"\n## {s.name}\n\n{s.title}\n\n" + table(("what", "as declared"), facts)
-        for variant, examples in s.examples.items():
-            for keys in examples:
+        for variant, runs in examples(type(s)).items():
+            for keys in runs:
                 text += f"\n    algorithm: {yaml({'name': s.name, 'variant': variant, 'rounds': 20} | dict(keys))}\n"
     return text
 
@@ -460,8 +472,6 @@ def main() -> None:
             old.unlink()
     for name, text in made.items():
         (PLACE / name).write_text(text, encoding="utf-8")
-    page = ROOT / "README.md"
-    page.write_text(readme(page.read_text(encoding="utf-8")), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -74,12 +74,12 @@ def last(plan: RunPlan, machines: Sequence[Any], run: bytes = bytes(16)) -> Matr
         return np.repeat(hop.token[0][None], n, axis=0)
     if algorithm.pattern == "neighbours":
         rounds = cast(Rounds, algorithm)
-        *_, own = rounds_of(machines, rounds.messages, rounds.iterate_is_sent)
+        *_, own = rounds_of(machines, rounds.messages, rounds.recorded[0] != "x")
         return own
     server = around(plan, machines)
-    if cast(Star, algorithm).leads(plan.problem.constrained):
+    if cast(Star, algorithm).server_holds_iterate(plan.problem.constrained):
         return np.repeat(server.state.w[None], n, axis=0)
-    z = [getattr(m.state, algorithm.own[0]) for m in machines]
+    z = [getattr(m.state, algorithm.recorded[0]) for m in machines]
     return np.repeat(np.mean(z, axis=0)[None], n, axis=0)
 
 

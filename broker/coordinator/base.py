@@ -17,6 +17,7 @@ from hushgrid.broker.coordinator.membership import Joined, Membership, Phase, ch
 from hushgrid.broker.coordinator.pattern import Pattern
 from hushgrid.broker.coordinator.refusals import Fewer
 from hushgrid.broker.coordinator.silence import Silence
+from hushgrid.kernels.algorithms.base import UNITS
 from hushgrid.kernels.errors import HushgridError, Refused, Stopped, Suspended, failure, printable
 from hushgrid.kernels.machine import Malformed
 from hushgrid.node import wire
@@ -382,15 +383,15 @@ class Coordinator(Endpoint, Pattern):
             self.ledger.runs.reopen(self.run)
         self.phase = "running"
         self.announcement.begun()
+        unit = UNITS[self.plan.algorithm.pattern]
         self.driver = self._driver()
         self._soon()
         self.silence.ask(self.members)
         if self._stopped:
             self._resumed = self._at()
-            at = f"{self.plan.algorithm.unit[:-1]} {self._resumed}"
-            self.log(f"resumes run {self.run.hex()[:8]} at {at}: what was paid for is kept")
+            self.log(f"resumes run {self.run.hex()[:8]} at {unit[:-1]} {self._resumed}: what was paid for is kept")
         else:
-            self.log(f"run {self.run.hex()[:8]}: {self.plan.algorithm.rounds} {self.plan.algorithm.unit} begin")
+            self.log(f"run {self.run.hex()[:8]}: {self.plan.algorithm.rounds} {unit} begin")
         self._stopped = None
         return self._publish(self.driver.start())
 

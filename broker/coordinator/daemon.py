@@ -19,7 +19,7 @@ from hushgrid.broker.coordinator.run_records import keep, summary
 from hushgrid.broker.coordinator.status import Reporter, activity
 from hushgrid.kernels.errors import InputError, Stopped
 from hushgrid.node.config.coordinator import FIXED, KEPT, CoordinatorConfig, load_coordinator
-from hushgrid.node.config.files import kept
+from hushgrid.node.config.files import with_fixed
 from hushgrid.node.config.planning import make_plan
 from hushgrid.node.config.scenario import load_scenario
 from hushgrid.node.log import Log, Warned
@@ -56,7 +56,7 @@ def prepare(config: CoordinatorConfig, path: str) -> tuple[str, RunPlan]:
     problem = scenario.kind.public(scenario, file)
     if why := scenario.kind.on_devices(scenario.problem):
         raise InputError(f"{file}: {why}")
-    _, plan = make_plan(scenario, problem, file)
+    plan = make_plan(scenario, problem, file)
     if config.members is not None and sorted(config.members) != plan.nodes:
         raise InputError(
             f"{path}: members: found {', '.join(config.members)}, expected {', '.join(plan.nodes)}, the nodes of {file}"
@@ -220,7 +220,7 @@ class Service:
                 another = (read.run is None) != (
                     self.config.run is None
                 )  # runs by a schedule, or when they are asked for
-                config = kept(self.config, read, (*FIXED, "run") if another else FIXED, self.path, _say)
+                config = with_fixed(self.config, read, (*FIXED, "run") if another else FIXED, self.path, _say)
                 self.source, self.plan = prepare(config, self.path)
                 self.config = config
             except InputError as error:

@@ -12,7 +12,7 @@ from hushgrid.broker.coordinator import warm_start
 from hushgrid.broker.coordinator.base import Coordinator
 from hushgrid.broker.coordinator.warm_start import WarmState
 from hushgrid.kernels.algorithms.base import Star
-from hushgrid.kernels.patterns.star import Centre, Left, StarCentre
+from hushgrid.kernels.patterns.star import Left, ServerContext, StarCentre
 from hushgrid.kernels.types import Vector
 from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.problems.masking import INTRODUCTION
@@ -50,7 +50,7 @@ class StarCoordinator(Coordinator):
         # What only a coordinator needs of a kind of problem stands in a file of its own, which no device reaches.
         self._kind: Any = import_module(f"{type(plan.kind).__module__.rpartition('.')[0]}.centre")
         self._source = source
-        self.centre: Centre = self._kind.centre(plan, source, warm)
+        self.centre: ServerContext = self._kind.centre(plan, source, warm)
         self.shares = {m: k.size for m, k in self.centre.position.items()}
         self._start = start if start is not None and warm_start.fits(start, self.shares) else None
         if held is not None:

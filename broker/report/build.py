@@ -18,9 +18,10 @@ from hushgrid.broker.report import network as row_page
 from hushgrid.broker.report.charts import WITHHELD, charts
 from hushgrid.broker.report.page import document, facts, figure, paragraphs, section, table
 from hushgrid.broker.report.run_directory import Run, read
-from hushgrid.broker.report.setpoints import setpoints
 from hushgrid.broker.report.statement import MISSING, Statement, number, standing, statement
+from hushgrid.kernels.algorithms.base import UNITS
 from hushgrid.kernels.errors import InputError
+from hushgrid.kernels.problems.statistics import STATISTICS
 
 if TYPE_CHECKING:
     from hushgrid.grid_cases.case import Case
@@ -45,16 +46,16 @@ def build(run_dir: Path) -> Path:
 def render(run: Run) -> str:
     """The page. Depends on `run` and, for zones, on the power-system case its scenario names; on no clock."""
     case, absent = _case(run)
-    said = statement(run, case.base_mva if case else None)
+    privacy = statement(run, case.base_mva if case else None)
     name = str(run.result.get("name") or run.path.name)
     body = [
         f'<header><p class="kind">hushgrid · report of a run</p><h1>{escape(name)}</h1>'
         f'<p class="verdict">{"</p><p>".join(map(escape, _first(run)))}</p></header>',
-        _banner(said) + _quality(run),
+        _banner(privacy) + _quality(run),
         section("Key figures", facts(_key_figures(run))),
-        *_found(run, case, absent, section("Along the walk" if run.walks else "Round by round", charts(run, said))),
-        section("Privacy in full", _privacy(said)),
-        section("What is not protected", facts(said.limits, wide=True)),
+        *_found(run, case, absent, section("Along the walk" if run.walks else "Round by round", charts(run, privacy))),
+        section("Privacy in full", _privacy(privacy)),
+        section("What is not protected", facts(privacy.limits, wide=True)),
         _attack(run),
         section("How this run was made", _provenance(run)),
     ]
@@ -65,10 +66,14 @@ def _found(run: Run, case: Case | None, absent: str, along: str) -> list[str]:
     """What was found, drawn and in tables, around the charts of how (`along`)."""
     if run.least_cost:
         drawn = dispatch_page.grid(run)
-        found = [section("The grid", drawn)] if drawn else []
-        return [*found, section(dispatch_page.title(run), dispatch_page.tables(run)), along]
+        parts = [section("The grid", drawn)] if drawn else []
+        return [*parts, section(dispatch_page.title(run), dispatch_page.tables(run)), along]
     if run.zones:
-        return [section("The grid", _grid(run, case, absent)), along, section("Set-points", setpoints(run, case))]
+        return [
+            section("The grid", _grid(run, case, absent)),
+            along,
+            section("Set-points", dispatch_page.setpoints(run, case)),
+        ]
     if run.sums:
         return [section("The sum", row_page.added(run))]
     return [section("The network", row_page.drawing(run)), along, section("Solution", row_page.solution(run))]
@@ -78,19 +83,16 @@ def _first(run: Run) -> list[str]:
     """The sentences under the run's name."""
     if not run.least_cost:
         return [verdict(run)]
-    about = f"{dispatch_page.name(run)} in {len(run.nodes())} zones"
-    return [f"{about}: {dispatch_page.of(run).headline}.", verdict(run)]
+    title = f"{dispatch_page.name(run)} in {len(run.nodes())} zones"
+    return [f"{title}: {dispatch_page.dispatch_of(run).headline}.", verdict(run)]
 
 
 def _case(run: Run) -> tuple[Case | None, str]:
     """The run's power-system case, or None and why. Loads are dropped where the run is private."""
     if not run.zones:
         return None, ""
-    from hushgrid.grid_cases import load
-
-    name = str(run.scenario["problem"].get("case"))
     try:
-        case = load(name).without(run.scenario["problem"].get("ignore") or ())
+        case = run.load_case()
     except InputError as error:
         return None, f"The grid is not drawn: {error}."
     return (case.without_loads() if standing(run.result) == "upheld" else case), ""
@@ -109,22 +111,21 @@ def verdict(run: Run) -> str:
     agreed = f"consensus residual {number(result.get('consensus_residual'))}{unit}"
     if result.get("max_violation") is not None and not run.least_cost:  # there it is not that of what is shown
         agreed += f", no limit violated by more than {number(result['max_violation'])} p.u."
-    done = f"{number(result.get('rounds_done'))} {run.algorithm.unit}"
+    done = f"{number(result.get('rounds_done'))} {UNITS[run.algorithm.pattern]}"
     text = f"{who} worked on {what} in {done} of {run.algorithm.title}, {how} ({agreed})"
     if run.sums:
-        entries = len(run.tables.get("sum", ()))
-        what = f"{run.scenario['problem'].get('kind')} of {number(entries)} entr{'y' if entries == 1 else 'ies'}"
-        text = f"{who} added up a {what} over {number(result.get('records'))} records, {how} ({run.algorithm.title})"
+        added = STATISTICS[str(run.scenario["problem"].get("kind"))].added(len(run.tables.get("sum", ())))
+        text = f"{who} added up {added} over {number(result.get('records'))} records, {how} ({run.algorithm.title})"
     return f"{text}."
 
 
-def _banner(said: Statement) -> str:
-    word = {"upheld": "Upheld", "not upheld": "Not upheld", "not private": "Not private"}[said.standing]
-    more = "".join(f"<p>Privacy claim not upheld: {escape(reason)}</p>" for reason in said.reasons)
-    kind = said.standing.replace(" ", "-")
+def _banner(statement: Statement) -> str:
+    word = {"upheld": "Upheld", "not upheld": "Not upheld", "not private": "Not private"}[statement.standing]
+    more = "".join(f"<p>Privacy claim not upheld: {escape(reason)}</p>" for reason in statement.reasons)
+    kind = statement.standing.replace(" ", "-")
     return (
         f'<section class="banner {kind}" aria-label="Privacy"><p class="word">{word}</p>'
-        f'<div><p class="headline">{escape(said.headline)}</p>{more}</div></section>'
+        f'<div><p class="headline">{escape(statement.headline)}</p>{more}</div></section>'
     )
 
 
@@ -141,32 +142,34 @@ def _attack(run: Run) -> str:
 
 def _quality(run: Run) -> str:
     """The verdict on the answer, which is none on privacy and never in its colours; "" of a run that has none."""
-    found = run.result.get("quality")
-    if not isinstance(found, Mapping) or not (why := quality.sentence(found, run.zones, dispatch.feasible(run.result))):
+    verdict = run.result.get("quality")
+    if not isinstance(verdict, Mapping) or not (
+        why := quality.sentence(verdict, run.zones, dispatch.feasible(run.result))
+    ):
         return ""
-    word = quality.WORD[found["verdict"]]
-    said = ""
+    word = quality.WORD[verdict["verdict"]]
+    sentence = ""
     if run.least_cost:
-        said = dispatch_page.of(run).sentence
+        sentence = dispatch_page.dispatch_of(run).sentence
     elif isinstance(run.result.get("served_mw"), int | float):
-        said = power_words(run)
-    more = f"<p>{escape(said)}</p>" if said else ""
+        sentence = power_words(run)
+    more = f"<p>{escape(sentence)}</p>" if sentence else ""
     return (
-        f'<section class="banner {escape(found["verdict"])}" aria-label="Quality of the answer"><p class="word">'
+        f'<section class="banner {escape(verdict["verdict"])}" aria-label="Quality of the answer"><p class="word">'
         f'{word[0].upper()}{word[1:]}</p><div><p class="headline">The answer: {escape(why)}.</p>{more}</div></section>'
     )
 
 
 def power_words(run: Run) -> str:
     """What is generated and served, in a sentence."""
-    told = {
+    words_of = {
         key: f"{number(run.result.get(f'{key}_mw'))} MW"
         for key in ("generation", "load", "served", "unserved", "spilled")
     }
     which = "the gate's noisy loads" if run.noisy_loads else "the loads"
     return (
-        f"{told['generation']} are generated for a load of {told['load']}: {told['served']} are served, {told['unserved']} are "
-        f"not, {told['spilled']} are generated and used by nobody ({which})."
+        f"{words_of['generation']} are generated for a load of {words_of['load']}: {words_of['served']} are served, {words_of['unserved']} are "
+        f"not, {words_of['spilled']} are generated and used by nobody ({which})."
     )
 
 
@@ -182,26 +185,26 @@ def _bytes(value: Any) -> str:
 
 def _key_figures(run: Run) -> list[tuple[str, str]]:
     result, zones, walks = run.result, run.zones, run.walks
-    shown = dispatch_page.key_figures(run) if run.least_cost else []
+    rows = dispatch_page.key_figures(run) if run.least_cost else []
     planned = (run.scenario.get("algorithm") or {}).get("rounds")
     rounds = number(result.get("rounds_done")) + (f" of {number(planned)}" if planned is not None else "")
     unit = " p.u." if zones else ""
     if walks:
         blocks = f"{number(len(run.history['round']))} blocks of {number(len(run.nodes()))}"
-        shown += [("Activations", f"{rounds} ({blocks})"), ("Walk", row_page.walk_words(result["walk"]))]
+        rows += [("Activations", f"{rounds} ({blocks})"), ("Walk", row_page.walk_words(result["walk"]))]
     else:
-        shown.append(("Rounds", rounds + summary.finished(result)))
-    shown.append(("Stopped because", _stopped(result.get("stopped_because"), walks)))
+        rows.append(("Rounds", rounds + summary.finished(result)))
+    rows.append(("Stopped because", _stopped(result.get("stopped_because"), walks)))
     if run.sums:
         summed = result.get("summed") or ()
-        shown += [("Nodes in the sum", number(len(summed))), ("Their records", number(result.get("records")))]
+        rows += [("Nodes in the sum", number(len(summed))), ("Their records", number(result.get("records")))]
     else:
-        shown.append(("Consensus residual", number(result.get("consensus_residual")) + unit))
+        rows.append(("Consensus residual", number(result.get("consensus_residual")) + unit))
     if result.get("max_violation") is not None:
         which = ", by the relaxation" if run.least_cost else ""
-        shown.append((f"Largest violation of a limit{which}", number(result["max_violation"]) + " p.u."))
+        rows.append((f"Largest violation of a limit{which}", number(result["max_violation"]) + " p.u."))
     if not run.least_cost:
-        shown += _objective(run)
+        rows += _objective(run)
     for label, who in (
         ("Cap reached, then frozen", (result.get("privacy") or {}).get("capped")),
         ("Lost for good", result.get("lost")),
@@ -209,12 +212,12 @@ def _key_figures(run: Run) -> list[tuple[str, str]]:
         ("In it by a last linear model", result.get("frozen")),
     ):
         if who and walks:
-            shown.append((label, ", ".join(map(str, who))))
+            rows.append((label, ", ".join(map(str, who))))
     nodes = result.get("nodes")
     count = len(nodes) if isinstance(nodes, Mapping | list | tuple) else nodes
     wall = result.get("wall_s")
     return [
-        *shown,
+        *rows,
         ("Messages (tokens handed over)" if walks else "Messages", number(result.get("messages"))),
         ("Bytes of these tokens" if walks else "Bytes", _bytes(result.get("bytes"))),
         ("Wall time", f"{number(wall)} s" if wall is not None else MISSING),
@@ -228,17 +231,17 @@ def _objective(run: Run) -> list[tuple[str, str]]:
     """The objective, what is known of its distance from the optimum, and the power of zones."""
     result, private = run.result, standing(run.result) == "upheld"
     withheld = private and not (run.zones and run.noisy_loads)
-    at = ", at the gate's noisy loads" if private and not withheld else ""
-    shown = [] if run.sums else [(f"Objective{at}", WITHHELD if withheld else number(result.get("objective"), 5))]
+    where = ", at the gate's noisy loads" if private and not withheld else ""
+    rows = [] if run.sums else [(f"Objective{where}", WITHHELD if withheld else number(result.get("objective"), 5))]
     if result.get("test"):
-        shown.insert(0, ("Test error", summary.test(result)))
-    for key, label in (("optimality_gap", f"Gap to the optimum{at}"), ("relative_error", "Relative error of x")):
+        rows.insert(0, ("Test error", summary.test(result)))
+    for key, label in (("optimality_gap", f"Gap to the optimum{where}"), ("relative_error", "Relative error of x")):
         if result.get(key) is not None:
-            shown.append((label, number(result[key])))
+            rows.append((label, number(result[key])))
     for key, label in (("generation_mw", "Generated"), ("load_mw", "Load"), ("served_mw", "Load served")):
         if result.get(key) is not None:
-            shown.append((label, f"{number(result[key], 4)} MW"))
-    return shown
+            rows.append((label, f"{number(result[key], 4)} MW"))
+    return rows
 
 
 def _stopped(because: Any, walks: bool) -> str:
@@ -274,38 +277,38 @@ def _groups(run: Run, case: Case) -> dict[str, list[str]]:
 def _grid(run: Run, case: Case | None, absent: str) -> str:
     if case is None:
         return paragraphs([absent])
-    shown = network(run, case)
-    if len(shown.nodes) > gridmap.MAX_DRAWN:
-        return paragraphs([f"The grid is not drawn: it has {number(len(shown.nodes))} buses."])
-    ties = [f"{a}–{b}" for a, b in shown.ties()]
+    grid = network(run, case)
+    if len(grid.nodes) > gridmap.MAX_DRAWN:
+        return paragraphs([f"The grid is not drawn: it has {number(len(grid.nodes))} buses."])
+    ties = [f"{a}–{b}" for a, b in grid.ties()]
     which = f": {', '.join(ties)}" if 0 < len(ties) <= 24 else ""
     keys = [
         f'<span><i style="background:{gridmap.PALETTE[i % len(gridmap.PALETTE)]}"></i>{escape(zone)} '
         f"({len(members)} buses)</span>"
-        for i, (zone, members) in enumerate(shown.groups.items())
+        for i, (zone, members) in enumerate(grid.groups.items())
     ]
     loads = (
         "Arrow heads mark buses with a load in the case file; sizes are not shown."
-        if shown.loads
+        if grid.loads
         else "Which buses carry a load is private and not shown."
     )
-    mark = "G" if gridmap.bus_radius(len(shown.nodes)) >= gridmap.LEGIBLE else "A small white circle"
+    mark = "G" if gridmap.bus_radius(len(grid.nodes)) >= gridmap.LEGIBLE else "A small white circle"
     caption = (
-        f"{len(shown.nodes)} buses, {len(set(map(frozenset, shown.edges)))} connections, {len(ties)} tie lines "
+        f"{len(grid.nodes)} buses, {len(set(map(frozenset, grid.edges)))} connections, {len(ties)} tie lines "
         f"(dashed{which}). {mark} marks a bus with a generator. {loads} The layout follows connections, not geography."
     )
-    label = f"The grid of {case.name} with {len(shown.groups)} zones"
-    return figure("Zones and tie lines", f'<p class="keys">{"".join(keys)}</p>' + gridmap.svg(shown, label), caption)
+    label = f"The grid of {case.name} with {len(grid.groups)} zones"
+    return figure("Zones and tie lines", f'<p class="keys">{"".join(keys)}</p>' + gridmap.svg(grid, label), caption)
 
 
-def _privacy(said: Statement) -> str:
-    out = paragraphs(said.meaning)
-    if said.terms:
-        out += facts(said.terms, wide=True)
-    if said.table:
+def _privacy(statement: Statement) -> str:
+    out = paragraphs(statement.meaning)
+    if statement.terms:
+        out += facts(statement.terms, wide=True)
+    if statement.table:
         out += table(
-            said.columns,
-            said.table,
+            statement.columns,
+            statement.table,
             "Per node, over the whole run. A dash: not set, or cannot be given as a difference.",
         )
     return out
@@ -314,10 +317,10 @@ def _privacy(said: Statement) -> str:
 def _provenance(run: Run) -> str:
     versions = run.result.get("versions") or {}
     pairs = versions.items() if isinstance(versions, Mapping) else [("versions", versions)]
-    shown = [("Algorithm", f"{run.result.get('algorithm')}, variant {run.result.get('variant')}")]
-    shown += [("Data", str(note)) for note in run.result.get("notes") or ()]
-    shown += [(str(key), str(value)) for key, value in pairs]
+    rows = [("Algorithm", f"{run.result.get('algorithm')}, variant {run.result.get('variant')}")]
+    rows += [("Data", str(note)) for note in run.result.get("notes") or ()]
+    rows += [(str(key), str(value)) for key, value in pairs]
     text = f"<pre>{escape(run.scenario_text.strip())}</pre>"
     if len(run.scenario_text) > LONG:
         text = f"<details><summary>Show all of it</summary>{text}</details>"
-    return facts(shown) + f"<h3>Scenario, resolved</h3>{text}"
+    return facts(rows) + f"<h3>Scenario, resolved</h3>{text}"

@@ -18,8 +18,8 @@ WITHHELD = "withheld: it would be computed from raw data"
 class _Charts:
     """The figures of one run, in their order."""
 
-    def __init__(self, run: Run, said: Statement) -> None:
-        self.run, self.said, self.history = run, said, run.history
+    def __init__(self, run: Run, statement: Statement) -> None:
+        self.run, self.said, self.history = run, statement, run.history
         self.known = {name for name, values in run.history.items() if bool(np.isfinite(values).any())}
         self.rounds, self.xlabel, self.per = run.history["round"], "round", "round"
         if run.walks:  # a row is a block of n activations, the last one perhaps shorter
@@ -71,12 +71,12 @@ class _Charts:
 
     def cost(self) -> None:
         """The objective of a run at least cost; in a private run it is one at the noisy loads."""
-        found = dispatch_page.of(self.run)
+        dispatch = dispatch_page.dispatch_of(self.run)
         caption = (
-            f"What the zones' own steps cost at the {found.loads}, lost load at its price included. While they disagree it "
+            f"What the zones' own steps cost at the {dispatch.loads}, lost load at its price included. While they disagree it "
             "may be less than any dispatch costs. Relaxed."
         )
-        levels = {"proven bound": found.bound} if found.bound is not None else {}
+        levels = {"proven bound": dispatch.bound} if dispatch.bound is not None else {}
         cost = {"cost": self.history["objective"]}
         self.add("Cost", caption, cost, ylabel="$/h", levels=levels, from_zero=True)
 
@@ -94,16 +94,16 @@ class _Charts:
         """Of many nodes the range alone."""
         if "test_error" not in self.known:
             return
-        of, own = self.run.result["test"], [name for name in self.known if name.startswith("test_error_")]
+        test, columns = self.run.result["test"], [name for name in self.known if name.startswith("test_error_")]
         series = {"common model": self.history["test_error"]}
-        if own:
-            each = np.array([self.history[name] for name in own])
+        if columns:
+            each = np.array([self.history[name] for name in columns])
             series |= {"worst of the nodes' own": each.max(axis=0), "best": each.min(axis=0)}
         caption = (
-            f"{of['measure'].capitalize()}, on the {of['rows']:,} rows of {of['file']}, from which no node has learned. "
+            f"{test['measure'].capitalize()}, on the {test['rows']:,} rows of {test['file']}, from which no node has learned. "
             "They are public: nothing protects them."
         )
-        levels = {"without a model": float(of["trivial"])}
+        levels = {"without a model": float(test["trivial"])}
         self.add("Test error", caption, series, ylabel="test error", levels=levels, from_zero=True)
 
     def violation(self) -> None:
@@ -195,11 +195,11 @@ def steady(values: Array) -> bool:
     return bool(values.size > 1 and np.all(values[1:] == values[1]) and np.isfinite(values).all())
 
 
-def charts(run: Run, said: Statement) -> str:
+def charts(run: Run, statement: Statement) -> str:
     """The charts as HTML, with what is to be said of them."""
     if not len(run.history["round"]):
         return paragraphs([f"No {'activation' if run.walks else 'round'} was completed, so there is nothing to draw."])
-    drawn = _Charts(run, said)
+    drawn = _Charts(run, statement)
     for draw in (
         drawn.residual,
         drawn.tested,

@@ -56,7 +56,7 @@ class Dispatch:
         return self.verdict in ("solved", "agreed")
 
     @property
-    def shown(self) -> Power | None:
+    def power(self) -> Power | None:
         """What the tables hold: the AC dispatch if there is one."""
         return self.ac or self.relaxed
 
@@ -71,26 +71,26 @@ class Dispatch:
     @property
     def lost(self) -> list[str]:
         """What is not balanced, in words; empty where all is."""
-        power = self.shown
+        power = self.power
         if power is None:
             return []
-        told = ((power.unserved, "MW unserved"), (power.spilled, "MW spilled"), (power.mvar, "MVAr not balanced"))
-        return [f"{amount(value)} {what}" for value, what in told if value >= SEEN]
+        amounts = ((power.unserved, "MW unserved"), (power.spilled, "MW spilled"), (power.mvar, "MVAr not balanced"))
+        return [f"{amount(value)} {what}" for value, what in amounts if value >= SEEN]
 
     @property
     def reasons(self) -> list[str]:
         """Why these are no set-points; empty where they are."""
-        power, found = self.shown, []
+        power, reasons = self.power, []
         if power is None:
             return ["the run ended before the zones had handed over a dispatch"]
         if not self.converged:
-            found.append(f"the zones have not agreed: {self.apart}")
+            reasons.append(f"the zones have not agreed: {self.apart}")
         if self.ac is None:
-            found.append(f"no dispatch was found that satisfies the AC power flow equations ({self.no_ac})")
+            reasons.append(f"no dispatch was found that satisfies the AC power flow equations ({self.no_ac})")
         if power.unserved > UNSERVED * max(power.load, 0.0):
             share = f", {100 * power.unserved / power.load:.1f} % of the load," if power.load > 0 else ""
-            found.append(f"{amount(power.unserved)} MW{share} are not served")
-        return found
+            reasons.append(f"{amount(power.unserved)} MW{share} are not served")
+        return reasons
 
     @property
     def word(self) -> str:
@@ -130,7 +130,7 @@ class Dispatch:
     @property
     def headline(self) -> str:
         """The run in half a sentence."""
-        power = self.shown
+        power = self.power
         if power is None:
             return f"no dispatch: {self.reasons[0]}"
         cost, how = money(self.generation_cost(power)), ["AC"] if self.ac else [f"relaxed: {self.no_ac}"]
@@ -138,11 +138,13 @@ class Dispatch:
             how.append(f"{money(power.objective)} with slack at {self.voll:,.0f} $/MWh")
         if self.ac and self.bound is not None:
             how.append(f"bound {money(self.bound)}")
-        told = [f"serves {power.served:,.1f} of {power.load:,.1f} MW ({self.loads}) at {cost} $/h ({'; '.join(how)})"]
-        return ", ".join([*told, *self.lost, self.agreed])
+        clauses = [
+            f"serves {power.served:,.1f} of {power.load:,.1f} MW ({self.loads}) at {cost} $/h ({'; '.join(how)})"
+        ]
+        return ", ".join([*clauses, *self.lost, self.agreed])
 
 
-def of(result: Mapping[str, Any], voll: float | None, noisy: bool) -> Dispatch:
+def dispatch_of(result: Mapping[str, Any], voll: float | None, noisy: bool) -> Dispatch:
     """The dispatch that result.json tells of. voll: None is the default."""
     ac = result.get("ac") or {}
     status = str(ac.get("status") or "")
@@ -172,9 +174,9 @@ def feasible(result: Mapping[str, Any]) -> bool:
     return bool((result.get("ac") or {}).get("status") == SOLVED)
 
 
-def _power(found: Mapping[str, Any]) -> Power | None:
+def _power(figures: Mapping[str, Any]) -> Power | None:
     keys = ("objective", "generation_mw", "load_mw", "served_mw", "unserved_mw", "spilled_mw", "slack_mvar")
-    values = [_number(found.get(key)) for key in keys]
+    values = [_number(figures.get(key)) for key in keys]
     return None if any(value is None for value in values) else Power(*(value for value in values if value is not None))
 
 
@@ -208,16 +210,16 @@ def mask(problem: Mapping[str, Any]) -> str:
     return "" if nonzero is None else "case" if nonzero == "case" else "listed"
 
 
-def asked(problem: Mapping[str, Any]) -> str:
+def noise_words(problem: Mapping[str, Any]) -> str:
     """What was asked of the gates of a private run."""
-    of = mask(problem)
+    loads = mask(problem)
     which = {
         "": "Each load was perturbed once: each zone's gate gave one answer, p and q of every bus, load or no load,",
         "case": "Each load that is other than zero in the public case file was perturbed once: each zone's gate gave one "
         "answer, these p and q",
         "listed": "Each load that the scenario lists was perturbed once: each zone's gate gave one answer, these p and q",
-    }[of]
-    rest = "; every other load counts as zero, without a look at it" if of else ""
+    }[loads]
+    rest = "; every other load counts as zero, without a look at it" if loads else ""
     return (
         f"{which} with noise{rest}. These are the noisy loads. Everything after it, in the rounds and at the end, is "
         "computed from that one answer and from what is public (post-processing), so more rounds cost nothing."
@@ -231,7 +233,7 @@ def knowledge(problem: Mapping[str, Any], result: Mapping[str, Any], noisy: bool
     ac = ", from which it computed the AC dispatch" if status == SOLVED else ""
     if not ac and problem.get("ac") == "polish":
         ac = ", from which it sought an AC dispatch and found none"
-    found = [
+    limits = [
         (
             "What the coordinator knows",
             f"during the rounds what each zone would have flow over the lines it shares, its cost and the sums of its {loads} "
@@ -246,10 +248,10 @@ def knowledge(problem: Mapping[str, Any], result: Mapping[str, Any], noisy: bool
     ]
     if mask(problem):
         what = "those of the case file" if mask(problem) == "case" else "those the scenario lists"
-        found.append(
+        limits.append(
             (
                 "Which buses have a load",
                 f"is public: {what} (problem.loads). A load elsewhere counts as zero and is not served by this plan.",
             )
         )
-    return tuple(found)
+    return tuple(limits)

@@ -1,4 +1,4 @@
-"""The parts of a report that only a run at least cost has: what is told first, key figures, the map, tables, charts."""
+"""The parts of a report that only a run of zones has: what is told first, key figures, the map, set-points, tables, charts."""
 
 from __future__ import annotations
 
@@ -6,15 +6,18 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from pathlib import PurePath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from hushgrid.broker.report import dispatch, gridmap, powermap, quality
 from hushgrid.broker.report.dispatch import Dispatch
 from hushgrid.broker.report.page import figure, paragraphs, table
-from hushgrid.broker.report.run_directory import Run
-from hushgrid.broker.report.statement import fixed, number
+from hushgrid.broker.report.run_directory import Run, Setpoint, natural
+from hushgrid.broker.report.statement import MISSING, fixed, number
+
+if TYPE_CHECKING:
+    from hushgrid.grid_cases.case import Case
 
 Row = Mapping[str, Any]
 
@@ -102,9 +105,9 @@ HEADINGS = {
 }
 
 
-def of(run: Run) -> Dispatch:
+def dispatch_of(run: Run) -> Dispatch:
     """The run's dispatch in words."""
-    return dispatch.of(run.result, (run.scenario.get("problem") or {}).get("voll"), run.noisy_loads)
+    return dispatch.dispatch_of(run.result, (run.scenario.get("problem") or {}).get("voll"), run.noisy_loads)
 
 
 def name(run: Run) -> str:
@@ -114,27 +117,27 @@ def name(run: Run) -> str:
 
 def title(run: Run) -> str:
     """Of the tables."""
-    word = of(run).title
+    word = dispatch_of(run).title
     return word[0].upper() + word[1:]
 
 
 def source(run: Run) -> str:
     """Of the rows of the tables: "ac", "relaxed", or "mixed"."""
-    found = {row["source"] for rows in run.tables.values() for row in rows}
-    return next(iter(found)) if len(found) == 1 else "mixed"
+    sources = {row["source"] for rows in run.tables.values() for row in rows}
+    return next(iter(sources)) if len(sources) == 1 else "mixed"
 
 
 def _what(run: Run, of_flows: bool = False) -> str:
     """Whether values are the relaxation's or AC."""
-    lost = of(run).lost
-    said = {
+    lost = dispatch_of(run).lost
+    words_of = {
         "ac": f"AC: the values satisfy the AC power flow equations{', but for ' * bool(lost)}{' and '.join(lost)}.",
         "relaxed": "Relaxed: values of the second-order-cone relaxation, which need not satisfy the AC power flow "
         "equations.",
         "mixed": "Each row says whether its values are AC or relaxed.",
     }[source(run)]
     flat = " Flows of the relaxation are not unique: others may cost the same." if of_flows else ""
-    return said + (flat if source(run) != "ac" else "")
+    return words_of + (flat if source(run) != "ac" else "")
 
 
 # --- key figures ---
@@ -142,32 +145,32 @@ def _what(run: Run, of_flows: bool = False) -> str:
 
 def key_figures(run: Run) -> list[tuple[str, str]]:
     """Name and value pairs."""
-    found = of(run)
-    power = found.shown
+    result = dispatch_of(run)
+    power = result.power
     if power is None:
         return []
-    how = "AC" if found.ac else "relaxed"
-    shown = [
-        (f"Load served ({found.loads})", f"{dispatch.amount(power.served)} of {dispatch.amount(power.load)} MW"),
+    how = "AC" if result.ac else "relaxed"
+    rows = [
+        (f"Load served ({result.loads})", f"{dispatch.amount(power.served)} of {dispatch.amount(power.load)} MW"),
         *_band(run),
         (f"Generation ({how})", f"{dispatch.amount(power.generation)} MW"),
-        (f"Cost of generation ({how})", f"{dispatch.money(found.generation_cost(power))} $/h"),
+        (f"Cost of generation ({how})", f"{dispatch.money(result.generation_cost(power))} $/h"),
     ]
     for label, value, unit in (
         ("Unserved", power.unserved, "MW"),
         ("Spilled: generated, used by nobody", power.spilled, "MW"),
         ("Reactive power not balanced", power.mvar, "MVAr"),
     ):
-        shown.append((label, f"{dispatch.amount(value) if value >= dispatch.SEEN else '0'} {unit}"))
+        rows.append((label, f"{dispatch.amount(value) if value >= dispatch.SEEN else '0'} {unit}"))
     if power.slack >= dispatch.SEEN:
-        shown.append((f"With slack at {found.voll:,.0f} $/MWh", f"{dispatch.money(power.objective)} $/h"))
-    if found.bound is not None:
-        shown.append(("Bound: no dispatch costs less, proven", f"{dispatch.money(found.bound)} $/h"))
-    if found.gap is not None:
-        shown.append(("Distance from it", f"at most {quality.at_most(found.gap)}"))
-    if found.disagreement is not None:
-        shown.append(("Largest disagreement of two zones", f"{found.disagreement:,.3f} MW or MVAr"))
-    return shown + _extremes(run)
+        rows.append((f"With slack at {result.voll:,.0f} $/MWh", f"{dispatch.money(power.objective)} $/h"))
+    if result.bound is not None:
+        rows.append(("Bound: no dispatch costs less, proven", f"{dispatch.money(result.bound)} $/h"))
+    if result.gap is not None:
+        rows.append(("Distance from it", f"at most {quality.at_most(result.gap)}"))
+    if result.disagreement is not None:
+        rows.append(("Largest disagreement of two zones", f"{result.disagreement:,.3f} MW or MVAr"))
+    return rows + _extremes(run)
 
 
 def _band(run: Run) -> list[tuple[str, str]]:
@@ -181,24 +184,24 @@ def _band(run: Run) -> list[tuple[str, str]]:
 
 
 def _extremes(run: Run) -> list[tuple[str, str]]:
-    shown = []
+    lines = []
     for column, label, unit, places in (("price_per_mwh", "Prices", "$/MWh", 2), ("v_pu", "Voltages", "p.u.", 3)):
         rows = _by(run.tables.get("buses", ()), column)
         if rows:
             low, high = rows[0], rows[-1]
             ends = [f"{fixed(row[column], places)} {{}}(bus {row['bus']})" for row in (low, high)]
             text = f"{ends[0].format('')} to {ends[1].format(unit + ' ')}"
-            shown.append((label, text))
+            lines.append((label, text))
     if closest := _by_room(run.tables.get("buses", ())):
         row = closest[0]
         where = f"bus {row['bus']}, {fixed(row['v_pu'], 3)} of {fixed(row['v_min'], 3)} to {fixed(row['v_max'], 3)}"
-        shown.append(("Voltage nearest to a limit", f"{fixed(_room(row), 3)} p.u. away ({where})"))
+        lines.append(("Voltage nearest to a limit", f"{fixed(_room(row), 3)} p.u. away ({where})"))
     loaded = _by(run.tables.get("lines", ()), "loading_percent")
     if loaded:
         most = loaded[-1]
         where = f"branch {most['branch']}, {most['from']} to {most['to']}"
-        shown.append(("Most loaded line", f"{fixed(most['loading_percent'], 1)} % ({where})"))
-    return shown
+        lines.append(("Most loaded line", f"{fixed(most['loading_percent'], 1)} % ({where})"))
+    return lines
 
 
 def _by(rows: Iterable[Row], column: str) -> list[Row]:
@@ -237,13 +240,13 @@ def grid(run: Run) -> str:
 
 def _prices(run: Run) -> str:
     """What a price is."""
-    found = of(run)
-    meant = f"at the {found.loads}: what one more MW of load at the bus would cost, in $/MWh."
+    result = dispatch_of(run)
+    meant = f"at the {result.loads}: what one more MW of load at the bus would cost, in $/MWh."
     apart = " of each zone's own last step: the zones have not agreed on them."
-    if found.ac is not None:
-        said = f"Prices are those of the AC dispatch {meant}"
-        return said if found.converged else f"{said} Prices in the relaxation are those{apart}"
-    return f"Prices are those of the relaxation {meant}" if found.converged else f"Prices are those{apart}"
+    if result.ac is not None:
+        sentence = f"Prices are those of the AC dispatch {meant}"
+        return sentence if result.converged else f"{sentence} Prices in the relaxation are those{apart}"
+    return f"Prices are those of the relaxation {meant}" if result.converged else f"Prices are those{apart}"
 
 
 # --- tables ---
@@ -251,16 +254,16 @@ def _prices(run: Run) -> str:
 
 def tables(run: Run) -> str:
     """The tables, each led by what matters in it, as HTML."""
-    found = of(run)
+    result = dispatch_of(run)
     if not run.tables:
-        return paragraphs([found.sentence, "The run directory holds no tables of it."])
+        return paragraphs([result.sentence, "The run directory holds no tables of it."])
     return "".join(
-        (paragraphs([found.sentence]), _generation(run), _balance(run), _lines(run), _dc_lines(run), _buses(run))
+        (paragraphs([result.sentence]), _generation(run), _balance(run), _lines(run), _dc_lines(run), _buses(run))
     )
 
 
-def _head(name: str, *about: str) -> str:
-    return f'<h3>{escape(name)}</h3><p class="about">{escape(" ".join(about))}</p>'
+def _head(name: str, *paragraphs: str) -> str:
+    return f'<h3>{escape(name)}</h3><p class="about">{escape(" ".join(paragraphs))}</p>'
 
 
 def _cell(value: Any) -> str:
@@ -271,14 +274,14 @@ def _table(run: Run, name: str, rows: Sequence[Row], which: str) -> str:
     """Rows under a caption that says which they are, what they are, and at which loads."""
     columns = HEADINGS[name] | ({"source": "Source"} if source(run) == "mixed" else {})
     cells = [[_cell(row[key]) for key in columns] for row in rows]
-    found = of(run)
-    apart = "" if found.converged else f"; {found.agreed}"
-    return table(list(columns.values()), cells, f"{which}: {found.title}, at the {found.loads}{apart}.")
+    result = dispatch_of(run)
+    apart = "" if result.converged else f"; {result.agreed}"
+    return table(list(columns.values()), cells, f"{which}: {result.title}, at the {result.loads}{apart}.")
 
 
 def _folded(run: Run, name: str, which: str) -> str:
-    whole = _table(run, name, run.tables[name], which)
-    return f"<details><summary>{escape(which)} ({len(run.tables[name])} rows)</summary>{whole}</details>"
+    table = _table(run, name, run.tables[name], which)
+    return f"<details><summary>{escape(which)} ({len(run.tables[name])} rows)</summary>{table}</details>"
 
 
 def _generation(run: Run) -> str:
@@ -297,11 +300,11 @@ def _balance(run: Run) -> str:
         numbers = [key for key in HEADINGS["balance"] if key not in ("zone", "interchange_mw")]
         sums = {key: math.fsum(row[key] for row in rows) for key in numbers}
         rows.append({"zone": "all", "interchange_mw": math.nan, **sums, "source": ""})
-    about = (
+    sentence = (
         "Interchange is what leaves a zone into lines to others, at its own end of them; what is lost on these lines is "
         "counted half to each of their zones."
     )
-    return _head("Balance of each zone", _what(run), about) + _table(run, "balance", rows, "All zones")
+    return _head("Balance of each zone", _what(run), sentence) + _table(run, "balance", rows, "All zones")
 
 
 def _lines(run: Run) -> str:
@@ -325,8 +328,8 @@ def _lines(run: Run) -> str:
 def _dc_lines(run: Run) -> str:
     if "dclines" not in run.tables:
         return ""
-    about = "Flows are those into the line at its two ends. DC lines are counted by their row in the case file, from 1; the map does not draw them."
-    return _head("DC lines", _what(run), about) + _table(run, "dclines", run.tables["dclines"], "All dc lines")
+    sentence = "Flows are those into the line at its two ends. DC lines are counted by their row in the case file, from 1; the map does not draw them."
+    return _head("DC lines", _what(run), sentence) + _table(run, "dclines", run.tables["dclines"], "All dc lines")
 
 
 def _buses(run: Run) -> str:
@@ -354,3 +357,78 @@ def tolerance(run: Run) -> float | None:
         return None
     value = rule.get("tolerance")
     return float(value) * (math.sqrt(shared) + size) if isinstance(value, int | float) else None
+
+
+# --- set-points ---
+
+GENERATED = ("p_g", "q_g")
+
+
+def setpoints(run: Run, case: Case | None) -> str:
+    """Generators, tie lines, and everything else folded away, as HTML."""
+    out = [_generators(run.setpoints, case), _ties(run, case)]
+    rest = [s for s in run.setpoints if s.quantity not in GENERATED]
+    if rest:
+        rows = [(s.node, s.quantity, s.element, number(s.value, 6), s.unit) for s in rest]
+        listed = table(("Zone", "Quantity", "Element", "Value", "Unit"), rows, "Everything else in setpoints.csv.")
+        out.append(f"<details><summary>All other values ({len(rows)})</summary>{listed}</details>")
+    return "".join(out)
+
+
+def _generators(points: Sequence[Setpoint], case: Case | None) -> str:
+    bus_of = dict(zip(case.generators.rows.tolist(), case.generators.bus.tolist(), strict=True)) if case else {}
+    each: dict[tuple[str, str], dict[str, Setpoint]] = {}
+    for point in points:
+        if point.quantity in GENERATED:
+            each.setdefault((point.node, point.element), {})[point.quantity] = point
+    rows = []
+    for (node, element), values in each.items():
+        digits = element.rpartition(":")[2]
+        bus = str(bus_of.get(int(digits), MISSING)) if digits.isdigit() else MISSING
+        cells = [f"{fixed(values[q].value)} {values[q].unit}" if q in values else MISSING for q in GENERATED]
+        rows.append((node, bus, str(int(digits) + 1) if digits.isdigit() else element, *cells))
+    if not rows:
+        return paragraphs(["No generator set-points were written."])
+    caption = "Set-points of the generators, active and reactive power. Generators are counted by their row in the case file, from 1."
+    return table(("Zone", "Bus", "Generator", "Active", "Reactive"), rows, caption)
+
+
+def _ties(run: Run, case: Case | None) -> str:
+    """The flows of every line that two zones share, as each of them sees it."""
+    sides: dict[str, dict[str, dict[str, float]]] = {}
+    for node in run.nodes():
+        keys, values = run.solution.get(f"keys_{node}"), run.solution.get(f"z_{node}")
+        if keys is None or values is None:
+            continue
+        for key, value in zip(keys.tolist(), values.tolist(), strict=True):
+            quantity, _, element = str(key).partition(":")
+            if quantity in ("pF", "qF", "pT", "qT"):
+                sides.setdefault(element, {}).setdefault(node, {})[quantity] = value
+    shared = {element: seen for element, seen in sides.items() if len(seen) > 1}
+    if not shared:
+        return ""
+    base = case.base_mva if case else 1.0
+    active, reactive, places = ("MW", "MVAr", 2) if case else ("p.u.", "p.u.", 4)
+    ends = {}
+    if case:
+        for row, a, b in zip(case.lines.rows, case.lines.from_bus, case.lines.to_bus, strict=True):
+            ends[str(row)] = f"{a} → {b}"
+    rows = []
+    quantities = ("pF", "qF", "pT", "qT")
+    for element in sorted(shared, key=natural):
+        for i, (node, flows) in enumerate(shared[element].items()):
+            label = ends.get(element, f"row {element}") if i == 0 else ""
+            rows.append((label, node, *(fixed(flows[q] * base, places) if q in flows else MISSING for q in quantities)))
+    columns = (
+        "Tie line",
+        "Seen by",
+        f"P from, {active}",
+        f"Q from, {reactive}",
+        f"P to, {active}",
+        f"Q to, {reactive}",
+    )
+    caption = (
+        "Flows into each tie line at its first (from) and second (to) bus. Both zones hold a copy; "
+        "what they differ by is part of the consensus residual."
+    )
+    return table(columns, rows, caption)

@@ -65,8 +65,8 @@ class Network:
 
     def ties(self) -> tuple[tuple[str, str], ...]:
         """The edges between two zones, each pair of nodes once, in the order given."""
-        of = self.group_of()
-        return tuple(e for e in _pairs(self.edges) if of.get(e[0]) != of.get(e[1]))
+        group = self.group_of()
+        return tuple(e for e in _pairs(self.edges) if group.get(e[0]) != group.get(e[1]))
 
     def group_of(self) -> dict[str, str]:
         """The zone of every node that has one."""
@@ -171,7 +171,7 @@ class Drawing:
         self.radius = shape.radius(len(network.nodes))
         self.position = self._laid_out() if position is None else position
         xy, self.height = self._places()
-        self.at = dict(zip(network.nodes, xy, strict=True))
+        self.places = dict(zip(network.nodes, xy, strict=True))
 
     def _laid_out(self) -> Array:
         """(n, 2) places in units of one ordinary line."""
@@ -201,7 +201,7 @@ class Drawing:
         return margin + (position - low) * scale + np.array([(width - used[0]) / 2, 0.0]), float(used[1])
 
     def line(self, a: str, b: str, extra: str = "") -> str:
-        (x1, y1), (x2, y2) = self.at[a], self.at[b]
+        (x1, y1), (x2, y2) = self.places[a], self.places[b]
         return f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}"{extra}/>'
 
     def territories(self) -> list[str]:
@@ -213,7 +213,7 @@ class Drawing:
             colour = self.colour[group]
             out.append(f'<g opacity="0.17" stroke="{colour}" fill="{colour}" stroke-linecap="round">')
             out += [self.line(a, b, f' stroke-width="{3.6 * self.radius:.1f}"') for a, b in inside]
-            out += [dot.format(*self.at[m], 1.8 * self.radius) for m in members if m in self.at]
+            out += [dot.format(*self.places[m], 1.8 * self.radius) for m in members if m in self.places]
             out.append("</g>")
         return out
 
@@ -233,7 +233,7 @@ class Drawing:
         """Generators and loads: the mark, its bus, and the direction where no line leaves the bus."""
         around: dict[str, list[float]] = {node: [] for node in self.network.nodes}
         for a, b in self.pairs:
-            dx, dy = self.at[b] - self.at[a]
+            dx, dy = self.places[b] - self.places[a]
             around[a].append(math.atan2(dy, dx))
             around[b].append(math.atan2(-dy, -dx))
         out = []
@@ -246,11 +246,11 @@ class Drawing:
 
     def marks(self) -> list[str]:
         """What `marked` says, drawn."""
-        return [_mark(mark, self.at[node], angle, self.radius) for mark, node, angle in self.marked()]
+        return [_mark(mark, self.places[node], angle, self.radius) for mark, node, angle in self.marked()]
 
     def bus(self, node: str) -> str:
         """A node, numbered if the number stays legible."""
-        (x, y), zone, radius = self.at[node], self.group_of.get(node), self.radius
+        (x, y), zone, radius = self.places[node], self.group_of.get(node), self.radius
         fill = self.colour[zone] if zone is not None else PALETTE[0]
         title = f"{node}, {zone}" if zone is not None else node
         circle = (
@@ -288,7 +288,9 @@ class Labels:
     def extent(self, text: str) -> Array:
         return np.array([0.58 * self.font * len(text) + 2.0, 1.15 * self.font])
 
-    def put(self, text: str, candidates: Sequence[tuple[Array, float]], at: Array, reach: float, of_line: bool) -> None:
+    def put(
+        self, text: str, candidates: Sequence[tuple[Array, float]], anchor: Array, reach: float, of_line: bool
+    ) -> None:
         """Puts a label at the cheapest of its candidate centres, each with a cost of its own; nowhere if none is free.
 
         `at`: the middle of what it tells of, which reaches `reach` far.
@@ -305,9 +307,9 @@ class Labels:
         if best is None:
             return
         self.taken = np.vstack([self.taken, np.concatenate([best - half, best + half])])
-        end = np.clip(at, best - half, best + half)
-        away = float(np.linalg.norm(end - at))
-        lead = (at + (end - at) * (reach / away), end) if away > reach + 0.8 * self.font else None
+        end = np.clip(anchor, best - half, best + half)
+        away = float(np.linalg.norm(end - anchor))
+        lead = (anchor + (end - anchor) * (reach / away), end) if away > reach + 0.8 * self.font else None
         self.placed.append(Box(text, best, of_line, lead))
 
     def _covers(self, low: Array, high: Array) -> bool:
@@ -334,11 +336,11 @@ def svg(network: Network, label: str) -> str:
     return "".join([head, *drawing.territories(), *drawing.lines(), *drawing.marks(), *buses, "</svg>"])
 
 
-def _mark(kind: str, at: Array, angle: float, radius: float) -> str:
+def _mark(kind: str, centre: Array, angle: float, radius: float) -> str:
     """A generator (circle with a G) or a load (arrow head) beside its bus."""
     direction = np.array([math.cos(angle), math.sin(angle)])
-    tip = at + direction * FAR * radius
-    stem = f'<line x1="{at[0]:.1f}" y1="{at[1]:.1f}" x2="{tip[0]:.1f}" y2="{tip[1]:.1f}" stroke="{INK}"/>'
+    tip = centre + direction * FAR * radius
+    stem = f'<line x1="{centre[0]:.1f}" y1="{centre[1]:.1f}" x2="{tip[0]:.1f}" y2="{tip[1]:.1f}" stroke="{INK}"/>'
     if kind == "generator":
         text = (
             f'<text x="{tip[0]:.1f}" y="{tip[1]:.1f}" dy="0.35em" font-size="{0.95 * radius:.1f}" text-anchor="middle"'

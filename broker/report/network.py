@@ -14,6 +14,7 @@ from hushgrid.broker.report.page import facts, figure, paragraphs, table
 from hushgrid.broker.report.run_directory import Run
 from hushgrid.broker.report.statement import fixed, number
 from hushgrid.kernels.errors import InputError
+from hushgrid.kernels.problems.statistics import STATISTICS
 
 SHORT = 32  #: entries of x, and nodes, that a table lists all
 LARGEST = 12  #: of longer ones
@@ -49,34 +50,34 @@ def network(run: Run) -> gridmap.Network | None:
 
 def drawing(run: Run) -> str:
     """The network as a figure."""
-    shown = network(run)
-    if shown is None and not run.algorithm.networked:
+    grid = network(run)
+    if grid is None and run.algorithm.pattern == "star":
         return paragraphs(["The network is not drawn: each node talks to the coordinator alone."])
-    if shown is None:
+    if grid is None:
         return paragraphs(["The network is not drawn: the resolved scenario does not list its edges."])
-    n, m = len(shown.nodes), len(shown.edges)
+    n, m = len(grid.nodes), len(grid.edges)
     if n > gridmap.MAX_DRAWN or m > gridmap.MAX_EDGES:
         return paragraphs([f"The network is not drawn: it has {number(n)} nodes and {number(m)} edges."])
     caption = (
         f"{number(n)} nodes, {number(m)} edges: messages go along an edge, from a node to its neighbour. "
-        f"{'The edges of the walk are dark. ' if shown.walk else ''}Lengths mean nothing."
+        f"{'The edges of the walk are dark. ' if grid.walk else ''}Lengths mean nothing."
     )
-    return figure("Who talks to whom", gridmap.svg(shown, "The network of nodes"), caption)
+    return figure("Who talks to whom", gridmap.svg(grid, "The network of nodes"), caption)
 
 
 def solution(run: Run) -> str:
     """x entry by entry, or its largest entries; then how near each node's own copy is to it."""
     x = _numbers(run.solution.get("x", np.zeros(0)))
-    own = {name: _numbers(run.solution[f"x_{name}"]) for name in run.nodes() if f"x_{name}" in run.solution}
-    if not x.size or not own or any(v.shape != x.shape for v in own.values()):
+    iterates = {name: _numbers(run.solution[f"x_{name}"]) for name in run.nodes() if f"x_{name}" in run.solution}
+    if not x.size or not iterates or any(v.shape != x.shape for v in iterates.values()):
         return paragraphs(["solution.npz holds no x with a copy of each node."])
-    copies = np.array(list(own.values()))
+    copies = np.array(list(iterates.values()))
     far = np.linalg.norm(copies - x, axis=1)
     zeros = int(np.sum(x == 0))
-    shown = [("Length of x", number(x.size)), ("Euclidean norm of x", number(float(np.linalg.norm(x)), 4))]
+    figures = [("Length of x", number(x.size)), ("Euclidean norm of x", number(float(np.linalg.norm(x)), 4))]
     if zeros:
-        shown.append(("Entries that are zero", number(zeros)))
-    shown.append(("Largest distance of a node's copy", number(float(far.max()))))
+        figures.append(("Entries that are zero", number(zeros)))
+    figures.append(("Largest distance of a node's copy", number(float(far.max()))))
     entries = _first(np.abs(x))
     rows = [
         (_label(run, k, x.size), *(number(float(v), 4) for v in (x[k], copies[:, k].min(), copies[:, k].max())))
@@ -84,14 +85,16 @@ def solution(run: Run) -> str:
     ]
     which = "Every entry" if len(entries) == x.size else f"The {LARGEST} largest of {number(x.size)} entries"
     answer = "what the token carried at the end" if run.walks else "the mean of all copies"
-    told = f"{which} of x, {answer}, and the range of the nodes' own copies."
-    out = facts(shown) + table(("Entry", "x", "Least copy", "Largest copy"), rows, told)
-    names = list(own)
+    sentence = f"{which} of x, {answer}, and the range of the nodes' own copies."
+    out = facts(figures) + table(("Entry", "x", "Least copy", "Largest copy"), rows, sentence)
+    names = list(iterates)
     nodes = _first(far)
     rows = [(names[i], number(float(np.linalg.norm(copies[i])), 4), number(float(far[i]))) for i in nodes]
     which = "Every node" if len(nodes) == len(names) else f"The {LARGEST} farthest of {number(len(names))} nodes"
-    told = f"{which}: the Euclidean norm of its own copy x_i, and its distance from x. solution.npz has all of them."
-    return out + table(("Node", "|x_i|", "|x_i − x|"), rows, told)
+    sentence = (
+        f"{which}: the Euclidean norm of its own copy x_i, and its distance from x. solution.npz has all of them."
+    )
+    return out + table(("Node", "|x_i|", "|x_i − x|"), rows, sentence)
 
 
 def added(run: Run) -> str:
@@ -101,18 +104,16 @@ def added(run: Run) -> str:
         return paragraphs(["The run ended before there was a sum."])
     value = np.array([row["value"] for row in rows])
     entries, out = _first(np.abs(value)), ""
-    if value.size > 1 and run.scenario["problem"].get("kind") != "gram":
-        where = np.arange(1.0, value.size + 1)
-        drawn = plots.bars(
-            "sum", "The sum", where, value, xlabel="entry", ylabel=str(run.scenario["problem"].get("kind"))
-        )
+    kind = str(run.scenario["problem"].get("kind"))
+    if value.size > 1 and STATISTICS[kind].in_order:
+        drawn = plots.bars("sum", "The sum", np.arange(1.0, value.size + 1), value, xlabel="entry", ylabel=kind)
         out = figure(
             "The sum", drawn, "Entries in the order of the table. Noise can make an entry negative; it is not drawn."
         )
     which = "Every entry" if len(entries) == value.size else f"The {LARGEST} largest of {number(value.size)} entries"
-    told = f"{which}, and the standard deviation of its noise. sum.csv has all of them."
-    shown = [(rows[k]["entry"][:LONGEST], *_to_noise(rows[k]["value"], rows[k]["sd"])) for k in entries]
-    return out + table(("Entry", "Value", "Noise"), shown, told)
+    sentence = f"{which}, and the standard deviation of its noise. sum.csv has all of them."
+    cells = [(rows[k]["entry"][:LONGEST], *_to_noise(rows[k]["value"], rows[k]["sd"])) for k in entries]
+    return out + table(("Entry", "Value", "Noise"), cells, sentence)
 
 
 def _to_noise(value: float, sd: float) -> tuple[str, str]:

@@ -131,12 +131,17 @@ def lines(
         positive = any(bool(np.any(v[np.isfinite(v)] > 0)) for v in curves.values())
         crowded = len(curves) > len(PALETTE)
         for i, (key, values) in enumerate(curves.items()):
-            shown = np.where(np.isfinite(values) & ((values > 0) | (not (log and positive))), values, np.nan)
+            drawable = np.where(np.isfinite(values) & ((values > 0) | (not (log and positive))), values, np.nan)
             colour = "#8793a0" if crowded else PALETTE[i % len(PALETTE)]
             title = f"each of {len(curves)} nodes" if crowded and i == 0 else None if crowded else key
-            few = int(np.isfinite(shown).sum()) <= 2  # a curve of one point is not visible as a line
+            few = int(np.isfinite(drawable).sum()) <= 2  # a curve of one point is not visible as a line
             axes.plot(
-                rounds, shown, color=colour, linestyle=DASHES[i % len(DASHES)], label=title, marker="o" if few else None
+                rounds,
+                drawable,
+                color=colour,
+                linestyle=DASHES[i % len(DASHES)],
+                label=title,
+                marker="o" if few else None,
             )
         for i, (text, level) in enumerate((levels or {}).items()):
             if np.isfinite(level):
@@ -159,10 +164,10 @@ def bars(name: str, label: str, rounds: Array, values: Array, *, xlabel: str = "
     """Counts per round as a filled step: zero is always in sight."""
 
     def draw(axes: Axes) -> None:
-        shown = np.where(np.isfinite(values), values, 0.0)
-        axes.fill_between(rounds, shown, step="mid", color=PALETTE[0], alpha=0.3, linewidth=0)
-        axes.step(rounds, shown, where="mid", color=PALETTE[0], linewidth=1.2)
-        axes.set_ylim(0.0, max(float(shown.max(initial=0.0)) * 1.12, 1.0))
+        heights = np.where(np.isfinite(values), values, 0.0)
+        axes.fill_between(rounds, heights, step="mid", color=PALETTE[0], alpha=0.3, linewidth=0)
+        axes.step(rounds, heights, where="mid", color=PALETTE[0], linewidth=1.2)
+        axes.set_ylim(0.0, max(float(heights.max(initial=0.0)) * 1.12, 1.0))
         axes.set_xlabel(xlabel)
         axes.set_ylabel(ylabel)
         _whole(axes)
@@ -212,13 +217,13 @@ def points(name: str, label: str, values: Mapping[str, tuple[float, float, float
 
     def draw(axes: Axes) -> None:
         middle, low, high = np.array(list(values.values())).T
-        at = np.arange(len(values))
-        axes.hlines(at, low, high, color=PALETTE[0], alpha=0.35, linewidth=5)
-        axes.plot(middle, at, "o", color=PALETTE[0], markersize=4)
+        positions = np.arange(len(values))
+        axes.hlines(positions, low, high, color=PALETTE[0], alpha=0.35, linewidth=5)
+        axes.plot(middle, positions, "o", color=PALETTE[0], markersize=4)
         finite = np.array([middle, low, high])[:, np.isfinite(middle)]
         if finite.size and finite.min() > 0 and finite.max() >= 10 * finite.min():
             axes.set_xscale("log")
-        axes.set_yticks(at, list(values))
+        axes.set_yticks(positions, list(values))
         axes.set_ylim(len(values) - 0.5, -0.5)
         axes.set_xlabel(xlabel)
 

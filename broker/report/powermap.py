@@ -81,7 +81,7 @@ class Line:
     flow: float
     loading: float
     tie: bool
-    said: str
+    title: str
 
     @property
     def kind(self) -> str:
@@ -102,11 +102,11 @@ def lines(rows: Sequence[Row]) -> list[Line]:
         loadings = [r["loading_percent"] for r in parallel if not math.isnan(r["loading_percent"])]
         loading = max(loadings) if loadings else math.nan
         which = " and ".join(str(r["branch"]) for r in parallel)
-        at = f"{loading:.1f} % loaded" if loadings else "no limit"
+        loading_words = f"{loading:.1f} % loaded" if loadings else "no limit"
         start, end = (a, b) if flow >= 0 else (b, a)
-        said = f"branch {which}, {start} to {end}: {fixed(abs(flow), 3)} MW, {at}"
+        title = f"branch {which}, {start} to {end}: {fixed(abs(flow), 3)} MW, {loading_words}"
         out.append(
-            Line((str(a), str(b)), flow if math.isfinite(flow) else 0.0, loading, parallel[0]["tie"] == "yes", said)
+            Line((str(a), str(b)), flow if math.isfinite(flow) else 0.0, loading, parallel[0]["tie"] == "yes", title)
         )
     return out
 
@@ -130,7 +130,7 @@ class Layer:
     def __init__(self, name: str, values: Array, kinds: Sequence[int], meaning: Mapping[int, str], places: int) -> None:
         self.name, self.values, self.kinds, self.meaning, self.places = name, values, kinds, meaning, places
 
-    def told(self, k: int) -> str:
+    def tooltip(self, k: int) -> str:
         return f"{self.values[k]:.{self.places}f}".replace("-", "−")
 
     @property
@@ -157,9 +157,9 @@ def prices(rows: Sequence[Row]) -> Layer:
     kinds = np.searchsorted(cuts, np.nan_to_num(price, nan=0.0), side="right").tolist()
     meaning = {}
     for kind in sorted(set(kinds)):
-        of = [p for p, k in zip(price.tolist(), kinds, strict=True) if k == kind and math.isfinite(p)]
-        if of:
-            ends = [f"{p:.2f}".replace("-", "−") for p in (min(of), max(of))]
+        same_kind = [p for p, k in zip(price.tolist(), kinds, strict=True) if k == kind and math.isfinite(p)]
+        if same_kind:
+            ends = [f"{p:.2f}".replace("-", "−") for p in (min(same_kind), max(same_kind))]
             meaning[kind] = ends[0] if ends[0] == ends[1] else f"{ends[0]} to {ends[1]}"
     return Layer("price", price, kinds, meaning, 2)
 
@@ -169,17 +169,17 @@ class Picture(Drawing):
 
     def __init__(
         self,
-        shown: Network,
+        grid: Network,
         power: Sequence[Line],
         layers: Sequence[Layer],
         shape: Shape,
         position: Array | None = None,
     ) -> None:
-        super().__init__(shown, shape, position)
+        super().__init__(grid, shape, position)
         self.power, self.layers = power, layers
         self.narrow = shape.upright
         self.base = float(np.clip(self.radius / 7.0, 0.9, 1.9)) * (0.8 if self.narrow else 1.0)
-        self.few = len(shown.nodes) <= (PHONE_FEW if self.narrow else FEW)
+        self.few = len(grid.nodes) <= (PHONE_FEW if self.narrow else FEW)
         largest = max((abs(one.flow) for one in power), default=0.0)
         self.arrows = [arrow for one in power if (arrow := self._arrow(one, largest))]
 
@@ -189,8 +189,8 @@ class Picture(Drawing):
             return super().marks()
         out, half = [], 0.65 * self.radius
         for _, node, angle in self.marked():
-            x, y = self.at[node]
-            u, v = self.at[node] + np.array([math.cos(angle), math.sin(angle)]) * 2.2 * self.radius
+            x, y = self.places[node]
+            u, v = self.places[node] + np.array([math.cos(angle), math.sin(angle)]) * 2.2 * self.radius
             out.append(f'<line x1="{x:.1f}" y1="{y:.1f}" x2="{u:.1f}" y2="{v:.1f}"/>')
             out.append(f'<rect x="{u - half:.1f}" y="{v - half:.1f}" width="{2 * half:.1f}" height="{2 * half:.1f}"/>')
         return out
@@ -213,11 +213,11 @@ class Picture(Drawing):
 
     def _flow(self, one: Line) -> str:
         drawn = self.line(*one.ends)
-        return drawn if self.narrow else f"{drawn[:-2]}><title>{escape(one.said)}</title></line>"
+        return drawn if self.narrow else f"{drawn[:-2]}><title>{escape(one.title)}</title></line>"
 
     def _arrow(self, one: Line, largest: float) -> tuple[Array, Array, float] | None:
         """Where it stands, its direction and half its length; None where there is no flow or no room."""
-        a, b = (self.at[end] for end in one.ends)
+        a, b = (self.places[end] for end in one.ends)
         if abs(one.flow) < 5e-4 or largest <= 0:
             return None
         length, wanted = float(np.linalg.norm(b - a)), self.base * (2.0 + 4.2 * math.sqrt(abs(one.flow) / largest))
@@ -237,7 +237,7 @@ class Picture(Drawing):
         out = [f'<g class="buses {layer.name}">']
         legible = self.radius >= (7.0 if self.narrow else LEGIBLE)
         for k, (node, row) in enumerate(zip(self.network.nodes, rows, strict=True)):
-            (x, y), kind = self.at[node], layer.kinds[k]
+            (x, y), kind = self.places[node], layer.kinds[k]
             title = f"bus {node}, {row['zone']}: {fixed(row['v_pu'], 3)} p.u., {fixed(row['price_per_mwh'], 3)} $/MWh"
             circle = f'<circle class="{layer.name[0]}{kind}" cx="{x:.1f}" cy="{y:.1f}" r="{self.radius:.1f}"'
             out.append(f"{circle}/>" if self.narrow else f"{circle}><title>{escape(title)}</title></circle>")
@@ -262,12 +262,12 @@ class Picture(Drawing):
 
     def labels(self, layer: Layer) -> list[Box]:
         """Values beside the buses and lines: all of a small grid that fit, else the extremes."""
-        disks = [(*self.at[node], self.radius) for node in self.network.nodes]
+        disks = [(*self.places[node], self.radius) for node in self.network.nodes]
         for _, node, angle in self.marked():
-            tip = self.at[node] + np.array([math.cos(angle), math.sin(angle)]) * FAR * self.radius
+            tip = self.places[node] + np.array([math.cos(angle), math.sin(angle)]) * FAR * self.radius
             disks.append((*tip, 0.75 * self.radius))
         disks += [(*middle, half) for middle, _, half in self.arrows]
-        segments = np.array([(*self.at[a], *self.at[b]) for a, b in self.pairs]).reshape(-1, 4)
+        segments = np.array([(*self.places[a], *self.places[b]) for a, b in self.pairs]).reshape(-1, 4)
         labels = Labels((self.shape.width, self.height), self.font, np.array(disks).reshape(-1, 3), segments)
         most = len(self.network.nodes) if self.few else 6 if self.narrow else 10
         buses = layer.by_extreme[:most]
@@ -287,16 +287,16 @@ class Picture(Drawing):
     def _beside(self, labels: Labels, layer: Layer, k: int) -> None:
         node = self.network.nodes[k]
         readable = self.radius >= READABLE
-        text = layer.told(k) if readable else f"{node}: {layer.told(k)}"
-        at, half = self.at[node], labels.extent(text) / 2
+        text = layer.tooltip(k) if readable else f"{node}: {layer.tooltip(k)}"
+        centre, half = self.places[node], labels.extent(text) / 2
         candidates = []
         for step, gap in enumerate((2.0,) if self.few and readable else (2.0, 12.0, 26.0, 44.0, 66.0, 92.0, 120.0)):
             for i in range(12):
                 way = np.array([math.cos(i * math.pi / 6), math.sin(i * math.pi / 6)])
                 # The centre of the box from which the rim of the bus is `gap` away, along this way.
                 reach = min(half[0] / max(abs(way[0]), 1e-9), half[1] / max(abs(way[1]), 1e-9))
-                candidates.append((at + way * (self.radius + gap + reach), 1.2 * step + 0.01 * i))
-        labels.put(text, candidates, at, self.radius, False)
+                candidates.append((centre + way * (self.radius + gap + reach), 1.2 * step + 0.01 * i))
+        labels.put(text, candidates, centre, self.radius, False)
 
     def _along(self, labels: Labels, one: Line) -> None:
         text = f"{one.loading:.0f} %"
@@ -304,7 +304,7 @@ class Picture(Drawing):
             text = f"{abs(one.flow):.0f} MW, {text}"
         elif self.radius < READABLE:
             text = f"{one.ends[0]}–{one.ends[1]}: {text}"
-        a, b = (self.at[end] for end in one.ends)
+        a, b = (self.places[end] for end in one.ends)
         half = labels.extent(text) / 2
         way = (b - a) / max(float(np.linalg.norm(b - a)), 1e-9)
         across = np.array([-way[1], way[0]])
@@ -348,16 +348,16 @@ class Picture(Drawing):
 
 def drawing(tables: Mapping[str, Sequence[Row]], name: str) -> str:
     """Both pictures with their switch and their keys, as HTML."""
-    shown, power, rows = network(tables), lines(tables["lines"]), tables["buses"]
+    grid, power, rows = network(tables), lines(tables["lines"]), tables["buses"]
     layers = (voltages(rows), prices(rows))
-    wide = Picture(shown, power, layers, WIDE)
-    narrow = Picture(shown, power, layers, NARROW, wide.position)
+    wide = Picture(grid, power, layers, WIDE)
+    narrow = Picture(grid, power, layers, NARROW, wide.position)
     label = f"Flows, loading of lines, voltages and prices of {name}"
     switch = (
         '<input type="radio" name="by" id="by-voltage" checked="checked"/><label for="by-voltage">Buses by voltage</label>'
         '<input type="radio" name="by" id="by-price"/><label for="by-price">Buses by price</label>'
     )
-    keys = _zones(shown) + _loadings(wide) + "".join(_layer(layer) for layer in layers)
+    keys = _zones(grid) + _loadings(wide) + "".join(_layer(layer) for layer in layers)
     return f'<div class="power">{switch}{keys}{wide.svg(label, rows)}{narrow.svg(label, rows)}</div>'
 
 
@@ -365,10 +365,10 @@ def _key(mark: str, text: str) -> str:
     return f"<span>{mark}{escape(text)}</span>"
 
 
-def _zones(shown: Network) -> str:
+def _zones(grid: Network) -> str:
     keys = [
         _key(f'<i style="background:{PALETTE[i % len(PALETTE)]};opacity:0.5"></i>', f"{zone} ({len(members)} buses)")
-        for i, (zone, members) in enumerate(shown.groups.items())
+        for i, (zone, members) in enumerate(grid.groups.items())
     ]
     return f'<p class="keys"><b>Zones</b>{"".join(keys)}</p>'
 

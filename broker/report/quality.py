@@ -82,7 +82,7 @@ def judged(
     convex: bool = True,
     alike: bool = True,
     gap: float | None = None,
-    left: float | None = None,
+    distance: float | None = None,
 ) -> Quality:
     """The verdict. `residual`: None where no round was made. `copies`: n; `largest`: inf where no bound is known.
 
@@ -93,27 +93,27 @@ def judged(
     `gap`, `left`: of zones, how far the cost of the dispatch and that of the relaxation are from their proven bound, shares
     of it; None: there is no bound.
     """
-    whole = sqrt(copies) * size
+    length = sqrt(copies) * size
     verdict = "not-converged"
     if residual is not None:
         apart = residual > max(sqrt(copies) * largest, SPREAD * noise)
         if not isfinite(residual) or not isfinite(size) or size > largest or apart:
             verdict = "diverged"
         elif optimality is not None:
-            near = residual <= agreed * whole or not alike
-            explained = near or residual <= SPREAD * noise
-            if optimality.solved and near:
+            agreeing = residual <= agreed * length or not alike
+            explained = agreeing or residual <= SPREAD * noise
+            if optimality.solved and agreeing:
                 verdict = "solved"
             elif explained and noise > 0 and optimality.moving <= optimality.wanted:
                 verdict = "noise-limited"
-        elif met or residual <= agreed * whole:
-            verdict = "agreed" if left is None or left <= PROVEN else "not-converged"
+        elif met or residual <= agreed * length:
+            verdict = "agreed" if distance is None or distance <= PROVEN else "not-converged"
             verdict = "solved" if gap is not None and gap <= PROVEN else verdict
         elif residual <= SPREAD * noise:
             verdict = "noise-limited"
 
     def of_size(value: float | None) -> float | None:
-        return _finite(value / whole) if value is not None and whole > 0 else None
+        return _finite(value / length) if value is not None and length > 0 else None
 
     return Quality(
         verdict=verdict,
@@ -186,32 +186,32 @@ def sentence(quality: Mapping[str, Any], zones: bool, feasible: bool = False) ->
     differ = who.format(percent(apart)) if apart is not None else ""
     gap, unproven = quality.get("gap"), verdict == "not-converged" and apart is not None and apart <= AGREED
     if (bound := quality.get("bound")) is not None and verdict != "diverged":
-        said = proven(verdict, bound, differ) + averaged(quality.get("before_averaging"), noise)
+        text = proven(verdict, bound, differ) + averaged(quality.get("before_averaging"), noise)
     elif verdict in ("agreed", "solved") or (unproven and gap is not None):
-        said = (
+        text = (
             differ
             if apart is not None and apart <= AGREED
             else f"{differ}{', ' * bool(differ)}the stopping rule was met"
         )
-        said += averaged(quality.get("before_averaging"), noise)
-        said += "; whether it is the optimum was not tested" if gap is None else ""
+        text += averaged(quality.get("before_averaging"), noise)
+        text += "; whether it is the optimum was not tested" if gap is None else ""
     elif verdict == "noise-limited":
-        said = f"{differ or 'the answer is zero'}, no more than the answers' noise explains"
-        said += f" (up to {percent(noise)})" if noise is not None else ""
+        text = f"{differ or 'the answer is zero'}, no more than the answers' noise explains"
+        text += f" (up to {percent(noise)})" if noise is not None else ""
     elif verdict == "not-converged":
         explained = (
             f", more than the answers' noise explains ({percent(noise)})" if noise else ", which no noise explains"
         )
-        said = differ + explained if differ else "nothing was computed, or the answer is zero and its copies are not"
+        text = differ + explained if differ else "nothing was computed, or the answer is zero and its copies are not"
     elif size is None or apart is None:
-        said = "the answer is not finite"
+        text = "the answer is not finite"
     elif largest is not None and size > largest:
-        said = f"the answer's size is {size:.3g}, and no answer of this problem is larger than {largest:.3g}"
+        text = f"the answer's size is {size:.3g}, and no answer of this problem is larger than {largest:.3g}"
     else:
-        said = f"{differ}, more than any answer of this problem or the noise explains"
-    said += f"; {distance(gap, feasible)}" if gap is not None else ""
+        text = f"{differ}, more than any answer of this problem or the noise explains"
+    text += f"; {distance(gap, feasible)}" if gap is not None else ""
     ratio = quality.get("step_ratio")
-    return said + (f"; the step is {ratio:.2g} times its public bound" if ratio is not None else "")
+    return text + (f"; the step is {ratio:.2g} times its public bound" if ratio is not None else "")
 
 
 def proven(verdict: str, bound: Mapping[str, Any], differ: str) -> str:
@@ -222,12 +222,12 @@ def proven(verdict: str, bound: Mapping[str, Any], differ: str) -> str:
     relative, gradient, wanted = bound["relative_error"], bound["gradient"], bound["wanted"]
     least = bound["least_gradient"]
     if verdict == "solved":
-        near = f"is within {percent(relative)} of {optimum}" if relative is not None else f"stands still at {optimum}"
-        return f"it {near}{sure}; {differ}"
+        place = f"is within {percent(relative)} of {optimum}" if relative is not None else f"stands still at {optimum}"
+        return f"it {place}{sure}; {differ}"
     if verdict == "noise-limited":
         known = relative is not None and relative < 1
-        near = f"it is within {percent(relative)}" if known else "how near it is cannot be said"
-        return f"the answers' noise hides whether it is {optimum} ({near}{sure}); {differ}"
+        place = f"it is within {percent(relative)}" if known else "how near it is cannot be said"
+        return f"the answers' noise hides whether it is {optimum} ({place}{sure}); {differ}"
     if least and wanted is not None and least > wanted:
         much = f"{least / wanted:.2g} times the largest" if wanted > 0 else f"{least:.2g}, more than any"
         return f"the slope of the objective over the last answers is {much} that shows {optimum} to be near{sure}; {differ}"
@@ -277,14 +277,14 @@ def largest_answer(problem: DataPlan, clip: float = 0.0) -> float:
     """B of the module's text: |x| of no answer is larger; inf where no bound is known. `clip`: of records' gradients, or 0."""
     o, r = problem.objective, problem.regularizer
     scale = o.scale if problem.share is UNSET else 1 / len(problem.rows)  # the mean of all nodes'
-    mu, found = o.l2 + r.l2, [sqrt(problem.size) * r.box]
+    mu, bounds = o.l2 + r.l2, [sqrt(problem.size) * r.box]
     if o.kind != "least-squares":
         most = scale * log(max(problem.classes, 2))
-        found += [sqrt(most / mu)] if mu else []
-        found += [most / r.l1] if r.l1 else []
+        bounds += [sqrt(most / mu)] if mu else []
+        bounds += [most / r.l1] if r.l1 else []
     elif clip and mu:
-        found.append(scale * clip / mu)
-    return min(found) * (1 + 1e-9)  # an answer on its bound is held there but for rounding
+        bounds.append(scale * clip / mu)
+    return min(bounds) * (1 + 1e-9)  # an answer on its bound is held there but for rounding
 
 
 # --- what noise explains ---
@@ -298,39 +298,39 @@ def mean_square(lattice: Lattice) -> float:
 def spread_of_minimizers(plan: RunPlan, answers: Sequence[int]) -> float:
     """N of a data problem whose gates answer with private minimisers, node i having given answers[i] of them."""
     size = plan.problem.size
-    each = (asked(plan, i, k) for i, count in enumerate(answers) for k in range(1, count + 1))
+    each = (answer_noise(plan, i, k) for i, count in enumerate(answers) for k in range(1, count + 1))
     return sqrt(sum(_of_minimizer(size, *answer) for answer in each))
 
 
 def _of_minimizer(d: int, answer: Perturbation, mu: float) -> float:
     """tau^2 E|xi|^2 of one answer: |eps| of density exp(-alpha |eps|) is Gamma(d, 1/alpha)."""
-    own = d * mean_square(answer.lattice)
-    return own + (d * (d + 1) / answer.alpha**2 / mu**2 if answer.alpha else 0.0)
+    lattice_part = d * mean_square(answer.lattice)
+    return lattice_part + (d * (d + 1) / answer.alpha**2 / mu**2 if answer.alpha else 0.0)
 
 
-def asked(plan: RunPlan, i: int, k: int) -> tuple[Perturbation, float]:
+def answer_noise(plan: RunPlan, i: int, k: int) -> tuple[Perturbation, float]:
     """Node i's private minimiser k, of what is public of its question, and the curvature mu of that question."""
     problem: DataPlan = plan.problem
     t, algorithm = plan.terms_of(plan.nodes[i]), plan.algorithm
     assert t is not None
     assert problem.row_bound is not None
     quadratic = algorithm.curvature(i, k, problem.graph.neighbours[i])
-    of = (problem.own(i), problem.rows[i], problem.features, problem.classes, problem.row_bound)
+    case = (problem.node_objective(i), problem.rows[i], problem.features, problem.classes, problem.row_bound)
     return _calibrated(
-        of, t.mechanism, t.per_answer, quadratic, algorithm.by_output(t.mechanism), t.records
+        case, t.mechanism, t.per_answer, quadratic, algorithm.by_output(t.mechanism), t.records
     ), quadratic + problem.objective.l2
 
 
 @lru_cache(maxsize=4096)
 def _calibrated(
-    of: tuple[Objective, int, int, int, float],
+    case: tuple[Objective, int, int, int, float],
     mechanism: Any,
     per_answer: float,
     quadratic: float,
     output: bool,
     records: int,
 ) -> Perturbation:
-    objective, m, features, classes, row_bound = of
+    objective, m, features, classes, row_bound = case
     loss = Loss(objective, np.zeros((m, features)), np.ones(m), classes, row_bound)
     zero = np.zeros(loss.size)
     if output:
@@ -341,7 +341,9 @@ def _calibrated(
 def public_loss(problem: DataPlan, i: int) -> Loss:
     """A loss of as many rows as node i has, and with nothing else but what is public: what noise needs."""
     m = problem.rows[i]
-    return Loss(problem.own(i), np.zeros((m, problem.features)), np.ones(m), problem.classes, problem.row_bound)
+    return Loss(
+        problem.node_objective(i), np.zeros((m, problem.features)), np.ones(m), problem.classes, problem.row_bound
+    )
 
 
 def spread_of_zones(plan: RunPlan, terms: Terms | None, zones: Sequence[tuple[ZoneModel, Any]], L: float) -> float:
@@ -355,7 +357,7 @@ def spread_of_zones(plan: RunPlan, terms: Terms | None, zones: Sequence[tuple[Zo
     if terms is None or terms.published or terms.mode == "input":
         return 0.0
     rounds = range(1, terms.rounds + 1)
-    tau = np.repeat([algorithm.gain(t, L, terms.paper_epsilon) for t in rounds], algorithm.per_round)
+    tau = np.repeat([algorithm.step_of_answer(0, t, L, terms.paper_epsilon) for t in rounds], algorithm.per_round)
     if terms.at == "gradient":
         weight = float(np.sum(tau**2))
     else:
@@ -368,6 +370,6 @@ def spread_of_zones(plan: RunPlan, terms: Terms | None, zones: Sequence[tuple[Zo
         shared = model.A.toarray()[:, model.shared]
         if loss.unit is not None:
             shared = loss.unit[:, None] * shared  # noise of one scale, in multiples of each load's own change
-        own = model.shared.size if terms.at == "gradient" else 4 * float(np.sum(shared**2))
-        total += own * mean_square(lattice) * weight
+        entries = model.shared.size if terms.at == "gradient" else 4 * float(np.sum(shared**2))
+        total += entries * mean_square(lattice) * weight
     return sqrt(total)

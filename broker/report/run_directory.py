@@ -15,9 +15,10 @@ import numpy as np
 import yaml
 from numpy.typing import NDArray
 
-from hushgrid.grid_cases import dispatch
+from hushgrid.grid_cases import dispatch, load
+from hushgrid.grid_cases.case import Case
 from hushgrid.kernels.algorithms import registry
-from hushgrid.kernels.algorithms.base import Algorithm, Pattern
+from hushgrid.kernels.algorithms.base import Algorithm, Pattern, walk_of
 from hushgrid.kernels.errors import InputError
 from hushgrid.node.problems.registry import TAGS
 
@@ -110,17 +111,31 @@ class Run:
     @property
     def walks(self) -> bool:
         """Whether a token went round: a row of the history is then a block of activations, else a round."""
-        return self.algorithm.walks is not None
+        return walk_of(self.algorithm) is not None
 
     @property
     def noisy_loads(self) -> bool:
         """Whether what is told of loads is told of the gate's own, mode input."""
         return (self.scenario.get("privacy") or {}).get("mode") == "input"
 
+    @property
+    def case(self) -> Case | None:
+        """The network of its zones without their loads; None if there is none, or its file is gone."""
+        try:
+            return self.load_case().without_loads() if self.zones else None
+        except InputError:
+            return None
+
+    def load_case(self) -> Case:
+        """The case of its zones, as modelled. Raises InputError if its file is gone."""
+        name, ignore = (self.scenario["problem"].get(key) for key in ("case", "ignore"))
+        kept = self.path / str(name)  # of a case that was made in Python
+        return load(kept if kept.suffix == ".npz" else str(name)).without(ignore or ())
+
     def nodes(self) -> tuple[str, ...]:
         """The nodes' names: those with a solution, else those with a ledger column."""
-        own = [key for key in self.solution if not key.startswith("z_average_")]
-        saved = [key[2:] for key in own if key[:2] in ("z_", "x_")]
+        keys = [key for key in self.solution if not key.startswith("z_average_")]
+        saved = [key[2:] for key in keys if key[:2] in ("z_", "x_")]
         spent = [key.removeprefix("epsilon_") for key in self.history if key.startswith("epsilon_")]
         return tuple(saved or spent)
 
@@ -143,12 +158,12 @@ def read(run_dir: Path) -> Run:
     history = _history(run_dir / "history.csv")
     columns = tuple(history)
     if (privacy or {}).get("upheld") is True:
-        shown = OF_ANSWERS if (scenario.get("privacy") or {}).get("mode") == "input" else ()
-        result = {key: value for key, value in result.items() if key not in RAW or key in shown}
+        released = OF_ANSWERS if (scenario.get("privacy") or {}).get("mode") == "input" else ()
+        result = {key: value for key, value in result.items() if key not in RAW or key in released}
         cost = (scenario.get("problem") or {}).get(
             "objective"
         ) == "cost"  # each round's objective is one at the answers
-        history = {k: v for k, v in history.items() if k not in RAW or (cost and k == "objective" and k in shown)}
+        history = {k: v for k, v in history.items() if k not in RAW or (cost and k == "objective" and k in released)}
     return Run(
         path=run_dir,
         result=result,
@@ -164,22 +179,24 @@ def read(run_dir: Path) -> Run:
 
 
 def _algorithm(path: Path, section: Any) -> Algorithm:
+    registry.offer_installed()
     try:
-        found: Algorithm = msgspec.convert(section, registry.AnyAlgorithm)
+        registry.is_known(section.get("name") if isinstance(section, Mapping) else None)
+        algorithm: Algorithm = registry.algorithm_from(section)
     except (msgspec.ValidationError, InputError) as error:
         raise InputError(f"{path}: algorithm: {error}, expected a section as `hushgrid run` writes it") from None
-    return found
+    return algorithm
 
 
 def mapping(path: Path, parse: Callable[[str], Any]) -> Mapping[str, Any]:
     """A file that holds one mapping. Raises InputError, one line."""
     try:
-        found = parse(path.read_text(encoding="utf-8"))
+        content = parse(path.read_text(encoding="utf-8"))
     except (ValueError, yaml.YAMLError, RecursionError) as error:
         raise InputError(f"{path}: found {error}, expected a file as `hushgrid run` writes it") from None
-    if not isinstance(found, Mapping):
-        raise InputError(f"{path}: found a {type(found).__name__}, expected a mapping")
-    return found
+    if not isinstance(content, Mapping):
+        raise InputError(f"{path}: found a {type(content).__name__}, expected a mapping")
+    return content
 
 
 def _rows(path: Path, needed: tuple[str, ...]) -> list[tuple[int, dict[str, str]]]:
@@ -241,39 +258,39 @@ def _tables(run_dir: Path) -> dict[str, tuple[dict[str, Any], ...]]:
     there = [name for name in TABLES if (run_dir / f"{name}.csv").is_file()]
     if absent := [f"{name}.csv" for name in TABLES if there and name not in there]:
         raise InputError(f"{run_dir}: found no {', '.join(absent)}, expected it beside {there[0]}.csv")
-    found = {name: _table(run_dir / f"{name}.csv", TABLES[name]) for name in there}
+    tables = {name: _table(run_dir / f"{name}.csv", TABLES[name]) for name in there}
     if there and (run_dir / "dclines.csv").is_file():
-        found |= {name: _table(run_dir / f"{name}.csv", columns) for name, columns in DC.items()}
-    known = {row["bus"] for row in found.get("buses", ())}
+        tables |= {name: _table(run_dir / f"{name}.csv", columns) for name, columns in DC.items()}
+    known = {row["bus"] for row in tables.get("buses", ())}
     ends = [(name, end) for name in ("lines", "dclines") for end in ("from", "to")]
     for name, column in (("generation", "bus"), *ends):
-        for k, row in enumerate(found.get(name, ())):
+        for k, row in enumerate(tables.get(name, ())):
             if row[column] not in known:
                 where = f"{run_dir / name}.csv:{k + 2}: {column}"
                 raise InputError(f"{where}: found {row[column]}, expected a bus of buses.csv")
-    return found
+    return tables
 
 
 def _table(path: Path, columns: tuple[str, ...]) -> tuple[dict[str, Any], ...]:
     rows = []
     for line, row in _rows(path, tuple(name for name in columns if name not in LATER)):
-        found: dict[str, Any] = {}
+        cells: dict[str, Any] = {}
         for name in columns:
             if name not in row:
-                found[name] = math.nan
+                cells[name] = math.nan
             elif name in WORDS:
-                found[name] = row[name]
+                cells[name] = row[name]
             elif name not in WHOLE:
-                found[name] = _number(row[name], path, line, name)
+                cells[name] = _number(row[name], path, line, name)
             elif row[name].strip().isdecimal():
-                found[name] = int(row[name])
+                cells[name] = int(row[name])
             else:
                 raise InputError(f"{path}:{line}: {name}: found {row[name]!r}, expected a whole number")
-        if "source" in columns and found["source"] not in SOURCES:
-            raise InputError(f"{path}:{line}: source: found {found['source']!r}, expected {' or '.join(SOURCES)}")
-        if found.get("tie", "no") not in ("yes", "no"):
-            raise InputError(f"{path}:{line}: tie: found {found['tie']!r}, expected yes or no")
-        rows.append(found)
+        if "source" in columns and cells["source"] not in SOURCES:
+            raise InputError(f"{path}:{line}: source: found {cells['source']!r}, expected {' or '.join(SOURCES)}")
+        if cells.get("tie", "no") not in ("yes", "no"):
+            raise InputError(f"{path}:{line}: tie: found {cells['tie']!r}, expected yes or no")
+        rows.append(cells)
     return tuple(rows)
 
 
@@ -290,24 +307,24 @@ def transcript(path: Path) -> list[dict[str, Any]] | None:
     """The lines of transcript.jsonl, None if there is no such file. Raises InputError, one line."""
     if not path.is_file():
         return None
-    found: list[dict[str, Any]] = []
+    lines: list[dict[str, Any]] = []
     with path.open("rb") as file:
         for k, line in enumerate(file, 1):
             try:
-                found.append(json.loads(line))
+                lines.append(json.loads(line))
             except (ValueError, RecursionError):
                 raise InputError(f"{path}:{k}: found no JSON, expected a JSON object a line") from None
-    return found
+    return lines
 
 
 def _solution(path: Path) -> dict[str, NDArray[Any]]:
-    found = arrays(path)
-    for name in found:
+    saved = arrays(path)
+    for name in saved:
         if name.startswith("keys_") and name != "keys_w":
-            values = found.get("z_" + name.removeprefix("keys_"))
-            if values is not None and values.shape != found[name].shape:
-                raise InputError(f"{path}: {name}: found shape {found[name].shape}, expected {values.shape}")
-    return found
+            values = saved.get("z_" + name.removeprefix("keys_"))
+            if values is not None and values.shape != saved[name].shape:
+                raise InputError(f"{path}: {name}: found shape {saved[name].shape}, expected {values.shape}")
+    return saved
 
 
 def natural(name: str) -> tuple[str, int, str]:

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from hushgrid.broker.report import dispatch
+from hushgrid.broker.report.claims import claim_of
 from hushgrid.broker.report.run_directory import Run
-from hushgrid.kernels.algorithms.base import Algorithm
+from hushgrid.kernels.algorithms.base import Algorithm, gated
 from hushgrid.node.problems import masking_words
 from hushgrid.node.problems.power_flow.words import change_words
 from hushgrid.node.problems.records.words import clipping
@@ -133,7 +134,15 @@ def statement(run: Run, base_mva: float | None) -> Statement:
     mechanism = str(privacy.get("mechanism") or plan.get("mechanism") or "")
     claimed = privacy.get("claimed")
     epsilon, delta = part(claimed, "epsilon"), part(claimed, "delta")
-    records = "added" if run.sums else "bounded" if algorithm.minimizes else "clipped" if algorithm.gated else "trusted"
+    records = (
+        "added"
+        if run.sums
+        else "bounded"
+        if algorithm.asks() == "minimiser"
+        else "clipped"
+        if gated(algorithm)
+        else "trusted"
+    )
     hidden = adjacency_words(privacy.get("adjacency") or plan.get("adjacency"), zones, mechanism, base_mva, records)
     total = f"ε = {number(epsilon)}" + (f", δ = {number(delta)}" if delta else "")
     whose = "each zone's loads" if zones else "each node's data"
@@ -163,7 +172,7 @@ def statement(run: Run, base_mva: float | None) -> Statement:
 
 
 def _not_upheld(algorithm: Algorithm) -> str:
-    return "No privacy claim is made" if algorithm.gated else "Privacy claim not upheld"
+    return "No privacy claim is made" if gated(algorithm) else "Privacy claim not upheld"
 
 
 def _listed(value: Any) -> list[Any]:
@@ -187,53 +196,55 @@ def _meaning(how: str, run: Run, hidden: str, epsilon: Any, delta: Any, answers:
     algorithm, plan = run.algorithm, run.scenario.get("privacy") or {}
     if how == "not private" and algorithm.variant == "none":
         return ("The run shows what the algorithm does without protection. It says nothing about other runs.",)
-    said = [*masking_words.claim(run.result, number(epsilon), number)]
+    sentences = [*masking_words.claim(run.result, number(epsilon), number)]
     if how == "upheld" and isinstance(epsilon, int | float):
         odds = (
             f"{number(math.exp(epsilon))} (e to the power ε)" if epsilon <= 20 else f"e to the power {number(epsilon)}"
         )
         apart = f", apart from a probability of δ = {number(delta)}" if delta else ""
-        said.append(
-            f"Suppose {'such an adversary' if said else 'someone'} reads each message of this run, all final values and the "
+        sentences.append(
+            f"Suppose {'such an adversary' if sentences else 'someone'} reads each message of this run, all final values and the "
             f"code, and knows all other data, and suppose {hidden}. Then nothing they can see becomes more or less likely by "
             f"more than a factor of {odds}{apart}."
         )
         if run.zones:
-            said.append(
+            sentences.append(
                 "A larger change is hidden less: k times the change, or k loads at once, counts as k times ε"
                 + (" (and more than k times δ)." if delta else ".")
             )
     elif how == "not upheld" and epsilon is None:
-        said.append("The published method claims no ε: it obscures its messages, and what it hides is not measured.")
-    elif how == "not upheld" and not algorithm.gated:
-        said.append("The figures below are what the published method claims, for comparison. They are no promise.")
+        sentences.append(
+            "The published method claims no ε: it obscures its messages, and what it hides is not measured."
+        )
+    elif how == "not upheld" and not gated(algorithm):
+        sentences.append("The figures below are what the published method claims, for comparison. They are no promise.")
     elif how == "not upheld":
-        said.append(
+        sentences.append(
             "The figures below are the price of the gate's answers with noise nobody can repeat. The run is for study "
             "and promises nothing; as `guarded` the same answers carry a promise."
         )
     else:
-        said.append(
+        sentences.append(
             "The figures below are those of the same plan with noise nobody can repeat. They do not hold for this run."
         )
     if how != "upheld":
-        said.insert(0, said.pop())  # that it does not hold is said before what does not
-    said.append(_noise(run, answers))
-    asked = algorithm.asks(str(plan.get("mode", "objective")))
-    if algorithm.gated and asked == "gradient" and (clip := _clip(plan.get("adjacency"))) is not None:
-        said.append(clipping(run.scenario["problem"], clip, str(plan.get("mechanism"))))
-    return tuple(said)
+        sentences.insert(0, sentences.pop())  # that it does not hold is said before what does not
+    sentences.append(_noise(run, answers))
+    answer = algorithm.asks(str(plan.get("mode", "objective")))
+    if gated(algorithm) and answer == "gradient" and (clip := _clip(plan.get("adjacency"))) is not None:
+        sentences.append(clipping(run.scenario["problem"], clip, str(plan.get("mechanism"))))
+    return tuple(sentences)
 
 
 def _noise(run: Run, answers: Any) -> str:
     algorithm, plan = run.algorithm, run.scenario.get("privacy") or {}
     mode = str(plan.get("mode", "objective"))
     count = f"at most {number(answers)} per node" if isinstance(answers, int) and answers != 1 else "all of them"
-    if not algorithm.gated:
-        return algorithm.published_noise(mode)
+    if not gated(algorithm):
+        return claim_of(algorithm).noise(algorithm, mode)
     if run.zones:
         if run.least_cost:
-            return dispatch.asked(run.scenario["problem"])
+            return dispatch.noise_words(run.scenario["problem"])
         if mode == "input":
             return "Each load was perturbed once; every message is computed from that noisy copy, so more rounds cost nothing."
         if plan.get("at") == "gradient":
@@ -244,7 +255,7 @@ def _noise(run: Run, answers: Any) -> str:
         )
     if run.sums:
         return words.added(run.scenario["problem"], _clip(plan.get("adjacency")), str(plan.get("mechanism")))
-    if not algorithm.minimizes:
+    if algorithm.asks() != "minimiser":
         what = "Each answer is a gradient of a node's data with fresh noise"
     elif algorithm.by_output(str(plan.get("mechanism", "laplace"))):
         what = (
@@ -256,16 +267,16 @@ def _noise(run: Run, answers: Any) -> str:
             "Each answer is a private minimiser: the point where a node's own function plus a public quadratic and a fresh "
             "random linear term is least (objective perturbation), with a little more noise for what the solver leaves open"
         )
-    said = (
+    sentence = (
         f"{what}, added before anything else sees it; all that travels and all that nodes arrive at is computed from such "
         f"answers. The total counts them, {count}."
     )
-    return f"{said} {algorithm.words}".rstrip()
+    return f"{sentence} {claim_of(algorithm).note(algorithm)}".rstrip()
 
 
 def _terms(how: str, run: Run, hidden: str, total: str, mechanism: str) -> tuple[tuple[str, str], ...]:
     privacy, plan = run.result.get("privacy") or {}, run.scenario.get("privacy") or {}
-    gate = run.algorithm.gated
+    gate = gated(run.algorithm)
     qualified = {
         "upheld": "",
         "not upheld": " (of the gate's answers; no promise)" if gate else " (claimed, not upheld)",
@@ -276,7 +287,7 @@ def _terms(how: str, run: Run, hidden: str, total: str, mechanism: str) -> tuple
         noise += ", scaled at each point by how far one record can move the gradient there"
     if growth := (plan.get("schedule") or {}).get("growth"):
         noise += f", spread over the answers by a public schedule: mu^2 of answer k in proportion to {growth:g}^k"
-    if gate and run.algorithm.minimizes and not run.algorithm.by_output(mechanism):
+    if gate and run.algorithm.asks() == "minimiser" and not run.algorithm.by_output(mechanism):
         noise = "objective perturbation: a random linear term of spherical law, a little Laplace noise on the answer"
     accountant = privacy.get("accountant") or plan.get("accountant")
     terms = [
@@ -305,12 +316,12 @@ def _nodes(privacy: Mapping[str, Any], plan: Mapping[str, Any]) -> dict[str, Any
     budget = part(plan.get("budget"), "epsilon")
     rows = []
     for node, entry in (privacy.get("per_node") or {}).items():
-        claimed, spent, left = (
+        claimed, spent, remaining = (
             entry.get(key) if isinstance(entry, Mapping) else None for key in ("claimed", "spent", "left")
         )
         if claimed is None:
             continue
-        figures = (part(claimed, "epsilon"), part(claimed, "delta"), part(spent, "epsilon"), budget, left)
+        figures = (part(claimed, "epsilon"), part(claimed, "delta"), part(spent, "epsilon"), budget, remaining)
         rows.append((str(node), *(number(x, 6) for x in figures)))
     return {
         "columns": ("Node", "ε claimed", "δ claimed", "ε spent", "ε budget", "ε left"),
@@ -380,7 +391,7 @@ def _limits(how: str, run: Run) -> tuple[tuple[str, str], ...]:
         ("What the group shows", f"conclusions that do not depend on one such change, such as {shows}."),
         ("Taking part", "that a node takes part, when, with how many messages of which size."),
         (
-            f"A lying coordinator or {'another zone' if zones else 'neighbour' if run.algorithm.networked else 'another node'}",
+            f"A lying coordinator or {'another zone' if zones else 'neighbour' if run.algorithm.pattern != 'star' else 'another node'}",
             "can spoil the answer or stop the run. It cannot make a device spend beyond its budget or answer without "
             "noise: the device's own ledger and gate decide.",
         ),

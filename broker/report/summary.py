@@ -26,16 +26,16 @@ def text(result: Result, scenario: Scenario) -> str:
     noisy = scenario.privacy is not None and scenario.privacy.mode == "input"
     rows, title = [], f"{r['name']}: {r['algorithm']}, {r['nodes']} nodes {through}"
     if zones and objective_of(scenario.problem, scenario.algorithm) == "cost":
-        found = dispatch.of(r, scenario.problem.voll, noisy)
-        title = f"{r['name']}: {found.headline}"
-        rows += [("run", f"{r['algorithm']}, {r['nodes']} zones {through}"), ("figures", found.sentence)]
+        dispatch_ = dispatch.dispatch_of(r, scenario.problem.voll, noisy)
+        title = f"{r['name']}: {dispatch_.headline}"
+        rows += [("run", f"{r['algorithm']}, {r['nodes']} zones {through}"), ("figures", dispatch_.sentence)]
     elif r.get("served_mw") is not None:
-        told = {key: f"{r[f'{key}_mw']:,.1f}" for key in ("generation", "load", "served", "unserved", "spilled")}
+        amounts = {key: f"{r[f'{key}_mw']:,.1f}" for key in ("generation", "load", "served", "unserved", "spilled")}
         rows.append(
             (
                 "power",
-                f"{told['generation']} MW generated for a load of {told['load']} MW: {told['served']} served, "
-                f"{told['unserved']} not served, {told['spilled']} spilled{' (the noisy loads)' if noisy else ''}",
+                f"{amounts['generation']} MW generated for a load of {amounts['load']} MW: {amounts['served']} served, "
+                f"{amounts['unserved']} not served, {amounts['spilled']} spilled{' (the noisy loads)' if noisy else ''}",
             )
         )
     judged = r["quality"]
@@ -55,8 +55,8 @@ def text(result: Result, scenario: Scenario) -> str:
         rows.append(("largest violation", figure(r["max_violation"], unit)))
     if r["objective"] is not None:
         gap = "" if r["optimality_gap"] is None else f" ({r['optimality_gap']:.4g} above the optimum)"
-        at = " at the noisy loads" if r["privacy"]["upheld"] is True else ""
-        rows.append(("objective", figure(r["objective"]) + gap + at))
+        where = " at the noisy loads" if r["privacy"]["upheld"] is True else ""
+        rows.append(("objective", figure(r["objective"]) + gap + where))
     elif r["privacy"]["upheld"] is True and "records" not in r:
         rows.append(("objective", "withheld: it would be computed from raw data"))
     if r.get("test") is not None:
@@ -95,11 +95,11 @@ def finished(r: Mapping[str, Any]) -> str:
 
 def test(r: Mapping[str, Any]) -> str:
     """The models on the rows of `problem.test`, in one sentence."""
-    of, own = r["test"], [r[key] for key in r if key.startswith("test_error_") and r[key] is not None]
-    between = "" if not own else f", {figure(min(own))} to {figure(max(own))} of the nodes' own"
+    rows, errors = r["test"], [r[key] for key in r if key.startswith("test_error_") and r[key] is not None]
+    between = "" if not errors else f", {figure(min(errors))} to {figure(max(errors))} of the nodes' own"
     return (
-        f"{figure(r['test_error'])} of the common model{between} ({of['measure']}; {figure(of['trivial'])} without a model); "
-        f"the {of['rows']:,} rows of {of['file']} are public: nothing protects them"
+        f"{figure(r['test_error'])} of the common model{between} ({rows['measure']}; {figure(rows['trivial'])} without a model); "
+        f"the {rows['rows']:,} rows of {rows['file']} are public: nothing protects them"
     )
 
 
@@ -112,10 +112,10 @@ def privacy(r: dict[str, Any]) -> str:
     claimed, spent = bound(p["claimed"]), bound(p["spent"])
     kind, change = next(iter(p["adjacency"].items()))
     if isinstance(change, dict):
-        said = (
+        text = (
             f"{key} {value[:12] if isinstance(value, str) else format(value, 'g')}" for key, value in change.items()
         )
-        change = f"({', '.join(said)})"
+        change = f"({', '.join(text)})"
     else:
         change = f"{change:g}"
     stand = {True: "upheld", False: "not upheld (published is for study)"}.get(

@@ -28,9 +28,9 @@ class Eavesdropper:
 class Spy:
     """An eavesdropper's own connection to a broker."""
 
-    def __init__(self, url: str, heard: Eavesdropper) -> None:
-        self.heard = heard
-        everything = f"{ROOT}/{heard.topics.fleet}/#"
+    def __init__(self, url: str, eavesdropper: Eavesdropper) -> None:
+        self.heard = eavesdropper
+        everything = f"{ROOT}/{eavesdropper.topics.fleet}/#"
         self.link = MqttLink(url, f"eavesdropper-{os.getpid()}", subscriptions=[everything], persistent=False)
         self.link.connect(REACH_S)
 

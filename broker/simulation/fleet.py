@@ -10,14 +10,13 @@ import secrets
 import shutil
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager, nullcontext, suppress
 from math import inf
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import msgspec
-from numpy.typing import ArrayLike
 
 from hushgrid.broker.coordinator.base import Coordinator
 from hushgrid.broker.coordinator.create import coordinator
@@ -26,7 +25,6 @@ from hushgrid.broker.servers.choose import check_choice, start
 from hushgrid.broker.servers.process import OwnBroker
 from hushgrid.broker.simulation import results
 from hushgrid.broker.simulation.eavesdropper import Eavesdropper, Spy
-from hushgrid.broker.simulation.given import scenario_given
 from hushgrid.broker.simulation.interrupts import Interrupted, Interrupts
 from hushgrid.broker.simulation.memory import MemoryBroker
 from hushgrid.broker.simulation.problems.base import Finished, Setup
@@ -42,67 +40,52 @@ from hushgrid.node.privacy.budget import spent_in
 from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.privacy.renewal import Renewal
 from hushgrid.node.problems.plan import encode_plan, warnings
+from hushgrid.node.problems.records.data import Arrays
 from hushgrid.node.runtime.endpoint import Endpoint
 from hushgrid.node.runtime.member import Member, Simulated
 from hushgrid.node.wire import COORDINATOR, Topics
 
-if TYPE_CHECKING:
-    from networkx import Graph
-
+Transcript = list[dict[str, Any]] | None  #: every message, as the scenario asks for it
 OUTCOME = "outcome.json"  #: in the run's own place: how the coordinator ended
 
-__all__ = ["Result", "run"]
 
-
-def run(
-    scenario: Scenario | Mapping[str, Any] | str | Path,
+def run_fleet(
+    checked: Scenario,
+    file: str = "scenario",
     transport: str = "memory",
     out: str | Path | None = None,
     state: str | Path | None = None,
-    seed: int | None = None,
-    set: Mapping[str, Any] | None = None,
     *,
-    data: Iterable[tuple[ArrayLike, ArrayLike]] | None = None,
-    graph: Graph | None = None,
+    arrays: Arrays | None = None,
     broker: str = "auto",
     progress: Progress | None = None,
     silent_s: float = 30.0,
-    file: str = "",
     interrupts: Interrupts | None = None,
 ) -> Result:
-    """Run a scenario and return its Result; with `out`, also leave a run directory there.
-
-    scenario: a path, a mapping as in the YAML file, or a checked Scenario. set: dotted key paths to values laid over
-    it. data: the nodes' rows, a pair (A_i, b_i) of arrays for each, shapes (m_i, q) and (m_i,), in place of a source in
-    `problem.data`. graph: an undirected networkx graph of nodes 0..n-1, in place of `network`. state: a directory whose
-    ledgers count over runs. file: the name of a checked Scenario in errors. interrupts: the caller's, if it handles the
-    signals itself. Raises InputError, Refused or Stopped, each one line, and KeyboardInterrupt if the run is asked to end
-    while no messages are exchanged.
-    """
-    checked, arrays = scenario_given(scenario, seed, set, data, graph)
-    file = file or (str(scenario) if isinstance(scenario, str | Path) else "scenario")
+    """Run a checked scenario, as `front.run` says; arrays: its nodes' rows; file: its name in errors."""
     target = Path(out) if out is not None else None
     _check(checked, file, transport, broker, target, state)
-    shown = progress or Progress(quiet=True)
+    progress = progress or Progress(quiet=True)
     setup = prepare(checked, file, arrays)
-    shown.phase(f"{checked.name}: {setup.about}")
+    progress.phase(f"{checked.name}: {setup.description}")
     for warning in warnings(setup.plan, checked.kind.source(checked.problem)):
-        shown.phase(f"warning: {warning}")
+        progress.phase(f"warning: {warning}")
     began = time.perf_counter()
-    with nullcontext(interrupts) if interrupts else Interrupts() as asked, _scratch(asked) as place:
-        kept = Kept(place / "state", False) if state is None else Kept(Path(state), True)
-        _open(kept, setup)
-        with asked.held():
+    with nullcontext(interrupts) if interrupts else Interrupts() as signals, _scratch(signals) as place:
+        ledgers = Ledgers(place / "state", False) if state is None else Ledgers(Path(state), True)
+        started = Started(setup, ledgers, place, progress, signals)
+        _open(started)
+        with signals.held():
             try:
                 if transport == "memory":
-                    name, heard = _memory(setup, kept, place, shown, asked)
+                    name, transcript = _memory(started)
                 else:
-                    name, heard = _mqtt(setup, kept, place, shown, asked, broker, silent_s)
+                    name, transcript = _mqtt(started, broker, silent_s)
             except Stopped as error:
-                raise type(error)(f"{error}{_paid(setup, kept)}") from None
-        asked.check()
+                raise type(error)(f"{error}{_paid(started)}") from None
+        signals.check()
         wall_s = time.perf_counter() - began
-        reason, travelled, per_node, centre = _read(setup, kept)
+        reason, travelled, per_node, centre = _read(started)
         over = Finished(
             trace=place,
             travelled=travelled,
@@ -113,12 +96,12 @@ def run(
             wall_s=wall_s,
             ledgers_kept=state is not None,
             per_node=per_node,
-            transcript=heard.lines if heard else None,
+            transcript=transcript,
         )
         result = setup.collect(over)
         if target is not None:
-            shown.phase(f"writing {target}")
-            _write(result, setup, kept, place, target)
+            progress.phase(f"writing {target}")
+            _write(result, started, target)
     return result
 
 
@@ -140,46 +123,7 @@ def _check(
         results.check_place(Path(state), "--state")
 
 
-def _open(kept: Kept, setup: Setup) -> None:
-    """Ledgers that outlive the run take up where they were: at no run, and with the data of now."""
-    if not kept.durable:
-        return
-    for node in (*setup.plan.nodes, COORDINATOR):
-        with closing(kept.ledger(node)) as ledger:
-            ledger.runs.abandon()  # what an earlier run left unfinished is not gone on with
-            if node != COORDINATOR:
-                ledger.saw_data(setup.stamp)
-
-
-def _write(result: Result, setup: Setup, kept: Kept, place: Path, target: Path) -> None:
-    """The run directory, with a copy of every ledger; nothing stays of it if its writing is interrupted."""
-    nodes = [*setup.plan.nodes, COORDINATOR]
-    copies = [place / "ledger" / f"{node}.ledger" for node in nodes]
-    copies[0].parent.mkdir()
-    for node, copy in zip(nodes, copies, strict=True):
-        with closing(kept.ledger(node)) as ledger:
-            ledger.copy_to(copy)
-    try:
-        results.write(result, setup.resolved, copies, target)
-    except Interrupted:
-        shutil.rmtree(target, ignore_errors=True)  # it had not been there before
-        raise
-
-
-@contextmanager
-def _scratch(asked: Interrupts) -> Iterator[Path]:
-    """A directory for the time of a run: a signal that comes while it is made or removed finds all of it, or nothing."""
-    with asked.held():
-        directory = tempfile.TemporaryDirectory(prefix="hushgrid-")
-    try:
-        asked.check()
-        yield Path(directory.name)
-    finally:
-        with asked.held():
-            directory.cleanup()
-
-
-class Kept(NamedTuple):
+class Ledgers(NamedTuple):
     """Where a run's ledgers are. Those that nobody keeps need not survive a power cut."""
 
     state: Path
@@ -188,45 +132,106 @@ class Kept(NamedTuple):
     def path(self, node: str) -> Path:
         return self.state / f"{node}.ledger"
 
-    def ledger(self, node: str) -> Ledger:
+    def open(self, node: str) -> Ledger:
         return Ledger(self.path(node), node, durable=self.durable)
 
 
-def _memory(
-    setup: Setup, kept: Kept, place: Path, shown: Progress, asked: Interrupts
-) -> tuple[str, Eavesdropper | None]:
-    """The fleet in this process."""
-    scenario, fleet = setup.scenario, setup.scenario.fleet
-    heard = Eavesdropper(fleet) if scenario.run.record == "transcript" else None
+class Started(NamedTuple):
+    """A run under way: what it is made from, and where it writes."""
+
+    setup: Setup
+    ledgers: Ledgers
+    place: Path  #: a directory of its own, for as long as it lasts
+    progress: Progress
+    signals: Interrupts
+
+    @property
+    def members(self) -> tuple[str, ...]:
+        """The names of all that have a ledger."""
+        return (*self.setup.plan.nodes, COORDINATOR)
+
+    @property
+    def eavesdropper(self) -> Eavesdropper | None:
+        """Who takes down every message, if the scenario asks for it."""
+        scenario = self.setup.scenario
+        return Eavesdropper(scenario.fleet) if scenario.run.record == "transcript" else None
+
+
+def _open(run: Started) -> None:
+    """Ledgers that outlive the run take up where they were: at no run, and with the data of now."""
+    if not run.ledgers.durable:
+        return
+    for name in run.members:
+        with closing(run.ledgers.open(name)) as ledger:
+            ledger.runs.abandon()  # what an earlier run left unfinished is not gone on with
+            if name != COORDINATOR:
+                ledger.saw_data(run.setup.stamp)
+
+
+def _write(result: Result, run: Started, target: Path) -> None:
+    """The run directory, with a copy of every ledger; nothing stays of it if its writing is interrupted."""
+    copies = [run.place / "ledger" / f"{name}.ledger" for name in run.members]
+    copies[0].parent.mkdir()
+    for name, copy in zip(run.members, copies, strict=True):
+        with closing(run.ledgers.open(name)) as ledger:
+            ledger.copy_to(copy)
+    resolved = run.setup.resolved
+    case = Path(str(resolved["problem"].get("case", "")))
+    if case.suffix == ".npz":  # it may be a file of this run alone: the directory has a copy
+        resolved["problem"] |= {"case": case.name}
+        copies.append(case)
+    try:
+        results.write(result, resolved, copies, target)
+    except Interrupted:
+        shutil.rmtree(target, ignore_errors=True)  # it had not been there before
+        raise
+
+
+@contextmanager
+def _scratch(signals: Interrupts) -> Iterator[Path]:
+    """A directory for the time of a run: a signal that comes while it is made or removed finds all of it, or nothing."""
+    with signals.held():
+        directory = tempfile.TemporaryDirectory(prefix="hushgrid-")
+    try:
+        signals.check()
+        yield Path(directory.name)
+    finally:
+        with signals.held():
+            directory.cleanup()
+
+
+def _memory(run: Started) -> tuple[str, Transcript]:
+    """The fleet in this process: the broker's name and, if the scenario asks for it, every message."""
+    setup, scenario = run.setup, run.setup.scenario
+    eavesdropper = run.eavesdropper
     with ExitStack() as stack:
-        nodes = [*setup.plan.nodes, COORDINATOR]
-        traces = {n: stack.enter_context(closing(setup.trace(n, place))) for n in nodes}
-        ledgers: dict[str, Ledger] = {}
+        traces = {name: stack.enter_context(closing(setup.trace(name, run.place))) for name in run.members}
+        opened: dict[str, Ledger] = {}
 
         @stack.callback
         def close() -> None:
-            for ledger in ledgers.values():
+            for ledger in opened.values():
                 ledger.close()
 
         def build(name: str) -> Endpoint:
-            if name in ledgers:
-                ledgers[name].close()
-            asked.check()
-            ledger = ledgers[name] = kept.ledger(name)
+            if name in opened:
+                opened[name].close()
+            run.signals.check()
+            ledger = opened[name] = run.ledgers.open(name)
             if name == COORDINATOR:
                 return coordinator(
-                    fleet,
+                    scenario.fleet,
                     setup.plan,
-                    setup.scenario.kind.source(setup.scenario.problem),
+                    scenario.kind.source(scenario.problem),
                     ledger,
                     **setup.beginning,
                     wait_s=inf,
                     silent_s=inf,
                     observe=traces[name],
-                    progress=shown.round,
+                    progress=run.progress.round,
                 )
             return Member(
-                fleet,
+                scenario.fleet,
                 setup.device(name),
                 ledger,
                 setup.budget,
@@ -234,37 +239,33 @@ def _memory(
                 observe=traces[name],
             )
 
-        hub = MemoryBroker([build(n) for n in nodes], build, scenario.run.faults, heard)
-        shown.phase(f"{scenario.name}: {len(setup.plan.nodes)} nodes in this process")
+        hub = MemoryBroker([build(name) for name in run.members], build, scenario.run.faults, eavesdropper)
+        run.progress.phase(f"{scenario.name}: {len(setup.plan.nodes)} nodes in this process")
 
         def centre() -> Coordinator:
-            found: Any = hub.endpoints[COORDINATOR]
-            centre: Coordinator = found
-            return centre
+            return cast(Coordinator, hub.endpoints[COORDINATOR])
 
-        hub.run(lambda: centre().finished, asked)
-        if asked() and not centre().finished:
-            hub.publish(centre().stop(f"interrupted by {asked.asked}"))
+        hub.run(lambda: centre().finished, run.signals)
+        if run.signals() and not centre().finished:
+            hub.publish(centre().stop(f"interrupted by {run.signals.name}"))
             hub.run(lambda: centre().finished)
         centre().conclude()
         if error := centre().error:
             raise error
-    return "memory", heard
+    return "memory", eavesdropper.lines if eavesdropper else None
 
 
-def _children(
-    setup: Setup, kept: Kept, place: Path, url: str, suffix: str, silent_s: float
-) -> tuple[Child, list[Child]]:
+def _children(run: Started, url: str, suffix: str, silent_s: float) -> tuple[Child, list[Child]]:
     """What the coordinator's process and the nodes' are made from."""
-    scenario = setup.scenario
+    setup, scenario, place = run.setup, run.setup.scenario, run.place
     common = Child(
         role="coordinator",
         name=COORDINATOR,
         client_id=f"{COORDINATOR}-{suffix}",
         fleet=f"{scenario.fleet}-{suffix}",
         broker=url,
-        state=str(kept.state),
-        durable=kept.durable,
+        state=str(run.ledgers.state),
+        durable=run.ledgers.durable,
         trace=str(place),
         outcome=str(place / OUTCOME),
         plan=encode_plan(setup.plan).decode(),
@@ -291,83 +292,74 @@ def _children(
     return common, nodes
 
 
-def _mqtt(
-    setup: Setup,
-    kept: Kept,
-    place: Path,
-    shown: Progress,
-    asked: Interrupts,
-    broker: str,
-    silent_s: float,
-) -> tuple[str, Eavesdropper | None]:
+def _mqtt(run: Started, broker: str, silent_s: float) -> tuple[str, Transcript]:
     """The fleet as processes: the coordinator its own, nodes theirs or some together, through a real broker."""
-    scenario, suffix = setup.scenario, secrets.token_hex(3)
+    scenario, place, signals = run.setup.scenario, run.place, run.signals
+    suffix = secrets.token_hex(3)
     fleet = f"{scenario.fleet}-{suffix}"
-    heard = Eavesdropper(fleet) if scenario.run.record == "transcript" else None
-    kept.state.mkdir(parents=True, exist_ok=True)
+    eavesdropper = Eavesdropper(fleet) if run.eavesdropper is not None else None
+    run.ledgers.state.mkdir(parents=True, exist_ok=True)
     children = Fleet(place)
     outcome = place / OUTCOME
-    with start(broker, place / "broker", asked=asked) as running:
-        shown.phase(f"broker: {running.name}")
-        spy = Spy(running.url, heard) if heard is not None else None
+    with start(broker, place / "broker", stopping=signals) as running:
+        run.progress.phase(f"broker: {running.name}")
+        spy = Spy(running.url, eavesdropper) if eavesdropper is not None else None
         try:
-            common, nodes = _children(setup, kept, place, running.url, suffix, silent_s)
+            common, nodes = _children(run, running.url, suffix, silent_s)
             hands = deal(nodes, scenario.run.processes)
             for process, hand in hands.items():
-                asked.check()
+                signals.check()
                 children.add(process, *hand)
             children.add(COORDINATOR, common)
-            shown.phase(f"{scenario.name}: {len(nodes)} nodes in {len(hands)} processes, and a coordinator")
+            run.progress.phase(f"{scenario.name}: {len(nodes)} nodes in {len(hands)} processes, and a coordinator")
 
             def beat() -> None:
                 with suppress(OSError, ValueError):
-                    told = (place / "outcome.progress").read_bytes()
-                    shown.round(*msgspec.json.decode(told, type=tuple[int, int, float | None]))
+                    written = (place / "outcome.progress").read_bytes()
+                    run.progress.round(*msgspec.json.decode(written, type=tuple[int, int, float | None]))
                 if spy:
                     spy.listen()
 
-            code = children.watch(asked, beat)
-            if asked():
-                raise Stopped(f"interrupted by {asked.asked}")
+            code = children.watch(signals, beat)
+            if signals():
+                raise Stopped(f"interrupted by {signals.name}")
             if not outcome.exists():
                 raise Stopped(f"the coordinator ended with exit code {code}: {children.last_line(COORDINATOR)}")
             error = msgspec.json.decode(outcome.read_bytes(), type=Outcome).error()
             if error:
                 raise error
         finally:
-            children.end(HURRY_S if asked() else END_S)
+            children.end(HURRY_S if signals() else END_S)
             if spy:
                 spy.close()
             if children.killed and not isinstance(running, OwnBroker):
-                sweep(running.url, Topics(fleet), [*setup.plan.nodes, COORDINATOR])
-        return running.name, heard
+                sweep(running.url, Topics(fleet), run.members)
+        return running.name, eavesdropper.lines if eavesdropper else None
 
 
-def _read(
-    setup: Setup, kept: Kept
-) -> tuple[str, list[tuple[int, float, int, int]], dict[str, dict[str, Any]], bytes | None]:
+def _read(run: Started) -> tuple[str, list[tuple[int, float, int, int]], dict[str, dict[str, Any]], bytes | None]:
     """Why the run ended, what travelled and the last state, from the coordinator's ledger; each node's account, from its own."""
-    with closing(kept.ledger(COORDINATOR)) as ledger:
+    with closing(run.ledgers.open(COORDINATOR)) as ledger:
         last = ledger.runs.last()
         if last is None or last.status != "done":
-            raise Stopped(f"{setup.plan.name}: the coordinator's ledger has no finished run")
+            raise Stopped(f"{run.setup.plan.name}: the coordinator's ledger has no finished run")
         farewell = wire.decode_envelope(last.last or b"", wire.SMALL).body
         travelled = ledger.runs.history(last.id)
     per_node = {}
-    for name in setup.plan.nodes:
-        with closing(kept.ledger(name)) as ledger:
-            per_node[name] = _account(setup, ledger, last.id)
+    for name in run.setup.plan.nodes:
+        with closing(run.ledgers.open(name)) as ledger:
+            per_node[name] = _account(run.setup, ledger, last.id)
     return farewell.reason if isinstance(farewell, wire.Finish) else "", travelled, per_node, last.state
 
 
-def _paid(setup: Setup, kept: Kept) -> str:
+def _paid(run: Started) -> str:
     """What a run that ended badly has cost the node that spent most, for its last line; nothing if it cost nothing."""
-    most = 0.0
+    most, setup = 0.0, run.setup
     for name in setup.plan.nodes if setup.terms else ():
-        if kept.path(name).exists():
-            with closing(kept.ledger(name)) as ledger:
-                run = ledger.runs.last()
-                spent = _account(setup, ledger, run.id)["spent"]["epsilon"] if run else 0.0
+        if run.ledgers.path(name).exists():
+            with closing(run.ledgers.open(name)) as ledger:
+                last = ledger.runs.last()
+                spent = _account(setup, ledger, last.id)["spent"]["epsilon"] if last else 0.0
                 most = max(most, inf if spent is None else spent)
     return f"; spent of a node at most: epsilon {most:.6g}" if most else ""
 
@@ -382,16 +374,16 @@ def _account(setup: Setup, ledger: Ledger, run: bytes) -> dict[str, Any]:
     total = total_epsilon(ledger.spends.totals(t.adjacency), delta)
     if total > t.epsilon and ledger.spends.answers() == answered and t.growth == 1:
         total = t.epsilon if not t.published else total  # the run's own accountant is the better bound
-    left = max(setup.budget.epsilon - total, 0.0) if setup.budget else None
+    remaining = max(setup.budget.epsilon - total, 0.0) if setup.budget else None
     if setup.budget and setup.budget.span:
-        left = Renewal(ledger, setup.budget, t.adjacency, delta).left
+        remaining = Renewal(ledger, setup.budget, t.adjacency, delta).left
     return {
         "claimed": {"epsilon": t.epsilon, "delta": t.delta},
         "spent": {"epsilon": _number(total if t.published else spent_in(ledger, run, t)), "delta": t.delta},
         "answers": answered,
         "cap": t.answers,
         "ledger": {"epsilon": _number(total), "delta": delta},
-        "left": left,
+        "left": remaining,
     }
 
 

@@ -28,7 +28,7 @@ class Interrupts:
     def __init__(self, last: bool = False) -> None:
         """`last`: nothing is done after it but to leave the process. Where it was asked, that is not disturbed again."""
         self.last = last
-        self.asked = ""  #: the signal's name
+        self.name = ""  #: the signal's name
         self._raised = self._held = False
         self._before: dict[int, Any] = {}
 
@@ -40,17 +40,17 @@ class Interrupts:
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         for number, handler in self._before.items():
-            signal.signal(number, signal.SIG_IGN if self.last and self.asked else handler)
+            signal.signal(number, signal.SIG_IGN if self.last and self.name else handler)
         if kind is Interrupted:
             raise KeyboardInterrupt from None
 
     def __call__(self) -> bool:
         """Whether it has been asked."""
-        return bool(self.asked)
+        return bool(self.name)
 
     def check(self) -> None:
         """Interrupted where it has been asked: a signal may have been swallowed by what it fell into."""
-        if self.asked:
+        if self.name:
             self._raised = True
             raise Interrupted
 
@@ -64,19 +64,21 @@ class Interrupts:
             self._held = False
 
     def _ask(self, number: int, frame: FrameType | None) -> None:
-        self.asked = self.asked or signal.Signals(number).name
+        self.name = self.name or signal.Signals(number).name
         if not self._held and not self._raised:
             self._raised = True
             raise Interrupted
 
 
-def ended_in_a_line(work: Callable[[Interrupts], int], last: bool, more: Callable[[], str] = lambda: "") -> int:
-    """work(interrupts). Raises Stopped, with `more` behind it, if it was asked to end: whatever that fell into has failed in its
-    own way, and what was begun has been cleaned up on the way here. `last`: as of Interrupts."""
-    with Interrupts(last=last) as interrupts:
-        try:
-            return work(interrupts)
-        except BaseException:
-            if not interrupts():
-                raise
-            raise Stopped(f"interrupted by {interrupts.asked}{more()}") from None
+class EndedInALine(Interrupts):
+    """The same for a command: if it was asked to end, leaving it raises Stopped, one line with `more` behind it, whatever the
+    signal fell into. What was begun has been cleaned up by then."""
+
+    def __init__(self, last: bool, more: Callable[[], str] = lambda: "") -> None:
+        super().__init__(last)
+        self._more = more
+
+    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
+        super().__exit__(None, *error)
+        if kind is not None and self():
+            raise Stopped(f"interrupted by {self.name}{self._more()}") from None

@@ -182,8 +182,8 @@ def sweep(url: str, topics: Topics, nodes: Sequence[str]) -> None:
     with suppress(Stopped):
         link.connect(REACH_S)
         until = time.monotonic() + SETTLE_S
-        while (left := until - time.monotonic()) > 0:
-            for message in link.poll(left):
+        while (remaining := until - time.monotonic()) > 0:
+            for message in link.poll(remaining):
                 if message.payload:
                     link.publish(message.topic, b"", retain=True)
         link.close()
@@ -287,10 +287,10 @@ def _coordinator(child: Child, patience: float) -> int:
             there = time.monotonic()
             serve(centre, link, lambda: centre.ending or gone(), lambda: bool(signals) or orphaned())
             if not centre.ending:
-                asked = f"interrupted by {signals.asked or 'the end of its parent'}"
+                reason = f"interrupted by {signals.asked or 'the end of its parent'}"
                 link.send(
                     centre.stop(
-                        f"broker {child.broker}: {link.why}, away for {child.silent_s:g} s" if gone() else asked
+                        f"broker {child.broker}: {link.why}, away for {child.silent_s:g} s" if gone() else reason
                     )
                 )
             if not Path(child.outcome).exists():
@@ -306,8 +306,8 @@ def _coordinator(child: Child, patience: float) -> int:
 def _tell(coordinator: Coordinator, outcome: Path) -> None:
     """How the run ended, for the parent."""
     error = coordinator.error
-    told = Outcome(error.kind, str(error)) if error else Outcome("done", coordinator.reason)
-    outcome.with_suffix(".new").write_bytes(msgspec.json.encode(told))
+    ending = Outcome(error.kind, str(error)) if error else Outcome("done", coordinator.reason)
+    outcome.with_suffix(".new").write_bytes(msgspec.json.encode(ending))
     outcome.with_suffix(".new").rename(outcome)
 
 

@@ -47,14 +47,14 @@ class Progress:
 
     def runs(self, done: int, total: int, failed: str, left_s: float | None) -> None:
         """So many runs of a sweep have ended. failed: which did not end well, in words; left_s: s that the rest may take."""
-        said = ", ".join(text for text in (failed, "" if left_s is None else f"{_span(left_s)} left") if text)
+        notes = ", ".join(text for text in (failed, "" if left_s is None else f"{_span(left_s)} left") if text)
         if self._bar is not None:
             if self._task is None:
                 self._task = self._bar.add_task("runs", total=total, said="")
-            self._bar.update(self._task, completed=done, total=total, said=f"  {said}")
+            self._bar.update(self._task, completed=done, total=total, said=f"  {notes}")
         elif done == total or time.monotonic() - self._said >= SAY_S:
             self._said = time.monotonic()
-            self.phase(f"{done} of {total} runs" + f", {said}" * bool(said))
+            self.phase(f"{done} of {total} runs" + f", {notes}" * bool(notes))
 
     def close(self) -> None:
         """Ends the display; may be called twice."""
@@ -81,11 +81,11 @@ class Progress:
 
 def _span(seconds: float) -> str:
     """A time for reading: two units at most."""
-    whole = round(seconds)
-    hours, minutes = whole // 3600, whole // 60
-    if whole < 60:
-        return f"{whole} s"
-    return f"{minutes} min {whole % 60} s" if whole < 3600 else f"{hours} h {minutes % 60} min"
+    total = round(seconds)
+    hours, minutes = total // 3600, total // 60
+    if total < 60:
+        return f"{total} s"
+    return f"{minutes} min {total % 60} s" if total < 3600 else f"{hours} h {minutes % 60} min"
 
 
 def _bar(stream: TextIO) -> Any:

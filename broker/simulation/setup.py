@@ -12,8 +12,8 @@ from hushgrid.node.problems.records.data import Arrays
 
 def setup_of(kind: Kind) -> type[Setup]:
     """How runs of a kind of problem are simulated: `SETUP` of the file here that is called like the kind's folder."""
-    found: type[Setup] = import_module(f"hushgrid.broker.simulation.problems.{kind.folder}").SETUP
-    return found
+    setup: type[Setup] = import_module(f"hushgrid.broker.simulation.problems.{kind.folder}").SETUP
+    return setup
 
 
 def prepare(scenario: Scenario, file: str = "scenario", arrays: Arrays | None = None) -> Setup:

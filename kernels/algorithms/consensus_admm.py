@@ -32,18 +32,18 @@ import numpy as np
 from msgspec import Meta
 from msgspec.structs import replace
 
-from hushgrid.kernels.algorithms.base import Keys, Question, Sharing, Star, Variant
+from hushgrid.kernels.algorithms.base import Question, Sharing, Star
 from hushgrid.kernels.algorithms.owners import accelerated, centred, mean, price_of_constants, same_weights
 from hushgrid.kernels.machine import LARGEST, Malformed
 from hushgrid.kernels.patterns.star import (
-    Centre,
     Close,
     Closing,
     Left,
     Local,
     Minimum,
-    Place,
+    NodeContext,
     Released,
+    ServerContext,
     StarCentre,
     StarMember,
     Taken,
@@ -62,6 +62,8 @@ PRICED = 1.5  #: tolerances; of the cost, what entries may differ by at their ow
 UNBALANCED = 4.0  #: it does if one residual is so many times the other
 MOST_AT_ONCE, LOWEST, HIGHEST = 10.0, 0.01, 1000.0  #: of the factor: a change, and all changes together
 
+CLOSING = 2  #: exchanges with every member after the last round
+
 
 class Params(Star, tag_field="name", tag="consensus-admm", frozen=True, kw_only=True):
     """The scenario's `algorithm` section."""
@@ -71,13 +73,9 @@ class Params(Star, tag_field="name", tag="consensus-admm", frozen=True, kw_only=
         "S. Boyd, N. Parikh, E. Chu, B. Peleato, J. Eckstein, Distributed optimization and statistical learning via "
         "ADMM, Section 7.2"
     )
-    claim: ClassVar[str] = "none is made"
-    of: ClassVar[tuple[Sharing, ...]] = ("parts",)
-    exact_steps: ClassVar[bool] = True
-    closing: ClassVar[int] = 2
-    warm: ClassVar[bool] = True
+    sharing: ClassVar[tuple[Sharing, ...]] = ("parts",)
     modes: ClassVar[tuple[str, ...]] = ("input",)
-    own: ClassVar[tuple[str, ...]] = ("z", "lam")
+    recorded: ClassVar[tuple[str, ...]] = ("z", "lam")
     figures: ClassVar[tuple[str, ...]] = (
         "objective",
         "consensus_residual",
@@ -86,7 +84,6 @@ class Params(Star, tag_field="name", tag="consensus-admm", frozen=True, kw_only=
         "factor",
     )
     stopping: ClassVar[tuple[float, int] | None] = (1e-4, 3)
-    examples: ClassVar[Mapping[Variant, Sequence[Keys]]] = {"guarded": [{}], "none": [{}]}
 
     rounds: Count  #: the most rounds around the coordinator
     rho0: Step = 0.2  #: the penalty of flows, before balancing
@@ -102,11 +99,6 @@ class Params(Star, tag_field="name", tag="consensus-admm", frozen=True, kw_only=
         curved = self.rho0 * np.minimum(self.kappa * np.nan_to_num(stiffness), self.cap)
         return np.where(np.isnan(stiffness), self.rho0, curved)
 
-    @property
-    def answers(self) -> int:
-        """One: the data, perturbed once."""
-        return 1
-
     def asks(self, mode: str = "") -> Question:
         return "data"
 
@@ -116,14 +108,14 @@ class Params(Star, tag_field="name", tag="consensus-admm", frozen=True, kw_only=
     def step_ratio(self, L: Sequence[float], degree: int) -> float | None:
         return None  # exact steps: it converges for every penalty
 
-    def gain(self, t: int, L: float, epsilon: float, alpha: float = 0.0) -> float:
+    def step_of_answer(self, i: int, k: int, L: float, epsilon: float = inf, alpha: float = 0.0) -> float:
         return 0.0  # no answer enters a step by a gradient
 
-    def agent(self, at: Place) -> Agent:
-        return Agent(self, at)
+    def agent(self, context: NodeContext) -> Agent:
+        return Agent(self, context)
 
-    def server(self, at: Centre) -> Server:
-        return Server(self, at)
+    def server(self, context: ServerContext) -> Server:
+        return Server(self, context)
 
 
 @dataclass
@@ -142,14 +134,14 @@ class AgentState:
 class Agent(StarMember):
     """Member p. What it sends is a function of the message, of its gate's one answer, and of public data."""
 
-    def __init__(self, params: Params, at: Place) -> None:
-        super().__init__("coordinator", params.rounds + params.closing)
-        assert at.local is not None
-        self.gate, self.local, self.shared = at.gate, at.local, at.shared
-        self.weight = params.weights(at.stiffness)
-        self.released_size = at.released
+    def __init__(self, params: Params, context: NodeContext) -> None:
+        super().__init__("coordinator", params.rounds + CLOSING)
+        assert context.local is not None
+        self.gate, self.local, self.shared = context.gate, context.local, context.shared
+        self.weight = params.weights(context.stiffness)
+        self.released_size = context.released
         self._problem: Local | None = None
-        self.state = AgentState(0, at.start.copy(), np.zeros(at.shared.size))
+        self.state = AgentState(0, context.start.copy(), np.zeros(context.shared.size))
 
     @property
     def complete(self) -> bool:
@@ -230,27 +222,32 @@ class ServerState:
 class Server(StarCentre):
     """The coordinator. `position[p]` (m_p,) places p's shared entries among all N."""
 
-    def __init__(self, params: Params, at: Centre) -> None:
-        super().__init__(list(at.position), params.rounds)
-        assert at.conclude is not None
-        self.params, self.position, self.conclude = params, at.position, at.conclude
-        self.tolerance, self.patience = at.tolerance, at.patience
-        self.scale, self.bounds, self.totals, self.widths = at.scale, at.bounds, at.totals, at.widths
-        self.flow, self.held, self.size = np.isnan(at.stiffness), at.held, at.stiffness.size
-        self.free = np.isnan(at.held) if at.held.size else np.full(self.size, True)
-        weight = params.weights(at.stiffness)
-        self.at = [at.position[p] for p in self.members]
+    def __init__(self, params: Params, context: ServerContext) -> None:
+        super().__init__(list(context.position), params.rounds)
+        assert context.conclude is not None
+        self.params, self.position, self.conclude = params, context.position, context.conclude
+        self.tolerance, self.patience = context.tolerance, context.patience
+        self.scale, self.bounds, self.totals, self.widths = (
+            context.scale,
+            context.bounds,
+            context.totals,
+            context.widths,
+        )
+        self.flow, self.held, self.size = np.isnan(context.stiffness), context.held, context.stiffness.size
+        self.free = np.isnan(context.held) if context.held.size else np.full(self.size, True)
+        weight = params.weights(context.stiffness)
+        self.at = [context.position[p] for p in self.members]
         self.owners = np.bincount(np.concatenate(self.at), minlength=self.size).astype(np.float64)
         self.weight, self.common = np.concatenate([weight[k] for k in self.at]), weight
         self.cuts = np.cumsum([k.size for k in self.at])[:-1]
-        self.begun = at.warm or {p: v.copy() for p, v in at.start.items()}
-        self.factor, self.lowest, self.balanced = at.factor, LOWEST, BALANCED
-        self.state = ServerState(0, np.zeros(self.size), self.begun, at.factor)
+        self.begun = context.warm or {p: v.copy() for p, v in context.start.items()}
+        self.factor, self.lowest, self.balanced = context.factor, LOWEST, BALANCED
+        self.state = ServerState(0, np.zeros(self.size), self.begun, context.factor)
         if self.held.size:
             self.lowest, self.balanced = LOWEST / STEEPER, range(HELD_EVERY, params.rounds, HELD_EVERY)
             w = held_at(mean([self.begun[p] for p in self.members], self.at, self.size), self.held)
             u = {p: self.begun[p] - w[k] for p, k in zip(self.members, self.at, strict=True)}
-            self.state.factor = at.factor / 10  # lambda = rho u is the same
+            self.state.factor = context.factor / 10  # lambda = rho u is the same
             self.state.s = {p: w[k] + u[p] * 10 / STEEPER for p, k in zip(self.members, self.at, strict=True)}
 
     # --- the pattern ---

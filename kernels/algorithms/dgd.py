@@ -8,15 +8,14 @@ It ends at a distance of the optimum that follows alpha: nothing but a smaller a
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
-from hushgrid.kernels.algorithms.base import Keys, Race, Variant
 from hushgrid.kernels.algorithms.mixing import AnsweredState, FirstOrder, Proximal, weights_of
-from hushgrid.kernels.patterns.neighbours import Place
+from hushgrid.kernels.patterns.neighbours import NodeContext
 from hushgrid.kernels.types import Vector
 
 
@@ -24,18 +23,21 @@ class Params(FirstOrder, tag_field="name", tag="dgd", frozen=True, kw_only=True)
     title: ClassVar[str] = "decentralised gradient descent"
     paper: ClassVar[str] = "A. Nedic, A. Ozdaglar, Distributed subgradient methods for multi-agent optimization (2009)"
     asks_after: ClassVar[bool] = True
-    examples: ClassVar[Mapping[Variant, Sequence[Keys]]] = {
-        "guarded": [{"step_size": 1.0}],
-        "none": [{"step_size": 1.0}],
-    }
-    races: ClassVar[Sequence[Race]] = [Race(title="DGD", grid=FirstOrder.grid)]
 
     def step_ratio(self, L: Sequence[float], degree: int) -> float | None:
         """alpha L/(1 + lambda_min(W)), by lambda_min(W) >= (1 - d_max)/(1 + d_max)."""
         return self.step_size * max(L) * (1 + degree) / 2
 
-    def agent(self, at: Place) -> Node:
-        return Node(self, at.gate, at.regularizer, weights_of(at), at.size, at.name, report=at.report)
+    def agent(self, context: NodeContext) -> Node:
+        return Node(
+            self,
+            context.gate,
+            context.regularizer,
+            weights_of(context),
+            context.size,
+            context.name,
+            report=context.report,
+        )
 
 
 @dataclass(kw_only=True)

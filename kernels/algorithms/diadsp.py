@@ -14,13 +14,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from hushgrid.kernels.algorithms.base import Keys, Race, Rounds, Sharing, Source, Variant
+from hushgrid.kernels.algorithms.base import Constrained, Published, Rounds
 from hushgrid.kernels.algorithms.mixing import Mixing, Oracle, check_published, decaying, weights_of
-from hushgrid.kernels.patterns.neighbours import NeighbourState, Place
+from hushgrid.kernels.patterns.neighbours import NeighbourState, NodeContext
 from hushgrid.kernels.ranges import Count, Fraction, Noise, Step
 from hushgrid.kernels.types import Vector
 
@@ -33,17 +34,9 @@ class Params(Rounds, tag_field="name", tag="diadsp", frozen=True, kw_only=True):
         "T. Ding, S. Zhu, J. He, C. Chen, X. Guan, Differentially private distributed optimization via state and direction "
         "perturbation in multiagent systems (2022)"
     )
-    claim: ClassVar[str] = "not examined: reconstructed"
-    published: ClassVar[Source | None] = "scales"
-    constrained: ClassVar[Literal["no", "box", "all"]] = "no"
-    vectors: ClassVar[int] = 2
-    examples: ClassVar[Mapping[Variant, Sequence[Keys]]] = {
-        "guarded": [{"alpha": 0.1}],
-        "published": [{"alpha": 0.1, "decay": 0.9, "u_x": 0.1, "u_y": 0.1}],
-        "none": [{"alpha": 0.1}],
-    }
-    tuned: ClassVar[str] = "alpha"
-    races: ClassVar[Sequence[Race]] = [Race(title="DiaDSP", grid=[{"alpha": alpha} for alpha in (0.03, 0.1, 0.3, 1.0)])]
+    published: ClassVar[Published | None] = Published("scales")
+    constrained: ClassVar[Constrained] = "no"
+    message_vectors: ClassVar[int] = 2
 
     rounds: Count  #: K
     alpha: Step  #: the step
@@ -66,17 +59,11 @@ class Params(Rounds, tag_field="name", tag="diadsp", frozen=True, kw_only=True):
         """
         return self.alpha * max(L) * (1 + degree) ** 2 / 2
 
-    def tau(self, i: int, L: float) -> float:
+    def step_of_answer(self, i: int, k: int, L: float, epsilon: float = inf, alpha: float = 0.0) -> float:
         return self.alpha
 
-    def finding(self, mode: str, nodes: int, sharing: Sharing) -> str:
-        return "diadsp: reconstructed; its noise decays and is drawn in floating point, no epsilon is counted"
-
-    def published_noise(self, mode: str) -> str:
-        return "Each gradient is exact. Noise that decays was added to both parts of a message, state and direction."
-
-    def agent(self, at: Place) -> Node:
-        return Node(self, at.gate, weights_of(at), at.size, at.name, report=at.report)
+    def agent(self, context: NodeContext) -> Node:
+        return Node(self, context.gate, weights_of(context), context.size, context.name, report=context.report)
 
 
 @dataclass(kw_only=True)

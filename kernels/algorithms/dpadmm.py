@@ -12,12 +12,11 @@ Without noise both are ADMM.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from typing import ClassVar, Literal, Protocol
 
 from hushgrid.kernels.algorithms import iadmm, radmm
-from hushgrid.kernels.algorithms.base import BOTH, Keys, Race, Variant
-from hushgrid.kernels.patterns.neighbours import Place
+from hushgrid.kernels.algorithms.base import Published
+from hushgrid.kernels.patterns.neighbours import NodeContext
 from hushgrid.kernels.types import Vector
 
 
@@ -28,28 +27,16 @@ class Params(radmm.Conventional, tag_field="name", tag="dpadmm", frozen=True, kw
     paper: ClassVar[str] = (
         "T. Zhang, Q. Zhu, Dynamic differential privacy for ADMM-based distributed classification learning (2017)"
     )
-    claim: ClassVar[str] = "per iteration alone; here the whole run's price"
-    examples: ClassVar[Mapping[Variant, Sequence[Keys]]] = {
-        "guarded": [{"eta": 0.5, "perturb": "primal"}, {"eta": 0.5, "perturb": "dual"}],
-        "published": [{"eta": 0.5, "perturb": "primal"}],
-        "none": [{"eta": 0.5, "perturb": "primal"}],
-    }
-    races: ClassVar[Sequence[Race]] = [
-        Race(title="ADMM (primal perturbation)", keys={"perturb": "primal"}, grid=radmm.ETAS)
-    ]
-    published_mechanisms: ClassVar[tuple[str, ...]] = BOTH
+    published: ClassVar[Published | None] = Published("gate")
+
     #: where the published noise stands: dual (objective perturbation) or primal (output perturbation)
     perturb: Literal["dual", "primal"] = "dual"
 
     def by_output(self, mechanism: str) -> bool:
         return self.perturb == "primal"
 
-    @property
-    def mechanisms(self) -> tuple[str, ...]:
-        return super().mechanisms if self.perturb == "primal" else ("laplace",)
-
-    def agent(self, at: Place) -> Agent:
-        return Agent(self, at.gate, at.size, at.name, at.neighbours, report=at.report)
+    def agent(self, context: NodeContext) -> Agent:
+        return Agent(self, context.gate, context.size, context.name, context.neighbours, report=context.report)
 
 
 class Oracle(iadmm.Oracle, Protocol):

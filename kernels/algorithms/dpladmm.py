@@ -12,14 +12,14 @@ its Gaussian noise to f_i(k), which is the same up to the public factor 1/(2 eta
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from math import inf, sqrt
 from typing import ClassVar, Literal
 
 from hushgrid.kernels.algorithms import radmm
-from hushgrid.kernels.algorithms.base import Keys, Race, Variant
+from hushgrid.kernels.algorithms.base import Question
 from hushgrid.kernels.jit import kernel
-from hushgrid.kernels.patterns.neighbours import Place
+from hushgrid.kernels.patterns.neighbours import NodeContext
 from hushgrid.kernels.ranges import Step
 from hushgrid.kernels.types import Vector
 
@@ -31,18 +31,6 @@ class Params(radmm.Conventional, tag_field="name", tag="dpladmm", frozen=True, k
     paper: ClassVar[str] = (
         "Z. Huang, R. Hu, Y. Guo, E. Chan-Tin, Y. Gong, DP-ADMM: ADMM-based distributed learning with differential privacy (2019)"
     )
-    claim: ClassVar[str] = "not examined: reconstructed"
-    examples: ClassVar[Mapping[Variant, Sequence[Keys]]] = {
-        variant: [{"eta": 0.5, "step": 1.0}] for variant in ("guarded", "published", "none")
-    }
-    tuned: ClassVar[str] = "step"
-    races: ClassVar[Sequence[Race]] = [
-        Race(
-            title="DP-ADMM, linearised",
-            keys={"schedule": "constant"},
-            grid=[{"eta": eta, "step": step} for eta in (0.06, 0.2, 0.6) for step in (0.3, 1.0, 3.0)],
-        )
-    ]
     step: Step  #: the gradient's step
     schedule: Literal["1/sqrt(k)", "constant"] = "1/sqrt(k)"  #: s_k = step/sqrt(k), or step
 
@@ -57,12 +45,10 @@ class Params(radmm.Conventional, tag_field="name", tag="dpladmm", frozen=True, k
         s = self.step_k(self.answers)
         return max(L) * s / (2 * (1 + 2 * s * min(self.eta_i(i, 1) for i in range(len(L)))))
 
-    @property
-    def minimizes(self) -> bool:
-        """Its gate gives gradients."""
-        return False
+    def asks(self, mode: str = "") -> Question:
+        return "gradient"
 
-    def carried(
+    def noise_gain(
         self, i: int, answers: int, L: float, neighbours: Sequence[int], epsilon: float = inf, alpha: float = 0.0
     ) -> float:
         def tau(k: int) -> float:
@@ -70,8 +56,8 @@ class Params(radmm.Conventional, tag_field="name", tag="dpladmm", frozen=True, k
 
         return sum(tau(k) ** 2 for k in range(1, answers + 1))
 
-    def agent(self, at: Place) -> Agent:
-        return Agent(self, at.gate, at.size, at.name, at.neighbours, report=at.report)
+    def agent(self, context: NodeContext) -> Agent:
+        return Agent(self, context.gate, context.size, context.name, context.neighbours, report=context.report)
 
 
 @kernel

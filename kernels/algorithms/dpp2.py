@@ -24,11 +24,11 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 import numpy as np
 from msgspec import Meta
 
-from hushgrid.kernels.algorithms.base import Keys, Rounds, Sharing, Source, Variant
+from hushgrid.kernels.algorithms.base import Constrained, Published, Rounds
 from hushgrid.kernels.algorithms.mixing import Mixing, Oracle, bound, check_published, decaying, weights_of
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.jit import kernel
-from hushgrid.kernels.patterns.neighbours import NeighbourState, Place
+from hushgrid.kernels.patterns.neighbours import NeighbourState, NodeContext
 from hushgrid.kernels.ranges import MOST, Count, Fraction, Noise, Step
 from hushgrid.kernels.types import Matrix, Vector
 
@@ -41,21 +41,11 @@ class Params(Rounds, tag_field="name", tag="dpp2", frozen=True, kw_only=True):
         "Z. Ou, D. Wang, Z. Liu, J. Lu, Distributed nonconvex optimization with double privacy protection and exact "
         "convergence, Algorithm 1"
     )
-    claim: ClassVar[str] = "no: Theorem 3's sum lacks its first term, and the final x has no noise (4.1-4.5)"
-    published: ClassVar[Source | None] = "scales"
-    constrained: ClassVar[Literal["no", "box", "all"]] = "no"
-    far: ClassVar[float] = 1.0
+    published: ClassVar[Published | None] = Published("scales")
+    constrained: ClassVar[Constrained] = "no"
+    max_step_ratio: ClassVar[float] = 1.0
     messages: ClassVar[int] = 2
-    own: ClassVar[tuple[str, ...]] = ("x", "q")
-    examples: ClassVar[Mapping[Variant, Sequence[Keys]]] = {
-        "guarded": [{"alpha": 1.0, "beta": 0.5, "rho": 0.5}],
-        "published": [{"alpha": 1.0, "beta": 0.5, "rho": 0.5, "eta": 0.5, "decay": 0.9, "u_w": 0.1, "u_e": 0.1}],
-        "none": [{"alpha": 1.0, "beta": 0.5, "rho": 0.5}],
-    }
-    grid: ClassVar[Sequence[Keys]] = [
-        {"alpha": a, "beta": b, "rho": r}
-        for a, b, r in ((0.4, 0.2, 0.5), (0.4, 0.2, 2.0), (0.2, 0.1, 1.0), (0.1, 0.05, 2.0))
-    ]
+    recorded: ClassVar[tuple[str, ...]] = ("x", "q")
 
     rounds: Count  #: K, of two messages each
     alpha: Step  #: the step, of G = alpha I - beta P
@@ -83,7 +73,7 @@ class Params(Rounds, tag_field="name", tag="dpp2", frozen=True, kw_only=True):
         """theta_w^k and theta_e^k, the scales of the published noise on y and z of round k = 0, 1, ...; else 0."""
         return decaying(self.u_w, self.decay, k), decaying(self.u_e, self.decay, k)
 
-    def check(self, L: Sequence[float], degree: int) -> None:
+    def check(self, L: Sequence[float], degree: int, convexity: float = 0.0) -> None:
         """InputError unless no mode of (20)-(21) grows; `degree` is the largest of a node, L its M_i, M the largest.
 
         On an eigenvector of P, eigenvalue l, and a curvature 0 <= h <= M: g (rho l + 2 h) < 4, g = alpha - beta l > 0
@@ -107,24 +97,24 @@ class Params(Rounds, tag_field="name", tag="dpp2", frozen=True, kw_only=True):
         """The largest (alpha - beta l)(rho l + 2 M)/4 of `check`, which refuses 1 and more."""
         return self._worst(bound(degree), max(L))[0] / 4
 
-    def tau(self, i: int, L: float) -> float:
+    def step_of_answer(self, i: int, k: int, L: float, epsilon: float = inf, alpha: float = 0.0) -> float:
         return self.alpha
 
     @property
-    def said(self) -> tuple[str, ...]:
+    def recorded_messages(self) -> tuple[str, ...]:
         return ("y", "z") if self.variant == "published" else ()
 
-    def finding(self, mode: str, nodes: int, sharing: Sharing) -> str:
-        return (
-            "dpp2 4.1-4.5: eta hides nothing from the nodes, the sum of Theorem 3 lacks its first term, the final x has no "
-            "noise"
+    def agent(self, context: NodeContext) -> Node:
+        return Node(
+            self,
+            context.gate,
+            weights_of(context),
+            context.degree,
+            max(context.L),
+            context.size,
+            context.name,
+            report=context.report,
         )
-
-    def published_noise(self, mode: str) -> str:
-        return "Each gradient is exact. Noise that decays was added to both messages of a round."
-
-    def agent(self, at: Place) -> Node:
-        return Node(self, at.gate, weights_of(at), at.degree, max(at.L), at.size, at.name, report=at.report)
 
     def _worst(self, most: float, M: float) -> tuple[float, float]:
         """The largest (alpha - beta l)(rho l + 2 M) for l in [0, most], and where it is."""

@@ -21,7 +21,7 @@ from typing import ClassVar
 import numpy as np
 
 from hushgrid.kernels.algorithms.mixing import AnsweredState, FirstOrder, Proximal, weights_of
-from hushgrid.kernels.patterns.neighbours import Place
+from hushgrid.kernels.patterns.neighbours import NodeContext
 from hushgrid.kernels.types import Vector
 
 
@@ -36,8 +36,16 @@ class Params(FirstOrder, tag_field="name", tag="extra", frozen=True, kw_only=Tru
         """alpha L/(2 lambda_min(W~)), by lambda_min(W~) >= 1/(1 + d_max)."""
         return self.step_size * max(L) * (1 + degree) / 2
 
-    def agent(self, at: Place) -> Node:
-        return Node(self, at.gate, at.regularizer, weights_of(at), at.size, at.name, report=at.report)
+    def agent(self, context: NodeContext) -> Node:
+        return Node(
+            self,
+            context.gate,
+            context.regularizer,
+            weights_of(context),
+            context.size,
+            context.name,
+            report=context.report,
+        )
 
 
 @dataclass(kw_only=True)

@@ -28,10 +28,20 @@ from typing import Any, ClassVar, Literal, Protocol
 import numpy as np
 from msgspec import UNSET, UnsetType
 
-from hushgrid.kernels.algorithms.base import Keys, Star, Variant
+from hushgrid.kernels.algorithms.base import Constrained, Star
 from hushgrid.kernels.machine import Malformed
 from hushgrid.kernels.patterns import masked
-from hushgrid.kernels.patterns.star import Centre, Feasible, Left, Place, Prox, StarCentre, StarMember, W, Z
+from hushgrid.kernels.patterns.star import (
+    Feasible,
+    Left,
+    NodeContext,
+    Prox,
+    ServerContext,
+    StarCentre,
+    StarMember,
+    W,
+    Z,
+)
 from hushgrid.kernels.ranges import Count, Momentum, Step, Updates
 from hushgrid.kernels.types import Vector
 
@@ -44,14 +54,9 @@ class Params(Star, tag_field="name", tag="fedavg", frozen=True, kw_only=True):
         "H. B. McMahan, E. Moore, D. Ramage, S. Hampson, B. Aguera y Arcas, Communication-efficient learning of deep networks "
         "from decentralized data, Algorithm 1"
     )
-    claim: ClassVar[str] = "none is made"
-    constrained: ClassVar[Literal["no", "box", "all"]] = "all"
-    lone: ClassVar[str] = "if local_updates is above 1"
-    own: ClassVar[tuple[str, ...]] = ("mean",)
-    examples: ClassVar[Mapping[Variant, Sequence[Keys]]] = {
-        "guarded": [{"step_size": 1.0}],
-        "none": [{"step_size": 1.0, "local_updates": 2}, {"step_size": 0.5, "momentum": 0.5}],
-    }
+    constrained: ClassVar[Constrained] = "all"
+    box_only_with: ClassVar[tuple[str, int] | None] = ("local_updates", 1)
+    recorded: ClassVar[tuple[str, ...]] = ("mean",)
 
     #: whose noise: guarded (the gate's own) or none
     variant: Literal["guarded", "none"] = "guarded"
@@ -74,10 +79,7 @@ class Params(Star, tag_field="name", tag="fedavg", frozen=True, kw_only=True):
     def per_round(self) -> int:
         return self.local_updates
 
-    def unconstrained(self, l1: float, l2: float, box: float | None) -> str | None:
-        return "regularizer" if (l1 or l2) and self.local_updates > 1 else None
-
-    def leads(self, constrained: bool) -> bool:
+    def server_holds_iterate(self, constrained: bool) -> bool:
         return self.beta > 0 or (constrained and self.local_updates == 1)
 
     @property
@@ -95,10 +97,10 @@ class Params(Star, tag_field="name", tag="fedavg", frozen=True, kw_only=True):
         further = self.beta if self.local_updates == 1 else 0.0  # E steps by themselves are no more stable for it
         return self.step_size * (max(L) + self.pull) / (2 * (1 + further))
 
-    def gain(self, t: int, L: float, epsilon: float, alpha: float = 0.0) -> float:
+    def step_of_answer(self, i: int, k: int, L: float, epsilon: float = inf, alpha: float = 0.0) -> float:
         return self.step_size
 
-    def carried(
+    def noise_gain(
         self, i: int, answers: int, L: float, neighbours: Sequence[int], epsilon: float = inf, alpha: float = 0.0
     ) -> float:
         """An answer that is followed by j - 1 rounds enters by alpha (1 + beta + ... + beta^{j-1}); their squares, in closed form."""
@@ -106,14 +108,20 @@ class Params(Star, tag_field="name", tag="fedavg", frozen=True, kw_only=True):
         squares = T - 2 * b * (1 - b**T) / (1 - b) + b * b * (1 - b ** (2 * T)) / (1 - b * b)
         return self.per_round * squares * (self.step_size / (1 - b)) ** 2
 
-    def agent(self, at: Place) -> Client:
-        return Client(self, at.gate, at.feasible(np.ones(at.start.size)), at.start, at.patience)
+    def agent(self, context: NodeContext) -> Client:
+        return Client(
+            self, context.gate, context.feasible(np.ones(context.start.size)), context.start, context.patience
+        )
 
-    def server(self, at: Centre) -> Server:
-        return Leader(self, at) if self.leads(at.prox is not None) else Server(at, self.rounds)
+    def server(self, context: ServerContext) -> Server:
+        return (
+            Leader(self, context)
+            if self.server_holds_iterate(context.prox is not None)
+            else Server(context, self.rounds)
+        )
 
-    def masked_server(self, at: masked.Centre) -> masked.MaskedCentre:
-        return MaskedServer(self, at)
+    def masked_server(self, context: masked.ServerContext) -> masked.MaskedCentre:
+        return MaskedServer(self, context)
 
 
 def local_step(x: Vector, g: Vector, w: Vector, alpha: float, mu: float) -> Vector:
@@ -177,10 +185,10 @@ class ServerState:
 class Server(StarCentre):
     """Server executes: w^{t+1} is the mean of what the clients have sent. Sums in the order of their names."""
 
-    def __init__(self, at: Centre, rounds: int) -> None:
-        super().__init__(list(at.position), rounds)
-        self.tolerance, self.patience = at.tolerance, at.patience
-        z = {p: (at.warm or at.start)[p].copy() for p in self.members}
+    def __init__(self, context: ServerContext, rounds: int) -> None:
+        super().__init__(list(context.position), rounds)
+        self.tolerance, self.patience = context.tolerance, context.patience
+        z = {p: (context.warm or context.start)[p].copy() for p in self.members}
         self.state = ServerState(0, self.mean(z), z)
 
     def mean(self, z: Mapping[str, Vector]) -> Vector:
@@ -240,9 +248,9 @@ class LeaderState(ServerState):
 class Leader(Moving, Server):
     """The server that steps on from the mean. The w of its state is that of the round under way, at the end the answer."""
 
-    def __init__(self, params: Params, at: Centre) -> None:
-        super().__init__(at, params.rounds)
-        self.params, self.prox = params, at.prox
+    def __init__(self, params: Params, context: ServerContext) -> None:
+        super().__init__(context, params.rounds)
+        self.params, self.prox = params, context.prox
         if params.beta:
             self.state = LeaderState(0, self.state.w, self.state.z, v=np.zeros_like(self.state.w))
 
@@ -271,9 +279,9 @@ class MovingState(masked.CentreState):
 class MaskedServer(Moving, masked.MaskedCentre):
     """The same with one local step, where the server sees only the sum of the gates' answers: it takes the step itself."""
 
-    def __init__(self, params: Params, at: masked.Centre) -> None:
-        super().__init__(at, params.rounds)
-        self.params, self.public, self.prox = params, at.public, at.prox
+    def __init__(self, params: Params, context: masked.ServerContext) -> None:
+        super().__init__(context, params.rounds)
+        self.params, self.public, self.prox = params, context.public, context.prox
         self.decoded: tuple[Vector, Vector, int] | None = (
             None  #: w and the mean answer there of so many, of the last sum
         )

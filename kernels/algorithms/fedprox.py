@@ -8,11 +8,9 @@ departures it shares; one local step is the same in both, and the coordinator's 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from hushgrid.kernels.algorithms import fedavg
-from hushgrid.kernels.algorithms.base import Keys, Variant
 from hushgrid.kernels.ranges import Penalty
 
 
@@ -24,10 +22,6 @@ class Params(fedavg.Params, tag_field="name", tag="fedprox", frozen=True, kw_onl
         "T. Li, A. K. Sahu, M. Zaheer, M. Sanjabi, A. Talwalkar, V. Smith, Federated optimization in heterogeneous networks, "
         "Algorithm 2"
     )
-    examples: ClassVar[Mapping[Variant, Sequence[Keys]]] = {
-        "guarded": [{"step_size": 1.0, "mu": 0.5}],
-        "none": [{"step_size": 1.0, "mu": 0.5, "local_updates": 3}],
-    }
 
     mu: Penalty = 1.0  #: of mu/2 |x - w^t|^2 in the local problem
 

@@ -15,13 +15,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import numpy as np
 
-from hushgrid.kernels.algorithms.base import Keys, Variant
+from hushgrid.kernels.algorithms.base import Constrained
 from hushgrid.kernels.algorithms.mixing import AnsweredState, FirstOrder, Mixing, Oracle, weights_of
-from hushgrid.kernels.patterns.neighbours import Place
+from hushgrid.kernels.patterns.neighbours import NodeContext
 from hushgrid.kernels.types import Vector
 
 
@@ -31,14 +31,9 @@ class Params(FirstOrder, tag_field="name", tag="gradient-tracking", frozen=True,
         "P. Di Lorenzo, G. Scutari, NEXT: in-network nonconvex optimization (2016); A. Nedic, A. Olshevsky, W. Shi, "
         "Achieving geometric convergence for distributed optimization over time-varying graphs (2017), Algorithm 1"
     )
-    constrained: ClassVar[Literal["no", "box", "all"]] = "no"
-    vectors: ClassVar[int] = 2
-    own: ClassVar[tuple[str, ...]] = ("x", "y")
-    examples: ClassVar[Mapping[Variant, Sequence[Keys]]] = {
-        "guarded": [{"step_size": 0.5}],
-        "none": [{"step_size": 0.5}],
-    }
-    grid: ClassVar[Sequence[Keys]] = tuple({"step_size": step} for step in (0.03, 0.1, 0.3, 1.0))
+    constrained: ClassVar[Constrained] = "no"
+    message_vectors: ClassVar[int] = 2
+    recorded: ClassVar[tuple[str, ...]] = ("x", "y")
 
     @property
     def answers(self) -> int:
@@ -51,8 +46,8 @@ class Params(FirstOrder, tag_field="name", tag="gradient-tracking", frozen=True,
         """
         return self.step_size * max(L) * (1 + degree) ** 2 / 2
 
-    def agent(self, at: Place) -> Node:
-        return Node(self, at.gate, weights_of(at), at.size, at.name, report=at.report)
+    def agent(self, context: NodeContext) -> Node:
+        return Node(self, context.gate, weights_of(context), context.size, context.name, report=context.report)
 
 
 @dataclass(kw_only=True)

@@ -14,19 +14,19 @@ Departures from the paper (docs/papers/pi-admm.md):
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Protocol, Self
+from math import inf
+from typing import Any, ClassVar, Literal, Protocol
 
 import numpy as np
 from msgspec import Struct
-from msgspec.structs import replace
 
 from hushgrid.kernels.algorithms import ladmm
-from hushgrid.kernels.algorithms.base import Keys, Race, Sharing, Source, Variant, Walk, Way
+from hushgrid.kernels.algorithms.base import Constrained, Published, Question, Walk, Way
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.jit import kernel
-from hushgrid.kernels.patterns.token import Place, Route, TokenNode, TokenState
+from hushgrid.kernels.patterns.token import NodeContext, Route, TokenNode, TokenState
 from hushgrid.kernels.ranges import Count, Noise, Number, Step
 from hushgrid.kernels.types import Vector
 
@@ -38,9 +38,6 @@ class Uniform(Struct, forbid_unknown_fields=True, frozen=True):
 
 
 #: What the league tunes of the first-order update.
-FIRST_ORDER: Sequence[Keys] = [{"rho": rho} for rho in (0.4, 1.0, 2.5, 6.0)]
-
-
 class Params(Walk, tag_field="name", tag="iadmm", frozen=True, kw_only=True):
     """The scenario's `algorithm` section, in the paper's symbols. Raises InputError if two keys contradict each other."""
 
@@ -49,23 +46,10 @@ class Params(Walk, tag_field="name", tag="iadmm", frozen=True, kw_only=True):
         "Y. Ye, H. Chen, M. Xiao, M. Skoglund, H. V. Poor, Privacy-preserving incremental ADMM for decentralized consensus "
         "optimization, Algorithms 1-4"
     )
-    claim: ClassVar[str] = (
-        "no: differences of the token tell the gradients (3.1); it is obfuscation, without an epsilon"
-    )
-    published: ClassVar[Source | None] = "scales"
-    constrained: ClassVar[Literal["no", "box", "all"]] = "no"
+    published: ClassVar[Published | None] = Published("scales")
+    constrained: ClassVar[Constrained] = "no"
     token: ClassVar[tuple[str, ...]] = ("z",)
-    own: ClassVar[tuple[str, ...]] = ("x", "y")
-    examples: ClassVar[Mapping[Variant, Sequence[Keys]]] = {
-        "guarded": [{"rho": 1.0}, {"rho": 1.0, "update": "exact"}],
-        "published": [{"rho": 1.0, "gamma": (0.5, 1.5)}, {"rho": 1.0, "noise_sd": 0.1}],
-        "none": [{"rho": 1.0}],
-    }
-    tuned: ClassVar[str] = "rho"
-    races: ClassVar[Sequence[Race]] = [
-        Race(title="I-ADMM, first-order", keys={"update": "first-order"}, grid=FIRST_ORDER),
-        Race(title="I-ADMM, exact", keys={"update": "exact"}, grid=[{"rho": rho} for rho in (0.1, 0.3, 1.0, 3.0)]),
-    ]
+    recorded: ClassVar[tuple[str, ...]] = ("x", "y")
 
     rounds: Count  #: K, activations
     rho: Step  #: the penalty
@@ -93,36 +77,29 @@ class Params(Walk, tag_field="name", tag="iadmm", frozen=True, kw_only=True):
         """L/rho of the first-order update, stable where rho > L (the paper: rho >= 2 L + 2); None for the exact one."""
         return None if self.exact else max(L) / self.rho
 
-    def quiet(self) -> Self:
-        return replace(self, variant="none", update="exact" if self.exact else "first-order")
-
-    @property
-    def minimizes(self) -> bool:
-        return self.exact and self.variant == "guarded"
+    def asks(self, mode: str = "") -> Question:
+        return "minimiser" if self.exact and self.variant == "guarded" else super().asks(mode)
 
     def curvature(self, i: int, k: int, neighbours: Sequence[int]) -> float:
         """rho of (4a)."""
         return self.rho
 
-    def tau(self, i: int, L: float) -> float:
+    def step_of_answer(self, i: int, k: int, L: float, epsilon: float = inf, alpha: float = 0.0) -> float:
         """1/rho of (8)."""
         return 1 / self.rho
 
-    def finding(self, mode: str, nodes: int, sharing: Sharing) -> str:
-        return (
-            "iadmm 3.1: the token's differences tell x_i - y_i/rho; gradients follow from them. Obfuscation, no epsilon"
+    def agent(self, context: NodeContext) -> Agent:
+        return Agent(
+            self,
+            context.gate,
+            context.n,
+            context.size,
+            context.name,
+            context.neighbours,
+            context.route,
+            draws=context.draws,
+            **context.walk,
         )
-
-    def published_noise(self, mode: str) -> str:
-        """What PI-ADMM1 and 2 do; neither is a gate's noise."""
-        if self.noise_sd:
-            return "Each step is computed from the data as they are; Gaussian noise was added to what it gave."
-        if self.gamma:
-            return "Each step is computed from the data as they are; only its penalty was drawn at random."
-        return "Each step is computed from the data as they are; no noise was added."
-
-    def agent(self, at: Place) -> Agent:
-        return Agent(self, at.gate, at.n, at.size, at.name, at.neighbours, at.route, draws=at.draws, **at.walk)
 
 
 class Oracle(ladmm.Oracle, Protocol):
@@ -166,7 +143,7 @@ class AgentState(TokenState):
 class Agent(TokenNode):
     """An agent of N. `draws(k)` gives its random numbers of activation k, counted here from 1; of its start, k = 0."""
 
-    own = ("x", "y")
+    node_vectors = ("x", "y")
     state: AgentState
 
     def __init__(

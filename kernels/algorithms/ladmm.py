@@ -17,7 +17,7 @@ Departures from the paper (docs/papers/objpert-ladmm.md):
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import inf, sqrt
 from typing import Any, ClassVar, Literal, Protocol
@@ -25,9 +25,21 @@ from typing import Any, ClassVar, Literal, Protocol
 import numpy as np
 from msgspec import Struct
 
-from hushgrid.kernels.algorithms.base import Keys, Sharing, Source, Star, Variant
+from hushgrid.kernels.algorithms.base import Constrained, Published, Sharing, Star
+from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.machine import LARGEST, Malformed
-from hushgrid.kernels.patterns.star import Centre, Feasible, Index, Left, Place, StarCentre, StarMember, W, Z, held_at
+from hushgrid.kernels.patterns.star import (
+    Feasible,
+    Index,
+    Left,
+    NodeContext,
+    ServerContext,
+    StarCentre,
+    StarMember,
+    W,
+    Z,
+    held_at,
+)
 from hushgrid.kernels.ranges import Count, Penalty, Step, Updates
 
 Vector = np.ndarray[Any, np.dtype[np.float64]]
@@ -41,19 +53,25 @@ class Rho(Struct, forbid_unknown_fields=True, frozen=True):
     period: Count  #: rounds from one growth by 1.2 to the next
 
 
+BY_CONVEXITY = "2/(alpha(t+2))"  #: the rule (5.3a)
+
+
+class ClaimedNoise(Published):
+    def sensitivity(self, mode: str, moved: float, step: float) -> float:
+        """(6.4) counts one record's gradient, not the difference of two: half of it. (3.4) stands behind the step D^-1."""
+        return moved * step if mode.startswith("output") else moved / 2
+
+
 class Params(Star, tag_field="name", tag="ladmm", frozen=True, kw_only=True):
     """The scenario's `algorithm` section, in the paper's symbols."""
 
     title: ClassVar[str] = "linearised ADMM with local updates"
     paper: ClassVar[str] = "M. Ryu, K. Kim, Differentially private distributed convex optimization, Algorithm 3.1"
-    claim: ClassVar[str] = "no: sensitivities up to 13 (loads) and 2 (records) times too small (2.2, 2.3)"
-    published: ClassVar[Source | None] = "paper"
-    examples: ClassVar[Mapping[Variant, Sequence[Keys]]] = {"guarded": [{}], "published": [{}], "none": [{}]}
-    of: ClassVar[tuple[Sharing, ...]] = ("parts", "copies")
-    constrained: ClassVar[Literal["no", "box", "all"]] = "box"
+    published: ClassVar[Published | None] = ClaimedNoise("paper")
+    sharing: ClassVar[tuple[Sharing, ...]] = ("parts", "copies")
+    constrained: ClassVar[Constrained] = "box"
     modes: ClassVar[tuple[str, ...]] = ("objective", "input", "output", "output-projected")
 
-    tuned: ClassVar[str] = "eta"
     both_remember: ClassVar[bool] = True
 
     rounds: Count  #: T, rounds around the coordinator
@@ -82,67 +100,51 @@ class Params(Star, tag_field="name", tag="ladmm", frozen=True, kw_only=True):
             return 1.0 / (L + sqrt(t))
         if self.eta == "1/(L+sqrt(t)/epsilon)":  # (5.1a)
             return 1.0 / (L + sqrt(t) / epsilon)
-        if self.eta == "2/(alpha(t+2))":  # (5.3a); what is larger than any number of a plan may be is cut
+        if self.eta == BY_CONVEXITY:  # (5.3a); what is larger than any number of a plan may be is cut
             return 2.0 / max(alpha * (t + 2), 2e-9)
         return 1.0 / sqrt(t) if self.eta == "1/sqrt(t)" else float(self.eta)  # (5.2a)
 
-    @property
-    def by_convexity(self) -> bool:
-        return self.eta == "2/(alpha(t+2))"
-
     def step_ratio(self, L: Sequence[float], degree: int) -> float | None:
         """eta L/2, L = max L_p: (3.2) is a gradient step of at most eta. Of the last round, where eta^t falls."""
-        return None if self.by_convexity else self.eta_t(self.rounds, max(L)) * max(L) / 2
+        if self.eta == BY_CONVEXITY:
+            return None
+        return self.eta_t(self.rounds, max(L)) * max(L) / 2
 
-    def gain(self, t: int, L: float, epsilon: float, alpha: float = 0.0) -> float:
-        """1/(1/eta + rho): D^-1 of (3.2) on the shared entries."""
-        return 1 / (1 / self.eta_t(t, L, epsilon, alpha) + self.rho_t(t, epsilon))
-
-    def paper_sensitivity(self, mode: str, moved: float, gain: float) -> float:
-        """(6.4) counts one record's gradient, not the difference of two: half of it. (3.4) stands behind the step D^-1."""
-        return moved * gain if mode.startswith("output") else moved / 2
-
-    def finding(self, mode: str, nodes: int, sharing: Sharing) -> str:
-        drawn, output = "drawn in floating point", mode.startswith("output")
-        if sharing == "copies":
-            why = (
-                ""
-                if output
-                else "made for (6.4), which is up to 2 times smaller than how far a record moves the gradient, and "
+    def check(self, L: Sequence[float], degree: int, convexity: float = 0.0) -> None:
+        if self.eta == BY_CONVEXITY and not convexity > 0:
+            raise InputError(
+                "algorithm.eta: found a step of strong convexity, expected problem.l2 above 0, and no more of "
+                "problem.nonconvex than that"
             )
-            return f"ladmm 2.2: the noise is {why}{drawn}"
-        if output:
-            return f"ladmm 2.3: the sensitivity beta of the projected step is not derived, and the noise is {drawn}"
-        return (
-            "ladmm 2.3: the gradient moves by 2 beta a_i, not 2 beta; the noise is scaled to an L1 (L2) sensitivity "
-            f"up to 5 (2.24) times too small in case14, 13 (3.6) in case118, and is {drawn}"
+
+    def step_of_answer(self, i: int, k: int, L: float, epsilon: float = inf, alpha: float = 0.0) -> float:
+        """1/(1/eta + rho): D^-1 of (3.2) on the shared entries."""
+        return 1 / (1 / self.eta_t(k, L, epsilon, alpha) + self.rho_t(k, epsilon))
+
+    def agent(self, context: NodeContext) -> Agent:
+        first = weights(
+            context.start.size,
+            context.shared,
+            self.rho_t(1, context.epsilon),
+            self.eta_t(1, context.L, context.epsilon, context.alpha),
         )
-
-    def published_noise(self, mode: str) -> str:
-        return {
-            "output": "Noise was added to each node's result, as the published method does.",
-            "output-projected": "Noise was added to each node's result, which was then projected on the node's limits.",
-        }.get(mode, "Noise was added to each gradient, as large as the published method says.")
-
-    def agent(self, at: Place) -> Agent:
-        first = weights(at.start.size, at.shared, self.rho_t(1, at.epsilon), self.eta_t(1, at.L, at.epsilon, at.alpha))
         after: dict[str, Perturbation] = {"output": "output", "output-projected": "output-projected"}
-        perturbation: Perturbation = "none" if at.mode is None else after.get(at.mode, "gate")
+        perturbation: Perturbation = "none" if context.mode is None else after.get(context.mode, "gate")
         return Agent(
             self,
-            at.gate,
-            at.feasible(first),
-            at.shared,
-            at.start,
-            at.L,
+            context.gate,
+            context.feasible(first),
+            context.shared,
+            context.start,
+            context.L,
             perturbation=perturbation,
-            epsilon=at.epsilon,
-            alpha=at.alpha,
-            patience=at.patience,
+            epsilon=context.epsilon,
+            alpha=context.alpha,
+            patience=context.patience,
         )
 
-    def server(self, at: Centre) -> Server:
-        return Server(self, at)
+    def server(self, context: ServerContext) -> Server:
+        return Server(self, context)
 
 
 def average(z: list[Vector], lam: list[Vector], position: list[Index], size: int, rho: float) -> Vector:
@@ -288,14 +290,14 @@ class ServerState:
 class Server(StarCentre):
     """The server, lines 1-9. `position[p]` (m_p,) places p's shared entries in w (N,); `start[p]` is z_p^1 there."""
 
-    def __init__(self, params: Params, at: Centre) -> None:
-        super().__init__(list(at.position), params.rounds)
-        self.params, self.position, self.epsilon = params, at.position, at.epsilon
-        self.tolerance, self.patience, self.held = at.tolerance, at.patience, at.held
-        self.size = 1 + max((int(k.max()) for k in at.position.values() if k.size), default=-1)
-        z = at.warm or at.start
-        lam = {p: at.duals.get(p, np.zeros(z[p].size)) for p in self.members}
-        cold = [p for p in self.members if at.warm and p not in at.duals]
+    def __init__(self, params: Params, context: ServerContext) -> None:
+        super().__init__(list(context.position), params.rounds)
+        self.params, self.position, self.epsilon = params, context.position, context.epsilon
+        self.tolerance, self.patience, self.held = context.tolerance, context.patience, context.held
+        self.size = 1 + max((int(k.max()) for k in context.position.values() if k.size), default=-1)
+        z = context.warm or context.start
+        lam = {p: context.duals.get(p, np.zeros(z[p].size)) for p in self.members}
+        cold = [p for p in self.members if context.warm and p not in context.duals]
         self.state = ServerState(0, np.zeros(self.size), {p: z[p].copy() for p in self.members}, lam, cold=cold)
 
     def check(self, member: str, body: Any) -> None:

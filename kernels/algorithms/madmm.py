@@ -13,14 +13,13 @@ which scales it by 2 eta_i V_i: its law, not its price, is that of the gate's pr
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import ClassVar, Literal
 
 import numpy as np
 
 from hushgrid.kernels.algorithms import radmm
-from hushgrid.kernels.algorithms.base import Keys, Race, Variant
-from hushgrid.kernels.patterns.neighbours import Place
+from hushgrid.kernels.patterns.neighbours import NodeContext
 from hushgrid.kernels.ranges import FAR_DUAL, Step
 from hushgrid.kernels.types import Vector
 
@@ -32,16 +31,8 @@ class Params(radmm.Conventional, tag_field="name", tag="madmm", frozen=True, kw_
     paper: ClassVar[str] = (
         "X. Zhang, M. M. Khalili, M. Liu, Improving the privacy and accuracy of ADMM-based distributed algorithms (2018)"
     )
-    claim: ClassVar[str] = "at the gate's price"
-    examples: ClassVar[Mapping[Variant, Sequence[Keys]]] = {
-        variant: [{"eta": {"start": 0.5, "growth": 1.001}, "theta": 0.3}]
-        for variant in ("guarded", "published", "none")
-    }
-    races: ClassVar[Sequence[Race]] = [
-        Race(title="M-ADMM", grid=[{"eta": eta, "theta": eta["start"]} for eta in radmm.GROWN])
-    ]
     perturbed_dual: ClassVar[bool] = True  # one theta keeps sum_i lambda_i = 0, whatever the penalties
-    far: ClassVar[float] = FAR_DUAL
+    max_step_ratio: ClassVar[float] = FAR_DUAL
     theta: Step  #: the dual step
     penalties: Literal["edge", "node"] | None = "node"  #: whose penalties the sums take
 
@@ -49,8 +40,8 @@ class Params(radmm.Conventional, tag_field="name", tag="madmm", frozen=True, kw_
         """theta over the smallest eta_i(1): the dual step of ADMM is the penalty itself, whatever the data."""
         return self.theta / min(self.eta_i(i, 1) for i in range(len(L)))
 
-    def agent(self, at: Place) -> Agent:
-        return Agent(self, at.gate, at.size, at.name, at.neighbours, report=at.report)
+    def agent(self, context: NodeContext) -> Agent:
+        return Agent(self, context.gate, context.size, context.name, context.neighbours, report=context.report)
 
 
 class Agent(radmm.Agent):

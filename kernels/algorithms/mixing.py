@@ -9,17 +9,18 @@ Message 1 is each method's public start, zeros; a run of K rounds ends with a st
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, Protocol
+from math import inf
+from typing import Any, Literal, Protocol
 
 import numpy as np
 from msgspec import UNSET, UnsetType
 
-from hushgrid.kernels.algorithms.base import Keys, Rounds, Variant
+from hushgrid.kernels.algorithms.base import Rounds, Variant
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.graphs import Graph
-from hushgrid.kernels.patterns.neighbours import Neighbour, NeighbourState, Place
+from hushgrid.kernels.patterns.neighbours import Neighbour, NeighbourState, NodeContext
 from hushgrid.kernels.problems.prox import Regularizer
 from hushgrid.kernels.ranges import Count, Momentum, Step
 from hushgrid.kernels.types import Vector
@@ -27,14 +28,6 @@ from hushgrid.kernels.types import Vector
 
 class FirstOrder(Rounds, frozen=True, kw_only=True):
     """The scenario's `algorithm` section of EXTRA, NIDS and DGD."""
-
-    claim: ClassVar[str] = "none is made"
-    examples: ClassVar[Mapping[Variant, Sequence[Keys]]] = {
-        "guarded": [{"step_size": 2.0}],
-        "none": [{"step_size": 2.0}],
-    }
-    tuned: ClassVar[str] = "step_size"
-    grid: ClassVar[Sequence[Keys]] = tuple({"step_size": step} for step in (0.1, 0.3, 1.0, 2.0))
 
     #: whose noise: guarded (the gate's own), published (the paper's, for study) or none
     variant: Literal["guarded", "none"] = "guarded"
@@ -44,7 +37,7 @@ class FirstOrder(Rounds, frozen=True, kw_only=True):
     #: the weight of the past in the running mean of answers that takes a gradient's place; costs nothing [0: the answer itself]
     momentum: Momentum | UnsetType = UNSET
 
-    def tau(self, i: int, L: float) -> float:
+    def step_of_answer(self, i: int, k: int, L: float, epsilon: float = inf, alpha: float = 0.0) -> float:
         return self.step_size
 
 
@@ -84,9 +77,9 @@ def metropolis(graph: Graph, i: int) -> list[float]:
     return [1.0 / (1 + max(degree[i], degree[j])) for j in graph.neighbours[i]]
 
 
-def weights_of(at: Place) -> dict[str, float]:
+def weights_of(context: NodeContext) -> dict[str, float]:
     """W_ij of a node by its neighbours' names."""
-    return dict(zip(at.neighbours, metropolis(at.graph, at.index), strict=True))
+    return dict(zip(context.neighbours, metropolis(context.graph, context.index), strict=True))
 
 
 def bound(degree: int) -> float:

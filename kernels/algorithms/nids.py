@@ -22,9 +22,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from hushgrid.kernels.algorithms.base import Keys
 from hushgrid.kernels.algorithms.mixing import AnsweredState, FirstOrder, Proximal, weights_of
-from hushgrid.kernels.patterns.neighbours import Place
+from hushgrid.kernels.patterns.neighbours import NodeContext
 from hushgrid.kernels.types import Vector
 
 
@@ -33,7 +32,6 @@ class Params(FirstOrder, tag_field="name", tag="nids", frozen=True, kw_only=True
     paper: ClassVar[str] = (
         "Z. Li, W. Shi, M. Yan, A decentralized proximal-gradient method with network independent step-sizes (2019)"
     )
-    grid: ClassVar[Sequence[Keys]] = tuple({"step_size": step} for step in (0.1, 0.3, 1.0, 2.0, 4.0))
 
     @property
     def answers(self) -> int:
@@ -44,8 +42,16 @@ class Params(FirstOrder, tag_field="name", tag="nids", frozen=True, kw_only=True
         """alpha L/2, whatever the network."""
         return self.step_size * max(L) / 2
 
-    def agent(self, at: Place) -> Node:
-        return Node(self, at.gate, at.regularizer, weights_of(at), at.size, at.name, report=at.report)
+    def agent(self, context: NodeContext) -> Node:
+        return Node(
+            self,
+            context.gate,
+            context.regularizer,
+            weights_of(context),
+            context.size,
+            context.name,
+            report=context.report,
+        )
 
 
 @dataclass(kw_only=True)

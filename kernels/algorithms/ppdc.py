@@ -16,13 +16,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from hushgrid.kernels.algorithms.base import Keys, Race, Rounds, Sharing, Source, Variant
+from hushgrid.kernels.algorithms.base import Constrained, Published, Rounds
 from hushgrid.kernels.algorithms.mixing import Mixing, Oracle, bound, check_published, decaying, weights_of
-from hushgrid.kernels.patterns.neighbours import NeighbourState, Place
+from hushgrid.kernels.patterns.neighbours import NeighbourState, NodeContext
 from hushgrid.kernels.ranges import FAR_DUAL, Count, Fraction, Noise, Step
 from hushgrid.kernels.types import Vector
 
@@ -35,22 +36,10 @@ class Params(Rounds, tag_field="name", tag="ppdc", frozen=True, kw_only=True):
         "A. Xie, X. Yi, X. Wang, M. Cao, X. Ren, Differentially private and communication-efficient distributed nonconvex "
         "optimization algorithms (2025)"
     )
-    claim: ClassVar[str] = "not examined: reconstructed"
-    published: ClassVar[Source | None] = "scales"
-    constrained: ClassVar[Literal["no", "box", "all"]] = "no"
-    far: ClassVar[float] = FAR_DUAL
+    published: ClassVar[Published | None] = Published("scales")
+    constrained: ClassVar[Constrained] = "no"
+    max_step_ratio: ClassVar[float] = FAR_DUAL
     asks_after: ClassVar[bool] = True
-    examples: ClassVar[Mapping[Variant, Sequence[Keys]]] = {
-        "guarded": [{"eta": 0.5, "gamma": 0.5, "omega": 0.1}],
-        "published": [{"eta": 0.5, "gamma": 0.5, "omega": 0.1, "decay": 0.9, "u_x": 0.1, "u_v": 0.1}],
-        "none": [{"eta": 0.5, "gamma": 0.5, "omega": 0.1}],
-    }
-    races: ClassVar[Sequence[Race]] = [
-        Race(
-            title="PPDC",
-            grid=[{"eta": e, "gamma": 0.8 / e, "omega": w / e} for e in (0.1, 0.3, 1.0, 2.0) for w in (0.3, 0.6)],
-        )
-    ]
 
     rounds: Count  #: K
     gamma: Step  #: the penalty on disagreement
@@ -71,19 +60,11 @@ class Params(Rounds, tag_field="name", tag="ppdc", frozen=True, kw_only=True):
         """
         return max(self.eta * (self.gamma * bound(degree) + max(L)) / 2, self.eta * self.omega**2 / self.gamma)
 
-    def tau(self, i: int, L: float) -> float:
+    def step_of_answer(self, i: int, k: int, L: float, epsilon: float = inf, alpha: float = 0.0) -> float:
         return self.eta
 
-    def finding(self, mode: str, nodes: int, sharing: Sharing) -> str:
-        return "ppdc: reconstructed; its noise decays and is drawn in floating point, no epsilon is counted"
-
-    def published_noise(self, mode: str) -> str:
-        return (
-            "Each gradient is exact. Noise that decays was added to each message and to each node's own dual variable."
-        )
-
-    def agent(self, at: Place) -> Node:
-        return Node(self, at.gate, weights_of(at), at.size, at.name, report=at.report)
+    def agent(self, context: NodeContext) -> Node:
+        return Node(self, context.gate, weights_of(context), context.size, context.name, report=context.report)
 
 
 @dataclass(kw_only=True)

@@ -15,20 +15,19 @@ Departures from the paper (docs/papers/recycled-admm.md):
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from msgspec import Meta, Struct
-from msgspec.structs import replace
 
-from hushgrid.kernels.algorithms.base import Keys, Race, Rounds, Sharing, Source, Variant
+from hushgrid.kernels.algorithms.base import Constrained, Published, Question, Rounds
 from hushgrid.kernels.algorithms.iadmm import Oracle
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.jit import kernel
 from hushgrid.kernels.patterns import routes
-from hushgrid.kernels.patterns.neighbours import Neighbour, NeighbourState, Place
+from hushgrid.kernels.patterns.neighbours import Neighbour, NeighbourState, NodeContext
 from hushgrid.kernels.ranges import NODES, Count, Penalty, Step
 from hushgrid.kernels.ranges import Growth as Factor
 from hushgrid.kernels.types import Matrix, Vector
@@ -47,11 +46,6 @@ class Growth(Struct, forbid_unknown_fields=True, frozen=True):
 Eta = Step | Steps | Growth
 
 
-#: What the league tunes: a penalty, and one that grows.
-ETAS: Sequence[Keys] = [{"eta": eta} for eta in (0.02, 0.06, 0.2, 0.6)]
-GROWN: Sequence[Keys] = [{"start": start, "growth": 1.05} for start in (0.02, 0.06, 0.2)]
-
-
 class Params(Rounds, tag_field="name", tag="mradmm", frozen=True, kw_only=True):
     """The scenario's `algorithm` section, in the paper's symbols: MR-ADMM. Raises InputError if two keys contradict."""
 
@@ -59,20 +53,11 @@ class Params(Rounds, tag_field="name", tag="mradmm", frozen=True, kw_only=True):
     paper: ClassVar[str] = (
         "X. Zhang, M. M. Khalili, M. Liu, Recycled ADMM: improving the privacy and accuracy of distributed algorithms"
     )
-    claim: ClassVar[str] = "at the gate's price; node penalties lead to a wrong point (5.1)"
-    published: ClassVar[Source | None] = "gate"
-    published_mechanisms: ClassVar[tuple[str, ...]] = ("laplace",)
-    constrained: ClassVar[Literal["no", "box", "all"]] = "no"
-    own: ClassVar[tuple[str, ...]] = ("lam",)
-    iterate_is_sent: ClassVar[bool] = True
+    published: ClassVar[Published | None] = Published("gate", ("laplace",))
+    constrained: ClassVar[Constrained] = "no"
+    recorded: ClassVar[tuple[str, ...]] = ("lam",)
     recycles: ClassVar[bool] = True  #: every even round
     perturbed_dual: ClassVar[bool] = False  #: whether the dual step has a number of its own, the same for all nodes
-    examples: ClassVar[Mapping[Variant, Sequence[Keys]]] = {
-        variant: [{"eta": {"start": 0.5, "growth": 1.001}, "gamma": 0.2}]
-        for variant in ("guarded", "published", "none")
-    }
-    tuned: ClassVar[str] = "eta"
-    races: ClassVar[Sequence[Race]] = [Race(title="MR-ADMM", keys={"gamma": 0.5}, grid=[{"eta": eta} for eta in GROWN])]
 
     rounds: Count  #: odd and even ones
     eta: Eta  #: the penalty of a node, a number, one a node, or a start and its growth
@@ -97,9 +82,6 @@ class Params(Rounds, tag_field="name", tag="mradmm", frozen=True, kw_only=True):
     def of_edges(self) -> bool:
         return (self.penalties or ("node" if self.variant == "published" else "edge")) == "edge"
 
-    def quiet(self) -> Self:
-        return replace(self, variant="none", penalties="edge" if self.of_edges else "node")
-
     def eta_i(self, i: int, k: int) -> float:
         """eta_i of node i at its answer k. InputError where a list is too short."""
         if not isinstance(self.eta, Growth):
@@ -111,9 +93,8 @@ class Params(Rounds, tag_field="name", tag="mradmm", frozen=True, kw_only=True):
         """None: minimisers are stable for every penalty; of the even rounds no public bound is known."""
         return None
 
-    @property
-    def minimizes(self) -> bool:
-        return self.variant != "none"
+    def asks(self, mode: str = "") -> Question:
+        return "minimiser" if self.variant != "none" else super().asks(mode)
 
     def curvature(self, i: int, k: int, neighbours: Sequence[int]) -> float:
         """2 sum_j eta_ij(k)."""
@@ -121,53 +102,24 @@ class Params(Rounds, tag_field="name", tag="mradmm", frozen=True, kw_only=True):
         return sum(own + (self.eta_i(j, k) if self.of_edges else own) for j in neighbours)
 
     @property
-    def said(self) -> tuple[str, ...]:
+    def recorded_messages(self) -> tuple[str, ...]:
         return ("f",)
 
-    @property
-    def words(self) -> str:
-        again = "In the round after an answer nodes use it again: that message uses no data and costs nothing."
-        return again if self.recycles and self.minimizes else ""
-
-    def finding(self, mode: str, nodes: int, sharing: Sharing) -> str:
-        """The ADMM family asks the gate for private answers when published too: its epsilon is honest, its limit may be
-
-        wrong.
-        """
-        said = f"{self.name}: published is for study and devices refuse it; its noise is the gate's, at its full price"
-        differ = any(len({self.eta_i(i, k) for i in range(nodes)}) > 1 for k in (1, 2))
-        if differ and not self.of_edges and not self.perturbed_dual:
-            said += (
-                ", but penalties that differ by node lead to a wrong point (5.1: argmin sum O_i/eta_i for fixed eta_i)"
-            )
-        return said
-
-    def agent(self, at: Place) -> Agent:
-        return Agent(self, at.gate, at.size, at.name, at.neighbours, report=at.report)
+    def agent(self, context: NodeContext) -> Agent:
+        return Agent(self, context.gate, context.size, context.name, context.neighbours, report=context.report)
 
 
 class Recycled(Params, tag_field="name", tag="radmm", frozen=True, kw_only=True):
     """R-ADMM: MR-ADMM's keys; in the paper eta is one number."""
 
     title: ClassVar[str] = "recycled ADMM"
-    examples: ClassVar[Mapping[Variant, Sequence[Keys]]] = {
-        variant: [{"eta": 0.5, "gamma": 0.2}] for variant in ("guarded", "published", "none")
-    }
-    races: ClassVar[Sequence[Race]] = [
-        Race(title="R-ADMM", grid=[{"eta": eta, "gamma": c} for eta in (0.06, 0.2, 0.6) for c in (0.5, 2.0)])
-    ]
 
 
 class Conventional(Params, tag_field="name", tag="admm", frozen=True, kw_only=True):
     """ADMM (8)-(9): an answer each round. Guarded it is Zhang and Zhu's dual variable perturbation at an honest price."""
 
     title: ClassVar[str] = "ADMM"
-    claim: ClassVar[str] = "at the gate's price"
     recycles: ClassVar[bool] = False
-    examples: ClassVar[Mapping[Variant, Sequence[Keys]]] = {
-        variant: [{"eta": 0.5}] for variant in ("guarded", "published", "none")
-    }
-    races: ClassVar[Sequence[Race]] = [Race(title="ADMM", grid=ETAS)]
 
 
 def at(value: float | tuple[float, ...], i: int, key: str) -> float:

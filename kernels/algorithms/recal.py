@@ -16,21 +16,28 @@ Departures from the paper (docs/papers/dp-recal.md):
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from msgspec import Meta
 
-from hushgrid.kernels.algorithms.base import Keys, Race, Sharing, Source, Variant, Walk, Way
+from hushgrid.kernels.algorithms.base import Published, Walk, Way
 from hushgrid.kernels.algorithms.ladmm import Oracle
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.jit import kernel
-from hushgrid.kernels.patterns.token import Place, Route, TokenNode, TokenState
+from hushgrid.kernels.patterns.token import NodeContext, Route, TokenNode, TokenState
 from hushgrid.kernels.problems.prox import Regularizer, elastic_net
 from hushgrid.kernels.ranges import NODES, Count, Step
 from hushgrid.kernels.types import Vector
+
+
+class RelayedNoise(Published):
+    def step_and_ratio(self, algorithm: Params, i: int, L: float, nodes: int) -> tuple[float, float]:
+        """Lemma 5: alpha_i beta, and `decay`."""
+        return algorithm.alpha_i(i, L) * algorithm.beta_n(nodes), algorithm.decay or 1.0
 
 
 class Params(Walk, tag_field="name", tag="recal", frozen=True, kw_only=True):
@@ -40,17 +47,10 @@ class Params(Walk, tag_field="name", tag="recal", frozen=True, kw_only=True):
     paper: ClassVar[str] = (
         "L. Wang, L. Guo, S. Yang, X. Shi, Differentially private decentralized optimization with relay communication"
     )
-    claim: ClassVar[str] = "no: the token carries every gradient without noise, one visit late (1.1)"
-    published: ClassVar[Source | None] = "paper"
-    published_mechanisms: ClassVar[tuple[str, ...]] = ("gaussian",)
-    far: ClassVar[float] = 1.0
+    published: ClassVar[Published | None] = RelayedNoise("paper", ("gaussian",))
+    max_step_ratio: ClassVar[float] = 1.0
     token: ClassVar[tuple[str, ...]] = ("x", "u")
-    own: ClassVar[tuple[str, ...]] = ("y", "lam")
-    examples: ClassVar[Mapping[Variant, Sequence[Keys]]] = {"guarded": [{}], "published": [{}], "none": [{}]}
-    tuned: ClassVar[str] = "alpha"
-    races: ClassVar[Sequence[Race]] = [
-        Race(title="RECAL, cycle", keys={"walk": "hamiltonian"}, grid=[{"alpha": alpha} for alpha in (0.1, 0.2, 0.38)])
-    ]
+    recorded: ClassVar[tuple[str, ...]] = ("y", "lam")
 
     rounds: Count  #: K, activations
     #: the step, a number or one a node, below 2/(L_i + 1) [1/(L_i + 1)]
@@ -75,7 +75,7 @@ class Params(Walk, tag_field="name", tag="recal", frozen=True, kw_only=True):
         """The largest alpha_i (L_i + 1)/2: the paper's stepsizes are alpha_i in (0, 2/(L_i + 1)), whatever the network."""
         return max(self.alpha_i(i, L_i) * (L_i + 1) / 2 for i, L_i in enumerate(L))
 
-    def check(self, L: Sequence[float], degree: int) -> None:
+    def check(self, L: Sequence[float], degree: int, convexity: float = 0.0) -> None:
         """InputError unless alpha_i is in (0, 2/(L_i + 1)); where nothing is private, L_i may be known better than that."""
         if isinstance(self.alpha, tuple) and len(self.alpha) != len(L):
             raise InputError(
@@ -91,37 +91,22 @@ class Params(Walk, tag_field="name", tag="recal", frozen=True, kw_only=True):
         """beta for n agents."""
         return self.beta if self.beta is not None else 1.0 / (2.0 * (n + 1))
 
-    def tau(self, i: int, L: float) -> float:
+    def step_of_answer(self, i: int, k: int, L: float, epsilon: float = inf, alpha: float = 0.0) -> float:
         return self.alpha_i(i, L)
 
-    def scaled(self, i: int, L: float, nodes: int) -> tuple[float, float]:
-        """Lemma 5: alpha_i beta, and `decay`."""
-        return self.alpha_i(i, L) * self.beta_n(nodes), self.decay or 1.0
-
-    def finding(self, mode: str, nodes: int, sharing: Sharing) -> str:
-        return (
-            "recal 1.1: the token carries y_i one visit late without noise; an eavesdropper gets every gradient from it"
-        )
-
-    def published_noise(self, mode: str) -> str:
-        return (
-            "Each gradient is exact. Noise was added to the sum of multipliers that the token carries, as large as the "
-            "published method says."
-        )
-
-    def agent(self, at: Place) -> Agent:
+    def agent(self, context: NodeContext) -> Agent:
         return Agent(
             self,
-            at.gate,
-            at.regularizer,
-            at.index,
-            at.n,
-            at.L[at.index],
-            at.size,
-            at.name,
-            at.neighbours,
-            at.route,
-            **at.walk,
+            context.gate,
+            context.regularizer,
+            context.index,
+            context.n,
+            context.L[context.index],
+            context.size,
+            context.name,
+            context.neighbours,
+            context.route,
+            **context.walk,
         )
 
 
@@ -156,7 +141,7 @@ class AgentState(TokenState):
 class Agent(TokenNode):
     """Agent `index` of n. `L` is its public smoothness constant, `size` = q. What `TokenNode` takes comes behind."""
 
-    own = ("y", "lam", "eps")
+    node_vectors = ("y", "lam", "eps")
     state: AgentState
 
     def __init__(

@@ -10,16 +10,17 @@ mechanism's, not n.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from math import inf
 from typing import ClassVar, Literal, Protocol
 
 import numpy as np
 
-from hushgrid.kernels.algorithms.base import Keys, Question, Sharing, Star, Variant
+from hushgrid.kernels.algorithms.base import Question, Sharing, Star
 from hushgrid.kernels.machine import Malformed
 from hushgrid.kernels.patterns import masked
-from hushgrid.kernels.patterns.star import Centre, Left, Place, StarCentre, StarMember, W, Z
+from hushgrid.kernels.patterns.star import Left, NodeContext, ServerContext, StarCentre, StarMember, W, Z
 from hushgrid.kernels.types import Vector
 
 
@@ -30,10 +31,8 @@ class Params(Star, tag_field="name", tag="sum", frozen=True, kw_only=True):
     paper: ClassVar[str] = (
         "C. Dwork, F. McSherry, K. Nissim, A. Smith, Calibrating noise to sensitivity in private data analysis, TCC 2006"
     )
-    claim: ClassVar[str] = "holds"
-    of: ClassVar[tuple[Sharing, ...]] = ("addends",)
-    own: ClassVar[tuple[str, ...]] = ("mean",)
-    examples: ClassVar[Mapping[Variant, Sequence[Keys]]] = {"guarded": [{"rounds": 1}], "none": [{"rounds": 1}]}
+    sharing: ClassVar[tuple[Sharing, ...]] = ("addends",)
+    recorded: ClassVar[tuple[str, ...]] = ("mean",)
 
     #: whose noise: guarded (the gate's own) or none
     variant: Literal["guarded", "none"] = "guarded"
@@ -50,17 +49,17 @@ class Params(Star, tag_field="name", tag="sum", frozen=True, kw_only=True):
         """Nothing is iterated."""
         return None
 
-    def gain(self, t: int, L: float, epsilon: float, alpha: float = 0.0) -> float:
+    def step_of_answer(self, i: int, k: int, L: float, epsilon: float = inf, alpha: float = 0.0) -> float:
         return 1.0
 
-    def agent(self, at: Place) -> Addend:
-        return Addend(self, at.gate, at.start)
+    def agent(self, context: NodeContext) -> Addend:
+        return Addend(self, context.gate, context.start)
 
-    def server(self, at: Centre) -> Server:
-        return Server(at)
+    def server(self, context: ServerContext) -> Server:
+        return Server(context)
 
-    def masked_server(self, at: masked.Centre) -> masked.MaskedCentre:
-        return MaskedServer(at, self.rounds)
+    def masked_server(self, context: masked.ServerContext) -> masked.MaskedCentre:
+        return MaskedServer(context, self.rounds)
 
 
 class Oracle(Protocol):
@@ -113,9 +112,9 @@ class Server(StarCentre):
 
     state: ServerState
 
-    def __init__(self, at: Centre) -> None:
-        super().__init__(list(at.position), 1)
-        self.state = ServerState(0, np.zeros_like(at.start[self.members[0]]))
+    def __init__(self, context: ServerContext) -> None:
+        super().__init__(list(context.position), 1)
+        self.state = ServerState(0, np.zeros_like(context.start[self.members[0]]))
 
     def check(self, member: str, body: object) -> None:
         if not isinstance(body, Z) or body.z.shape != self.state.w.shape:

@@ -7,11 +7,10 @@ drawn among the neighbours with P_ij = 1/deg(i). Its beta is rho here.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from hushgrid.kernels.algorithms import iadmm
-from hushgrid.kernels.algorithms.base import Keys, Race, Variant, Way
+from hushgrid.kernels.algorithms.base import Way
 from hushgrid.kernels.algorithms.iadmm import Agent as Agent
 
 
@@ -23,13 +22,5 @@ class Params(iadmm.Params, tag_field="name", tag="wadmm", frozen=True, kw_only=T
         "W. Yin, X. Mao, K. Yuan, Y. Gu, A. H. Sayed, A communication-efficient random-walk algorithm for decentralized "
         "optimization"
     )
-    claim: ClassVar[str] = "none is made"
-    examples: ClassVar[Mapping[Variant, Sequence[Keys]]] = {
-        **iadmm.Params.examples,
-        "published": [{"rho": 1.0, "noise_sd": 0.1}],
-    }
-    races: ClassVar[Sequence[Race]] = [
-        Race(title="W-ADMM, first-order", keys={"update": "first-order"}, grid=iadmm.FIRST_ORDER)
-    ]
 
     walk: Way = "random"  #: at random (metropolis: evenly), around a cycle, or the active node of each activation

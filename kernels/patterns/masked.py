@@ -71,7 +71,7 @@ class Terms:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Place:
+class NodeContext:
     """What a member's machine is made from."""
 
     name: str
@@ -82,7 +82,7 @@ class Place:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Centre:
+class ServerContext:
     """What the coordinator's machine is made from: all of it is public."""
 
     members: list[str]
@@ -163,10 +163,10 @@ class MaskedMember(StarMember):
 
     state: MemberState
 
-    def __init__(self, at: Place, rounds: int) -> None:
+    def __init__(self, context: NodeContext, rounds: int) -> None:
         super().__init__("coordinator", rounds)
-        self.name, self.gate, self.masks, self.terms = at.name, at.gate, at.masks, at.terms
-        self.state = MemberState(0, 0, at.start.copy())
+        self.name, self.gate, self.masks, self.terms = context.name, context.gate, context.masks, context.terms
+        self.state = MemberState(0, 0, context.start.copy())
         self._met = False  #: whether `masks` knows the others
 
     @property
@@ -288,10 +288,10 @@ class MaskedCentre(StarCentre):
 
     state: CentreState
 
-    def __init__(self, at: Centre, rounds: int) -> None:
-        super().__init__(at.members, rounds)
-        self.terms, self.tolerance, self.patience = at.terms, at.tolerance, at.patience
-        self.state = CentreState(0, at.start.copy(), among=self.members)
+    def __init__(self, context: ServerContext, rounds: int) -> None:
+        super().__init__(context.members, rounds)
+        self.terms, self.tolerance, self.patience = context.terms, context.tolerance, context.patience
+        self.state = CentreState(0, context.start.copy(), among=self.members)
 
     @abstractmethod
     def advance(self, total: Vector, among: Sequence[str]) -> Vector:

@@ -31,7 +31,7 @@ from hushgrid.kernels.types import Vector
 
 
 @dataclass(frozen=True, kw_only=True)
-class Place:
+class NodeContext:
     """What a node's machine is made from: its gate, and what is public of its place in the plan."""
 
     gate: Any

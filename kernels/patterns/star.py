@@ -60,12 +60,12 @@ class Local(Protocol):
         ...
 
     def bound(self, lam: Vector) -> float:
-        """At most min f_p(z) + `Centre.scale` <lam, z> over W_p; lam (m,) on the shared entries, whatever it is."""
+        """At most min f_p(z) + `ServerContext.scale` <lam, z> over W_p; lam (m,) on the shared entries, whatever it is."""
         ...
 
 
 @dataclass(frozen=True, kw_only=True)
-class Place:
+class NodeContext:
     """What a member's machine is made from: its gate, and what is public of its place in the plan."""
 
     gate: Any
@@ -80,12 +80,12 @@ class Place:
     local: Callable[[Vector, Vector], Local] | None = (
         None  #: of exact steps: from the gate's answer and the weights (m,)
     )
-    stiffness: Vector = field(default_factory=lambda: np.zeros(0))  #: (m,) of exact steps: as `Centre.stiffness`
+    stiffness: Vector = field(default_factory=lambda: np.zeros(0))  #: (m,) of exact steps: as `ServerContext.stiffness`
     released: int = 0  #: numbers that the coordinator may tell it at the end
 
 
 @dataclass(frozen=True, kw_only=True)
-class Centre:
+class ServerContext:
     """What the coordinator's machine is made from: all of it is public."""
 
     position: dict[str, Index]  #: (m_p,) where p's shared entries stand in w (N,)
@@ -115,7 +115,7 @@ class Centre:
 class Left:
     """What a run leaves its coordinator: where the next one may begin. All of it is public."""
 
-    warm: dict[str, Vector]  #: as in `Centre`
+    warm: dict[str, Vector]  #: as in `ServerContext`
     z: dict[str, Vector]  #: (m_p,) each: what the members said last
     duals: dict[str, Vector] = field(default_factory=dict)
     factor: float = 1.0

@@ -54,7 +54,7 @@ from hushgrid.kernels.types import Vector
 
 
 @dataclass(frozen=True, kw_only=True)
-class Place:
+class NodeContext:
     """What a node's machine is made from: its gate, and what is public of its place in the plan."""
 
     gate: Any
@@ -91,7 +91,7 @@ class Place:
 
 @dataclass(kw_only=True)
 class TokenState:
-    """A paper adds its own vectors, and names them in `TokenNode.own`."""
+    """A paper adds its own vectors, and names them in `TokenNode.node_vectors`."""
 
     t: int = 0  #: hop of the token sent last: activation t - 1 was made here; 0: none
     epoch: int = 0  #: in which activation t - 1 was made
@@ -118,9 +118,9 @@ class TokenState:
 
 
 class TokenNode(ABC):
-    """A node of the walk. `own` names the state's vectors that an activation changes, all of them."""
+    """A node of the walk. `node_vectors` names the state's vectors that an activation changes, all of them."""
 
-    own: ClassVar[tuple[str, ...]]
+    node_vectors: ClassVar[tuple[str, ...]]
     state: Any
     n: int  #: nodes of the walk, the lost ones included
 
@@ -192,7 +192,7 @@ class TokenNode(ABC):
         """What the device keeps: its own vectors, and the token's where it still has a copy."""
         s = self.state
         token = s.final or (s.out.vectors if s.out else ())
-        return {name: getattr(s, name) for name in self.own} | {f"token_{k}": v for k, v in enumerate(token)}
+        return {name: getattr(s, name) for name in self.node_vectors} | {f"token_{k}": v for k, v in enumerate(token)}
 
     def start(self) -> Step:
         if self.state.t or self.route("", 0, Leg()) != self.name:
@@ -239,7 +239,7 @@ class TokenNode(ABC):
 
     def _take(self, sender: str, hop: int, token: Token) -> Step:
         """Activation `hop`. What can fail, the route and the paper's step, comes before every change."""
-        s, own = self.state, tuple(getattr(self.state, name) for name in self.own)
+        s, own = self.state, tuple(getattr(self.state, name) for name in self.node_vectors)
         if s.version > token.leg.version and self.name not in s.without:
             token = self._begun(token, Leg(s.version, hop + 1, self.name, s.without, s.recounts or UNSET))
         toured = token.leg.recount is True
@@ -344,7 +344,7 @@ class TokenNode(ABC):
         """Store a longer history, and restore the state before the last step where it is superseded. Whether longer."""
         s, undone = self.state, self._undone(fences)
         if undone:
-            for name, value in zip(self.own, s.before, strict=True):
+            for name, value in zip(self.node_vectors, s.before, strict=True):
                 setattr(s, name, value)
             s.t, s.epoch = s.before_t, s.before_epoch  # that earlier token was passed on long ago
             s.out, s.to, s.source, s.taken, s.done, s.final, s.missing = None, "", "", True, None, (), ()

@@ -36,7 +36,7 @@ STILL = 1e-3  #: without strong convexity: if B is at most this share of the fir
 Noise = Literal["none", "gaussian", "laplace", "spherical"]
 
 
-class Asked(NamedTuple):
+class NodeAnswers(NamedTuple):
     """What one node was asked last and has answered, K answers in their order."""
 
     first: Vector  #: (d,) its first answer of all
@@ -80,7 +80,7 @@ def noise_norm(kind: Noise, scales: Vector, d: int, chance: float) -> float:
 
 
 def of_answers(
-    x: Vector, nodes: Sequence[Asked], kind: Noise, mu: float, r: Regularizer, drifts: Noise = "none"
+    x: Vector, nodes: Sequence[NodeAnswers], kind: Noise, mu: float, r: Regularizer, drifts: Noise = "none"
 ) -> Optimality | None:
     """The bound of the answer x (d,); None if a node has answered nothing. mu: F is mu-strongly convex, or 0.
 
@@ -108,13 +108,13 @@ def of_answers(
 def exact(x: Vector, g: Vector, L: float, mu: float, r: Regularizer, first: Vector) -> Optimality:
     """The same from the gradient g (d,) of mean_i f_i at x itself, of runs that hide nothing. first: that at 0."""
     zero = np.zeros(1)
-    found = of_answers(x, [Asked(first, x[None], g[None], zero, zero, zero, zero, L)], "none", mu, r)
+    found = of_answers(x, [NodeAnswers(first, x[None], g[None], zero, zero, zero, zero, L)], "none", mu, r)
     return found._replace(confidence=1.0) if found else Optimality(False, inf, inf, 0.0, confidence=1.0)
 
 
 def _bound(
     x: Vector,
-    nodes: Sequence[Asked],
+    nodes: Sequence[NodeAnswers],
     K: int,
     kind: Noise,
     drifts: Noise,

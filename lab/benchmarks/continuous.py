@@ -27,7 +27,7 @@ from hushgrid.lab.benchmarks.common.measure import ZONES, Row, Table, against, r
 from hushgrid.node.config.coordinator import Continuous, CoordinatorConfig
 from hushgrid.node.config.scenario import scenario_from
 from hushgrid.node.privacy.ledger import Ledger
-from hushgrid.node.problems.kind import About
+from hushgrid.node.problems.kind import RunFacts
 from hushgrid.node.problems.power_flow.device import Zone
 from hushgrid.node.runtime.endpoint import Endpoint
 from hushgrid.node.runtime.member import Member, Simulated
@@ -167,7 +167,7 @@ class Fleet:
     def _member(self, zone: str) -> Member:
         ledger, log = self._ledger(zone), self.logs.setdefault(zone, []).append
 
-        def outcome(left: dict[str, Vector], about: About) -> None:
+        def outcome(left: dict[str, Vector], about: RunFacts) -> None:
             self.own[zone] = left["z"]
 
         simulated = Simulated(self.seed)

@@ -24,6 +24,7 @@ import numpy as np
 from hushgrid.broker.simulation import run
 from hushgrid.kernels.algorithms.registry import ALGORITHMS
 from hushgrid.kernels.errors import HushgridError
+from hushgrid.lab.examples import examples
 from hushgrid.node.problems.registry import KINDS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -53,17 +54,19 @@ def runs() -> Iterator[tuple[str, Any, dict[str, Any]]]:
             yield f"scenario {path.name}", str(path), {"seed": SEED, **SHORT.get(path.name, {})}
     for name in (name for kind in KINDS.values() if kind.records for name in kind.algorithms):
         declared = ALGORITHMS[name]
-        variants: list[tuple[str, Any, Any]] = [("none", declared.examples["none"][0], None)]
+        known, published = examples(declared), declared.published
+        variants: list[tuple[str, Any, Any]] = [("none", known["none"][0], None)]
         for noisy in (LAPLACE | {"mechanism": "laplace"}, GAUSSIAN):
-            variants.append((f"guarded {noisy['mechanism']}", declared.examples["guarded"][0], noisy))
-        honest = LAPLACE if "laplace" in declared.published_mechanisms else GAUSSIAN
-        for k, keys in enumerate(declared.examples.get("published", ())):
-            variants.append((f"published {k + 1}", keys, None if declared.published == "scales" else honest))
+            variants.append((f"guarded {noisy['mechanism']}", known["guarded"][0], noisy))
+        honest = LAPLACE if published is None or "laplace" in published.mechanisms else GAUSSIAN
+        for k, keys in enumerate(known.get("published", ())):
+            unclaimed = published is not None and published.source == "scales"
+            variants.append((f"published {k + 1}", keys, None if unclaimed else honest))
         for words, keys, private in variants:
             section = {"name": name, "variant": words.split()[0], "rounds": ROUNDS[declared.pattern]} | keys
-            label = f"{name} of records {words}" if len(declared.of) > 1 else f"{name} {words}"
-            problem, network = (LOGISTIC, RING) if declared.networked else (AROUND, None)
-            if "addends" in declared.of:
+            label = f"{name} of records {words}" if len(declared.sharing) > 1 else f"{name} {words}"
+            problem, network = (LOGISTIC, RING) if declared.pattern != "star" else (AROUND, None)
+            if "addends" in declared.sharing:
                 problem = {"kind": "total", "data": AROUND["data"]}
             yield label, _scenario(problem, section, private, network), {}
     for mechanism in ("laplace", "gaussian"):

@@ -6,10 +6,21 @@ from collections.abc import Callable, Mapping
 from copy import deepcopy
 from typing import Any, NamedTuple
 
+from msgspec.structs import replace
+
 from hushgrid.kernels.algorithms.base import Algorithm
 from hushgrid.kernels.algorithms.registry import ALGORITHMS
 from hushgrid.node.config.scenario import Scenario
 from hushgrid.node.schema.yaml_file import lay
+
+#: The key that sets how far an answer moves, which is tried, by the algorithm's name; "": none.
+TUNED = {
+    **dict.fromkeys(("admm", "dpadmm", "ladmm", "madmm", "mradmm", "radmm"), "eta"),
+    **dict.fromkeys(("diadsp", "recal"), "alpha"),
+    **dict.fromkeys(("iadmm", "wadmm"), "rho"),
+    **dict.fromkeys(("fedavg", "fedprox"), ""),
+    "dpladmm": "step",
+}
 
 
 class Choice(NamedTuple):
@@ -62,7 +73,13 @@ def laid(
 
 def scenario_key(raw: Mapping[str, Any]) -> str:
     """The key of the algorithm's section that is tuned; "": none."""
-    return ALGORITHMS[raw["algorithm"]["name"]].tuned
+    return tuned_key(ALGORITHMS[raw["algorithm"]["name"]])
+
+
+def tuned_key(algorithm: type[Algorithm]) -> str:
+    """The key that sets how far an answer moves; by default `step_size` if there is such a key, else ""."""
+    default = "step_size" if "step_size" in algorithm.__struct_fields__ else ""
+    return TUNED.get(str(algorithm.__struct_config__.tag), default)
 
 
 def rounds_by(scenario: Scenario, n: int) -> Callable[[int], int]:
@@ -74,4 +91,4 @@ def rounds_by(scenario: Scenario, n: int) -> Callable[[int], int]:
     if algorithm.pattern == "star":
         per: int = algorithm.capped(None, mode, 0)[0] // algorithm.rounds or 1
         return lambda answers: max(1, answers // per)
-    return lambda answers: algorithm.until(4 * answers + 4).capped(answers, mode, 0)[1]
+    return lambda answers: replace(algorithm, rounds=4 * answers + 4).capped(answers, mode, 0)[1]

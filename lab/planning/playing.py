@@ -111,7 +111,7 @@ def population(p: Any, shape: Shape, seed: int) -> Source:
 
 
 def loss_of(p: Any, i: int, shard: Any) -> Loss:
-    return Loss(p.own(i), shard.A, shard.b, p.classes, p.row_bound)
+    return Loss(p.node_objective(i), shard.A, shard.b, p.classes, p.row_bound)
 
 
 def made_of(shape: Shape, classes: int) -> tuple[int, ...]:
@@ -131,7 +131,7 @@ class Task(NamedTuple):
 def plan_of(raw: dict[str, Any], file: str) -> RunPlan:
     """The plan that devices would get. Raises InputError."""
     scenario = scenario_from(raw, file)
-    return make_plan(scenario, scenario.kind.public(scenario, file), file)[1]
+    return make_plan(scenario, scenario.kind.public(scenario, file), file)
 
 
 @np.errstate(over="ignore", invalid="ignore")  # of what diverges

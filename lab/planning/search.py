@@ -29,10 +29,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from msgspec import UNSET
 
+from hushgrid.kernels.algorithms.base import gossip_of, mechanisms, walk_of
 from hushgrid.kernels.algorithms.registry import PLUGGED, plug
 from hushgrid.kernels.errors import InputError, Stopped
 from hushgrid.kernels.types import Vector
-from hushgrid.lab.planning.choices import Choice, laid, rounds_by
+from hushgrid.lab.planning.choices import Choice, laid, rounds_by, tuned_key
 from hushgrid.lab.planning.playing import GOSSIP, Played, Task, beside, made_of, plan_of, play
 from hushgrid.lab.planning.shape import Shape, checked, without_data
 from hushgrid.node.config.scenario import scenario_from
@@ -149,7 +150,7 @@ class Search:
     @cached_property
     def step(self) -> float | None:
         """The scenario's own step, or 1/L halved until it is allowed; None if the algorithm declares none."""
-        key = self.scenario.algorithm.tuned
+        key = tuned_key(type(self.scenario.algorithm))
         value = getattr(self.scenario.algorithm, key) if key else None
         value = getattr(value, "start", value)
         if isinstance(value, tuple):
@@ -178,7 +179,7 @@ class Search:
     @property
     def promises(self) -> list[tuple[str, str]]:
         """Mechanisms with the accountants of the least cost that keep the scenario's promise: with a delta, or pure."""
-        p, allowed = self.scenario.privacy, self.scenario.algorithm.mechanisms
+        p, allowed = self.scenario.privacy, mechanisms(self.scenario.algorithm)
         assert p is not None
         if self.scenario.algorithm.variant != "guarded" or p.sensitivity == "pointwise" or p.masked:
             allowed = (p.mechanism,)
@@ -192,7 +193,7 @@ class Search:
         if p.adjacency.replace_one_record is None:
             return []
         own, problem = p.adjacency.replace_one_record.clip, self.plan.problem
-        if self.scenario.algorithm.minimizes:
+        if self.scenario.algorithm.asks() == "minimiser":
             return [max(own, problem.row_bound or own)]
         if problem.objective.kind == "least-squares":
             return [own, own / 2, 2 * own]
@@ -226,7 +227,7 @@ class Search:
     def ladder(self) -> list[int | None]:
         """Numbers of answers, the fewest first."""
         algorithm = self.scenario.algorithm
-        if algorithm.walks is not None and not isinstance(algorithm.walks, str):
+        if walk_of(algorithm) is not None and not isinstance(walk_of(algorithm), str):
             return [None]  # a given walk is what it is
         most = max(32, LONGEST // len(self.shape.rows))
         return [2**k for k in range(most.bit_length()) if 2**k <= most]
@@ -270,7 +271,7 @@ def seconds_of(search: Search, choice: Choice) -> float:
     p, n = search.plan.problem, len(search.shape.rows)
     plan = plan_of(search.task(choice, 0).raw, search.file)
     answers = plan.terms.answers if plan.terms else 0
-    made, sweeps = max(made_of(search.shape, p.classes)), 10 if plan.algorithm.minimizes else 1
+    made, sweeps = max(made_of(search.shape, p.classes)), 10 if plan.algorithm.asks() == "minimiser" else 1
     each: float = 4e-4 + 1e-6 * p.size + 4e-9 * sweeps * made * p.size
     return n * answers * each
 
@@ -284,7 +285,7 @@ def line(search: Search, choice: Choice, seeds: Sequence[int], title: str = "") 
     medians = np.median(excess, axis=0)
     k = int(np.flatnonzero(medians <= medians[-1] * ENOUGH)[0]) if isfinite(medians[-1]) else 0
     if title:  # as it stands: with the rounds that the scenario says
-        k = int(np.argmin(np.abs(np.array(GOSSIP) - search.scenario.algorithm.gossip)))
+        k = int(np.argmin(np.abs(np.array(GOSSIP) - gossip_of(search.scenario.algorithm))))
     return Line(title, choice, GOSSIP[k], excess[:, k], error[:, k])
 
 

@@ -2,140 +2,113 @@
 
 from __future__ import annotations
 
+import time
 from importlib import import_module
+from pathlib import Path
 from typing import NamedTuple
 
 from hushgrid.kernels.errors import InputError
+from hushgrid.kernels.jit import MODE
+from hushgrid.lab.benchmarks.common.measure import footer
 
 
 class Study(NamedTuple):
-    about: str
-    takes: str  #: on two cores
+    """A module of lab/studies whose `study()` makes pages of tables and pictures."""
+
+    summary: str
+    minutes: str  #: on two cores
     module: str
-    function: str  #: without arguments: repeats the study, to files or as a table
 
 
 STUDIES = {
     "figures": Study(
-        "linearised ADMM over zones: Figures 3 and 4, the same methods at honest totals",
-        "10 to 20 minutes",
-        "hushgrid.lab.studies.papers.figures",
-        "figures",
+        "linearised ADMM over zones: Figures 3 and 4, the same methods at honest totals", "10 to 20", "papers.figures"
     ),
     "relay": Study(
-        "RECAL, a token at random: Tables I to V, honest totals, a sensor ring on Adult",
-        "5 to 10 minutes",
-        "hushgrid.lab.studies.papers.relay",
-        "relay",
+        "RECAL, a token at random: Tables I to V, honest totals, a sensor ring on Adult", "5 to 10", "papers.relay"
     ),
     "recovered-images": Study(
-        "images that an eavesdropper recovers from RECAL and from the star, without, with published and with the gate's noise",
-        "1 to 4 minutes",
-        "hushgrid.lab.studies.papers.recovered_images",
-        "study",
+        "images that an eavesdropper recovers from RECAL and from the star, by the noise",
+        "1 to 4",
+        "papers.recovered_images",
     ),
     "relay-figures": Study(
         "RECAL on images of two classes: Figures 2 to 9, gradient matching among them",
-        "4 to 10 minutes",
-        "hushgrid.lab.studies.papers.relay_figures",
-        "study",
+        "4 to 10",
+        "papers.relay_figures",
     ),
     "findings": Study(
         "claims of the papers that do not hold: totals, noise that decays, a wrong limit, loads of zones",
-        "2 to 5 minutes",
-        "hushgrid.lab.studies.papers.findings",
-        "study",
+        "2 to 5",
+        "papers.findings",
     ),
     "incremental": Study(
-        "I-ADMM, a token on a cycle: Figures 3 to 6, what the token tells",
-        "2 to 5 minutes",
-        "hushgrid.lab.studies.papers.incremental_leak",
-        "study",
+        "I-ADMM, a token on a cycle: Figures 3 to 6, what the token reveals", "2 to 5", "papers.incremental_leak"
     ),
     "league": Study(
-        "every data algorithm at one honest total epsilon, ranked by what a device holds",
-        "20 minutes to 2 hours",
-        "hushgrid.lab.studies.league",
-        "league",
-    ),
-    "air": Study(
-        "twelve air-quality stations together and alone, one of them young: warning, predicting, hiding an hour or a day",
-        "7 to 25 minutes",
-        "hushgrid.lab.studies.air",
-        "study",
-    ),
-    "masked": Study(
-        "masked sums beside a trusted curator and each device's own noise: Adult and digits, 8 and 60 devices",
-        "5 to 15 minutes",
-        "hushgrid.lab.studies.masked",
-        "study",
-    ),
-    "finishing": Study(
-        "one answer of each node, and rounds of averaging after the last, on the league's problem",
-        "1 to 3 minutes",
-        "hushgrid.lab.studies.finishing",
-        "study",
-    ),
-    "minimisers": Study(
-        "three ways to make a node's minimiser private, on Adult at one total",
-        "2 to 5 minutes",
-        "hushgrid.lab.studies.minimisers",
-        "study",
+        "every data algorithm at one honest total epsilon, ranked by what a device holds", "20 to 120", "league"
     ),
     "dpp2-figures": Study(
-        "DPP2, rounds among neighbours: Figures 1 to 3, the honest epsilon beside",
-        "1 to 3 minutes",
-        "hushgrid.lab.studies.papers.dpp2_figures",
-        "figures",
+        "DPP2, rounds among neighbours: Figures 1 to 3 with the honest epsilon", "1 to 3", "papers.dpp2_figures"
     ),
     "recycled": Study(
-        "Recycled ADMM and its rivals: Figures 1 to 5 on Adult at honest totals",
-        "15 to 35 minutes",
-        "hushgrid.lab.studies.papers.recycled",
-        "study",
-    ),
-    "privacy-price": Study(
-        "dispatches at noisy loads, operated with the true ones: cost and violated limits",
-        "5 to 15 minutes",
-        "hushgrid.lab.studies.privacy_price",
-        "study",
-    ),
-    "renewing": Study(
-        "a budget that renews, over a day of changing loads: fresh answers, their noise, their age",
-        "4 to 10 minutes",
-        "hushgrid.lab.studies.renewing",
-        "study",
+        "Recycled ADMM and its rivals: Figures 1 to 5 on Adult at honest totals", "15 to 35", "papers.recycled"
     ),
     "federated": Study(
-        "federated learning around a coordinator: testing error of digits against epsilon, E and the box",
-        "1 to 5 minutes",
-        "hushgrid.lab.studies.papers.federated",
-        "study",
-    ),
-    "audit": Study(
-        "what games and canaries measure of claims that hold, of every algorithm's, and of noise that is wrong",
-        "5 to 25 minutes",
-        "hushgrid.lab.studies.auditing",
-        "study",
+        "federated learning around a coordinator: testing error of digits against epsilon, E, the box and the penalty",
+        "5 to 15",
+        "papers.federated",
     ),
     "accuracy": Study(
-        "objective, feasibility and central optima beside what independent reference code found",
-        "1 to 3 minutes",
-        "hushgrid.lab.studies.papers.accuracy",
-        "show",
+        "objective, feasibility and central optima compared with independent reference code",
+        "1 to 3",
+        "papers.accuracy",
     ),
+}
+
+#: Studies that wrote their page and are gone: the last commit that has their code and all of their figures.
+LAST_COMMIT = "aca80af"
+RETIRED = {
+    "air": "air",
+    "audit": "audit",
+    "finishing": "finishing",
+    "masked": "masked",
+    "minimisers": "adult",
+    "privacy-price": "privacy-price",
+    "renewing": "renewing",
 }
 
 
 def listing() -> str:
-    """Every study by its name, with how long it takes."""
-    width = max(map(len, STUDIES))
-    return "\n".join(f"{name:{width}}  {study.about} ({study.takes})" for name, study in STUDIES.items())
+    """Every study by its name with how long it takes, then the retired ones with their pages."""
+    width = max(map(len, (*STUDIES, *RETIRED)))
+    return "\n".join(
+        [
+            *(f"{name:{width}}  {study.summary} ({study.minutes} minutes)" for name, study in STUDIES.items()),
+            *(f"{name:{width}}  {_retired(name)}" for name in RETIRED),
+        ]
+    )
 
 
-def run(name: str) -> None:
-    """Repeat one study. Raises InputError for a name that is none."""
+def _retired(name: str) -> str:
+    return f"retired: docs/studies/{RETIRED[name]}.md is its page, commit {LAST_COMMIT} has its code"
+
+
+def run(name: str, folder: Path | None = None) -> None:
+    """Repeat one study: its tables on stdout; with a folder, its pages, CSV files and pictures there.
+
+    Raises InputError if there is no such study, or if it is retired.
+    """
+    if name in RETIRED:
+        raise InputError(f"study: found {name!r}, {_retired(name)}; expected one of {', '.join(STUDIES)}")
     if name not in STUDIES:
         raise InputError(f"study: found {name!r}, expected one of {', '.join(STUDIES)}")
-    study = STUDIES[name]
-    getattr(import_module(study.module), study.function)()
+    began = time.perf_counter()
+    pages = import_module(f"hushgrid.lab.studies.{STUDIES[name].module}").study()
+    seconds = time.perf_counter() - began
+    if folder is None:
+        print("\n".join(page.markdown() for page in pages))
+        return
+    origin = [f"hushgrid study {name} --pages, kernels {MODE}, {seconds:.0f} s", *footer().splitlines()]
+    for page in pages:
+        print(*page.write(folder, origin), sep="\n")

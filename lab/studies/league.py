@@ -20,14 +20,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hushgrid.broker.report.result import Result
-from hushgrid.broker.simulation.problems.kept import keeping
+from hushgrid.broker.simulation.problems.cache import using_cache
 from hushgrid.broker.simulation.problems.records import RowSetup
 from hushgrid.kernels.problems.centralised import optimum
 from hushgrid.kernels.types import Matrix, Vector
 from hushgrid.lab.comparison.medians import Median, median
 from hushgrid.lab.studies.common import at_once
 from hushgrid.lab.studies.common.at_once import AtOnce, thin
-from hushgrid.lab.studies.common.study import TARGET, Panel, Table, chart, shown, write
+from hushgrid.lab.studies.common.study import Page, Panel, Table, chart, in_digits
 from hushgrid.lab.studies.common.tuning import Known, Place
 from hushgrid.lab.studies.races import (
     DELTA,
@@ -42,7 +42,6 @@ from hushgrid.lab.studies.races import (
 from hushgrid.node.config.scenario import scenario_from
 from hushgrid.node.problems.records.data import load_test
 
-COMMAND = "hushgrid study league"
 DIRECTORY = Path("runs/league")
 SHOWN = tuple(range(1, 21))
 TUNED_ON = tuple(range(1000, 1020))
@@ -173,7 +172,7 @@ class Tuned:
         """asked: seeds by a point's values, as JSON."""
         points = [(self.point(json.loads(values)), seeds) for values, seeds in asked.items()]
         if self.at_once:
-            with keeping(self.known.kept):
+            with using_cache(self.known.kept):
                 self.at_once.run(self.scenario, [point for point, _ in points], self.worth)
         else:
             self.known.run(self.scenario, points, measured(self.title))
@@ -187,7 +186,7 @@ class Tuned:
     def shown(self, values: Mapping[str, float], seeds: Sequence[int]) -> dict[str, Median]:
         """Figures of other seeds, played at once."""
         of, found = judge(self.title), []
-        with keeping(self.known.kept):
+        with using_cache(self.known.kept):
             every = at_once.played({**self.scenario, **self.point(values)}, seeds)
         W = np.linalg.matrix_power(weights(self.graph), rounds_to_agree(self.graph))
         for own in every:
@@ -297,7 +296,7 @@ def given(found: Median) -> str:
     """A median and its standard error."""
     if found.n == 0:
         return "refused"
-    return shown(found.value) + ("" if np.isnan(found.error) else f" ± {found.error:.1g}")
+    return in_digits(found.value) + ("" if np.isnan(found.error) else f" ± {found.error:.1g}")
 
 
 def row(line: Line) -> list[str | float]:
@@ -352,7 +351,7 @@ def picture(found: Mapping[str, Sequence[Line]]) -> str:
                 Panel(f"{title}, epsilon {epsilon:g}", "answers", "a node's own gap", curves, xlog=True, marks=True)
             )
         panels.append(row)
-    return chart("The league: how many answers", COMMAND, panels)
+    return chart("The league: how many answers", panels)
 
 
 #: What the page shows.
@@ -361,13 +360,12 @@ MEASURED = ("Adult, ring of 8", "Adult by label, ring of 8", "Adult by feature, 
 SWEPT = ("Adult, ring of 8",)
 
 
-def league(
+def study(
     settings: Sequence[str] = MEASURED,
     epsilons: Sequence[float] = (),
-    target: Path = TARGET,
     directory: Path = DIRECTORY,
     swept: Collection[str] = SWEPT,
-) -> None:
+) -> list[Page]:
     """Tune, show and write all of these settings, or go on with it. epsilons: [each setting's own]. swept: of which
 
     settings the runs that are shown are a sweep's; of the others they are played at once.
@@ -375,4 +373,4 @@ def league(
     asked = [replace(s, epsilons=tuple(epsilons) or s.epsilons) for s in (SETTINGS[title] for title in settings)]
     found = {setting.title: lines(setting, directory, swept=setting.title in swept) for setting in asked}
     each = [table for setting in asked for table in tables(setting, found[setting.title])]
-    write("league-table", COMMAND, None, each, picture(found), target)
+    return [Page("league-table", each, {"league-table.svg": picture(found)})]

@@ -16,6 +16,7 @@ from hushgrid.kernels.algorithms.registry import ALGORITHMS
 from hushgrid.kernels.graphs import Graph, Network
 from hushgrid.kernels.types import Matrix
 from hushgrid.lab.studies.common.tuning import Axis, Search
+from hushgrid.lab.studies.lines import races
 from hushgrid.node.problems.records.data import Data, load
 from hushgrid.node.problems.registry import KINDS
 from hushgrid.node.schema.yaml_file import convert
@@ -249,15 +250,15 @@ def _methods() -> dict[str, Method]:
     """Of every algorithm that solves data problems on a graph the lines that it declares; around a coordinator; without."""
     found = []
     for name, kind in {name: ALGORITHMS[name] for name in KINDS["data"].algorithms}.items():
-        if not kind.networked:
+        if kind.pattern == "star":
             continue
-        for race in kind.raced():
+        for race in races(kind):
             fixed = {"name": name, **race.keys}
             start = _start(race.grid)
             fixed |= {k: dict(v) if isinstance(v, dict) else v for k, v in race.grid[0].items() if k not in start}
             section = convert({**fixed, **race.grid[0], "rounds": 9}, kind, "league")
             finishes = kind.pattern == "neighbours"
-            if not section.minimizes:
+            if section.asks() != "minimiser":
                 found.append(Method(race.title, fixed, start, finishes=finishes))
                 continue
             for privacy, word in ((LAPLACE, "pure"), (GAUSSIAN, "Gaussian")):

@@ -21,8 +21,8 @@ import dask
 from distributed import Client, LocalCluster, WorkerPlugin, as_completed, get_worker
 
 from hushgrid.broker.report.result import Result
-from hushgrid.broker.simulation.fleet import run
-from hushgrid.broker.simulation.problems.kept import Kept, keeping
+from hushgrid.broker.simulation.front import run
+from hushgrid.broker.simulation.problems.cache import Cache, using_cache
 from hushgrid.kernels.algorithms.registry import PLUGGED, plug
 from hushgrid.kernels.errors import InputError, Refused, Stopped
 from hushgrid.lab.comparison.rows import figures
@@ -53,13 +53,13 @@ class Task(NamedTuple):
 
 
 #: Of the sweeps at work what this process keeps, by the name of their `Common`: workers that are this process share it.
-_HERE: WeakValueDictionary[str, Kept] = WeakValueDictionary()
+_HERE: WeakValueDictionary[str, Cache] = WeakValueDictionary()
 
 
 class Common(WorkerPlugin):  # type: ignore[misc]
     """What the runs of one sweep have in common, at each worker, those that join later among them."""
 
-    def __init__(self, rows: Mapping[bytes, Any], measure: Measure, own: bool, kept: Kept | None = None) -> None:
+    def __init__(self, rows: Mapping[bytes, Any], measure: Measure, own: bool, kept: Cache | None = None) -> None:
         """own: the workers are this program's processes. kept: what earlier sweeps of this process have kept."""
         self.name = f"hushgrid-{secrets.token_hex(6)}"
         self.rows, self.measure = dict(rows), dict(measure)
@@ -75,14 +75,14 @@ class Common(WorkerPlugin):  # type: ignore[misc]
         if self.own and threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGINT, signal.SIG_IGN)  # of a terminal; the program that is asked ends its workers
         here = _HERE.get(self.name)
-        self.kept = Kept(self.rows) if here is None else here
+        self.kept = Cache(self.rows) if here is None else here
 
 
 def one(common: str, task: Task) -> dict[str, Any]:
     """A worker makes a run: its figures, or how it ended otherwise and why."""
     found = get_worker().plugins[common]
     try:
-        with keeping(found.kept):
+        with using_cache(found.kept):
             result = run(task.scenario, file=task.file)
         more = {name: measured(result) for name, measured in found.measure.items()}
     except Stopped as error:

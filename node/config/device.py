@@ -109,30 +109,30 @@ def load_device(path: Path) -> DeviceConfig:
     config = _located(config, path)
     plug(config.plugins, str(path))
 
-    def near(p: str) -> str:
+    def absolute(p: str) -> str:
         return str((path.parent / p).resolve())
 
     data = config.data
     if isinstance(data, str):
-        data = near(data)
+        data = absolute(data)
     else:
         data = msgspec.structs.replace(
             data,
-            loads=near(data.loads) if data.loads else None,
-            model=near(data.model) if data.model else None,
-            case=near(data.case) if os.path.isfile(path.parent / data.case) else data.case,
+            loads=absolute(data.loads) if data.loads else None,
+            model=absolute(data.model) if data.model else None,
+            case=absolute(data.case) if os.path.isfile(path.parent / data.case) else data.case,
         )
     allow = config.allow
     if allow.masked and allow.masked.ca:
-        crl = near(allow.masked.crl) if allow.masked.crl else None
-        masked = msgspec.structs.replace(allow.masked, ca=near(allow.masked.ca), crl=crl)
+        crl = absolute(allow.masked.crl) if allow.masked.crl else None
+        masked = msgspec.structs.replace(allow.masked, ca=absolute(allow.masked.ca), crl=crl)
         allow = msgspec.structs.replace(allow, masked=masked)
     return msgspec.structs.replace(
         config,
-        state=near(config.state),
+        state=absolute(config.state),
         allow=allow,
         tls=near_tls(config.tls, path),
-        mark=near(config.mark) if config.mark else None,
+        mark=absolute(config.mark) if config.mark else None,
         data=data,
         source=near_source(config.source, path),
         sink=near_sink(config.sink, path),
@@ -141,19 +141,19 @@ def load_device(path: Path) -> DeviceConfig:
 
 def _located(config: DeviceConfig, path: Path) -> DeviceConfig:
     """With the files that its adjacencies name."""
-    found = {}
+    limits_with_files = {}
     for key, limits in (("budget", config.budget), ("allow", config.allow)):
         if limits.adjacency is not None:
             adjacency = config.kind.adjacency(limits.adjacency, path.parent)
-            found[key] = msgspec.structs.replace(limits, adjacency=adjacency)
-    return msgspec.structs.replace(config, **found)
+            limits_with_files[key] = msgspec.structs.replace(limits, adjacency=adjacency)
+    return msgspec.structs.replace(config, **limits_with_files)
 
 
 def _check_owner(config: DeviceConfig, path: Path) -> None:
     """InputError unless the owner's limits are complete, of one meaning, and about the kind of data the device has."""
 
-    def wrong(key: str, found: str, expected: str) -> InputError:
-        return InputError(f"{path}: {key}: {found}, expected {expected}")
+    def wrong(key: str, actual: str, expected: str) -> InputError:
+        return InputError(f"{path}: {key}: {actual}, expected {expected}")
 
     records, labels, problem = config.kind.records, config.labels, config.problem
     adjacencies = {"budget": config.budget.adjacency, "allow": config.allow.adjacency}
@@ -174,8 +174,8 @@ def _check_owner(config: DeviceConfig, path: Path) -> None:
             expected = "a budget with a window" if span is None else f"less than its window of {in_words(span)}"
             raise wrong("retention", f"found {config.retention}", expected)
     if not records:
-        for key, given in (("labels", labels), ("problem", problem)):
-            if given is not None:
+        for key, section in (("labels", labels), ("problem", problem)):
+            if section is not None:
                 raise wrong(key, "found a section", "none (a zone has loads, no rows)")
         return
     if labels is None:

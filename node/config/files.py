@@ -28,14 +28,14 @@ def near_tls(tls: Tls | None, path: Path) -> Tls | None:
     """The section with its paths, which are relative to the file at `path`, made absolute."""
     if tls is None:
         return None
-    found = {k: str((path.parent / v).resolve()) for k in ("ca", "cert", "key") if (v := getattr(tls, k))}
-    return Tls(**found)
+    paths = {k: str((path.parent / v).resolve()) for k in ("ca", "cert", "key") if (v := getattr(tls, k))}
+    return Tls(**paths)
 
 
 S = TypeVar("S", bound=Section)
 
 
-def kept(before: S, after: S, keys: Sequence[str], file: str, log: Callable[[str], None]) -> S:
+def with_fixed(before: S, after: S, keys: Sequence[str], file: str, log: Callable[[str], None]) -> S:
     """`after`, with the values of `before` at these keys; one line to `log` if any of them differs."""
     values = {key: getattr(before, key) for key in keys if hasattr(before, key)}
     if changed := [key for key, value in values.items() if getattr(after, key) != value]:

@@ -13,35 +13,26 @@ from hushgrid.node.problems.registry import AnyPublic
 from hushgrid.node.wire import PLAN_LIMIT
 
 
-def make_plan(scenario: Scenario, problem: AnyPublic, file: str = "scenario") -> tuple[Scenario, RunPlan]:
-    """The scenario with its privacy section filled in, and its public plan; budgets stay with the nodes.
+def make_plan(scenario: Scenario, problem: AnyPublic, file: str = "scenario") -> RunPlan:
+    """The public plan of a scenario, with the caps and the accountant that its privacy section leaves to the program.
 
-    Raises InputError if a device would refuse it for what is public.
+    Budgets stay with the nodes. Raises InputError if a device would refuse the plan for what is public.
     """
-
-    def plan(of: Scenario) -> RunPlan:
-        privacy = of.privacy.public() if of.privacy else None
-        return RunPlan(name=of.name, problem=problem, algorithm=of.algorithm, privacy=privacy, stop=of.run.stop)
-
+    privacy = scenario.privacy.public() if scenario.privacy else None
+    plan = RunPlan(
+        name=scenario.name, problem=problem, algorithm=scenario.algorithm, privacy=privacy, stop=scenario.run.stop
+    )
     try:
-        scenario = resolved(scenario, plan(scenario))
-        made = plan(scenario)
-        blob = encode_plan(made)
+        if privacy is not None and (t := plan.terms) is not None:
+            plan = replace(plan, privacy=replace(privacy, accountant=t.accountant, answers=_answers(plan)))
+        blob = encode_plan(plan)
         decode_plan(blob)
-        made.kind.check_answers(made)
+        plan.kind.check_answers(plan)
     except InputError as error:
         raise InputError(f"{file}: {error}") from None
     if (size := len(blob)) > PLAN_LIMIT // 2:
         raise InputError(f"{file}: found a plan of {size} bytes, expected at most {PLAN_LIMIT // 2} (a shorter walk)")
-    return scenario, made
-
-
-def resolved(scenario: Scenario, plan: RunPlan) -> Scenario:
-    """The scenario with what its privacy section leaves to the program filled in."""
-    t = plan.terms
-    if t is None or scenario.privacy is None:
-        return scenario
-    return replace(scenario, privacy=replace(scenario.privacy, accountant=t.accountant, answers=_answers(plan)))
+    return plan
 
 
 def among(plan: RunPlan, present: Sequence[str]) -> RunPlan:
@@ -55,8 +46,8 @@ def among(plan: RunPlan, present: Sequence[str]) -> RunPlan:
         if _answers(replace(plan, privacy=free)) == p.answers:
             made = replace(made, privacy=replace(p, answers=_answers(replace(made, privacy=free))))
         elif isinstance(p.answers, tuple):
-            own = tuple(cap for node, cap in zip(plan.nodes, p.answers, strict=True) if node in present)
-            made = replace(made, privacy=replace(p, answers=own))
+            caps = tuple(cap for node, cap in zip(plan.nodes, p.answers, strict=True) if node in present)
+            made = replace(made, privacy=replace(p, answers=caps))
     decode_plan(encode_plan(made))
     made.kind.check_answers(made)
     return made

@@ -103,23 +103,27 @@ def _with_defaults(raw: dict[str, Any]) -> dict[str, Any]:
 
 def _with_files(privacy: Privacy, kind: Kind, base: Path) -> Privacy:
     """With the files that its adjacencies name."""
-    found = msgspec.structs.replace(privacy, adjacency=kind.adjacency(privacy.adjacency, base))
+    located = msgspec.structs.replace(privacy, adjacency=kind.adjacency(privacy.adjacency, base))
     if privacy.budget is None or privacy.budget.adjacency is None:
-        return found
-    own = msgspec.structs.replace(privacy.budget, adjacency=kind.adjacency(privacy.budget.adjacency, base))
-    return msgspec.structs.replace(found, budget=own)
+        return located
+    budget = msgspec.structs.replace(privacy.budget, adjacency=kind.adjacency(privacy.budget.adjacency, base))
+    return msgspec.structs.replace(located, budget=budget)
 
 
 def scenario_from(raw: dict[str, Any], file: str = "scenario", base: Path = Path()) -> Scenario:
     """A scenario from its mapping; relative paths in it are relative to `base`."""
     algorithm = raw.get("algorithm")
-    if isinstance(algorithm, dict) and algorithm.get("name") not in list(registry.ALGORITHMS):
+    if isinstance(algorithm, dict) and not registry.is_known(algorithm.get("name")):
         known = ", ".join(registry.ALGORITHMS)
         raise InputError(f"{file}: algorithm.name: found {algorithm.get('name')!r}, expected one of {known}")
     problem = raw.get("problem")
     if isinstance(problem, dict) and problem.get("kind") not in list(TAGS):
         raise InputError(f"{file}: problem.kind: found {problem.get('kind')!r}, expected one of {', '.join(TAGS)}")
-    scenario = convert(_with_defaults(raw), Scenario, file)
+    raw = _with_defaults(raw)
+    if "algorithm" in raw:
+        kind_of_algorithm = registry.ALGORITHMS[algorithm["name"]] if isinstance(algorithm, dict) else dict
+        raw = raw | {"algorithm": convert(algorithm, kind_of_algorithm, file, "algorithm")}
+    scenario = convert(raw, Scenario, file)
     problem, kind = scenario.problem, scenario.kind
     if scenario.privacy is not None:
         scenario = msgspec.structs.replace(scenario, privacy=_with_files(scenario.privacy, kind, base))
@@ -129,12 +133,12 @@ def scenario_from(raw: dict[str, Any], file: str = "scenario", base: Path = Path
     if scenario.privacy is not None:
         kind.check_questions(problem, scenario.algorithm, scenario.privacy, file)
     if (earlier := scenario.run.warm_start) is not None:
-        if not getattr(scenario.algorithm, "warm", False):
+        if scenario.algorithm.asks() != "data":  # it begins at no cost, from public state alone
             raise InputError(
                 f"{file}: run.warm_start: found {earlier!r}, expected none (algorithm.name: {scenario.algorithm.name})"
             )
         run = msgspec.structs.replace(scenario.run, warm_start=str((base / earlier).resolve()))
         scenario = msgspec.structs.replace(scenario, run=run)
     return msgspec.structs.replace(
-        scenario, problem=kind.located(problem, scenario.network, scenario.algorithm.networked, base, file)
+        scenario, problem=kind.located(problem, scenario.network, scenario.algorithm.pattern != "star", base, file)
     )

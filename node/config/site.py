@@ -20,9 +20,11 @@ def near_source(source: Source | None, path: Path) -> Source | None:
     """The section with its paths, which are relative to the file at `path`, made absolute."""
     if source is None:
         return None
-    found = {key: str((path.parent / given).resolve()) for key in ("file", "folder") if (given := getattr(source, key))}
+    paths = {
+        key: str((path.parent / relative).resolve()) for key in ("file", "folder") if (relative := getattr(source, key))
+    }
     mqtt = source.mqtt and replace(source.mqtt, tls=near_tls(source.mqtt.tls, path))
-    return replace(source, mqtt=mqtt, **found)
+    return replace(source, mqtt=mqtt, **paths)
 
 
 def near_sink(sink: Sink | None, path: Path) -> Sink | None:
@@ -47,9 +49,9 @@ def check_site(source: Source | None, sink: Sink | None, records: bool, path: Pa
 
 
 def _check_source(source: Source, records: bool, path: Path) -> None:
-    given = [key for key in KINDS if getattr(source, key)]
-    if len(given) != 1:
-        raise InputError(f"{path}: source: found {' and '.join(given) or 'none'}, expected one of {', '.join(KINDS)}")
+    kinds = [key for key in KINDS if getattr(source, key)]
+    if len(kinds) != 1:
+        raise InputError(f"{path}: source: found {' and '.join(kinds) or 'none'}, expected one of {', '.join(KINDS)}")
     bounds = source.bounds
     for key in ("p_mw", "q_mvar", "features"):
         ends = getattr(bounds, key) if bounds else None
@@ -80,15 +82,15 @@ def ready_words(source: Source | None, sink: Sink | None, path: Path) -> list[st
     lines = []
     if source is not None:
         for key, mode in (("file", os.R_OK), ("folder", os.R_OK | os.X_OK)):
-            if (given := getattr(source, key)) and not os.access(given, mode):
-                why = "Permission denied" if os.path.exists(given) else "No such file or directory"
-                raise InputError(f"{path}: source.{key}: {given}: {why}, expected it to be readable here")
+            if (name := getattr(source, key)) and not os.access(name, mode):
+                why = "Permission denied" if os.path.exists(name) else "No such file or directory"
+                raise InputError(f"{path}: source.{key}: {name}: {why}, expected it to be readable here")
         if source.command:
             _program(source.command[0], path, "source.command")
         if source.mqtt:
             tls_context(parse_url(source.mqtt.broker), source.mqtt.tls)
         lines.append(
-            f"source: {source.words}, read within {source.deadline:g} s before each run; what is late, missing or none "
+            f"source: {source.description}, read within {source.deadline:g} s before each run; what is late, missing or none "
             "leaves the last good value, and the run costs the same"
         )
     if sink is not None:
@@ -97,24 +99,24 @@ def ready_words(source: Source | None, sink: Sink | None, path: Path) -> list[st
 
 
 def _sink_words(sink: Sink, path: Path) -> list[str]:
-    told = []
+    parts = []
     if sink.file:
         folder = os.path.dirname(sink.file.path)
         if not os.access(folder, os.W_OK | os.X_OK):
             why = "Permission denied" if os.path.isdir(folder) else "No such directory"
             raise InputError(f"{path}: sink.file.path: {folder}: {why}, expected a folder to write in")
-        told.append(
+        parts.append(
             f"{sink.file.path} (mode {sink.file.mode}{', group ' + sink.file.group if sink.file.group else ''})"
         )
         if sink.file.group:
             group_of(sink.file.group, f"{path}: sink.file.group")
     if sink.mqtt:
         tls_context(parse_url(sink.mqtt.broker), sink.mqtt.tls)
-        told.append(f"{sink.mqtt.topic} on {sink.mqtt.broker}")
+        parts.append(f"{sink.mqtt.topic} on {sink.mqtt.broker}")
     if sink.exec:
         _program(sink.exec[0], path, "sink.exec")
-        told.append(sink.exec[0])
-    return [f"sink: the outcome of each run goes to {', '.join(told)}; it is post-processing and costs nothing"]
+        parts.append(sink.exec[0])
+    return [f"sink: the outcome of each run goes to {', '.join(parts)}; it is post-processing and costs nothing"]
 
 
 def group_of(name: str, place: str) -> int:

@@ -38,11 +38,11 @@ def load_watch(path: Path) -> WatchConfig:
     config = convert(raw, WatchConfig, str(path))
     tls = near_tls(config.tls, path)
     if another and tls is not None and tls.cert is not None:
-        cert, own = (Path(tls.cert).with_name(f"{WATCH}.{end}") for end in ("crt", "key"))
+        cert, watch_files = (Path(tls.cert).with_name(f"{WATCH}.{end}") for end in ("crt", "key"))
         if not cert.exists():
             raise InputError(
                 f"{cert}: No such file or directory, expected the certificate of the identity {WATCH}: the one that "
                 f"{path} names belongs to a process that runs"
             )
-        tls = Tls(ca=tls.ca, cert=str(cert), key=str(own))
+        tls = Tls(ca=tls.ca, cert=str(cert), key=str(watch_files))
     return msgspec.structs.replace(config, tls=tls)

@@ -9,7 +9,7 @@ from typing import Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hushgrid.kernels.algorithms.base import Algorithm
+from hushgrid.kernels.algorithms.base import Algorithm, claims_epsilon, mechanisms
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.privacy import accounting, schedule
 from hushgrid.kernels.ranges import MOST_MASKED
@@ -172,7 +172,9 @@ def terms(privacy: Privacy | None, algorithm: Algorithm, visits: int = 0, nodes:
         beta=(change.pair or 1.0) if change else p.adjacency.beta,
         mode=p.mode,
         at=p.at,
-        published=algorithm.variant == "published" and algorithm.published == "paper",
+        published=algorithm.variant == "published"
+        and algorithm.published is not None
+        and algorithm.published.source == "paper",
         accountant=accountant,
         answers=answers,
         per_answer=per_answer,
@@ -220,7 +222,7 @@ def check_privacy(p: Privacy | None, algorithm: Algorithm, records: bool, file: 
     Scenarios and received plans are checked alike. `records`: whether the private data are records, of which one can be
     replaced; otherwise they are quantities that change. `file`: what the error names.
     """
-    variant, name, claims = algorithm.variant, algorithm.name, algorithm.claims
+    variant, name, claims = algorithm.variant, algorithm.name, claims_epsilon(algorithm)
 
     def wrong(key: str, value: str, expected: str) -> InputError:
         return InputError(f"{file}: {key}: found {value}, expected {expected}")
@@ -256,9 +258,9 @@ def check_privacy(p: Privacy | None, algorithm: Algorithm, records: bool, file: 
     accountant = p.accountant or allowed[0]
     if accountant not in allowed:
         raise wrong("privacy.accountant", accountant, f"{' or '.join(allowed)} (mechanism {p.mechanism})")
-    if p.mechanism not in algorithm.mechanisms:
+    if p.mechanism not in mechanisms(algorithm):
         of = f"published {name}" if variant == "published" else f"{name}, private minimisers by objective perturbation"
-        raise wrong("privacy.mechanism", p.mechanism, f"{' or '.join(algorithm.mechanisms)} ({of})")
+        raise wrong("privacy.mechanism", p.mechanism, f"{' or '.join(mechanisms(algorithm))} ({of})")
     delta = p.delta or (p.per_answer.delta if p.per_answer else None)
     if delta is None and (gaussian or accountant == "pure-optimal"):
         raise wrong(

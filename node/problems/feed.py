@@ -73,7 +73,7 @@ class Feed(Protocol):
         """The topics that a source's topic stands for, and what each of them carries."""
         ...
 
-    def heard(self, slot: Slot, document: Any, place: str) -> Part:
+    def receive(self, slot: Slot, document: Any, place: str) -> Part:
         """The values in one message."""
         ...
 
@@ -91,7 +91,7 @@ class Feed(Protocol):
         ...
 
 
-def whole(values: Values | None) -> bool:
+def complete(values: Values | None) -> bool:
     """Whether every entry is there."""
     return values is not None and all(np.isfinite(v).all() for v in values.values())
 
@@ -104,8 +104,8 @@ def pack(values: Values) -> bytes:
 def unpack(blob: bytes) -> Values:
     """Raises InputError if the bytes are no values."""
     try:
-        found = msgspec.msgpack.decode(blob, type=dict[str, tuple[tuple[int, ...], bytes]])
-        return {k: np.frombuffer(data).reshape(shape).copy() for k, (shape, data) in found.items()}
+        fields = msgspec.msgpack.decode(blob, type=dict[str, tuple[tuple[int, ...], bytes]])
+        return {k: np.frombuffer(data).reshape(shape).copy() for k, (shape, data) in fields.items()}
     except (msgspec.DecodeError, ValueError):
         raise InputError("found other bytes, expected values") from None
 
@@ -122,7 +122,7 @@ def _constant(word: str) -> float:
     raise ValueError(word)
 
 
-def at(document: Any, path: str | None, place: str) -> Any:
+def value_at(document: Any, path: str | None, place: str) -> Any:
     """What stands in a document at a path, e.g. power.active or phases.0. Raises InputError if nothing does."""
     for key in path.split(".") if path else ():
         if isinstance(document, dict) and key in document:
@@ -134,14 +134,14 @@ def at(document: Any, path: str | None, place: str) -> Any:
     return document
 
 
-def number_of(found: Any, place: str) -> float:
+def number_of(entry: Any, place: str) -> float:
     """A number, or a text that is one. Raises InputError; a number beyond all floats is infinite, as its text says."""
-    if isinstance(found, bool) or not isinstance(found, int | float | str):
+    if isinstance(entry, bool) or not isinstance(entry, int | float | str):
         raise InputError(f"{place}: found no number, expected one")
     try:
-        value = float(found)
+        value = float(entry)
     except OverflowError:
-        return np.inf if isinstance(found, int) and found > 0 else -np.inf
+        return np.inf if isinstance(entry, int) and entry > 0 else -np.inf
     except ValueError:
         value = np.nan
     if np.isnan(value):

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from hushgrid.node.problems.feed import Feed
 
 
-class About(NamedTuple):
+class RunFacts(NamedTuple):
     """What an outcome is of: public facts of its run, and the version of the device's data that it was answered from."""
 
     run: str  #: the run's id, in hex
@@ -61,10 +61,10 @@ FEW = 1024  #: numbers of an outcome that a JSON document has; more stand in an 
 
 #: Stores the outcome of a run, vectors by name, on the device. Returns what the device's log is to say of it, or None.
 #: Raises OSError if the disk does not take it.
-Outcome = Callable[[dict[str, Vector], About], str | None]
+Outcome = Callable[[dict[str, Vector], RunFacts], str | None]
 
 
-class Told(NamedTuple):
+class SiteOutcome(NamedTuple):
     """An outcome as other programs on the site read it."""
 
     body: dict[str, Any]  #: keys of a JSON document
@@ -98,7 +98,7 @@ class Public(Protocol):
         ...
 
     @property
-    def about(self) -> str:
+    def description(self) -> str:
         """The problem in a few words."""
         ...
 
@@ -169,7 +169,7 @@ class Plan(Protocol):
         ...
 
 
-class Asked(Protocol):
+class ScenarioSections(Protocol):
     """The sections of a scenario that decide the public part of its problem."""
 
     @property
@@ -186,7 +186,7 @@ class Asked(Protocol):
     def stop(self) -> Stop | None: ...
 
 
-class Owner(Protocol):
+class DeviceFile(Protocol):
     """The sections of a device's file that are about its data."""
 
     @property
@@ -301,7 +301,7 @@ class Kind(ABC):
 
     def solved_by(self, algorithm: Algorithm | type[Algorithm]) -> bool:
         """Whether an algorithm solves it."""
-        return algorithm.pattern in self.patterns and self.sharing in algorithm.of
+        return algorithm.pattern in self.patterns and self.sharing in algorithm.sharing
 
     def check(self, problem: Any, algorithm: Algorithm, file: str) -> None:
         """Raises InputError unless the algorithm solves this problem."""
@@ -309,9 +309,9 @@ class Kind(ABC):
             tag, known = problem.__struct_config__.tag, " or ".join(self.algorithms)
             raise InputError(f"{file}: algorithm.name: found {algorithm.name}, expected {known} (problem.kind: {tag})")
 
-    def adjacency(self, given: Adjacency, base: Path) -> Adjacency:
+    def adjacency(self, adjacency: Adjacency, base: Path) -> Adjacency:
         """An adjacency with the files that it names found, relative to `base`, and read. Raises InputError."""
-        return given
+        return adjacency
 
     def check_questions(self, problem: Any, algorithm: Algorithm, privacy: Privacy, file: str) -> None:
         """Raises InputError unless a gate can answer what the algorithm asks."""
@@ -347,18 +347,18 @@ class Kind(ABC):
         """
 
     @abstractmethod
-    def public(self, asked: Asked, file: str) -> Public:
+    def public(self, sections: ScenarioSections, file: str) -> Public:
         """The public part of a scenario's problem. Raises InputError if the data or the network do not fit it."""
 
     @abstractmethod
-    def device(self, owner: Owner, path: str) -> Device:
+    def device(self, owner: DeviceFile, path: str) -> Device:
         """A real device with its own data, read now. Raises InputError if they are wrong. `path`: the device's file."""
 
     def gate(self, device: Any, plan: Plan, noise: NoiseSource, budget_check: BudgetCheck) -> Gate:
         """The gate, in a run of this kind, of a device of the kind `devices`. Raises InputError if the plan's terms cannot be met."""
         raise InputError(f"{device.name}: found a plan for {self.name}, expected one for {device.kind}")
 
-    def feed(self, owner: Owner, path: str) -> Feed:
+    def feed(self, owner: DeviceFile, path: str) -> Feed:
         """What makes values and devices of the contents of the owner's source. Raises InputError as `device` does."""
         raise InputError(f"{path}: source: found a section, expected none ({self.name})")
 
@@ -366,10 +366,12 @@ class Kind(ABC):
     def outcome(self, device: Any, state: Path) -> Outcome:
         """The function that stores a run's outcome on this device, in the directory `state`."""
 
-    def told(self, device: Any, outcome: dict[str, Vector]) -> Told:
+    def site_outcome(self, device: Any, outcome: dict[str, Vector]) -> SiteOutcome:
         """An outcome for other programs on the site: vectors of few numbers, by name."""
         few = sum(v.size for v in outcome.values()) <= FEW
-        return Told({"model": {name: v.tolist() for name, v in outcome.items()} if few else None}, archive_of(outcome))
+        return SiteOutcome(
+            {"model": {name: v.tolist() for name, v in outcome.items()} if few else None}, archive_of(outcome)
+        )
 
     def own_report(self, device: Any, state: Path) -> list[str]:
         """What the last outcome in `state` is worth at the device's own data: lines for its owner alone.
@@ -383,7 +385,7 @@ class Kind(ABC):
         """The data section of a device's file, in a few words."""
 
     @abstractmethod
-    def hidden(self, owner: Owner, device: Any, adjacency: Adjacency) -> list[str]:
+    def hidden(self, owner: DeviceFile, device: Any, adjacency: Adjacency) -> list[str]:
         """What the owner's adjacency hides, in words, from public numbers. One line an entry."""
 
     @abstractmethod

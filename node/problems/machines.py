@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from hushgrid.kernels.algorithms.base import gossip_of
 from hushgrid.kernels.algorithms.mixing import weights_of
 from hushgrid.kernels.patterns import neighbours, star
 from hushgrid.kernels.patterns import token as walks
@@ -19,11 +20,11 @@ QUICK = 16  #: up to so many nodes, a walk's token is back before its sender wou
 REPORT = 8  #: the coordinator hears of every so many messages, which is far more often than it would suspect silence
 
 
-def machine_of(plan: Plan, at: Any) -> Any:
+def machine_of(plan: Plan, context: Any) -> Any:
     """A node's machine, with the plan's rounds of averaging if it has any. `at`: its place."""
-    made, gossip = plan.running.agent(at), plan.algorithm.gossip
+    made, gossip = plan.running.agent(context), gossip_of(plan.algorithm)
     if gossip:
-        made.finish(gossip, weights_of(at), plan.problem.size)
+        made.finish(gossip, weights_of(context), plan.problem.size)
     return made
 
 
@@ -33,9 +34,9 @@ def place(plan: Plan, run: bytes, i: int, gate: Gate, noise: NoiseSource) -> Any
     return make(plan, run, i, gate, noise)
 
 
-def _around_coordinator(plan: Plan, run: bytes, i: int, gate: Gate, noise: NoiseSource) -> star.Place:
+def _around_coordinator(plan: Plan, run: bytes, i: int, gate: Gate, noise: NoiseSource) -> star.NodeContext:
     p, t, stop = plan.problem, plan.terms, plan.stop
-    return star.Place(
+    return star.NodeContext(
         gate=gate,
         feasible=lambda D: Box(p.regularizer.box),
         shared=np.arange(p.size),
@@ -48,11 +49,11 @@ def _around_coordinator(plan: Plan, run: bytes, i: int, gate: Gate, noise: Noise
     )
 
 
-def _on_walk(plan: Plan, run: bytes, i: int, gate: Gate, noise: NoiseSource) -> walks.Place:
+def _on_walk(plan: Plan, run: bytes, i: int, gate: Gate, noise: NoiseSource) -> walks.NodeContext:
     p, nodes = plan.problem, plan.problem.nodes
     t = plan.terms_of(nodes[i])
     n, stop = len(nodes), plan.stop
-    return walks.Place(
+    return walks.NodeContext(
         gate=gate,
         name=nodes[i],
         neighbours=[nodes[j] for j in p.graph.neighbours[i]],
@@ -71,9 +72,9 @@ def _on_walk(plan: Plan, run: bytes, i: int, gate: Gate, noise: NoiseSource) -> 
     )
 
 
-def _among_neighbours(plan: Plan, run: bytes, i: int, gate: Gate, noise: NoiseSource) -> neighbours.Place:
+def _among_neighbours(plan: Plan, run: bytes, i: int, gate: Gate, noise: NoiseSource) -> neighbours.NodeContext:
     p, nodes = plan.problem, plan.problem.nodes
-    return neighbours.Place(
+    return neighbours.NodeContext(
         gate=gate,
         name=nodes[i],
         neighbours=[nodes[j] for j in p.graph.neighbours[i]],

@@ -13,7 +13,7 @@ from hushgrid.kernels.patterns import masked
 from hushgrid.kernels.privacy.shares import Share, shares
 from hushgrid.node.privacy.gate import Authority
 from hushgrid.node.privacy.terms import Masked, Terms
-from hushgrid.node.problems.kind import Owner, Plan
+from hushgrid.node.problems.kind import DeviceFile, Plan
 from hushgrid.node.schema.sections import AllowMasked
 
 if TYPE_CHECKING:
@@ -51,13 +51,13 @@ def own_share(plan: Plan, node: str, authority: Authority) -> Share | None:
 def numbers(plan: Plan) -> masked.Terms:
     """What both ends must agree on. Raises InputError if a sum of all could pass 2^63 grid steps, where it would wrap."""
     (t, how), p, n = masked_terms(plan), plan.problem, len(plan.nodes)
-    of = noise_shares(plan)[0].lattice
-    largest = max(p.largest(i, t) for i in range(n)) + WIDE * of.scale
-    if not n * (largest / of.g + 1) < 2.0**62:
+    lattice = noise_shares(plan)[0].lattice
+    largest = max(p.largest(i, t) for i in range(n)) + WIDE * lattice.scale
+    if not n * (largest / lattice.g + 1) < 2.0**62:
         raise InputError(
-            f"privacy.masked: found sums of up to {n * largest / of.g:.3g} grid steps, expected below 2^62"
+            f"privacy.masked: found sums of up to {n * largest / lattice.g:.3g} grid steps, expected below 2^62"
         )
-    return masked.Terms(contributors=how.contributors, answers=t.answers, g=of.g, largest=largest)
+    return masked.Terms(contributors=how.contributors, answers=t.answers, g=lattice.g, largest=largest)
 
 
 def member(plan: Plan, name: str, gate: Any, masks: masked.Masks) -> masked.MaskedMember:
@@ -69,8 +69,8 @@ def member(plan: Plan, name: str, gate: Any, masks: masked.Masks) -> masked.Mask
             f"{name}: found pads by {rule} (its coordinator runs another version), expected them by {PADS}"
         )
     start = np.zeros(plan.problem.size)
-    at = masked.Place(name=name, gate=gate, masks=masks, terms=numbers(plan), start=start)
-    return masked.MaskedMember(at, plan.running.rounds)
+    context = masked.NodeContext(name=name, gate=gate, masks=masks, terms=numbers(plan), start=start)
+    return masked.MaskedMember(context, plan.running.rounds)
 
 
 def none_allowed(node: str) -> Refused:
@@ -78,7 +78,7 @@ def none_allowed(node: str) -> Refused:
     return Refused(f"{node}: masked sums, its owner allows none (allow.masked)", "masked")
 
 
-def masks_of(owner: Owner) -> MakeMasks | None:
+def masks_of(owner: DeviceFile) -> MakeMasks | None:
     """How a device masks, by its certificate and whom its owner trusts; None if the owner allows no masked run.
 
     Raises InputError if a file that says so is wrong. Those of the authorities are read again for each run, because

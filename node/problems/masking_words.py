@@ -60,10 +60,10 @@ def claim(result: Mapping[str, Any], epsilon: str, number: Callable[..., str]) -
 
 def broken_into(result: Mapping[str, Any], number: Callable[..., str]) -> str:
     """What a device in other hands means for the others."""
-    said, m = "whoever controls a device reads its own data. ", (result.get("privacy") or {}).get("masked")
+    sentence, m = "whoever controls a device reads its own data. ", (result.get("privacy") or {}).get("masked")
     if not m:
-        return said + "The other nodes' protection stands."
+        return sentence + "The other nodes' protection stands."
     return (
-        f"{said}The claim allows for {number(m['corrupt']) if m['corrupt'] else 'none'} of these; beyond that the others are "
+        f"{sentence}The claim allows for {number(m['corrupt']) if m['corrupt'] else 'none'} of these; beyond that the others are "
         f"protected less, at the worst with ε = {number(m['alone']['epsilon'], 4)}."
     )

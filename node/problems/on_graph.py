@@ -9,11 +9,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, cast
 
 from msgspec import UNSET, Meta, Struct
 
-from hushgrid.kernels.algorithms.base import Algorithm, Pattern, Sharing
+from hushgrid.kernels.algorithms.base import Algorithm, Pattern, Sharing, Walk, message_vectors, walk_of
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.graphs import Graph, Network, check_walk, cyclic_route
 from hushgrid.kernels.machine import Keeping
@@ -24,7 +24,7 @@ from hushgrid.kernels.ranges import EDGES, NODES, Digest, Lipschitz, Node, Seed
 from hushgrid.kernels.types import Vector
 from hushgrid.node.privacy.gate import Expiry, Gate
 from hushgrid.node.problems import masking
-from hushgrid.node.problems.kind import Asked, Device, Kind, Outcome, Owner, Plan
+from hushgrid.node.problems.kind import Device, DeviceFile, Kind, Outcome, Plan, ScenarioSections
 from hushgrid.node.problems.machines import machine_of, place
 from hushgrid.node.schema.sections import Adjacency, Privacy
 from hushgrid.node.wire import SMALL
@@ -58,31 +58,31 @@ def induced(plan: OnGraph, present: Sequence[str]) -> dict[str, Any]:
     Raises InputError if they are not connected among themselves, or the walk is given.
     """
     if not plan.edges:
-        kept = [i for i, node in enumerate(plan.nodes) if node in present]
-        return {"L": [plan.L[i] for i in kept], "present": [routes.index(plan.nodes[i]) for i in kept]}
+        members = [i for i, node in enumerate(plan.nodes) if node in present]
+        return {"L": [plan.L[i] for i in members], "present": [routes.index(plan.nodes[i]) for i in members]}
     if plan.route_is == "given":
         raise InputError("algorithm.walk: found a given walk, expected one that can go on without a node")
-    kept = [i for i, node in enumerate(plan.nodes) if node in present]
-    place = {i: k for k, i in enumerate(kept)}
+    members = [i for i, node in enumerate(plan.nodes) if node in present]
+    place = {i: k for k, i in enumerate(members)}
     edges = [(place[a], place[b]) for a, b in plan.edges if a in place and b in place]
-    graph = Graph.of(len(kept), edges)
-    numbers = [routes.index(plan.nodes[i]) for i in kept]
-    found: dict[str, Any] = {"L": [plan.L[i] for i in kept], "edges": edges, "present": numbers}
+    graph = Graph.of(len(members), edges)
+    numbers = [routes.index(plan.nodes[i]) for i in members]
+    fields: dict[str, Any] = {"L": [plan.L[i] for i in members], "edges": edges, "present": numbers}
     if plan.route:
         cycle = cyclic_route(graph)
-        found |= {"route": list(cycle.nodes), "route_is": cycle.kind}
-    return found
+        fields |= {"route": list(cycle.nodes), "route_is": cycle.kind}
+    return fields
 
 
-def wired(asked: Asked, L: Sequence[float]) -> Wiring:
-    """The wiring of a scenario. L: the smoothness constant of each node.
+def wired(sections: ScenarioSections, L: Sequence[float], convexity: float) -> Wiring:
+    """The wiring of a scenario. L: the smoothness constant of each node. convexity: every f_i - convexity/2 |x|^2 is convex.
 
     Raises InputError if the graph, the walk and the algorithm's parameters do not fit each other.
     """
-    network, algorithm, walk = asked.network, asked.algorithm, asked.algorithm.walks
+    network, algorithm, walk = sections.network, sections.algorithm, walk_of(sections.algorithm)
     if network is None:  # `located` has seen to it that there is one where nodes send messages to each other
-        algorithm.check(L, 0)
-        return Wiring([], [], "rounds", asked.seed)
+        algorithm.check(L, 0, convexity)
+        return Wiring([], [], "rounds", sections.seed)
     graph = network.build()
     if graph.n != len(L):
         raise InputError(f"network: found {graph.n} nodes, expected {len(L)}, as many as have data")
@@ -98,10 +98,10 @@ def wired(asked: Asked, L: Sequence[float]) -> Wiring:
         route, route_is = list(cycle.nodes), cycle.kind
     elif walk == "metropolis":
         route_is = "metropolis"
-    algorithm.check(L, max(map(len, graph.neighbours)))
-    if route_is == "rounds" and asked.stop:
+    algorithm.check(L, max(map(len, graph.neighbours)), convexity)
+    if route_is == "rounds" and sections.stop:
         raise InputError("run.stop: found a section, expected none (synchronous rounds without a centre)")
-    return Wiring(list(graph.edges), route, route_is, asked.seed)
+    return Wiring(list(graph.edges), route, route_is, sections.seed)
 
 
 class OnGraph(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dict=True):
@@ -144,8 +144,8 @@ class OnGraph(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dic
     @property
     def ids(self) -> list[int]:
         """The numbers in the nodes' names; empty where they are 0, 1, ... without a gap."""
-        given = getattr(self, "present", UNSET)
-        return [] if given is UNSET else given
+        present = getattr(self, "present", UNSET)
+        return [] if present is UNSET else present
 
     def position(self, node: str) -> int:
         """Where a node of this run stands in L and in the graph."""
@@ -186,11 +186,11 @@ class OnGraph(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dic
         return False
 
     def visits(self, algorithm: Algorithm, stated: bool) -> tuple[int, ...]:
-        return algorithm.visits(self.graph, self.route, stated)
+        return cast(Walk, algorithm).visits(self.graph, self.route, stated) if algorithm.pattern == "token" else ()
 
     def way(self, algorithm: Algorithm, run: bytes) -> Route:
         """The token's walk, which is public: every node and the coordinator compute the same."""
-        walk = algorithm.walks
+        walk = walk_of(algorithm)
         if not isinstance(walk, str):
             return routes.given(walk or ())
         seed = int.from_bytes(run[:8], "little") if self.walk_seed is None else self.walk_seed
@@ -204,15 +204,13 @@ class OnGraph(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dic
         """Raises InputError if its parts contradict each other. A device checks this before it computes with them."""
         if self.ids and (len(self.ids) != len(self.L) or sorted(set(self.ids)) != self.ids):
             raise InputError("plan: present: found other numbers, expected one for each node, ascending")
-        if algorithm.networked:
+        if algorithm.pattern != "star":
             Graph.of(len(self.L), self.edges)
         elif self.edges or not self.L:
-            found = f"{len(self.L)} nodes with {len(self.edges)} edges"
-            raise InputError(f"plan: found {found}, expected at least 1 with none ({algorithm.name})")
-        if algorithm.by_convexity and not self.convexity > 0:
-            raise InputError(f"plan: algorithm: found a step of strong convexity, expected another ({algorithm.name})")
-        algorithm.check(self.L, self.degree)
-        n, graph, route, walk = len(self.L), self.graph, self.route, algorithm.walks
+            size = f"{len(self.L)} nodes with {len(self.edges)} edges"
+            raise InputError(f"plan: found {size}, expected at least 1 with none ({algorithm.name})")
+        algorithm.check(self.L, self.degree, self.convexity)
+        n, graph, route, walk = len(self.L), self.graph, self.route, walk_of(algorithm)
         if walk is None:
             return
         if not isinstance(walk, str):
@@ -278,7 +276,7 @@ class GraphNode(ABC):
 
     def limit(self, plan: Plan) -> int:
         """The bytes of the largest message on this device's edges: its vectors, twice in a recount, and a token's lists."""
-        entries: int = plan.algorithm.sent * plan.problem.size
+        entries: int = message_vectors(plan.algorithm) * plan.problem.size
         introduced = masking.INTRODUCTION * len(plan.nodes) if plan.terms and plan.terms.masked else 0
         return SMALL + 16 * entries + 200 * len(plan.nodes) + introduced
 
@@ -314,7 +312,7 @@ class GraphKind(Kind):
 
     def check_questions(self, problem: Any, algorithm: Algorithm, privacy: Privacy, file: str) -> None:
         """Raises InputError unless gradients are asked under replace-one-record, which is what its gate answers."""
-        if algorithm.minimizes or str(privacy.adjacency) != "replace-one-record":
+        if algorithm.asks() == "minimiser" or str(privacy.adjacency) != "replace-one-record":
             raise InputError(
                 f"{file}: problem.kind: found {self.name} with {algorithm.name} and adjacency {privacy.adjacency}, "
                 "expected an algorithm that asks for gradients, and replace-one-record"
@@ -326,16 +324,16 @@ class GraphKind(Kind):
     def unit(self, algorithm: Algorithm) -> str:
         return "one record"
 
-    def device(self, owner: Owner, path: str) -> Device:
+    def device(self, owner: DeviceFile, path: str) -> Device:
         raise InputError(f"{path}: data: found data of kind {self.name}, expected a kind that is not simulated only")
 
     def outcome(self, device: Any, state: Path) -> Outcome:
-        return lambda vectors, about: None
+        return lambda vectors, facts: None
 
     def data_words(self, data: Any) -> str:
         return self.name
 
-    def hidden(self, owner: Owner, device: Any, adjacency: Adjacency) -> list[str]:
+    def hidden(self, owner: DeviceFile, device: Any, adjacency: Adjacency) -> list[str]:
         return [f"hidden: {adjacency}"]
 
     def on_devices(self, problem: Any) -> str | None:

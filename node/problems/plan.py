@@ -16,6 +16,7 @@ from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
 from hushgrid.kernels.algorithms import registry
+from hushgrid.kernels.algorithms.base import walk_of
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.ranges import Seconds, Title
 from hushgrid.node.privacy.terms import Terms, check_privacy, terms
@@ -53,8 +54,10 @@ class RunPlan(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dic
         """What the plan asks of the node's gate that may answer most; None without privacy."""
         if self.privacy is None:
             return None
-        asked = [self._asked(i) for i in range(len(self._visits))]
-        return self._terms(max(asked, key=lambda of: min(of[0] or of[1], of[1]), default=(self._stated, 0)))
+        demands = [self._asked(i) for i in range(len(self._visits))]
+        return self._terms(
+            max(demands, key=lambda demand: min(demand[0] or demand[1], demand[1]), default=(self._stated, 0))
+        )
 
     def terms_of(self, node: str) -> Terms | None:
         """What the plan asks of a node's gate; None without privacy. Raises InputError if the plan has no such node."""
@@ -67,8 +70,8 @@ class RunPlan(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dic
     @property
     def caps(self) -> tuple[int, ...]:
         """The most answers of each node on a token's walk; none without privacy, or without a token."""
-        found = [self._terms(self._asked(i)) for i in range(len(self._visits))] if self.privacy else []
-        return tuple(t.answers for t in found if t)
+        terms = [self._terms(self._asked(i)) for i in range(len(self._visits))] if self.privacy else []
+        return tuple(t.answers for t in terms if t)
 
     @property
     def _stated(self) -> Any:
@@ -77,11 +80,11 @@ class RunPlan(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dic
     @cached_property
     def _visits(self) -> tuple[int, ...]:
         """The activations that each node is to answer; none if no token walks."""
-        found: tuple[int, ...] = self.problem.visits(self.algorithm, self._stated is not None)
-        if isinstance(self._stated, tuple) and len(self._stated) != len(found):
-            expected = f"one for each of {len(found)} nodes" if found else "one"
+        visits: tuple[int, ...] = self.problem.visits(self.algorithm, self._stated is not None)
+        if isinstance(self._stated, tuple) and len(self._stated) != len(visits):
+            expected = f"one for each of {len(visits)} nodes" if visits else "one"
             raise InputError(f"privacy.answers: found {len(self._stated)} numbers, expected {expected}")
-        return found
+        return visits
 
     def _asked(self, i: int) -> tuple[int | None, int]:
         """(the plan's cap of node i, if it says one; the activations that it is to answer)."""
@@ -92,11 +95,11 @@ class RunPlan(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dic
         """Terms by `_asked`: few nodes of many differ, and a calibration takes its time."""
 
         @cache
-        def of(asked: tuple[int | None, int]) -> Terms | None:
-            privacy = replace(self.privacy, answers=asked[0]) if self.privacy else None
-            return terms(privacy, self.algorithm, asked[1], len(self.nodes))
+        def terms_for(demand: tuple[int | None, int]) -> Terms | None:
+            privacy = replace(self.privacy, answers=demand[0]) if self.privacy else None
+            return terms(privacy, self.algorithm, demand[1], len(self.nodes))
 
-        return of
+        return terms_for
 
     @property
     def kind(self) -> Kind:
@@ -111,7 +114,13 @@ class RunPlan(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dic
     @property
     def running(self) -> registry.AnyAlgorithm:
         """The algorithm with the rounds that the caps of the privacy section leave."""
-        return self.algorithm.until(self.terms.rounds) if self.terms else self.algorithm
+        return msgspec.structs.replace(self.algorithm, rounds=self.terms.rounds) if self.terms else self.algorithm
+
+
+def _plan_in(blob: bytes) -> RunPlan:
+    """The plan in its bytes, as they are. Raises msgspec.DecodeError, ValueError, RecursionError or InputError."""
+    plan = msgspec.json.decode(blob, type=RunPlan)
+    return replace(plan, algorithm=registry.algorithm_from(plan.algorithm))
 
 
 def encode_plan(plan: RunPlan) -> bytes:
@@ -123,7 +132,7 @@ def scheduled(blob: bytes, every: float | None) -> bytes:
     if every is None:
         return blob
     try:
-        return encode_plan(replace(msgspec.json.decode(blob, type=RunPlan), interval=every))
+        return encode_plan(replace(_plan_in(blob), interval=every))
     except (msgspec.DecodeError, ValueError, RecursionError):
         return blob
 
@@ -131,7 +140,7 @@ def scheduled(blob: bytes, every: float | None) -> bytes:
 def scheduled_every(blob: bytes) -> float | None:
     """`every` of the plan in a member's store; None where there is none."""
     try:
-        return msgspec.json.decode(blob, type=RunPlan).every
+        return _plan_in(blob).every
     except (msgspec.DecodeError, ValueError, RecursionError):
         return None
 
@@ -139,7 +148,7 @@ def scheduled_every(blob: bytes) -> float | None:
 def decode_plan(blob: bytes) -> RunPlan:
     """The plan in its bytes. Raises InputError if it is not one, or contradicts itself."""
     try:
-        plan = msgspec.json.decode(blob, type=RunPlan)
+        plan = _plan_in(blob)
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
         raise InputError(f"plan: {str(error)[:200]}, expected a plan of format 1") from None
     problem, algorithm, kind = plan.problem, plan.algorithm, plan.kind
@@ -153,7 +162,7 @@ def decode_plan(blob: bytes) -> RunPlan:
             f"plan: algorithm.name: found {algorithm.name}, expected one for a problem of kind {problem.kind}"
         )
     problem.check(algorithm)
-    if plan.privacy is not None and plan.privacy.answers is None and algorithm.walks in ("random", "metropolis"):
+    if plan.privacy is not None and plan.privacy.answers is None and walk_of(algorithm) in ("random", "metropolis"):
         raise InputError("plan: privacy.answers: missing, expected the cap of each node of a random walk")
     check_steps(plan)
     return plan
@@ -182,16 +191,9 @@ def warnings(plan: RunPlan, source: str) -> list[str]:
 
 def check_steps(plan: RunPlan) -> None:
     """Raises InputError if a guarded run would spend its budget on steps far beyond their bound, unheld."""
-    ratio, far = step_ratio(plan), plan.algorithm.far
-    if plan.algorithm.variant == "guarded" and ratio is not None and ratio > far and not plan.problem.held:
+    ratio, most = step_ratio(plan), plan.algorithm.max_step_ratio
+    if plan.algorithm.variant == "guarded" and ratio is not None and ratio > most and not plan.problem.held:
         raise InputError(
-            f"plan: algorithm: found a step of {ratio:.4g} times its bound of stability, expected at most {far:g} times "
+            f"plan: algorithm: found a step of {ratio:.4g} times its bound of stability, expected at most {most:g} times "
             f"({plan.algorithm.name}, guarded, without a box)"
         )
-
-
-def findings(plan: RunPlan) -> list[str]:
-    """Why a published variant makes no promise; nothing for the others."""
-    if plan.algorithm.variant != "published":
-        return []
-    return [plan.algorithm.finding(plan.privacy.mode if plan.privacy else "", len(plan.nodes), plan.kind.sharing)]

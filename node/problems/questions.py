@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hushgrid.kernels.errors import InputError
-from hushgrid.node.problems.kind import Owner
+from hushgrid.node.problems.kind import DeviceFile
 from hushgrid.node.problems.registry import TAGS
 from hushgrid.node.schema.sections import AllowedProblem
 
 
-def check_list(owner: Owner, device: str, path: str) -> None:
+def check_list(owner: DeviceFile, device: str, path: str) -> None:
     """Raises InputError unless an owner's list can be meant. `device`: the kind of the device."""
     kinds, declared, labels = questions_of(device), owner.problem, owner.labels
     for i, entry in enumerate(owner.allow.problems or ()):
@@ -43,7 +43,7 @@ def questions_of(device: str) -> tuple[str, ...]:
     return tuple(tag for tag, kind in TAGS.items() if kind.devices == device)
 
 
-def answered(owner: Owner, device: str, born: Sequence[str]) -> list[AllowedProblem]:
+def answered(owner: DeviceFile, device: str, born: Sequence[str]) -> list[AllowedProblem]:
     """The questions that a device of this kind answers, by its owner's file. `born`: the kinds at its ledger's birth."""
     entries = owner.allow.problems
     if entries is None:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Collection
+from functools import partial
 from typing import Any, NoReturn, cast
 
 import numpy as np
@@ -126,7 +127,7 @@ class Driver:
         if (envelope.epoch, envelope.seq) == (epoch, seq) and digest != taken and not isinstance(body, wire.Receipt):
             raise Malformed(f"second body: another one for number {seq}")
         try:
-            step = self._made(lambda: self.machine.receive(sender, envelope.seq, body))
+            step = self._made(partial(self.machine.receive, sender, envelope.seq, body))
         except Malformed as error:
             raise Malformed(f"not of this edge: {error}") from None
         if envelope.mark is not None and sender != wire.COORDINATOR:  # a coordinator has no gate

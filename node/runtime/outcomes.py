@@ -9,7 +9,7 @@ from hushgrid.kernels.errors import InputError, Refused, Stopped
 from hushgrid.kernels.machine import Keeping
 from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.privacy.ledger_rows import StoredRun
-from hushgrid.node.problems.kind import About, Outcome
+from hushgrid.node.problems.kind import Outcome, RunFacts
 from hushgrid.node.problems.plan import RunPlan, decode_plan
 from hushgrid.node.runtime.driver import Driver
 from hushgrid.node.wire import Finish
@@ -32,7 +32,7 @@ class Outcomes:
         """
         run, gate = driver.run.hex(), driver.gate
         version = self.ledger.data_version if gate is None or gate.version is None else gate.version
-        about = About(
+        about = RunFacts(
             run=run,
             name=plan.name,
             reason=told.reason if told else OWED,

@@ -14,9 +14,8 @@ import numpy as np
 import pytest
 import yaml
 
-from hushgrid.broker.simulation import run
-from hushgrid.cli.consent import consent
 from hushgrid.cli.main import COMMANDS, make_parser
+from hushgrid.cli.owner.consent import consent
 from hushgrid.kernels.errors import InputError
 from hushgrid.node.config.device import load_device
 from hushgrid.node.problems.records.device import Rows
@@ -27,7 +26,7 @@ from tests.support.paths import ROOT
 PAGES = sorted([*paths.PAGES, *(p.relative_to(ROOT).as_posix() for p in (ROOT / "docs").rglob("*.md"))])
 PAGES += ["lab/benchmarks/README.md", "scenarios/data/README.md"]
 #: Pages that speak of the code, by its files and what is in them: all but the studies, whose tables are made by commands.
-OF_CODE = tuple(p for p in PAGES if not p.startswith("docs/studies/") and p != "CHANGELOG.md")
+OF_CODE = tuple(p for p in PAGES if not p.startswith("docs/studies/") and p not in ("CHANGELOG.md", "docs/history.md"))
 FOLDERS = tuple(
     f"{name}/" for name in paths.FOLDERS if name != "hushgrid"
 )  #: `hushgrid/1/...` and `site/rows` are topics
@@ -91,6 +90,7 @@ def missing(path: str, symbols: tuple[str, ...]) -> list[str]:
     return [f"{path} ({s})" for s in symbols if not re.search(rf"\b{re.escape(s)}\b", file.read_text(encoding="utf-8"))]
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("page", OF_CODE)
 def test_every_file_and_symbol_that_a_page_names_is_there(page):
     assert [gone for path, symbols in named(page) for gone in missing(path, symbols)] == []
@@ -176,6 +176,7 @@ def _written() -> Iterator[tuple[str, str]]:
                         yield path, token.string
 
 
+@pytest.mark.runs
 def test_nothing_refers_to_notes_that_are_not_in_the_repository():
     assert [(path, found[0]) for path, words in written() if (found := NOT_HERE.search(words))] == []
 
@@ -275,6 +276,7 @@ def wrong(words: list[str]) -> str:
     return ""
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("page", PAGES)
 def test_every_command_that_is_shown_is_one(page):
     shown = [words for script in shell(page) for words in commands(script)]
@@ -286,7 +288,7 @@ def test_a_command_that_is_none_is_noticed():
     assert [w for script in shell("docs/two-machines.md") for w in commands(script)][:2] == [
         ["node", "nodes/$z.yaml"], ["coordinator", "coordinator.yaml", "--once"]
     ]  # fmt: skip
-    assert len([w for script in shell("README.md") for w in commands(script)]) > 8
+    assert len([w for script in shell("docs/research.md") for w in commands(script)]) > 4
     for words in (["ledger", "new"], ["nod", "x.yaml"], ["run", "x.yaml", "--transpot", "mqtt"], ["check", "a", "b"]):
         assert wrong(words), words
 
@@ -325,15 +327,17 @@ def test_the_sections_of_a_device_file_that_are_shown_are_ones(tmp_path):
         load_device(file)
 
 
-def test_the_scenario_of_a_table_of_ones_own_is_one(tmp_path):
+def test_the_table_of_ones_own_is_solved_as_shown(tmp_path, monkeypatch, capsys):
     page = text("docs/getting-started.md")
-    scenario, _ = re.findall(r"^```yaml\n(.*?)^```$", page, re.M | re.S)
+    (scenario,) = re.findall(r"^```yaml\n(.*?)^```$", page, re.M | re.S)
+    table, program = re.findall(r"^```python\n(.*?)^```$", page, re.M | re.S)
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "own.yaml").write_text(scenario)
-    (header,) = re.findall(r"^temperature.*$", page, re.M)
-    rows = "".join(f"{k},{k % 3},{-k},{k % 2}\n" for k in range(8))
-    (tmp_path / "readings.csv").write_text(f"{header}\n{rows}")
-    result = run(tmp_path / "own.yaml", set={"algorithm.rounds": 2})
-    assert result.privacy["upheld"] is True
+    exec(compile(table, "getting-started.md", "exec"), {})
+    exec(compile(program, "getting-started.md", "exec"), {})
+    assert (
+        capsys.readouterr().out.strip() == program.split("  # ")[1].strip() == "solved Bound(epsilon=2.0, delta=1e-05)"
+    )
 
 
 def test_what_check_says_of_the_examples_is_what_is_shown():

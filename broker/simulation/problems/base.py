@@ -18,15 +18,18 @@ from typing import Any
 
 import msgspec
 import numpy as np
+from msgspec.structs import replace
 
+from hushgrid.broker.report.claims import reasons
 from hushgrid.broker.report.result import Quality, Result
 from hushgrid.broker.simulation.recorders.answers import traced
 from hushgrid.broker.simulation.recorders.base import Observer, Over, Recorded, Shape, Widths, recorder
+from hushgrid.grid_cases.case import Case
 from hushgrid.node.config.scenario import Scenario
 from hushgrid.node.privacy.noise_source import PAPER_SAMPLER, SeededNoise, SystemNoise
 from hushgrid.node.problems import masking_words
 from hushgrid.node.problems.kind import Device
-from hushgrid.node.problems.plan import RunPlan, findings
+from hushgrid.node.problems.plan import RunPlan
 from hushgrid.node.versions import version
 
 #: Keys of result.json for every kind of problem; a figure that a kind does not give is null.
@@ -102,9 +105,10 @@ class Setup(ABC):
 
     # --- what a kind of problem says ---
 
-    about: str  #: the problem in a few words
+    description: str  #: the problem in a few words
     notes: tuple[str, ...] = ()  #: what was changed in the data when they were read
     stamp: str = ""  #: how the data file looks from outside; another stamp is a new data version
+    network: Case | None = None  #: of zones: the case without its loads
     test: dict[str, Any] | None = None  #: what the models are tested on, if anything
     shape: Shape  #: what a recorder needs to read the run back
 
@@ -138,8 +142,11 @@ class Setup(ABC):
     @property
     def resolved(self) -> dict[str, Any]:
         """The scenario with every default and every choice of the program written out."""
-        plain: dict[str, Any] = drop_none(self.scenario)
-        return self.written_out(plain)
+        scenario, planned = self.scenario, self.plan.privacy
+        if scenario.privacy is not None and planned is not None:
+            privacy = replace(scenario.privacy, accountant=planned.accountant, answers=planned.answers)
+            scenario = replace(scenario, privacy=privacy)
+        return self.written_out(drop_none(scenario))
 
     def widths(self, name: str) -> Widths:
         """The vectors that `trace` records of a node, or of the coordinator, and their lengths."""
@@ -172,8 +179,9 @@ class Setup(ABC):
         trajectory = seen.trajectory if self.scenario.run.record == "trajectory" else None
         summary = self._summary(seen, figures, over)
         return Result(
-            summary, history, figures.solution, figures.setpoints, trajectory, over.transcript, tables=figures.tables
-        )
+            summary, history, figures.solution, figures.setpoints, trajectory, over.transcript, tables=figures.tables,
+            case=self.network,
+        )  # fmt: skip
 
     def _summary(self, seen: Recorded, figures: Figures, over: Finished) -> dict[str, Any]:
         """result.json."""
@@ -189,12 +197,12 @@ class Setup(ABC):
             "transport": over.transport,
             "broker": over.broker,
             "nodes": len(plan.nodes),
-            "lost": seen.told.get("lost"),
-            "solved": seen.told.get("solved"),
-            "frozen": seen.told.get("frozen"),
-            "walk": seen.told.get("walk"),
+            "lost": seen.extras.get("lost"),
+            "solved": seen.extras.get("solved"),
+            "frozen": seen.extras.get("frozen"),
+            "walk": seen.extras.get("walk"),
             "rounds_done": seen.rounds_done,
-            **({"finish": seen.told["finish"]} if "finish" in seen.told else {}),
+            **({"finish": seen.extras["finish"]} if "finish" in seen.extras else {}),
             "stopped_because": over.stopped_because,
             "quality": msgspec.to_builtins(figures.quality),
             **({"test": self.test} if self.test else {}),
@@ -212,7 +220,7 @@ class Setup(ABC):
         common = {
             "per_node": over.per_node,
             "upheld": self.upheld,
-            "findings": findings(plan),
+            "findings": reasons(plan),
             "ledgers": "kept" if over.ledgers_kept else "run",
         }
         if t is None or plan.privacy is None:

@@ -52,8 +52,8 @@ FIGURES = ("load_noise_mw", "slack_mvar", "bound", "gap", "disagreement_mw", "pr
 
 def figures(setup: Zones, seen: Recorded, over: Finished) -> Figures:
     """Everything of a run whose objective is cost."""
-    T, models, nodes, z, base = seen.rounds_done, setup.models, setup.plan.nodes, seen.own, setup.case.base_mva
-    found = seen.figures
+    T, models, nodes, z, base = seen.rounds_done, setup.models, setup.plan.nodes, seen.own_iterates, setup.case.base_mva
+    measured = seen.figures
     solution: dict[str, np.ndarray] = {"w": seen.x, "keys_w": np.array(setup.wired.keys)}
     for p in nodes:
         solution[f"z_{p}"] = z[p][-1] if T else models[p].start
@@ -76,11 +76,11 @@ def figures(setup: Zones, seen: Recorded, over: Finished) -> Figures:
         over.stopped_because == "tolerance",
         agreed=0.0,
         gap=at_the_end.get("gap"),
-        left=None if done is None else done.left,
+        distance=None if done is None else done.distance,
     )
     if T:
         at_the_end |= {
-            "disagreement_mw": found["disagreement"][-1] * base,
+            "disagreement_mw": measured["disagreement"][-1] * base,
         }
         if "objective" in at_the_end:
             optimum = setup.least_cost({p: state.closing[p].data for p in nodes}) if state else None
@@ -89,7 +89,7 @@ def figures(setup: Zones, seen: Recorded, over: Finished) -> Figures:
     if state is not None:  # where a later run may begin
         solution |= {f"s_{p}": s for p, s in state.s.items()} | {"factor": np.array(state.factor)}
     return Figures(
-        objective=list(found.get("objective", [])),
+        objective=list(measured.get("objective", [])),
         max_violation=[max(violation(models[p], z[p][k]) for p in nodes) for k in range(T)],
         expected_noise=expected,
         quality=judged,
@@ -97,9 +97,9 @@ def figures(setup: Zones, seen: Recorded, over: Finished) -> Figures:
         setpoints=[(p, *row) for p in nodes for row in setpoints_of(setup, p, solution[f"z_{p}"], final)],
         at_the_end=at_the_end,
         history={
-            "dual_residual": list(found["dual_residual"]),
-            "disagreement_mw": [v * base for v in found["disagreement"]],
-            "factor": list(found["factor"]),
+            "dual_residual": list(measured["dual_residual"]),
+            "disagreement_mw": [v * base for v in measured["disagreement"]],
+            "factor": list(measured["factor"]),
         },
         tables={} if final is None else dict(final.tables()),
     )

@@ -32,13 +32,13 @@ class HeldOut:
         self.A, self.b = load_test(problem.data, self.path, problem.kind, features)
 
     @property
-    def about(self) -> dict[str, Any]:
+    def description(self) -> dict[str, Any]:
         """`test` of result.json."""
         measure = "root mean squared error" if self.kind == "least-squares" else "share of rows that are wrong"
         return {"file": self.path.name, "rows": len(self.b), "measure": measure, "trivial": self.trivial}
 
     @property
-    def words(self) -> str:
+    def sentence(self) -> str:
         return f"tested on the {len(self.b):,} rows of {self.path.name}, which are public: nothing protects them"
 
     @cached_property
@@ -60,10 +60,10 @@ class HeldOut:
         with np.errstate(over="ignore", invalid="ignore"):
             margins = self.A @ X.reshape(len(X) * self.classes, -1).T  # (m, T C), class by class of each model
             if self.kind == "least-squares":
-                found: Vector = np.sqrt(np.mean((margins - self.b[:, None]) ** 2, axis=0))
-                return found
-            said: Vector = self._labels(margins.reshape(len(self.b), len(X), self.classes))
-        wrong: Vector = np.mean(said != self.b[:, None], axis=0)
+                errors: Vector = np.sqrt(np.mean((margins - self.b[:, None]) ** 2, axis=0))
+                return errors
+            labels: Vector = self._labels(margins.reshape(len(self.b), len(X), self.classes))
+        wrong: Vector = np.mean(labels != self.b[:, None], axis=0)
         wrong[~np.isfinite(X).all(axis=1)] = np.nan
         return wrong
 
@@ -74,12 +74,12 @@ class HeldOut:
             return classes
         return np.where(margins[:, :, 0] > 0, 1.0, -1.0)
 
-    def columns(self, common: np.ndarray, own: Mapping[str, np.ndarray]) -> dict[str, list[float | None]]:
+    def columns(self, common: np.ndarray, node_iterates: Mapping[str, np.ndarray]) -> dict[str, list[float | None]]:
         """Columns of the history, (T,) each. common: (T, d). own: by node, (T, d), or (1, d) at the end only."""
         T = len(common)
-        found = {KEY: self.errors(common)}
-        for name, x in own.items():
+        columns = {KEY: self.errors(common)}
+        for name, x in node_iterates.items():
             known = x[-T:] if T else x[:0]
             unknown: list[float | None] = [None] * (T - len(known))
-            found[f"{KEY}_{name}"] = unknown + self.errors(known)
-        return found
+            columns[f"{KEY}_{name}"] = unknown + self.errors(known)
+        return columns

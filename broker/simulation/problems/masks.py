@@ -24,18 +24,18 @@ def identities(plan: RunPlan) -> Mapping[str, Identity]:
 
 def makers(plan: RunPlan) -> Mapping[str, MakeMasks]:
     """How each node of a run in one process masks."""
-    found = identities(plan)
-    peers = [one.fingerprint for one in found.values()]
-    return {node: _maker(node, one, peers) for node, one in found.items()}
+    members = identities(plan)
+    peers = [one.fingerprint for one in members.values()]
+    return {node: _maker(node, one, peers) for node, one in members.items()}
 
 
-def saved(found: Mapping[str, Identity], node: str, place: Path) -> dict[str, Any]:
+def saved(members: Mapping[str, Identity], node: str, place: Path) -> dict[str, Any]:
     """What `maker` needs in another process: PEM files in `place`, and the fingerprints of all."""
-    if node not in found:
+    if node not in members:
         return {}
     cert, key = place / f"{node}.crt", place / f"{node}.key"
-    found[node].save(cert, key)
-    return {"cert": str(cert), "key": str(key), "peers": [one.fingerprint for one in found.values()]}
+    members[node].save(cert, key)
+    return {"cert": str(cert), "key": str(key), "peers": [one.fingerprint for one in members.values()]}
 
 
 def maker(node: str, data: Mapping[str, Any]) -> MakeMasks | None:

@@ -25,16 +25,16 @@ class GraphSetup(Setup):
     """Only `device`, `child`, `objective` and `against_the_optimum` touch raw data."""
 
     solved: list[str] | None = None  #: the nodes that the problem solved is about; None: all
-    shown: Any  #: the public part of the problem, an `OnGraph`
+    public: Any  #: the public part of the problem, an `OnGraph`
 
-    def __init__(self, scenario: Scenario, file: str = "scenario", shown: Any = None) -> None:
-        """`shown`: the public part, if it is known already."""
-        self.shown = scenario.kind.public(scenario, file) if shown is None else shown
-        super().__init__(*make_plan(scenario, self.shown, file))
-        nodes, every = self.plan.nodes, np.arange(self.shown.size)
+    def __init__(self, scenario: Scenario, file: str = "scenario", public: Any = None) -> None:
+        """`public`: the public part, if it is known already."""
+        self.public = scenario.kind.public(scenario, file) if public is None else public
+        super().__init__(scenario, make_plan(scenario, self.public, file))
+        nodes, every = self.plan.nodes, np.arange(self.public.size)
         self.shape = Shape(
-            size=self.shown.size,
-            own=dict.fromkeys(nodes, self.shown.size),
+            size=self.public.size,
+            own_sizes=dict.fromkeys(nodes, self.public.size),
             shared=dict.fromkeys(nodes, every),
             position=dict.fromkeys(nodes, every),
         )
@@ -44,7 +44,7 @@ class GraphSetup(Setup):
             raise InputError(f"{file}: privacy: {error}") from None
         tag, network = scenario.problem.__struct_config__.tag, scenario.network
         where = f"on a network of kind {network.kind}" if network is not None else "around a coordinator"
-        self.about = f"{tag}, {len(self.plan.nodes)} nodes {where}"
+        self.description = f"{tag}, {len(self.plan.nodes)} nodes {where}"
 
     # --- what a kind of problem says ---
 
@@ -91,22 +91,26 @@ class GraphSetup(Setup):
         return None if t.published else t.cost(answers)
 
     def written_out(self, resolved: dict[str, Any]) -> dict[str, Any]:
-        shown = self.shown
-        if not shown.edges:
+        public = self.public
+        if not public.edges:
             return resolved
-        resolved["network"] = {"kind": "edges", "nodes": len(shown.L), "edges": [list(e) for e in shown.edges]}
+        resolved["network"] = {"kind": "edges", "nodes": len(public.L), "edges": [list(e) for e in public.edges]}
         return resolved
 
     def figures(self, seen: Recorded, over: Finished) -> Figures:
-        T, self.solved = len(seen.residual), seen.told.get("solved")
+        T, self.solved = len(seen.residual), seen.extras.get("solved")
         objectives: list[float | None] = [None] * T
         last: dict[str, float | None] = {}
         if self.reveal:
-            asked = seen.common[-1:] if self.scenario.run.record == "end" else seen.common
-            objectives[T - len(asked) :] = [finite(self.objective(x)) for x in asked]
+            iterates = seen.common[-1:] if self.scenario.run.record == "end" else seen.common
+            objectives[T - len(iterates) :] = [finite(self.objective(x)) for x in iterates]
             if T:
                 last = self.against_the_optimum(seen.x, objectives[-1])
-        solution = {"x": seen.x} | {f"x_{name}": own[-1] for name, own in seen.own.items() if len(own)} | self.keys
+        solution = (
+            {"x": seen.x}
+            | {f"x_{name}": iterate[-1] for name, iterate in seen.own_iterates.items() if len(iterate)}
+            | self.keys
+        )
         solution |= seen.solution
         tested = self.tested(seen)
         last |= {key: column[-1] for key, column in tested.items() if column}
@@ -125,7 +129,7 @@ class GraphSetup(Setup):
         n, residual, last = len(self.plan.nodes), seen.residual, None
         if residual:
             last = nan if residual[-1] is None else residual[-1]
-        averaged = seen.told.get("finish", {}).get("gossip", 0)
+        averaged = seen.extras.get("finish", {}).get("gossip", 0)
         before = residual[-1 - averaged] if averaged and len(residual) > averaged else None
         counts = seen.answers[-1].tolist() if residual else [0] * n
         return quality.judged(
@@ -139,19 +143,19 @@ class GraphSetup(Setup):
             before=before,
             optimality=self.optimality(seen, over, known) if residual else None,
             clipped=self.clipped,
-            convex=self.shown.convexity >= 0,
-            alike=self.plan.algorithm.networked,
+            convex=self.public.convexity >= 0,
+            alike=self.plan.algorithm.pattern != "star",
         )
 
     def spread(self, answers: list[int]) -> float:
         """How far apart the noise explains that the copies lie, node i having given answers[i] gradients."""
         if self.lattices is None:
             return 0.0
-        total, p, algorithm = 0.0, self.shown, self.plan.algorithm
+        total, p, algorithm = 0.0, self.public, self.plan.algorithm
         epsilon = self.terms.paper_epsilon if self.terms else inf
         for i, (count, lattice) in enumerate(zip(answers, self.lattices, strict=True)):
-            L = p.L[i] if algorithm.networked else max(p.L)
-            carried = algorithm.carried(i, count, L, p.graph.neighbours[i], epsilon, p.convexity)
+            L = p.L[i] if algorithm.pattern != "star" else max(p.L)
+            carried = algorithm.noise_gain(i, count, L, p.graph.neighbours[i], epsilon, p.convexity)
             total += p.size * quality.mean_square(lattice) * carried
         return sqrt(total)
 
@@ -159,5 +163,5 @@ class GraphSetup(Setup):
         """Expected sum of |noise| of each row of the history. answers: (T, n), so far."""
         if self.lattices is None:
             return [None] * len(answers)
-        each = np.array([lattice.expected_l1 * self.shown.size for lattice in self.lattices])
+        each = np.array([lattice.expected_l1 * self.public.size for lattice in self.lattices])
         return [float(row @ each) for row in np.diff(answers, axis=0, prepend=0)]

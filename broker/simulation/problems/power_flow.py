@@ -24,10 +24,10 @@ from hushgrid.grid_cases import load
 from hushgrid.grid_cases.case import Case, loads
 from hushgrid.grid_cases.centralised import solve
 from hushgrid.grid_cases.setpoints import setpoints
-from hushgrid.grid_cases.zone.backends import make_step
 from hushgrid.grid_cases.zone.build import zone_models
 from hushgrid.grid_cases.zone.cost import CostStep
 from hushgrid.grid_cases.zone.model import ZoneModel, objective, violation
+from hushgrid.grid_cases.zone.projection import ZoneStep
 from hushgrid.kernels.algorithms.base import Star
 from hushgrid.kernels.errors import HushgridError, InputError
 from hushgrid.kernels.types import Vector
@@ -52,27 +52,28 @@ class ZoneSetup(Setup):
     def __init__(self, scenario: Scenario, file: str = "scenario") -> None:
         self.problem = scenario.problem
         try:
-            self.case, self.zones, shown = public(self.problem, scenario.algorithm)
+            self.case, self.zones, public_part = public(self.problem, scenario.algorithm)
         except InputError as error:
             raise InputError(f"{file}: problem.{error}") from None
+        self.network = self.case.without_loads()
         self.adjacency = scenario.privacy.adjacency if scenario.privacy else None
         capacities(self.adjacency, self.case, self.case.buses.numbers.tolist())
-        super().__init__(*make_plan(scenario, shown, file))
+        super().__init__(scenario, make_plan(scenario, public_part, file))
         self.models = zone_models(self.case, [list(b) for b in self.zones.values()])
         self.wired = wiring(self.case, self.plan.problem)
         self.shape = Shape(
             size=len(self.wired.keys),
-            own={p: m.n for p, m in self.models.items()},
+            own_sizes={p: m.n for p, m in self.models.items()},
             shared=self.wired.shared,
             position=self.wired.position,
         )
         if self.problem.solver != "clarabel":  # an absent one is refused here, not in a child
             first = next(iter(self.models.values()))
-            make_step(first, np.ones(first.n), self.problem.solver)
+            ZoneStep(first, np.ones(first.n), self.problem.solver)
         path = Path(self.problem.case)
         self.stamp = stamp(path) if path.is_file() else self.problem.case
         self.notes = tuple(load(self.problem.case).left_out(self.problem.ignore))
-        self.about = f"{self.problem.case} in {len(self.zones)} zones"
+        self.description = f"{self.problem.case} in {len(self.zones)} zones"
 
     def loads(self, name: str) -> Vector:
         """A zone's private data, p.u."""
@@ -80,8 +81,8 @@ class ZoneSetup(Setup):
 
     def device(self, name: str) -> Zone:
         contracts = capacities(self.adjacency, self.case, self.models[name].buses)
-        at = (name, self.case, self.models[name], self.loads(name), self.problem.solver)
-        return Zone(*at, contracts=contracts, ignore=self.problem.ignore)
+        parts = (name, self.case, self.models[name], self.loads(name), self.problem.solver)
+        return Zone(*parts, contracts=contracts, ignore=self.problem.ignore)
 
     def child(self, name: str, place: Path) -> dict[str, Any]:
         return {
@@ -109,9 +110,9 @@ class ZoneSetup(Setup):
     def shown_loads(self, trace: Path) -> dict[str, Vector] | None:
         """The loads that what is served may be told of: the gate's own in mode input, else raw ones where they may be shown."""
         if self.terms is not None and self.terms.mode == "input":
-            given = {p: noisy_data(trace, p) for p in self.plan.nodes}
-            known = {p: d for p, d in given.items() if d is not None}
-            return known if len(known) == len(given) else None
+            noisy = {p: noisy_data(trace, p) for p in self.plan.nodes}
+            known = {p: d for p, d in noisy.items() if d is not None}
+            return known if len(known) == len(noisy) else None
         return {p: self.loads(p) for p in self.plan.nodes} if self.reveal else None
 
     @property
@@ -137,11 +138,11 @@ class ZoneSetup(Setup):
 
     def least_cost(self, d: Mapping[str, Vector]) -> float | None:
         """The central optimum at these loads of the zones, $/h; None where the solver finds none."""
-        (whole,) = zone_models(self.case, [self.case.buses.numbers.tolist()]).values()
-        of = with_loads(self.case, self.models, d)
+        (model,) = zone_models(self.case, [self.case.buses.numbers.tolist()]).values()
+        case = with_loads(self.case, self.models, d)
         none = np.zeros(0, np.int64)
         try:
-            step = CostStep(self.case, whole, loads(of, whole.buses), none, np.zeros(0), self.plan.problem.voll)
+            step = CostStep(self.case, model, loads(case, model.buses), none, np.zeros(0), self.plan.problem.voll)
             return step.minimum(np.zeros(0), 1.0).value
         except HushgridError:
             return None
@@ -154,9 +155,14 @@ class ZoneSetup(Setup):
 
     def written_out(self, resolved: dict[str, Any]) -> dict[str, Any]:
         resolved["problem"] |= {"zones": [list(b) for b in self.zones.values()]}
-        shown = self.plan.problem
-        if shown.objective == "cost":
-            resolved["problem"] |= {"objective": "cost", "voll": shown.voll, "ac": shown.ac, "margins": shown.margins}
+        problem = self.plan.problem
+        if problem.objective == "cost":
+            resolved["problem"] |= {
+                "objective": "cost",
+                "voll": problem.voll,
+                "ac": problem.ac,
+                "margins": problem.margins,
+            }
         return resolved
 
     def cost(self, name: str, answers: int) -> float | None:
@@ -167,7 +173,7 @@ class ZoneSetup(Setup):
     def figures(self, seen: Recorded, over: Finished) -> Figures:
         if self.plan.problem.objective == "cost":
             return dispatch.figures(self, seen, over)
-        T, t, models, nodes, z = seen.rounds_done, self.terms, self.models, self.plan.nodes, seen.own
+        T, t, models, nodes, z = seen.rounds_done, self.terms, self.models, self.plan.nodes, seen.own_iterates
         worst = [max(violation(models[p], z[p][k]) for p in nodes) for k in range(T)]
         objectives: list[float | None] = [None] * T
         if self.reveal:
@@ -177,9 +183,9 @@ class ZoneSetup(Setup):
         if t is not None and self.expected_l1 is not None:
             each = self.expected_l1 * (1 if t.mode == "input" else cast(Star, self.plan.algorithm).per_round)
             expected = [each if k == 0 or t.mode != "input" else 0.0 for k in range(T)]
-        final, gap_to, told = None, None, self.shown_loads(over.trace) if T else None
-        if told is not None:
-            d = {p: self.loads(p) for p in nodes} if self.reveal else told
+        final, gap_to, loads = None, None, self.shown_loads(over.trace) if T else None
+        if loads is not None:
+            d = {p: self.loads(p) for p in nodes} if self.reveal else loads
             final = sum(objective(models[p].A, z[p][-1], d[p]) for p in nodes)
             optimum = self.optimum(d)
             gap_to = final - optimum if optimum is not None else None
@@ -198,7 +204,7 @@ class ZoneSetup(Setup):
             solution[f"z_{p}"] = z[p][-1] if T else models[p].start
             solution[f"keys_{p}"] = np.array(models[p].keys)
         base = self.case.base_mva
-        served = power(models, {p: z[p][-1] for p in nodes}, told, base) if told is not None else {}
+        served = power(models, {p: z[p][-1] for p in nodes}, loads, base) if loads is not None else {}
         return Figures(
             objective=objectives,
             max_violation=list(worst),
@@ -214,8 +220,8 @@ def with_loads(case: Case, models: Mapping[str, ZoneModel], d: Mapping[str, Vect
     """The case with other loads: d (2 buses,), p.u., of each zone."""
     p_d, q_d = np.zeros(len(case.buses)), np.zeros(len(case.buses))
     for name, model in models.items():
-        at = case.index(np.array(model.buses, np.int64))
-        p_d[at], q_d[at] = np.split(d[name], 2)
+        rows = case.index(np.array(model.buses, np.int64))
+        p_d[rows], q_d[rows] = np.split(d[name], 2)
     return replace(case, buses=replace(case.buses, p_d=p_d, q_d=q_d))
 
 

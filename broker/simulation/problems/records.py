@@ -12,12 +12,13 @@ import numpy as np
 
 from hushgrid.broker.report import quality
 from hushgrid.broker.simulation.problems.base import Finished
+from hushgrid.broker.simulation.problems.cache import once
 from hushgrid.broker.simulation.problems.held_out import KEY, HeldOut
-from hushgrid.broker.simulation.problems.kept import once
 from hushgrid.broker.simulation.problems.masks import identities, maker, makers, saved
 from hushgrid.broker.simulation.problems.on_graph import GraphSetup
 from hushgrid.broker.simulation.recorders.answers import last_answers
 from hushgrid.broker.simulation.recorders.base import Recorded, finite
+from hushgrid.kernels.algorithms.base import walk_of
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.patterns.routes import index
 from hushgrid.kernels.privacy.noise import Lattice
@@ -44,16 +45,16 @@ LARGEST = 2000  #: unknowns of a central optimum, which takes their cube
 class RowNodes(GraphSetup):
     """Simulated nodes with rows of records. Only `device` and `child` touch raw data."""
 
-    def __init__(self, scenario: Scenario, file: str, loaded: Loaded | None, shown: Any) -> None:
-        """`loaded`: every node's rows. `shown`: the public part of the problem."""
+    def __init__(self, scenario: Scenario, file: str, loaded: Loaded | None, plan: Any) -> None:
+        """`loaded`: every node's rows. `plan`: the public part of the problem."""
         if loaded is None:
             raise InputError(
                 f"{file}: problem.data.devices: found rows that are on devices, expected files, libsvm, csv or synthetic "
                 "(simulated nodes need rows)"
             )
         self.shards, self.features, self.notes = loaded
-        super().__init__(scenario, file, shown)
-        self.about = ", ".join([self.about, *self.notes])
+        super().__init__(scenario, file, plan)
+        self.description = ", ".join([self.description, *self.notes])
 
     def device(self, name: str) -> Rows:
         return Rows(name, self.shards[index(name)], masks=self._masks.get(name))
@@ -82,27 +83,27 @@ class RowSetup(RowNodes):
     """Only `device`, `child`, `losses` and what they are used in touch raw data."""
 
     def __init__(self, scenario: Scenario, file: str = "scenario", arrays: Arrays | None = None) -> None:
-        self.given = arrays is not None
-        loaded, shown = public(scenario, file, arrays, read)
-        super().__init__(scenario, file, loaded, shown)
-        tests = "tests", scenario.problem, shown.features, shown.classes
+        self.in_python = arrays is not None
+        loaded, plan = public(scenario, file, arrays, read)
+        super().__init__(scenario, file, loaded, plan)
+        tests = "tests", scenario.problem, plan.features, plan.classes
         self.tests = once(lambda: HeldOut(*tests[1:]), tests) if scenario.problem.test else None
         if self.tests is not None:
-            self.test, self.about = self.tests.about, f"{self.about}, {self.tests.words}"
+            self.test, self.description = self.tests.description, f"{self.description}, {self.tests.sentence}"
             self.own_figures = (KEY, *(f"{KEY}_{name}" for name in self.plan.nodes))
 
     @property
     def keys(self) -> dict[str, np.ndarray]:
         """`keys_x` of solution.npz: the name of each entry of x, if the rows' columns have names."""
         named: list[str] = list(self.features)
-        if named and self.shown.classes > 1:
-            named = [f"class {c}, {name}" for c in range(self.shown.classes) for name in named]
+        if named and self.public.classes > 1:
+            named = [f"class {c}, {name}" for c in range(self.public.classes) for name in named]
         return {"keys_x": np.array(named)} if named else {}
 
     @cached_property
     def losses(self) -> list[Loss]:
         """Every node's f_i: raw data."""
-        return [self.device(name).loss(self.shown) for name in self.plan.nodes]
+        return [self.device(name).loss(self.public) for name in self.plan.nodes]
 
     @property
     def counted(self) -> list[Loss]:
@@ -112,66 +113,68 @@ class RowSetup(RowNodes):
 
     def objective(self, x: Vector) -> float:
         losses = self.counted
-        return float(sum(loss.value(x) for loss in losses) + len(losses) * self.shown.regularizer.value(x))
+        return float(sum(loss.value(x) for loss in losses) + len(losses) * self.public.regularizer.value(x))
 
     def against_the_optimum(self, x: Vector, objective: float | None) -> dict[str, float | None]:
         if x.size > LARGEST:
             return {}
-        losses, r = self.counted, self.shown.regularizer
-        of = ("optimum", self.scenario.problem, len(self.losses), self.solved)
-        return against(once(lambda: best_of(losses, r), None if self.given else of), x, objective)
+        losses, r = self.counted, self.public.regularizer
+        source = ("optimum", self.scenario.problem, len(self.losses), self.solved)
+        return against(once(lambda: best_of(losses, r), None if self.in_python else source), x, objective)
 
     def tested(self, seen: Recorded) -> dict[str, list[float | None]]:
-        return self.tests.columns(seen.common, seen.own) if self.tests is not None else {}
+        return self.tests.columns(seen.common, seen.own_iterates) if self.tests is not None else {}
 
     @property
     def largest(self) -> float:
-        return quality.largest_answer(self.shown, self.terms.clip if self.terms else 0.0)
+        return quality.largest_answer(self.public, self.terms.clip if self.terms else 0.0)
 
     def optimality(self, seen: Recorded, over: Finished, known: float | None) -> Optimality | None:
-        shown, r, t, x = self.shown, self.shown.regularizer, self.terms, seen.x
-        mu = max(shown.convexity + r.l2, 0.0)
+        public, r, t, x = self.public, self.public.regularizer, self.terms, seen.x
+        mu = max(public.convexity + r.l2, 0.0)
         if t is None or t.published:  # nothing is hidden: the very gradient tells
             losses = self.counted
-            g, first = (np.mean([loss.gradient(at) for loss in losses], axis=0) for at in (x, np.zeros_like(x)))
-            found = exact(x, g, float(np.mean([loss.L for loss in losses])), mu, r, first)
-            return found if known is None else found._replace(solved=known <= RELATIVE, relative=known)
+            g, first = (np.mean([loss.gradient(point) for loss in losses], axis=0) for point in (x, np.zeros_like(x)))
+            measured = exact(x, g, float(np.mean([loss.L for loss in losses])), mu, r, first)
+            return measured if known is None else measured._replace(solved=known <= RELATIVE, relative=known)
         masked = t.masked is not None
         names = [COORDINATOR] if masked else [n for n in self.plan.nodes if self.solved is None or n in self.solved]
-        lipschitz = [float(np.mean(shown.L))] if masked else [shown.L[self.plan.nodes.index(name)] for name in names]
-        asked = [last_answers(over.trace, name, x.size, L) for name, L in zip(names, lipschitz, strict=True)]
-        if any(node is None for node in asked):
+        lipschitz = [float(np.mean(public.L))] if masked else [public.L[self.plan.nodes.index(name)] for name in names]
+        last = [last_answers(over.trace, name, x.size, L) for name, L in zip(names, lipschitz, strict=True)]
+        if any(node is None for node in last):
             return None
-        nodes = [node for node in asked if node is not None]
+        nodes = [node for node in last if node is not None]
         if masked:
             share = noise_shares(self.plan)[0].lattice
             nodes = [node._replace(scale=node.scale * share.scale, slack=node.slack + share.g) for node in nodes]
-        own: Noise = t.mechanism
-        if not self.plan.algorithm.minimizes:
-            return of_answers(x, nodes, own, mu, r)
-        return of_answers(x, nodes, "spherical", mu, r, own)
+        law: Noise = t.mechanism
+        if self.plan.algorithm.asks() != "minimiser":
+            return of_answers(x, nodes, law, mu, r)
+        return of_answers(x, nodes, "spherical", mu, r, law)
 
     @property
     def clipped(self) -> bool:
         t = self.terms
         if t is None or not t.clip or t.published:
             return False
-        steepest = {"logistic": 1.0, "softmax": sqrt(2)}.get(self.shown.objective.kind, inf)
-        return t.clip < steepest * (self.shown.row_bound or inf)
+        steepest = {"logistic": 1.0, "softmax": sqrt(2)}.get(self.public.objective.kind, inf)
+        return t.clip < steepest * (self.public.row_bound or inf)
 
     def grids(self) -> list[Lattice] | None:
-        plan, shown, t = self.plan, self.shown, self.terms
-        if t is None or t.published or self.plan.algorithm.minimizes:  # the minimisers' noise depends on the question
+        plan, public, t = self.plan, self.public, self.terms
+        if (
+            t is None or t.published or self.plan.algorithm.asks() == "minimiser"
+        ):  # the minimisers' noise depends on the question
             return None
         if t.masked is not None:
             return [share.lattice for share in noise_shares(plan)]
 
         @cache
-        def of(m: int, t: Terms) -> Lattice | None:
-            return lattice_of(plan.name, quality.public_loss(shown, shown.rows.index(m)), t, t.noisiest)
+        def grid_of(m: int, t: Terms) -> Lattice | None:
+            return lattice_of(plan.name, quality.public_loss(public, public.rows.index(m)), t, t.noisiest)
 
-        each = ((m, own) for node, m in zip(plan.nodes, shown.rows, strict=True) if (own := plan.terms_of(node)))
-        return [lattice for m, own in each if (lattice := of(m, own))]
+        each = ((m, terms) for node, m in zip(plan.nodes, public.rows, strict=True) if (terms := plan.terms_of(node)))
+        return [lattice for m, terms in each if (lattice := grid_of(m, terms))]
 
     def spread(self, answers: list[int]) -> float:
         if self.lattices is None and self.terms is not None and not self.terms.published:
@@ -179,7 +182,11 @@ class RowSetup(RowNodes):
         return super().spread(answers)
 
     def expected(self, answers: np.ndarray) -> list[float | None]:
-        if self.terms is not None and self.plan.algorithm.minimizes and self.plan.algorithm.walks is None:
+        if (
+            self.terms is not None
+            and self.plan.algorithm.asks() == "minimiser"
+            and walk_of(self.plan.algorithm) is None
+        ):
             fresh = np.diff(answers[:, 0], prepend=0)
             return [self._of_minimizers(int(k)) if new else 0.0 for k, new in zip(answers[:, 0], fresh, strict=True)]
         if self.terms is not None and (
@@ -190,7 +197,9 @@ class RowSetup(RowNodes):
 
     def _of_minimizers(self, k: int) -> float:
         """Expected sum of |noise| of all nodes' answers k. What it has of the question is the penalties' curvature."""
-        return sum(quality.asked(self.plan, i, k)[0].expected_l1(self.shown.size) for i in range(len(self.plan.nodes)))
+        return sum(
+            quality.answer_noise(self.plan, i, k)[0].expected_l1(self.public.size) for i in range(len(self.plan.nodes))
+        )
 
 
 def read(data: Data, base: Path, kind: Kind, nodes: int | None, arrays: Arrays | None) -> Loaded:

@@ -31,8 +31,8 @@ class StatisticSetup(RowNodes):
     own_figures = ("summed", "records")
 
     def __init__(self, scenario: Scenario, file: str = "scenario", arrays: Arrays | None = None) -> None:
-        loaded, shown = public(scenario, file, arrays, read)
-        super().__init__(scenario, file, loaded, shown)
+        loaded, plan = public(scenario, file, arrays, read)
+        super().__init__(scenario, file, loaded, plan)
 
     def grids(self) -> list[Lattice] | None:
         plan, t = self.plan, self.terms
@@ -44,9 +44,9 @@ class StatisticSetup(RowNodes):
 
     def exact(self, summed: list[str]) -> Vector:
         """(d,) The sum over these nodes without noise or clip."""
-        total = np.zeros(self.shown.size)
+        total = np.zeros(self.public.size)
         for node in summed:
-            total = total + self.shown.statistic.plain(*self.device(node).shard)
+            total = total + self.public.statistic.plain(*self.device(node).shard)
         return total
 
     def objective(self, x: Vector) -> float:
@@ -54,12 +54,12 @@ class StatisticSetup(RowNodes):
         return float("nan")
 
     def figures(self, seen: Recorded, over: Finished) -> Figures:
-        plan, T, summed = self.plan, len(seen.residual), summed_of(seen.told.get("state"))
+        plan, T, summed = self.plan, len(seen.residual), summed_of(seen.extras.get("state"))
         last: dict[str, Any] = {"summed": summed, "records": centre.records(plan, summed)}
         solution, tables = {"x": seen.x}, {}
         if summed:
-            x, sd = centre.shown(plan, seen.x, summed)
-            named = np.array(self.shown.statistic.entries(self.shown.names(self.features)))
+            x, sd = centre.estimates(plan, seen.x, summed)
+            named = np.array(self.public.statistic.entries(self.public.names(self.features)))
             solution = {"x": x, "sd": sd, "keys_x": named}
             tables = {"sum": centre.table(plan, seen.x, summed, self.features)}
             if self.reveal:
@@ -79,7 +79,7 @@ class StatisticSetup(RowNodes):
     def judged(self, seen: Recorded, summed: list[str]) -> Quality:  # type: ignore[override]
         """A sum has no copies that could differ: it is as good as its noise is small."""
         law: Noise = self.terms.mechanism if self.terms else "none"
-        noise = noise_norm(law, np.array(centre.scales(self.plan, summed)), self.shown.size, 1 - CONFIDENCE)
+        noise = noise_norm(law, np.array(centre.scales(self.plan, summed)), self.public.size, 1 - CONFIDENCE)
         return quality.of_a_sum(float(np.linalg.norm(seen.x)) if summed else None, noise)
 
 

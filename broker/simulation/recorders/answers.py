@@ -15,7 +15,7 @@ from typing import Any, cast
 import numpy as np
 
 from hushgrid.broker.simulation.recorders.base import Observer, Widths, recorder
-from hushgrid.kernels.problems.optimality import Asked
+from hushgrid.kernels.problems.optimality import NodeAnswers
 from hushgrid.node.privacy.gate import Answer
 from hushgrid.node.problems.plan import RunPlan
 from hushgrid.node.runtime.driver import Driver
@@ -28,22 +28,22 @@ HEAD = 5  #: numbers of a row before its vectors
 
 def traced(plan: RunPlan, name: str, place: Path, reveal: bool, widths: Widths) -> Observer:
     """The observer of a node or of the coordinator: its pattern's, and of copies of an unknown also of the last answers."""
-    own = recorder(plan).observer(plan, name, place, reveal, widths)
+    observer = recorder(plan).observer(plan, name, place, reveal, widths)
     masked = plan.terms is not None and plan.terms.masked is not None
     if plan.kind.sharing != "copies" or masked != (name == COORDINATOR):
-        return own
-    return AnswerTrace(own, place, name)
+        return observer
+    return AnswerTrace(observer, place, name)
 
 
 class AnswerTrace:
     """Writes what a gate has released since the last commit, or the mean answer that a masked coordinator has decoded."""
 
-    def __init__(self, own: Observer, place: Path, name: str) -> None:
-        self.own, self.name = own, name
+    def __init__(self, observer: Observer, place: Path, name: str) -> None:
+        self.observer, self.name = observer, name
         self._handle = os.open(place / f"{name}.answers", os.O_RDWR | os.O_CREAT, 0o600)
 
     def __call__(self, driver: Driver, fresh: bool) -> None:
-        self.own(driver, fresh)
+        self.observer(driver, fresh)
         released = self._decoded(cast(Any, driver.machine)) if driver.gate is None else driver.gate.released or []
         for answer in released:
             self._write(answer)
@@ -60,13 +60,13 @@ class AnswerTrace:
     def _write(self, answer: Answer) -> None:
         head = [answer.no, answer.scale, answer.slack, answer.drift, answer.curvature]
         row = np.concatenate([head, answer.x, answer.gradient]).astype("<f8").tobytes()
-        at = 1 + (answer.no - 1) % held(answer.x.size)
-        for place in (0, at) if answer.no == 1 else (at,):
+        slot = 1 + (answer.no - 1) % held(answer.x.size)
+        for place in (0, slot) if answer.no == 1 else (slot,):
             os.pwrite(self._handle, row, place * len(row))
 
     def close(self) -> None:
         os.close(self._handle)
-        self.own.close()
+        self.observer.close()
 
 
 def held(d: int) -> int:
@@ -74,7 +74,7 @@ def held(d: int) -> int:
     return max(1, min(LAST, NUMBERS // (2 * d)))
 
 
-def last_answers(place: Path, name: str, d: int, L: float) -> Asked | None:
+def last_answers(place: Path, name: str, d: int, L: float) -> NodeAnswers | None:
     """What a node was asked last; None if it has answered nothing. d: the width of an answer."""
     path, width = place / f"{name}.answers", HEAD + 2 * d
     rows = np.fromfile(path, "<f8") if path.exists() else np.zeros(0)
@@ -85,4 +85,4 @@ def last_answers(place: Path, name: str, d: int, L: float) -> Asked | None:
     ring = ring[np.argsort(ring[:, 0])]
     _, scale, slack, drift, curvature = ring[:, :HEAD].T
     x, answer = ring[:, HEAD : HEAD + d], ring[:, HEAD + d :]
-    return Asked(rows[0, HEAD + d :], x, answer, scale, drift, curvature, slack, L)
+    return NodeAnswers(rows[0, HEAD + d :], x, answer, scale, drift, curvature, slack, L)

@@ -47,7 +47,9 @@ class Recorded:
     rounds_done: int  #: rounds; if a token walks, activations, of which a row is a block
     x: Vector  #: (d,) the common iterate at the end
     common: np.ndarray  #: (T, d) the common iterate after each row
-    own: Mapping[str, np.ndarray]  #: by node: (T, n_p) its own iterate after each row, or (1, n_p) at the end only
+    own_iterates: Mapping[
+        str, np.ndarray
+    ]  #: by node: (T, n_p) its own iterate after each row, or (1, n_p) at the end only
     residual: list[float | None]  #: (T,) the consensus residual
     noise: Sequence[float | None]  #: (T,) sum of |noise| as drawn; None if it is not known or not revealed
     answers: np.ndarray  #: (T, n) answers of each gate so far, at most the cap
@@ -58,7 +60,7 @@ class Recorded:
     capped: list[str]  #: names of the nodes that reached their cap
     trajectory: dict[str, np.ndarray]  #: arrays of trajectory.npz, by name
     solution: Mapping[str, np.ndarray] = field(default_factory=dict)  #: further arrays of solution.npz, by name
-    told: Mapping[str, Any] = field(default_factory=dict)  #: what only this pattern gives, by name
+    extras: Mapping[str, Any] = field(default_factory=dict)  #: what only this pattern gives, by name
     #: By name, (T,) each: what the coordinator has measured of each round, as the algorithm declares it.
     figures: Mapping[str, list[float]] = field(default_factory=dict)
 
@@ -68,7 +70,7 @@ class Shape:
     """What a recorder must know of a problem to read a run back."""
 
     size: int  #: d, the length of the common iterate
-    own: Mapping[str, int] = field(default_factory=dict)  #: star: n_p, the length of a member's own iterate
+    own_sizes: Mapping[str, int] = field(default_factory=dict)  #: star: n_p, the length of a member's own iterate
     shared: Mapping[str, np.ndarray] = field(default_factory=dict)  #: star: (m_p,) where z_p has the shared entries
     position: Mapping[str, np.ndarray] = field(default_factory=dict)  #: star: (m_p,) where w has them
 

@@ -21,7 +21,7 @@ from hushgrid.broker.simulation.recorders.base import (
     own_of,
     path_of,
 )
-from hushgrid.kernels.algorithms.base import Rounds
+from hushgrid.kernels.algorithms.base import Rounds, answers_in, gossip_of
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.patterns.neighbours import Neighbour
 from hushgrid.node.problems.plan import RunPlan
@@ -58,12 +58,12 @@ class RoundTrace:
         for key in self.widths.keys() & {MESSAGE, MIXED} if machine.total > machine.messages else ():
             vectors[key] = np.pad(vectors[key], (0, self.widths[key] - vectors[key].size))
         row = np.concatenate([[*driver.sent, nan], declared(self.widths, name, vectors)])
-        at = 8 * row.size * t
-        if not fresh and os.pread(self._handle, 8, at).strip(b"\0"):
+        offset = 8 * row.size * t
+        if not fresh and os.pread(self._handle, 8, offset).strip(b"\0"):
             return  # it was taken down before the crash, and with its noise
         if self.reveal and fresh and driver.gate is not None:
             row[2], driver.gate.drawn_l1 = driver.gate.drawn_l1, 0.0
-        os.pwrite(self._handle, np.ascontiguousarray(row, "<f8").tobytes(), at)
+        os.pwrite(self._handle, np.ascontiguousarray(row, "<f8").tobytes(), offset)
 
     def close(self) -> None:
         os.close(self._handle)
@@ -71,10 +71,10 @@ class RoundTrace:
 
 def widths(plan: RunPlan, shape: Shape, name: str) -> Widths:
     algorithm = cast(Rounds, plan.algorithm)
-    own = dict.fromkeys(algorithm.own, shape.size)
-    if algorithm.gossip:
-        own[MIXED] = shape.size
-    return {} if name == COORDINATOR else own | {MESSAGE: shape.size * algorithm.vectors}
+    vectors = dict.fromkeys(algorithm.recorded, shape.size)
+    if gossip_of(algorithm):
+        vectors[MIXED] = shape.size
+    return {} if name == COORDINATOR else vectors | {MESSAGE: shape.size * algorithm.message_vectors}
 
 
 def observer(plan: RunPlan, name: str, place: Path, reveal: bool, widths: Widths) -> Observer:
@@ -85,18 +85,18 @@ def observer(plan: RunPlan, name: str, place: Path, reveal: bool, widths: Widths
 def recorded(plan: RunPlan, shape: Shape, over: Over, reveal: bool) -> Recorded:
     t, nodes, d = plan.terms, plan.nodes, shape.size
     algorithm = cast(Rounds, plan.algorithm)
-    n, per, names, message = len(nodes), algorithm.messages, algorithm.own, d * algorithm.vectors
-    gossip, width = algorithm.gossip, 3 + d * (len(names) + bool(algorithm.gossip)) + message
-    found = [_written(path_of(over.trace, name), width) for name in nodes]
-    made = min(len(r) for r in found) - 1  # steps that all have made; row 0 is the start
+    n, per, names, message = len(nodes), algorithm.messages, algorithm.recorded, d * algorithm.message_vectors
+    gossip, width = gossip_of(algorithm), 3 + d * (len(names) + bool(gossip_of(algorithm))) + message
+    traces = [_written(path_of(over.trace, name), width) for name in nodes]
+    made = min(len(r) for r in traces) - 1  # steps that all have made; row 0 is the start
     last = plan.running.rounds * per  # the last of the algorithm's own
     T, k = min(made, last) // per, max(made - last, 0)  # complete rounds; rounds of averaging after them
-    every = np.array([r[: T * per + 1 + k] for r in found])
+    every = np.array([r[: T * per + 1 + k] for r in traces])
     rows = every[:, : T * per + 1]
-    own = rows[:, ::per, 3 : 3 + d * len(names)].reshape(n, T + 1, len(names), d).transpose(2, 1, 0, 3)
-    said = rows[:, 1:, -message:].reshape(n, T, per, message).transpose(2, 1, 0, 3)  # (per, T, n, message)
-    sent = algorithm.iterate_is_sent
-    x = np.concatenate([np.zeros((1, n, d)), said[0]]) if sent else own[0]  # (T + 1, n, d)
+    iterates = rows[:, ::per, 3 : 3 + d * len(names)].reshape(n, T + 1, len(names), d).transpose(2, 1, 0, 3)
+    sent_vectors = rows[:, 1:, -message:].reshape(n, T, per, message).transpose(2, 1, 0, 3)  # (per, T, n, message)
+    sent = algorithm.recorded[0] != "x"
+    x = np.concatenate([np.zeros((1, n, d)), sent_vectors[0]]) if sent else iterates[0]  # (T + 1, n, d)
     if gossip:
         x = np.concatenate([x, every[:, T * per + 1 :, width - message - d : width - message].transpose(1, 0, 2)])
     mean = x.mean(axis=1)
@@ -107,17 +107,19 @@ def recorded(plan: RunPlan, shape: Shape, over: Over, reveal: bool) -> Recorded:
     if algorithm.asks_after:
         drawn = np.concatenate([[drawn[0] + drawn[1]], drawn[2:], [0.0]])
     noise = [*drawn[:-1].reshape(T, per).sum(axis=1), *[0.0] * k]
-    answers = [min(algorithm.answered(min(r, T)), t.answers) if t else 0 for r in range(1, T + k + 1)]
-    trajectory = dict(zip(names, own, strict=True))
-    if algorithm.said:
-        trajectory |= {key: x[: T + 1] if sent else said[m] for m, key in enumerate(algorithm.said)}
+    answers = [min(answers_in(algorithm, min(r, T)), t.answers) if t else 0 for r in range(1, T + k + 1)]
+    trajectory = dict(zip(names, iterates, strict=True))
+    if algorithm.recorded_messages:
+        trajectory |= {
+            key: x[: T + 1] if sent else sent_vectors[m] for m, key in enumerate(algorithm.recorded_messages)
+        }
     if gossip:
         trajectory["finished"] = x[T:]
     return Recorded(
         rounds_done=T,
         x=mean[-1],
         common=mean[1:],
-        own={name: x[1:, i] for i, name in enumerate(nodes)},
+        own_iterates={name: x[1:, i] for i, name in enumerate(nodes)},
         residual=[finite(np.sqrt(np.sum((x[r] - mean[r]) ** 2))) for r in range(1, len(x))],
         noise=[finite(v) for v in noise] if reveal and algorithm.variant != "none" else [None] * (T + k),
         answers=np.repeat(np.array(answers, dtype=np.int64)[:, None], n, axis=1),
@@ -127,7 +129,7 @@ def recorded(plan: RunPlan, shape: Shape, over: Over, reveal: bool) -> Recorded:
         total_bytes=int(size.sum()),
         capped=nodes if t is not None and t.capped else [],
         trajectory=trajectory,
-        told={"finish": {"gossip": k}} if gossip else {},
+        extras={"finish": {"gossip": k}} if gossip else {},
     )
 
 

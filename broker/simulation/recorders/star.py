@@ -58,13 +58,13 @@ class MemberTrace(Trace):
             self._noise(machine.asked, gate, fresh, width, row.size)
         self.write(machine.asked, np.array([float(gate.state.answers)]), width, row.size + 1)
 
-    def _noise(self, asked: int, gate: Gate, fresh: bool, width: int, at: int) -> None:
+    def _noise(self, answers: int, gate: Gate, fresh: bool, width: int, offset: int) -> None:
         """A round may be stored several times, asked again or only told its end: its noise is all that was drawn in it."""
         drawn, gate.drawn_l1 = (gate.drawn_l1, 0.0) if fresh else (0.0, gate.drawn_l1)
-        new, self._round = asked != self._round, asked
+        new, self._round = answers != self._round, answers
         self._drawn = drawn if new else self._drawn + drawn
         if fresh and (new or drawn):
-            self.write(asked, np.array([self._drawn]), width, at)
+            self.write(answers, np.array([self._drawn]), width, offset)
 
 
 class CoordinatorTrace(Trace):
@@ -94,13 +94,13 @@ class CoordinatorTrace(Trace):
 def widths(plan: RunPlan, shape: Shape, name: str) -> Widths:
     if name == COORDINATOR:
         return {"w": shape.size}
-    own, sizes = plan.algorithm.own, (shape.own[name], shape.shared[name].size)
-    if len(own) > len(sizes):
+    vectors, sizes = plan.algorithm.recorded, (shape.own_sizes[name], shape.shared[name].size)
+    if len(vectors) > len(sizes):
         raise InputError(
-            f"algorithm {plan.algorithm.name}: own: found {len(own)} vectors ({', '.join(own)}), expected 1 or 2 declared: "
+            f"algorithm {plan.algorithm.name}: own: found {len(vectors)} vectors ({', '.join(vectors)}), expected 1 or 2 declared: "
             "the iterate, and one of what is shared"
         )
-    return dict(zip(own, sizes, strict=False))
+    return dict(zip(vectors, sizes, strict=False))
 
 
 def observer(plan: RunPlan, name: str, place: Path, reveal: bool, widths: Widths) -> Observer:
@@ -116,13 +116,13 @@ def recorded(plan: RunPlan, shape: Shape, over: Over, reveal: bool) -> Recorded:
     algorithm = cast(Star, plan.algorithm)
     w = _rows(over.trace, COORDINATOR, shape.size, T)
     masked = t is not None and t.masked is not None
-    z, drawn, given, more = {}, {}, {}, dict[str, np.ndarray]()
+    z, drawn, answered, more = {}, {}, {}, dict[str, np.ndarray]()
     for p in nodes:
-        n, (_, *others) = shape.own[p], algorithm.own
+        n, (_, *others) = shape.own_sizes[p], algorithm.recorded
         rows = _rows(over.trace, p, sum(widths(plan, shape, p).values()) + 2, T)
         if masked:
             rows = carried_on(rows)
-        z[p], drawn[p], given[p] = rows[:, :n], rows[:, -2], rows[:, -1]
+        z[p], drawn[p], answered[p] = rows[:, :n], rows[:, -2], rows[:, -1]
         more |= {f"{key}_{p}": rows[:, n:-2] for key in others}
     gap = sum(np.sum((w[:, shape.position[p]] - z[p][:, shape.shared[p]]) ** 2, axis=1) for p in nodes)
     measured = _rows(over.trace, MEASURED, len(algorithm.figures), T) if algorithm.figures else np.zeros((T, 0))
@@ -135,7 +135,7 @@ def recorded(plan: RunPlan, shape: Shape, over: Over, reveal: bool) -> Recorded:
         noise = [float(v) if np.isfinite(v := sum(drawn[p][k] for p in nodes)) else None for k in range(T)]
     answers = np.zeros((T, len(nodes)), dtype=np.int64)
     if masked:  # an attempt that was given up is an answer too
-        answers[:] = np.array([given[p] for p in nodes]).T
+        answers[:] = np.array([answered[p] for p in nodes]).T
     elif t is not None:
         answers[:] = 1 if t.mode == "input" else algorithm.per_round * np.arange(1, T + 1)[:, None]
     so_far = {r[0]: r for r in over.travelled}
@@ -143,13 +143,13 @@ def recorded(plan: RunPlan, shape: Shape, over: Over, reveal: bool) -> Recorded:
     size = [so_far.get(k, (k, 0.0, 0, 0))[3] for k in range(T + 1)]
     copies = plan.kind.sharing == "copies"
     # Of ladmm w leaves the box, and is noisier. In a masked run nobody has a model but w.
-    led = masked or (copies and algorithm.leads(plan.problem.constrained))
+    led = masked or (copies and algorithm.server_holds_iterate(plan.problem.constrained))
     common = np.mean([z[p] for p in nodes], axis=0) if copies and not led else w
     return Recorded(
         rounds_done=T,
         x=common[-1] if T else np.zeros(shape.size),
         common=common,
-        own=z,
+        own_iterates=z,
         residual=[float(v) for v in residual],
         noise=noise,
         answers=answers,
@@ -159,7 +159,7 @@ def recorded(plan: RunPlan, shape: Shape, over: Over, reveal: bool) -> Recorded:
         total_bytes=size[T],
         capped=nodes if t is not None and t.capped else [],
         figures=figures,
-        told={"state": over.centre},
+        extras={"state": over.centre},
         trajectory={"w": w} | {f"z_{p}": z[p] for p in nodes} | more,
         solution=averages(w, z) if T and copies else {},
     )
@@ -170,15 +170,17 @@ def averages(w: np.ndarray, z: Mapping[str, np.ndarray]) -> dict[str, np.ndarray
 
     w, z: (T, d) each, T >= 1; z is the mean over a round's local updates already.
     """
-    return {"w": w[-1], "w_average": w.mean(axis=0)} | {f"z_average_{p}": own.mean(axis=0) for p, own in z.items()}
+    return {"w": w[-1], "w_average": w.mean(axis=0)} | {
+        f"z_average_{p}": iterates.mean(axis=0) for p, iterates in z.items()
+    }
 
 
 def carried_on(rows: np.ndarray) -> np.ndarray:
     """Rows (T, k) in which a member that was absent keeps what it had; zero before anything."""
-    found = np.vstack([np.zeros_like(rows[:1]), rows])
-    for k in range(1, len(found)):
-        found[k] = np.where(np.isnan(found[k]), found[k - 1], found[k])
-    return found[1:]
+    cumulative = np.vstack([np.zeros_like(rows[:1]), rows])
+    for k in range(1, len(cumulative)):
+        cumulative[k] = np.where(np.isnan(cumulative[k]), cumulative[k - 1], cumulative[k])
+    return cumulative[1:]
 
 
 def noisy_data(directory: Path, node: str) -> np.ndarray | None:
@@ -194,6 +196,6 @@ def _kept(directory: Path, node: str) -> Path:
 def _rows(directory: Path, node: str, width: int, rounds: int) -> np.ndarray:
     rows = np.full(rounds * width, nan)
     path = path_of(directory, node)
-    found = np.fromfile(path, "<f8")[: rounds * width] if path.exists() else rows[:0]
-    rows[: found.size] = found
+    written = np.fromfile(path, "<f8")[: rounds * width] if path.exists() else rows[:0]
+    rows[: written.size] = written
     return rows.reshape(rounds, width)

@@ -44,15 +44,15 @@ class WalkTrace:
     def __init__(self, directory: Path, node: str, algorithm: Walk, widths: Widths, reveal: bool) -> None:
         self._directory, self.node, self.algorithm, self.reveal = directory, node, algorithm, reveal
         self.token = {key: widths[key] for key in algorithm.token}
-        self.own = {key: widths[key] for key in algorithm.own}
+        self.own = {key: widths[key] for key in algorithm.recorded}
         self._last = (-1, -1)  #: (epoch, activation) of the row written last
 
     def __call__(self, driver: Driver, fresh: bool) -> None:
         machine = cast(TokenNode, driver.machine)
         s = machine.state
         if not s.before_t:
-            own = dict(zip(machine.own, s.before, strict=True)) if s.t else own_of(s, self.own)
-            declared(self.own, self.algorithm.name, own).tofile(self._directory / f"{self.node}.start")
+            vectors = dict(zip(machine.node_vectors, s.before, strict=True)) if s.t else own_of(s, self.own)
+            declared(self.own, self.algorithm.name, vectors).tofile(self._directory / f"{self.node}.start")
         token = s.out.vectors if s.out else s.final
         step = s.epoch, s.t - 1
         if not s.t or not token or step == self._last:
@@ -62,14 +62,14 @@ class WalkTrace:
         row = np.concatenate([[who, size, nan], self._token(token), self._own(s)])
         if self.reveal and fresh and driver.gate is not None:
             row[2], driver.gate.drawn_l1 = driver.gate.drawn_l1, 0.0
-        data, at = np.ascontiguousarray(row, "<f8").tobytes(), 8 * row.size * step[1]
+        data, offset = np.ascontiguousarray(row, "<f8").tobytes(), 8 * row.size * step[1]
         handle = os.open(path_of(self._directory, f"walk-{s.epoch}"), os.O_RDWR | os.O_CREAT, 0o600)
         try:
-            if fresh or not os.pread(handle, 8, at).strip(b"\0"):
-                os.pwrite(handle, data, at)
+            if fresh or not os.pread(handle, 8, offset).strip(b"\0"):
+                os.pwrite(handle, data, offset)
             else:  # the noise of a step that was taken down before is not known any more
-                os.pwrite(handle, data[:16], at)
-                os.pwrite(handle, data[24:], at + 24)
+                os.pwrite(handle, data[:16], offset)
+                os.pwrite(handle, data[24:], offset + 24)
         finally:
             os.close(handle)
         self._last = step
@@ -91,7 +91,7 @@ class WalkTrace:
 
 def widths(plan: RunPlan, shape: Shape, name: str) -> Widths:
     algorithm = cast(Walk, plan.algorithm)
-    return {} if name == COORDINATOR else dict.fromkeys((*algorithm.token, *algorithm.own), shape.size)
+    return {} if name == COORDINATOR else dict.fromkeys((*algorithm.token, *algorithm.recorded), shape.size)
 
 
 def observer(plan: RunPlan, name: str, place: Path, reveal: bool, widths: Widths) -> Observer:
@@ -103,17 +103,17 @@ def observer(plan: RunPlan, name: str, place: Path, reveal: bool, widths: Widths
 def recorded(plan: RunPlan, shape: Shape, over: Over, reveal: bool) -> Recorded:
     caps, nodes, d = plan.caps, plan.nodes, shape.size
     algorithm = cast(Walk, plan.algorithm)
-    n, of_token, of_node = len(plan.nodes), algorithm.token, algorithm.own
+    n, of_token, of_node = len(plan.nodes), algorithm.token, algorithm.recorded
     rows, undone = walk_rows(over.trace, d * (len(of_token) + len(of_node)))
     T = len(rows)
     active, toured = np.abs(rows[:, 0]).astype(np.int64) - 1, rows[:, 0] < 0
     monitor = _monitor(over.centre)
     lost, solved = list(monitor.notice.without), [name for name in nodes if name not in monitor.missing]
-    tokens, own = np.split(rows[:, 3:].reshape(T, -1, d), [len(of_token)], axis=1)
+    tokens, iterates = np.split(rows[:, 3:].reshape(T, -1, d), [len(of_token)], axis=1)
     starts = np.array([walk_start(over.trace, name, d * len(of_node)) for name in nodes]).reshape(n, -1, d)
     ends = [min(k + n, T) for k in range(0, T, n)]  # of the blocks of n activations
-    kept = [i for i, name in enumerate(nodes) if name in solved]
-    each, residual = _consensus(starts[:, 0], active, own[:, 0], ends, kept)
+    counted = [i for i, name in enumerate(nodes) if name in solved]
+    each, residual = _consensus(starts[:, 0], active, iterates[:, 0], ends, counted)
     visits = np.zeros((len(ends), n), dtype=np.int64)
     np.add.at(visits, (np.arange(T) // n, active), ~toured)
     for k, i in undone:
@@ -125,7 +125,7 @@ def recorded(plan: RunPlan, shape: Shape, over: Over, reveal: bool) -> Recorded:
         rounds_done=T,
         x=tokens[-1, 0] if T else np.zeros(d),
         common=tokens[[k - 1 for k in ends], 0],
-        own={name: each[:, i] for i, name in enumerate(nodes)},
+        own_iterates={name: each[:, i] for i, name in enumerate(nodes)},
         residual=residual,
         noise=_by_block(rows[:, 2], ends) if reveal and caps else [None] * len(ends),
         answers=np.minimum(visits, caps) if caps else visits,
@@ -137,8 +137,8 @@ def recorded(plan: RunPlan, shape: Shape, over: Over, reveal: bool) -> Recorded:
         trajectory={"active": active}
         | ({"recount": toured} if toured.any() else {})
         | {key: stacked[:, k] for k, key in enumerate(of_token)}
-        | {key: own[:, k] for k, key in enumerate(of_node)},
-        told={
+        | {key: iterates[:, k] for k, key in enumerate(of_node)},
+        extras={
             "lost": lost,
             "solved": solved,
             "frozen": [name for name in solved if name in capped or name in lost],
@@ -174,26 +174,26 @@ def walk_rows(directory: Path, width: int) -> tuple[np.ndarray, np.ndarray]:
 def walk_start(directory: Path, node: str, size: int) -> np.ndarray:
     """A node's own vectors before its first step; zeros where it has written nothing."""
     path = directory / f"{node}.start"
-    found = np.fromfile(path) if path.exists() else np.zeros(0)
-    return found if found.size == size else np.zeros(size)
+    start = np.fromfile(path) if path.exists() else np.zeros(0)
+    return start if start.size == size else np.zeros(size)
 
 
 def _consensus(
-    start: np.ndarray, active: np.ndarray, own: np.ndarray, ends: Sequence[int], kept: Sequence[int]
+    start: np.ndarray, active: np.ndarray, iterates: np.ndarray, ends: Sequence[int], counted: Sequence[int]
 ) -> tuple[np.ndarray, list[float | None]]:
     """At the end of each block every node's x_i (blocks, n, d), and sqrt(sum_i |x_i - mean x|^2) of the nodes `kept`;
 
     of no block the start.
     """
     x, done = start.copy(), 0
-    found: list[np.ndarray] = []
+    residuals: list[np.ndarray] = []
     for k in ends:
         for step in range(done, k):
-            x[active[step]] = own[step]
+            x[active[step]] = iterates[step]
         done = k
-        found.append(x.copy())
-    residual = [finite(np.sqrt(np.sum((x[kept] - x[kept].mean(axis=0)) ** 2))) for x in found]
-    return np.array(found or [start]), residual
+        residuals.append(x.copy())
+    residual = [finite(np.sqrt(np.sum((x[counted] - x[counted].mean(axis=0)) ** 2))) for x in residuals]
+    return np.array(residuals or [start]), residual
 
 
 def _by_block(values: np.ndarray, ends: Sequence[int], kind: type = float) -> list[float | int | None]:

@@ -20,6 +20,7 @@ from scipy.sparse import csr_array, issparse
 from scipy.special import expit
 
 from hushgrid.broker.simulation.problems.records import RowSetup
+from hushgrid.kernels.algorithms.base import gossip_of
 from hushgrid.kernels.errors import InputError, Refused
 from hushgrid.kernels.privacy import perturbation
 from hushgrid.kernels.problems.losses import Loss
@@ -143,12 +144,12 @@ def played(scenario: Mapping[str, Any], seeds: Sequence[int], gate_of: Callable[
     algorithm = plan.running
     if algorithm.pattern == "star":
         server = around(plan, machines)
-        each = [getattr(m.state, algorithm.own[0]) for m in machines]
+        each = [getattr(m.state, algorithm.recorded[0]) for m in machines]
         own = np.array([server.state.w if algorithm.rounds > 1 and len(machines) > 1 else z for z in each])
     elif algorithm.pattern == "token":
         last(plan, machines)
-        own = np.array([getattr(m.state, algorithm.own[0]) for m in machines])
-    elif algorithm.gossip:
+        own = np.array([getattr(m.state, algorithm.recorded[0]) for m in machines])
+    elif gossip_of(algorithm):
         *_, sent = rounds_of(machines, of_messages=True)
         for m, x in zip(machines, sent, strict=True):
             m.state.last = x

@@ -1,4 +1,4 @@
-"""What the studies of the token papers share: agents without a gate, tables as CSV and Markdown, charts as SVG."""
+"""What the studies share: agents without a gate, tables as CSV and Markdown, charts as SVG."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import io
 import multiprocessing
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import inf, isnan
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -18,20 +18,17 @@ from hushgrid.broker.report.gridmap import PALETTE
 from hushgrid.broker.report.plots import DASHES, STYLE
 from hushgrid.kernels.errors import Refused
 from hushgrid.kernels.graphs import Graph
-from hushgrid.kernels.jit import MODE
 from hushgrid.kernels.problems.losses import Loss
 from hushgrid.kernels.problems.minimizer import Minimizer
 from hushgrid.kernels.randomness import counter_generator
 from hushgrid.kernels.types import Vector
-from hushgrid.lab.benchmarks.common.measure import footer
 from hushgrid.lab.in_process import Hop as Hop
 from hushgrid.lab.in_process import Willing as Willing
 from hushgrid.lab.in_process import handed as handed
 from hushgrid.lab.in_process import stepped as stepped
 
-TARGET = Path("docs/studies")
 Task = TypeVar("Task")
-Found = TypeVar("Found")
+Outcome = TypeVar("Outcome")
 
 
 class Exact:
@@ -71,19 +68,19 @@ def random_walk(graph: Graph, activations: int, seed: int) -> list[int]:
     """The active agent of each activation, from 0, P_ij = 1/deg(i); one stream of random numbers for all hops."""
     walk = [0]
     for share in counter_generator(seed, "study walk", 0).random(activations - 1).tolist():
-        near = graph.neighbours[walk[-1]]
-        walk.append(near[int(share * len(near))])
+        neighbours = graph.neighbours[walk[-1]]
+        walk.append(neighbours[int(share * len(neighbours))])
     return walk
 
 
-def on_two(work: Callable[[Task], Found], tasks: Sequence[Task], name: Callable[[Task], str]) -> list[Found]:
+def on_two(work: Callable[[Task], Outcome], tasks: Sequence[Task], name: Callable[[Task], str]) -> list[Outcome]:
     """work(task) of every task, in order, on two processes; each is named on stderr when it is done."""
-    found = []
+    outcomes = []
     with multiprocessing.get_context("spawn").Pool(min(2, os.cpu_count() or 1)) as pool:
-        for task, result in zip(tasks, pool.imap(work, tasks), strict=True):
-            found.append(result)
-            print(f"{len(found)}/{len(tasks)} {name(task)}", file=sys.stderr, flush=True)
-    return found
+        for task, outcome in zip(tasks, pool.imap(work, tasks), strict=True):
+            outcomes.append(outcome)
+            print(f"{len(outcomes)}/{len(tasks)} {name(task)}", file=sys.stderr, flush=True)
+    return outcomes
 
 
 # --- tables ---
@@ -97,32 +94,43 @@ class Table(NamedTuple):
     rows: Sequence[Sequence[str | float]]
 
 
-def shown(value: str | float) -> str:
+def in_digits(value: str | float) -> str:
     """Three digits; nothing where there is no such figure."""
-    if isinstance(value, str):
-        return value
-    if isinstance(value, int):
+    if isinstance(value, str | int):
         return str(value)
     return "" if isnan(value) else "unbounded" if value == inf else f"{value:.3g}"
 
 
-def write(name: str, command: str, wall_s: float | None, tables: Sequence[Table], chart: str, target: Path) -> None:
-    """name.md (all tables), one CSV a table, name.svg; each says how it came to be. wall_s: None if it was made in parts."""
-    took = "" if wall_s is None else f", {wall_s:.0f} s on two processes"
-    about = [f"{command}, kernels {MODE}{took}", *footer().splitlines()]
-    target.mkdir(parents=True, exist_ok=True)
-    text = [f"<!-- {a} -->" for a in about]
-    for number, table in enumerate(tables, 1):
-        rows = [[shown(v) for v in row] for row in table.rows]
-        text += ["", f"## {table.title}", "", f"| {' | '.join(table.columns)} |", "|" + "---|" * len(table.columns)]
-        text += [f"| {' | '.join(row)} |" for row in rows]
-        out = io.StringIO()
-        out.writelines(f"# {a}\n" for a in (*about, table.title))
-        csv.writer(out, lineterminator="\n").writerows([table.columns, *rows])
-        (target / f"{name}-{number}.csv").write_text(out.getvalue())
-    (target / f"{name}.md").write_text("\n".join([*text, ""]))
-    (target / f"{name}.svg").write_text(chart)
-    print("\n".join(str(target / f"{name}{end}") for end in (".md", ".svg")))
+class Page(NamedTuple):
+    """What a study makes: tables, and pictures by the names of their files (SVG as text, PNG as bytes)."""
+
+    name: str
+    tables: Sequence[Table]
+    pictures: Mapping[str, str | bytes]
+
+    def markdown(self) -> str:
+        """All tables."""
+        lines = []
+        for table in self.tables:
+            lines += [f"## {table.title}", "", f"| {' | '.join(table.columns)} |", "|" + "---|" * len(table.columns)]
+            lines += [*(f"| {' | '.join(map(in_digits, row))} |" for row in table.rows), ""]
+        return "\n".join(lines)
+
+    def write(self, folder: Path, origin: Sequence[str]) -> list[Path]:
+        """name.md with all tables, one CSV a table, the pictures; each text begins with the lines of `origin`."""
+        files: dict[str, str | bytes] = {
+            f"{self.name}.md": "".join(f"<!-- {line} -->\n" for line in origin) + "\n" + self.markdown()
+        }
+        for number, table in enumerate(self.tables, 1):
+            out = io.StringIO()
+            out.writelines(f"# {line}\n" for line in (*origin, table.title))
+            writer = csv.writer(out, lineterminator="\n")
+            writer.writerows([table.columns, *(map(in_digits, row) for row in table.rows)])
+            files[f"{self.name}-{number}.csv"] = out.getvalue()
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, content in (files | dict(self.pictures)).items():
+            (folder / name).write_bytes(content if isinstance(content, bytes) else content.encode())
+        return [folder / name for name in (*files, *self.pictures)]
 
 
 # --- charts ---
@@ -138,38 +146,46 @@ class Panel(NamedTuple):
     xlog: bool = False
     marks: bool = False  #: few points, joined, and the ticks
     ranges: dict[str, tuple[Vector, Vector]] = {}  # noqa: RUF012  #: shaded around a curve: (lowest, highest)
-    linear: float = (
-        0.0  #: y is linear around zero up to here, for figures that may be zero or negative; inf: all of it, from 0
-    )
+    #: y is linear around zero up to here, for figures that may be zero or negative; inf: all of it, from 0
+    linear: float = 0.0
 
 
-def chart(title: str, command: str, panels: Sequence[Sequence[Panel]]) -> str:
+def chart(title: str, panels: Sequence[Sequence[Panel]]) -> str:
     """Rows of panels, y common to a row and logarithmic unless they say otherwise, one legend below for all; an SVG."""
     from matplotlib import rc_context
     from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator, NullLocator
 
     order = list(dict.fromkeys(name for row in panels for panel in row for name in panel.curves))
     style: Any = STYLE | {"svg.hashsalt": title}
     with rc_context(style):
-        wide, high = max(len(row) for row in panels), len(panels)
-        figure = Figure(figsize=(3.5 * wide, 2.6 * high + 0.9), layout="constrained")
+        width, height = max(len(row) for row in panels), len(panels)
+        figure = Figure(figsize=(3.5 * width, 2.6 * height + 0.9), layout="constrained")
         figure.suptitle(title)
         drawn: dict[str, Any] = {}
-        for across, row in zip(figure.subplots(high, wide, squeeze=False, sharey="row"), panels, strict=True):
-            across[0].set_ylabel(row[0].ylabel)
-            for ax in across[len(row) :]:
+        axes = figure.subplots(height, width, squeeze=False, sharey="row")
+        for row_axes, row in zip(axes, panels, strict=True):
+            row_axes[0].set_ylabel(row[0].ylabel)
+            for ax in row_axes[len(row) :]:
                 ax.remove()
-            for ax, panel in zip(across, row, strict=False):
+            for ax, panel in zip(row_axes, row, strict=False):
                 _draw(ax, panel, order, drawn)
-        columns = 2 * wide if max(map(len, drawn)) < 20 else wide
+            low, high = row_axes[0].get_ylim()
+            if not row[0].linear and high < 10 * low:  # a scale of less than a decade has no number of its own
+                row_axes[0].yaxis.set_major_locator(MaxNLocator(5))
+                row_axes[0].yaxis.set_major_formatter("{x:g}")
+                row_axes[0].yaxis.set_minor_locator(NullLocator())
+        columns = 2 * width if max(map(len, drawn)) < 20 else width
         figure.legend(drawn.values(), drawn.keys(), loc="outside lower center", ncols=columns, handlelength=3)
         out = io.StringIO()
-        figure.savefig(out, format="svg", metadata={"Date": None, "Creator": command})
+        figure.savefig(out, format="svg", metadata={"Date": None, "Creator": "hushgrid study"})
     return out.getvalue()
 
 
 def _draw(ax: Any, panel: Panel, order: list[str], drawn: dict[str, Any]) -> None:
     """The panel's curves, each in the colour and dashes of its place in `order`; noted in `drawn` for the legend."""
+    from matplotlib.ticker import NullLocator
+
     look = {"marker": "o", "ms": 3.0} if panel.marks else {}
     for name, (x, y) in panel.curves.items():
         k = order.index(name)
@@ -190,4 +206,4 @@ def _draw(ax: Any, panel: Panel, order: list[str], drawn: dict[str, Any]) -> Non
     if panel.marks:
         places = sorted({float(v) for x, _ in panel.curves.values() for v in x})
         ax.set_xticks(places, [f"{v:g}" for v in places])
-        ax.minorticks_off()
+        ax.xaxis.set_minor_locator(NullLocator())

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hushgrid.broker.simulation.problems.kept import Kept, keeping
+from hushgrid.broker.simulation.problems.cache import Cache, using_cache
 from hushgrid.kernels.errors import InputError
 from hushgrid.lab.sweep.sweeps import sweep
 from hushgrid.node.schema.yaml_file import Unfit
@@ -131,7 +131,7 @@ class Known:
     """Rows of runs by point and seed, of all sweeps in a directory."""
 
     def __init__(self, directory: Path) -> None:
-        self.directory, self.kept = directory, Kept()
+        self.directory, self.kept = directory, Cache()
         self.rows: dict[tuple[str, int], Row] = {}
         for about in sorted(directory.glob("*/sweep.json")):
             self._read(about.parent)
@@ -166,7 +166,7 @@ class Known:
             content = key_of({"scenario": scenario, "points": points, "seeds": seeds})
             out = self.directory / hashlib.blake2b(content.encode(), digest_size=6).hexdigest()
             try:
-                with keeping(self.kept):  # rows are read once for all sweeps
+                with using_cache(self.kept):  # rows are read once for all sweeps
                     sweep(scenario, points, seeds, out=out, resume=out.exists(), measure=measure, report=False)
             except Unfit:
                 raise

@@ -7,6 +7,7 @@ one, whose rounds scatter, the mean over its last ten.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import nan
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,8 @@ from hushgrid.broker.report.result import Result
 from hushgrid.broker.simulation import run
 from hushgrid.grid_cases import load
 from hushgrid.grid_cases.centralised import solve
-from hushgrid.lab.benchmarks.common.measure import ZONES, Row, Table, as_text, footer
+from hushgrid.lab.benchmarks.common.measure import ZONES
+from hushgrid.lab.studies.common.study import Page, Table
 
 LAST = 10  #: rounds a figure is the mean of
 PAPER = "1/sqrt(t)"  #: the paper's eta
@@ -97,38 +99,35 @@ def published_privacy(mode: str, mechanism: str, epsilon: float) -> dict[str, An
 
 
 def accuracy(seeds: int = 20, quick: bool = False) -> Table:
-    """Measured beside expected. `quick`: only what takes seconds."""
-    rows = [
-        _row(f"{case}: central load shedding, p.u.^2", solve(load(case), "shedding").value, 0.0)
-        for case in ("case14", "case118")
-    ]
-    rows += [
-        _row(f"{case}: SOC-OPF minimum cost, $/h", solve(load(case), "cost").value, v) for case, v in COSTS.items()
-    ]
+    """Measured beside expected; the last column is their ratio. `quick`: only what takes seconds."""
+    rows: list[Sequence[str | float]] = []
+
+    def add(what: str, measured: float, expected: float) -> None:
+        rows.append((what, measured, expected, measured / expected if expected else nan))
+
+    for case in ("case14", "case118"):
+        add(f"{case}: central load shedding, p.u.^2", solve(load(case), "shedding").value, 0.0)
+    for case, cost in COSTS.items():
+        add(f"{case}: SOC-OPF minimum cost, $/h", solve(load(case), "cost").value, cost)
     for case, eta, local_updates, rounds, expected in PLAIN:
         if not quick or (case == "case14" and rounds == 100):
-            found = plain(case, eta, local_updates, rounds).objective
-            assert found is not None  # the variant none shows it
-            rows.append(_row(f"{case}: no privacy, eta {eta}, E = {local_updates}, T = {rounds}", found, expected))
+            objective = plain(case, eta, local_updates, rounds).objective
+            assert objective is not None  # the variant none shows it
+            add(f"{case}: no privacy, eta {eta}, E = {local_updates}, T = {rounds}", objective, expected)
     for method, (_, _, expected) in PUBLISHED.items():
         runs = [published("case14", method, seed) for seed in range(seeds)]
-        found = float(np.mean([tail(r.history["objective"]) for r in runs]))
-        rows.append(_row(f"case14: {method} as published, epsilon 0.05 an answer, {seeds} seeds", found, expected))
+        mean = float(np.mean([tail(r.history["objective"]) for r in runs]))
+        add(f"case14: {method} as published, epsilon 0.05 an answer, {seeds} seeds", mean, expected)
         violation = np.array([r.history["max_violation"] for r in runs], np.float64)
-        bound = "median 1e-10, worst 5e-8" if method.startswith("Obj") else "0.3 to 300"
+        bounds = ("1e-10", "5e-8") if method.startswith("Obj") else ("0.3 to 300", "0.3 to 300")
         rows += [
-            Row(what=f"  its violation: {name}", unit="p.u.", value=float(value), rival=bound)
-            for name, value in (("median round", np.median(violation)), ("worst round", violation.max()))
+            (f"{method}: violation, median round, p.u.", float(np.median(violation)), bounds[0], ""),
+            (f"{method}: violation, worst round, p.u.", float(violation.max()), bounds[1], ""),
         ]
-    return Table(name="accuracy", about="measured, and what independent reference code found", rows=rows)
+    columns = ("", "measured", "expected", "ratio")
+    return Table("Measured, and what independent reference code found", columns, rows)
 
 
-def show() -> None:
-    """The table and where it was measured, on stdout."""
-    print(f"{as_text(accuracy())}\n\n{footer()}")
-
-
-def _row(what: str, found: float, expected: float) -> Row:
-    return Row(
-        what=what, unit="", value=found, rival=f"{expected:g} expected", ratio=found / expected if expected else None
-    )
+def study() -> list[Page]:
+    """One table."""
+    return [Page("accuracy", [accuracy()], {})]

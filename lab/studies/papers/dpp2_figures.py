@@ -7,11 +7,9 @@ with DiaDSP and PPDC, reconstructed, with the paper's parameters and Metropolis 
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from itertools import product
 from math import nan
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -25,10 +23,9 @@ from hushgrid.kernels.problems.losses import Loss
 from hushgrid.kernels.randomness import counter_generator
 from hushgrid.kernels.types import Matrix, Vector
 from hushgrid.lab.benchmarks.rounds import OBJECTIVE, connected
-from hushgrid.lab.studies.common.study import TARGET, Exact, Panel, Table, chart, on_two, stepped, write
+from hushgrid.lab.studies.common.study import Exact, Page, Panel, Table, chart, on_two, stepped
 from hushgrid.lab.vectorised import dpp2 as whole_dpp2
 
-COMMAND = "hushgrid study dpp2-figures"
 N, ROWS, D, RADIUS = 50, 200, 10, 0.3
 ROUNDS = 501  #: k = 0..K, K = 500
 M = 5.03  #: the paper's, of its own random rows
@@ -221,7 +218,6 @@ def picture(lines: Sequence[Line]) -> str:
     }
     return chart(
         "Figures 1 to 3 of the DPP2 paper again",
-        COMMAND,
         [
             [panel("1", "Figure 1: u = 1", "r", 2), panel("2", "Figure 2: r = .95", "u", 3)],
             [panel("eta", "r = .9, u = 1", "η", 4)],
@@ -230,13 +226,12 @@ def picture(lines: Sequence[Line]) -> str:
     )
 
 
-def figures(n: int = N, rounds: int = ROUNDS, rivalry: Sequence[float] = RIVALRY, target: Path = TARGET) -> None:
-    """The whole study, to files."""
-    began = time.perf_counter()
+def study(n: int = N, rounds: int = ROUNDS, rivalry: Sequence[float] = RIVALRY) -> list[Page]:
+    """All three figures, eta, and more rounds."""
     tasks = [Task("1", "DPP2", r, 1.0, "random", n, rounds) for r in DECAYS]
     tasks += [Task("2", "DPP2", 0.95, u, "random", n, rounds) for u in SCALES]
     tasks += [Task("eta", "DPP2", 0.9, 1.0, eta, n, rounds) for eta in ETAS]
     tasks += [Task("long", "DPP2", 0.9, 1.0, 0.5, n, LONGER * rounds)]
     tasks += [Task("3", method, r, 1.0, "random", n, rounds) for r, method in product(rivalry, METHODS)]
     lines = on_two(measure, tasks, lambda t: f"{t.figure}: {t.method}, r = {t.r:g}, u = {t.u:g}, eta = {t.eta}")
-    write("dpp2-figures", COMMAND, time.perf_counter() - began, tables(lines), picture(lines), target)
+    return [Page("dpp2-figures", tables(lines), {"dpp2-figures.svg": picture(lines)})]

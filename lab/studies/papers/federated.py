@@ -7,10 +7,9 @@ nothing was tuned on them. Images of other files: see `study`.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
+from itertools import product
 from math import inf, nan
-from pathlib import Path
 from typing import Any, Literal, NamedTuple, cast
 
 import numpy as np
@@ -20,7 +19,7 @@ from hushgrid.broker.simulation.problems.records import RowSetup
 from hushgrid.kernels.algorithms.base import Star
 from hushgrid.kernels.patterns.star import StarMember
 from hushgrid.kernels.types import Vector
-from hushgrid.lab.studies.common.study import TARGET, Panel, Table, Willing, chart, on_two, write
+from hushgrid.lab.studies.common.study import Page, Panel, Table, Willing, chart, on_two
 from hushgrid.node.config.scenario import scenario_from
 from hushgrid.node.privacy.noise_source import SeededNoise
 from hushgrid.node.problems.machines import place
@@ -28,7 +27,6 @@ from hushgrid.node.problems.records.centre import centre
 from hushgrid.node.wire import COORDINATOR
 
 RUN = bytes(16)
-COMMAND = "hushgrid study federated"
 DATA = scenarios.FOLDER / "data"
 NODES = 10
 DELTA = 1e-5
@@ -190,20 +188,7 @@ def picture(lines: Sequence[Line]) -> str:
             x, y = [li.task.epsilon for li in of], [float(li.error.mean()) for li in of]
             curves["noise at the gate" if mode == "objective" else mode] = (np.array(x), np.array(y))
         panels.append(Panel(f"{said}, u = {box:g}", "total epsilon", "testing error", curves, xlog=True, marks=True))
-    return chart("Testing error, ten nodes", COMMAND, [panels])
-
-
-def study(
-    images: Images | None = None,
-    epsilons: Sequence[float] = EPSILONS,
-    seeds: Sequence[int] = SEEDS,
-    target: Path = TARGET,
-) -> None:
-    """The whole study, to files. `images`: other ones than the digits that ship, by path."""
-    began = time.perf_counter()
-    lines = on_two(measured, tasks(images or Images(), epsilons, seeds), lambda t: " ".join(map(str, t[1:6])))
-    table = Table("Testing error", COLUMNS, [row(line) for line in lines])
-    write("federated-figures", COMMAND, time.perf_counter() - began, [table], picture(lines), target)
+    return chart("Testing error, ten nodes", [panels])
 
 
 # --- Figure 7: the penalty of output perturbation ---
@@ -215,46 +200,41 @@ PENALTIES: tuple[Any, ...] = (
 )  # fmt: skip
 
 
-def figure_7(
-    images: Images | None = None,
-    epsilons: Sequence[float] = EPSILONS,
-    seeds: Sequence[int] = SEEDS[:10],
-    rounds: Sequence[int] = (ANSWERS,),
-    target: Path = TARGET,
-) -> None:
-    """Testing errors of output perturbation (3.4) in the slack box at several penalties, to files."""
-    began = time.perf_counter()
+def penalty(images: Images, epsilons: Sequence[float], seeds: Sequence[int], rounds: Sequence[int]) -> Page:
+    """Testing errors of output perturbation (3.4) in the slack box at several penalties; the chart has the first rounds."""
     each = [
-        Task(images or Images(), epsilon, T, 1, SLACK, "output", seeds, rho=rho)
-        for T in rounds
-        for epsilon in epsilons
-        for rho in PENALTIES
+        Task(images, epsilon, T, 1, SLACK, "output", seeds, rho=rho)
+        for T, epsilon, rho in product(rounds, epsilons, PENALTIES)
     ]
     lines = on_two(measured, each, lambda t: f"{t.epsilon:g} {t.rho}")
     rows: list[Sequence[str | float]] = []
     for line in lines:
-        said, n = line.task.rho, line.error.size
-        about = f"(E.1), c1 {said['c1']:g}, c2 {said['c2']:g}" if isinstance(said, dict) else f"{said:g}"
+        rho, n = line.task.rho, line.error.size
+        words = f"(E.1), c1 {rho['c1']:g}, c2 {rho['c2']:g}" if isinstance(rho, dict) else f"{rho:g}"
         spread = float(np.std(line.error, ddof=1) / n**0.5) if n > 1 else nan
-        rows.append((f"{line.task.epsilon:g}", line.task.rounds, about, float(line.error.mean()), spread))
-    table = Table(
-        "Figure 7: the penalty of output perturbation",
-        ("epsilon", "rounds", "rho", "testing error", "standard error"),
-        rows,
-    )
+        rows.append((f"{line.task.epsilon:g}", line.task.rounds, words, float(line.error.mean()), spread))
+    columns = ("epsilon", "rounds", "rho", "testing error", "standard error")
+    drawn = [li for li in lines if li.task.rounds == rounds[0] and not isinstance(li.task.rho, dict)]
     curves = {}
     for epsilon in epsilons:
-        of = [li for li in lines if li.task.epsilon == epsilon and not isinstance(li.task.rho, dict)]
-        of = [li for li in of if li.task.rounds == rounds[0]]
-        x, y = [li.task.rho for li in of], [float(li.error.mean()) for li in of]
-        curves[f"epsilon {epsilon:g}"] = (np.array(x), np.array(y))
+        same = [li for li in drawn if li.task.epsilon == epsilon]
+        errors = np.array([float(li.error.mean()) for li in same])
+        curves[f"epsilon {epsilon:g}"] = (np.array([li.task.rho for li in same]), errors)
     panel = Panel("slack box, (3.4)", "rho", "testing error", curves, xlog=True, marks=True)
-    command = 'python -c "from hushgrid.lab.studies.papers.federated import figure_7; figure_7()"'
-    write(
-        "federated-penalty",
-        command,
-        time.perf_counter() - began,
-        [table],
-        chart("The penalty of output perturbation", command, [[panel]]),
-        target,
-    )
+    picture = chart("The penalty of output perturbation", [[panel]])
+    table = Table("Figure 7: the penalty of output perturbation", columns, rows)
+    return Page("federated-penalty", [table], {"federated-penalty.svg": picture})
+
+
+def study(
+    images: Images | None = None,
+    epsilons: Sequence[float] = EPSILONS,
+    seeds: Sequence[int] = SEEDS,
+    rounds: Sequence[int] = (ANSWERS,),
+) -> list[Page]:
+    """Testing errors, and Figure 7 on the first ten seeds. `images`: other ones than the digits that ship, by path."""
+    images = images or Images()
+    lines = on_two(measured, tasks(images, epsilons, seeds), lambda t: " ".join(map(str, t[1:6])))
+    table = Table("Testing error", COLUMNS, [row(line) for line in lines])
+    errors = Page("federated-figures", [table], {"federated-figures.svg": picture(lines)})
+    return [errors, penalty(images, epsilons, seeds[:10], rounds)]

@@ -1,17 +1,10 @@
 """`hushgrid study figures`: the paper's Figures 3 and 4 again, and the same methods at honest equal totals.
 
-Reads scenarios/studies/figure3.yaml and figure4.yaml of the working directory and lays each setting over them; writes
-tables (CSV, Markdown) and charts (SVG) to docs/studies/.
+Reads scenarios/studies/figure3.yaml and figure4.yaml of the working directory and lays each setting over them.
 """
 
 from __future__ import annotations
 
-import csv
-import io
-import multiprocessing
-import os
-import sys
-import time
 from collections.abc import Iterable
 from itertools import product
 from math import inf
@@ -24,18 +17,16 @@ import numpy as np
 from hushgrid.broker.simulation import run
 from hushgrid.broker.simulation.problems.power_flow import ZoneSetup, honest
 from hushgrid.kernels.errors import InputError
-from hushgrid.lab.benchmarks.common.measure import footer
+from hushgrid.lab.studies.common.study import Page, Panel, Table, chart, on_two
 from hushgrid.lab.studies.papers.accuracy import DEFAULT, LAST, PAPER, PUBLISHED, published_privacy
 from hushgrid.node.config.scenario import load_scenario
 
-COMMAND = "hushgrid study figures"
 EPSILONS = (0.05, 0.1, 0.5, 1.0)  #: an answer, as in the paper
 TOTALS = (1.0, 5.0, 25.0)  #: over the whole run; 5 is what ObjL at 0.05 says of itself with E = 1, 25 what it costs
 LOCAL_UPDATES = (1, 5)
 DELTA = 1e-5  #: every Gaussian is also priced at this delta, to be compared
 SEEDS = {"figure3": 10, "figure4": 2}
 SOURCES = Path("scenarios/studies")
-TARGET = Path("docs/studies")
 
 
 class Setting(NamedTuple):
@@ -60,27 +51,26 @@ class Line(NamedTuple):
     noise: np.ndarray
     residual: np.ndarray
     violation: np.ndarray
-    wall_s: float
 
 
 def settings() -> list[Setting]:
     """Every setting of a study, the paper's first."""
-    found = []
+    chosen = []
     for E in LOCAL_UPDATES:
         common: dict[str, Any] = {"algorithm.local_updates": E, "algorithm.eta": PAPER}
         for method, epsilon in product(PUBLISHED, EPSILONS):
             mode, mechanism, _ = PUBLISHED[method]
             over = common | {"algorithm.variant": "published", "privacy": published_privacy(mode, mechanism, epsilon)}
-            found.append(Setting(method, f"{epsilon:g} an answer", E, PAPER, over))
+            chosen.append(Setting(method, f"{epsilon:g} an answer", E, PAPER, over))
         for (name, extra), mechanism, total in product(GUARDED.items(), ("laplace", "gaussian"), TOTALS):
             delta = {"delta": DELTA, "accountant": "zcdp"} if mechanism == "gaussian" else {}
             privacy = {"mechanism": mechanism, "adjacency": {"bounded-change": 0.01}, "epsilon": total} | delta | extra
             over = common | {"algorithm.variant": "guarded", "privacy": privacy}
-            found.append(Setting(f"{name}, {mechanism}", f"{total:g} in all", E, PAPER, over))
+            chosen.append(Setting(f"{name}, {mechanism}", f"{total:g} in all", E, PAPER, over))
         for eta in (PAPER, DEFAULT):
             over = common | {"algorithm.variant": "none", "algorithm.eta": eta, "privacy": None}
-            found.append(Setting("no privacy", "", E, eta, over))
-    return found
+            chosen.append(Setting("no privacy", "", E, eta, over))
+    return chosen
 
 
 GUARDED: dict[str, dict[str, Any]] = {
@@ -94,7 +84,6 @@ def measure(task: tuple[Path, Setting, int, int | None]) -> Line:
     """One setting over its seeds."""
     source, setting, seeds, rounds = task
     over = setting.over | ({"algorithm.rounds": rounds} if rounds else {})
-    began = time.perf_counter()
     private = setting.over["algorithm.variant"] != "none"
     scenarios = [load_scenario(source, over | ({"seed": s} if private else {})) for s in range(seeds if private else 1)]
     results = [run(s) for s in scenarios]
@@ -117,7 +106,6 @@ def measure(task: tuple[Path, Setting, int, int | None]) -> Line:
         columns["noise_l1"],
         columns["consensus_residual"],
         columns["max_violation"],
-        time.perf_counter() - began,
     )
 
 
@@ -130,29 +118,17 @@ def _at_small_delta(setup: ZoneSetup, cost: float) -> float:
     return max(h.cost(h.answers) for h in worst if h is not None)
 
 
-# --- tables ---
+# --- tables and charts ---
 
-HEADER = (
-    "method",
-    "epsilon_asked",
-    "local_updates",
-    "eta",
-    "seeds",
-    "claimed_epsilon",
-    "delta",
-    "honest_epsilon",
-    f"honest_epsilon_at_delta_{DELTA:g}",
-    "objective_mean",
-    "objective_min",
-    "objective_max",
-    "noise_l1_per_round",
-    "consensus_residual",
-    "violation_median",
-    "violation_max",
-)
+COLUMNS = (
+    "method", "E", "ε asked", "ε claimed in all", "δ", "honest ε", f"honest ε at δ = {DELTA:g}",
+    "objective", "least", "most", "noise a round", "residual", "violation: median", "worst",
+)  # fmt: skip
+
+TITLES = {"figure3": "Figure 3: case14, three zones", "figure4": "Figure 4: case118, three zones"}
 
 
-def cells(line: Line) -> list[str]:
+def row(line: Line) -> list[str | float]:
     """A line of the table: objective and residual over the last rounds, noise and violation over all of them."""
     s, last = line.setting, line.objective[:, -LAST:]
     figures = [
@@ -165,149 +141,55 @@ def cells(line: Line) -> list[str]:
         line.violation.max(),
     ]
     privacy = [line.claimed, line.delta, line.honest, line.honest_small]
-    seeds = str(len(line.objective))
-    return [s.method, s.asked, str(s.local_updates), s.eta, seeds, *map(number, privacy), *map(number, figures)]
+    method = s.method if s.eta == PAPER else f"{s.method}, η {s.eta}"
+    return [method, s.local_updates, s.asked, *privacy, *map(float, figures)]
 
 
-def number(value: float) -> str:
-    """Three digits; nothing where there is no such figure."""
-    return "" if np.isnan(value) else "unbounded" if value == inf else f"{value:.3g}"
-
-
-def heading(figure: str, lines: list[Line], wall_s: float) -> list[str]:
-    """How the files came to be."""
-    seeds, T = max(line.objective.shape[0] for line in lines), lines[0].objective.shape[1]
-    return [
-        f"{figure}: {COMMAND}",
-        f"T = {T} rounds, {seeds} seeds a private setting, {wall_s:.0f} s on two processes",
-        *footer().splitlines(),
-    ]
-
-
-def as_csv(about: list[str], lines: list[Line]) -> str:
-    out = io.StringIO()
-    out.writelines(f"# {text}\n" for text in about)
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(HEADER)
-    writer.writerows(cells(line) for line in lines)
-    return out.getvalue()
-
-
-def as_markdown(title: str, about: list[str], lines: list[Line]) -> str:
+def tables(figure: str, lines: list[Line]) -> list[Table]:
     """The paper's methods, then those at honest totals."""
-    text = [f"<!-- {a} -->" for a in about] + ["", f"# {title}", ""]
-    text += [
-        f"Objective: mean and range over the last {LAST} rounds and all seeds, p.u.². Honest ε: what the ledgers say the",
-        f"whole run costs at the δ in the column before; in brackets, for Gaussian noise, at δ = {DELTA:g}.",
-        "",
+    T, seeds = lines[0].objective.shape[1], max(line.objective.shape[0] for line in lines)
+    base = f"{TITLES[figure]}, {T} rounds, {seeds} seeds; objective over the last {LAST} rounds, p.u.²"
+    parts = {"as published": True, "at honest totals": False}
+    return [
+        Table(f"{base}; {part}", COLUMNS, [row(li) for li in lines if (li.setting.method in PUBLISHED) is published])
+        for part, published in parts.items()
     ]
-    columns = (
-        "method",
-        "E",
-        "ε asked",
-        "ε claimed in all",
-        "δ",
-        "honest ε",
-        "objective",
-        "range",
-        "noise a round",
-        "residual",
-        "violation: median",
-        "worst",
-    )
-    for name, part in (
-        ("As published", [li for li in lines if li.setting.method in PUBLISHED]),
-        ("At honest totals", [li for li in lines if li.setting.method not in PUBLISHED]),
-    ):
-        text += [f"## {name}", "", f"| {' | '.join(columns)} |", "|" + "---|" * len(columns)]
-        for line in part:
-            c = cells(line)
-            method = c[0] if c[3] == PAPER else f"{c[0]}, η {c[3]}"
-            priced = f"{c[7]} ({c[8]})" if c[7] != c[8] else c[7]
-            row = (method, c[2], c[1], c[5], c[6], priced, c[9], f"{c[10]} to {c[11]}", *c[12:])
-            text.append(f"| {' | '.join(row)} |")
-        text.append("")
-    return "\n".join(text)
 
 
-# --- charts ---
+def picture(figure: str, lines: list[Line]) -> str:
+    """The paper's figure: noise, objective for each E, feasibility, a column for each method."""
+    by_setting = {li.setting[:3]: li for li in lines if li.setting.eta == PAPER}
 
+    def panel(method: str, label: str, E: int, quantity: str) -> Panel:
+        chosen = {f"ε {epsilon:g} an answer": (method, f"{epsilon:g} an answer", E) for epsilon in EPSILONS}
+        if quantity != "noise":
+            chosen["no privacy"] = ("no privacy", "", E)
+        means = {name: getattr(by_setting[key], quantity).mean(axis=0) for name, key in chosen.items()}
+        curves = {name: (np.arange(1.0, mean.size + 1), mean) for name, mean in means.items()}
+        return Panel(method, "round", label, curves)
 
-def chart(title: str, lines: list[Line]) -> str:
-    """The paper's figure: noise, objective for each E, feasibility, a column for each method; one SVG."""
-    from matplotlib import rc_context
-    from matplotlib.figure import Figure
-
-    from hushgrid.broker.report.gridmap import PALETTE
-    from hushgrid.broker.report.plots import STYLE
-
-    def of(method: str, asked: str, E: int) -> Line:
-        return next(li for li in lines if li.setting[:3] == (method, asked, E) and li.setting.eta == PAPER)
-
-    rows = (
+    quantities = (
         ("noise (6.2), E = 1", 1, "noise"),
         ("objective, E = 1", 1, "objective"),
         ("objective, E = 5", 5, "objective"),
         ("|Aw + Bz|, E = 5", 5, "residual"),
     )
-    style: Any = STYLE | {"svg.hashsalt": title}
-    with rc_context(style):
-        figure = Figure(figsize=(10.5, 10.0), layout="constrained")
-        axes = figure.subplots(len(rows), len(PUBLISHED), sharex=True, sharey="row")
-        figure.suptitle(title)
-        for (k, (label, E, what)), (m, method) in product(enumerate(rows), enumerate(PUBLISHED)):
-            ax = axes[k][m]
-            for epsilon, colour in zip(EPSILONS, PALETTE, strict=False):
-                curve = getattr(of(method, f"{epsilon:g} an answer", E), what).mean(axis=0)
-                ax.plot(np.arange(1, curve.size + 1), curve, color=colour, lw=1.1, label=f"ε {epsilon:g}")
-            if what != "noise":
-                curve = getattr(of("no privacy", "", E), what).mean(axis=0)
-                ax.plot(np.arange(1, curve.size + 1), curve, color="#8793a0", lw=1.0, ls=(0, (4, 2)), label="none")
-            ax.set_yscale("log")
-            if k == 0:
-                ax.set_title(method)
-            if m == 0:
-                ax.set_ylabel(label)
-            if k == len(rows) - 1:
-                ax.set_xlabel("round")
-        axes[1][0].legend(title="an answer")
-        out = io.StringIO()
-        figure.savefig(out, format="svg", metadata={"Date": None, "Creator": COMMAND})
-    return out.getvalue()
+    return chart(TITLES[figure], [[panel(method, *quantity) for method in PUBLISHED] for quantity in quantities])
 
 
-# --- the whole ---
-
-TITLES = {
-    "figure3": "Figure 3 again: case14, three zones",
-    "figure4": "Figure 4 again: case118, three zones",
-}
+# --- the study ---
 
 
-def study(figure: str, chosen: Iterable[Setting], seeds: int, rounds: int | None = None) -> list[Line]:
-    """The lines of one figure, in order, on two processes."""
+def measured(figure: str, chosen: Iterable[Setting], seeds: int, rounds: int | None = None) -> list[Line]:
+    """The lines of one figure, in order, on two processes. InputError where scenarios/ is not."""
     source = SOURCES / f"{figure}.yaml"
     if not source.is_file():
-        raise InputError(f"{source}: no such file, expected `{COMMAND}` to run where scenarios/ is")
+        raise InputError(f"{source}: no such file, expected `hushgrid study figures` to run where scenarios/ is")
     tasks = [(source, setting, seeds, rounds) for setting in chosen]
-    lines = []
-    with multiprocessing.get_context("spawn").Pool(min(2, os.cpu_count() or 1)) as pool:
-        for line in pool.imap(measure, tasks):
-            lines.append(line)
-            s = line.setting
-            said = f"{s.method} {s.asked} E = {s.local_updates}: {line.objective[:, -LAST:].mean():.3g}"
-            print(f"{figure} {len(lines)}/{len(tasks)} {said} ({line.wall_s:.0f} s)", file=sys.stderr, flush=True)
-    return lines
+    return on_two(measure, tasks, lambda t: f"{figure}: {t[1].method} {t[1].asked}, E = {t[1].local_updates}")
 
 
-def figures(seeds: dict[str, int] | None = None, rounds: int | None = None, target: Path = TARGET) -> None:
-    """Both figures, to files."""
-    target.mkdir(parents=True, exist_ok=True)
-    for figure, count in (seeds or SEEDS).items():
-        began = time.perf_counter()
-        lines = study(figure, settings(), count, rounds)
-        about = heading(figure, lines, time.perf_counter() - began)
-        (target / f"{figure}.csv").write_text(as_csv(about, lines))
-        (target / f"{figure}.md").write_text(as_markdown(TITLES[figure], about, lines))
-        (target / f"{figure}.svg").write_text(chart(TITLES[figure], lines))
-        print("\n".join(str(target / f"{figure}.{kind}") for kind in ("csv", "md", "svg")))
+def study(seeds: dict[str, int] | None = None, rounds: int | None = None) -> list[Page]:
+    """Both figures."""
+    lines = {figure: measured(figure, settings(), n, rounds) for figure, n in (seeds or SEEDS).items()}
+    return [Page(name, tables(name, made), {f"{name}.svg": picture(name, made)}) for name, made in lines.items()]

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import tempfile
-import time
 from collections.abc import Iterable, Sequence
 from math import log, sqrt
 from pathlib import Path
@@ -24,11 +23,10 @@ from hushgrid.kernels.problems.losses import Loss, Objective
 from hushgrid.kernels.problems.prox import Regularizer
 from hushgrid.kernels.types import Vector
 from hushgrid.lab.attacks.attack import attack
-from hushgrid.lab.studies.common.study import TARGET, Exact, Panel, Table, chart, on_two, write
+from hushgrid.lab.studies.common.study import Exact, Page, Panel, Table, chart, on_two
 from hushgrid.lab.studies.papers import findings_shown, recycled_runs
 from hushgrid.lab.studies.papers.recovered_images import Ask, scenario
 
-COMMAND = "hushgrid study findings"
 NAME = "findings-table"
 DELTA = 1e-6
 Curves = dict[str, tuple[Vector, Vector]]
@@ -168,14 +166,13 @@ def wrong_limit(rounds: int = 120, rho: float = 25.0) -> tuple[Table, Panel]:
 # --- the study ---
 
 
-def study(target: Path = TARGET) -> None:
-    """Tables, one chart of five findings and one of each of the others, to files."""
-    began = time.perf_counter()
+def study() -> list[Page]:
+    """Tables, one chart of five findings and one of each of the others."""
     rows = [[totals(), noise_that_decays(), corollary_1()], [decayed()], [wrong_limit()]]
     panels = [[panel for _, panel in row] for row in rows]
     more = on_two(findings_shown.shown, list(findings_shown.EVERY), str)
     tables = [table for row in rows for table, _ in row] + [table for table, _ in more]
-    picture = chart("Claims that do not hold", COMMAND, panels)
-    write(NAME, COMMAND, time.perf_counter() - began, tables, picture, target)
+    pictures = {f"{NAME}.svg": chart("Claims that do not hold", panels)}
     for name, (_, panel) in zip(findings_shown.EVERY, more, strict=True):
-        (target / f"finding-{name}.svg").write_text(chart("", COMMAND, [[panel]]))
+        pictures[f"finding-{name}.svg"] = chart("", [[panel]])
+    return [Page(NAME, tables, pictures)]

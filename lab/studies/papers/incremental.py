@@ -24,7 +24,6 @@ from hushgrid.lab.studies.baselines import coca, ipwadmm
 from hushgrid.lab.studies.common.study import Exact, Panel, Table, random_walk
 from hushgrid.lab.vectorised import iadmm as whole_iadmm
 
-COMMAND = "hushgrid study incremental"
 Kind = Literal["ridge", "logistic"]
 SETTINGS = ((100, 0.3), (100, 0.5), (200, 0.3))  #: N and eta
 P, ROWS = 2, 30  #: p and b_i

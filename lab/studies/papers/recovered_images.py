@@ -28,10 +28,9 @@ from hushgrid.kernels.problems.losses import Loss, Objective
 from hushgrid.kernels.types import Matrix, Vector
 from hushgrid.lab.attacks.attack import attack
 from hushgrid.lab.inversion.pictures import png, sheet
-from hushgrid.lab.studies.common.study import TARGET, Panel, Table, chart, on_two, write
+from hushgrid.lab.studies.common.study import Page, Panel, Table, chart, on_two
 from hushgrid.node.problems.records.images import read_idx
 
-COMMAND = "hushgrid study recovered-images"
 NAME = "recovered-images"
 NODES, ANSWERS = 8, 20
 MANY = 48  #: nodes, where shares of them are told: labels that are guessed right
@@ -273,20 +272,16 @@ def curves(lines: list[Line]) -> str:
     panel = Panel(
         "One image a node", "epsilon that is claimed", "PSNR, dB, median", psnr, xlog=True, marks=True, linear=10.0
     )
-    return chart("Images recovered from RECAL's token", COMMAND, [[panel]])
+    return chart("Images recovered from RECAL's token", [[panel]])
 
 
-def study(target: Path = TARGET) -> None:
-    """Tables, chart and pictures, to files; of images by path one more table, and a picture of each collection."""
-    began = time.perf_counter()
+def study() -> list[Page]:
+    """Tables, chart and pictures; of images by path one more table, and a picture of each collection."""
     digit, other, further = asked(), gradients_asked(), asked_by_path()
     lines = on_two(measure, [*digit, *other, *further], lambda a: f"{a.images}: {a.title}, {a.m} a node: {a.noise}")
     images, gradients, others = lines[: len(digit)], lines[len(digit) :][: len(other)], lines[len(digit) + len(other) :]
-    wall = time.perf_counter() - began
     made = [image_table(images), gradient_table(gradients)]
     made += [image_table(others, "Images by path")] if others else []
-    write(f"{NAME}-table", COMMAND, wall, made, curves(images), target)
-    pictures = {NAME: images} | {f"{NAME}-{name}": [li for li in others if li.ask.images == name] for name in by_path()}
-    for name, of in pictures.items():
-        (target / f"{name}.png").write_bytes(picture(of))
-        print(target / f"{name}.png")
+    sheets = {NAME: images} | {f"{NAME}-{name}": [li for li in others if li.ask.images == name] for name in by_path()}
+    pictures: dict[str, str | bytes] = {f"{name}.png": picture(runs) for name, runs in sheets.items()}
+    return [Page(f"{NAME}-table", made, {f"{NAME}-table.svg": curves(images)} | pictures)]

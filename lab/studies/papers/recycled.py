@@ -7,20 +7,17 @@ and the methods, `lab/studies/papers/recycled_limits.py` Figure 2 and the findin
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from math import inf
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from hushgrid.kernels.algorithms.radmm import Growth
-from hushgrid.lab.studies.common.study import TARGET, Panel, Table, chart, on_two, write
+from hushgrid.lab.studies.common.study import Page, Panel, Table, chart, on_two
 from hushgrid.lab.studies.papers import recycled_limits as limits
 from hushgrid.lab.studies.papers.recycled_runs import METHODS, ROUNDS, RUNS, Found, Setting, lowest, measure
 
-COMMAND = "hushgrid study recycled"
 EPSILONS = {
     5: (1.0, 4.0, 16.0),
     20: (4.0, 16.0, 64.0),
@@ -93,14 +90,12 @@ def pictures(found: Sequence[Found], rounds: int) -> list[str]:
         [panel(f"1(a), N = {N}", of("1a", N=N)) for N in (5, 20)],
         [panel("1(b), N = 5", of("1b")), panel("1(c), N = 5", of("1c"))],
     ]
-    charts = [chart("Figure 1 of the Recycled ADMM paper again: no noise", COMMAND, one)]
+    charts = [chart("Figure 1 of the Recycled ADMM paper again: no noise", one)]
     for N, epsilons in EPSILONS.items():
         green = of("3", epsilon=inf, N=N)
         panels = [[panel(f"{n}, ε = {e:g}", green + of(n, epsilon=e, N=N)) for e in epsilons[1:]] for n in ("3", "4")]
         panels.append([panel(f"5, ε = {e:g}", green + of("5", epsilon=e, N=N, rounds=rounds)) for e in epsilons])
-        charts.append(
-            chart(f"Figures 3 to 5 of the Recycled ADMM paper again, N = {N}, at honest totals", COMMAND, panels)
-        )
+        charts.append(chart(f"Figures 3 to 5 of the Recycled ADMM paper again, N = {N}, at honest totals", panels))
     return charts
 
 
@@ -144,9 +139,8 @@ def tables(found: Sequence[Found]) -> list[Table]:
     ]
 
 
-def study(runs: int = RUNS, rounds: int = ROUNDS, target: Path = TARGET) -> None:
-    """All figures and both findings, to files."""
-    began = time.perf_counter()
+def study(runs: int = RUNS, rounds: int = ROUNDS) -> list[Page]:
+    """All figures and both findings."""
     settings = asked(runs, rounds)
     found = on_two(
         measure,
@@ -155,6 +149,5 @@ def study(runs: int = RUNS, rounds: int = ROUNDS, target: Path = TARGET) -> None
     )
     more = [limits.figure_two(), limits.wrong_limit(), limits.told()]
     plain, private, of_20 = pictures(found, rounds)
-    write("recycled-figures", COMMAND, time.perf_counter() - began, [*tables(found), *more], private, target)
-    (target / "recycled-figures-of-20.svg").write_text(of_20)
-    (target / "recycled-plain.svg").write_text(plain)
+    charts = {"recycled-plain.svg": plain, "recycled-figures.svg": private, "recycled-figures-of-20.svg": of_20}
+    return [Page("recycled-figures", [*tables(found), *more], charts)]

@@ -9,11 +9,9 @@ a grid, by activations. `lab/studies/papers/relay_private.py` has the rest of th
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
 from itertools import product
 from math import inf, isfinite, nan, pi, sqrt
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -26,13 +24,12 @@ from hushgrid.kernels.problems.losses import Loss, Objective
 from hushgrid.kernels.problems.prox import Regularizer
 from hushgrid.kernels.types import Matrix, Vector
 from hushgrid.lab.studies.baselines import coca, rwadmm
-from hushgrid.lab.studies.common.study import TARGET, Exact, Panel, Table, chart, on_two, random_walk, write
+from hushgrid.lab.studies.common.study import Exact, Page, Panel, Table, chart, on_two, random_walk
 from hushgrid.lab.studies.papers import relay_private
 from hushgrid.lab.vectorised import iadmm as whole_iadmm
 from hushgrid.lab.vectorised import recal as whole_recal
 from hushgrid.node.problems.records.data import Synthetic, synthetic
 
-COMMAND = "hushgrid study relay"
 GRAPHS = ("complete", "ring", "geometric")
 SIZES = (8, 16, 32)
 ACCURACY = 1e-6  #: relative error at which a method is stopped
@@ -245,13 +242,11 @@ def picture(lines: Sequence[Line]) -> str:
             for kind in GRAPHS
         ]
     )
-    return chart("Tables I to III of the RECAL paper, measured", COMMAND, rows)
+    return chart("Tables I to III of the RECAL paper, measured", rows)
 
 
-def relay(sizes: Sequence[int] = SIZES, limit: int = LIMIT, seeds: int = SEEDS, target: Path = TARGET) -> None:
-    """Both parts of the study, to files."""
-    began = time.perf_counter()
+def study(sizes: Sequence[int] = SIZES, limit: int = LIMIT, seeds: int = SEEDS) -> list[Page]:
+    """Both parts: counts on graphs, and where answers cost something."""
     tasks = [Task(kind, n, method, limit, seeds) for kind, n, method in product(GRAPHS, sizes, METHODS)]
     lines = on_two(measure, tasks, lambda t: f"{t.kind} of {t.n}: {t.method}")
-    write("relay-graphs", COMMAND, time.perf_counter() - began, tables(lines), picture(lines), target)
-    relay_private.private(target=target)
+    return [Page("relay-graphs", tables(lines), {"relay-graphs.svg": picture(lines)}), relay_private.page()]

@@ -8,7 +8,6 @@ as in relay_private.py. What an adversary sees: one gradient of an agent with on
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import product
@@ -24,18 +23,17 @@ from hushgrid.kernels.problems.losses import Kind
 from hushgrid.kernels.randomness import counter_generator
 from hushgrid.kernels.types import Matrix, Vector
 from hushgrid.lab.attacks.recal import at_once, one_visit_late
-from hushgrid.lab.attacks.transcript import heard
-from hushgrid.lab.inversion.matching import Distance, Task
+from hushgrid.lab.attacks.transcript import parse
+from hushgrid.lab.inversion.matching import Batch, Distance
 from hushgrid.lab.inversion.pictures import png, sheet
 from hushgrid.lab.inversion.scores import cosine, psnr
-from hushgrid.lab.studies.common.study import TARGET, Panel, Table, chart, on_two, write
+from hushgrid.lab.studies.common.study import Page, Panel, Table, chart, on_two
 from hushgrid.lab.studies.papers import recovered_images as images
 from hushgrid.lab.studies.papers import relay_private as private
 from hushgrid.lab.studies.problems.relay import AGENTS, PENALTIES, Problem, of_images
 from hushgrid.node.problems.records.files import Shard
 from hushgrid.node.problems.records.images import read_idx
 
-COMMAND = "hushgrid study relay-figures"
 NAME = "relay-figures"
 KINDS: tuple[Kind, ...] = ("least-squares", "logistic")
 CLAIMS = (1.0, 5.0, 10.0)  #: Figures 2 and 5
@@ -209,7 +207,7 @@ def seen() -> list[Seen]:
     for source, variant, epsilon, late in ways:
         ask = images.Ask(source, images.RECAL, variant, epsilon)
         rows = list(images.rows_for(ask))
-        told = heard(run(images.in_memory(ask), data=rows).transcript or [], source)
+        told = parse(run(images.in_memory(ask), data=rows).transcript or [], source)
         p: Any = told.algorithm
         of, zero = told.problem, np.zeros(told.problem.size)
         alpha, beta = [p.alpha_i(i, L) for i, L in enumerate(of.L)], p.beta_n(AGENTS)
@@ -234,7 +232,7 @@ class Matching(NamedTuple):
 def match(H: Matrix, true: Vector, distance: Distance, tv: float) -> Matching:
     """One image behind one gradient H (C, q) at 0, by L-BFGS from a random start; `true` scores the way, at the best length."""
     C, q = H.shape
-    task = Task(np.zeros((1, C, q)), H[None], 1, distance, tv)
+    task = Batch(np.zeros((1, C, q)), H[None], 1, distance, tv)
     draw = counter_generator(0, "figure", q)
     errors: list[float] = []
 
@@ -275,13 +273,10 @@ def _scaled(image: Vector, true: Vector) -> Vector:
     return scaled
 
 
-def study(target: Path = TARGET) -> None:
-    """Tables, chart and picture, to files."""
-    began = time.perf_counter()
+def study() -> list[Page]:
+    """Tables, chart and picture."""
     curves = on_two(measure, asked(), lambda a: f"{a.set}, {a.kind}, {a.penalty}: {a.way} {a.epsilon:g}")
     table, picture, ninth = matched(seen())
-    wall = time.perf_counter() - began
-    drawn = chart("Figures 2, 3, 5, 6 and 9 of the RECAL paper", COMMAND, [*panels(curves), [ninth]])
-    write(f"{NAME}-table", COMMAND, wall, [rows_of_curves(curves), table], drawn, target)
-    (target / f"{NAME}.png").write_bytes(picture)
-    print(target / f"{NAME}.png")
+    drawn = chart("Figures 2, 3, 5, 6 and 9 of the RECAL paper", [*panels(curves), [ninth]])
+    pictures: dict[str, str | bytes] = {f"{NAME}-table.svg": drawn, f"{NAME}.png": picture}
+    return [Page(f"{NAME}-table", [rows_of_curves(curves), table], pictures)]

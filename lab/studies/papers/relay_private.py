@@ -8,12 +8,10 @@ the error itself, which no run could see: optimistic, for both.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import product
 from math import inf, log, nan, sqrt
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,8 +25,8 @@ from hushgrid.kernels.types import Matrix, Vector
 from hushgrid.lab.attacks.recal import one_visit_late
 from hushgrid.lab.attacks.transcript import Visit
 from hushgrid.lab.studies.common.study import (
-    TARGET,
     Exact,
+    Page,
     Panel,
     Table,
     Willing,
@@ -37,7 +35,6 @@ from hushgrid.lab.studies.common.study import (
     nowhere,
     on_two,
     random_walk,
-    write,
 )
 from hushgrid.lab.studies.problems.relay import AGENTS, MADE_UP, SENSORS, Problem, made_up, problems
 from hushgrid.lab.vectorised import recal as whole_recal
@@ -45,7 +42,6 @@ from hushgrid.node.privacy.noise_source import SeededNoise
 from hushgrid.node.privacy.terms import Terms
 from hushgrid.node.problems.records.gate import RowsGate
 
-COMMAND = "hushgrid study relay"
 ACTIVATIONS = 2400  #: the paper's, 300 for each agent on average
 DELTA = 1e-3  #: the paper's
 EPSILONS = (0.1, 1.0, 12.0)
@@ -280,9 +276,8 @@ def overheard(p: Problem, way: str, epsilon: float) -> Vector:
 # --- the whole ---
 
 
-def private(asks: Sequence[Ask] | None = None, visits: Sequence[int] = VISITS, target: Path = TARGET) -> None:
-    """Tables IV and V, honest totals, the leak: to files."""
-    began = time.perf_counter()
+def page(asks: Sequence[Ask] | None = None, visits: Sequence[int] = VISITS) -> Page:
+    """Tables IV and V, honest totals, the leak."""
     work = partial(measure, visits=visits)
     lines = on_two(work, asks if asks is not None else asked(), lambda a: f"{a.problem}: {a.way} {a.epsilon:g}")
     paper = [line for line in lines if line.ask.way in ("none", "published")]
@@ -345,7 +340,7 @@ def private(asks: Sequence[Ask] | None = None, visits: Sequence[int] = VISITS, t
             told,
         ),
     ]
-    write("relay-private", COMMAND, time.perf_counter() - began, tables, picture(paper, honest), target)
+    return Page("relay-private", tables, {"relay-private.svg": picture(paper, honest)})
 
 
 def picture(paper: Sequence[Line], honest: Sequence[Line]) -> str:
@@ -375,4 +370,4 @@ def picture(paper: Sequence[Line], honest: Sequence[Line]) -> str:
     rows.append(
         [Panel("at honest totals", "ε of the whole run, an agent", "relative error", by_epsilon, xlog=True, marks=True)]
     )
-    return chart("RECAL where answers cost something", COMMAND, rows)
+    return chart("RECAL where answers cost something", rows)

@@ -36,7 +36,7 @@ class Capacities(NamedTuple):
         text = "".join(f"{bus},{p!r},{q!r}\n" for bus, (p, q) in sorted(self.rows.items()))
         return hashlib.sha256(text.encode()).hexdigest()
 
-    def of(self, case: Case, buses: Sequence[int]) -> Vector:
+    def of_buses(self, case: Case, buses: Sequence[int]) -> Vector:
         """(2 nb,): the capacities of these buses in order, p then q, p.u. Raises InputError if one has no row.
 
         So it does if a row is of no bus of the case.
@@ -47,8 +47,8 @@ class Capacities(NamedTuple):
                 raise InputError(f"{self.path}:{line}: found bus {bus}, expected a bus of {case.name}")
         if missing := [bus for bus in buses if bus not in self.rows]:
             raise InputError(f"{self.path}: found no bus {missing[0]}, expected a row bus,p_mw,q_mvar for each bus")
-        found: Vector = np.array([self.rows[bus] for bus in buses], float).reshape(-1, 2).T.ravel() / case.base_mva
-        return found
+        capacity: Vector = np.array([self.rows[bus] for bus in buses], float).reshape(-1, 2).T.ravel() / case.base_mva
+        return capacity
 
 
 def read_capacities(path: Path) -> Capacities:
@@ -74,8 +74,8 @@ def _add(read: Capacities, row: list[str], line: int) -> None:
     except ValueError:
         values = []
     if len(values) != 2:
-        found = ",".join(row)[:60]
-        raise InputError(f"{where}: found {found!r}, expected bus,p_mw,q_mvar: a bus number and two capacities")
+        text = ",".join(row)[:60]
+        raise InputError(f"{where}: found {text!r}, expected bus,p_mw,q_mvar: a bus number and two capacities")
     for value in values:
         if not (value == 0 or LEAST <= value <= MOST):
             raise InputError(f"{where}: found a capacity of {value:g}, expected 0 or {LEAST:g} to {MOST:g} MW or MVAr")

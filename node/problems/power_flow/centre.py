@@ -15,7 +15,7 @@ from hushgrid.grid_cases import load
 from hushgrid.grid_cases.costs import cost_scale
 from hushgrid.grid_cases.zone.cost import stiffness
 from hushgrid.kernels.errors import InputError
-from hushgrid.kernels.patterns.star import Centre
+from hushgrid.kernels.patterns.star import ServerContext
 from hushgrid.kernels.types import Vector
 from hushgrid.node.problems.kind import Plan
 from hushgrid.node.problems.power_flow.conclusion import Standing, conclusion, dispatched, figures_of_some
@@ -25,13 +25,13 @@ from hushgrid.node.problems.power_flow.device import Wiring, largest_message, wi
 Table = tuple[Sequence[str], list[tuple[Any, ...]]]  #: columns, and rows
 
 
-def centre(plan: Plan, source: str, warm: str = "") -> Centre:
+def centre(plan: Plan, source: str, warm: str = "") -> ServerContext:
     """`source`: the case, by its name or path. `warm`: the directory of an earlier run, or "". Raises InputError."""
     case = load(source).without(plan.problem.ignore).without_loads()
     wired, cost = wiring(case, plan.problem), plan.problem.objective == "cost"
     t, stop = plan.terms, plan.stop
     state, factor = _left(Path(warm), wired) if warm else (None, 1.0)
-    return Centre(
+    return ServerContext(
         stiffness=stiffness(case, wired.keys, plan.problem.stiffness) if cost else np.zeros(0),
         scale=cost_scale(case) if cost else 1.0,
         bounds=cost,
@@ -60,20 +60,29 @@ def _left(run_dir: Path, wired: Wiring) -> tuple[dict[str, Vector], float]:
             factor = float(saved["factor"])
     except (OSError, ValueError, KeyError, zipfile.BadZipFile):
         raise InputError(f"run.warm_start: {file}: found no state, expected a run of consensus-admm") from None
-    if not same or any(state[p].shape != at.shape for p, at in wired.position.items()) or not 0 < factor <= 1000:
+    if (
+        not same
+        or any(state[p].shape != entries.shape for p, entries in wired.position.items())
+        or not 0 < factor <= 1000
+    ):
         raise InputError(f"run.warm_start: {file}: found a run of other zones, expected one of the same")
     return state, factor
 
 
 def holding(
-    centre: Centre, plan: Plan, source: str, whole: Plan, z: Mapping[str, Vector], standing: Mapping[str, Vector]
-) -> Centre:
+    centre: ServerContext,
+    plan: Plan,
+    source: str,
+    full_plan: Plan,
+    z: Mapping[str, Vector],
+    standing: Mapping[str, Vector],
+) -> ServerContext:
     """The centre of a run of `plan` in which the zones of `whole` that are not in it are held.
 
     z, standing: what those zones said last of the entries that they share, and what stands at their buses.
     """
     case = load(source).without(plan.problem.ignore).without_loads()
-    here, there = wiring(case, plan.problem), wiring(case, whole.problem)
+    here, there = wiring(case, plan.problem), wiring(case, full_plan.problem)
     held = constants(here.keys, there, z)
     if plan.problem.objective != "cost":
         return replace(centre, held=held)

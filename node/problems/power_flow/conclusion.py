@@ -58,16 +58,16 @@ class Standing:
         return np.concatenate([self.d, self.p_g, self.q_g, self.dc])
 
     @classmethod
-    def of(cls, layout: Layout, closing: Closing, found: AcDispatch | None) -> Standing:
+    def from_closing(cls, layout: Layout, closing: Closing, ac: AcDispatch | None) -> Standing:
         """Of the dispatch that was found, else of the relaxation."""
-        if found is None:  # -A z: what reaches its buses, from its own generators and over its lines
+        if ac is None:  # -A z: what reaches its buses, from its own generators and over its lines
             dc = np.stack([closing.z[layout.dc_p_F + k] for k in range(4)], axis=1)
             served = -(layout.balance() @ closing.z)
             return cls(layout, served, closing.z[layout.p_g], closing.z[layout.p_g + 1], dc.ravel())
-        slack = found.slack[layout.case.index(np.array(layout.buses, np.int64))]
+        slack = ac.slack[layout.case.index(np.array(layout.buses, np.int64))]
         served = closing.data - (slack[:, [0, 2]] - slack[:, [1, 3]]).T.ravel()
-        g, dc = layout.generators, found.dc[layout.dc]
-        return cls(layout, served, found.p_g[g], found.q_g[g], dc.ravel())
+        g, dc = layout.generators, ac.dc[layout.dc]
+        return cls(layout, served, ac.p_g[g], ac.q_g[g], dc.ravel())
 
 
 def conclusion(
@@ -77,15 +77,15 @@ def conclusion(
     problem, held = plan.problem, absent or {}
 
     def conclude(closing: Mapping[str, Closing], measured: Mapping[str, float]) -> Concluded:
-        found, status = None, LEFT_OUT
+        ac, status = None, LEFT_OUT
         if problem.ac == "polish":
             outcome = _recovered(case, plan, layouts, closing, held)
-            found = outcome if isinstance(outcome, AcDispatch) else None
+            ac = outcome if isinstance(outcome, AcDispatch) else None
             status = SOLVED if isinstance(outcome, AcDispatch) else outcome.why
         apart = measured["disagreement"] * case.base_mva
-        told = {p: Released(status, apart, _own(case, layout, found)) for p, layout in layouts.items()}
-        standing = {p: Standing.of(layout, closing[p], found).packed for p, layout in layouts.items()}
-        return Concluded(told, np.zeros(0) if found is None else _packed(case, found, held), standing)
+        released = {p: Released(status, apart, _own(case, layout, ac)) for p, layout in layouts.items()}
+        standing = {p: Standing.from_closing(layout, closing[p], ac).packed for p, layout in layouts.items()}
+        return Concluded(released, np.zeros(0) if ac is None else _packed(case, ac, held), standing)
 
     return conclude
 
@@ -155,20 +155,20 @@ def margins_of(case: Case, plan: Plan, p_g: Vector) -> Margins | None:
     return margins(case, t.norm, epsilon, [len(buses) for buses in noisy], t.release, p_g=p_g)
 
 
-def _own(case: Case, layout: Layout, found: AcDispatch | None) -> Vector:
+def _own(case: Case, layout: Layout, ac: AcDispatch | None) -> Vector:
     """What a zone is told (`setpoints.released_keys`), p.u.; nothing if there is no dispatch."""
-    if found is None:
+    if ac is None:
         return np.zeros(0)
     keys = released_keys(case, layout)
-    return released(case, keys, found.p_g, found.q_g, found.v, found.flows, found.dc)
+    return released(case, keys, ac.p_g, ac.q_g, ac.v, ac.flows, ac.dc)
 
 
-def _packed(case: Case, found: AcDispatch, held: Mapping[str, Standing]) -> Vector:
-    costs = of_controls(case).each(np.concatenate([found.p_g, found.q_g, found.dc[:, 0]]))
-    objective = found.objective - sum(float(costs[one.layout.paid()[0]].sum()) for one in held.values())
-    head = [float(found.iterations), objective]
-    of_buses = (found.v, found.angle, found.slack.ravel(), found.price.ravel())
-    return np.concatenate([head, found.p_g, found.q_g, *of_buses, found.dc.ravel()])
+def _packed(case: Case, ac: AcDispatch, held: Mapping[str, Standing]) -> Vector:
+    costs = of_controls(case).each(np.concatenate([ac.p_g, ac.q_g, ac.dc[:, 0]]))
+    objective = ac.objective - sum(float(costs[one.layout.paid()[0]].sum()) for one in held.values())
+    head = [float(ac.iterations), objective]
+    of_buses = (ac.v, ac.angle, ac.slack.ravel(), ac.price.ravel())
+    return np.concatenate([head, ac.p_g, ac.q_g, *of_buses, ac.dc.ravel()])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -185,7 +185,9 @@ class Dispatched:
 
     dispatch: Dispatch
     figures: dict[str, Any]  #: of result.json
-    left: float | None  #: how far the relaxation's cost is from the bound, as a share of it; None: there is no bound
+    distance: (
+        float | None
+    )  #: how far the relaxation's cost is from the bound, as a share of it; None: there is no bound
 
 
 def dispatched(case: Case, problem: ZonesPlan, layouts: Mapping[str, Layout], state: ServerState) -> Dispatched | None:
@@ -193,19 +195,19 @@ def dispatched(case: Case, problem: ZonesPlan, layouts: Mapping[str, Layout], st
     if not state.closing or not covers(case, layouts):
         return None
     relaxed = _together(case, layouts, state)
-    found = recovered(case, relaxed, state.whole)
-    final = found.dispatch if found else relaxed
+    ac = recovered(case, relaxed, state.whole)
+    final = ac.dispatch if ac else relaxed
     relaxed_cost = relaxed.generation_cost + problem.voll * case.base_mva * float(relaxed.slack.sum())
     figures: dict[str, Any] = {
         "objective": relaxed_cost,
         **relaxed.power,
-        **proven(case, state.bound, relaxed_cost, found.figures["objective"] if found else None),
+        **proven(case, state.bound, relaxed_cost, ac.figures["objective"] if ac else None),
         "prices": _by_bus(case, final.price[:, 0]),
         "prices_relaxed": _by_bus(case, relaxed.price[:, 0]),
-        "ac": {"status": next(iter(state.released.values())).status, **(found.figures if found else {})},
+        "ac": {"status": next(iter(state.released.values())).status, **(ac.figures if ac else {})},
     }
-    left = proven(case, state.bound, relaxed_cost, None)["gap"]
-    return Dispatched(final, figures, left)
+    distance = proven(case, state.bound, relaxed_cost, None)["gap"]
+    return Dispatched(final, figures, distance)
 
 
 def _by_bus(case: Case, prices: Vector) -> dict[str, float]:
@@ -216,16 +218,16 @@ def _by_bus(case: Case, prices: Vector) -> dict[str, float]:
 def figures_of_some(case: Case, layouts: Mapping[str, Layout], state: ServerState, objective: float) -> dict[str, Any]:
     """The figures of a run in which a zone is held: sums over the others. `objective`: theirs in the last round."""
     relaxed = _together(case, layouts, state)
-    found = recovered(case, relaxed, state.whole)
+    ac = recovered(case, relaxed, state.whole)
     status = next(iter(state.released.values())).status
     known = proven(case, state.bound, objective, None)
-    if found:  # its flows to the zones that are held are no constants, so that it may cost less than the bound
+    if ac:  # its flows to the zones that are held are no constants, so that it may cost less than the bound
         known["gap"] = None
     return {
         "objective": objective,
         **relaxed.power,
         **known,
-        "ac": {"status": status, **(found.figures if found else {})},
+        "ac": {"status": status, **(ac.figures if ac else {})},
     }
 
 
@@ -248,31 +250,31 @@ def _together(case: Case, layouts: Mapping[str, Layout], state: ServerState) -> 
     return together(case, {p: Part(layouts[p], c.data, c.z, c.duals) for p, c in sorted(state.closing.items())})
 
 
-def recovered(case: Case, seen: Dispatch, whole: Vector) -> Recovered | None:
+def recovered(case: Case, seen: Dispatch, packed: Vector) -> Recovered | None:
     """The AC dispatch in the coordinator's state, beside the relaxation's as it was `seen`; None if there is none.
 
     Of a zone that is held there is nothing in it, but for the losses of the lines to it.
     """
-    if not whole.size:
+    if not packed.size:
         return None
     n, g = len(case.buses), len(case.generators)
-    head, p_g, q_g, v, angle, slack, price, dc = np.split(whole, np.cumsum([2, g, g, n, n, 4 * n, 2 * n]))
+    head, p_g, q_g, v, angle, slack, price, dc = np.split(packed, np.cumsum([2, g, g, n, n, 4 * n, 2 * n]))
     there = list(seen.zone_of)
-    own = np.isin(case.generators.bus, there)
+    known = np.isin(case.generators.bus, there)
     touched = np.isin(case.lines.from_bus, there) | np.isin(case.lines.to_bus, there)
     lines = case.dc_lines
     reached = np.isin(lines.from_bus, there) | np.isin(lines.to_bus, there)
-    found = replace(
+    ac = replace(
         seen,
         source="ac",
-        p_g=np.where(own, p_g, 0.0),
-        q_g=np.where(own, q_g, 0.0),
+        p_g=np.where(known, p_g, 0.0),
+        q_g=np.where(known, q_g, 0.0),
         v=v,
         flows=np.where(touched[:, None], flows(case, v, angle), 0.0),
         dc=np.where(reached[:, None], dc.reshape(-1, 4), 0.0),
         slack=np.where(slack > SMALLEST, slack, 0.0).reshape(n, 4),
         price=(price if price.size else np.full(2 * n, np.nan)).reshape(n, 2),  # that of 0.1.0 has none
     )
-    losses = float(found.flows[:, [0, 2]].sum() + found.dc[:, [0, 2]].sum()) * case.base_mva
-    figures = {"objective": float(head[1]), "iterations": int(head[0]), **found.power, "losses_mw": losses}
-    return Recovered(found, figures)
+    losses = float(ac.flows[:, [0, 2]].sum() + ac.dc[:, [0, 2]].sum()) * case.base_mva
+    figures = {"objective": float(head[1]), "iterations": int(head[0]), **ac.power, "losses_mw": losses}
+    return Recovered(ac, figures)

@@ -20,14 +20,14 @@ from hushgrid.grid_cases.costs import require_convex, require_modelled
 from hushgrid.grid_cases.partition import explicit, partition
 from hushgrid.grid_cases.setpoints import released_keys
 from hushgrid.grid_cases.variables import Layout
-from hushgrid.grid_cases.zone.backends import make_step
 from hushgrid.grid_cases.zone.build import ensure_model
 from hushgrid.grid_cases.zone.cost import joint_stiffness, stiffness
 from hushgrid.grid_cases.zone.model import ZoneModel, load_model, place
+from hushgrid.grid_cases.zone.projection import ZoneStep
 from hushgrid.kernels.algorithms.base import Algorithm
 from hushgrid.kernels.errors import InputError, Refused
 from hushgrid.kernels.machine import Keeping
-from hushgrid.kernels.patterns.star import Index, Place
+from hushgrid.kernels.patterns.star import Index, NodeContext
 from hushgrid.kernels.types import Vector
 from hushgrid.node.privacy.budget import BudgetCheck
 from hushgrid.node.privacy.gate import Expiry, Gate
@@ -86,13 +86,13 @@ class AnswerMemory:
     What the run has found it repeats to its end, though a newer version takes it out of the ledger meanwhile.
     """
 
-    def __init__(self, ledger: Ledger, about: str = "") -> None:
+    def __init__(self, ledger: Ledger, zone: str = "") -> None:
         """`about`: what of the question stands in no lattice: whose loads, and which."""
-        self.ledger, self.about = ledger, f"version {ledger.data_version} of {about}: "
+        self.ledger, self.data_name = ledger, f"version {ledger.data_version} of {zone}: "
         self._found: dict[bytes, bytes] = {}
 
     def key(self, question: str) -> bytes:
-        return hashlib.sha256((self.about + question).encode()).digest()
+        return hashlib.sha256((self.data_name + question).encode()).digest()
 
     def find(self, key: bytes) -> bytes | None:
         if key not in self._found and (answer := self.ledger.answer(key)) is not None:
@@ -158,15 +158,15 @@ def loaded(problem: ZonesProblem, case: Case) -> Loaded | None:
     """The public mask of a scenario's loads. Raises InputError if a bus is none of the case's."""
     if problem.loads is None:
         return None
-    given = problem.loads.nonzero
-    if isinstance(given, str):
+    mask = problem.loads.nonzero
+    if isinstance(mask, str):
         buses = case.buses
         return Loaded(p=buses.numbers[buses.p_d != 0].tolist(), q=buses.numbers[buses.q_d != 0].tolist())
     known = set(case.buses.numbers.tolist())
     for key in ("p", "q"):
-        if foreign := [bus for bus in getattr(given, key) if bus not in known]:
+        if foreign := [bus for bus in getattr(mask, key) if bus not in known]:
             raise InputError(f"loads.nonzero.{key}: found bus {foreign[0]}, expected buses of {case.name}")
-    return Loaded(p=sorted(set(given.p)), q=sorted(set(given.q)))
+    return Loaded(p=sorted(set(mask.p)), q=sorted(set(mask.q)))
 
 
 def mask_of(plan: ZonesPlan, buses: tuple[int, ...]) -> np.ndarray | None:
@@ -191,7 +191,7 @@ def capacities(adjacency: Adjacency | None, case: Case, buses: Sequence[int]) ->
     read = read_capacities(Path(change.of))
     if change.digest not in (None, read.digest):  # replaced since the owner's file, or the scenario, was read
         raise InputError(f"{read.path}: found rows of digest {read.digest}, expected {change.digest}")
-    return Contracts(read.of(case, buses), read.digest)
+    return Contracts(read.of_buses(case, buses), read.digest)
 
 
 def loss_of(
@@ -262,15 +262,19 @@ class Zone:
         if problem.kind != NAME:
             raise InputError(f"{self.name}: found a plan for a problem of {problem.kind}, expected zones")
         if set(problem.ignore) != self.ignore:
-            told, own = (", ".join(sorted(parts)) or "nothing" for parts in (set(problem.ignore), self.ignore))
-            raise InputError(f"{self.name}: found a plan that leaves out {told}, expected {own} (data.ignore)")
+            ignored, ignored_here = (
+                ", ".join(sorted(parts)) or "nothing" for parts in (set(problem.ignore), self.ignore)
+            )
+            raise InputError(
+                f"{self.name}: found a plan that leaves out {ignored}, expected {ignored_here} (data.ignore)"
+            )
         if problem.digest != self.digest:
             raise InputError(
                 f"{self.name}: found a plan for another version of the case {problem.case}, expected its own"
             )
         if tuple(sorted(problem.zones.get(self.name, ()))) != self.model.buses:
-            found = str(problem.zones.get(self.name))[:200]  # a liar's may be long
-            raise InputError(f"{self.name}: found zone {found} in the plan, expected its own {list(self.model.buses)}")
+            buses = str(problem.zones.get(self.name))[:200]  # a liar's may be long
+            raise InputError(f"{self.name}: found zone {buses} in the plan, expected its own {list(self.model.buses)}")
         if not self.model.L <= problem.L * (1 + 1e-9) < inf:
             raise InputError(f"{self.name}: found L {problem.L} in the plan, expected at least its own {self.model.L}")
         if self.pinned is not None and not self._allows(problem.loaded):
@@ -284,18 +288,18 @@ class Zone:
         """A share means nothing but with the capacities that it is of."""
         if t is None or not t.relative:
             return
-        own = self.contracts.digest if self.contracts else ""
-        if t.capacities != own:
+        digest = self.contracts.digest if self.contracts else ""
+        if t.capacities != digest:
             raise Refused(
                 f"{self.name}: found capacities of digest {t.capacities[:12]} in the plan, expected "
-                f"{f'its own, {own[:12]}' if own else 'no relative change'}"
+                f"{f'its own, {digest[:12]}' if digest else 'no relative change'}"
             )
 
-    def _allows(self, asked: Loaded | None) -> bool:
+    def _allows(self, mask: Loaded | None) -> bool:
         """Whether the plan's mask is the pinned one at this zone's buses."""
-        own, pinned = set(self.model.buses), self.pinned
-        return asked is not None and all(
-            own & set(getattr(asked, key)) == own & set(getattr(pinned, key)) for key in ("p", "q")
+        buses, pinned = set(self.model.buses), self.pinned
+        return mask is not None and all(
+            buses & set(getattr(mask, key)) == buses & set(getattr(pinned, key)) for key in ("p", "q")
         )
 
     @property
@@ -327,9 +331,9 @@ class Zone:
         gate = ZoneGate(self.name, loss, t, noise, budget_check, memory)
         gate.expiry = None if self.until is None else Expiry(self.until, lambda: ledger.spends.running)
         shared = shared_of(self.layout, problem)
-        place = Place(
+        place = NodeContext(
             gate=gate,
-            feasible=lambda D: make_step(model, D, self.solver),
+            feasible=lambda D: ZoneStep(model, D, self.solver),
             shared=shared,
             start=model.start,
             L=problem.L,

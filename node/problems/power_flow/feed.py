@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushgrid.kernels.errors import InputError
-from hushgrid.node.problems.feed import Part, Readings, Slot, Times, Values, at, document_of, number_of
-from hushgrid.node.problems.kind import Owner
+from hushgrid.node.problems.feed import Part, Readings, Slot, Times, Values, document_of, number_of, value_at
+from hushgrid.node.problems.kind import DeviceFile
 from hushgrid.node.problems.power_flow.device import Zone
 from hushgrid.node.problems.power_flow.files import read_loads, zone_of
 from hushgrid.node.problems.power_flow.question import LOAD_BOUND
@@ -30,7 +30,7 @@ class ZoneFeed:
     most = 1 << 20
     rows = 0
 
-    def __init__(self, owner: Owner, path: str) -> None:
+    def __init__(self, owner: DeviceFile, path: str) -> None:
         """Builds the zone. Raises InputError if the device's file is wrong."""
         self.zone = zone_of(owner.node, owner.data, path, owner.budget.adjacency, owner.allow.loads, loaded=False)
         self.buses, self.base = self.zone.model.buses, self.zone.case.base_mva
@@ -68,23 +68,23 @@ class ZoneFeed:
     def read(self, content: bytes, place: str) -> Part:
         if content.lstrip()[:1] == b"{":
             return self._document(document_of(content, place), place)
-        whole, end, half = content.rpartition(b"\n")  # a line without its end is still being written
+        lines, end, half = content.rpartition(b"\n")  # a line without its end is still being written
         wrong = f"{place}: found a last line without its end, expected a whole table of bus,p_mw,q_mvar" if half else ""
         try:
-            rows = list(csv.reader(io.StringIO((whole + end).decode("utf-8"), newline="")))
+            rows = list(csv.reader(io.StringIO((lines + end).decode("utf-8"), newline="")))
         except (UnicodeDecodeError, csv.Error):
             raise InputError(f"{place}: found no CSV text, expected a table of bus,p_mw,q_mvar") from None
         if not rows or tuple(c.strip() for c in rows[0]) != ("bus", *QUANTITIES):
             raise InputError(f"{place}:1: found another header, expected bus,p_mw,q_mvar")
-        found: dict[str, dict[str, str]] = {}
+        table: dict[str, dict[str, str]] = {}
         for line, row in enumerate(rows[1:], 2):
             bus = row[0].strip() if row else ""
-            if row and (len(row) != 3 or bus in found):
+            if row and (len(row) != 3 or bus in table):
                 wrong = wrong or f"{place}:{line}: found a malformed row or a bus again, expected bus,p_mw,q_mvar"
-                found[bus] = {}  # which of two rows is right is not known
+                table[bus] = {}  # which of two rows is right is not known
             elif row:
-                found[bus] = dict(zip(QUANTITIES, row[1:], strict=True))
-        return self._document(found, place, wrong)
+                table[bus] = dict(zip(QUANTITIES, row[1:], strict=True))
+        return self._document(table, place, wrong)
 
     def merged(self, before: Readings | None, values: Values, read: Times, until: Times) -> Readings:
         d, never = values["d"], self.nothing["d"]
@@ -104,13 +104,13 @@ class ZoneFeed:
             for quantity in each
         }
 
-    def heard(self, slot: Slot, document: Any, place: str) -> Part:
+    def receive(self, slot: Slot, document: Any, place: str) -> Part:
         path = self.path
         if not slot:
-            return self._document(at(document, path if isinstance(path, str) else None, place), place)
+            return self._document(value_at(document, path if isinstance(path, str) else None, place), place)
         paths = {q: getattr(path, q) for q in QUANTITIES} if isinstance(path, LoadPaths) else dict.fromkeys(QUANTITIES)
         if len(slot) == 1 and not isinstance(path, LoadPaths):
-            document = at(document, path, place)
+            document = value_at(document, path, place)
             paths = {q: q for q in QUANTITIES}
         elif not isinstance(path, LoadPaths):
             paths = dict.fromkeys(QUANTITIES, path)
@@ -149,7 +149,7 @@ class ZoneFeed:
         d = np.full(2 * len(self.buses), np.nan)
         for k, document, path, place in entries:
             try:
-                d[k] = number_of(at(document, path, place), place) / self.base
+                d[k] = number_of(value_at(document, path, place), place) / self.base
             except InputError as error:
                 wrong = wrong or str(error)
         if np.isnan(d).all():

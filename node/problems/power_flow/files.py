@@ -16,7 +16,7 @@ from hushgrid.grid_cases.variables import DC_FLOWS
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.types import Vector
 from hushgrid.node.durable import write_file
-from hushgrid.node.problems.kind import Told
+from hushgrid.node.problems.kind import SiteOutcome
 from hushgrid.node.problems.power_flow.device import Zone, capacities, model_of
 from hushgrid.node.problems.power_flow.question import LOAD_BOUND
 from hushgrid.node.problems.power_flow.section import ZoneData
@@ -68,12 +68,12 @@ class Dispatched(NamedTuple):
 
 def dispatched(zone: Zone, outcome: Mapping[str, Vector]) -> Dispatched:
     """Of a run at least cost the recovered dispatch, if there is one. One that passes a limit of the zone is not taken."""
-    given = outcome.get("released", np.zeros(0))
-    if not given.size:
+    released = outcome.get("released", np.zeros(0))
+    if not released.size:
         return Dispatched(setpoints(zone.case, zone.model.keys, outcome["z"]), "relaxed")
     keys = released_keys(zone.case, zone.layout)
-    wrong = beyond_limits(zone, dict(zip(keys, given.tolist(), strict=True)))
-    return Dispatched(setpoints(zone.case, keys, given, "ac"), "ac", wrong)
+    wrong = beyond_limits(zone, dict(zip(keys, released.tolist(), strict=True)))
+    return Dispatched(setpoints(zone.case, keys, released, "ac"), "ac", wrong)
 
 
 def keep_setpoints(zone: Zone, outcome: Mapping[str, Vector], path: Path) -> str | None:
@@ -81,30 +81,30 @@ def keep_setpoints(zone: Zone, outcome: Mapping[str, Vector], path: Path) -> str
 
     What is not taken leaves what was there before.
     """
-    found = dispatched(zone, outcome)
-    if found.wrong:
-        return f"the dispatch of the coordinator is not taken, {path.name} stays as it was: {found.wrong}"
-    _write(path, found.rows)
+    dispatch = dispatched(zone, outcome)
+    if dispatch.wrong:
+        return f"the dispatch of the coordinator is not taken, {path.name} stays as it was: {dispatch.wrong}"
+    _write(path, dispatch.rows)
     return None
 
 
-def told_setpoints(zone: Zone, outcome: Mapping[str, Vector]) -> Told:
+def site_setpoints(zone: Zone, outcome: Mapping[str, Vector]) -> SiteOutcome:
     """The same for other programs: what all generators of a bus are to give, MW and MVAr, and its voltage, p.u."""
-    found = dispatched(zone, outcome)
-    if found.wrong:
-        return Told({}, why=f"the dispatch of the coordinator is not taken: {found.wrong}")
+    dispatch = dispatched(zone, outcome)
+    if dispatch.wrong:
+        return SiteOutcome({}, why=f"the dispatch of the coordinator is not taken: {dispatch.wrong}")
     buses: dict[int, dict[str, float | int]] = {}
-    for row in found.rows:
+    for row in dispatch.rows:
         if row[0] in ("p_g", "q_g"):
             here = buses.setdefault(int(row[5]), {"bus": int(row[5]), "mw": 0.0, "mvar": 0.0})
             here["mw" if row[0] == "p_g" else "mvar"] += row[2]
-    for row in found.rows:
+    for row in dispatch.rows:
         if row[0] == "v" and int(row[5]) in buses:
             buses[int(row[5])]["pu"] = row[2]
-    told: dict[str, Any] = {"source": found.source, "setpoints": [buses[bus] for bus in sorted(buses)]}
-    if terminals := _terminals(zone, found.rows):
-        told["dc_lines"] = terminals
-    return Told(told)
+    document: dict[str, Any] = {"source": dispatch.source, "setpoints": [buses[bus] for bus in sorted(buses)]}
+    if terminals := _terminals(zone, dispatch.rows):
+        document["dc_lines"] = terminals
+    return SiteOutcome(document)
 
 
 def _terminals(zone: Zone, rows: Sequence[Row]) -> list[dict[str, float | int]]:

@@ -64,8 +64,8 @@ def lattice_of(node: str, loss: Loss, t: Terms | None) -> Lattice | None:
         moved = loss.row_nnz
         sensitivity = 2 * t.beta * norm + ROUNDING * moved
     else:
-        asked = LoadQuestion(loss, t)
-        (sensitivity, moved), largest = asked.sensitivity, max(asked.largest, largest)
+        question = LoadQuestion(loss, t)
+        (sensitivity, moved), largest = question.sensitivity, max(question.largest, largest)
     fit = Lattice.laplace if t.mechanism == "laplace" else Lattice.gaussian
     fitted = fit(t.per_answer, sensitivity, moved)
     # Decided here, before there is an answer: at the release it would tell about the data.
@@ -86,17 +86,17 @@ def paper_scale(t: Terms, sensitivity: float) -> float:
 
 def expected_l1(node: str, loss: Loss, t: Terms) -> float:
     """Expected sum of |noise| of one answer, p.u.; of `loss` only what is public."""
-    own = lattice_of(node, loss, t)
-    if own is not None:
-        return own.expected_l1 * loss.columns if t.at == "gradient" else LoadQuestion(loss, t).expected_l1(own)
+    lattice = lattice_of(node, loss, t)
+    if lattice is not None:
+        return lattice.expected_l1 * loss.columns if t.at == "gradient" else LoadQuestion(loss, t).expected_l1(lattice)
     scale = paper_scale(t, t.beta if t.mode.startswith("output") else 2 * t.beta)
     return scale * loss.columns * (1.0 if t.mechanism == "laplace" else (2 / np.pi) ** 0.5)
 
 
 def sum_error(node: str, loss: Loss, t: Terms) -> float | None:
     """Standard deviation of the sum of a zone's active loads in mode input, p.u.; of `loss` only what is public."""
-    own = lattice_of(node, loss, t)
-    return None if own is None or t.mode != "input" else LoadQuestion(loss, t).sum_error(own)
+    lattice = lattice_of(node, loss, t)
+    return None if lattice is None or t.mode != "input" else LoadQuestion(loss, t).sum_error(lattice)
 
 
 class ZoneGate(Gate):
@@ -178,8 +178,8 @@ class ZoneGate(Gate):
 
     def _noisy_data(self) -> Vector:
         """One answer: d~, the data plus noise where they may be other than zero."""
-        asked = self._question()
-        return asked.answered(self._release(b"", lambda: asked.exact(self._loads())))
+        question = self._question()
+        return question.answered(self._release(b"", lambda: question.exact(self._loads())))
 
     def _loads(self) -> Vector:
         """d as the answer that is being made has it."""
@@ -192,14 +192,14 @@ class ZoneGate(Gate):
 
     def _size(self, n: Index, g: float) -> float:
         """Sum of |d~ - d|, or of the noise on a gradient."""
-        t, asked = self._terms(), self._question()
-        if t.at == "gradient" or not (t.relative or asked.sums):
+        t, question = self._terms(), self._question()
+        if t.at == "gradient" or not (t.relative or question.sums):
             return super()._size(n, g)
-        return float(np.sum(np.abs(asked.answered(n.astype(np.float64) * g))))
+        return float(np.sum(np.abs(question.answered(n.astype(np.float64) * g))))
 
     def _key(self, lattice: Lattice) -> bytes:
         """Of the question: everything that the answer depends on beside the data and their version."""
-        return self.memory.key(f"{lattice!r} {self._terms().adjacency} {self.noise.source}{self._question().words}")
+        return self.memory.key(f"{lattice!r} {self._terms().adjacency} {self.noise.source}{self._question().text}")
 
     def _published_spend(self, sensitivity: float, *, honest: bool) -> Spend:
         """What the paper's noise really costs where that can be said: at 2 beta |a_i|; infinite for (3.4)."""

@@ -14,7 +14,7 @@ from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.graphs import Network
 from hushgrid.kernels.types import Vector
 from hushgrid.node.problems.feed import Feed
-from hushgrid.node.problems.kind import Asked, Device, Kind, Outcome, Owner, Plan, Told
+from hushgrid.node.problems.kind import Device, DeviceFile, Kind, Outcome, Plan, ScenarioSections, SiteOutcome
 from hushgrid.node.problems.power_flow.section import (
     NAME,
     ZoneData,
@@ -50,8 +50,8 @@ class PowerFlow(Kind):
         if objective_of(problem, algorithm) == "cost":
             return
         for key in ("voll", "ac"):
-            if (given := getattr(problem, key)) is not None:
-                raise InputError(f"{file}: problem.{key}: found {given}, expected none (problem.objective: shedding)")
+            if (entry := getattr(problem, key)) is not None:
+                raise InputError(f"{file}: problem.{key}: found {entry}, expected none (problem.objective: shedding)")
 
     def _check_margins(self, problem: ZonesProblem, algorithm: Algorithm, refusal: str) -> None:
         if objective_of(problem, algorithm) != "cost":
@@ -81,30 +81,30 @@ class PowerFlow(Kind):
     def reveals(self, entry: AllowedProblem, device: Any) -> str:
         return f"the loads of its {len(device.model.buses)} buses, p and q, each with noise, and what follows from them"
 
-    def public(self, asked: Asked, file: str) -> ZonesPlan:
+    def public(self, sections: ScenarioSections, file: str) -> ZonesPlan:
         from hushgrid.node.problems.power_flow import device
 
         try:
-            case, _, plan = device.public(asked.problem, asked.algorithm)
+            case, _, plan = device.public(sections.problem, sections.algorithm)
         except InputError as error:
             raise InputError(f"{file}: problem.{error}") from None
-        device.capacities(asked.privacy.adjacency if asked.privacy else None, case, case.buses.numbers.tolist())
+        device.capacities(sections.privacy.adjacency if sections.privacy else None, case, case.buses.numbers.tolist())
         return plan
 
-    def device(self, owner: Owner, path: str) -> Device:
+    def device(self, owner: DeviceFile, path: str) -> Device:
         from hushgrid.node.problems.power_flow.files import zone_of
 
         return zone_of(owner.node, owner.data, path, owner.budget.adjacency, owner.allow.loads)
 
-    def feed(self, owner: Owner, path: str) -> Feed:
+    def feed(self, owner: DeviceFile, path: str) -> Feed:
         from hushgrid.node.problems.power_flow.feed import ZoneFeed
 
         return ZoneFeed(owner, path)
 
-    def adjacency(self, given: Adjacency, base: Path) -> Adjacency:
-        change = given.of_loads
+    def adjacency(self, adjacency: Adjacency, base: Path) -> Adjacency:
+        change = adjacency.of_loads
         if change is None or change.of is None:
-            return given
+            return adjacency
         from hushgrid.node.problems.power_flow.capacity import read_capacities
 
         read = read_capacities((base / change.of).resolve())
@@ -115,12 +115,12 @@ class PowerFlow(Kind):
     def outcome(self, device: Any, state: Path) -> Outcome:
         from hushgrid.node.problems.power_flow.files import keep_setpoints
 
-        return lambda outcome, about: keep_setpoints(device, outcome, state / f"{device.name}.setpoints.csv")
+        return lambda outcome, facts: keep_setpoints(device, outcome, state / f"{device.name}.setpoints.csv")
 
-    def told(self, device: Any, outcome: dict[str, Vector]) -> Told:
-        from hushgrid.node.problems.power_flow.files import told_setpoints
+    def site_outcome(self, device: Any, outcome: dict[str, Vector]) -> SiteOutcome:
+        from hushgrid.node.problems.power_flow.files import site_setpoints
 
-        return told_setpoints(device, outcome)
+        return site_setpoints(device, outcome)
 
     def own_report(self, device: Any, state: Path) -> list[str]:
         from hushgrid.node.problems.power_flow.own_check import own_check
@@ -130,7 +130,7 @@ class PowerFlow(Kind):
     def data_words(self, data: ZoneData) -> str:
         return f"{len(data.zone)} buses of {data.case}"
 
-    def hidden(self, owner: Owner, device: Any, adjacency: Adjacency) -> list[str]:
+    def hidden(self, owner: DeviceFile, device: Any, adjacency: Adjacency) -> list[str]:
         base, beta, change = device.case.base_mva, adjacency.beta, adjacency.of_loads
         on = f"on a base of {base:g} MVA"
         if change is None:

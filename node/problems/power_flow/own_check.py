@@ -77,16 +77,16 @@ def read_setpoints(file: Path) -> dict[tuple[str, str], float]:
 
 def _converters(zone: Zone) -> list[tuple[int, str]]:
     """Each end of a dc line at a bus of the zone, by the line's row."""
-    dc, own = zone.case.dc_lines, set(zone.layout.buses)
+    dc, buses = zone.case.dc_lines, set(zone.layout.buses)
     ends = (("F", dc.from_bus), ("T", dc.to_bus))
-    return [(int(dc.rows[k]), end) for k in zone.layout.dc.tolist() for end, bus in ends if int(bus[k]) in own]
+    return [(int(dc.rows[k]), end) for k in zone.layout.dc.tolist() for end, bus in ends if int(bus[k]) in buses]
 
 
 def _ties(zone: Zone) -> list[tuple[int, str]]:
     """Each line to another zone, by its row, and which end of it is the zone's own."""
-    lines, own, found = zone.case.lines, set(zone.layout.buses), []
+    lines, buses, ties = zone.case.lines, set(zone.layout.buses), []
     for k in zone.layout.lines.tolist():
-        first, second = int(lines.from_bus[k]) in own, int(lines.to_bus[k]) in own
+        first, second = int(lines.from_bus[k]) in buses, int(lines.to_bus[k]) in buses
         if first != second:
-            found.append((int(lines.rows[k]), "F" if first else "T"))
-    return found
+            ties.append((int(lines.rows[k]), "F" if first else "T"))
+    return ties

@@ -83,10 +83,10 @@ class LoadQuestion:
         return (2 * norm + rounding) * (1 + ROUNDED), 2 * moved
 
     @property
-    def words(self) -> str:
+    def text(self) -> str:
         """What of it stands neither in the lattice nor in the relation: part of what an answer is kept under."""
-        whole = self.loaded.size == self.size
-        mask = "" if whole else f" on {self.loaded.tolist()}"
+        every = self.loaded.size == self.size
+        mask = "" if every else f" on {self.loaded.tolist()}"
         capacities = f" of capacities {self.terms.capacities}" if self.terms.relative else ""
         return mask + capacities + (" with totals" if self.terms.release == "totals" else "")
 

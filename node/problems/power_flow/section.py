@@ -92,7 +92,7 @@ class ZonesPlan(Struct, tag_field="kind", tag="zones", frozen=True, forbid_unkno
         return sorted(self.zones)
 
     @property
-    def about(self) -> str:
+    def description(self) -> str:
         return f"{self.case} in {len(self.zones)} zones"
 
     @property
@@ -110,10 +110,7 @@ class ZonesPlan(Struct, tag_field="kind", tag="zones", frozen=True, forbid_unkno
     def check(self, algorithm: Algorithm) -> None:
         """Whether zones and case belong together is for a device to say, which has the case."""
         check_objective(self.objective, algorithm, "plan: problem.objective")
-        if algorithm.by_convexity:
-            raise InputError(
-                "plan: algorithm: found a step of strong convexity, expected another (|A z + d|^2 has none)"
-            )
+        algorithm.check(*self.constants, convexity=0.0)
 
 
 def objective_of(problem: ZonesProblem, algorithm: Algorithm) -> Objective:
@@ -123,7 +120,7 @@ def objective_of(problem: ZonesProblem, algorithm: Algorithm) -> Objective:
 
 def exact(algorithm: Algorithm) -> bool:
     """Whether the algorithm solves each zone's problem exactly: it is for costs, which a gradient step is not."""
-    return bool(getattr(algorithm, "exact_steps", False))
+    return algorithm.asks() == "data"
 
 
 def check_objective(objective: Objective, algorithm: Algorithm, where: str) -> None:

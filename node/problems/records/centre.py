@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from hushgrid.kernels.patterns import masked
-from hushgrid.kernels.patterns.star import Centre
+from hushgrid.kernels.patterns.star import ServerContext
 from hushgrid.kernels.problems.losses import public_gradient
 from hushgrid.kernels.types import Vector
 from hushgrid.node.problems.kind import Plan
@@ -18,14 +18,14 @@ from hushgrid.node.problems.masking import numbers
 Table = tuple[Sequence[str], list[tuple[Any, ...]]]  #: columns, and rows
 
 
-def centre(plan: Plan, source: str, warm: str = "") -> Centre:
+def centre(plan: Plan, source: str, warm: str = "") -> ServerContext:
     """Every node shares all of x, and begins at zero. `source`, `warm`: not used, because nothing else is public."""
     p, t, stop = plan.problem, plan.terms, plan.stop
-    return Centre(
+    return ServerContext(
         position={node: np.arange(p.size) for node in p.nodes},
         start={node: np.zeros(p.size) for node in p.nodes},
         announced=dict.fromkeys(p.nodes, p.dimension),
-        largest=dict.fromkeys(p.nodes, plan.algorithm.sent * p.size),
+        largest=dict.fromkeys(p.nodes, p.size),
         epsilon=t.paper_epsilon if t else inf,
         tolerance=stop.tolerance if stop else 0.0,
         patience=stop.patience if stop else 0,
@@ -33,11 +33,11 @@ def centre(plan: Plan, source: str, warm: str = "") -> Centre:
     )
 
 
-def masked_centre(plan: Plan) -> masked.Centre:
+def masked_centre(plan: Plan) -> masked.ServerContext:
     """The same where only sums over the nodes are seen."""
     p, stop = plan.problem, plan.stop
     o = p.objective
-    return masked.Centre(
+    return masked.ServerContext(
         members=list(p.nodes),
         terms=numbers(plan),
         start=np.zeros(p.size),
@@ -48,7 +48,7 @@ def masked_centre(plan: Plan) -> masked.Centre:
     )
 
 
-def held(plan: Plan, whole: Plan, source: str, z: Mapping[str, Vector]) -> Vector:
+def held(plan: Plan, full_plan: Plan, source: str, z: Mapping[str, Vector]) -> Vector:
     """Empty: nothing is held where nodes are absent, because the others' problem does not need them."""
     return np.zeros(0)
 

@@ -21,17 +21,24 @@ from hushgrid.node.problems.records.files import (
     Table,
     check_widths,
     lines_of,
+    printable,
     read_csv,
     read_libsvm,
     read_npz,
     shard_of,
-    shown,
 )
 from hushgrid.node.problems.records.images import IMAGES, read_idx, read_leaf
 
 Count = Annotated[int, Meta(ge=1, le=10_000_000)]
 Rows = NDArray[np.int64]
-Arrays = Sequence[tuple[NDArray[Any], NDArray[Any]]]  #: A (m, q) and b (m,) of each node, as they were given in Python
+
+
+class Arrays(NamedTuple):
+    """Rows that `run` was given in Python."""
+
+    shards: Sequence[tuple[NDArray[Any], NDArray[Any]]]  #: A (m, q) and b (m,) of each node
+    features: tuple[str, ...] = ()  #: a name for each column of A, if they have names
+    notes: tuple[str, ...] = ()  #: what was done to the columns
 
 
 class Loaded(NamedTuple):
@@ -105,15 +112,15 @@ class Data(Section, frozen=True, kw_only=True):
     header: bool | None = None  #: csv: whether the first line has names [it does if no field of it is a number]
     threshold: float | None = None  #: logistic: labels are numbers, and stand for 1 above it, for -1 otherwise
 
-    def at(self, base: Path) -> Data:
+    def relative_to(self, base: Path) -> Data:
         """With every path absolute."""
 
-        def found(path: str | None) -> str | None:
-            return path and str((base / path).resolve())
+        def absolute(file: str | None) -> str | None:
+            return file and str((base / file).resolve())
 
-        split = self.split if isinstance(self.split, str) else replace(self.split, given=found(self.split.given))
+        split = self.split if isinstance(self.split, str) else replace(self.split, given=absolute(self.split.given))
         files = [str((base / path).resolve()) for path in self.files] if self.files is not None else None
-        one = {key: found(getattr(self, key)) for key in ("libsvm", "csv", "idx", "leaf")}
+        one = {key: absolute(getattr(self, key)) for key in ("libsvm", "csv", "idx", "leaf")}
         return replace(self, files=files, split=split, **one)
 
 
@@ -141,7 +148,7 @@ def load(data: Data, base: Path, kind: Kind, nodes: int | None = None, arrays: A
             "data.arrays: found the shapes of arrays alone, expected the arrays too (in Python: run(..., data=[(A, b), ...]))"
         )
     kind = _as_written(data, kind)
-    each: Sequence[object] | None = data.files if data.files is not None else arrays
+    each: Sequence[object] | None = data.files if data.files is not None else arrays.shards if arrays else None
     users: list[Shard] = [] if data.leaf is None else read_leaf(base / data.leaf, kind)
     if users and len(users) < (data.nodes or nodes or 1):
         raise InputError(f"{base / (data.leaf or '')}: found {len(users)} users, expected {data.nodes or nodes}")
@@ -151,14 +158,14 @@ def load(data: Data, base: Path, kind: Kind, nodes: int | None = None, arrays: A
     for name, other in (("data.nodes", data.nodes), ("network.nodes", nodes)):
         if other is not None and other != n:
             raise InputError(f"data: found {n} nodes, expected {other} ({name})")
-    features: tuple[str, ...] = ()
+    features: tuple[str, ...] = arrays.features if arrays else ()
     if data.files is not None:
         places = [str(base / name) for name in data.files]
         shards = [_read_file(data, base / name, kind) for name in data.files]
         check_widths(places, shards, "file")
     elif arrays is not None:
         places = [f"data.arrays[{i}]" for i in range(n)]
-        shards = [shard_of(A, b, kind, place) for (A, b), place in zip(arrays, places, strict=True)]
+        shards = [shard_of(A, b, kind, place) for (A, b), place in zip(arrays.shards, places, strict=True)]
         check_widths(places, shards, "array")
     elif users:
         shards = users[:n]
@@ -169,16 +176,16 @@ def load(data: Data, base: Path, kind: Kind, nodes: int | None = None, arrays: A
         shards, features = _split(data, base, table, n), table.features
     _check_declared(data, shards)
     shards, notes = _as_declared(data, shards, kind)
-    return Loaded(shards, features, notes)
+    return Loaded(shards, features, (*(arrays.notes if arrays else ()), *notes))
 
 
 def _check_declared(data: Data, shards: Sequence[Shard]) -> None:
     """InputError unless rows and features are as many as the section says."""
     each = tuple(len(s.b) for s in shards)
     has: tuple[Any, Any] = (each if isinstance(data.rows, tuple) else sum(each)), shards[0].A.shape[1]
-    for key, declared, found in zip(("rows", "features"), (data.rows, data.features), has, strict=True):
-        if declared is not None and declared != found:
-            raise InputError(f"data.{key}: found {declared!s:.80}, expected {found!s:.80} as the rows have")
+    for key, declared, actual in zip(("rows", "features"), (data.rows, data.features), has, strict=True):
+        if declared is not None and declared != actual:
+            raise InputError(f"data.{key}: found {declared!s:.80}, expected {actual!s:.80} as the rows have")
 
 
 def load_test(data: Data, path: Path, kind: Kind, features: int) -> Shard:
@@ -310,7 +317,7 @@ def read_split(path: Path, m: int, n: int) -> list[Rows]:
     for j, (where, line) in enumerate(lines):
         text = line.strip()
         if not (text.isdigit() and len(text) < 10 and int(text) < n):
-            raise InputError(f"{where}: found {shown(text)}, expected a node, 0..{n - 1}")
+            raise InputError(f"{where}: found {printable(text)}, expected a node, 0..{n - 1}")
         owner[j] = int(text)
     return [np.flatnonzero(owner == i) for i in range(n)]
 

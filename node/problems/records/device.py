@@ -19,7 +19,7 @@ from hushgrid.node.durable import write_file
 from hushgrid.node.privacy.budget import BudgetCheck
 from hushgrid.node.privacy.gate import Gate
 from hushgrid.node.privacy.noise_source import NoiseSource
-from hushgrid.node.problems.kind import Asked, Plan, archive_of
+from hushgrid.node.problems.kind import Plan, ScenarioSections, archive_of
 from hushgrid.node.problems.masking import MakeMasks, own_share
 from hushgrid.node.problems.on_graph import GraphNode, wired
 from hushgrid.node.problems.records.data import Arrays, Data, Devices, Loaded, classes, load
@@ -87,21 +87,21 @@ class Rows(GraphNode):
             )
         m, q = self.shard.A.shape
         if (p.rows[p.position(self.name)], p.features) != (m, q):
-            found = f"{p.rows[p.position(self.name)]} rows of {p.features}"
-            raise InputError(f"{self.name}: found a plan for {found}, expected its own {m} rows of {q}")
-        own = self.problem
+            size = f"{p.rows[p.position(self.name)]} rows of {p.features}"
+            raise InputError(f"{self.name}: found a plan for {size}, expected its own {m} rows of {q}")
+        problem = self.problem
         if p.kind != NAME:  # nothing else of a row is asked for
-            if own is not None:
+            if problem is not None:
                 question = plan.kind.question(p)
-                raise InputError(f"{self.name}: found a plan for {question}, expected one for its own {own}")
+                raise InputError(f"{self.name}: found a plan for {question}, expected one for its own {problem}")
             return
-        o = p.own(p.position(self.name))
+        o = p.node_objective(p.position(self.name))
         if self.labels is not None and not self.labels.fit(o.kind, p.classes):
-            found = f"{o.kind} of {p.classes} classes" if o.kind == "softmax" else o.kind
-            raise InputError(f"{self.name}: found a plan for {found}, expected one for labels of {self.labels}")
-        if own is not None and (o.kind, o.scale, p.row_bound) != (own.kind, own.scale, own.row_bound):
-            found = f"{o.kind}, scale {o.scale!r}, row_bound {p.row_bound!r}"
-            raise InputError(f"{self.name}: found a plan for {found}, expected its own {own}")
+            size = f"{o.kind} of {p.classes} classes" if o.kind == "softmax" else o.kind
+            raise InputError(f"{self.name}: found a plan for {size}, expected one for labels of {self.labels}")
+        if problem is not None and (o.kind, o.scale, p.row_bound) != (problem.kind, problem.scale, problem.row_bound):
+            size = f"{o.kind}, scale {o.scale!r}, row_bound {p.row_bound!r}"
+            raise InputError(f"{self.name}: found a plan for {size}, expected its own {problem}")
 
     def loss(self, p: DataPlan) -> Loss:
         """f_i of a plan that was checked. No row and no label is a reason to refuse it."""
@@ -110,20 +110,19 @@ class Rows(GraphNode):
             A = shortened(A, p.row_bound)
         if self.labels is not None:
             b = clamped(b, self.labels, p.objective.kind)
-        return Loss(p.own(p.position(self.name)), A, b, p.classes, p.row_bound)
+        return Loss(p.node_objective(p.position(self.name)), A, b, p.classes, p.row_bound)
 
     def gate(self, plan: Plan, noise: NoiseSource, budget_check: BudgetCheck) -> Gate:
         if plan.problem.kind != NAME:
             return plan.kind.gate(self, plan, noise, budget_check)
         p, t, i, algorithm = plan.problem, plan.terms_of(self.name), plan.problem.position(self.name), plan.running
+        published = algorithm.published
         check_minimizer(plan, i)
         if t is not None:
-            step, decay = algorithm.scaled(i, p.L[i], len(p.rows))
-            t = replace(t, step=step, decay=decay)
+            step, ratio = published.step_and_ratio(algorithm, i, p.L[i], len(p.rows)) if published else (0.0, 1.0)
+            t = replace(t, step=step, decay=ratio)
         share = own_share(plan, self.name, budget_check)
-        return RowsGate(
-            self.name, self.loss(p), t, noise, budget_check, stepped(plan) if t and t.published else None, share
-        )
+        return RowsGate(self.name, self.loss(p), t, noise, budget_check, stepped(plan), share)
 
 
 def stepped(plan: Plan) -> Callable[[float, int], float] | None:
@@ -132,10 +131,11 @@ def stepped(plan: Plan) -> Callable[[float, int], float] | None:
     A function of how far one record replaced moves a gradient, and of the number of the answer.
     """
     p, t, algorithm = plan.problem, plan.terms, plan.running
-    if t is None or algorithm.networked:
+    if t is None or not t.published or algorithm.pattern != "star":
         return None
-    gains = [algorithm.gain(k, max(p.L), t.paper_epsilon, p.convexity) for k in range(1, t.rounds + 1)]
-    return lambda moved, answer: algorithm.paper_sensitivity(t.mode, moved, gains[(answer - 1) // algorithm.per_round])
+    L, epsilon, per_round = max(p.L), t.paper_epsilon, algorithm.per_round
+    steps = [algorithm.step_of_answer(0, k, L, epsilon, p.convexity) for k in range(1, t.rounds + 1)]
+    return lambda moved, answer: algorithm.published.sensitivity(t.mode, moved, steps[(answer - 1) // per_round])
 
 
 def check_minimizers(plan: Plan) -> None:
@@ -147,7 +147,7 @@ def check_minimizers(plan: Plan) -> None:
 def check_minimizer(plan: Plan, i: int) -> None:
     """The same of node i."""
     p, t, algorithm = plan.problem, plan.terms_of(plan.problem.nodes[i]), plan.algorithm
-    if t is None or not algorithm.minimizes:
+    if t is None or algorithm.asks() != "minimiser":
         return
     quadratic = algorithm.curvature(i, 1, p.graph.neighbours[i])
     if algorithm.by_output(t.mechanism):
@@ -173,13 +173,13 @@ def keep_model(outcome: dict[str, Vector], path: Path) -> None:
 
 
 def public(
-    asked: Asked, file: str = "scenario", arrays: Arrays | None = None, read: Reader = load
+    sections: ScenarioSections, file: str = "scenario", arrays: Arrays | None = None, read: Reader = load
 ) -> tuple[Loaded | None, DataPlan]:
     """Every node's rows (None if they are on the devices), and what of the problem is public. Raises InputError.
 
     arrays: the rows themselves, if they were given in Python. read: what reads them.
     """
-    problem, network = asked.problem, asked.network
+    problem, network = sections.problem, sections.network
     try:
         n = network.build().n if network is not None else problem.data.nodes
         loaded = None
@@ -195,7 +195,7 @@ def public(
         each = [shared(problem.objective, rows, i) if share else problem.objective for i in range(len(rows))]
         losses = [Loss(o, s.A, s.b, C, R) for o, s in zip(each, shards, strict=False)]
         L = [loss.L for loss in losses] or [o.lipschitz(R or 0.0) for o in each]
-        wiring = wired(asked, L)
+        wiring = wired(sections, L, problem.objective.convexity)
     except InputError as error:
         raise InputError(f"{file}: {error}") from None
     return loaded, DataPlan(

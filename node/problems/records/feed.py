@@ -11,8 +11,8 @@ import numpy as np
 
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.problems.losses import LARGEST, settled
-from hushgrid.node.problems.feed import Part, Readings, Slot, Times, Values, at, document_of, number_of
-from hushgrid.node.problems.kind import Owner
+from hushgrid.node.problems.feed import Part, Readings, Slot, Times, Values, document_of, number_of, value_at
+from hushgrid.node.problems.kind import DeviceFile
 from hushgrid.node.problems.masking import masks_of
 from hushgrid.node.problems.records.device import Rows, rows_of
 from hushgrid.node.problems.records.files import archive_of, shard_of
@@ -29,7 +29,7 @@ class RowsFeed:
     most = 1 << 28
     names: Sequence[str] = ()
 
-    def __init__(self, owner: Owner, path: str) -> None:
+    def __init__(self, owner: DeviceFile, path: str) -> None:
         """Reads the rows that the device's file names. Raises InputError if it is wrong, or they are."""
         self.node, self.labels, self.problem = owner.node, owner.labels, owner.problem
         self.rows_named = rows_of(owner.node, Path(owner.data), owner.labels, owner.problem).shard
@@ -76,9 +76,11 @@ class RowsFeed:
         ):
             raise InputError(f"{place}: found other rows, expected {self.q} features and a label each, all numbers")
         A, b = np.asarray(A, dtype=np.float64), np.asarray(b, dtype=np.float64)
-        whole = ~(np.isnan(A).any(axis=1) | np.isnan(b))
-        wrong = "" if whole.all() else f"{place}: row {np.flatnonzero(~whole)[0] + 1}: found no number, expected one"
-        return Part(self._bounded(A[whole], b[whole]), np.flatnonzero(whole) + 1, len(b), wrong)
+        complete = ~(np.isnan(A).any(axis=1) | np.isnan(b))
+        wrong = (
+            "" if complete.all() else f"{place}: row {np.flatnonzero(~complete)[0] + 1}: found no number, expected one"
+        )
+        return Part(self._bounded(A[complete], b[complete]), np.flatnonzero(complete) + 1, len(b), wrong)
 
     def merged(self, before: Readings | None, values: Values, read: Times, until: Times) -> Readings:
         assert before is not None  # `first` has rows
@@ -93,8 +95,8 @@ class RowsFeed:
     def slots(self, topic: str) -> Mapping[str, Slot]:
         return {topic: ()}
 
-    def heard(self, slot: Slot, document: Any, place: str) -> Part:
-        row = np.array([self._numbers(at(document, self.path, place), place)])
+    def receive(self, slot: Slot, document: Any, place: str) -> Part:
+        row = np.array([self._numbers(value_at(document, self.path, place), place)])
         return Part(self._bounded(row[:, :-1], row[:, -1]), np.ones(1, np.int64), 1)
 
     @property
@@ -110,8 +112,8 @@ class RowsFeed:
     def values_of(self, device: Rows) -> Values:
         A, b = device.shard
         if A.shape != (self.m, self.q):
-            found, at_start = (f"{m} rows of {q}" for m, q in ((self.m, self.q), A.shape))
-            raise InputError(f"data: found {found}, expected {at_start} as at the start")
+            now, at_start = (f"{m} rows of {q}" for m, q in ((self.m, self.q), A.shape))
+            raise InputError(f"data: found {now}, expected {at_start} as at the start")
         return self._bounded(A, b)
 
     def _row(self, line: bytes, place: str) -> list[float]:

@@ -53,7 +53,7 @@ def read_npz(path: Path, kind: Kind) -> Shard:
 
 def archive_of(file: Path | IO[bytes], path: str) -> tuple[NDArray[Any], NDArray[Any]]:
     """A and b of a NumPy archive as they stand there. `path`: its name in error lines."""
-    found: dict[str, NDArray[Any]] = {}
+    arrays: dict[str, NDArray[Any]] = {}
     try:
         with zipfile.ZipFile(file) as archive:
             size = sum(info.file_size for info in archive.infolist() if info.filename in ("A.npy", "b.npy"))
@@ -63,7 +63,7 @@ def archive_of(file: Path | IO[bytes], path: str) -> tuple[NDArray[Any], NDArray
                 warnings.simplefilter("ignore")
                 for name in ("A", "b"):
                     with archive.open(f"{name}.npy") as part:
-                        found[name] = np.lib.format.read_array(io.BytesIO(part.read(size + 1)), allow_pickle=False)
+                        arrays[name] = np.lib.format.read_array(io.BytesIO(part.read(size + 1)), allow_pickle=False)
     except InputError:
         raise
     except OSError as error:
@@ -72,7 +72,7 @@ def archive_of(file: Path | IO[bytes], path: str) -> tuple[NDArray[Any], NDArray
         raise InputError(
             f"{path}: {str(error)[:120] or type(error).__name__}, expected a NumPy archive of A and b"
         ) from None
-    return found["A"], found["b"]
+    return arrays["A"], arrays["b"]
 
 
 def shard_of(A: NDArray[Any], b: NDArray[Any], kind: Kind, place: str) -> Shard:
@@ -85,8 +85,8 @@ def shard_of(A: NDArray[Any], b: NDArray[Any], kind: Kind, place: str) -> Shard:
         raise InputError(f"{place}: found A {A.shape} and b {b.shape}, expected (m, q) and (m,), m and q > 0")
     for name, table in (("A", A), ("b", b)):
         if (wrong := np.argwhere(~np.isfinite(table))).size:
-            at = ", ".join(map(str, wrong[0].tolist()))
-            raise InputError(f"{place}: {name}[{at}]: found {table[tuple(wrong[0])]}, expected a finite number")
+            index = ", ".join(map(str, wrong[0].tolist()))
+            raise InputError(f"{place}: {name}[{index}]: found {table[tuple(wrong[0])]}, expected a finite number")
     _check_labels(b, kind, lambda j: f"{place}: b[{j}]")
     return Shard(np.ascontiguousarray(A), np.ascontiguousarray(b))
 
@@ -105,12 +105,12 @@ def read_libsvm(path: Path, kind: Kind, *, features: int | None = None, first_in
     places: list[str] = []
     known: dict[bytes, tuple[int, float]] = {}  # classes are coded by a few words that stand in every line
     for where, line in lines_of(path):
-        words = line.split(b"#", 1)[0].split()
-        if not words:
+        fields = line.split(b"#", 1)[0].split()
+        if not fields:
             continue
-        labels.append(_number(words[0], where, "label"))
+        labels.append(_number(fields[0], where, "label"))
         last = -1
-        for word in words[1:]:
+        for word in fields[1:]:
             if (entry := known.get(word)) is None or entry[0] <= last:
                 entry = _entry(word, last, where)
                 if len(known) < KNOWN:
@@ -144,7 +144,7 @@ def _entry(word: bytes, last: int, where: str) -> tuple[int, float]:
     """index:value, the index after `last`."""
     index, colon, value = word.partition(b":")
     if not (colon and index.isdigit() and len(index) < 10):
-        raise InputError(f"{where}: found {shown(word)}, expected index:value")
+        raise InputError(f"{where}: found {printable(word)}, expected index:value")
     if (k := int(index)) <= last:
         raise InputError(f"{where}: found index {k} after {last}, expected ascending indices")
     return k, _number(value, where, "value")
@@ -166,26 +166,26 @@ def read_csv(path: Path, kind: Kind, *, label: str | int = -1, header: bool | No
         first, width = not width, width or len(fields)
         if len(fields) != width:
             raise InputError(f"{where}: found {len(fields)} fields, expected {width} as in the first line")
-        found = [_parsed(part) for part in fields]
-        if first and (all(number is None for number in found) if header is None else header):
+        parsed = [_parsed(part) for part in fields]
+        if first and (all(number is None for number in parsed) if header is None else header):
             names = [part.decode("utf-8", "replace").strip('"') for part in fields]
             continue
-        for k, number in enumerate(found):
+        for k, number in enumerate(parsed):
             if number is None or not isfinite(number):
                 column = f"column {k}" + (f" ({names[k]!a:.60})" if names else "")
                 known = " (if the line has the columns' names, data.header: true)" if first and header is None else ""
-                raise InputError(f"{where}: {column}: found {shown(fields[k])}, expected a finite number{known}")
-        numbers.extend(number for number in found if number is not None)
+                raise InputError(f"{where}: {column}: found {printable(fields[k])}, expected a finite number{known}")
+        numbers.extend(number for number in parsed if number is not None)
         places.append(where)
         if len(numbers) > LARGEST_TABLE:
             raise InputError(f"{where}: found more than {LARGEST_TABLE} numbers, expected at most as many")
     if not places or width < 2:
         raise InputError(f"{path}: found {len(places)} rows of {width} columns, expected rows of a label and features")
     table = np.array(numbers).reshape(len(places), width)
-    at = _column(path, label, names, width)
-    b = table[:, at].copy()
+    position = _column(path, label, names, width)
+    b = table[:, position].copy()
     _check_labels(b, kind, places.__getitem__)
-    return Table(np.delete(table, at, axis=1), b, tuple(names[:at] + names[at + 1 :]))
+    return Table(np.delete(table, position, axis=1), b, tuple(names[:position] + names[position + 1 :]))
 
 
 def _column(path: Path, label: str | int, names: list[str], width: int) -> int:
@@ -253,11 +253,11 @@ def _parsed(text: bytes) -> float | None:
 def _number(text: bytes, where: str, what: str) -> float:
     number = _parsed(text)
     if number is None or not isfinite(number):
-        raise InputError(f"{where}: found {what} {shown(text)}, expected a finite number")
+        raise InputError(f"{where}: found {what} {printable(text)}, expected a finite number")
     return number
 
 
-def shown(text: bytes) -> str:
+def printable(text: bytes) -> str:
     """What a line of an error may show of a file: at most 40 characters, all of them ASCII."""
-    whole = ascii(text.decode("latin-1"))
-    return whole if len(whole) <= 40 else whole[:37] + "..."
+    printed = ascii(text.decode("latin-1"))
+    return printed if len(printed) <= 40 else printed[:37] + "..."

@@ -194,7 +194,7 @@ class RowsGate(Gate):
             self.released.append(Answer(self.state.answers, x.copy(), answer, lattice.scale * unit, slack))
         return answer
 
-    def share(self, x: Vector, about: bytes) -> Index:
+    def share(self, x: Vector, context: bytes) -> Index:
         """The data's gradient at x on the common grid plus this node's share of the noise, in grid steps: one answer.
 
         `about`: what else is asked with x.
@@ -204,7 +204,7 @@ class RowsGate(Gate):
         def steps() -> Index:
             return np.rint(self._data(x, lattice, 1.0) / lattice.g).astype(np.int64)
 
-        return self._masked_share(self.masked, about + x.tobytes(), steps)
+        return self._masked_share(self.masked, context + x.tobytes(), steps)
 
     def _data(self, x: Vector, lattice: Lattice, unit: float) -> Vector:
         """The gradient of the data alone, clipped, in `unit`s."""
@@ -271,9 +271,9 @@ class RowsGate(Gate):
 
     def output_minimizer(self, linear: Vector, quadratic: float) -> Vector:
         """The same by output perturbation, whatever the mechanism: its noise is added to the minimiser."""
-        t, of = self._minimizable(), perturbation.output
+        t, perturb = self._minimizable(), perturbation.output
         return self._perturbed(
-            lambda: of(self.loss, t.mechanism, t.per_answer, linear, quadratic, t.records), linear, quadratic
+            lambda: perturb(self.loss, t.mechanism, t.per_answer, linear, quadratic, t.records), linear, quadratic
         )
 
     def exact_minimizer(self, linear: Vector, quadratic: float) -> Vector:

@@ -64,8 +64,8 @@ class _Leaf(Struct):
 def read_leaf(path: Path, kind: Kind) -> list[Shard]:
     """The rows of each user, in the file's order. Source of the format: S. Caldas and others, LEAF (2018)."""
     try:
-        found = msgspec.json.decode(unpacked(path), type=_Leaf)
-        each = [(f"{path}: user {user!a:.40}", found.user_data[user]) for user in found.users]
+        leaf = msgspec.json.decode(unpacked(path), type=_Leaf)
+        each = [(f"{path}: user {user!a:.40}", leaf.user_data[user]) for user in leaf.users]
     except (msgspec.DecodeError, ValueError, KeyError, RecursionError) as error:
         raise InputError(f"{path}: {str(error)[:120]}, expected LEAF's JSON of users and user_data") from None
     if sum(len(row) for _, data in each for row in data.x) > LARGEST_TABLE:

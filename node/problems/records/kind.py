@@ -14,7 +14,7 @@ from hushgrid.kernels.algorithms.base import Algorithm, Pattern
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.graphs import Network
 from hushgrid.node.problems.feed import Feed
-from hushgrid.node.problems.kind import Asked, Device, Outcome, Owner, Plan
+from hushgrid.node.problems.kind import Device, DeviceFile, Outcome, Plan, ScenarioSections
 from hushgrid.node.problems.masking import masks_of, numbers
 from hushgrid.node.problems.on_graph import GraphKind, induced
 from hushgrid.node.problems.records.section import (
@@ -26,13 +26,14 @@ from hushgrid.node.problems.records.section import (
     Logistic,
     Softmax,
     minimised,
+    unsolved,
 )
 from hushgrid.node.schema.sections import Adjacency, AllowedProblem, Privacy, Question, Section
 
 PROBLEMS = (LeastSquares, Logistic, Softmax)
 
 
-def record_words(owner: Owner, rows: Any, adjacency: Adjacency) -> str:
+def record_words(owner: DeviceFile, rows: Any, adjacency: Adjacency) -> str:
     """What is hidden of the records of a device."""
     m, q = rows.shard.A.shape
     if adjacency.replace_one_record is not None:
@@ -81,15 +82,10 @@ class Records(GraphKind):
         if guarded and problem.declared_classes is None:
             raise InputError(f"{file}: problem.classes: missing, expected the number of classes (variant: guarded)")
         r = problem.regularizer
-        if (wrong := algorithm.unconstrained(r.l1, r.l2, problem.box)) is not None:
+        if (wrong := unsolved(algorithm, r.l1, r.l2, problem.box)) is not None:
             raise InputError(
                 f"{file}: problem.{wrong}: found a value, expected none "
                 f"({algorithm.name} minimises {minimised(algorithm)}; l2 of the problem is a part of f_i)"
-            )
-        if algorithm.by_convexity and not problem.objective.convexity > 0:
-            raise InputError(
-                f"{file}: algorithm.eta: found a step of strong convexity, expected problem.l2 above 0, and no more of "
-                "problem.nonconvex than that"
             )
 
     def check_questions(self, problem: DataProblem, algorithm: Algorithm, privacy: Privacy, file: str) -> None:
@@ -98,12 +94,12 @@ class Records(GraphKind):
             raise InputError(
                 f"{file}: problem.kind: found {problem.kind}, expected logistic (privacy.sensitivity: pointwise)"
             )
-        if not algorithm.minimizes:
+        if algorithm.asks() != "minimiser":
             return
         output, R = algorithm.by_output(privacy.mechanism), problem.row_bound or inf
         replaced = privacy.adjacency.replace_one_record
         clip = replaced.clip if replaced else None
-        for key, wrong, found, expected in (
+        for key, wrong, value, expected in (
             (
                 "problem.kind",
                 problem.kind not in ("logistic", "softmax" if output else ""),
@@ -116,7 +112,7 @@ class Records(GraphKind):
         ):
             if wrong:
                 raise InputError(
-                    f"{file}: {key}: found {found}, expected {expected} ({algorithm.name}: private minimisers)"
+                    f"{file}: {key}: found {value}, expected {expected} ({algorithm.name}: private minimisers)"
                 )
 
     def question(self, problem: DataPlan) -> Question:
@@ -132,7 +128,7 @@ class Records(GraphKind):
         )
 
     def solved(self, algorithm: Algorithm) -> str:
-        if not algorithm.minimizes:
+        if algorithm.asks() != "minimiser":
             return "data problems" + {"no": "", "box": " with a box", "all": " with l1, l2, box"}[algorithm.constrained]
         laplace, gaussian = (algorithm.by_output(m) for m in ("laplace", "gaussian"))
         if laplace:
@@ -141,33 +137,33 @@ class Records(GraphKind):
 
     def unit(self, algorithm: Algorithm) -> str:
         """A bounded change is a promise about gradients; of minimisers there is none."""
-        return "one record" if algorithm.minimizes else "one record, or a gradient moved by at most beta"
+        return "one record" if algorithm.asks() == "minimiser" else "one record, or a gradient moved by at most beta"
 
     def located(
         self, problem: DataProblem, network: Network | None, networked: bool, base: Path, file: str
     ) -> DataProblem:
         super().located(problem, network, networked, base, file)
         test = problem.test and str((base / problem.test).resolve())
-        return replace(problem, data=problem.data.at(base), test=test)
+        return replace(problem, data=problem.data.relative_to(base), test=test)
 
-    def public(self, asked: Asked, file: str) -> DataPlan:
+    def public(self, sections: ScenarioSections, file: str) -> DataPlan:
         from hushgrid.node.problems.records import device
 
-        return device.public(asked, file)[1]
+        return device.public(sections, file)[1]
 
     def among(self, plan: DataPlan, present: Sequence[str]) -> DataPlan:
         rows = [m for node, m in zip(plan.nodes, plan.rows, strict=True) if node in present]
-        left = replace(plan, rows=rows, **induced(plan, present))
+        members = replace(plan, rows=rows, **induced(plan, present))
         if plan.share is UNSET or plan.row_bound is None:
-            return left
-        return replace(left, L=[left.own(i).lipschitz(plan.row_bound) for i in range(len(rows))])
+            return members
+        return replace(members, L=[members.node_objective(i).lipschitz(plan.row_bound) for i in range(len(rows))])
 
-    def device(self, owner: Owner, path: str) -> Device:
+    def device(self, owner: DeviceFile, path: str) -> Device:
         from hushgrid.node.problems.records.device import rows_of
 
         return rows_of(owner.node, Path(owner.data), owner.labels, owner.problem, masks_of(owner))
 
-    def feed(self, owner: Owner, path: str) -> Feed:
+    def feed(self, owner: DeviceFile, path: str) -> Feed:
         from hushgrid.node.problems.records.feed import RowsFeed
 
         return RowsFeed(owner, path)
@@ -175,12 +171,12 @@ class Records(GraphKind):
     def outcome(self, device: Device, state: Path) -> Outcome:
         from hushgrid.node.problems.records.device import keep_model
 
-        return lambda found, about: keep_model(found, state / f"{device.name}.model.npz")
+        return lambda model, facts: keep_model(model, state / f"{device.name}.model.npz")
 
     def data_words(self, data: str) -> str:
         return f"the rows of {data}"
 
-    def hidden(self, owner: Owner, device: Any, adjacency: Adjacency) -> list[str]:
+    def hidden(self, owner: DeviceFile, device: Any, adjacency: Adjacency) -> list[str]:
         return [record_words(owner, device, adjacency), *label_words(owner.labels)]
 
     def on_devices(self, problem: DataProblem) -> str | None:

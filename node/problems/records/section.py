@@ -112,9 +112,9 @@ class Labels(Section, frozen=True, kw_only=True):
         else:
             good = self.low is not None and self.high is not None and self.low < self.high
         if not good:
-            given = {"classes": self.classes, "low": self.low, "high": self.high}
-            found = ", ".join(f"{key}: {value}" for key, value in given.items() if value is not None)
-            raise InputError(f"labels: found {found or 'nothing'}, expected classes, or low and high with low < high")
+            keys = {"classes": self.classes, "low": self.low, "high": self.high}
+            written = ", ".join(f"{key}: {value}" for key, value in keys.items() if value is not None)
+            raise InputError(f"labels: found {written or 'nothing'}, expected classes, or low and high with low < high")
 
     def __str__(self) -> str:
         return f"{self.classes} classes" if self.classes else f"{self.low:g} to {self.high:g}"
@@ -141,7 +141,18 @@ def minimised(algorithm: Algorithm) -> str:
     """What an algorithm minimises that does not take all of a problem."""
     if algorithm.constrained == "no":
         return "sum_i f_i(x)"
-    return "sum_i f_i(x) over a box" + (f" {algorithm.lone}" if algorithm.lone else "")
+    beyond = (
+        f" if {algorithm.box_only_with[0]} is above {algorithm.box_only_with[1]}" if algorithm.box_only_with else ""
+    )
+    return f"sum_i f_i(x) over a box{beyond}"
+
+
+def unsolved(algorithm: Algorithm, l1: float, l2: float, box: float | None) -> str | None:
+    """What of a problem an algorithm cannot solve, regularizer or box; None if it solves it. l1, l2: of r(x)."""
+    key, most = algorithm.box_only_with or ("", 0)
+    if (l1 or l2) and (algorithm.constrained != "all" or (key and getattr(algorithm, key) > most)):
+        return "regularizer"
+    return "box" if box and algorithm.constrained == "no" else None
 
 
 class DataPlan(OnGraph, tag_field="kind", tag="data", frozen=True, kw_only=True):
@@ -184,7 +195,7 @@ class DataPlan(OnGraph, tag_field="kind", tag="data", frozen=True, kw_only=True)
         return bool(self.l1 or self.l2 or self.box)
 
     @property
-    def about(self) -> str:
+    def description(self) -> str:
         return f"{self.objective.kind}, {self.features} features, {len(self.rows)} nodes"
 
     @property
@@ -196,13 +207,13 @@ class DataPlan(OnGraph, tag_field="kind", tag="data", frozen=True, kw_only=True)
     def convexity(self) -> float:
         return self.objective.convexity
 
-    def own(self, i: int) -> Objective:
+    def node_objective(self, i: int) -> Objective:
         """What is public of f_i."""
         return self.objective if self.share is UNSET else shared(self.objective, self.rows, i)
 
     def declared(self, i: int) -> Declared:
         """f_i without its data."""
-        return Declared(self.own(i), self.rows[i], self.features, self.classes, self.row_bound)
+        return Declared(self.node_objective(i), self.rows[i], self.features, self.classes, self.row_bound)
 
     def moved(self, i: int, t: Terms) -> float:
         """How far one change moves node i's clipped gradient, in L2."""
@@ -210,7 +221,7 @@ class DataPlan(OnGraph, tag_field="kind", tag="data", frozen=True, kw_only=True)
 
     def largest(self, i: int, t: Terms) -> float:
         """No entry of that gradient is beyond it."""
-        return t.clip * self.own(i).scale
+        return t.clip * self.node_objective(i).scale
 
     def check(self, algorithm: Algorithm) -> None:
         """InputError unless its parts belong together: a device computes with them, whoever wrote them."""
@@ -222,12 +233,12 @@ class DataPlan(OnGraph, tag_field="kind", tag="data", frozen=True, kw_only=True)
                 f"plan: found {self.features} features of {self.classes} classes, expected at most {ENTRIES}"
             )
         if self.row_bound is not None:
-            expected = [self.own(i).lipschitz(self.row_bound) for i in range(n)]
-            if not all(abs(found - L) <= 1e-9 * L for found, L in zip(self.L, expected, strict=True)):
+            expected = [self.node_objective(i).lipschitz(self.row_bound) for i in range(n)]
+            if not all(abs(stated - L) <= 1e-9 * L for stated, L in zip(self.L, expected, strict=True)):
                 raise InputError(
                     f"plan: L: found numbers from {min(self.L):g} to {max(self.L):g}, expected {min(expected):g}"
                 )
-        if algorithm.unconstrained(self.l1, self.l2, self.box) is not None:
+        if unsolved(algorithm, self.l1, self.l2, self.box) is not None:
             raise InputError(
                 f"plan: found l1, l2 or a box, expected none ({algorithm.name} minimises {minimised(algorithm)})"
             )

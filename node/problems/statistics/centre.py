@@ -13,16 +13,17 @@ from hushgrid.node.problems.kind import Plan
 from hushgrid.node.problems.masking import noise_shares, numbers
 from hushgrid.node.problems.records.centre import Table, centre, held
 from hushgrid.node.problems.statistics.gate import lattice_of
+from hushgrid.node.problems.statistics.section import StatisticsPlan
 
 COLUMNS = ("entry", "value", "sd")  #: of the table
 
 __all__ = ["answer", "centre", "held", "masked_centre"]
 
 
-def masked_centre(plan: Plan) -> masked.Centre:
+def masked_centre(plan: Plan) -> masked.ServerContext:
     """The centre where only the sum is seen."""
     zero = np.zeros(plan.problem.size)
-    return masked.Centre(
+    return masked.ServerContext(
         members=list(plan.nodes),
         terms=numbers(plan),
         start=zero,
@@ -45,16 +46,16 @@ def records(plan: Plan, summed: Sequence[str]) -> int:
     return sum(p.rows[p.position(node)] for node in summed)
 
 
-def shown(plan: Plan, S: np.ndarray, summed: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-    """(d,) each: what a sum S (d,) over these nodes says, and the standard deviation of its noise."""
-    unit = plan.problem.statistic.unit(plan.problem.features, max(records(plan, summed), 1))
-    return S * unit, spread(plan, summed) * unit
+def estimates(plan: Plan, S: np.ndarray, summed: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+    """What a sum S (d,) over these nodes says, and the standard deviation of its noise."""
+    p: StatisticsPlan = plan.problem
+    return p.statistic.estimates(S, spread(plan, summed), p.features, max(records(plan, summed), 1))
 
 
 def table(plan: Plan, S: np.ndarray, summed: Sequence[str], features: Sequence[str] = ()) -> Table:
     """The same for reading. `features`: the columns' names."""
     p = plan.problem
-    each = zip(p.statistic.entries(p.names(features)), *(v.tolist() for v in shown(plan, S, summed)), strict=True)
+    each = zip(p.statistic.entries(p.names(features)), *(v.tolist() for v in estimates(plan, S, summed)), strict=True)
     return COLUMNS, list(each)
 
 

@@ -21,24 +21,24 @@ from hushgrid.node.problems.statistics.section import StatisticsPlan, order_of
 
 def check_terms(plan: StatisticsPlan, t: Terms) -> None:
     """Raises InputError if the statistic has no bound in the terms' norm or relation: a plan may say anything."""
-    of = plan.statistic
-    if order_of(t) not in of.orders:
-        raise InputError(f"privacy.mechanism: found {t.mechanism}, expected gaussian ({of.name})")
+    statistic = plan.statistic
+    if order_of(t) not in statistic.orders:
+        raise InputError(f"privacy.mechanism: found {t.mechanism}, expected gaussian ({statistic.name})")
     if not t.clip:
-        raise InputError(f"privacy.adjacency: found {t.adjacency}, expected replace-one-record ({of.name})")
+        raise InputError(f"privacy.adjacency: found {t.adjacency}, expected replace-one-record ({statistic.name})")
     if t.pointwise or t.growth != 1:
-        raise InputError(f"privacy: found a sensitivity or a schedule, expected neither ({of.name}: one answer)")
+        raise InputError(f"privacy: found a sensitivity or a schedule, expected neither ({statistic.name}: one answer)")
 
 
 def lattice_of(plan: StatisticsPlan, i: int, t: Terms) -> Lattice:
     """The grid and noise of node i's answer by itself, from public numbers. Raises InputError if no grid holds them."""
     fit = Lattice.laplace if t.mechanism == "laplace" else Lattice.gaussian
-    found = fit(t.per_answer, plan.moved(i, t), plan.size)
-    if not plan.largest(i, t) <= EXACT / 2 * found.g:
+    lattice = fit(t.per_answer, plan.moved(i, t), plan.size)
+    if not plan.largest(i, t) <= EXACT / 2 * lattice.g:
         raise InputError(
-            f"{plan.nodes[i]}: found sums of up to {plan.largest(i, t) / found.g:.3g} grid steps, expected at most 2^51"
+            f"{plan.nodes[i]}: found sums of up to {plan.largest(i, t) / lattice.g:.3g} grid steps, expected at most 2^51"
         )
-    return found
+    return lattice
 
 
 class StatisticGate(Gate):
@@ -60,7 +60,7 @@ class StatisticGate(Gate):
             check_terms(plan, terms)
         lattice = share.lattice if share else lattice_of(plan, i, terms) if terms else None
         super().__init__(node, terms, noise, authority, lattice, plan.size)
-        self.records, self.of, self.masked = records, plan.statistic, share
+        self.records, self.sum, self.masked = records, plan.statistic, share
 
     # --- what an algorithm may ask ---
 
@@ -71,21 +71,21 @@ class StatisticGate(Gate):
         lattice = self._noise_lattice()
         return self._release(b"statistic", lambda: self._steps(lattice).astype(np.float64) * lattice.g)
 
-    def share(self, x: Vector, about: bytes) -> Index:
+    def share(self, x: Vector, context: bytes) -> Index:
         """S_i on the common grid plus this node's share of the noise, in grid steps: one answer. x (d,): not read.
 
         `about`: what it is asked with.
         """
         lattice = self._noise_lattice()
-        return self._masked_share(self.masked, about, lambda: self._steps(lattice))
+        return self._masked_share(self.masked, context, lambda: self._steps(lattice))
 
     def exact_statistic(self) -> Vector:
         """S_i without noise or clip: an answer of infinite cost, in simulation only."""
         self._nonprivate()
-        return self.of.plain(*self.records)
+        return self.sum.plain(*self.records)
 
     # --- inside ---
 
     def _steps(self, lattice: Lattice) -> Index:
         t = self._terms()
-        return self.of.on_grid(*self.records, t.clip, order_of(t), lattice.g, self.counted)
+        return self.sum.on_grid(*self.records, t.clip, order_of(t), lattice.g, self.counted)

@@ -26,6 +26,7 @@ def facts(world):
     return capabilities(device, None, world["z1"].ledger)
 
 
+@pytest.mark.runs
 @given(st.text(max_size=20))
 def test_any_version_that_speaks_this_wire_takes_part(world, facts, version):
     check_offer(world.centre.plan, "z1", replace(facts, version=version), world.centre.dimension("z1"))

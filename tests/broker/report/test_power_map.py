@@ -40,6 +40,7 @@ def layers(found: Any) -> tuple[powermap.Layer, ...]:
     return powermap.voltages(found["buses"]), powermap.prices(found["buses"])
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize(
     ("case", "count"), examples.few([("case14", 3), ("case118", 3), ("case300", 4)], [("case14", 3), ("case118", 3)])
 )
@@ -52,7 +53,7 @@ def test_every_bus_label_is_inside_the_picture_and_covers_no_bus_or_other_label(
     for shape in (powermap.WIDE, powermap.NARROW):
         picture = powermap.Picture(shown, power, layers(found), shape, position)
         position = picture.position
-        at = np.array([picture.at[node] for node in shown.nodes])
+        at = np.array([picture.places[node] for node in shown.nodes])
         size = np.array([shape.width, picture.height])
         assert np.all((at > picture.radius) & (at < size - picture.radius))
         for layer in layers(found):
@@ -72,6 +73,7 @@ def test_every_bus_label_is_inside_the_picture_and_covers_no_bus_or_other_label(
                 ends.append((low, high))
 
 
+@pytest.mark.runs
 def test_the_extremes_are_labelled_first(tmp_path: Path) -> None:
     found = tables("case118", 3, tmp_path)
     picture = powermap.Picture(powermap.network(found), powermap.lines(found["lines"]), layers(found), powermap.NARROW)
@@ -88,7 +90,7 @@ def test_arrows_point_where_power_flows(tmp_path: Path) -> None:
     flow = {(row["from"], row["to"]): row["p_from"] for row in found["lines"]}
     assert len(picture.arrows) == 20
     for one, (_, direction, _) in zip(picture.power, picture.arrows, strict=True):
-        a, b = (picture.at[end] for end in one.ends)
+        a, b = (picture.places[end] for end in one.ends)
         assert (float((b - a) @ direction) > 0) is (flow[int(one.ends[0]), int(one.ends[1])] > 0)
     sizes = [half for _, _, half in picture.arrows]
     assert sizes[np.argmax([abs(one.flow) for one in picture.power])] == max(sizes)
@@ -97,7 +99,7 @@ def test_arrows_point_where_power_flows(tmp_path: Path) -> None:
 def test_parallel_lines_are_one_with_the_flow_of_both_and_the_higher_loading() -> None:
     (one,) = powermap.lines([line(1, 4, 9, 10.0, 20.0), line(2, 9, 4, 4.0, 90.0)])
     assert (one.ends, one.flow, one.loading) == (("4", "9"), 6.0, 90.0)
-    assert one.said == "branch 1 and 2, 4 to 9: 6.000 MW, 90.0 % loaded"
+    assert one.title == "branch 1 and 2, 4 to 9: 6.000 MW, 90.0 % loaded"
 
 
 @pytest.mark.parametrize(
@@ -164,6 +166,7 @@ def test_whatever_a_table_calls_a_zone_is_shown_as_text(tmp_path: Path) -> None:
     assert text.count("&lt;script&gt;") > 14
 
 
+@pytest.mark.runs
 def test_the_same_tables_give_the_same_map(tmp_path: Path) -> None:
     found = tables("case118", 3, tmp_path)
     assert powermap.drawing(found, "x") == powermap.drawing(found, "x")

@@ -9,13 +9,17 @@ from typing import Any
 import pytest
 
 from hushgrid.broker.report import gridmap, plots, quality
+from hushgrid.broker.report.claims import claim_of
 from hushgrid.broker.simulation import run
+from hushgrid.kernels.algorithms.base import gated
 from hushgrid.kernels.algorithms.registry import ALGORITHMS, variants
 from hushgrid.kernels.errors import InputError
+from hushgrid.kernels.problems.statistics import STATISTICS
+from hushgrid.lab.examples import examples
 from hushgrid.node.config.scenario import scenario_from
 from hushgrid.node.problems.records.kind import KIND as RECORDS
 from tests.support.runs.report_pages import Page
-from tests.support.scenarios.guarded_scenarios import STATISTICS, sums
+from tests.support.scenarios.guarded_scenarios import sums
 from tests.support.scenarios.record_scenarios import GAUSSIAN, scenario
 
 #: Penalties that differ by node, in place of those of an algorithm's examples.
@@ -40,11 +44,11 @@ def sections():
 
 def on_records():
     for name in RECORDS.algorithms:
-        examples, unlike = ALGORITHMS[name].examples, UNLIKE.get(name, {})
-        yield name, {**examples["none"][0], **unlike, "variant": "none"}, None
-        for keys, mechanism, change in product(examples["guarded"], ("laplace", "gaussian"), CHANGES):
+        short, unlike = examples(ALGORITHMS[name]), UNLIKE.get(name, {})
+        yield name, {**short["none"][0], **unlike, "variant": "none"}, None
+        for keys, mechanism, change in product(short["guarded"], ("laplace", "gaussian"), CHANGES):
             yield name, {**keys, **unlike}, {"mechanism": mechanism, "adjacency": change}
-        for keys in (*examples.get("published", ()), *PUBLISHED.get(name, ())):
+        for keys in (*short.get("published", ()), *PUBLISHED.get(name, ())):
             section = {**keys, **unlike, "variant": "published"}
             yield name, section, None
             for mechanism in ("laplace", "gaussian"):
@@ -80,7 +84,7 @@ def raw(name, section, privacy, zones):
             {"per_answer": {"epsilon": 0.5, "delta": 0.01}} if privacy["mechanism"] == "gaussian" else {"epsilon": 50.0}
         )
         whole["privacy"] = privacy | per
-    if zones is not None or not ALGORITHMS[name].networked:
+    if zones is not None or ALGORITHMS[name].pattern == "star":
         nodes = whole.pop("network")["nodes"]
         whole["problem"]["data"]["nodes"] = nodes
     if zones is not None:
@@ -128,6 +132,7 @@ def test_every_algorithm_and_variant_is_among_the_runs():
     assert found == {(name, variant) for name, kind in ALGORITHMS.items() for variant in variants(kind)}
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("whole", [w for _, w in RUNS], ids=[label for label, _ in RUNS])
 def test_a_report_names_what_was_asked_and_has_no_word_of_another_pattern_or_question(whole, tmp_path, monkeypatch):
     for drawn in ("lines", "bars"):
@@ -152,7 +157,7 @@ def test_a_report_names_what_was_asked_and_has_no_word_of_another_pattern_or_que
         assert f"Not private: this is the plain {'sum' if asked == 'statistic' else 'optimiser'};" in text
         assert not re.search(r"Each answer|objective perturbation|output perturbation|clipped|(?<!no )noise was", text)
         return
-    if not declared.gated:
+    if not gated(declared):
         assert "Privacy claim not upheld: " in text
         assert not re.search(r"Each answer|clipped to|Huberised|guarded", text)
         return
@@ -169,7 +174,7 @@ def test_a_report_names_what_was_asked_and_has_no_word_of_another_pattern_or_que
         assert "Each answer is a private minimiser" in text
         assert ("output perturbation" in text) is output
         assert ("objective perturbation" in text) is not output
-        assert ("that message uses no data" in text) is bool(declared.words)
+        assert ("that message uses no data" in text) is bool(claim_of(declared).note(declared))
         assert "nothing is clipped" in text
     elif asked == "data":
         assert "Each load was perturbed once" in text

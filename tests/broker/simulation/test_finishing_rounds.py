@@ -32,6 +32,7 @@ def pairs():
     }
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_each_node_ends_with_the_weighted_average_of_what_all_had_and_the_mean_stays(pairs, name):
     plain, finished = pairs[name]
@@ -96,7 +97,7 @@ def test_a_plan_without_them_has_the_bytes_it_had():
     plan = prepare(scenario_from(scenario("dgd"))).plan
     assert b"finish" not in encode_plan(plan)
     with_them = prepare(scenario_from(scenario("dgd", over=FINISH))).plan
-    assert decode_plan(encode_plan(with_them)).algorithm.gossip == K
+    assert decode_plan(encode_plan(with_them)).algorithm.finish.gossip == K
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,10 @@ from hushgrid.broker.simulation.recorders.base import Nothing
 from hushgrid.kernels.algorithms.registry import ALGORITHMS
 from hushgrid.kernels.errors import HushgridError
 from hushgrid.kernels.privacy.perturbation import spherical
-from hushgrid.kernels.problems.optimality import CONFIDENCE, RELATIVE, Asked, noise_norm, of_answers
+from hushgrid.kernels.problems.optimality import CONFIDENCE, RELATIVE, NodeAnswers, noise_norm, of_answers
 from hushgrid.kernels.problems.prox import Regularizer
+from hushgrid.lab.examples import examples
+from hushgrid.lab.planning.choices import tuned_key
 from hushgrid.node.privacy.gate import Answer
 from hushgrid.node.problems.registry import KINDS
 
@@ -30,7 +32,9 @@ ROWS = {
     "l2": 0.1,
 }
 PRIVACY = {"mechanism": "gaussian", "delta": 1e-5, "adjacency": {"replace-one-record": {"clip": 1.0}}}
-NAMES = sorted(n for kind in KINDS.values() if kind.records for n in kind.algorithms if "copies" in ALGORITHMS[n].of)
+NAMES = sorted(
+    n for kind in KINDS.values() if kind.records for n in kind.algorithms if "copies" in ALGORITHMS[n].sharing
+)
 
 
 def scenario(name, rounds, epsilon=None, keys=None, **problem):
@@ -44,12 +48,13 @@ def scenario(name, rounds, epsilon=None, keys=None, **problem):
     return {
         "hushgrid": 1, "name": "verdict", "problem": rows,
         "algorithm": {"name": name, "rounds": turns, "variant": variant,
-                      **(declared.examples[variant][0] if keys is None else keys)},
+                      **(examples(declared)[variant][0] if keys is None else keys)},
         **({} if star else {"network": {"kind": "ring", "nodes": 4}}),
         **({"privacy": PRIVACY | {"epsilon": epsilon}} if epsilon else {}),
     }  # fmt: skip
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("law", LAWS)
 @pytest.mark.parametrize("scales", [[1.0], [0.2, 1.0, 3.0], [0.5] * 12], ids=len)
 def test_a_noise_passes_its_bound_no_more_often_than_is_said(law, scales):
@@ -66,7 +71,7 @@ def quadratic(rng, n, K, sd, spread, centre, d=5):
     x = centre(c) + spread * rng.normal(size=(n, K, d))
     answers = x - c[:, None] + rng.normal(0, sd, x.shape)
     zero = np.zeros(K)
-    return c, [Asked(answers[i, 0], x[i], answers[i], np.full(K, sd), zero, zero, zero, 1.0) for i in range(n)]
+    return c, [NodeAnswers(answers[i, 0], x[i], answers[i], np.full(K, sd), zero, zero, zero, 1.0) for i in range(n)]
 
 
 @pytest.mark.parametrize(("sd", "spread"), [(0.0, 0.0), (0.02, 0.0), (0.0, 0.02), (0.3, 0.1)])
@@ -96,7 +101,7 @@ def test_kinks_of_the_regularizer_and_the_box_keep_the_bound(r, far):
         c = rng.normal(size=5)
         best, zero = r.prox(c, 1.0), np.zeros(1)
         x = best + far * rng.normal(size=5)
-        node = Asked(x - c, x[None], (x - c)[None], zero, zero, zero, zero, 1.0)
+        node = NodeAnswers(x - c, x[None], (x - c)[None], zero, zero, zero, zero, 1.0)
         found = of_answers(x, [node], "none", 1.0, r)
         size = np.linalg.norm(best)
         assert np.linalg.norm(x - best) <= found.relative * size + 1e-12 or found.relative == inf
@@ -105,6 +110,7 @@ def test_kinks_of_the_regularizer_and_the_box_keep_the_bound(r, far):
             assert found.solved
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("name", NAMES)
 def test_no_algorithm_is_called_solved_far_from_the_optimum(name):
     """Too few rounds, and a step far too small where it has one: nodes agree, about nothing."""
@@ -113,11 +119,12 @@ def test_no_algorithm_is_called_solved_far_from_the_optimum(name):
         found = run(scenario(name, 3, epsilon), seed=1)
         assert found.quality.verdict != "agreed"
         assert found.quality.verdict != "solved" or found.relative_error <= RELATIVE
-        if declared.tuned == "step_size" and epsilon:
-            slow = run(scenario(name, 3, epsilon, {**declared.examples["guarded"][0], "step_size": 1e-4}), seed=1)
+        if tuned_key(declared) == "step_size" and epsilon:
+            slow = run(scenario(name, 3, epsilon, {**examples(declared)["guarded"][0], "step_size": 1e-4}), seed=1)
             assert slow.quality.verdict != "solved" or slow.relative_error <= RELATIVE
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("name", ["nids", "iadmm", "fedavg"])
 def test_an_answer_that_is_near_is_solved_with_and_without_noise(name):
     """The power of the test: a run that is within 1 % at a noise that allows it is told so."""
@@ -133,11 +140,11 @@ def test_an_answer_that_is_near_is_solved_with_and_without_noise(name):
 @pytest.mark.parametrize("name", NAMES)
 def test_solved_is_never_said_above_the_stated_error_over_steps_and_rounds(name):
     declared, false = ALGORITHMS[name], []
-    steps = [{}] + ([{declared.tuned: 10.0**-k} for k in range(5)] if declared.tuned else [])
+    steps = [{}] + ([{tuned_key(declared): 10.0**-k} for k in range(5)] if tuned_key(declared) else [])
     for step in steps:
         for rounds in (3, 10, 30, 100, 300):
             for epsilon in (None, 1.0, 100.0, 1e4, 1e6):
-                keys = {**declared.examples["guarded" if epsilon else "none"][0], **step}
+                keys = {**examples(declared)["guarded" if epsilon else "none"][0], **step}
                 try:
                     found = run(scenario(name, rounds, epsilon, keys), seed=rounds)
                 except HushgridError:  # a step that is refused, or that leaves all bounds
@@ -155,6 +162,7 @@ def test_records_that_may_be_clipped_are_said_to_be():
     assert run(raw, seed=1).quality.bound.clipped
 
 
+@pytest.mark.runs
 def test_a_masked_run_is_tested_by_its_sums_alone(monkeypatch):
     """No device's own answer is taken down: only the coordinator's means are."""
     raw = scenario("fedavg", 60, 1e5)

@@ -15,6 +15,8 @@ from tests.support.runs.background_run import envelopes
 from tests.support.runs.private_traces import left_with, other_rows
 from tests.support.scenarios.record_scenarios import GAUSSIAN, iadmm, scenario
 
+pytestmark = pytest.mark.runs
+
 KINDS = {
     "recal": scenario(),
     "recal, l1": scenario({"problem.regularizer": {"l1": 0.01}, "algorithm.walk": "hamiltonian"}),
@@ -69,7 +71,7 @@ def gradients_overheard(over):
     tokens = {seq: (int(src[1:]), token.vectors) for seq, src, token in heard}
     in_order = [tokens[k] for k in range(1, 200)]
     fs, p = setup.losses, setup.plan.algorithm
-    for i, y, g in eavesdrop(in_order, p, fs, setup.shown.regularizer):
+    for i, y, g in eavesdrop(in_order, p, fs, setup.public.regularizer):
         yield g, fs[i].gradient(y)
 
 
@@ -86,7 +88,7 @@ def test_of_a_guarded_run_he_has_what_the_gate_gave_noise_and_all():
     seen = list(gradients_overheard(over))
     setup = RowSetup(scenario_from(scenario(GAUSSIAN | {"algorithm.rounds": 200} | over)))
     expected = (
-        setup.lattices[0].expected_l1 * setup.shown.size
+        setup.lattices[0].expected_l1 * setup.public.size
     )  # of an answer's noise; nothing is clipped: |a| <= 1 and the slope is below 1
     missed = np.array([float(np.sum(np.abs(g - true))) for g, true in seen])
     # 585 normals: their mean size is known to .76/sqrt(585) = 3 %; five times that, and the noise dwarfs gradients below 1.

@@ -13,7 +13,17 @@ from hushgrid.kernels.algorithms.consensus_admm import Params
 from hushgrid.kernels.algorithms.owners import accelerated, centred, mean
 from hushgrid.kernels.errors import Failed
 from hushgrid.kernels.machine import Malformed
-from hushgrid.kernels.patterns.star import Centre, Close, Closing, Concluded, Minimum, Place, Released, Taken, V
+from hushgrid.kernels.patterns.star import (
+    Close,
+    Closing,
+    Concluded,
+    Minimum,
+    NodeContext,
+    Released,
+    ServerContext,
+    Taken,
+    V,
+)
 from tests.support.paths import VECTORS
 
 STORED = np.load(VECTORS / "opf_admm_case14.npz")
@@ -50,6 +60,7 @@ def stored(request):
     )
 
 
+@pytest.mark.runs
 def test_each_round_is_the_references(stored):
     name, found = stored
     loose = name == "balance"
@@ -116,7 +127,7 @@ def star(rounds=60, patience=0, conclude=None, warm=None, factor=1.0, bounds=Fal
     params = Params(rounds=rounds, variant="none", **keys)
     told = {p: Released("done", 0.0, np.array([7.0])) for p in CENTRES}
     server = params.server(
-        Centre(
+        ServerContext(
             position=dict.fromkeys(CENTRES, ALL),
             start={p: np.zeros(3) for p in CENTRES},
             epsilon=np.inf,
@@ -133,7 +144,7 @@ def star(rounds=60, patience=0, conclude=None, warm=None, factor=1.0, bounds=Fal
     )
     agents = {
         p: params.agent(
-            Place(
+            NodeContext(
                 gate=Gate(c),
                 feasible=lambda D: None,
                 shared=ALL,

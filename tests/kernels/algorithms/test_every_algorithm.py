@@ -12,9 +12,12 @@ import numpy as np
 import pytest
 from msgspec import inspect as mi
 
+from hushgrid.broker.report.claims import claim_of
 from hushgrid.broker.report.result import Result
 from hushgrid.broker.simulation import run
 from hushgrid.broker.simulation.problems.base import Setup
+from hushgrid.kernels.algorithms.base import gated, message_vectors
+from hushgrid.kernels.algorithms.consensus_admm import CLOSING
 from hushgrid.kernels.algorithms.registry import ALGORITHMS
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.privacy.noise import Lattice
@@ -25,7 +28,7 @@ from hushgrid.node.problems.registry import KINDS
 from hushgrid.node.wire import COORDINATOR
 from tests.support.daemons.small_daemons import spends_by_run
 from tests.support.runs import background_run
-from tests.support.runs.declared_runs import SMALL, examples
+from tests.support.runs.declared_runs import SMALL, examples, without_noise
 from tests.support.runs.report_pages import Page
 
 EVERY = examples()
@@ -68,12 +71,13 @@ def test_every_kind_of_problem_has_a_small_one_and_every_algorithm_solves_one():
 # --- noise ---
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("label", GUARDED)
 def test_a_guarded_run_with_noise_zero_on_no_grid_is_the_run_without_noise(label, monkeypatch):
     """Up to the rounding of a clipped gradient, which is summed in another order than an exact one."""
     example = GUARDED[label]
     setup = example.setup()
-    plain = json.loads(msgspec.json.encode(setup.plan.algorithm.quiet()))
+    plain = json.loads(msgspec.json.encode(without_noise(setup.plan.algorithm)))
     exact = run(example.scenario({"algorithm": plain, "privacy": None}))
     solve = Minimizer.__call__
     monkeypatch.setattr(SeededNoise, "take", lambda self, lattice, size, answer: np.zeros(size, dtype=np.int64))
@@ -89,11 +93,12 @@ def test_a_guarded_run_with_noise_zero_on_no_grid_is_the_run_without_noise(label
         assert np.max(np.abs(found - exact.trajectory[key])) <= example.tolerance * scale, key
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("label", GUARDED)
 def test_a_guarded_run_has_the_noise_of_its_gates_in_its_answer(label, quiet):
     """That the comparison above can fail."""
     example, noisy = GUARDED[label], quiet(label).result
-    plain = json.loads(msgspec.json.encode(quiet(label).setup.plan.algorithm.quiet()))
+    plain = json.loads(msgspec.json.encode(without_noise(quiet(label).setup.plan.algorithm)))
     exact = run(example.scenario({"algorithm": plain, "privacy": None}))
     key = next(k for k in exact.solution if not k.startswith("keys"))
     assert np.max(np.abs(exact.solution[key] - noisy.solution[key])) > example.tolerance
@@ -111,6 +116,7 @@ def test_loss_repetition_reordering_and_crashes_keep_the_bits(label, quiet):
 # --- answers ---
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("label", EVERY)
 def test_each_ledger_shows_as_many_spends_as_the_algorithm_declares(label, quiet):
     setup, result, _, ledgers = quiet(label)
@@ -122,8 +128,9 @@ def test_each_ledger_shows_as_many_spends_as_the_algorithm_declares(label, quiet
         assert sum(visited) == algorithm.rounds
         assert terms is None or caps == setup.plan.problem.visits(algorithm, False)
     else:
-        declared = [algorithm.answers] * len(nodes)
-        assert terms is None or terms.answers == algorithm.answers
+        each = algorithm.capped(None, algorithm.modes[0], 0)[0]
+        declared = [each] * len(nodes)
+        assert terms is None or terms.answers == each
     found = [spends_by_run(ledgers / f"{name}.ledger") for name in nodes]
     assert [sum(each.values()) for each in found] == declared
     assert max(declared) > 0
@@ -151,18 +158,19 @@ def shapes(setup):
     match a.pattern:
         case "star":
             own = {f"z_{p}": (T, shape.own[p]) for p in shape.own}
-            shared = {f"{key}_{p}": (T, shape.shared[p].size) for key in a.own[1:] for p in shape.own}
+            shared = {f"{key}_{p}": (T, shape.shared[p].size) for key in a.recorded[1:] for p in shape.own}
             return {"w": (T, d)} | own | shared
         case "token":
-            own = dict.fromkeys(a.own, (T, d))
+            own = dict.fromkeys(a.recorded, (T, d))
             return {"active": (T,)} | dict.fromkeys(a.token, (T + 1, d)) | own
         case _:
-            own = dict.fromkeys(a.own, (T + 1, n, d))
-            said = (T + 1, n, d) if a.iterate_is_sent else (T, n, a.vectors * d)
-            assert len(a.said) <= a.messages
-            return own | dict.fromkeys(a.said, said)
+            own = dict.fromkeys(a.recorded, (T + 1, n, d))
+            said = (T + 1, n, d) if a.recorded[0] != "x" else (T, n, a.message_vectors * d)
+            assert len(a.recorded_messages) <= a.messages
+            return own | dict.fromkeys(a.recorded_messages, said)
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("label", EVERY)
 def test_what_is_recorded_is_what_is_declared_and_as_wide(label, quiet):
     setup, result, *_ = quiet(label)
@@ -175,19 +183,19 @@ def test_what_is_recorded_is_what_is_declared_and_as_wide(label, quiet):
     elif plan.algorithm.pattern == "token":
         assert result.messages == result.rounds_done - 1  # the last token is not sent on
     else:
-        closing = 2 * n * plan.algorithm.closing  # behind the last round
+        closing = 2 * n * (CLOSING if plan.algorithm.asks() == "data" else 0)  # behind the last round
         assert result.history["messages"] == [*[2 * n] * (result.rounds_done - 1), 2 * n + closing]
         return
     assert {key: v.shape for key, v in result.solution.items()} == dict.fromkeys(
         ["x", *(f"x_{p}" for p in plan.nodes)], (d,)
     )
-    assert result.bytes > 8 * d * plan.algorithm.sent * result.messages
+    assert result.bytes > 8 * d * message_vectors(plan.algorithm) * result.messages
 
 
 WRONG = {
-    "own": lambda declared: (*declared.own, "undeclared"),
+    "recorded": lambda declared: (*declared.recorded, "undeclared"),
     "token": lambda declared: (*declared.token, "undeclared"),
-    "vectors": lambda declared: declared.vectors + 1,
+    "message_vectors": lambda declared: declared.message_vectors + 1,
     "messages": lambda declared: declared.messages + 1,
 }
 WRONGLY = [(label, key) for label, e in GUARDED.items() for key in WRONG if hasattr(e.declared, key)]
@@ -229,12 +237,12 @@ def test_the_report_renders_and_names_the_algorithm_its_pattern_and_what_is_aske
     assert own[algorithm.pattern] in text
     if algorithm.variant == "none":
         assert re.search("Not private: this is the plain (optimiser|sum);", text)
-    elif algorithm.gated:
+    elif gated(algorithm):
         assert re.search(ASKED[algorithm.asks(setup.plan.privacy.mode)], text)
-        assert bool(re.search(ASKED["minimiser"], text)) == algorithm.minimizes
+        assert bool(re.search(ASKED["minimiser"], text)) == (algorithm.asks() == "minimiser")
     else:
         assert "Privacy claim not upheld: " in text
-        assert algorithm.published_noise(setup.plan.privacy.mode if setup.plan.privacy else "") in text
+        assert claim_of(algorithm).noise(algorithm, setup.plan.privacy.mode if setup.plan.privacy else "") in text
 
 
 # --- a plan's limits ---

@@ -7,9 +7,10 @@ import pytest
 
 from hushgrid.kernels.algorithms import fedavg, fedprox
 from hushgrid.kernels.machine import Malformed
-from hushgrid.kernels.patterns.star import Centre, W, Z
+from hushgrid.kernels.patterns.star import ServerContext, W, Z
 from hushgrid.kernels.problems.centralised import optimum
 from hushgrid.kernels.problems.prox import Box, Regularizer
+from hushgrid.node.problems.records.section import unsolved
 from tests.support.agents.ladmm_vectors import losses
 from tests.support.agents.quadratic_star import Exact, converse
 
@@ -28,7 +29,7 @@ def fleet(params, box=inf, fs=FS, regularizer=None, **stop):
     if regularizer is None and box < inf:
         regularizer = Regularizer(box=box)
     at["prox"] = regularizer and regularizer.prox
-    centre = Centre(position=dict.fromkeys(NAMES, np.arange(size)), start=dict.fromkeys(NAMES, start), **at)
+    centre = ServerContext(position=dict.fromkeys(NAMES, np.arange(size)), start=dict.fromkeys(NAMES, start), **at)
     clients = {name: fedavg.Client(params, Plain(f), Box(box), start) for name, f in zip(NAMES, fs, strict=True)}
     return params.server(centre), clients
 
@@ -50,6 +51,7 @@ def test_with_one_local_step_it_is_gradient_descent_on_the_mean():
         assert np.allclose(np.mean(models, axis=0), x, rtol=1e-12, atol=1e-14)
 
 
+@pytest.mark.runs
 def test_many_local_steps_end_beside_the_optimum_and_the_proximal_term_brings_them_nearer():
     """Li et al., Section 3.1: local updates drift to the nodes' own optima."""
 
@@ -112,7 +114,7 @@ def test_momentum_of_one_coordinate_is_the_heavy_ball_written_down():
     start = np.zeros(1)
     clients = {n: fedavg.Client(params, Exact([a], [b]), Box(inf), start) for n, a, b in zip(NAMES, h, c, strict=True)}
     at = {"position": dict.fromkeys(NAMES, np.arange(1)), "start": dict.fromkeys(NAMES, start)}
-    centre = params.server(Centre(epsilon=inf, tolerance=0.0, patience=0, **at))
+    centre = params.server(ServerContext(epsilon=inf, tolerance=0.0, patience=0, **at))
     x = v = 0.0
     steps = iter(converse(centre, clients))
     for _ in steps:
@@ -132,7 +134,7 @@ def test_its_step_is_stable_to_the_bound_of_the_heavy_ball_and_no_further(beta, 
     start = np.zeros(1)
     clients = {n: fedavg.Client(params, Exact([3.0], [1.0]), Box(inf), start) for n in NAMES}
     at = {"position": dict.fromkeys(NAMES, np.arange(1)), "start": dict.fromkeys(NAMES, start)}
-    centre = params.server(Centre(epsilon=inf, tolerance=0.0, patience=0, **at))
+    centre = params.server(ServerContext(epsilon=inf, tolerance=0.0, patience=0, **at))
     far = [abs(float(centre.state.w[0]) - 1.0) for _ in converse(centre, clients)]
     assert (far[-1] > 1e3) if grows else (far[-1] < 1e-3)
 
@@ -141,6 +143,7 @@ def test_with_several_local_steps_momentum_makes_no_longer_step_stable():
     assert average(local_updates=2, momentum=0.9).step_ratio([3.0], 0) == average(local_updates=2).step_ratio([3.0], 0)
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("beta", [0.0, 0.5])
 @pytest.mark.parametrize("r", [{"l1": 0.02}, {"l1": 0.01, "l2": 0.05}, {"box": 0.2}, {"l1": 0.01, "box": 0.2}], ids=str)
 def test_with_one_local_step_its_limit_is_the_optimum_with_the_regulariser_and_the_box(beta, r):
@@ -154,10 +157,10 @@ def test_with_one_local_step_its_limit_is_the_optimum_with_the_regulariser_and_t
 
 
 def test_with_several_local_steps_a_regulariser_is_refused_and_a_box_is_not():
-    assert average(local_updates=2).unconstrained(0.1, 0.0, None) == "regularizer"
-    assert average(local_updates=2).unconstrained(0.0, 0.0, 0.5) is None
-    assert average(local_updates=1).unconstrained(0.1, 0.1, 0.5) is None
-    assert proximal(local_updates=1).unconstrained(0.1, 0.1, 0.5) is None
+    assert unsolved(average(local_updates=2), 0.1, 0.0, None) == "regularizer"
+    assert unsolved(average(local_updates=2), 0.0, 0.0, 0.5) is None
+    assert unsolved(average(local_updates=1), 0.1, 0.1, 0.5) is None
+    assert unsolved(proximal(local_updates=1), 0.1, 0.1, 0.5) is None
 
 
 def test_momentum_of_many_local_steps_stays_in_the_box():
@@ -177,5 +180,5 @@ def test_how_answers_carry_is_the_sum_over_the_rounds_that_follow_each():
     alpha, beta = 0.3, 0.7
     for T in (1, 2, 17):
         naive = sum((alpha * sum(beta**i for i in range(j))) ** 2 for j in range(1, T + 1))
-        assert average(momentum=beta).carried(0, T, 1.0, []) == pytest.approx(naive, rel=1e-12)
-    assert average().carried(0, 12, 1.0, []) == pytest.approx(12 * alpha**2, rel=1e-12)
+        assert average(momentum=beta).noise_gain(0, T, 1.0, []) == pytest.approx(naive, rel=1e-12)
+    assert average().noise_gain(0, 12, 1.0, []) == pytest.approx(12 * alpha**2, rel=1e-12)

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from hushgrid.kernels.algorithms.ladmm import Agent, Params, Server
-from hushgrid.kernels.patterns.star import Centre
+from hushgrid.kernels.errors import InputError
+from hushgrid.kernels.patterns.star import ServerContext
 from hushgrid.kernels.problems.prox import Box
 from tests.support.agents.ladmm_vectors import ABOUT, NODES, losses, machines, params, stored
 from tests.support.agents.quadratic_star import converse
@@ -72,7 +73,7 @@ def fleet(fs, box, rounds, **keys):
     size, L = fs[0].size, max(f.L for f in fs)
     p, every = msgspec.convert({"rounds": rounds} | keys, Params), np.arange(size)
     names = [f"n{i}" for i in range(len(fs))]
-    centre = Centre(
+    centre = ServerContext(
         position=dict.fromkeys(names, every), start=dict.fromkeys(names, np.zeros(size)),
         epsilon=inf, tolerance=0.0, patience=0,
     )  # fmt: skip
@@ -96,6 +97,7 @@ def test_one_local_update_without_noise_is_a_projected_step_of_eta_over_1_plus_e
         assert np.allclose(agent.state.mean, own, rtol=1e-12, atol=1e-14)
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("box", [10.0, 0.3])
 @pytest.mark.parametrize("rho", [0.1, 5.0])
 def test_with_nodes_that_hold_the_same_rows_it_is_projected_gradient_descent(rho, box):
@@ -131,8 +133,10 @@ def test_eta_has_the_rules_of_5_1a_and_5_3a():
     assert smooth.eta_t(4, 10.0, 0.5) == 1 / (10.0 + 2.0 / 0.5)
     assert smooth.eta_t(4, 10.0) == 1 / 10.0  # nothing to hide
     assert strong.eta_t(4, 10.0, 0.5, alpha=0.25) == 2 / (0.25 * 6)
-    assert strong.by_convexity
-    assert not smooth.by_convexity
+    smooth.check([1.0], 1, convexity=0.0)
+    strong.check([1.0], 1, convexity=0.1)
+    with pytest.raises(InputError, match=r"^algorithm\.eta: found a step of strong convexity, expected problem\.l2"):
+        strong.check([1.0], 1, convexity=0.0)
     assert strong.eta_t(4, 10.0) == pytest.approx(1e9)  # never beyond a plan's numbers, whoever has written it
 
 
@@ -160,7 +164,7 @@ def test_5_2b_bounds_the_averaged_iterates_of_a_nonsmooth_problem(E, noisy):
     names = [f"n{i}" for i in range(P)]
     centre = Server(
         p,
-        Centre(
+        ServerContext(
             position=dict.fromkeys(names, every), start=dict.fromkeys(names, np.zeros(n)),
             epsilon=inf, tolerance=0.0, patience=0,
         ),

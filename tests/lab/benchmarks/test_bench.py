@@ -1,12 +1,8 @@
 """The benchmarks run on tiny sizes and say what they promise: no figure is judged here."""
 
 import json
-import math
 import os
-from importlib import import_module
-from inspect import signature
 
-import numpy as np
 import pytest
 
 from hushgrid.broker.simulation.problems.power_flow import ZoneSetup
@@ -16,16 +12,9 @@ from hushgrid.lab.benchmarks import bench, masks, opf, timing
 from hushgrid.lab.benchmarks.common import measure
 from hushgrid.lab.benchmarks.common.measure import Row, Table, against, row
 from hushgrid.lab.studies.catalogue import STUDIES
-from hushgrid.lab.studies.papers import accuracy, figures
 from hushgrid.node.config.scenario import scenario_from
 from hushgrid.node.privacy.ledger import Ledger
-from tests.support.paths import ROOT
 from tests.support.runs.bench_output import _names, _well_formed
-
-
-@pytest.fixture(autouse=True)
-def _from_the_repository(monkeypatch):
-    monkeypatch.setattr(figures, "SOURCES", ROOT / figures.SOURCES)
 
 
 def test_a_row_has_the_median_the_tenth_and_ninetieth_percentile_and_its_ratio_to_the_rival():
@@ -82,19 +71,6 @@ def test_noise_is_measured_for_both_laws_against_numpy():
     ] * 2
 
 
-@pytest.mark.long
-def test_accuracy_is_measured_beside_what_is_expected():
-    table = accuracy.accuracy(seeds=1, quick=True)
-    _well_formed(table)
-    assert sum(r.rival is not None and r.rival.endswith("expected") for r in table.rows) >= 12
-    optimum = table.rows[0]
-    assert optimum.what.startswith("case14: central")
-    assert abs(optimum.value) < 1e-6
-    costs = [r for r in table.rows if "minimum cost" in r.what]
-    assert len(costs) == 4
-    assert all(r.ratio == pytest.approx(1.0, abs=1e-4) for r in costs)
-
-
 def test_a_zones_step_at_least_cost_is_measured_beside_the_solver_on_the_same_problem():
     problem = {"kind": "zones", "case": "case5", "zones": 2}
     algorithm = {"name": "consensus-admm", "rounds": 60, "variant": "none"}
@@ -130,85 +106,10 @@ def test_a_study_is_refused_as_a_benchmark_in_one_line_that_names_its_command(ca
     ]
 
 
-def test_the_studies_are_listed_and_each_is_there_to_run(capsys):
-    assert main(["study"]) == 0
-    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == list(STUDIES)
-    for study in STUDIES.values():
-        function = getattr(import_module(study.module), study.function)
-        assert all(p.default is not p.empty for p in signature(function).parameters.values())
-    assert main(["study", "speed"]) == 2
-    assert capsys.readouterr().err == f"hushgrid: study: found 'speed', expected one of {', '.join(STUDIES)}\n"
-
-
-def test_a_study_runs_by_its_name(monkeypatch):
-    ran = []
-    monkeypatch.setattr(accuracy, "show", lambda: ran.append("accuracy"))
-    assert main(["study", "accuracy"]) == 0
-    assert ran == ["accuracy"]
-
-
 def test_json_output_is_json_and_nothing_else(capsys, monkeypatch):
     monkeypatch.setattr(bench, "noise", lambda: Table(name="noise", about="", rows=[row("one", "ns", [1.0])]))
     assert bench.main("noise", as_json=True) == 0
     assert json.loads(capsys.readouterr().out)["tables"][0]["name"] == "noise"
-
-
-# --- the study of figures 3 and 4 ---
-
-
-def test_the_study_covers_the_papers_grid_and_three_honest_ways_at_equal_totals():
-    chosen = figures.settings()
-    paper = [s for s in chosen if s.method in accuracy.PUBLISHED]
-    assert len(paper) == 4 * 4 * 2  # methods, epsilons, E
-    assert {s.asked for s in chosen if s.method.startswith("input")} == {"1 in all", "5 in all", "25 in all"}
-    assert {s.method for s in chosen} - set(accuracy.PUBLISHED) - {"no privacy"} == {
-        f"{way}, {law}" for way in ("input", "objective", "gradient") for law in ("laplace", "gaussian")
-    }
-    assert len({(s.method, s.asked, s.local_updates, s.eta) for s in chosen}) == len(chosen)
-
-
-def test_a_studys_line_prices_the_published_noise_honestly_and_the_guarded_at_what_it_asks():
-    def line(method, asked):
-        setting = next(s for s in figures.settings() if s[:3] == (method, asked, 1))
-        return figures.measure((figures.SOURCES / "figure3.yaml", setting, 1, 10))
-
-    paper = line("ObjL", "0.05 an answer")
-    assert (paper.claimed, paper.honest) == (pytest.approx(0.5), pytest.approx(2.5))
-    gaussian = line("ObjG", "0.05 an answer")
-    assert gaussian.delta == 0.01
-    assert gaussian.claimed < gaussian.honest < gaussian.honest_small
-    output = line("OutL", "0.05 an answer")
-    assert output.honest == output.honest_small == math.inf
-    for method in ("input, laplace", "objective, gaussian", "gradient, laplace"):
-        guarded = line(method, "5 in all")
-        assert guarded.claimed == 5.0
-        assert guarded.honest == pytest.approx(5.0, rel=1e-3)
-        assert guarded.honest <= 5.0
-    assert np.isnan(line("no privacy", "").honest)
-    assert paper.objective.shape == paper.noise.shape == paper.violation.shape == (1, 10)
-
-
-def test_a_study_is_written_as_csv_markdown_and_one_self_contained_chart(tmp_path, monkeypatch, capsys):
-    wanted = ("ObjG", "ObjL", "OutG", "OutL", "no privacy")
-    few = [s for s in figures.settings() if s.method in wanted]
-    monkeypatch.setattr(figures, "settings", lambda: few)
-    figures.figures({"figure3": 1}, rounds=2, target=tmp_path)
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["figure3.csv", "figure3.md", "figure3.svg"]
-    lines = [x for x in (tmp_path / "figure3.csv").read_text().splitlines() if not x.startswith("#")]
-    assert lines[0] == ",".join(figures.HEADER)
-    assert len(lines) == 1 + len(few)
-    svg = (tmp_path / "figure3.svg").read_text()
-    assert "</svg>" in svg
-    assert 'href="http' not in svg
-    capsys.readouterr()
-
-
-def test_a_study_away_from_its_scenarios_is_refused_in_one_line(tmp_path, monkeypatch):
-    monkeypatch.setattr(figures, "SOURCES", tmp_path)
-    with pytest.raises(
-        InputError, match=r"/figure3.yaml: no such file, expected `hushgrid study figures` to run where"
-    ):
-        figures.study("figure3", [], 1)
 
 
 # --- what a benchmark found ---

@@ -44,12 +44,9 @@ def test_the_papers_setting_claims_5e24_and_its_proof_no_less():
     assert dpp2_figures.claims(task(u=0.0)) == (inf, inf)
 
 
-def test_the_figures_are_written(in_turn, tmp_path, capsys):
-    dpp2_figures.figures(n=6, rounds=20, rivalry=(0.5,), target=tmp_path)
-    text = (tmp_path / "dpp2-figures.md").read_text()
-    assert text.count("## ") == 5
-    assert "| 0.5 | PPDC |" in text
-    assert [row.split(",")[0] for row in (tmp_path / "dpp2-figures-3.csv").read_text().splitlines()[-5:]] == [
-        "20", "40", "80", "160", "320",
-    ]  # fmt: skip
-    capsys.readouterr()
+def test_the_page_has_a_table_a_figure(in_turn):
+    (page,) = dpp2_figures.study(n=6, rounds=20, rivalry=(0.5,))
+    assert len(page.tables) == 5
+    assert "| 0.5 | PPDC |" in page.markdown()
+    assert [row[0] for row in page.tables[2].rows] == [20, 40, 80, 160, 320]
+    assert list(page.pictures) == ["dpp2-figures.svg"]

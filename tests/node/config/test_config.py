@@ -41,7 +41,7 @@ def test_the_least_scenario_has_the_defaults_of_the_contract():
     assert (a.variant, a.rho, a.eta, a.local_updates) == ("guarded", 100.0, "1/(L+sqrt(t))", 1)
     assert (p.mechanism, p.mode, p.at, p.accountant, p.answers) == ("laplace", "objective", "data", None, None)
     assert (s.seed, s.run.record, s.run.stop, s.run.faults, s.run.truth) == (None, "summary", None, None, False)
-    filled = make_plan(s, s.kind.public(s, "scenario"))[0].privacy
+    filled = make_plan(s, s.kind.public(s, "scenario")).privacy
     assert (filled.accountant, filled.answers) == ("pure-basic", 10)
 
 
@@ -353,6 +353,6 @@ def test_a_coordinators_configuration(tmp_path):
 )
 def test_caps_that_the_program_chose_are_chosen_anew_for_the_nodes_that_are_there(walk, over, whole, left):
     s = scenario_from(record_scenarios.scenario({"algorithm.walk": walk} | over))
-    plan = make_plan(s, s.kind.public(s, "scenario"))[1]
+    plan = make_plan(s, s.kind.public(s, "scenario"))
     assert plan.privacy.answers == whole
     assert among(plan, ["n0", "n2", "n3"]).privacy.answers == left

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hushgrid.kernels.errors import InputError
-from hushgrid.node.problems.feed import Part, at, document_of, number_of, pack, unpack, whole
+from hushgrid.node.problems.feed import Part, complete, document_of, number_of, pack, unpack, value_at
 from hushgrid.node.problems.power_flow.feed import ZoneFeed
 from hushgrid.node.problems.records.feed import RowsFeed
 from hushgrid.node.schema.sections import Allow
-from hushgrid.node.schema.site import Bounds, Heard, LoadPaths, Source
+from hushgrid.node.schema.site import Bounds, LoadPaths, MqttSource, Source
 from tests.support.site.source_device import BASE, BUSES, document, loads, table
 
 
@@ -72,25 +72,25 @@ def test_topics_of_a_bus_and_of_its_quantities_fill_the_values_one_by_one(zone):
         ("m/{bus}/{quantity}", None, {"m/2/p_mw": 5.0, "m/2/q_mvar": 1.0}),
         ("m/{bus}/{quantity}", "value", {"m/2/p_mw": {"value": 5.0}, "m/2/q_mvar": {"value": 1.0}}),
     ):
-        feed = zone(mqtt=Heard(broker="mqtt://x", topic=topic, path=path))
+        feed = zone(mqtt=MqttSource(broker="mqtt://x", topic=topic, path=path))
         slots, held = feed.slots(topic), None
         assert len(slots) == 3 * (2 if "quantity" in topic else 1)
         for name, payload in payloads.items():
-            held = feed.merged(held, feed.heard(slots[name], payload, name).values, *ALWAYS)
-        assert not whole(held.values)
+            held = feed.merged(held, feed.receive(slots[name], payload, name).values, *ALWAYS)
+        assert not complete(held.values)
         np.testing.assert_array_equal(held.values["d"], [np.nan, 0.05, np.nan, np.nan, 0.01, np.nan])
 
 
 def test_a_topic_without_a_bus_is_one_document_of_all(zone):
-    feed = zone(mqtt=Heard(broker="mqtt://x", topic="all", path="loads"))
+    feed = zone(mqtt=MqttSource(broker="mqtt://x", topic="all", path="loads"))
     assert feed.slots("all") == {"all": ()}
-    values = feed.heard((), {"loads": json.loads(document([1.0, 2.0, 3.0], [0.0] * 3))}, "all").values
+    values = feed.receive((), {"loads": json.loads(document([1.0, 2.0, 3.0], [0.0] * 3))}, "all").values
     np.testing.assert_array_equal(values["d"], loads([1.0, 2.0, 3.0], [0.0] * 3))
-    part = feed.heard((), {"loads": {"1": {"p_mw": 1}}}, "all")
+    part = feed.receive((), {"loads": {"1": {"p_mw": 1}}}, "all")
     np.testing.assert_array_equal(part.values["d"], [0.01, *[np.nan] * 5])  # what is missing is only itself missing
     assert part.wrong == "all: bus 2: found nothing at p_mw, expected a value"
     with pytest.raises(InputError):
-        feed.heard((), {"loads": {"7": {"p_mw": 1}}}, "all")
+        feed.receive((), {"loads": {"7": {"p_mw": 1}}}, "all")
 
 
 @given(st.one_of(st.text(), st.binary()).map(lambda x: x.encode() if isinstance(x, str) else x))
@@ -110,19 +110,19 @@ DOCUMENTS = st.recursive(
 @given(DOCUMENTS, st.sampled_from([(), ("2",), ("2", "p_mw")]))
 def test_no_message_whatever_is_anything_but_values_or_one_line(document, slot):
     with pytest.MonkeyPatch.context() as held:
-        feed = zone.__wrapped__(held)(mqtt=Heard(broker="mqtt://x", topic="m", path=None))
-        found = tried(lambda: feed.heard(slot, document, "m"))
+        feed = zone.__wrapped__(held)(mqtt=MqttSource(broker="mqtt://x", topic="m", path=None))
+        found = tried(lambda: feed.receive(slot, document, "m"))
     assert not np.isinf(found.values["d"]).any() if isinstance(found, Part) else "\n" not in found
 
 
 def test_numbers_and_paths():
-    assert at({"a": [{"b": 3}]}, "a.0.b", "x") == 3
+    assert value_at({"a": [{"b": 3}]}, "a.0.b", "x") == 3
     assert number_of("1e400", "x") == np.inf
     assert number_of(10**400, "x") == np.inf
     assert number_of(-(10**400), "x") == -np.inf
     for wrong in ("a.1", "b", "a.x", "a.0.b.c"):
         with pytest.raises(InputError):
-            at({"a": [{"b": 3}]}, wrong, "x")
+            value_at({"a": [{"b": 3}]}, wrong, "x")
     for wrong in (True, None, [], {}, "nan", "one"):
         with pytest.raises(InputError):
             number_of(wrong, "x")
@@ -210,13 +210,13 @@ def test_a_line_that_is_no_row_is_left_out_and_the_others_count(rows):
 
 
 def test_messages_of_rows_are_appended(rows):
-    feed = rows(mqtt=Heard(broker="mqtt://x", topic="r", path=None))
+    feed = rows(mqtt=MqttSource(broker="mqtt://x", topic="r", path=None))
     held = feed.first(0.0)
     for row in ([7, 7, 1], {"a": [8, 8], "b": -1}):
-        held = feed.merged(held, feed.heard((), row, "r").values, *ALWAYS)
+        held = feed.merged(held, feed.receive((), row, "r").values, *ALWAYS)
     np.testing.assert_array_equal(held.values["A"], [[4, 5], [7, 7], [8, 8]])
     with pytest.raises(InputError):
-        feed.heard((), [7, 7], "r")
+        feed.receive((), [7, 7], "r")
 
 
 def test_entries_of_rows_are_moved_into_their_bounds(rows):
@@ -250,4 +250,4 @@ def test_no_bytes_whatever_are_anything_but_rows_or_one_line(content):
     feed = RowsFeed.__new__(RowsFeed)
     feed.node, feed.m, feed.q, feed.low, feed.high, feed.path = "n0", 3, 2, -1.0, 1.0, None
     found = tried(lambda: feed.read(content, "x"))
-    assert whole(found.values) if isinstance(found, Part) else "\n" not in found
+    assert complete(found.values) if isinstance(found, Part) else "\n" not in found

@@ -23,7 +23,7 @@ class CountState(TokenState):
 class Counter(TokenNode):
     """Each activation adds one to the token and to the node's own count, so that x = sum_i y_i."""
 
-    own = ("y",)
+    node_vectors = ("y",)
 
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)

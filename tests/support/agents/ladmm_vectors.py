@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 
 from hushgrid.kernels.algorithms.ladmm import Agent, Params, Server
-from hushgrid.kernels.patterns.star import Centre
+from hushgrid.kernels.patterns.star import ServerContext
 from hushgrid.kernels.problems.losses import Loss, Objective
 from hushgrid.kernels.problems.prox import Box
 
@@ -51,7 +51,7 @@ def machines(name, params):
     about, fs = ABOUT[name], losses(name)
     size, L, epsilon = fs[0].size, max(f.L for f in fs), about["epsbar"] or inf
     every = np.arange(size)
-    centre = Centre(
+    centre = ServerContext(
         position=dict.fromkeys(NODES, every), start=dict.fromkeys(NODES, np.zeros(size)),
         epsilon=epsilon, tolerance=0.0, patience=0,
     )  # fmt: skip

@@ -89,13 +89,13 @@ class MaskedFleet:
         self.put("coordinator", self.centre.start())
 
     def member(self, name: str) -> masked.MaskedMember:
-        place = masked.Place(
+        place = masked.NodeContext(
             name=name, gate=self.gates[name], masks=self.masks[name], terms=self.terms, start=np.zeros(D)
         )
         return masked.MaskedMember(place, self.params.rounds)
 
     def server(self) -> MaskedServer:
-        at = masked.Centre(
+        at = masked.ServerContext(
             members=self.names, terms=self.terms, start=np.zeros(D), public=lambda x: 0 * x, prox=self.prox
         )
         server = MaskedServer(self.params, at)

@@ -7,7 +7,7 @@ from math import inf
 import numpy as np
 
 from hushgrid.kernels.algorithms.ladmm import Agent, Params, Server
-from hushgrid.kernels.patterns.star import Centre
+from hushgrid.kernels.patterns.star import ServerContext
 
 
 class Exact:
@@ -58,7 +58,7 @@ def agent(name, p, *, limit=10.0, noise=None, perturbation="gate", L=3.0):
 
 def server(p, **over):
     at = {"epsilon": inf, "tolerance": 0.0, "patience": 0} | over
-    return Server(p, Centre(position=POSITION, start={name: np.zeros(2) for name in POSITION}, **at))
+    return Server(p, ServerContext(position=POSITION, start={name: np.zeros(2) for name in POSITION}, **at))
 
 
 def fleet(p, **over):

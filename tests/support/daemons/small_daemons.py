@@ -90,7 +90,9 @@ def pair(directory: Path, url: str, stack: ExitStack) -> dict[str, Target]:
 
 def on_rows(name: str, rounds: int, epsilon: float, **algorithm: Any) -> Raw:
     """A guarded run among the four sensors, on a ring if they speak with each other."""
-    networked = name not in ALGORITHMS or ALGORITHMS[name].networked  # one from outside is known to its devices alone
+    networked = (
+        name not in ALGORITHMS or ALGORITHMS[name].pattern != "star"
+    )  # one from outside is known to its devices alone
     network, nodes = ({"network": {"kind": "ring", "nodes": 4}}, {}) if networked else ({}, {"nodes": 4})
     return {
         "hushgrid": 1, "name": name, **network,

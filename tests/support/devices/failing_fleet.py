@@ -217,7 +217,7 @@ class Fleet(MemoryBroker):
         own = self.directory / name
         mark = {"mark": f"mark/{name}.mark"}
         if hasattr(self.setup, "shards"):
-            shown, (A, b) = self.setup.shown, self.setup.device(name).shard
+            shown, (A, b) = self.setup.public, self.setup.device(name).shard
             of = getattr(shown, "objective", None)  # a sum has none
             labels = {"softmax": shown.classes, "logistic": 2}.get(of.kind, (-10.0, 10.0)) if of else (-10.0, 10.0)
             return rows_file(own, A, b, {"replace-one-record": {"clip": 1.0}}, labels, name, **mark)

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
+from msgspec.structs import replace
+
 from hushgrid.broker.simulation.problems.base import Setup
 from hushgrid.broker.simulation.setup import prepare
 from hushgrid.kernels.algorithms.base import Algorithm, Keys, Variant
 from hushgrid.kernels.algorithms.registry import ALGORITHMS, variants
+from hushgrid.lab.examples import examples as short_examples
 from hushgrid.node.config.scenario import scenario_from
 from hushgrid.node.problems.kind import Kind
 from hushgrid.node.problems.registry import KINDS
@@ -52,15 +55,16 @@ class Example(NamedTuple):
         private = small["privacy"] | {"epsilon": 20.0 * rounds}
         if "objective" not in self.declared.modes:
             private |= {"mode": self.declared.modes[0]}
-        if self.variant == "published" and "laplace" not in self.declared.published_mechanisms:
+        published = self.declared.published if self.variant == "published" else None
+        if published and "laplace" not in published.mechanisms:
             private |= {"mechanism": "gaussian", "delta": 1e-5}
-        if getattr(self.declared, "exact_steps", False):  # the AC step at the end is a process of its own
+        if self.declared.modes == ("input",):  # the AC step at the end is a process of its own
             raw["problem"] = raw["problem"] | {"ac": "none"}
         network = small.get("network")
-        if network is not None and not self.declared.networked:
+        if network is not None and self.declared.pattern == "star":
             raw["problem"] = raw["problem"] | {"data": raw["problem"]["data"] | {"nodes": network["nodes"]}}
             network = None
-        unclaimed = self.variant == "none" or (self.variant == "published" and self.declared.published == "scales")
+        unclaimed = self.variant == "none" or (published is not None and published.source == "scales")
         return record_scenarios.scenario(
             {**raw, "network": network, "privacy": None if unclaimed else private} | dict(over or {}),
             **more,
@@ -70,15 +74,26 @@ class Example(NamedTuple):
         return prepare(scenario_from(self.scenario(over)))
 
 
+def without_noise(algorithm: Algorithm) -> Algorithm:
+    """The same updates with exact answers: a guarded run whose noise is zero."""
+    pinned: dict[str, Any] = {}  # keys whose default depends on the variant
+    if "update" in algorithm.__struct_fields__:
+        pinned["update"] = "exact" if algorithm.exact else "first-order"
+    if "penalties" in algorithm.__struct_fields__:
+        pinned["penalties"] = "edge" if algorithm.of_edges else "node"
+    return replace(algorithm, variant="none", **pinned)
+
+
 def examples(of: Iterable[Variant] = ("guarded", "published", "none")) -> dict[str, Example]:
     """By a name that a test's parameter can have."""
     found = {}
     for kind in KINDS.values():
         for name in kind.algorithms:
             declared = ALGORITHMS[name]
+            known = short_examples(declared)
             for variant in variants(declared):
-                for k, keys in enumerate(declared.examples[variant] if variant in tuple(of) else ()):
-                    on = f", {kind.name}" if len(declared.of) > 1 else ""
+                for k, keys in enumerate(known[variant] if variant in tuple(of) else ()):
+                    on = f", {kind.name}" if len(declared.sharing) > 1 else ""
                     label = f"{name} {variant}{f' {k + 1}' if k else ''}{on}"
                     found[label] = Example(kind, declared, name, variant, keys)
     return found

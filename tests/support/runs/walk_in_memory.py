@@ -103,7 +103,7 @@ class Walk(World):
     def undone(self, name):
         """Steps of a node that were superseded."""
         algorithm = self.setup.plan.algorithm
-        steps = walk_rows(self.place, self.setup.shown.size * (len(algorithm.token) + len(algorithm.own)))[1]
+        steps = walk_rows(self.place, self.setup.public.size * (len(algorithm.token) + len(algorithm.recorded)))[1]
         return int(np.sum(steps[:, 1] == index(name)))
 
     def collect(self):

@@ -9,6 +9,7 @@ import msgspec
 
 from hushgrid.broker.simulation.setup import prepare
 from hushgrid.kernels.algorithms import registry
+from hushgrid.lab.examples import examples
 from hushgrid.node.config.scenario import scenario_from
 from hushgrid.node.problems.plan import RunPlan, decode_plan, encode_plan
 from hushgrid.node.problems.records.kind import KIND as RECORDS
@@ -41,9 +42,9 @@ ALGORITHMS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 }  # fmt: skip
 for _name in RECORDS.algorithms:  # one that has come since: its own example
     _declared = registry.ALGORITHMS[_name]
-    _example = dict(_declared.examples["guarded"][0])
-    _over: dict[str, Any] = {} if _declared.networked else {"network": None, "problem.data.nodes": 4}
-    _label = f"{_name} of records" if len(_declared.of) > 1 else _name
+    _example = dict(examples(_declared)["guarded"][0])
+    _over: dict[str, Any] = {} if _declared.pattern != "star" else {"network": None, "problem.data.nodes": 4}
+    _label = f"{_name} of records" if len(_declared.sharing) > 1 else _name
     ALGORITHMS.setdefault(_label, ({"name": _name, "rounds": 20} | _example, _over))
 NAMES = (*ALGORITHMS, "ladmm", "ladmm, input", "consensus-admm")
 

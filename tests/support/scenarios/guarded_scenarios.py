@@ -1,6 +1,8 @@
 """Small guarded scenarios of every registered algorithm, by mechanism, question and mode, and the other data to compare with."""
 
 from hushgrid.kernels.algorithms.registry import ALGORITHMS, of_patterns
+from hushgrid.kernels.problems.statistics import STATISTICS
+from hushgrid.lab.examples import examples
 from tests.support.runs import background_run
 from tests.support.runs.observed_runs import LOADS, ROWS
 from tests.support.scenarios import neighbour_scenarios, record_scenarios
@@ -24,7 +26,7 @@ def exact_zones(**over):
 
 
 def walk(name="recal", over=(), **more):
-    algorithm = {"name": name, "rounds": 12} | dict(ALGORITHMS[name].examples["guarded"][0])
+    algorithm = {"name": name, "rounds": 12} | dict(examples(ALGORITHMS[name])["guarded"][0])
     return record_scenarios.scenario(SMALL | {"algorithm": algorithm, "privacy.epsilon": 400.0} | dict(over), **more)
 
 
@@ -34,24 +36,22 @@ def rounds(name, over=(), **more):
 
 def around(name, over=(), **more):
     """Records around a coordinator."""
-    algorithm = {"name": name, "rounds": 4} | dict(ALGORITHMS[name].examples["guarded"][0])
+    algorithm = {"name": name, "rounds": 4} | dict(examples(ALGORITHMS[name])["guarded"][0])
     own = SMALL | {"algorithm": algorithm, "network": None, "privacy.epsilon": 80.0}
     own["problem.data"] = SMALL["problem.data"] | {"nodes": 4}
     return record_scenarios.scenario(own | dict(over), **more)
 
 
 #: Statistics of the records, by the name of the kind.
-STATISTICS = {
-    "histogram": {"column": 0, "edges": [-1.0, 0.0, 1.0]},
+EXAMPLES = {kind: dict(statistic.example) for kind, statistic in STATISTICS.items()} | {
     "total": {"nonnegative": True},
     "mean": {"columns": [0, 2]},
-    "gram": {},
 }
 
 
 def sums(kind="histogram", over=(), **more):
     """A statistic of the records, added up around a coordinator."""
-    problem = {"kind": kind, "data": SMALL["problem.data"] | {"nodes": 4}} | STATISTICS[kind]
+    problem = {"kind": kind, "data": SMALL["problem.data"] | {"nodes": 4}} | EXAMPLES[kind]
     own = {"problem": problem, "algorithm": {"name": "sum"}, "network": None}
     return record_scenarios.scenario(own | dict(over), **more)
 

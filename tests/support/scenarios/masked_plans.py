@@ -18,4 +18,4 @@ def sum_of(nodes: int, corrupt: int, epsilon: float) -> RunPlan:
         },
     }  # fmt: skip
     scenario = scenario_from(raw, "s")
-    return make_plan(scenario, scenario.kind.public(scenario, "s"))[1]
+    return make_plan(scenario, scenario.kind.public(scenario, "s"))

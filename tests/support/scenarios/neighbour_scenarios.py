@@ -3,6 +3,7 @@
 import msgspec
 
 from hushgrid.kernels.algorithms import registry
+from hushgrid.lab.examples import examples
 from tests.support.scenarios import record_scenarios
 
 ROUNDS = 7
@@ -11,9 +12,9 @@ ROUNDS = 7
 def _declared(name):
     """The keys of an algorithm's first guarded example, and the names of its trajectory."""
     kind = registry.ALGORITHMS[name]
-    keys = dict(kind.examples["guarded"][0])
+    keys = dict(examples(kind)["guarded"][0])
     section = msgspec.convert({"name": name, "rounds": ROUNDS} | keys, kind)
-    return keys, [*section.said, *section.own]
+    return keys, [*section.recorded_messages, *section.recorded]
 
 
 ALGORITHMS = {name: _declared(name) for name in registry.of_patterns(("neighbours",))}

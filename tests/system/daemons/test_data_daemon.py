@@ -188,7 +188,7 @@ def hostile(fleet, session):
     scenario = load_scenario(
         fleet.directory / "scenario.yaml", {"algorithm.variant": "none"}, ["privacy=null"]
     )  # fmt: skip
-    blob, nonce = encode_plan(make_plan(scenario, scenario.kind.public(scenario, "scenario"))[1]), bytes(16)
+    blob, nonce = encode_plan(make_plan(scenario, scenario.kind.public(scenario, "scenario"))), bytes(16)
     members = dict.fromkeys(SENSORS, session)
     run = wire.run_id(blob, nonce, members)
     body = wire.Plan(blob, nonce, members, {})

@@ -16,6 +16,7 @@ from hushgrid.broker.servers.mosquitto import find_mosquitto
 from hushgrid.grid_cases.setpoints import released_keys, setpoints
 from hushgrid.kernels.algorithms.base import Keys
 from hushgrid.kernels.algorithms.registry import ALGORITHMS, of_patterns
+from hushgrid.lab.examples import examples
 from hushgrid.node.config.device import load_device
 from hushgrid.node.problems.power_flow.device import Zone
 from hushgrid.node.problems.power_flow.kind import KIND as POWER_FLOW
@@ -51,9 +52,9 @@ def on_sensors(name: str, keys: Keys, **more: Any) -> Raw:
 SENSED: dict[str, Raw] = {
     f"{name}, {k + 1}": on_sensors(name, keys)
     for name in RECORDS.algorithms
-    for k, keys in enumerate(ALGORITHMS[name].examples["guarded"])
+    for k, keys in enumerate(examples(ALGORITHMS[name])["guarded"])
 } | {
-    f"{name}, cycle": on_rows(name, 20, 50.0, **ALGORITHMS[name].examples["guarded"][0], walk="hamiltonian")
+    f"{name}, cycle": on_rows(name, 20, 50.0, **examples(ALGORITHMS[name])["guarded"][0], walk="hamiltonian")
     for name in of_patterns(("token",))
 }
 SENSED["sum"] = summed_rows(50.0)
@@ -139,7 +140,7 @@ def test_a_sensor_keeps_the_model_of_its_last_committed_state(which, fleets, tmp
         assert status == "done"
         names = found.keys() - tokens
         assert names == {key for key in expected if not key.startswith("token_")}
-        assert names & ({"z"} if "addends" in declared.of else {*declared.own, "x"})
+        assert names & ({"z"} if "addends" in declared.sharing else {*declared.recorded, "x"})
         for key in names:
             assert found[key].shape == (FEATURES,)
             assert np.all(np.isfinite(found[key]))

@@ -60,7 +60,7 @@ def _hostile_plan(fleet: Fleet, birth: Birth, variant: str) -> SimpleNamespace:
         else {"algorithm.variant": variant},
         ["privacy=null"] if variant == "none" else [],
     )
-    blob, nonce = encode_plan(make_plan(scenario, scenario.kind.public(scenario, "scenario"))[1]), bytes(16)
+    blob, nonce = encode_plan(make_plan(scenario, scenario.kind.public(scenario, "scenario"))), bytes(16)
     members = dict.fromkeys(ZONES, birth.session)
     run = wire.run_id(blob, nonce, members)
     return SimpleNamespace(

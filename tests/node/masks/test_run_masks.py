@@ -37,7 +37,7 @@ def ledger_of(tmp_path):
     def ledger(node, run=RUN):
         if node not in opened:
             opened[node] = Ledger(tmp_path / f"{node}.ledger", node, durable=False)
-        if opened[node].run(run) is None:
+        if opened[node].runs.find(run) is None:
             opened[node].join(run, b"plan")
         return opened[node]
 

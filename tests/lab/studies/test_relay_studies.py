@@ -90,7 +90,10 @@ def test_what_is_not_reached_within_the_limit_is_said_to_be_infinite():
 
 
 def test_growth_is_the_exponent_of_n():
-    lines = [relay.RelayResult(RelayTask("ring", n, "", 0, 0), 0, 1.0, 0.0, 3.0 * n**2, 5.0, (None, None)) for n in (4, 8, 16)]
+    lines = [
+        relay.RelayResult(RelayTask("ring", n, "", 0, 0), 0, 1.0, 0.0, 3.0 * n**2, 5.0, (None, None))
+        for n in (4, 8, 16)
+    ]
     assert relay.growth(lines, "plf") == pytest.approx(2.0)
     assert relay.growth(lines, "sent") == pytest.approx(0.0, abs=1e-12)
 

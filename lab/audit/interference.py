@@ -34,7 +34,7 @@ from hushgrid.node import wire
 from hushgrid.node.config.scenario import scenario_from
 from hushgrid.node.privacy.gate import Gate
 from hushgrid.node.privacy.ledger import Ledger
-from hushgrid.node.privacy.tables import Tables
+from hushgrid.node.privacy.ledger_log import Tables
 from hushgrid.node.problems.records.files import Shard
 
 NOW = 1_700_000_000.0

@@ -2,7 +2,7 @@
 
 Events are stored, and costs are computed from them. A step's spends, the machine's state (from which its messages
 follow) and what the gate must repeat are committed together, durably, before any of it is published: as one record of a
-log, or in one transaction of SQLite (`tables.py`). So the ledger never shows less than what has left. A mark of how far
+log, or in one transaction of SQLite (`ledger_log.py`). So the ledger never shows less than what has left. A mark of how far
 the ledger has come is kept in two other places: `marks.py`.
 """
 
@@ -19,13 +19,12 @@ import msgspec
 from hushgrid.kernels.errors import HushgridError, InputError
 from hushgrid.node.privacy import marks
 from hushgrid.node.privacy.ledger_file import LedgerFailed, unusable
-from hushgrid.node.privacy.ledger_log import Behind, Record, Round
+from hushgrid.node.privacy.ledger_log import Behind, Record, Round, Tables
 from hushgrid.node.privacy.ledger_marks import Marks
 from hushgrid.node.privacy.ledger_rows import Counted, Spend
 from hushgrid.node.privacy.marks import LaterMark, MarkFile, NoMark
 from hushgrid.node.privacy.run_table import ENDED, KEEP, OVER, RunTable
 from hushgrid.node.privacy.spend_table import ALL, Cost, SpendTable, boottime, costs_of, unpacked
-from hushgrid.node.privacy.tables import Tables
 from hushgrid.node.wire import Mark
 
 __all__ = ["Ledger", "LedgerFailed"]

@@ -10,11 +10,10 @@ import msgspec
 from hushgrid.node.peer_marks import Peer, PeerMarks
 from hushgrid.node.privacy import marks
 from hushgrid.node.privacy.ledger_file import LedgerFailed
-from hushgrid.node.privacy.ledger_log import Record
+from hushgrid.node.privacy.ledger_log import Record, Tables
 from hushgrid.node.privacy.ledger_rows import Spend
 from hushgrid.node.privacy.marks import MarkFile, NoMark
 from hushgrid.node.privacy.spend_table import SpendTable, costs_of
-from hushgrid.node.privacy.tables import Tables
 from hushgrid.node.wire import CLAIMS, Mark
 
 #: Of a main file that lacks what stood beside it.

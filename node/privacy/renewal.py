@@ -18,7 +18,7 @@ from typing import NamedTuple
 from hushgrid.kernels.privacy.accounting import total_epsilon
 from hushgrid.kernels.privacy.limits import Charge, charge_of_totals, limit
 from hushgrid.node.privacy.ledger import Ledger
-from hushgrid.node.privacy.window import Window
+from hushgrid.node.privacy.ledger_rows import Window
 from hushgrid.node.schema.durations import in_words
 from hushgrid.node.schema.sections import Budget
 

@@ -6,10 +6,9 @@ import sqlite3
 from collections.abc import Callable, Iterable
 
 from hushgrid.kernels.errors import Refused
-from hushgrid.node.privacy.ledger_log import Record, Round
+from hushgrid.node.privacy.ledger_log import Record, Round, Tables
 from hushgrid.node.privacy.ledger_rows import StoredRun
 from hushgrid.node.privacy.spend_table import CHUNK, SpendTable
-from hushgrid.node.privacy.tables import Tables
 
 OPEN = "status IN ('joined', 'running')"
 ENDED = ("done", "refused", "stopped")

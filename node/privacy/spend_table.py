@@ -15,11 +15,19 @@ import msgspec
 
 from hushgrid.kernels.privacy.accounting import UNIT, Totals, rounded_up
 from hushgrid.kernels.ranges import MOST_MASKED
-from hushgrid.node.privacy.ledger_log import Record
-from hushgrid.node.privacy.ledger_rows import Counted, Recent, Spend, StoredSpend, relation, size, steps, without
+from hushgrid.node.privacy.ledger_log import Record, Tables
+from hushgrid.node.privacy.ledger_rows import (
+    Counted,
+    Recent,
+    Spend,
+    StoredSpend,
+    Window,
+    relation,
+    size,
+    steps,
+    without,
+)
 from hushgrid.node.privacy.marks import Price
-from hushgrid.node.privacy.tables import Tables
-from hushgrid.node.privacy.window import Window
 
 HOUR_S = 3600.0  #: running time whose old spends are condensed to one row
 CHUNK = 1000  #: rows that are read, or condensed, at once

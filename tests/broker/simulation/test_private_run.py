@@ -22,7 +22,7 @@ from hushgrid.node import wire
 from hushgrid.node.config.scenario import scenario_from
 from hushgrid.node.privacy import ledger
 from hushgrid.node.privacy.gate import GateState
-from hushgrid.node.privacy.tables import Tables
+from hushgrid.node.privacy.ledger_log import Tables
 from hushgrid.node.runtime.driver import Stored
 from tests.support import examples
 from tests.support.runs import background_run

@@ -14,8 +14,8 @@ from hushgrid.kernels.errors import InputError, Refused
 from hushgrid.kernels.privacy.limits import Charge
 from hushgrid.node.privacy import spend_table
 from hushgrid.node.privacy.gate import Exhausted
+from hushgrid.node.privacy.ledger_rows import Window
 from hushgrid.node.privacy.renewal import budget_status
-from hushgrid.node.privacy.window import Window
 from hushgrid.node.schema.sections import Adjacency, Allow, Budget, Change, PerRun
 from hushgrid.node.wire import Mark
 from tests.support import examples

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from hushgrid.kernels.privacy.accounting import UNIT, Totals
 from hushgrid.kernels.privacy.limits import Charge
 from hushgrid.node.privacy.ledger import Ledger
-from hushgrid.node.privacy.ledger_rows import Counted, Recent
-from hushgrid.node.privacy.window import GROUPS, Window
+from hushgrid.node.privacy.ledger_rows import GROUPS, Counted, Recent, Window
 from hushgrid.node.wire import Mark
 from tests.support import examples
 from tests.support.devices.gated_device import WORDS, spend

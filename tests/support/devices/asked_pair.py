@@ -18,8 +18,8 @@ from hushgrid.kernels.privacy.noise import Lattice
 from hushgrid.node import wire
 from hushgrid.node.config.device import load_device
 from hushgrid.node.privacy.ledger import Ledger
+from hushgrid.node.privacy.ledger_log import Tables
 from hushgrid.node.privacy.noise_journal import NoiseJournal
-from hushgrid.node.privacy.tables import Tables
 from hushgrid.node.runtime.member import Member
 from hushgrid.node.wire import COORDINATOR, Envelope, Join, Plan
 from tests.support.runs.observed_runs import NOW, constant

@@ -13,7 +13,7 @@ import numpy as np
 from hushgrid.broker.simulation import run
 from hushgrid.broker.simulation.problems import records as rows
 from hushgrid.kernels.privacy.noise import Lattice
-from hushgrid.node.privacy.tables import Tables
+from hushgrid.node.privacy.ledger_log import Tables
 from hushgrid.node.problems.records.data import load, unit_rows
 from hushgrid.node.problems.records.files import Shard
 from tests.support.runs import background_run

@@ -117,7 +117,9 @@ def _least_cost(case: Case, ac: bool) -> tuple[Solution, float | None, AcDispatc
             found = NoDispatch("absent", ABSENT)
         elif ac:
             start = relaxed(case, dict(zip(s.keys, s.z.tolist(), strict=True)))
-            found = AcSolver(Program.of(case, voll)).solve(loads(case, tuple(case.buses.numbers.tolist())), start)
+            found = AcSolver(Program.from_case(case, voll)).solve(
+                loads(case, tuple(case.buses.numbers.tolist())), start
+            )
             if isinstance(found, NoDispatch) and found.reason == "failed" and voll is None:
                 continue
         break

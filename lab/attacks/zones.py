@@ -76,7 +76,7 @@ class Zone:
         self.plan, self.rounds = heard.plan, rounds
         buses = tuple(heard.problem.zones[name])
         self.model = model_of(name, case.name, buses)
-        self.shared = shared_of(Layout.of(case.without_loads(), buses), heard.problem)
+        self.shared = shared_of(Layout.from_case(case.without_loads(), buses), heard.problem)
         mask = mask_of(heard.problem, buses)
         self.free = np.arange(2 * len(buses)) if mask is None else np.flatnonzero(mask)  # the others are zero
         self.said = np.concatenate([z.z for _, z in rounds])

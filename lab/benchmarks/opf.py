@@ -315,7 +315,7 @@ def _ac_alone(setup: ZoneSetup, after: str) -> list[Row]:
     """The AC optimal power flow once more in this process, which runs already."""
     if not installed():
         return []
-    solver = AcSolver(Program.of(setup.case, setup.plan.problem.voll))
+    solver = AcSolver(Program.from_case(setup.case, setup.plan.problem.voll))
     found = solver.solve(loads(setup.case, tuple(setup.case.buses.numbers.tolist())))
     if not isinstance(found, AcDispatch):
         return []

@@ -67,7 +67,7 @@ def _sweep(o: argparse.Namespace) -> int:
     from hushgrid.broker.simulation import results
     from hushgrid.broker.simulation.progress import Progress
     from hushgrid.kernels.algorithms.registry import plug
-    from hushgrid.lab.comparison.words import told
+    from hushgrid.lab.comparison.words import summary
     from hushgrid.lab.sweep.grid import axes_of, seeds_of
     from hushgrid.lab.sweep.sweeps import sweep
     from hushgrid.node.schema.yaml_file import assigned, read_yaml
@@ -86,5 +86,5 @@ def _sweep(o: argparse.Namespace) -> int:
         found = sweep(
             file, over, seeds, set=laid, out=o.out, resume=o.resume, workers=workers, dask=o.dask, progress=shown
         )
-    print(told(found, o.out))
+    print(summary(found, o.out))
     return 0

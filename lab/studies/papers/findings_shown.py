@@ -164,7 +164,7 @@ def final_x(counts: Iterable[int] = (2, 5, 10, 20, 40, 80), nodes: int = 4) -> S
             made, way = (run(raw | {"run": {"record": what}}) for what in ("transcript", "trajectory"))
             held = [np.load(place / f"n{i}.npz") for i in range(nodes)]
             fs = [Loss(Objective(kind="softmax", l2=0.01), h["A"], h["b"], 10) for h in held]
-        messages = transcript.heard(made.transcript or [], "4.4")
+        messages = transcript.parse(made.transcript or [], "4.4")
         p: Any = messages.plan.running
         P, shares = np.eye(nodes) - messages.problem.graph.metropolis(), messages.shares(2 * K, messages.problem.size)
         x, g = untied(shares[0::2], shares[1::2], np.array([p.eta_k(k) for k in range(K)]), p.rho, P)
@@ -279,7 +279,7 @@ def loads_heard(counts: Iterable[int] = (1, 2, 3, 4), epsilons: Iterable[float] 
                 "rho": 100,
             }
             made = run(one | ({"privacy": privacy} if privacy else {}))
-            messages = transcript.heard(made.transcript or [], way)
+            messages = transcript.parse(made.transcript or [], way)
             recovered = registry.fitting(messages)[0].recover(messages).loads
             errors = [float(np.max(np.abs(recovered[zone].d - d))) for zone, d in true.items()]
             sure = sum(guess.consistent and guess.what == "gradient" for guess in recovered.values())

@@ -143,7 +143,7 @@ class Cell(NamedTuple):
     epsilon: float
 
 
-class Line(NamedTuple):
+class LeagueRow(NamedTuple):
     cell: Cell
     values: dict[str, float]  #: what was chosen
     figures: dict[str, Median]  #: over the seeds that are shown
@@ -223,7 +223,7 @@ def lines(
     seeds: Sequence[int] = SHOWN,
     levels: Sequence[int] = LEVELS,
     swept: bool = True,
-) -> list[Line]:
+) -> list[LeagueRow]:
     """Tuned on some seeds, shown on others. swept: the runs that are shown are a sweep's, as they are always of tokens, whose
     mean model is no mean; else the first seed's is, for its bytes, and the figures are of all seeds played at once.
     """
@@ -260,7 +260,7 @@ def lines(
         figures |= one.medians(values, seeds) if not is_baseline(cell.method) else {}
         ends = zip(search.axes, place, strict=True)
         limits = [a.key for a, k in ends if not (a.has(k - 1) and a.has(k + 1))]
-        rows.append(Line(cell, values, figures, limits, _over_answers(one, place, tuned_on)))
+        rows.append(LeagueRow(cell, values, figures, limits, _over_answers(one, place, tuned_on)))
     return rows
 
 
@@ -302,7 +302,7 @@ def with_error(value: Median) -> str:
     return in_digits(value.value) + ("" if np.isnan(value.error) else f" ± {value.error:.1g}")
 
 
-def row(line: Line) -> list[str | float]:
+def row(line: LeagueRow) -> list[str | float]:
     f = line.figures
     values = [(key, value) for key, value in line.values.items() if key != "answers"]
     chosen = ", ".join(f"{key} {value:.3g}{' (limit)' * (key in line.limits)}" for key, value in values)
@@ -322,7 +322,7 @@ def row(line: Line) -> list[str | float]:
     ]
 
 
-def tables(setting: Setting, outcomes: Sequence[Line]) -> list[Table]:
+def tables(setting: Setting, outcomes: Sequence[LeagueRow]) -> list[Table]:
     """By total epsilon and by the kind of promise, the least own gap first; then what needs no privacy."""
     made = []
     for epsilon in setting.epsilons:
@@ -341,7 +341,7 @@ def tables(setting: Setting, outcomes: Sequence[Line]) -> list[Table]:
     return [*made, Table(f"{setting.title}: without privacy", names, body)]
 
 
-def picture(outcomes: Mapping[str, Sequence[Line]]) -> str:
+def picture(outcomes: Mapping[str, Sequence[LeagueRow]]) -> str:
     """The own gap over the number of answers, all else as chosen, of the points that the walk saw; a panel a setting and total."""
     panels = []
     for title, each in outcomes.items():

@@ -14,14 +14,14 @@ def in_turn(monkeypatch):
 
 
 def task(figure="1", method="DPP2", r=0.9, u=1.0, eta="random", rounds=60):
-    return dpp2_figures.Task(figure, method, r, u, eta, 6, rounds)
+    return dpp2_figures.Dpp2Task(figure, method, r, u, eta, 6, rounds)
 
 
 def test_eta_changes_no_x_and_makes_y_grow():
     """Rounding alone: 60 rounds of numbers below 1e3."""
     less, more = (dpp2_figures.measure(task(eta=eta)) for eta in (0.9, 0.1))
     assert np.max(np.abs(less.x - more.x)) < 1e-9
-    assert more.said > less.said > 0
+    assert more.merging > less.merging > 0
 
 
 def test_the_more_noise_the_farther_from_stationary():

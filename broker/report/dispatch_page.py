@@ -12,9 +12,9 @@ import numpy as np
 
 from hushgrid.broker.report import dispatch, gridmap, powermap, quality
 from hushgrid.broker.report.dispatch import Dispatch
+from hushgrid.broker.report.numbers import MISSING, fixed, number
 from hushgrid.broker.report.page import figure, paragraphs, table
 from hushgrid.broker.report.run_directory import Run, Setpoint, natural
-from hushgrid.broker.report.statement import MISSING, fixed, number
 
 if TYPE_CHECKING:
     from hushgrid.grid_cases.case import Case

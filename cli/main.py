@@ -1,7 +1,8 @@
 """`hushgrid`: the one program. A thin layer: a command reads its arguments and calls the package that does the work.
 
-Each command is a module of this folder with the command's name, `arguments(parser)` and `main(options)`. A module is
-imported only if its command runs, so a device loads its own part only.
+Each command is a module with the command's name, `arguments(parser)` and `main(options)`, in the folder of those who
+type it: a researcher, a device's owner, a fleet's operator. A module is imported only if its command runs, so a device
+loads its own part only.
 """
 
 from __future__ import annotations
@@ -67,6 +68,12 @@ COMMANDS = {
     "bench": "Run the benchmarks: what the program costs in time and memory.",
     "study": "Repeat the studies of the papers; without a name, list them.",
 }
+#: The folder of each command: of those who type it.
+FOLDERS = {
+    "researcher": ("run", "sweep", "plan", "audit", "compare", "report", "attack", "case", "bench", "study"),
+    "owner": ("init", "check", "doctor", "node", "ledger", "budget"),
+    "operator": ("status", "coordinator", "broker", "deploy"),
+}
 ABOUT = """Decentralised optimisation over MQTT with differential privacy. Each device keeps
 its data, adds its own noise, and enforces its own privacy budget."""
 EPILOG = """exit codes:
@@ -87,12 +94,12 @@ DENIED = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, er
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command and returns its exit code. Whatever goes wrong is one line on stderr."""
     try:
-        words = sys.argv[1:] if argv is None else argv
+        arguments = sys.argv[1:] if argv is None else argv
         if "_ARGCOMPLETE" in os.environ:
             from hushgrid.cli import completion
 
             completion.answer(make_parser(os.environ.get("COMP_LINE", "").split()[1:2]))
-        options = make_parser([word for word in words if not word.startswith("-")][:1]).parse_args(words)
+        options = make_parser([word for word in arguments if not word.startswith("-")][:1]).parse_args(arguments)
         options.program = argv is None
         code: int = options.command(options)
         sys.stdout.flush()
@@ -113,9 +120,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             return _say(f"{error.filename or 'the system'}: {error.strerror}", 4)
         if os.environ.get("HUSHGRID_DEBUG"):
             traceback.print_exc()
-        at = traceback.extract_tb(error.__traceback__)[-1]
+        frame = traceback.extract_tb(error.__traceback__)[-1]
         text = " ".join(f"{type(error).__name__}: {error}".split())
-        return _say(f"defect: {text} ({Path(at.filename).name}:{at.lineno}; HUSHGRID_DEBUG=1 shows the trace)", 1)
+        return _say(f"defect: {text} ({Path(frame.filename).name}:{frame.lineno}; HUSHGRID_DEBUG=1 shows the trace)", 1)
 
 
 def _say(text: str, code: int) -> int:
@@ -136,7 +143,8 @@ def make_parser(filled: Collection[str]) -> argparse.ArgumentParser:
     for name, text in COMMANDS.items():
         made = commands.add_parser(name, help=text.split("\n")[0], description=text)
         if name in filled:
-            command: Any = import_module(f"hushgrid.cli.{name}")
+            folder = next(folder for folder, names in FOLDERS.items() if name in names)
+            command: Any = import_module(f"hushgrid.cli.{folder}.{name}")
             command.arguments(made)
             made.set_defaults(command=command.main)
     return parser

@@ -92,11 +92,8 @@ def _case(run: Run) -> tuple[Case | None, str]:
     """The run's power-system case, or None and why. Loads are dropped where the run is private."""
     if not run.zones:
         return None, ""
-    from hushgrid.grid_cases import load
-
-    name = str(run.scenario["problem"].get("case"))
     try:
-        case = load(name).without(run.scenario["problem"].get("ignore") or ())
+        case = run.load_case()
     except InputError as error:
         return None, f"The grid is not drawn: {error}."
     return (case.without_loads() if standing(run.result) == "upheld" else case), ""

@@ -118,7 +118,7 @@ INSIDE: dict[str, tuple[str, ...]] = dict.fromkeys(WINGS, ("",)) | {
         *("benchmarks/common", "benchmarks"),
         *("studies/common", "studies/baselines", "studies/problems", "studies/papers", "studies"),
     ),
-    "cli": ("drafts", ""),
+    "cli": ("drafts", "", "operator", "owner", "researcher"),
 }
 
 #: Every folder with modules, from the one that needs nothing to the one that nothing needs.

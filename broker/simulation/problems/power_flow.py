@@ -55,6 +55,7 @@ class ZoneSetup(Setup):
             self.case, self.zones, public_part = public(self.problem, scenario.algorithm)
         except InputError as error:
             raise InputError(f"{file}: problem.{error}") from None
+        self.network = self.case.without_loads()
         self.adjacency = scenario.privacy.adjacency if scenario.privacy else None
         capacities(self.adjacency, self.case, self.case.buses.numbers.tolist())
         super().__init__(scenario, make_plan(scenario, public_part, file))

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import yaml
 
-from hushgrid.cli.check import check
+from hushgrid.cli.owner.check import check
 from hushgrid.kernels.errors import InputError, Refused
 from hushgrid.kernels.problems.statistics import STATISTICS
 from hushgrid.node.config.device import load_device

@@ -1,0 +1,65 @@
+"""The figures of a fleet in Prometheus' text format, for node_exporter's textfile collector."""
+
+from __future__ import annotations
+
+import calendar
+import time
+from typing import Any
+
+#: (metric, key of a row, what it is). All are gauges.
+GAUGES = (
+    ("hushgrid_session", "session", "Starts of the node so far."),
+    ("hushgrid_round", "round", "Round of the run under way, or of the last one."),
+    ("hushgrid_rounds", "rounds", "Rounds of that run at most."),
+    ("hushgrid_late_seconds", "late_s", "By how much the run is late, or for how long the node has been waited for."),
+    ("hushgrid_epsilon_left", "epsilon_left", "Epsilon left in the window; without a window, in the budget."),
+    ("hushgrid_epsilon_left_life", "epsilon_left_life", "Epsilon left in the life of the ledger."),
+    ("hushgrid_window_seconds", "window_s", "Length of the window in running time."),
+    ("hushgrid_certificate_days", "certificate_days", "Days until the node's certificate ends."),
+)
+MOMENTS = (
+    ("hushgrid_runs_out_timestamp_seconds", "runs_out", "When the budget of the life is spent, at the pace of now."),
+    ("hushgrid_due_timestamp_seconds", "due", "When the next run is due."),
+    ("hushgrid_said_timestamp_seconds", "at", "When the node has last said how it is."),
+)
+
+
+def text(facts: dict[str, Any]) -> str:
+    """The metrics of all rows of `hushgrid status`; a figure that nobody has said is left out."""
+    fleet, nodes = facts["fleet"], facts["nodes"]
+
+    def labels(row: dict[str, Any], **more: str) -> str:
+        return ",".join(
+            f'{key}="{_escaped(value)}"' for key, value in {"fleet": fleet, "node": row["node"], **more}.items()
+        )
+
+    out: list[str] = []
+
+    def family(name: str, description: str, samples: list[tuple[str, float]]) -> None:
+        if samples:
+            out.extend((f"# HELP {name} {description}", f"# TYPE {name} gauge"))
+            out.extend(f"{name}{{{label}}} {value!r}" for label, value in samples)
+
+    family("hushgrid_up", "Whether the node is connected.", [(labels(row), int(row["there"])) for row in nodes])
+    family(
+        "hushgrid_running", "Whether the node is in a run.", [(labels(r), int(r["state"] == "running")) for r in nodes]
+    )
+    for name, key, description in GAUGES:
+        family(name, description, [(labels(row), row[key]) for row in nodes if row[key] is not None])
+    for name, key, description in MOMENTS:
+        family(name, description, [(labels(row), _seconds(row[key])) for row in nodes if row[key] is not None])
+    for name, key, description in (
+        ("hushgrid_version_info", "version", "Version of the program that runs."),
+        ("hushgrid_last_run_info", "last", "How the last run has ended on the node."),
+        ("hushgrid_refused_info", "refused", "Why the node has refused last, as a code."),
+    ):
+        family(name, description, [(labels(row, **{key: row[key]}), 1) for row in nodes if row[key] is not None])
+    return "".join(f"{line}\n" for line in out)
+
+
+def _seconds(moment: str) -> int:
+    return calendar.timegm(time.strptime(moment, "%Y-%m-%dT%H:%M:%SZ"))
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")

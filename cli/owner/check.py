@@ -1,0 +1,141 @@
+"""`hushgrid check FILE`: everything about a file that can be known without a network."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from hushgrid.cli.completion import scenario_or_file
+from hushgrid.kernels.algorithms.base import UNITS
+from hushgrid.kernels.algorithms.registry import offer_installed
+from hushgrid.kernels.errors import InputError
+from hushgrid.node.config.brokers import in_clear
+from hushgrid.node.config.coordinator import load_coordinator
+from hushgrid.node.config.device import load_device
+from hushgrid.node.config.scenario import load_scenario
+from hushgrid.node.config.site import ready_words
+from hushgrid.node.problems.plan import RunPlan, step_ratio
+from hushgrid.node.schema.sections import Tls
+from hushgrid.node.schema.yaml_file import read_yaml
+from hushgrid.node.site.data_source import device_of
+from hushgrid.node.transport.certificate import days_of
+from hushgrid.node.transport.connect import parse_url, tls_context
+from hushgrid.scenarios import find
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    file = parser.add_argument(
+        "file", metavar="FILE", type=Path, help="a file, or the name of a scenario that comes with the program"
+    )
+    file.completer = scenario_or_file  # type: ignore[attr-defined]
+
+
+def main(options: argparse.Namespace) -> int:
+    print(f"ok: {check(find(options.file))}")
+    return 0
+
+
+def check(path: Path) -> str:
+    """What the file describes, in one line; for a device, its owner's consent in words in the lines below, for a scenario
+    what its model leaves out of a case.
+
+    The keys say whether it is a scenario, a device's or a coordinator's file. Raises InputError if the file is none of
+    these, or is wrong.
+    """
+    raw = read_yaml(path)
+    if "node" in raw:
+        return _device(path)
+    if "coordinator" in raw or "scenario" in raw or "members" in raw:
+        return _coordinator(path)
+    if {"hushgrid", "problem", "algorithm"} & set(raw):
+        return _scenario(path)
+    keys = ", ".join(raw) or "no key"
+    raise InputError(
+        f"{path}: found {keys}, expected a scenario (hushgrid, problem, algorithm), a device (node) or a "
+        "coordinator (scenario)"
+    )
+
+
+def _scenario(path: Path) -> str:
+    from hushgrid.node.config.planning import make_plan
+
+    offer_installed()
+    scenario = load_scenario(path)
+    problem = scenario.kind.public(scenario, str(path))
+    plan = make_plan(scenario, problem, str(path))
+    t = plan.terms
+    fewest = min(plan.caps, default=t.answers if t else 0)
+    promise = (
+        "no privacy"
+        if t is None
+        else f"{t.mechanism}, epsilon {t.epsilon:g}{_delta(t.delta)} in "
+        + (f"{t.answers} answers" if fewest == t.answers else f"{fewest} to {t.answers} answers, by node")
+    )
+    if t is not None and t.masked is not None:
+        promise += f" (masked: at most {t.masked.corrupt} corrupt; a share alone {t.alone():.4g})"
+    if t is not None and scenario.algorithm.asks() == "statistic":
+        promise += f", noise of {_spread(plan):.4g} on each entry that is added up"
+    ratio = step_ratio(plan)
+    step = "" if ratio is None else f", step {ratio:.2g} times its public bound"
+    algorithm = scenario.algorithm
+    first = (
+        f"scenario {scenario.name}: {problem.description}, {algorithm.name} ({algorithm.variant}), "
+        f"{algorithm.rounds} {UNITS[algorithm.pattern]}{step}, {promise}"
+    )
+    return "\n  ".join([first, *scenario.kind.left_out(scenario.problem)])
+
+
+def _spread(plan: RunPlan) -> float:
+    """Standard deviation of the noise on a sum over all nodes."""
+    from hushgrid.node.problems.statistics.centre import spread
+
+    return spread(plan, plan.nodes)
+
+
+def _delta(delta: float) -> str:
+    return f", delta {delta:g}" if delta else ""
+
+
+def _device(path: Path) -> str:
+    from hushgrid.cli.owner.consent import consent, renews
+    from hushgrid.cli.owner.questions import questions
+
+    config = load_device(path)
+    tls_context(parse_url(config.broker), config.tls)
+    ready = ready_words(config.source, config.sink, path)
+    device = device_of(config, str(path))
+    budget = config.budget
+    what = config.kind.data_words(config.data)
+    first = (
+        f"node {config.node} of fleet {config.fleet} on {config.broker}: {what}, "
+        f"budget epsilon {budget.epsilon:g}{_delta(budget.delta or 0.0)}{renews(budget)}"
+    )
+    source, sink = config.source and config.source.mqtt, config.sink and config.sink.mqtt
+    clear = _in_clear(config.broker, *(site.broker for site in (source, sink) if site))
+    lines = [*clear, *consent(config, device), *questions(config, device), *ready, *_certificate(config.tls)]
+    return "\n  ".join([first, *lines])
+
+
+def _coordinator(path: Path) -> str:
+    from hushgrid.broker.coordinator.daemon import prepare
+
+    config = load_coordinator(path)
+    tls_context(parse_url(config.broker), config.tls)
+    _, plan = prepare(config, str(path))
+    first = f"coordinator of fleet {config.fleet} on {config.broker}: {plan.name}, members {', '.join(plan.nodes)}"
+    return "\n  ".join([first, *_in_clear(config.broker), *_certificate(config.tls)])
+
+
+def _in_clear(*brokers: str) -> list[str]:
+    """What the owner has taken upon himself with `broker_in_clear`, if any of these brokers needs it."""
+    clear = [url for url in brokers if in_clear(url)]
+    known = "in clear, as the owner knows: all on the way can read and change what is said"
+    return [f"{', '.join(clear)}: {known}"] if clear else []
+
+
+def _certificate(tls: Tls | None) -> list[str]:
+    """For how long a client's own certificate is good."""
+    days = days_of(tls)
+    if days is None:
+        return []
+    return [f"its certificate ends in {days} days" if days >= 0 else f"its certificate has ended {-days} days ago"]

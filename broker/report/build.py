@@ -13,11 +13,12 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hushgrid.broker.report import dispatch, dispatch_page, gridmap, quality, summary
+from hushgrid.broker.report import dispatch, dispatch_page, quality, summary
 from hushgrid.broker.report import network as row_page
 from hushgrid.broker.report.charts import WITHHELD, charts
-from hushgrid.broker.report.numbers import MISSING, number
-from hushgrid.broker.report.page import document, facts, figure, paragraphs, section, table
+from hushgrid.broker.report.drawings import gridmap
+from hushgrid.broker.report.drawings.numbers import MISSING, number
+from hushgrid.broker.report.drawings.page import document, facts, figure, paragraphs, section, table
 from hushgrid.broker.report.run_directory import Run, read
 from hushgrid.broker.report.statement import Statement, standing, statement
 from hushgrid.broker.report.wording import wording_of

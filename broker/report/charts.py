@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from hushgrid.broker.report import dispatch_page, plots
-from hushgrid.broker.report.numbers import number
-from hushgrid.broker.report.page import figure, paragraphs
-from hushgrid.broker.report.run_directory import Array, Run, natural
+from hushgrid.broker.report import dispatch_page
+from hushgrid.broker.report.drawings import plots
+from hushgrid.broker.report.drawings.numbers import natural, number
+from hushgrid.broker.report.drawings.page import figure, paragraphs
+from hushgrid.broker.report.run_directory import Array, Run
 from hushgrid.broker.report.statement import Statement
 from hushgrid.broker.report.wording import wording_of
 

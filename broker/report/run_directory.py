@@ -340,9 +340,3 @@ def _solution(path: Path) -> dict[str, NDArray[Any]]:
             if values is not None and values.shape != saved[name].shape:
                 raise InputError(f"{path}: {name}: found shape {saved[name].shape}, expected {values.shape}")
     return saved
-
-
-def natural(name: str) -> tuple[str, int, str]:
-    """A key to sort names by: z2 before z10."""
-    digits = name[len(name.rstrip("0123456789")) :]
-    return name[: len(name) - len(digits)], int(digits or 0), name

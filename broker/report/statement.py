@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hushgrid.broker.report.claims import claim_of
-from hushgrid.broker.report.numbers import MISSING, number
+from hushgrid.broker.report.drawings.numbers import MISSING, number
 from hushgrid.broker.report.run_directory import Run
 from hushgrid.broker.report.wording import Wording, part, wording_of
 from hushgrid.kernels.algorithms.base import gated

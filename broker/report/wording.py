@@ -12,7 +12,7 @@ import msgspec
 
 from hushgrid.broker.report.claims import claim_of
 from hushgrid.broker.report.dispatch import SOLVED
-from hushgrid.broker.report.numbers import MISSING, number
+from hushgrid.broker.report.drawings.numbers import MISSING, number
 from hushgrid.broker.report.run_directory import Run
 from hushgrid.kernels.algorithms.base import UNITS, gated
 from hushgrid.kernels.problems.statistics import STATISTICS

@@ -10,7 +10,7 @@ import networkx as nx
 import numpy as np
 import pytest
 
-from hushgrid.broker.report import gridmap, numbers, plots
+from hushgrid.broker.report.drawings import gridmap, numbers, plots
 from hushgrid.grid_cases import load
 from hushgrid.grid_cases.partition import partition
 from tests.support import examples

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from hushgrid.broker.report import build as report
-from hushgrid.broker.report import gridmap, summary
+from hushgrid.broker.report import summary
+from hushgrid.broker.report.drawings import gridmap
 from hushgrid.broker.report.network import walk_words
 from hushgrid.broker.report.wording import Records, clipping
 from hushgrid.broker.simulation import run

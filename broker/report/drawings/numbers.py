@@ -1,4 +1,4 @@
-"""Numbers as a reader sees them in a report."""
+"""Numbers as a reader sees them in a report, and the order of names."""
 
 from __future__ import annotations
 
@@ -33,3 +33,9 @@ def number(value: Any, digits: int = 3) -> str:
 def fixed(value: float, places: int = 2) -> str:
     """A number of a column, to be compared with those above and below."""
     return f"{value:,.{places}f}".replace(",", _SPACE).replace("-", "−") if math.isfinite(value) else number(value)
+
+
+def natural(name: str) -> tuple[str, int, str]:
+    """A key to sort names by: z2 before z10."""
+    digits = name[len(name.rstrip("0123456789")) :]
+    return name[: len(name) - len(digits)], int(digits or 0), name

@@ -54,7 +54,7 @@ COMMANDS = {
     "coordinator": (
         "Coordinate a fleet of devices, until SIGTERM.\n"
         "The configured scenario runs as soon as all members are connected. Then the coordinator waits; SIGUSR1 begins "
-        "the next run. If the coordinator is stopped during a run, it goes on with the run at its next start. What it "
+        "the next run. If the coordinator is stopped during a run, it continues the run at its next start. What it "
         "saw of each run is kept in <state>/runs/."
     ),
     "broker": "Run the embedded MQTT broker on loopback, until SIGTERM.",

@@ -44,6 +44,10 @@ TURNS = {
     r"\bbuys? nothing\b": "say what it costs and what it gives",
     r"\bhas nothing to do\b": "say what it does",
     r"(?<!\")\bbatons?\b": "token",
+    r"\b(stand|stands|stood) (beside|behind|between|at|in|on)\b": "is, has, shows",
+    r"\b(go|goes|gone|going) on with\b": "continue",
+    r"\bmade-up\b": "synthetic",
+    r"\bdear(er|est)\b": "expensive",
     r"\bby the readings\b": "name the source",
 }
 

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import yaml
 
-from hushgrid.broker.report import plots
-from hushgrid.broker.report.page import document, facts, figure, paragraphs, section, table
-from hushgrid.broker.report.statement import number
+from hushgrid.broker.report.drawings import plots
+from hushgrid.broker.report.drawings.numbers import number
+from hushgrid.broker.report.drawings.page import document, facts, figure, paragraphs, section, table
 from hushgrid.lab.comparison.medians import Median, differences, groups, median, medians, numbers
 from hushgrid.lab.comparison.rows import FIGURES, TEXT, WHOLE
 

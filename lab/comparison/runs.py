@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import yaml
 
-from hushgrid.broker.report import plots
-from hushgrid.broker.report.page import document, figure, paragraphs, section, table
+from hushgrid.broker.report.drawings import plots
+from hushgrid.broker.report.drawings.numbers import MISSING, number
+from hushgrid.broker.report.drawings.page import document, figure, paragraphs, section, table
 from hushgrid.broker.report.result import Result
 from hushgrid.broker.report.run_directory import mapping
-from hushgrid.broker.report.statement import MISSING, number
 from hushgrid.broker.report.summary import size
 from hushgrid.kernels.errors import InputError
 from hushgrid.lab.comparison.rows import figures

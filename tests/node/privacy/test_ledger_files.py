@@ -127,7 +127,7 @@ def test_an_orderly_end_leaves_the_main_file_whole(ledger, tmp_path):
 
 
 def of_release_0_1_0(path, form=2):
-    """As release 0.1.0 wrote it (tests/vectors/README-ledger.md): two runs, one of them under way, a gap, a mark ahead."""
+    """As release 0.1.0 wrote it (tests/vectors/README.md): two runs, one of them under way, a gap, a mark ahead."""
     shutil.copy(paths.VECTORS / "ledger-0.1.0.ledger", path)
     if form != 2:
         with closing(sqlite3.connect(path)) as db:

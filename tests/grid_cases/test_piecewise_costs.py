@@ -51,6 +51,7 @@ def test_tangents_bound_a_quadratic_cost_from_below_and_many_of_them_closely(cas
         assert generation_cost(lined, p) == pytest.approx(generation_cost(smooth, p), rel=1e-2)
 
 
+@pytest.mark.runs
 def test_a_zone_step_the_central_solver_and_the_AC_optimum_minimise_the_largest_line(cases):
     smooth, lined = cases
     found, d = whole(lined)

@@ -58,6 +58,7 @@ def algorithm_3_1(models, rounds: int, local_updates: int, eta):
         yield w, dict(z), dict(lam)
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("local_updates", [1, 5])
 @pytest.mark.parametrize("shared", ["cut_diag0", "cut_diag1", "owned_diag1"])
 def test_the_first_six_rounds_are_those_of_the_reference(models, shared, local_updates):
@@ -72,6 +73,7 @@ def test_the_first_six_rounds_are_those_of_the_reference(models, shared, local_u
             np.testing.assert_allclose(lam[f"z{p}"], VECTORS[f"{prefix}_lam{p}_{t + 1}"], rtol=0, atol=1e-2)
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize(("damped", "shed"), [(False, 0.073), (True, 0.128)])
 def test_a_hundred_rounds_leave_the_known_amount_of_shedding(models, damped, shed):
     L = max(m.L for m in models[False].values())
@@ -160,6 +162,7 @@ def test_a_problem_the_kept_solver_cannot_finish_is_solved_by_one_of_its_own(mod
     assert step.project(ordinary, np.ones(model.n)).tobytes() == fresh.tobytes()
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("solver", ["ecos", "ipopt"])
 def test_other_solvers_find_the_same_point(models, solver):
     pytest.importorskip({"ecos": "ecos", "ipopt": "casadi"}[solver])

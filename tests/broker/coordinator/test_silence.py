@@ -51,7 +51,7 @@ class Away(MemoryBroker):
                 self._connect(name)
         for e in list(self.endpoints.values()):
             if e.name not in self.stopped:
-                self.publish(e.on_tick(e.clock.at(self.now, self.hears(e.name))))
+                self.publish(e.on_tick(e.clock.time_at(self.now, self.hears(e.name))))
                 e.idle()
 
     def publish(self, publications):
@@ -171,6 +171,7 @@ def quiet(fleet):
     return world.final
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("seconds", [15.0, LONG_S])
 def test_a_run_outlives_its_broker_and_is_gone_on_with_in_ten_seconds(fleet, quiet, seconds):
     world = fleet("cut")
@@ -182,6 +183,7 @@ def test_a_run_outlives_its_broker_and_is_gone_on_with_in_ten_seconds(fleet, qui
     assert world.final == quiet
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("seconds", [15.0, LONG_S])
 def test_a_coordinator_that_was_stopped_blames_nobody(fleet, quiet, seconds):
     world = fleet("stopped")
@@ -230,6 +232,7 @@ def suspended(request, tmp_path):
     return world, SILENT[request.param], undisturbed.final
 
 
+@pytest.mark.runs
 def test_a_run_that_silence_has_ended_is_gone_on_with_and_nothing_is_paid_twice(suspended):
     world, victim, quiet = suspended
     first = world.centre.run
@@ -246,6 +249,7 @@ def test_a_run_that_silence_has_ended_is_gone_on_with_and_nothing_is_paid_twice(
     assert world.final == quiet
 
 
+@pytest.mark.runs
 def test_it_is_gone_on_with_after_restarts_of_every_process_too(suspended):
     world, _, quiet = suspended
     first = world.centre.run
@@ -275,6 +279,7 @@ def test_a_walk_that_nobody_could_make_any_more_is_gone_on_with_too(tmp_path):
     world.close()
 
 
+@pytest.mark.runs
 def test_while_its_member_stays_away_the_run_is_kept(suspended):
     world, victim, quiet = suspended
     first = world.centre.run
@@ -292,6 +297,7 @@ def test_while_its_member_stays_away_the_run_is_kept(suspended):
     assert world.final == quiet
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("how", ["it has forgotten it", "it refuses"])
 def test_where_a_member_does_not_come_along_a_new_run_begins_and_that_is_said(suspended, how):
     world, victim, _ = suspended
@@ -351,24 +357,24 @@ def _refuse_now(world):
 
 def test_an_endpoints_clock_stands_while_the_broker_is_away_and_loses_little_to_a_stopped_process():
     clock = Clock()
-    assert clock.at(100.0, True) == 0.0
-    assert clock.at(100.25, True) == 0.25
-    assert clock.at(100.5, False) == 0.25
-    assert clock.at(700.0, False) == 0.25
-    assert clock.at(700.25, True) == 0.5
-    assert clock.at(1300.25, True) == 0.5 + STEP_S
+    assert clock.time_at(100.0, True) == 0.0
+    assert clock.time_at(100.25, True) == 0.25
+    assert clock.time_at(100.5, False) == 0.25
+    assert clock.time_at(700.0, False) == 0.25
+    assert clock.time_at(700.25, True) == 0.5
+    assert clock.time_at(1300.25, True) == 0.5 + STEP_S
 
 
 def test_time_for_which_an_endpoint_was_meant_to_sleep_counts_and_what_is_beyond_it_does_not():
     clock = Clock()
-    clock.at(100.0, True)
+    clock.time_at(100.0, True)
     clock.sleeps_until = 130.0
-    assert clock.at(130.5, True) == 30.0
+    assert clock.time_at(130.5, True) == 30.0
     clock.sleeps_until = 160.5
-    assert clock.at(3000.0, True) == 60.0  # the machine slept meanwhile
+    assert clock.time_at(3000.0, True) == 60.0  # the machine slept meanwhile
     clock.sleeps_until = 3030.0
-    assert clock.at(3029.0, False) == 60.0
-    assert clock.at(3029.5, True) == 60.5
+    assert clock.time_at(3029.0, False) == 60.0
+    assert clock.time_at(3029.5, True) == 60.5
 
 
 def test_a_peer_is_given_as_long_to_be_back_as_its_link_may_wait():

@@ -132,6 +132,7 @@ def test_every_algorithm_and_variant_is_among_the_runs():
     assert found == {(name, variant) for name, kind in ALGORITHMS.items() for variant in variants(kind)}
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("whole", [w for _, w in RUNS], ids=[label for label, _ in RUNS])
 def test_a_report_names_what_was_asked_and_has_no_word_of_another_pattern_or_question(whole, tmp_path, monkeypatch):
     for drawn in ("lines", "bars"):

@@ -53,6 +53,7 @@ def left(tmp_path_factory):
     return get
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("name", RUNS)
 def test_a_run_is_the_same_from_its_directory(name, left):
     result = left(name)

@@ -109,6 +109,7 @@ def lived(life, happens, dice, days):
     return life
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("seed", LIARS)
 @pytest.mark.parametrize(
     ("made", "privacy"),
@@ -133,6 +134,7 @@ def test_two_weeks_with_a_lying_coordinator_never_tell_more_of_a_reading_than_a_
     assert found.epsilon <= 2.0 * (1 + 1e-9)
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("made", [meters, folder])
 def test_with_retention_switched_off_the_same_weeks_tell_many_times_as_much(tmp_path, monkeypatch, made):
     """What the release before did: readings counted for as long as nothing took their place."""

@@ -12,6 +12,7 @@ from tests.support.runs.masked_runs import masked
 from tests.support.scenarios.guarded_scenarios import CASES
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("case", ["admm", "recal, bounded change", "ladmm, mode input"])
 def test_lies_are_refused_by_public_numbers_alone(case):
     found = questions(CASES[case])
@@ -27,6 +28,7 @@ def test_lies_are_refused_by_public_numbers_alone(case):
     assert "sensitivity" in gates["gradient at the start"].reply
 
 
+@pytest.mark.runs
 def test_the_owner_of_a_masked_run_allows_what_its_scenario_claims_and_no_more(tmp_path):
     found = {q.what: q for q in questions(masked(tmp_path))}
     assert found["the scenario's own"].answered
@@ -51,6 +53,7 @@ def test_a_refusal_that_tells_of_the_data_is_found(monkeypatch):
     assert not all(q.same for q in questions(CASES["dgd"]))
 
 
+@pytest.mark.runs
 def test_as_a_person_meets_it(tmp_path, hushgrid):
     path = tmp_path / "s.yaml"
     path.write_text(yaml.safe_dump(CASES["dgd"]))

@@ -31,6 +31,7 @@ def test_rows_and_labels_are_found_at_once_from_random_starts():
     assert sorted(rows.labels) == sorted(loss.b)
 
 
+@pytest.mark.runs
 def test_where_every_class_may_have_a_row_a_batch_is_matched_and_then_sharpened():
     loss, seen = asked("softmax", 10, 8, 9, labels=range(10))
     rows = rows_of(loss, seen)

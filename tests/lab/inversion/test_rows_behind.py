@@ -90,6 +90,7 @@ def noisy(kind, m, V, seed, noise):
     return loss, replace(seen, what="noisy answer")
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("kind", ["softmax", "logistic", "least-squares"])
 def test_of_noisy_answers_the_mean_of_many_tells_a_row_that_each_alone_does_not_and_is_no_find(kind):
     """Noise of twice the largest entry of a gradient; 400 answers have a tenth of it in their mean."""

@@ -120,6 +120,7 @@ def test_corrupt_may_be_a_share_of_the_contributors(ledger, plan):
         assert AllowMasked(corrupt=share, honest=1, alone=1.0, ca="c").least_corrupt(contributors) == least
 
 
+@pytest.mark.runs
 @given(
     mu=st.floats(1e-3, 3.0),
     moves=st.lists(st.floats(0.1, 10.0), min_size=1, max_size=4),

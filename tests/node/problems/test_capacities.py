@@ -243,6 +243,7 @@ def test_a_unit_that_contradicts_itself_is_refused_in_one_line(place, change, sa
 # --- a run ---
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("release", ["plain", "totals"])
 def test_a_run_hides_shares_of_the_contracts_and_an_entry_without_one_is_no_load(place, release):
     scenario(place, release=release)

@@ -316,6 +316,7 @@ def test_an_answer_is_made_of_what_counts_when_it_is_authorised_though_its_run_b
     life.end()
 
 
+@pytest.mark.runs
 def test_forty_windows_about_one_file_tell_of_it_what_one_window_may(tmp_path, hushgrid):
     """40 windows of budget 1 about a file that nobody touches: epsilon 40 on the release before, 1 now."""
     life = zone(tmp_path / "z1", None, Life, ZONES)
@@ -336,6 +337,7 @@ def test_forty_windows_about_one_file_tell_of_it_what_one_window_may(tmp_path, h
     assert said == {"claimed": 1.0, "largest": {"reading": found.reading, "epsilon": found.epsilon}, "readings": 6}
 
 
+@pytest.mark.runs
 def test_with_retention_switched_off_the_recount_says_what_a_window_alone_would_have_told(
     tmp_path, monkeypatch, hushgrid
 ):
@@ -395,6 +397,7 @@ HAPPENS = st.lists(
 )
 
 
+@pytest.mark.runs
 @examples.of(30)
 @given(HAPPENS)
 def test_no_row_ever_counts_longer_than_it_may_whatever_befalls_folder_and_device(tmp_path_factory, events):

@@ -28,5 +28,5 @@ def test_every_name_is_there_when_it_is_used(name):
 
 
 def test_a_name_that_is_not_there_is_an_attribute_error():
-    program = "import hushgrid\ntry:\n    hushgrid.play\nexcept AttributeError as error:\n    print(error)"
+    program = "import hushgrid\ntry:\n    getattr(hushgrid, 'play')\nexcept AttributeError as error:\n    print(error)"
     assert output(program) == "module 'hushgrid' has no attribute 'play'\n"

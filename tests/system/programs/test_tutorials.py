@@ -108,7 +108,7 @@ def test_an_algorithm_of_an_installed_package_is_found_by_its_name(package, tmp_
     result = json.loads(done.stdout)
     assert (result["privacy"]["upheld"], result["privacy"]["per_node"]["n0"]["answers"]) == (True, 30)
     over = "{'algorithm.variant': 'none', 'privacy': None, 'algorithm.rounds': 200}"
-    program = f"import hushgrid; print(hushgrid.run('ring.yaml', set={over}).relative_error)"
+    program = f"from hushgrid import run; print(run('ring.yaml', set={over}).relative_error)"
     plain = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, env=package, cwd=tmp_path, timeout=120
     )

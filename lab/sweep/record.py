@@ -1,7 +1,7 @@
 """The directory of a sweep: every row is on the disk before it counts, and a sweep that was killed goes on from there.
 
-`sweep.json` says what is swept. `runs.csv` grows by a line a run, in the order in which they end; when all have ended it
-is in the grid's order.
+`sweep.json` says what is swept. `runs.csv` grows by a line a run, in the order in which they end;
+when all have ended it is in the grid's order.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Record:
             sync_folder(out)
 
     def _same(self, out: Path, about: dict[str, Any]) -> None:
-        """InputError unless what was swept before is swept now."""
+        """Raises InputError unless what was swept before is swept now."""
         try:
             before = msgspec.json.decode((out / "sweep.json").read_bytes(), type=dict[str, Any])
         except msgspec.DecodeError as error:

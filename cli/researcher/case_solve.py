@@ -118,7 +118,9 @@ def _least_cost(case: Case, ac: bool) -> tuple[Solution, float | None, AcDispatc
             solution = NoDispatch("absent", ABSENT)
         elif ac:
             start = relaxed(case, dict(zip(s.keys, s.z.tolist(), strict=True)))
-            solution = AcSolver(Program.of(case, voll)).solve(loads(case, tuple(case.buses.numbers.tolist())), start)
+            solution = AcSolver(Program.from_case(case, voll)).solve(
+                loads(case, tuple(case.buses.numbers.tolist())), start
+            )
             if isinstance(solution, NoDispatch) and solution.reason == "failed" and voll is None:
                 continue
         break

@@ -23,10 +23,10 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def _mode() -> str:
-    found = os.environ.get("HUSHGRID_KERNELS") or "numpy"
-    if found not in ("numba", "numpy"):
-        raise InputError(f"HUSHGRID_KERNELS: found {found!r}, expected numba or numpy")
-    return found
+    mode = os.environ.get("HUSHGRID_KERNELS") or "numpy"
+    if mode not in ("numba", "numpy"):
+        raise InputError(f"HUSHGRID_KERNELS: found {mode!r}, expected numba or numpy")
+    return mode
 
 
 MODE = _mode()  #: "numba" or "numpy"; one process runs all its kernels in one mode
@@ -76,8 +76,8 @@ def _compiled(function: Any) -> Any:
         raise InputError(f"HUSHGRID_KERNELS: found numba, which cannot be imported ({error}), expected numpy") from None
     directory = cache_directory()
     config: Any = numba.config  # sets its attributes at run time
-    kept, config.CACHE_DIR = config.CACHE_DIR, directory or ""
+    before, config.CACHE_DIR = config.CACHE_DIR, directory or ""
     try:  # the place is chosen when a function is decorated: other users of numba keep theirs
         return numba.njit(cache=directory is not None, error_model="numpy")(function)
     finally:
-        config.CACHE_DIR = kept
+        config.CACHE_DIR = before

@@ -36,9 +36,9 @@ def handed(agents: Sequence[TokenNode], walk: Iterable[int], token: tuple[Vector
     """The token handed along `walk` in this process, after each activation; beyond its cap an agent leaves it as it is."""
     for k, i in enumerate(walk):
         agent = agents[i]
-        if agent.cap is None or agent.state.asked < agent.cap:
+        if agent.cap is None or agent.state.answers < agent.cap:
             token = agent.activate(token, agent.n)
-            agent.state.asked += 1
+            agent.state.answers += 1
         yield Hop(k, i, token)
 
 

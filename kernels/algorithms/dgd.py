@@ -53,7 +53,7 @@ class Node(Proximal):
     def begin(self) -> NodeState:
         return NodeState(x=np.zeros(self.size))
 
-    def step(self, t: int, own: Vector, others: dict[str, Vector]) -> Vector:
-        v = own - self.P(own, others) - self.alpha * self.gradient(own)
+    def step(self, t: int, message: Vector, others: dict[str, Vector]) -> Vector:
+        v = message - self.P(message, others) - self.alpha * self.gradient(message)
         self.state.x = self.regularizer.prox(v, self.alpha)
         return self.state.x

@@ -88,12 +88,12 @@ class Node(Mixing):
         zero = np.zeros_like(self.state.x)
         return self._message(zero, zero, 0)
 
-    def step(self, t: int, own: Vector, others: dict[str, Vector]) -> Vector:
-        s, (mixed_x, mixed_y) = self.state, np.split(own - self.P(own, others), 2)
-        x = mixed_x - self.params.alpha * own[s.x.size :]
+    def step(self, t: int, message: Vector, others: dict[str, Vector]) -> Vector:
+        s, (mixed_x, mixed_y) = self.state, np.split(message - self.P(message, others), 2)
+        x = mixed_x - self.params.alpha * message[s.x.size :]
         if t == self.messages:
             s.x = x
-            return own
+            return message
         g = self.gradient(x)
         sent = self._message(x, mixed_y + (g - s.g), t)
         s.x, s.g = x, g

@@ -85,11 +85,11 @@ class Params(Rounds, tag_field="name", tag="dpp2", frozen=True, kw_only=True):
                 f"algorithm.beta: found {self.beta:g}, expected below alpha/{most:.4g} = {self.alpha / most:.4g} "
                 f"(the largest degree is {degree})"
             )
-        found, at = self._worst(most, M)
-        if not found < 4:
+        worst, worst_l = self._worst(most, M)
+        if not worst < 4:
             raise InputError(
                 f"algorithm.alpha: found {self.alpha:g} with beta {self.beta:g}, rho {self.rho:g}, expected "
-                f"(alpha - beta l)(rho l + 2 M) < 4 for l in [0, {most:.4g}]; it is {found:.4g} at l = {at:.4g} "
+                f"(alpha - beta l)(rho l + 2 M) < 4 for l in [0, {most:.4g}]; it is {worst:.4g} at l = {worst_l:.4g} "
                 f"(M = {M:.4g}), where DPP2 may diverge"
             )
 
@@ -119,8 +119,8 @@ class Params(Rounds, tag_field="name", tag="dpp2", frozen=True, kw_only=True):
     def _worst(self, most: float, M: float) -> tuple[float, float]:
         """The largest (alpha - beta l)(rho l + 2 M) for l in [0, most], and where it is."""
         slope_zero = (self.alpha * self.rho - 2 * self.beta * M) / (2 * self.beta * self.rho)
-        at = min(max(slope_zero, 0.0), most)
-        return (self.alpha - self.beta * at) * (self.rho * at + 2 * M), at
+        l_worst = min(max(slope_zero, 0.0), most)
+        return (self.alpha - self.beta * l_worst) * (self.rho * l_worst + 2 * M), l_worst
 
 
 @kernel
@@ -164,14 +164,14 @@ class Node(Mixing):
     def first(self) -> Vector:
         return self._y(self.state.x, 0)
 
-    def step(self, t: int, own: Vector, others: dict[str, Vector]) -> Vector:
-        s, p, k, Pv = self.state, self.params, (t - 1) // 2, self.P(own, others)
+    def step(self, t: int, message: Vector, others: dict[str, Vector]) -> Vector:
+        s, p, k, Pv = self.state, self.params, (t - 1) // 2, self.P(message, others)
         if t % 2:
             eta = p.eta_k(k)
             z, q = merged(self.gradient(s.x), s.q, Pv, eta, p.rho)
             sent = self.perturb(z, p.theta(k)[1])
-            s.x = own - (1.0 - eta) * s.d - p.alpha * z  # by (16), y - (1 - eta) d = x + w
-            s.q, s.d = q, eta * s.d + own if self.variant == "published" else s.d
+            s.x = message - (1.0 - eta) * s.d - p.alpha * z  # by (16), y - (1 - eta) d = x + w
+            s.q, s.d = q, eta * s.d + message if self.variant == "published" else s.d
             return sent
         x = s.x + p.beta * Pv  # (18)
         y = self._y(x, k + 1) if t < self.messages else x
@@ -230,12 +230,12 @@ def _contracting(params: Params, M: float) -> Params:
 
 class Condition(NamedTuple):
     where: str
-    found: float
+    actual: float
     below: float  #: it must be
 
     @property
     def holds(self) -> bool:
-        return self.found < self.below
+        return self.actual < self.below
 
 
 def conditions(params: Params, P: Matrix, M: float) -> list[Condition]:

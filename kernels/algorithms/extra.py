@@ -62,8 +62,8 @@ class Node(Proximal):
     def begin(self) -> NodeState:
         return NodeState(x=np.zeros(self.size), q=np.zeros(self.size))
 
-    def step(self, t: int, own: Vector, others: dict[str, Vector]) -> Vector:
-        s, Px = self.state, self.P(own, others)
-        half = own - Px - self.alpha * self.gradient(own) - s.q
+    def step(self, t: int, message: Vector, others: dict[str, Vector]) -> Vector:
+        s, Px = self.state, self.P(message, others)
+        half = message - Px - self.alpha * self.gradient(message) - s.q
         s.x, s.q = self.regularizer.prox(half, self.alpha), s.q + Px / 2
         return s.x

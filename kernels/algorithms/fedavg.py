@@ -33,7 +33,7 @@ from hushgrid.kernels.machine import Malformed
 from hushgrid.kernels.patterns import masked
 from hushgrid.kernels.patterns.star import (
     Feasible,
-    Left,
+    FinalState,
     NodeContext,
     Prox,
     ServerContext,
@@ -173,11 +173,13 @@ class Client(StarMember):
 
 @dataclass
 class ServerState:
+    encoded_names: ClassVar[Mapping[str, str]] = {"stable_rounds": "calm"}
+
     t: int  #: round under way
     w: np.ndarray  #: (d,) w^t
     z: dict[str, np.ndarray]  #: (d,) each: the models that came last
     arrived: dict[str, Z] = field(default_factory=dict)
-    calm: int = 0  #: rounds in a row with max |w^{t+1} - w^t| within the tolerance
+    stable_rounds: int = 0  #: rounds in a row with max |w^{t+1} - w^t| within the tolerance
     residual: float = inf  #: sqrt(sum_p |w^t - x_p|^2) of the last complete round; of a `Leader` w^{t+1}
     done: str | None = None
 
@@ -213,11 +215,11 @@ class Server(StarCentre):
         """Whether the run may end, now that w has moved, or will move, by this step."""
         s = self.state
         s.residual = sqrt(sum(float(np.sum((s.w - z) ** 2)) for z in s.z.values()))
-        s.calm = s.calm + 1 if float(np.max(np.abs(step))) <= self.tolerance else 0
-        return bool(self.patience and s.calm >= self.patience)
+        s.stable_rounds = s.stable_rounds + 1 if float(np.max(np.abs(step))) <= self.tolerance else 0
+        return bool(self.patience and s.stable_rounds >= self.patience)
 
-    def left(self) -> Left:
-        return Left(warm=self.state.z, z=self.state.z)
+    def final_state(self) -> FinalState:
+        return FinalState(warm=self.state.z, z=self.state.z)
 
     def round_body(self, member: str) -> W:
         return W(self.state.w)
@@ -267,8 +269,8 @@ class Leader(Moving, Server):
         s.w = self.moved(self.mean(s.z))
         return self.settled(s.w - w)
 
-    def left(self) -> Left:
-        return Left(warm=dict.fromkeys(self.members, self.state.w), z=self.state.z)
+    def final_state(self) -> FinalState:
+        return FinalState(warm=dict.fromkeys(self.members, self.state.w), z=self.state.z)
 
 
 @dataclass

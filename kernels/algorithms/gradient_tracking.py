@@ -70,9 +70,9 @@ class Node(Mixing):
         zero = np.zeros(size)
         self.state = NodeState(x=zero, y=zero, g=zero)
 
-    def step(self, t: int, own: Vector, others: dict[str, Vector]) -> Vector:
+    def step(self, t: int, message: Vector, others: dict[str, Vector]) -> Vector:
         s = self.state
-        mixed_x, mixed_y = np.split(own - self.P(own, others), 2)
+        mixed_x, mixed_y = np.split(message - self.P(message, others), 2)
         x, y, g = mixed_x - self.alpha * s.y, s.y, s.g
         if t < self.messages:
             g = self.gradient(x)

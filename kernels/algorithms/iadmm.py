@@ -171,10 +171,10 @@ class Agent(TokenNode):
         (z,), s, p = vectors, self.state, self.params
         rho = p.rho
         if p.gamma:
-            rho = p.rho * float(self._random(s.asked + 1).uniform(*p.gamma, 1)[0])
+            rho = p.rho * float(self._random(s.answers + 1).uniform(*p.gamma, 1)[0])
         x = self._primal(z, rho)
         if p.noise_sd:
-            x = x + self._random(s.asked + 1).normal(0.0, p.noise_sd, x.size)
+            x = x + self._random(s.answers + 1).normal(0.0, p.noise_sd, x.size)
         y = dual(s.y, z, x, rho)
         z_new = token(z, s.x, s.y, x, y, p.rho, float(live))
         s.x, s.y = x, y

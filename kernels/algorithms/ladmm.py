@@ -17,7 +17,7 @@ Departures from the paper (docs/papers/objpert-ladmm.md):
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf, sqrt
 from typing import Any, ClassVar, Literal, Protocol
@@ -30,8 +30,8 @@ from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.machine import LARGEST, Malformed
 from hushgrid.kernels.patterns.star import (
     Feasible,
+    FinalState,
     Index,
-    Left,
     NodeContext,
     ServerContext,
     StarCentre,
@@ -230,10 +230,10 @@ class Agent(StarMember):
 
     def take(self, ended: AgentState) -> bool:
         """Begin at the last state of an earlier run. False, and nothing has changed, if it is not one of this problem's."""
-        own = self.state
+        state = self.state
         for name in ("z", "mean", "lam"):
             theirs = getattr(ended, name)
-            if theirs.shape != getattr(own, name).shape or not np.all(np.abs(theirs) <= LARGEST):
+            if theirs.shape != getattr(state, name).shape or not np.all(np.abs(theirs) <= LARGEST):
                 return False
         self.state = AgentState(0, ended.z, ended.mean, ended.lam, warm=True)
         return True
@@ -276,12 +276,14 @@ class Agent(StarMember):
 
 @dataclass
 class ServerState:
+    encoded_names: ClassVar[Mapping[str, str]] = {"stable_rounds": "calm"}
+
     t: int  #: round under way
     w: np.ndarray  #: (N,) w^{t+1}
     z: dict[str, np.ndarray]  #: z_p^t, (m_p,) each
     lam: dict[str, np.ndarray]  #: lambda_p^t, (m_p,) each
     arrived: dict[str, Z] = field(default_factory=dict)
-    calm: int = 0  #: rounds in a row with max |w^{t+1} - w^t| within the tolerance
+    stable_rounds: int = 0  #: rounds in a row with max |w^{t+1} - w^t| within the tolerance
     residual: float = inf  #: sqrt(sum_p |w_p - z_p|^2) of the last complete round
     done: str | None = None
     cold: list[str] = field(default_factory=list)  #: members that began at the flat start while the server did not
@@ -324,12 +326,12 @@ class Server(StarCentre):
         if not self.patience:
             return False
         moved = float(np.max(np.abs(self.next_w(s.t + 1) - s.w), initial=0.0))  # decided before the next w is sent
-        s.calm = s.calm + 1 if moved <= self.tolerance else 0
-        return bool(s.calm >= self.patience)
+        s.stable_rounds = s.stable_rounds + 1 if moved <= self.tolerance else 0
+        return bool(s.stable_rounds >= self.patience)
 
-    def left(self) -> Left:
+    def final_state(self) -> FinalState:
         z = self.state.z
-        return Left(warm=z, z=z, duals=self.state.lam)
+        return FinalState(warm=z, z=z, duals=self.state.lam)
 
     def round_body(self, member: str) -> W:
         return W(self.state.w[self.position[member]])

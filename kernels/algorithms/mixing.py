@@ -43,11 +43,11 @@ class FirstOrder(Rounds, frozen=True, kw_only=True):
 
 def check_published(variant: Variant, **keys: object) -> None:
     """InputError unless the keys of the paper's noise are all there where it is published, and none elsewhere."""
-    for key, found in keys.items():
-        if (found is not None) != (variant == "published"):
-            expected = "a value (variant: published)" if found is None else f"none (variant: {variant})"
+    for key, value in keys.items():
+        if (value is not None) != (variant == "published"):
+            expected = "a value (variant: published)" if value is None else f"none (variant: {variant})"
             raise InputError(
-                f"algorithm.{key}: {'missing' if found is None else f'found {found}'}, expected {expected}"
+                f"algorithm.{key}: {'missing' if value is None else f'found {value}'}, expected {expected}"
             )
 
 
@@ -73,7 +73,7 @@ class Oracle(Protocol):
 
 def metropolis(graph: Graph, i: int) -> list[float]:
     """W_ij for the neighbours j of node i, in their order."""
-    degree = [len(near) for near in graph.neighbours]
+    degree = [len(neighbours) for neighbours in graph.neighbours]
     return [1.0 / (1 + max(degree[i], degree[j])) for j in graph.neighbours[i]]
 
 
@@ -108,11 +108,11 @@ class Mixing(Neighbour):
     def first(self) -> Vector:
         return np.zeros(self.size)
 
-    def P(self, own: Vector, others: Mapping[str, Vector]) -> Vector:
+    def P(self, vector: Vector, others: Mapping[str, Vector]) -> Vector:
         """(P v)_i of this node, from its own v_i and its neighbours' v_j. Shape (d,)."""
-        total = np.zeros_like(own)
+        total = np.zeros_like(vector)
         for j, v in others.items():
-            total += self.weights[j] * (own - v)
+            total += self.weights[j] * (vector - v)
         return total
 
     def gradient(self, x: Vector) -> Vector:

@@ -69,9 +69,9 @@ class Node(Proximal):
     def begin(self) -> NodeState:
         return NodeState(x=np.zeros(self.size), z=np.zeros(self.size), q=np.zeros(self.size))
 
-    def step(self, t: int, own: Vector, others: dict[str, Vector]) -> Vector:
-        s, half = self.state, self.P(own, others) / 2
-        q, z = s.q + half, own - (s.x - s.z) - half
+    def step(self, t: int, message: Vector, others: dict[str, Vector]) -> Vector:
+        s, half = self.state, self.P(message, others) / 2
+        q, z = s.q + half, message - (s.x - s.z) - half
         x = self.regularizer.prox(z, self.alpha)
         v = 2 * x - z - self.alpha * self.gradient(x) - q if t < self.messages else x
         s.x, s.z, s.q = x, z, q

@@ -37,7 +37,7 @@ def centred(lam: Sequence[Vector], position: Sequence[Index], held: Vector) -> l
     middle = mean(lam, position, size)
     if held.size:
         middle = np.where(np.isnan(held), middle, 0.0)
-    return [own - middle[k] for own, k in zip(lam, position, strict=True)]
+    return [multipliers - middle[k] for multipliers, k in zip(lam, position, strict=True)]
 
 
 def price_of_constants(lam: Sequence[Vector], position: Sequence[Index], held: Vector) -> float:
@@ -45,7 +45,7 @@ def price_of_constants(lam: Sequence[Vector], position: Sequence[Index], held: V
     if not held.size:
         return 0.0
     value = np.where(np.isnan(held), 0.0, held)
-    return fsum(float(own @ value[k]) for own, k in zip(lam, position, strict=True))
+    return fsum(float(multipliers @ value[k]) for multipliers, k in zip(lam, position, strict=True))
 
 
 def same_weights(pulls: Mapping[str, float], lam: Sequence[Vector]) -> None:
@@ -53,8 +53,8 @@ def same_weights(pulls: Mapping[str, float], lam: Sequence[Vector]) -> None:
 
     Then sum_p lambda_p = n rho (zbar - w) on each entry, which is zero at the end: an entry has one weight.
     """
-    for (p, pull), own in zip(pulls.items(), lam, strict=True):
-        expected = float(np.linalg.norm(own))
+    for (p, pull), multipliers in zip(pulls.items(), lam, strict=True):
+        expected = float(np.linalg.norm(multipliers))
         if abs(pull - expected) > SAME * expected:
             raise Failed(
                 f"{p}: found multipliers of norm {pull:.12g}, expected {expected:.12g}: it has other weights, with which the "

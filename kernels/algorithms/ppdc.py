@@ -88,8 +88,8 @@ class Node(Mixing):
     def first(self) -> Vector:
         return self._sent(self.state.x, 0)
 
-    def step(self, t: int, own: Vector, others: dict[str, Vector]) -> Vector:
-        s, p, Px = self.state, self.params, self.P(own, others)
+    def step(self, t: int, message: Vector, others: dict[str, Vector]) -> Vector:
+        s, p, Px = self.state, self.params, self.P(message, others)
         v = self.perturb(s.v, decaying(p.u_v, p.decay, t - 1))
         x = s.x - p.eta * (p.gamma * Px + p.omega * v + self.gradient(s.x))
         sent = self._sent(x, t) if t < self.messages else x

@@ -20,7 +20,7 @@ import numpy as np
 from hushgrid.kernels.algorithms.base import Question, Sharing, Star
 from hushgrid.kernels.machine import Malformed
 from hushgrid.kernels.patterns import masked
-from hushgrid.kernels.patterns.star import Left, NodeContext, ServerContext, StarCentre, StarMember, W, Z
+from hushgrid.kernels.patterns.star import FinalState, NodeContext, ServerContext, StarCentre, StarMember, W, Z
 from hushgrid.kernels.types import Vector
 
 
@@ -131,8 +131,8 @@ class Server(StarCentre):
         s.w, s.summed = total, list(self.members)
         return False
 
-    def left(self) -> Left:
-        return Left(warm={}, z=dict.fromkeys(self.members, self.state.w))
+    def final_state(self) -> FinalState:
+        return FinalState(warm={}, z=dict.fromkeys(self.members, self.state.w))
 
     def round_body(self, member: str) -> W:
         return W(np.zeros_like(self.state.w))

@@ -31,7 +31,7 @@ undone one leaves nothing at its node. Only the coordinator begins one, by a leg
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -93,6 +93,8 @@ class NodeContext:
 class TokenState:
     """A paper adds its own vectors, and names them in `TokenNode.node_vectors`."""
 
+    encoded_names: ClassVar[Mapping[str, str]] = {"last_notice": "heard", "in_recount": "toured", "answers": "asked"}
+
     t: int = 0  #: hop of the token sent last: activation t - 1 was made here; 0: none
     epoch: int = 0  #: in which activation t - 1 was made
     source: str = ""  #: who gave token t - 1
@@ -103,15 +105,15 @@ class TokenState:
     before_t: int = 0
     before_epoch: int = 0
     known: tuple[int, ...] = ()  #: fences, of the longest history heard of
-    heard: int = 0  #: number of the coordinator's last notice
+    last_notice: int = 0  #: number of the coordinator's last notice
     announced: int = 0
     barrier: int = -1
     issued: int = 0  #: the last epoch this node issued a token in
     version: int = 0
     without: tuple[str, ...] = ()
     recounts: bool = False  #: that version begins with a recount
-    toured: bool = False  #: activation t - 1 was one of a recount
-    asked: int = 0  #: activations that asked the gate, superseded ones included
+    in_recount: bool = False  #: activation t - 1 was one of a recount
+    answers: int = 0  #: activations that asked the gate, superseded ones included
     done: str | None = None
     missing: tuple[str, ...] = ()  #: of the token sent last
     final: tuple[np.ndarray, ...] = ()  #: the token after the last activation, where that was made
@@ -167,9 +169,9 @@ class TokenNode(ABC):
         """Raise Malformed unless the token's vectors are of this problem's shape, and somebody is in its sums."""
         if [v.shape for v in body.vectors] != [v.shape for v in self.first]:
             raise Malformed(f"a token of {[v.size for v in body.vectors]}, expected {[v.size for v in self.first]}")
-        own = [v.shape for v in self.counted()] if body.leg.recount is True else []
-        if body.sums and [v.shape for v in body.sums] != own:
-            raise Malformed(f"a recount of {[v.size for v in body.sums]}, expected sums of {own}")
+        widths = [v.shape for v in self.counted()] if body.leg.recount is True else []
+        if body.sums and [v.shape for v in body.sums] != widths:
+            raise Malformed(f"a recount of {[v.size for v in body.sums]}, expected sums of {widths}")
         if self.n <= max(len(set(body.missing)), len(set(body.leg.without))):
             raise Malformed(f"a token without all of {self.n} nodes, expected one at least")
 
@@ -177,7 +179,7 @@ class TokenNode(ABC):
 
     @property
     def started(self) -> bool:
-        return bool(self.state.heard or self.state.t)
+        return bool(self.state.last_notice or self.state.t)
 
     @property
     def hears(self) -> tuple[str, ...]:
@@ -239,23 +241,27 @@ class TokenNode(ABC):
 
     def _take(self, sender: str, hop: int, token: Token) -> Step:
         """Activation `hop`. What can fail, the route and the paper's step, comes before every change."""
-        s, own = self.state, tuple(getattr(self.state, name) for name in self.node_vectors)
+        s, vectors_before = self.state, tuple(getattr(self.state, name) for name in self.node_vectors)
         if s.version > token.leg.version and self.name not in s.without:
             token = self._begun(token, Leg(s.version, hop + 1, self.name, s.without, s.recounts or UNSET))
-        toured = token.leg.recount is True
-        out = self._counted(token, hop) if toured else token
+        in_recount = token.leg.recount is True
+        out = self._counted(token, hop) if in_recount else token
         to = self.route(self.name, hop + 1, out.leg) if hop + 1 < self.rounds else ""
-        if not toured:
+        if not in_recount:
             vectors = token.vectors
-            if self.cap is None or s.asked < self.cap:  # beyond its cap a node hands the token on unchanged
+            if self.cap is None or s.answers < self.cap:  # beyond its cap a node hands the token on unchanged
                 vectors = self.activate(vectors, self.n - len(token.missing))
-                s.asked += 1
-            calm = token.calm + 1 if self.patience and self._moved(vectors, token.vectors) <= self.tolerance else 0
-            out = replace(token, calm=calm, vectors=vectors)
-        s.before, s.before_t, s.before_epoch, s.toured = own, s.t, s.epoch, toured
+                s.answers += 1
+            stable = (
+                token.stable_rounds + 1
+                if self.patience and self._moved(vectors, token.vectors) <= self.tolerance
+                else 0
+            )
+            out = replace(token, stable_rounds=stable, vectors=vectors)
+        s.before, s.before_t, s.before_epoch, s.in_recount = vectors_before, s.t, s.epoch, in_recount
         s.t, s.epoch, s.source, s.taken = hop + 1, len(token.fences), sender, False
-        s.out, s.to, s.done, s.final, s.missing, calm = out, to, None, (), out.missing, out.calm
-        if not to or (self.patience and calm >= self.patience):
+        s.out, s.to, s.done, s.final, s.missing, stable = out, to, None, (), out.missing, out.stable_rounds
+        if not to or (self.patience and stable >= self.patience):
             s.done, s.final, s.out, s.to = "tolerance" if to else "rounds", out.vectors, None, ""
         step = self._fresh()
         receipt = (Send(sender, hop, Ack(s.epoch, passed=False)),) if sender and self.receipts else ()
@@ -281,10 +287,10 @@ class TokenNode(ABC):
 
     def _notice(self, no: int, body: Notice) -> Step:
         s = self.state
-        if no < s.heard:
+        if no < s.last_notice:
             return NOTHING
-        begin = not s.heard and not body.announced
-        new, s.heard = no > s.heard, no
+        begin = not s.last_notice and not body.announced
+        new, s.last_notice = no > s.last_notice, no
         s.announced, s.barrier = max(s.announced, body.announced), max(s.barrier, body.barrier)
         self._learn(body.fences)
         if body.version > s.version:
@@ -317,14 +323,16 @@ class TokenNode(ABC):
     @staticmethod
     def _begun(token: Token, leg: Leg) -> Token:
         """The token on a new leg. Where that is the tour of a recount, its sums are fresh."""
-        return replace(token, leg=leg, counted=(), sums=(), calm=0 if leg.recount is True else token.calm)
+        return replace(
+            token, leg=leg, counted=(), sums=(), stable_rounds=0 if leg.recount is True else token.stable_rounds
+        )
 
     def _counted(self, token: Token, hop: int) -> Token:
         """The token of a recount with this node in its sums. With the last node the tour ends, after activation `hop`."""
         if self.name in token.counted:
             return token
-        own, counted = self.counted(), tuple(sorted({*token.counted, self.name}))
-        sums = tuple(a + b for a, b in zip(token.sums, own, strict=True)) if token.sums else own
+        addends, counted = self.counted(), tuple(sorted({*token.counted, self.name}))
+        sums = tuple(a + b for a, b in zip(token.sums, addends, strict=True)) if token.sums else addends
         live = self.n - len(token.leg.without)
         if len(counted) < live:
             return replace(token, counted=counted, sums=sums)

@@ -44,7 +44,7 @@ class TokenMonitor:
         self, neighbours: Mapping[str, Iterable[str]], route: Route, rounds: int, *, recounts: bool = True
     ) -> None:
         self.route = route
-        self.neighbours = {node: frozenset(near) for node, near in neighbours.items()}
+        self.neighbours = {node: frozenset(nodes) for node, nodes in neighbours.items()}
         self.members, self.rounds = sorted(self.neighbours), rounds
         self.state = MonitorState(to=route("", 0, Leg()), recounts=recounts)
 
@@ -79,7 +79,7 @@ class TokenMonitor:
         if seq != s.no or sender in s.answers:
             return NOTHING
         s.answers = dict(sorted({**s.answers, sender: body}.items()))
-        if sender == s.by and not s.to and body.kept and body.t == s.held[1]:
+        if sender == s.by and not s.to and body.holds and body.t == s.held[1]:
             s.to = body.to
         return self._decide()._replace(taken=True) if s.suspect else Step(taken=True)
 
@@ -120,11 +120,11 @@ class TokenMonitor:
         s = self.state
         if not s.suspect:
             return []
-        own, needed = s.answers.get(s.suspect), self.neighbours[s.suspect] - set(s.avoided)
-        if own and own.t == s.hop + 1 and own.kept:
+        answer, needed = s.answers.get(s.suspect), self.neighbours[s.suspect] - set(s.avoided)
+        if answer and answer.t == s.hop + 1 and answer.holds:
             # a copy for a node that is avoided is of an older epoch: the last fence undoes whatever is made of it there
-            needed = frozenset({own.to} - {"", *s.avoided})
-        elif own and own.t <= s.hop and self._keeper()[0]:
+            needed = frozenset({answer.to} - {"", *s.avoided})
+        elif answer and answer.t <= s.hop and self._keeper()[0]:
             return []
         return sorted(needed - s.answers.keys())
 
@@ -156,12 +156,12 @@ class TokenMonitor:
     def _keeper(self) -> tuple[str, int]:
         """Who can issue which token, when nobody has made activation hop + 1 or ever will; "" where nobody can."""
         s = self.state
-        own = s.answers.get(s.suspect)
-        if own and own.t == s.hop + 1 and own.kept:  # it is there after all, and its step stands
+        answer = s.answers.get(s.suspect)
+        if answer and answer.t == s.hop + 1 and answer.holds:  # it is there after all, and its step stands
             return (s.suspect, s.hop + 1) if s.hop + 1 < self.rounds else ("", 0)
         if s.hop == 0:  # token 0 is everybody's
-            return (s.suspect if own else min(self.neighbours[s.suspect] - set(s.avoided))), 0
-        return next((node for node, a in sorted(s.answers.items()) if a.kept and a.t == s.hop), ""), s.hop
+            return (s.suspect if answer else min(self.neighbours[s.suspect] - set(s.avoided))), 0
+        return next((node for node, a in sorted(s.answers.items()) if a.holds and a.t == s.hop), ""), s.hop
 
     def _notify(self, **decided: Any) -> Step:
         s = self.state
@@ -170,13 +170,13 @@ class TokenMonitor:
 
     def _check_connected(self, without: tuple[str, ...]) -> None:
         """Stopped unless at least two nodes remain, and are connected."""
-        left = set(self.members) - set(without)
-        seen, stack = set(), sorted(left)[:1]
+        remaining = set(self.members) - set(without)
+        seen, stack = set(), sorted(remaining)[:1]
         while stack:
             node = stack.pop()
             seen.add(node)
-            stack.extend((self.neighbours[node] & left) - seen)
-        if seen != left or len(left) < 2:
+            stack.extend((self.neighbours[node] & remaining) - seen)
+        if seen != remaining or len(remaining) < 2:
             raise Suspended(
                 f"without {', '.join(without)} the network falls apart: expected two nodes or more, connected"
             )

@@ -225,8 +225,8 @@ def fixed_epsilon(totals: Totals, delta: float) -> float:
     if bound in (0.0, inf) or not (mu and e) or k > MOST_MIXED:
         return bound
     lies = math.exp(-e)
-    whole = math.lgamma(k + 1) - k * math.log1p(lies)
-    chance = [math.exp(whole - math.lgamma(j + 1) - math.lgamma(k - j + 1) - j * e) for j in range(k + 1)]
+    log_total = math.lgamma(k + 1) - k * math.log1p(lies)
+    chance = [math.exp(log_total - math.lgamma(j + 1) - math.lgamma(k - j + 1) - j * e) for j in range(k + 1)]
     slack = 1 + 2.0**-44 * (k + 10) * (math.log(k + 2) + e)  # of lgamma and the logarithms
 
     def holds(epsilon: float) -> bool:
@@ -336,8 +336,8 @@ def _optimal_epsilon(totals: Totals, delta: float) -> float:
     """Of answers of different epsilon: as if each had the largest, which bounds it. Never above the plain sum."""
     if totals.largest_epsilon == 0:
         return 0.0
-    found = _smallest(lambda e: _optimal_delta(e, totals.largest_epsilon, totals.laplace) <= delta)
-    return min(found, totals.epsilon)
+    epsilon = _smallest(lambda e: _optimal_delta(e, totals.largest_epsilon, totals.laplace) <= delta)
+    return min(epsilon, totals.epsilon)
 
 
 # --- inside ---

@@ -60,8 +60,8 @@ def mu_lower_pooled(hits: ArrayLike, false: ArrayLike, games: float, doubt: floa
 
 def _difference(p: Any, q: Any) -> Any:
     """Phi^-1(p) - Phi^-1(q); minus infinity where nothing is shown."""
-    shown = (p > 0) & (q < 1) & (p < 1) & (q > 0)
-    return np.where(shown, ndtri(np.where(shown, p, 0.5)) - ndtri(np.where(shown, q, 0.5)), -inf)
+    finite = (p > 0) & (q < 1) & (p < 1) & (q > 0)
+    return np.where(finite, ndtri(np.where(finite, p, 0.5)) - ndtri(np.where(finite, q, 0.5)), -inf)
 
 
 # --- what a perfect attack would see ---

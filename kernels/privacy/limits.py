@@ -128,8 +128,8 @@ class Limit(NamedTuple):
         """The smallest epsilon whose limit, at this delta, holds for the charge; infinity where none does."""
         if charge.nonprivate or not (charge.pure or self.delta):
             return inf
-        found = rounded_up(charge.epsilon, 1 << UNIT) if charge.pure else inf
-        return min(found, gdp_epsilon(root_up(charge.gdp), self.delta)) if self.delta else found
+        pure = rounded_up(charge.epsilon, 1 << UNIT) if charge.pure else inf
+        return min(pure, gdp_epsilon(root_up(charge.gdp), self.delta)) if self.delta else pure
 
 
 @lru_cache(maxsize=64)

@@ -77,13 +77,13 @@ def objective(loss: Public, epsilon: float, linear: Vector, quadratic: float, re
         )
         raise InputError(f"private minimiser: found {o.kind}, expected logistic ({reason})")
     curvature = records * log1p(o.scale * CURVATURE[o.kind] * R**2 * SLACK / (loss.rows * mu)) * SLACK
-    left = epsilon * (1 - SHARE) - curvature
-    if not left > 0:
+    remaining = epsilon * (1 - SHARE) - curvature
+    if not remaining > 0:
         raise InputError(
             f"private minimiser: found epsilon {epsilon:.3g} an answer, expected more than {'k ' * (records > 1)}ln(1 + C c1/(B mu)) = {curvature:.3g}: "
             "fewer answers, or a larger eta"
         )
-    alpha = left / (change * SLACK)
+    alpha = remaining / (change * SLACK)
     M, N = _largest(d + 1), _largest(d)
     tau = _tau(loss, mu, quadratic, float(np.linalg.norm(linear)), M * N / alpha, _rounded(M, N, d) / alpha)
     return Perturbation(change, mu, tau, Lattice.laplace(epsilon * SHARE, 2 * sqrt(d) * tau / mu * SLACK, d), alpha)
@@ -118,8 +118,8 @@ def sphericals(number: int, d: int, alpha: float, entropy: Entropy) -> Matrix:
     """`number` of them (number, d), of the same bytes as so many calls of `spherical`."""
     normals = _normals(number * (2 * d + 1), entropy).reshape(number, 2 * d + 1)
     M = np.linalg.norm(normals[:, : d + 1], axis=1)
-    found: Matrix = M[:, None] * normals[:, d + 1 :] / alpha
-    return found
+    vectors: Matrix = M[:, None] * normals[:, d + 1 :] / alpha
+    return vectors
 
 
 def tail(d: int, answers: int) -> float:
@@ -177,9 +177,9 @@ def _normals(k: int, entropy: Entropy) -> Vector:
     from statistics import NormalDist
 
     inverse, bits = NormalDist().inv_cdf, entropy(BYTES * k)
-    words = [int.from_bytes(bits[j : j + BYTES], "little") for j in range(0, BYTES * k, BYTES)]
-    x = np.array([-inverse((w | 1) / 2 ** (8 * BYTES + 1)) for w in words])
-    return np.where(np.array([w & 1 for w in words]) == 1, -x, x)
+    integers = [int.from_bytes(bits[j : j + BYTES], "little") for j in range(0, BYTES * k, BYTES)]
+    x = np.array([-inverse((w | 1) / 2 ** (8 * BYTES + 1)) for w in integers])
+    return np.where(np.array([w & 1 for w in integers]) == 1, -x, x)
 
 
 def _rounded(M: float, N: float, d: int) -> float:

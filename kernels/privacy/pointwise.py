@@ -65,5 +65,5 @@ def sensitivity(loss: Public, x: Vector, c: float, rounding: float, uniform: flo
     length = float(np.linalg.norm(x)) * (1 + (x.size + 16) * U)  # infinite where its square overflows
     error = rounding + (q + 16) * U * o.scale * min(c, R) * (1 + 2.0**-10)
     k = min(records, loss.rows)
-    found = k * o.scale * R * diameter(R * length, c / R) / loss.rows * SLACK + 2 * error
-    return min(uniform, found) if found == found else uniform
+    pointwise = k * o.scale * R * diameter(R * length, c / R) / loss.rows * SLACK + 2 * error
+    return min(uniform, pointwise) if pointwise == pointwise else uniform

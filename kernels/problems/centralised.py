@@ -89,7 +89,7 @@ class _Problem:
         self.unit = float(np.finfo(dtype).eps)
         self.block = BLOCK if dtype is np.longdouble else max(loss.rows for loss in losses)
 
-    def at(self, x: Any) -> tuple[Any, Any, float]:
+    def evaluated(self, x: Any) -> tuple[Any, Any, float]:
         """F(x), F'(x) (d,) and a bound of |computed - true F'|_2.
 
         A margin errs by q + 4 units of |a| |x|, a slope (c1 <= 1) by that and C + 16 units more; sums run over blocks.
@@ -147,7 +147,7 @@ class _Point:
 
     def __init__(self, problem: _Problem, x: Any) -> None:
         self.problem, self.x, l1, box = problem, x, problem.l1, problem.box
-        F, self.gradient, self.rounding = problem.at(x)
+        F, self.gradient, self.rounding = problem.evaluated(x)
         self.value = F + l1 * np.sum(np.abs(x))
         w = self.gradient + l1 * np.sign(x)
         w = np.where(x == 0, w - np.clip(w, -l1, l1), w)
@@ -204,8 +204,8 @@ def _direction(point: _Point) -> tuple[Any, float]:
     flat = max(float(np.trace(H)), float(np.finfo(np.float64).tiny)) * 8 * U
     direction = -g / np.maximum(np.abs(np.diag(H)), flat)
     move = np.clip(x + direction, point.lower, point.upper) - x
-    near = min(_norm(move), 0.01 * float(np.max(np.abs(x))))
-    bound = ((x - point.lower <= near) & (g > 0)) | ((point.upper - x <= near) & (g < 0))
+    margin = min(_norm(move), 0.01 * float(np.max(np.abs(x))))
+    bound = ((x - point.lower <= margin) & (g > 0)) | ((point.upper - x <= margin) & (g < 0))
     free = ~bound & (point.lower < point.upper)
     # Where H is flat or bends down, a step is no longer than x and the scaled gradient.
     flat = max(flat, point.size / (_norm(x) + _norm(direction)))

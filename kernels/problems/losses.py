@@ -373,5 +373,5 @@ class Loss:
         size = np.abs(x)
         if x.shape != (self.size,) or not isfinite(top := float(size.max())):
             raise InputError(f"x: found shape {x.shape}, expected {self.size} finite numbers")
-        near = x if top <= FARTHEST else np.clip(x, -FARTHEST, FARTHEST)
-        return np.where(size < SMALLEST, 0.0, near)
+        clipped = x if top <= FARTHEST else np.clip(x, -FARTHEST, FARTHEST)
+        return np.where(size < SMALLEST, 0.0, clipped)

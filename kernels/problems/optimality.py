@@ -108,8 +108,8 @@ def of_answers(
 def exact(x: Vector, g: Vector, L: float, mu: float, r: Regularizer, first: Vector) -> Optimality:
     """The same from the gradient g (d,) of mean_i f_i at x itself, of runs that hide nothing. first: that at 0."""
     zero = np.zeros(1)
-    found = of_answers(x, [NodeAnswers(first, x[None], g[None], zero, zero, zero, zero, L)], "none", mu, r)
-    return found._replace(confidence=1.0) if found else Optimality(False, inf, inf, 0.0, confidence=1.0)
+    optimality = of_answers(x, [NodeAnswers(first, x[None], g[None], zero, zero, zero, zero, L)], "none", mu, r)
+    return optimality._replace(confidence=1.0) if optimality else Optimality(False, inf, inf, 0.0, confidence=1.0)
 
 
 def _bound(
@@ -133,8 +133,8 @@ def _bound(
         scales.append(node.scale[last] / (n * k))
         far = node.L * np.linalg.norm(node.x[last] - x, axis=1) + node.slack[last]
         if drifts != "none":
-            own = [noise_norm(drifts, np.array([b]), d, chance / answers) for b in node.drift[last].tolist()]
-            far = far + (node.L + node.curvature[last]) * np.array(own)
+            norms = [noise_norm(drifts, np.array([b]), d, chance / answers) for b in node.drift[last].tolist()]
+            far = far + (node.L + node.curvature[last]) * np.array(norms)
         off += float(np.mean(far)) / n
     noise = noise_norm(kind, np.concatenate(scales), d, chance)
     e = noise + off

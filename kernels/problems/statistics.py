@@ -55,8 +55,8 @@ FINEST = 2048  #: edges of a histogram: 16 kB, and as much for its counts
 
 def norm(v: Matrix, order: Order) -> Vector:
     """(m,) of the rows."""
-    found: Vector = np.sum(np.abs(v), axis=1) if order == 1 else np.linalg.norm(v, axis=1)
-    return found
+    lengths: Vector = np.sum(np.abs(v), axis=1) if order == 1 else np.linalg.norm(v, axis=1)
+    return lengths
 
 
 class Statistic(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True, tag_field="name"):
@@ -123,19 +123,19 @@ class Statistic(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True, t
         `counted` (m,): those of the records that count [all]; it takes the same time whichever they are.
         """
         m, q = A.shape
-        step, found = self.step(c, m), np.zeros(self.size(q), dtype=np.int64)
+        step, total = self.step(c, m), np.zeros(self.size(q), dtype=np.int64)
         for V in map(self.taken, self._parts(A, b) if counted is None else self._parts(*_blank(A, b, counted))):
             long = norm(V, order)
             V = V * (c * SHORT / np.maximum(long, c * SHORT))[:, None]
-            found += np.trunc(self.phi(V) / step).astype(np.int64).sum(axis=0)
-        return found
+            total += np.trunc(self.phi(V) / step).astype(np.int64).sum(axis=0)
+        return total
 
     def plain(self, A: Matrix, b: Vector) -> Vector:
         """(d,) S in floating point, of records that nothing shortens."""
-        found = np.zeros(self.size(A.shape[1]))
+        total = np.zeros(self.size(A.shape[1]))
         for V in map(self.taken, self._parts(A, b)):
-            found += self.phi(V).sum(axis=0)
-        return found
+            total += self.phi(V).sum(axis=0)
+        return total
 
     def on_grid(self, A: Matrix, b: Vector, c: float, order: Order, g: float, counted: Flags | None = None) -> Index:
         """(d,) S in steps of g, a power of two, rounded to the nearest. `counted`: as in `total`."""
@@ -266,13 +266,13 @@ class Gram(Statistic, tag_field="name", tag="gram", frozen=True, kw_only=True):
         i, j = np.triu_indices(len(self.read(features)))
         return np.where(i == j, 1.0, sqrt(0.5))
 
-    def matrix(self, shown: Vector) -> Matrix:
+    def matrix(self, triangle: Vector) -> Matrix:
         """(r, r) V'V of its upper triangle as it is shown."""
-        r = round((sqrt(8 * shown.size + 1) - 1) / 2)
+        r = round((sqrt(8 * triangle.size + 1) - 1) / 2)
         i, j = np.triu_indices(r)
-        found = np.zeros((r, r))
-        found[i, j] = found[j, i] = shown
-        return found
+        matrix = np.zeros((r, r))
+        matrix[i, j] = matrix[j, i] = triangle
+        return matrix
 
 
 AnyStatistic = Histogram | Total | Mean | Gram
@@ -282,10 +282,10 @@ def _reached(edges: Vector, v: Vector) -> Index:
     """How many of the ascending edges are at most v, for each of v: bisection, the same steps for all."""
     steps = len(edges).bit_length()
     padded = np.append(edges, np.full((1 << steps) - len(edges), inf))
-    found = np.zeros(len(v), dtype=np.int64)
+    counts = np.zeros(len(v), dtype=np.int64)
     for k in reversed(range(steps)):
-        found += (padded[found + ((1 << k) - 1)] <= v).astype(np.int64) << k
-    return found
+        counts += (padded[counts + ((1 << k) - 1)] <= v).astype(np.int64) << k
+    return counts
 
 
 def _blank(A: Matrix, b: Vector, counted: Flags) -> tuple[Matrix, Vector]:

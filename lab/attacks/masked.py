@@ -108,8 +108,8 @@ def decodable(heard: Heard) -> list[Sum]:
     for m in heard.messages:
         if isinstance(m.body, Ask):
             asked.setdefault(m.seq, m.body)
-        elif isinstance(m.body, Masked) and len(m.body.words) == 8 * heard.problem.size:
-            words.setdefault(m.seq, {})[m.src] = m.body.words
+        elif isinstance(m.body, Masked) and len(m.body.share) == 8 * heard.problem.size:
+            words.setdefault(m.seq, {})[m.src] = m.body.share
     g, found = noise_shares(heard.plan)[0].lattice.g, []
     for seq, ask in sorted(asked.items()):
         sent = words.get(seq, {})

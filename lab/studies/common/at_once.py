@@ -153,7 +153,7 @@ def played(scenario: Mapping[str, Any], seeds: Sequence[int], gate_of: Callable[
         *_, sent = rounds_of(machines, of_messages=True)
         for m, x in zip(machines, sent, strict=True):
             m.state.last = x
-        own = np.array([m.kept()["x"] for m in machines])
+        own = np.array([m.iterates()["x"] for m in machines])
     else:
         own = last(plan, machines)
     return own.reshape(len(machines), len(seeds), -1).transpose(1, 0, 2)

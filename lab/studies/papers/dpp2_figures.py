@@ -181,7 +181,7 @@ def tables(lines: Sequence[Line]) -> list[Table]:
     task = lines[0].task
     graph = problem(task.n)[1]
     P = np.eye(graph.n) - graph.metropolis()
-    found = [(c.where, c.found, c.below, "yes" if c.holds else "no") for c in dpp2.conditions(parameters(task), P, M)]
+    found = [(c.where, c.actual, c.below, "yes" if c.holds else "no") for c in dpp2.conditions(parameters(task), P, M)]
     claimed = "ε by Theorem 3", "ε by its proof"
     K = task.rounds - 1
     return [

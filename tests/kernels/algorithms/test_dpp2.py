@@ -231,7 +231,7 @@ def test_the_papers_own_parameters_violate_its_conditions_a_hundredfold():
     p = Params(variant="none", rounds=1, **NUMBERS)
     found = {c.where: c for c in dpp2.conditions(p, V["P"], 5.03)}
     alpha = found["(26), (27) alpha < xi_6/xi_7"]
-    assert (alpha.found, round(alpha.below, 7)) == (0.1, 9.236e-4)
+    assert (alpha.actual, round(alpha.below, 7)) == (0.1, 9.236e-4)
     assert not any(found[where].holds for where in found if not where.startswith("(24)"))
 
 

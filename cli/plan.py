@@ -82,7 +82,7 @@ def _plan(o: argparse.Namespace) -> int:
 def told(found: Found, raw: dict[str, Any]) -> str:
     """The plan as text: a short table, what stands beside it, and what was assumed."""
     from hushgrid.lab.planning.choices import scenario_key
-    from hushgrid.lab.planning.made_up import WORDS
+    from hushgrid.lab.planning.synthetic import WORDS
     from hushgrid.node.columns import columns
 
     key = scenario_key(raw)
@@ -102,7 +102,7 @@ def told(found: Found, raw: dict[str, Any]) -> str:
     rows += [_cells(li, key, li.title) for li in found.beside]
     return "\n".join(
         [
-            found.about,
+            found.description,
             "made-up data, no data file was opened; assumed:",
             *(f"  {words}" for words in WORDS),
             f"  up to {found.rows:,} of each node's rows are made up, the noise is that of all",
@@ -148,7 +148,7 @@ def plain(found: Found) -> dict[str, Any]:
         return about | {key: [v if v < float("inf") else None for v in each] for key, each in values.items()}
 
     return {
-        "about": found.about,
+        "about": found.description,
         "data": "made up",
         "measure": found.measure,
         "seeds": found.seeds,
@@ -181,7 +181,9 @@ def write(found: Found, raw: dict[str, Any], file: Path, out: Path) -> None:
     scenario = scenario_from(deepcopy(raw), str(file), file.parent)
     made = laid(made, found.chosen.choice, rounds_by(scenario, found.nodes), found.chosen.gossip)
     scenario_from(deepcopy(made), str(out), out.parent)
-    text = f"# {found.about}.\n# Chosen by hushgrid plan on made-up rows: expected excess loss {_excess(found)}.\n"
+    text = (
+        f"# {found.description}.\n# Chosen by hushgrid plan on made-up rows: expected excess loss {_excess(found)}.\n"
+    )
     try:
         write_file(out, (text + yaml.safe_dump(made, sort_keys=False)).encode())
     except OSError as error:

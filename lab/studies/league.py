@@ -25,10 +25,9 @@ from hushgrid.broker.simulation.problems.records import RowSetup
 from hushgrid.kernels.problems.centralised import optimum
 from hushgrid.kernels.types import Matrix, Vector
 from hushgrid.lab.comparison.medians import Median, median
-from hushgrid.lab.studies.common import at_once
-from hushgrid.lab.studies.common.at_once import AtOnce, thin
+from hushgrid.lab.rollout.side_by_side import device_models, thin
 from hushgrid.lab.studies.common.study import Page, Panel, Table, chart, in_digits
-from hushgrid.lab.studies.common.tuning import Known, Place
+from hushgrid.lab.studies.common.tuning import Known, KnownPoints, Place
 from hushgrid.lab.studies.races import (
     DELTA,
     METHODS,
@@ -159,7 +158,7 @@ class Tuned:
     def __init__(self, setting: Setting, cell: Cell, known: Known, directory: Path, seeds: Sequence[int]) -> None:
         self.cell, self.known, self.scenario = cell, known, setting.scenario(cell.method.layout)
         self.title, self.graph = setting.title, setting.graph
-        self.at_once = AtOnce(directory / f"{cell.method.layout}.jsonl", seeds) if cell.method.at_once else None
+        self.at_once = KnownPoints(directory / f"{cell.method.layout}.jsonl", seeds) if cell.method.at_once else None
 
     def point(self, values: Mapping[str, float]) -> dict[str, Any]:
         return self.cell.method.point(values, self.cell.epsilon, self.graph, whole=False)
@@ -172,7 +171,7 @@ class Tuned:
         """asked: seeds by a point's values, as JSON."""
         points = [(self.point(json.loads(values)), seeds) for values, seeds in asked.items()]
         if self.at_once:
-            with using_cache(self.known.kept):
+            with using_cache(self.known.cache):
                 self.at_once.run(self.scenario, [point for point, _ in points], self.worth)
         else:
             self.known.run(self.scenario, points, measured(self.title))
@@ -186,8 +185,8 @@ class Tuned:
     def shown(self, values: Mapping[str, float], seeds: Sequence[int]) -> dict[str, Median]:
         """Figures of other seeds, played at once."""
         of, found = judge(self.title), []
-        with using_cache(self.known.kept):
-            every = at_once.played({**self.scenario, **self.point(values)}, seeds)
+        with using_cache(self.known.cache):
+            every = device_models({**self.scenario, **self.point(values)}, seeds)
         W = np.linalg.matrix_power(weights(self.graph), rounds_to_agree(self.graph))
         for own in every:
             found.append(of.figures(W @ own if self.cell.method.finishes else own, own.mean(axis=0)))

@@ -11,8 +11,8 @@ from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.graphs import Network
 from hushgrid.kernels.problems.losses import Loss, Objective
 from hushgrid.lab.benchmarks import rounds
-from hushgrid.lab.vectorised import dpp2 as whole_dpp2
-from hushgrid.lab.vectorised.mixing import Edges
+from hushgrid.lab.rollout.compiled import dpp2 as whole_dpp2
+from hushgrid.lab.rollout.compiled.mixing import Edges
 from tests.support.agents.dpp2_agents import (
     FUNCTIONS,
     NOISY,
@@ -156,7 +156,7 @@ def test_the_benchmark_times_the_same_arithmetic_beside_a_bare_loop(monkeypatch)
     fs, graph = classification(rounds.OBJECTIVE, 5, 8, rounds.D, 6), Network(kind="ring", nodes=5).build()
     whole = whole_dpp2.Nodes(rounds.PARAMS, fs, graph, max(map(smoothness, fs)))
     whole.run(20)
-    assert near(rounds._bare(fs, Edges.of(graph), 20)(), whole.x)
+    assert near(rounds._bare(fs, Edges.from_graph(graph), 20)(), whole.x)
     rows = rounds.measured(n=12, rows=40, rounds=3, repeats=2)
     assert jit.MODE in rows[0].what
     assert all(row.unit == "ms" and row.value > 0 for row in rows)

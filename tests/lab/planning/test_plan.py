@@ -9,7 +9,7 @@ import pytest
 
 from hushgrid.broker.simulation import run
 from hushgrid.kernels.errors import InputError
-from hushgrid.lab.planning import made_up, playing, search
+from hushgrid.lab.planning import playing, search, synthetic
 from hushgrid.lab.planning.choices import Choice, laid, rounds_by
 from hushgrid.lab.planning.search import planned
 from hushgrid.lab.planning.shape import checked
@@ -173,7 +173,7 @@ def test_what_is_played_is_what_a_run_computes():
             raw["problem"]["data"]["devices"]["rows"] = [300] * 4
         p = playing.plan_of(raw, "scenario").problem
         shape = checked(raw, "scenario", None, None)
-        rows = made_up.shards(playing.population(p, shape, 0), shape.rows)
+        rows = synthetic.shards(playing.population(p, shape, 0), shape.rows)
         ran = deepcopy(raw)
         del ran["problem"]["data"]
         x = run(ran | {"seed": 1}, data=[(s.A, s.b) for s in rows]).solution
@@ -189,7 +189,7 @@ def test_what_is_played_is_what_a_run_computes():
 def test_made_up_rows_are_what_is_declared():
     for kind, classes in (("logistic", 1), ("softmax", 4), ("least-squares", 1)):
         for unit in (True, False):
-            of = made_up.source(3, kind, 5, classes, 2.0, unit)
+            of = synthetic.source(3, kind, 5, classes, 2.0, unit)
             A, b = of.rows(2000, "n0")
             norms = np.linalg.norm(A, axis=1)
             assert norms.max() <= (1.0 if unit else 2.0)

@@ -12,7 +12,7 @@ from hushgrid.kernels.algorithms.iadmm import Params, dual, first_order, token
 from hushgrid.kernels.jit import kernel
 from hushgrid.kernels.problems.losses import Loss
 from hushgrid.kernels.types import Index, Matrix, Tensor, Vector
-from hushgrid.lab.vectorised.stacked import SPECTRAL, Stack, check, gradient, minimizer, stack
+from hushgrid.lab.rollout.compiled.stacked import SPECTRAL, Stack, check, gradient, minimizer, stack
 
 
 @kernel

@@ -11,8 +11,8 @@ from hushgrid.kernels.graphs import Graph
 from hushgrid.kernels.jit import kernel
 from hushgrid.kernels.problems.losses import Loss
 from hushgrid.kernels.types import Matrix, Tensor, Vector
-from hushgrid.lab.vectorised.mixing import Edges, mix
-from hushgrid.lab.vectorised.stacked import Stack, gradient, stack
+from hushgrid.lab.rollout.compiled.mixing import Edges, mix
+from hushgrid.lab.rollout.compiled.stacked import Stack, gradient, stack
 
 
 @kernel
@@ -48,14 +48,14 @@ def whole_run(
     for k in range(K):
         start = x + w[k] if w.shape[0] else x
         y = start + (1.0 - eta[k]) * d
-        mix(edges.start, edges.near, edges.weight, y, Pv)
+        mix(edges.start, edges.neighbours, edges.weight, y, Pv)
         for i in range(shape[0]):
             rows = slice(f.start[i], f.start[i + 1])
             gradient(f.kind, f.A[rows], f.b[rows], f.factor[i], f.l2, f.lam, f.omega, x[i], g[i])
         if noise.shape[0]:
             g += noise[k]
         z, q[:] = merged(g, q, Pv, eta[k], rho)
-        mix(edges.start, edges.near, edges.weight, z + e[k] if e.shape[0] else z, Pv)
+        mix(edges.start, edges.neighbours, edges.weight, z + e[k] if e.shape[0] else z, Pv)
         x[:] = start - alpha * z + beta * Pv
         d[:] = eta[k] * d + y
         if record.shape[0]:
@@ -70,7 +70,7 @@ class Nodes:
 
     def __init__(self, params: Params, fs: Sequence[Loss], graph: Graph, M: float | None = None) -> None:
         params.check([f.L for f in fs] if M is None else [M], max(map(len, graph.neighbours)))
-        self.params, self.f, self.edges = params, stack(fs), Edges.of(graph)
+        self.params, self.f, self.edges = params, stack(fs), Edges.from_graph(graph)
         self.x, self.q, self.d = np.zeros((3, len(fs), fs[0].size))
         self.k = 0  #: rounds made
 

@@ -53,8 +53,8 @@ NOTHING = Step()
 class Machine(Protocol):
     """One role of an algorithm. Messages may be lost, repeated or reordered; every method is idempotent under that."""
 
-    #: A dataclass, the machine's whole memory. `encoded_names` of its class, if it has that, says under which other names
-    #: fields stand in what is stored.
+    #: A dataclass, the machine's whole memory. `encoded_names` of its class, if it has that, says under which other
+    #: names fields stand in what is stored.
     state: Any
 
     @property

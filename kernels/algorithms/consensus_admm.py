@@ -2,8 +2,8 @@
 alternating direction method of multipliers, 2011, Section 7.2 (general form consensus), with over-relaxation (3.4.3).
 
 Problem:   min  sum_p f_p(z_p)   s.t.  z_p in W_p,   w = z_p on the entries p shares,
-with every local problem solved exactly. In the scaled form u_p = lambda_p / rho, s_p = w + u_p is all the state there is,
-and the coordinator keeps it: a member's step is a function of the message, its gate's one answer and public data.
+with every local problem solved exactly. In the scaled form u_p = lambda_p / rho, s_p = w + u_p is all the state there
+is, and the coordinator keeps it: a member's step is a function of the message, its gate's one answer and public data.
 
     w = mean over owners of s_p,   v_p = 2 w - s_p,   z_p = argmin f_p + sum_k rho_k/2 (z_k - v_k)^2,
     F_p = relaxation (z_p - w),    s_p <- s_p + F_p
@@ -13,10 +13,10 @@ Beyond the book (docs/papers/consensus-admm.md):
    safeguard: an accelerated state whose residual is more than twice that of the round before is dropped.
  - The weights rho differ by entry, and their common factor is balanced (3.4.1) finitely often: convergence is that of
    fixed weights.
- - After the last round there are two more exchanges: every member hands over what its outcome is judged by, functions of
-   its gate's one answer, and is told what came of it. It is asked at multipliers lam_p that sum to zero over the owners of
-   each entry, and answers with min f_p + <lam_p, z_p>, or less. By weak duality the sum over p is at most the least cost,
-   whatever lam is: the optimum z* has sum_p <lam_p, z_p*> = <sum_p lam_p, w*> = 0.
+ - After the last round there are two more exchanges: every member hands over what its outcome is judged by, functions
+   of its gate's one answer, and is told what came of it. It is asked at multipliers lam_p that sum to zero over the
+   owners of each entry, and answers with min f_p + <lam_p, z_p>, or less. By weak duality the sum over p is at most the
+   least cost, whatever lam is: the optimum z* has sum_p <lam_p, z_p*> = <sum_p lam_p, w*> = 0.
  - Entries may be held: w is a constant there. What such constants make infeasible has a price that must climb from the
    marginal cost to that of lost load, by rho |z - w| a round. So these runs are steeper, and balanced more often.
 """
@@ -343,7 +343,8 @@ class Server(StarCentre):
         room = self.tolerance * sqrt(self.size)
         agreed = r <= room + self.tolerance * float(np.linalg.norm(stacked))
         settled = dual <= room + self.tolerance * float(np.linalg.norm(lam))
-        # Of c, cr and si a little is much: what entries differ by counts by its price too. That of a constant has no end.
+        # Of c, cr and si a little is much: what entries differ by counts by its price too. That of a constant has no
+        # end.
         worth = np.abs(lam * (stacked - middle))[np.concatenate([self.free[k] for k in self.places])]
         priced = float(worth.sum()) <= PRICED * self.tolerance * max(abs(value) / self.scale, 1.0)
         s.stable_rounds = s.stable_rounds + 1 if agreed and settled and priced else 0

@@ -1,13 +1,13 @@
-"""Z. Ou, D. Wang, Z. Liu, J. Lu, Distributed nonconvex optimization with double privacy protection and exact convergence,
-Algorithm 1 and (16)-(21): DPP2 (neighbours, in rounds).
+"""Z. Ou, D. Wang, Z. Liu, J. Lu, Distributed nonconvex optimization with double privacy protection and exact
+convergence, Algorithm 1 and (16)-(21): DPP2 (neighbours, in rounds).
 
 Problem (1):   min_x  f(x) = sum_i f_i(x),   f_i private to node i, M_i-smooth, perhaps nonconvex.
 Node i keeps (x_i, q_i, d_i). A round is two messages: y_i (x_i where no noise is published), then z_i.
 G = alpha I - beta P, P = I - W with Metropolis weights W.
 
 Departures from the paper (docs/papers/dpp2.md):
- - `guarded` and `none` are (20)-(21) with e = w = 0, q+ with the old x; the noise stands behind the gate, on the gradient,
-   and does not decay. The start x^0 = 0 is public.
+ - `guarded` and `none` are (20)-(21) with e = w = 0, q+ with the old x; the noise stands behind the gate, on the
+   gradient, and does not decay. The start x^0 = 0 is public.
  - P is no raw Laplacian, which diverges; parameters under which this method diverges are refused at the start.
    (24)-(27), which the paper's own experiment violates a hundredfold, are reported by `conditions` and not enforced.
  - `published` is Algorithm 1 with one eta for all nodes, a public constant (one per node diverges). It changes no x,
@@ -74,7 +74,8 @@ class Params(Rounds, tag_field="name", tag="dpp2", frozen=True, kw_only=True):
         return decaying(self.u_w, self.decay, k), decaying(self.u_e, self.decay, k)
 
     def check(self, L: Sequence[float], degree: int, convexity: float = 0.0) -> None:
-        """InputError unless no mode of (20)-(21) grows; `degree` is the largest of a node, L its M_i, M the largest.
+        """Raises InputError unless no mode of (20)-(21) grows; `degree` is the largest of a node, L its M_i, M the
+        largest.
 
         On an eigenvector of P, eigenvalue l, and a curvature 0 <= h <= M: g (rho l + 2 h) < 4, g = alpha - beta l > 0
         (Jury). It is concave in l, largest at an end or where its slope is 0.
@@ -138,9 +139,10 @@ class NodeState(NeighbourState):
 
 
 class Node(Mixing):
-    """Message 2k + 1 is y^k, message 2k + 2 is z^k. `degree`: the largest in the graph; M: the largest M_i; both public.
+    """Message 2k + 1 is y^k, message 2k + 2 is z^k. `degree`: the largest in the graph; M: the largest M_i; both
+    public.
 
-    InputError where the parameters are unstable.
+    Raises InputError if the parameters are unstable.
     """
 
     state: NodeState
@@ -193,8 +195,8 @@ def stationarity(x: Matrix, g: Matrix) -> float:
 
 
 def claimed_epsilon(params: Params, delta: float, M: float, size: int) -> float:
-    """Theorem 3's left side, k = 1..K-1: what `published` is said to cost, of functions whose gradients differ by at most
-    delta. Not upheld: its sum lacks k = 0 (Finding 4.2). InputError unless alpha M < 1.
+    """Theorem 3's left side, k = 1..K-1: what `published` is said to cost, of functions whose gradients differ by at
+    most delta. Not upheld: its sum lacks k = 0 (Finding 4.2). Raises InputError unless alpha M < 1.
     """
     p = _contracting(params, M)
     thetas = (p.theta(k) for k in range(1, p.rounds))
@@ -203,8 +205,9 @@ def claimed_epsilon(params: Params, delta: float, M: float, size: int) -> float:
 
 
 def epsilon(params: Params, delta: float, M: float, size: int) -> float:
-    """What `published` costs by the proof of Theorem 3, (61)-(64), k = 0..K-1: attained where size = 1. The final x, which
-    no noise is on, must not be released (Finding 4.4). InputError unless alpha M < 1.
+    """What `published` costs by the proof of Theorem 3, (61)-(64), k = 0..K-1: attained where size = 1.
+
+    The final x, which no noise is on, must not be released (Finding 4.4). Raises InputError unless alpha M < 1.
     """
     p = _contracting(params, M)
     total = gap = 0.0  # gap = |Delta x^k| = |Delta w^k|

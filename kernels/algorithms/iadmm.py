@@ -39,11 +39,15 @@ class Uniform(Struct, forbid_unknown_fields=True, frozen=True):
 
 #: What the league tunes of the first-order update.
 class Params(Walk, tag_field="name", tag="iadmm", frozen=True, kw_only=True):
-    """The scenario's `algorithm` section, in the paper's symbols. Raises InputError if two keys contradict each other."""
+    """The scenario's `algorithm` section, in the paper's symbols.
+
+    Raises InputError if two keys contradict each other.
+    """
 
     title: ClassVar[str] = "incremental ADMM"
     paper: ClassVar[str] = (
-        "Y. Ye, H. Chen, M. Xiao, M. Skoglund, H. V. Poor, Privacy-preserving incremental ADMM for decentralized consensus "
+        "Y. Ye, H. Chen, M. Xiao, M. Skoglund, H. V. Poor, Privacy-preserving incremental ADMM for decentralized "
+        "consensus "
         "optimization, Algorithms 1-4"
     )
     published: ClassVar[Published | None] = Published("scales")

@@ -34,7 +34,8 @@ class FirstOrder(Rounds, frozen=True, kw_only=True):
     rounds: Count  #: K
     step_size: Step  #: alpha
     weights: Literal["metropolis"] = "metropolis"  #: W, of the mixing
-    #: the weight of the past in the running mean of answers that takes a gradient's place; costs nothing [0: the answer itself]
+    #: the weight of the past in the running mean of answers that takes a gradient's place; costs nothing [0: the answer
+    #: itself]
     momentum: Momentum | UnsetType = UNSET
 
     def step_of_answer(self, i: int, k: int, L: float, epsilon: float = inf, alpha: float = 0.0) -> float:
@@ -42,7 +43,9 @@ class FirstOrder(Rounds, frozen=True, kw_only=True):
 
 
 def check_published(variant: Variant, **keys: object) -> None:
-    """InputError unless the keys of the paper's noise are all there where it is published, and none elsewhere."""
+    """Raises InputError unless the keys of the paper's noise are all there where it is published, and none
+    elsewhere.
+    """
     for key, value in keys.items():
         if (value is not None) != (variant == "published"):
             expected = "a value (variant: published)" if value is None else f"none (variant: {variant})"
@@ -64,7 +67,10 @@ class AnsweredState(NeighbourState):
 
 
 class Oracle(Protocol):
-    """What a node may ask of its gate. `perturb`: x plus a paper's noise (published), of scale `scale` per coordinate."""
+    """What a node may ask of its gate.
+
+    `perturb`: x plus a paper's noise (published), of scale `scale` per coordinate.
+    """
 
     def gradient(self, x: Vector) -> Vector: ...
     def exact_gradient(self, x: Vector) -> Vector: ...
@@ -116,7 +122,10 @@ class Mixing(Neighbour):
         return total
 
     def gradient(self, x: Vector) -> Vector:
-        """The gate's answer at x: noisy where guarded; with momentum b the mean m+ = b m + (1 - b) answer. Shape (d,)."""
+        """The gate's answer at x: noisy where guarded; with momentum b the mean m+ = b m + (1 - b) answer.
+
+        Shape (d,).
+        """
         g = self.gate.gradient(x) if self.variant == "guarded" else self.gate.exact_gradient(x)
         if not self.momentum:
             return g
@@ -131,7 +140,9 @@ class Mixing(Neighbour):
 
 
 class Proximal(Mixing):
-    """A node of EXTRA, NIDS or DGD: steps of `step_size`, and the proximal step of r. A paper supplies its first state."""
+    """A node of EXTRA, NIDS or DGD: steps of `step_size`, and the proximal step of r. A paper supplies its
+    first state.
+    """
 
     def __init__(
         self,

@@ -1,4 +1,5 @@
-"""Entries that several members own: means over the owners, their multipliers, and the acceleration of an iteration on them.
+"""Entries that several members own: means over the owners, their multipliers, and the acceleration of an iteration on
+them.
 
 `position[p]` (m_p,) places member p's entries among all N of them.
 """
@@ -31,7 +32,8 @@ def mean(values: Sequence[Vector], position: Sequence[Index], size: int) -> Vect
 def centred(lam: Sequence[Vector], position: Sequence[Index], held: Vector) -> list[Vector]:
     """lam (m_p,) each, less the mean of each entry over its owners, so that it sums to zero.
 
-    Of an entry that is held (`held` (N,) is its value, nan: it is free; (0,): none is) it stays: a constant has any price.
+    Of an entry that is held (`held` (N,) is its value, nan: it is free; (0,): none is) it stays: a constant has any
+    price.
     """
     size = max((int(k.max(initial=-1)) + 1 for k in position), default=0)
     middle = mean(lam, position, size)
@@ -41,7 +43,9 @@ def centred(lam: Sequence[Vector], position: Sequence[Index], held: Vector) -> l
 
 
 def price_of_constants(lam: Sequence[Vector], position: Sequence[Index], held: Vector) -> float:
-    """sum_p <lam_p, held> over the entries that are held: what a bound at lam is above that of the problem around them."""
+    """sum_p <lam_p, held> over the entries that are held: what a bound at lam is above that of the problem
+    around them.
+    """
     if not held.size:
         return 0.0
     value = np.where(np.isnan(held), 0.0, held)
@@ -57,7 +61,8 @@ def same_weights(pulls: Mapping[str, float], lam: Sequence[Vector]) -> None:
         expected = float(np.linalg.norm(multipliers))
         if abs(pull - expected) > SAME * expected:
             raise Failed(
-                f"{p}: found multipliers of norm {pull:.12g}, expected {expected:.12g}: it has other weights, with which the "
+                f"{p}: found multipliers of norm {pull:.12g}, expected {expected:.12g}: it has other weights, with "
+                "which the "
                 "zones would agree on a point that is not the optimum"
             )
 

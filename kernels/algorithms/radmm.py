@@ -1,9 +1,9 @@
-"""X. Zhang, M. M. Khalili, M. Liu, Recycled ADMM: improving the privacy and accuracy of distributed algorithms, (8)-(19),
-Algorithms 1-3: conventional ADMM, R-ADMM and MR-ADMM (neighbours, synchronous rounds).
+"""X. Zhang, M. M. Khalili, M. Liu, Recycled ADMM: improving the privacy and accuracy of distributed algorithms,
+(8)-(19), Algorithms 1-3: conventional ADMM, R-ADMM and MR-ADMM (neighbours, synchronous rounds).
 
 Problem (1):   min_f  sum_i O(f, D_i),   D_i private to node i.
-Node i keeps (f_i, lambda_i); its message t, of round t, is f_i(t), and f_i(0) = lambda_i(0) = 0 are public. An even round of
-R-ADMM and MR-ADMM recycles the odd one's answer: it uses no data and costs nothing, but its message is sent.
+Node i keeps (f_i, lambda_i); its message t, of round t, is f_i(t), and f_i(0) = lambda_i(0) = 0 are public. An even
+round of R-ADMM and MR-ADMM recycles the odd one's answer: it uses no data and costs nothing, but its message is sent.
 
 Departures from the paper (docs/papers/recycled-admm.md):
  - Penalties are those of edges, eta_ij = (eta_i + eta_j)/2, in the primal, the dual and the even step. The paper's own
@@ -83,7 +83,7 @@ class Params(Rounds, tag_field="name", tag="mradmm", frozen=True, kw_only=True):
         return (self.penalties or ("node" if self.variant == "published" else "edge")) == "edge"
 
     def eta_i(self, i: int, k: int) -> float:
-        """eta_i of node i at its answer k. InputError where a list is too short."""
+        """eta_i of node i at its answer k. Raises InputError if a list is too short."""
         if not isinstance(self.eta, Growth):
             return per_node(self.eta, i, "eta")
         growth = per_node(self.eta.growth, i, "eta.growth")
@@ -116,7 +116,10 @@ class Recycled(Params, tag_field="name", tag="radmm", frozen=True, kw_only=True)
 
 
 class Conventional(Params, tag_field="name", tag="admm", frozen=True, kw_only=True):
-    """ADMM (8)-(9): an answer each round. Guarded it is Zhang and Zhu's dual variable perturbation at an honest price."""
+    """ADMM (8)-(9): an answer each round.
+
+    Guarded it is Zhang and Zhu's dual variable perturbation at an honest price.
+    """
 
     title: ClassVar[str] = "ADMM"
     recycles: ClassVar[bool] = False
@@ -131,12 +134,15 @@ def per_node(value: float | tuple[float, ...], i: int, key: str) -> float:
     return value[i]
 
 
-# --- f, lam, v, d-vectors; eta (V,) of the edges; F (V, d) what the neighbours sent, sums in the order of their names ---
+# --- f, lam, v, d-vectors; eta (V,) of the edges; F (V, d) what the neighbours sent, sums in the order of their names
+# ---
 
 
 @kernel
 def linear(f: Vector, lam: Vector, eta: Vector, F: Matrix) -> Vector:
-    """v of (8), (12), (14): the sum there is <v, f> + sum_j eta_j |f|^2 and a constant, v = 2 lam - sum_j eta_j (f + f_j)."""
+    """v of (8), (12), (14): the sum there is <v, f> + sum_j eta_j |f|^2 and a constant, v = 2 lam - sum_j eta_j (f +
+    f_j).
+    """
     v = 2.0 * lam
     for j in range(F.shape[0]):
         v = v - eta[j] * (f + F[j])
@@ -154,7 +160,9 @@ def disagreement(f: Vector, eta: Vector, F: Matrix) -> Vector:
 
 @kernel
 def recycled(f: Vector, lam: Vector, v: Vector, s: Vector, eta: float, gamma: float) -> Vector:
-    """(10), (16), (19): f - (g + 2 lam + s)/(2 eta + gamma), g = -(v + 2 eta f) by KKT, eta = sum_j eta_j, s as above."""
+    """(10), (16), (19): f - (g + 2 lam + s)/(2 eta + gamma), g = -(v + 2 eta f) by KKT, eta = sum_j eta_j, s
+    as above.
+    """
     return f - (-(v + 2.0 * eta * f) + 2.0 * lam + s) / (2.0 * eta + gamma)
 
 
@@ -165,7 +173,7 @@ class AgentState(NeighbourState):
 
 
 class Agent(Neighbour):
-    """Node `name` = n<i>. `size` = d. InputError where eta is a list too short."""
+    """Node `name` = n<i>. `size` = d. Raises InputError if eta is a list too short."""
 
     state: AgentState
 

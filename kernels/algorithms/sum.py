@@ -1,11 +1,11 @@
 """A sum over nodes, in one answer of each: histograms, totals, means, Gram matrices.
 
-Problem:   S = sum_p S_p,  S_p (d,) a declared statistic of node p's records (kernels/problems/statistics.py). Nothing is
-iterated: every node answers once, and the server adds.
+Problem:   S = sum_p S_p,  S_p (d,) a declared statistic of node p's records (kernels/problems/statistics.py). Nothing
+is iterated: every node answers once, and the server adds.
 
-That is the mechanism of C. Dwork, F. McSherry, K. Nissim, A. Smith, Calibrating noise to sensitivity in private data analysis
-(TCC 2006), at each node by itself. Masked (kernels/patterns/masked.py) the server sees the sum alone, and the noise is one
-mechanism's, not n.
+That is the mechanism of C. Dwork, F. McSherry, K. Nissim, A. Smith, Calibrating noise to sensitivity in private data
+analysis (TCC 2006), at each node by itself. Masked (kernels/patterns/masked.py) the server sees the sum alone, and the
+noise is one mechanism's, not n.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ class Params(Star, tag_field="name", tag="sum", frozen=True, kw_only=True):
 
     title: ClassVar[str] = "sum of a declared statistic"
     paper: ClassVar[str] = (
-        "C. Dwork, F. McSherry, K. Nissim, A. Smith, Calibrating noise to sensitivity in private data analysis, TCC 2006"
+        "C. Dwork, F. McSherry, K. Nissim, A. Smith, Calibrating noise to sensitivity in private data analysis, TCC "
+        "2006"
     )
     sharing: ClassVar[tuple[Sharing, ...]] = ("addends",)
     recorded: ClassVar[tuple[str, ...]] = ("mean",)

@@ -1,19 +1,21 @@
 """Masked sums: a coordinator learns the sum over a set of devices and nothing of any one of them.
 
-Exchange 1: every device introduces itself with a key of this run. Exchange 2: each is shown all introductions, and checks
-them. Then rounds: the coordinator sends a point x and the set S of devices that are to answer, and each device i of S sends
+Exchange 1: every device introduces itself with a key of this run. Exchange 2: each is shown all introductions, and
+checks them. Then rounds: the coordinator sends a point x and the set S of devices that are to answer, and each device i
+of S sends
 
     y_i + sum_{j in S, j > i} m_ij - sum_{j in S, j < i} m_ij   mod 2^64,
 
-y_i its gate's share in integers, m_ij a pad that i and j alone know and that belongs to one question: round k, attempt a, S and x.
-The pads cancel in the sum over S, and in no other. If a device of S is silent nothing can be decoded, and **no pad is ever
-revealed**: the round is asked again as attempt a + 1 of a smaller set, with fresh noise, at a new price. (The same y_i sent
-again under the smaller set would be the classical mistake: once the late message turns up, the difference is y_j.) At last
-every device is told what came of it.
+y_i its gate's share in integers, m_ij a pad that i and j alone know and that belongs to one question: round k, attempt
+a, S and x. The pads cancel in the sum over S, and in no other. If a device of S is silent nothing can be decoded, and
+**no pad is ever revealed**: the round is asked again as attempt a + 1 of a smaller set, with fresh noise, at a new
+price. (The same y_i sent again under the smaller set would be the classical mistake: once the late message turns up,
+the difference is y_j.) At last every device is told what came of it.
 
-The coordinator may tell different sets to different devices. A set K of messages can be decoded only if every honest i of it
-has S_i cut with the honest inside K, for a pad that one side alone has added stays. And |S_i| >= h + t. So K has h honest
-shares at least: no round of consistency is needed. Devices that were told different x have no pad in common. It is no integrity: a device can spoil a sum, but not see into it.
+The coordinator may tell different sets to different devices. A set K of messages can be decoded only if every honest i
+of it has S_i cut with the honest inside K, for a pad that one side alone has added stays. And |S_i| >= h + t. So K has
+h honest shares at least: no round of consistency is needed. Devices that were told different x have no pad in common.
+It is no integrity: a device can spoil a sum, but not see into it.
 """
 
 from __future__ import annotations
@@ -162,7 +164,10 @@ class MemberState:
 
 
 class MaskedMember(StarMember):
-    """A device of a masked run. Its gate answers once for each (round, attempt) and its message is repeated, never renewed."""
+    """A device of a masked run.
+
+    Its gate answers once for each (round, attempt) and its message is repeated, never renewed.
+    """
 
     state: MemberState
 
@@ -363,7 +368,8 @@ class MaskedCentre(StarCentre):
         elif s.phase == "introduce":
             s.met = list(s.among)
         elif s.phase == "ask":
-            before, total = s.w, decoded([s.arrived[m].share for m in s.among], self.terms.g)  # type: ignore[union-attr]
+            shares = [s.arrived[m].share for m in s.among]  # type: ignore[union-attr]
+            before, total = s.w, decoded(shares, self.terms.g)
             if not np.all(np.abs(total) <= len(s.among) * self.terms.largest):
                 raise Stopped(
                     f"round {s.round + 1}: a sum was decoded that no honest devices have: one of them has spoiled it"
@@ -382,8 +388,8 @@ class MaskedCentre(StarCentre):
     def without(self, silent: Sequence[str]) -> Step | None:
         """Goes on without these members. None if it cannot: too few are left, or too few answers.
 
-        A round that has begun is asked again, as a new attempt of the smaller set. Nobody sends again what was masked for the
-        larger one.
+        A round that has begun is asked again, as a new attempt of the smaller set. Nobody sends again what was masked
+        for the larger one.
         """
         s = self.state
         remaining = [m for m in s.among if m not in silent]

@@ -2,13 +2,14 @@
 
 Message t of a node is one vector, the same for all its neighbours. A node that has message t of every neighbour makes
 its step t and sends message t + 1. So two neighbours are never more than one message apart: who is ahead waits for who
-is behind, and its message is kept until then. Who still lacks a message after a while asks the neighbour it is of, which
-keeps its last two and sends that neighbour the one it lacks: an answer is to one, and asks for none, so that those who
-wait for a third cannot keep each other busy. Loss, repetition, reordering and restarts change nothing; the sum over
-neighbours runs in the order of their names.
+is behind, and its message is kept until then. Who still lacks a message after a while asks the neighbour it is of,
+which keeps its last two and sends that neighbour the one it lacks: an answer is to one, and asks for none, so that
+those who wait for a third cannot keep each other busy. Loss, repetition, reordering and restarts change nothing; the
+sum over neighbours runs in the order of their names.
 
-After the last round there may be rounds of averaging (`finish`): a node sends the x that it has arrived at, then in each
-round x_i becomes sum_j W_ij x_j. They ask no gate: x is a function of answers and messages, and so is every average.
+After the last round there may be rounds of averaging (`finish`): a node sends the x that it has arrived at, then in
+each round x_i becomes sum_j W_ij x_j. They ask no gate: x is a function of answers and messages, and so is every
+average.
 
 The coordinator says when to begin, hears now and then how far everybody is, and sees no vector. A paper supplies
 `first` and `step`.

@@ -60,7 +60,9 @@ class Local(Protocol):
         ...
 
     def bound(self, lam: Vector) -> float:
-        """At most min f_p(z) + `ServerContext.scale` <lam, z> over W_p; lam (m,) on the shared entries, whatever it is."""
+        """At most min f_p(z) + `ServerContext.scale` <lam, z> over W_p; lam (m,) on the shared entries,
+        whatever it is.
+        """
         ...
 
 
@@ -103,7 +105,8 @@ class ServerContext:
     announced: Mapping[str, int] = field(default_factory=dict)
     largest: Mapping[str, int] = field(default_factory=dict)  #: numbers in the largest message on each member's edges
     conclude: Conclude | None = None  #: what a run of exact steps ends with
-    #: The state that an earlier run has left, (m_p,) each: the iteration's, of exact steps; else z_p on the shared entries.
+    #: The state that an earlier run has left, (m_p,) each: the iteration's, of exact steps; else z_p on the shared
+    #: entries.
     warm: dict[str, Vector] | None = None
     duals: dict[str, Vector] = field(default_factory=dict)  #: and lambda_p there, of the members that begin warm too
     factor: float = 1.0  #: and its weights' factor
@@ -161,7 +164,8 @@ class Minimum(Struct, tag="star.minimum", frozen=True):
 class Close(Struct, tag="star.close", frozen=True):
     """Centre to member: the rounds are over; hand over what the outcome is judged by.
 
-    lam: multipliers of the entries p shares; of free ones those of all owners sum to zero. Empty: no bound is asked for.
+    lam: multipliers of the entries p shares; of free ones those of all owners sum to zero. Empty: no bound is asked
+    for.
     """
 
     lam: np.ndarray = msgspec.field(default_factory=lambda: np.zeros(0))

@@ -2,11 +2,11 @@
 
 Some papers, and the names of its messages on the wire, say "baton".
 
-Activation k happens at node i_k: it takes token k (the vectors before it), steps its own state, and hands token k + 1 to
-i_{k+1}. It keeps that copy until token k + 2 is known to be taken, so that a lost holder is always preceded by a node
-that can issue its token again. Every message is repeated, the same bytes, until an answer proves its receipt. Whoever
-repeats a token is told how far it has come; in a walk that moves nobody asks, and a hop is one message: a node's next
-token replaces its last one.
+Activation k happens at node i_k: it takes token k (the vectors before it), steps its own state, and hands token k + 1
+to i_{k+1}. It keeps that copy until token k + 2 is known to be taken, so that a lost holder is always preceded by a
+node that can issue its token again. Every message is repeated, the same bytes, until an answer proves its receipt.
+Whoever repeats a token is told how far it has come; in a walk that moves nobody asks, and a hop is one message: a
+node's next token replaces its last one.
 
 Fencing. A token belongs to an epoch. `fences[e - 1]` is the first hop issued in epoch e, so that an epoch is the length
 of its token's fences, and a step (e, k) is *superseded* where a later epoch began at a hop <= k: its node restores
@@ -19,11 +19,12 @@ token k + 1 once the one node that this was meant for has answered.
 An announcement that comes to nothing leaves its epoch unused: the token goes on in its own, beyond the barrier.
 A coordinator's notice holds all it has decided so far, so that a node that was away needs the last one only.
 
-Recount. A node that the walk goes around has left its part in the token's sums for ever, and one that comes back is missing
-there. So a leg around other nodes than before begins with a tour of its nodes: the token carries fresh sums beside the
-vectors, each node adds what it holds once (`counted`) and asks its gate nothing, and with the last one the sums replace
-those of the token, for as many nodes as were counted (`recounted`). A tour's hops are hops: custody is the same, and an
-undone one leaves nothing at its node. Only the coordinator begins one, by a leg's version; a newer version begins anew.
+Recount. A node that the walk goes around has left its part in the token's sums for ever, and one that comes back is
+missing there. So a leg around other nodes than before begins with a tour of its nodes: the token carries fresh sums
+beside the vectors, each node adds what it holds once (`counted`) and asks its gate nothing, and with the last one the
+sums replace those of the token, for as many nodes as were counted (`recounted`). A tour's hops are hops: custody is the
+same, and an undone one leaves nothing at its node. Only the coordinator begins one, by a leg's version; a newer version
+begins anew.
 
 `kernels/patterns/token_monitor.py` is the coordinator's side. A paper supplies `activate`; routes are public functions.
 """
@@ -143,8 +144,8 @@ class TokenNode(ABC):
     ) -> None:
         """`start` is token 0; `cap` the answers allowed; the walk stops when `patience` hops moved <= `tolerance`.
 
-        The coordinator is told of every `report`-th token as it is sent, and of all that wait. `receipts`: they are sent
-        unasked, which spares repetitions where a node waits long for its next token.
+        The coordinator is told of every `report`-th token as it is sent, and of all that wait. `receipts`: they are
+        sent unasked, which spares repetitions where a node waits long for its next token.
         """
         self.name, self.neighbours, self.route, self.rounds, self.first = name, set(neighbours), route, rounds, start
         self.centre, self.cap, self.tolerance, self.patience = centre, cap, tolerance, patience
@@ -268,9 +269,11 @@ class TokenNode(ABC):
         return Step((*step.send, *receipt), step.done, taken=True)  # the token first: somebody waits for it
 
     def _ack(self, sender: str, hop: int, body: Ack) -> Step:
-        """Token `hop` is taken: who gave the one before may forget its copy, and where it is passed on, so may this node.
+        """Token `hop` is taken: who gave the one before may forget its copy, and where it is passed on, so may this
+        node.
 
-        Both are told when they ask, by a repetition, if not before. A node that forgets a receipt, uncommitted, asks again.
+        Both are told when they ask, by a repetition, if not before. A node that forgets a receipt, uncommitted, asks
+        again.
         """
         s = self.state
         if s.out is None or sender != s.to or hop != s.t or body.epoch != len(s.out.fences):
@@ -328,7 +331,10 @@ class TokenNode(ABC):
         )
 
     def _counted(self, token: Token, hop: int) -> Token:
-        """The token of a recount with this node in its sums. With the last node the tour ends, after activation `hop`."""
+        """The token of a recount with this node in its sums.
+
+        With the last node the tour ends, after activation `hop`.
+        """
         if self.name in token.counted:
             return token
         addends, counted = self.counted(), tuple(sorted({*token.counted, self.name}))

@@ -28,7 +28,9 @@ Route = Callable[[str, int, Leg], str]
 
 
 class Token(Struct, tag="baton.token", frozen=True, omit_defaults=True):
-    """To the node of activation `seq`: the vectors before it. `stable_rounds` counts the hops in a row that moved them little."""
+    """To the node of activation `seq`: the vectors before it. `stable_rounds` counts the hops in a row that moved them
+    little.
+    """
 
     fences: tuple[int, ...]
     leg: Leg
@@ -78,7 +80,10 @@ class Notice(Struct, tag="baton.notice", frozen=True):
 
 
 class Answer(Struct, tag="baton.answer", frozen=True):
-    """To the coordinator: notice `seq` is stored. The last activation here is `t` - 1; `holds`: token `t` is here, for `to`."""
+    """To the coordinator: notice `seq` is stored.
+
+    The last activation here is `t` - 1; `holds`: token `t` is here, for `to`.
+    """
 
     t: int
     holds: bool = field(name="kept")

@@ -1,9 +1,10 @@
 """The coordinator's side of the token pattern: it sees who has the token, and begins a new epoch where one is lost.
 
 It holds no vector and reads no clock: its driver decides from presence and leases whom to suspect, and this machine
-whether a token may be issued again. The argument for safety stands in `kernels/patterns/token.py`. Reports may be late and
-suspicions wrong: that costs an epoch, never a second token. An epoch is decided once, for ever; a holder lost together
-with the node before it leaves nobody who may decide, and the walk waits for one of them (`missing` says for whom).
+whether a token may be issued again. The argument for safety stands in `kernels/patterns/token.py`. Reports may be late
+and suspicions wrong: that costs an epoch, never a second token. An epoch is decided once, for ever; a holder lost
+together with the node before it leaves nobody who may decide, and the walk waits for one of them (`missing` says for
+whom).
 """
 
 from __future__ import annotations
@@ -95,7 +96,7 @@ class TokenMonitor:
     def suspect(self, node: str) -> Step:
         """The node that has the token, or is to have it next, is feared lost: announce the next epoch.
 
-        An announcement under way is dropped. Stopped where neither is this node.
+        An announcement under way is dropped. Raises Stopped if neither is this node.
         """
         s, n = self.state, self.state.notice
         if s.done is not None:
@@ -169,7 +170,7 @@ class TokenMonitor:
         return self.tick()
 
     def _check_connected(self, without: tuple[str, ...]) -> None:
-        """Stopped unless at least two nodes remain, and are connected."""
+        """Raises Stopped unless at least two nodes remain, and are connected."""
         remaining = set(self.members) - set(without)
         seen, stack = set(), sorted(remaining)[:1]
         while stack:

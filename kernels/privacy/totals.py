@@ -6,8 +6,9 @@ residuals weighed by their variances the nearest is
     d~_i = y_i + v_i / (sum v + v_T) (T - sum y):
 
 with equal variances d~_i = y_i + (T - sum y)/(n + 1). A sum over all n entries then has the variance
-v_T sum v / (sum v + v_T) in place of sum v. It is post-processing of the answers. Source: M. Hay, V. Rastogi, G. Miklau,
-D. Suciu, Boosting the accuracy of differentially private histograms through consistency, 2010, for a tree of one level.
+v_T sum v / (sum v + v_T) in place of sum v. It is post-processing of the answers. Source: M. Hay, V. Rastogi, G.
+Miklau, D. Suciu, Boosting the accuracy of differentially private histograms through consistency, 2010, for a tree of
+one level.
 """
 
 from __future__ import annotations

@@ -1,11 +1,13 @@
-"""Statistics that are sums over records: S(A, b) = sum_j phi(a_j), where (a_j, b_j) is a record of q features and a label.
+"""Statistics that are sums over records: S(A, b) = sum_j phi(a_j), where (a_j, b_j) is a record of q features and a
+label.
 
 Columns of a record are numbered 0 to q - 1, and the label is column q.
 
  - histogram  phi = e_k, k the bin of one column; what lies beyond the edges is counted in the first or the last bin.
  - total      phi = the columns v, shortened to |v| <= c: kWh of each hour of a day, say.
  - mean       the same, and divided by the number of records, which is public, where it is shown.
- - gram       phi = v v', v the columns shortened to |v| <= c. Its upper triangle by rows; entries beside the diagonal times
+ - gram       phi = v v', v the columns shortened to |v| <= c. Its upper triangle by rows; entries beside the diagonal
+   times
               sqrt 2, so that |phi|_2 is Frobenius' norm and noise on them counts half.
 
 **Sensitivity.** One record replaced moves S by phi(a) - phi(a'), k of them by at most k times as much:
@@ -14,15 +16,15 @@ Columns of a record are numbered 0 to q - 1, and the label is column q.
     total      |u - v| <= 2 c in L1 and L2;  sqrt 2 c in L2 where no entry is negative, for then <u, v> >= 0
     gram       |u u' - v v'|_F <= sqrt 2 c^2, for <u u', v v'> = (u . v)^2 >= 0
 
-**No rounding.** phi is truncated, towards zero, to integers in steps of a power of two, which shortens it and changes no sign;
-integers are added exactly, and brought to the noise's grid in integers. So the sensitivity is that of the integers, and the
-order of records, the number of threads and the compiler change nothing. Before that v is shortened to c (1 - 2^-30): the
-rounding of a norm of q entries, (q + 8) 2^-53, is less. A product of floats that is truncated is no square any more: gram's
-bound has 2 e more, e = ceil(sqrt d) steps + 2^-50 c^2.
+**No rounding.** phi is truncated, towards zero, to integers in steps of a power of two, which shortens it and changes
+no sign; integers are added exactly, and brought to the noise's grid in integers. So the sensitivity is that of the
+integers, and the order of records, the number of threads and the compiler change nothing. Before that v is shortened to
+c (1 - 2^-30): the rounding of a norm of q entries, (q + 8) 2^-53, is less. A product of floats that is truncated is no
+square any more: gram's bound has 2 e more, e = ceil(sqrt d) steps + 2^-50 c^2.
 
-**Time.** Whoever asks sees how long an answer takes. So each record takes the same operations, whatever is in it, and what is
-looked up by it lies in a processor's first cache: numpy's own search takes five times as long over values in disorder as over
-equal ones (`hushgrid bench timing`).
+**Time.** Whoever asks sees how long an answer takes. So each record takes the same operations, whatever is in it, and
+what is looked up by it lies in a processor's first cache: numpy's own search takes five times as long over values in
+disorder as over equal ones (`hushgrid bench timing`).
 """
 
 from __future__ import annotations
@@ -289,7 +291,9 @@ def _reached(edges: Vector, v: Vector) -> Index:
 
 
 def _blank(A: Matrix, b: Vector, counted: Flags) -> tuple[Matrix, Vector]:
-    """Records of zeros in place of those that do not count: they add nothing to a sum of columns or of their products."""
+    """Records of zeros in place of those that do not count: they add nothing to a sum of columns or of their
+    products.
+    """
     return np.where(counted[:, None], A, 0.0), np.where(counted, b, 0.0)
 
 

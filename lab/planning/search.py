@@ -1,13 +1,14 @@
-"""`hushgrid plan`: which answers, step, clip and mechanism fit a promise best, from public numbers and made-up rows alone.
+"""`hushgrid plan`: which answers, step, clip and mechanism fit a promise best, from public numbers and made-up rows
+alone.
 
-The scenario's own algorithm, network and promise are kept. Its machines and gates are played on made-up rows of the declared
-shape (`synthetic`); no data file is opened. Noise is that of the declared number of rows, also where fewer are made up: a
-node's answer then has the same noise about nearly the same function. It is drawn in floating point, because there is nobody
-to protect.
+The scenario's own algorithm, network and promise are kept. Its machines and gates are played on made-up rows of the
+declared shape (`synthetic`); no data file is opened. Noise is that of the declared number of rows, also where fewer are
+made up: a node's answer then has the same noise about nearly the same function. It is drawn in floating point, because
+there is nobody to protect.
 
-Search: for each mechanism the answers 1, 2, 4, ... as long as they help, and for each of them the step from where the last
-one was best, doubled or halved as long as that helps; then clips, steps and answers in between; then momentum and noise by
-the point. What was found best is
+Search: for each mechanism the answers 1, 2, 4, ... as long as they help, and for each of them the step from where the
+last one was best, doubled or halved as long as that helps; then clips, steps and answers in between; then momentum and
+noise by the point. What was found best is
 played again on other rows and other noise, and only that is shown.
 """
 
@@ -74,7 +75,9 @@ class Found(NamedTuple):
 
 
 def begun(plugins: Sequence[str]) -> None:
-    """A worker has begun: it knows the algorithms that were plugged in. A terminal's interrupt is its caller's business."""
+    """A worker has begun: it knows the algorithms that were plugged in. A terminal's interrupt is its caller's
+    business.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     plug(plugins, "--plugin")
 
@@ -203,9 +206,8 @@ class Search:
         return [round(longest * share, 4) for share in (0.7, 0.5, 0.35, 1.0)]
 
     def besides(self, mechanism: str) -> list[dict[str, Any]]:
-        """What is tried with the best of a mechanism: momentum and noise by the point, where the scenario may have them and
-
-        says nothing of them.
+        """What is tried with the best of a mechanism, where the scenario says nothing of it: momentum,
+        pointwise noise.
         """
         algorithm, p, changes = self.scenario.algorithm, self.scenario.privacy, list[dict[str, Any]]()
         assert p is not None
@@ -362,6 +364,7 @@ def description_of(search: Search) -> str:
     delta = f", delta {p.delta:g}" if p.delta else ""
     masked = f", masked (at most {p.masked.corrupt} corrupt)" if p.masked else ""
     return (
-        f"{s.name}: epsilon {p.epsilon:g}{delta} of each node, {p.adjacency}{masked}; {s.algorithm.name} on {n} nodes of {sizes} rows "
+        f"{s.name}: epsilon {p.epsilon:g}{delta} of each node, {p.adjacency}{masked}; {s.algorithm.name} on {n} nodes "
+        f"of {sizes} rows "
         f"of {search.shape.features} features"
     )

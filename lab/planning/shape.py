@@ -47,7 +47,10 @@ def checked(raw: Mapping[str, Any], file: str, rows: int | None, features: int |
 
 
 def shape_of(scenario: Scenario, rows: int | None, features: int | None, file: str) -> Shape:
-    """The declared shape. `rows` (of all nodes), `features`: said by the caller, before the scenario. Raises InputError."""
+    """The declared shape. `rows` (of all nodes), `features`: said by the caller, before the scenario.
+
+    Raises InputError.
+    """
     data, network = scenario.problem.data, scenario.network
     n = network.build().n if network is not None else data.nodes
     each: Sequence[int] | None = None

@@ -6,8 +6,9 @@ What is assumed of the rows, because no public number says it:
    random order, m a random direction with as much square length as the rest. Counts, classes coded by ones and sensors'
    readings have such a mean and such a decay; rows without a mean and alike in all directions are easier.
  - length: unit rows where the scenario normalises; else the longest row made is as long as `row_bound`.
- - labels: of a linear model whose weights fall as the spread does, its margins scaled to a standard deviation of 2 (logistic)
-   or 4 (softmax, each class'), which gets about one row in five wrong; least squares: model and noise vary alike, 1 in all.
+ - labels: of a linear model whose weights fall as the spread does, its margins scaled to a standard deviation of 2
+   (logistic) or 4 (softmax, each class'), which gets about one row in five wrong; least squares: model and noise vary
+   alike, 1 in all.
  - nodes: all draw from one source: alike shards.
 """
 

@@ -1,4 +1,6 @@
-"""One run on made-up rows: its machines and gates, the noise of the declared number of rows, and what the answer is worth."""
+"""One run on made-up rows: its machines and gates, the noise of the declared number of rows, and what the answer is
+worth.
+"""
 
 from __future__ import annotations
 
@@ -184,7 +186,9 @@ def mixing(plan: RunPlan) -> Matrix:
 
 
 def figures(p: Any, here: SyntheticProblem, X: Matrix) -> tuple[float, float]:
-    """Medians over the models in X: the objective above its least, per unit of scale; and the error on the test rows."""
+    """Medians over the models in X: the objective above its least, per unit of scale; and the error on the
+    test rows.
+    """
     r = p.regularizer
     pairs = [
         (

@@ -30,9 +30,9 @@ def rollout(
 ) -> Tensor:
     """Where the run of each seed ends, shape (S, n, d).
 
-    `side_by_side`: the seeds share one machine a node. The machines of most algorithms only add vectors and multiply them
-    by numbers, so that a machine that is given vectors of S d entries makes the runs of S seeds. A random walk would be the
-    same for all of them. Raises InputError or Refused.
+    `side_by_side`: the seeds share one machine a node. The machines of most algorithms only add vectors and multiply
+    them by numbers, so that a machine that is given vectors of S d entries makes the runs of S seeds. A random walk
+    would be the same for all of them. Raises InputError or Refused.
     """
     ends = []
     for group in [tuple(seeds)] if side_by_side else [(seed,) for seed in seeds]:

@@ -77,7 +77,9 @@ def run_star(plan: RunPlan, machines: Sequence[Any]) -> Iterator[StarCentre]:
 
 
 def final_iterates(plan: RunPlan, machines: Sequence[Any], run: bytes = bytes(16)) -> Matrix:
-    """What a run leaves its nodes, shape (n, d): each its own x. A token's x, and a coordinator's mean, are all nodes'."""
+    """What a run leaves its nodes, shape (n, d): each its own x. A token's x, and a coordinator's mean, are
+    all nodes'.
+    """
     n, algorithm = len(machines), plan.running
     if algorithm.pattern == "token":
         *_, hop = walk_of_plan(plan, machines, run)

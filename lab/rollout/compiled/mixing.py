@@ -1,4 +1,6 @@
-"""P v of all nodes at once, P = I - W with the Metropolis weights of kernels/algorithms/mixing.py: for whole runs in arrays."""
+"""P v of all nodes at once, P = I - W with the Metropolis weights of kernels/algorithms/mixing.py: for whole runs in
+arrays.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ from hushgrid.kernels.types import Index, Matrix, Vector
 
 
 class Edges(NamedTuple):
-    """Node i's neighbours are neighbours[start_i : start_{i+1}], their W_ij beside them; the Metropolis weights of a graph."""
+    """Node i's neighbours are neighbours[start_i : start_{i+1}], their W_ij beside them; the Metropolis weights of a
+    graph.
+    """
 
     start: Index  #: (n + 1,)
     neighbours: Index  #: (2 |E|,)

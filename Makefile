@@ -3,22 +3,36 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 
-.PHONY: demo test test-system test-long device-test wheelhouse lint docs reference notebook clean
+.PHONY: demo test test-runs test-system test-long mutations tiers device-test wheelhouse lint docs reference notebook clean
 
 demo: $(VENV)/.laptop
 	$(BIN)/hushgrid run scenarios/case14.yaml --transport mqtt --broker embedded
 
-# Whatever starts no process and no broker.
+# The first tier, for every commit: each room by its mirror, in less than 90 s on two idle cores. No process, no broker.
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not long and not system" --ignore=tests/system
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not runs and not long and not system" --ignore=tests/system
 
-# Fleets of real daemons on real brokers: run, attacked, killed, without their broker.
+# The second: whole runs in memory, custody, recounts, every algorithm with every mechanism, studies, attacks.
+test-runs: $(VENV)/.dev
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "runs and not long and not system" --ignore=tests/system
+
+# Fleets of real daemons on real brokers: run, attacked, killed, without their broker. Four at a time: they mostly wait.
 test-system: $(VENV)/.dev
-	$(BIN)/python -m pytest -n 2 --dist loadgroup -m "system and not long and not device" tests/system
+	$(BIN)/python -m pytest -n 4 --dist loadgroup -m "system and not long and not device" tests/system
 
-# The storms, and every example of every property: all but the shorter system tests.
+# The storms, and every example of every property, drawn anew: all but the shorter system tests.
 test-long: $(VENV)/.dev
 	HUSHGRID_EXAMPLES=thorough $(BIN)/python -m pytest -n 2 -m "(long or not system) and not device"
+
+# The mistakes that the first tier must see, each made in a copy of the tree (tests/mutations.py).
+mutations: $(VENV)/.dev
+	$(BIN)/python -m tests.mutations
+
+# Which tests are of the first tier: by what each costs, recorded now, and by those mistakes.
+tiers: $(VENV)/.dev
+	rm -f .pytest_cache/costs
+	HUSHGRID_PROFILE=.pytest_cache/costs $(BIN)/python -m pytest -p tests.support.profile -n 2 -m "not long and not system" --ignore=tests/system
+	$(BIN)/python -m tests.mutations .pytest_cache/costs
 
 # A Debian system that boots, with a fleet installed from its wheelhouse, and what goes wrong on a device. As root, with
 # debootstrap and systemd-container; the first time it fetches the packages of the system.

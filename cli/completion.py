@@ -6,6 +6,7 @@ Bash: eval "$(register-python-argcomplete hushgrid)".
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -43,5 +44,15 @@ def scenario_argument(parser: argparse.ArgumentParser) -> None:
         metavar="MODULE",
         action="append",
         default=[],
-        help="a module of your own whose algorithms may run; may be repeated",
+        help="a module of your own, installed or in this folder, whose algorithms may run; may be repeated",
     )
+
+
+def plug_algorithms(options: argparse.Namespace) -> None:
+    """Registers the algorithms of `--plugin`, and reads which ones installed packages offer. Raises InputError."""
+    from hushgrid.kernels.algorithms.registry import offer_installed, plug
+
+    if options.plugin and not {"", str(Path.cwd())} & {*sys.path}:
+        sys.path.append(str(Path.cwd()))  # last: no file of this folder may stand in for an installed module
+    plug(options.plugin, "--plugin")
+    offer_installed()

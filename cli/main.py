@@ -1,7 +1,8 @@
 """`hushgrid`: the one program. A thin layer: a command reads its arguments and calls the package that does the work.
 
-Each command is a module of this folder with the command's name, `arguments(parser)` and `main(options)`. A module is
-imported only if its command runs, so a device loads its own part only.
+Each command is a module with the command's name, `arguments(parser)` and `main(options)`, in the folder of those who
+type it: a researcher, a device's owner, a fleet's operator. A module is imported only if its command runs, so a device
+loads its own part only.
 """
 
 from __future__ import annotations
@@ -66,6 +67,12 @@ COMMANDS = {
     "case": "Show power-system cases, cut them into zones, solve them centrally.",
     "bench": "Run the benchmarks: what the program costs in time and memory.",
     "study": "Repeat the studies of the papers; without a name, list them.",
+}
+#: The folder of each command: of those who type it.
+FOLDERS = {
+    "researcher": ("run", "sweep", "plan", "audit", "compare", "report", "attack", "case", "bench", "study"),
+    "owner": ("init", "check", "doctor", "node", "ledger", "budget"),
+    "operator": ("status", "coordinator", "broker", "deploy"),
 }
 ABOUT = """Decentralised optimisation over MQTT with differential privacy. Each device keeps
 its data, adds its own noise, and enforces its own privacy budget."""
@@ -136,7 +143,8 @@ def make_parser(filled: Collection[str]) -> argparse.ArgumentParser:
     for name, text in COMMANDS.items():
         made = commands.add_parser(name, help=text.split("\n")[0], description=text)
         if name in filled:
-            command: Any = import_module(f"hushgrid.cli.{name}")
+            folder = next(folder for folder, names in FOLDERS.items() if name in names)
+            command: Any = import_module(f"hushgrid.cli.{folder}.{name}")
             command.arguments(made)
             made.set_defaults(command=command.main)
     return parser

@@ -18,7 +18,7 @@ from functools import cache
 from itertools import groupby
 from pathlib import Path
 from textwrap import dedent
-from typing import Any, NamedTuple, get_args
+from typing import Any, NamedTuple, Union, get_args
 
 import msgspec
 from msgspec import inspect as mi
@@ -67,7 +67,7 @@ def own_meanings(cls: type) -> dict[str, str]:
 
 def meaning(cls: type, name: str) -> tuple[str, str]:
     """What a field means, and its default if that depends on the rest. Raises KeyError if it has no comment."""
-    for base in cls.__mro__:
+    for base in (*getattr(cls, "described_by", ()), *cls.__mro__):
         if name in inspect.get_annotations(base) and (text := own_meanings(base)[name]):
             said, _, default = text.partition(" [") if text.endswith("]") else (text, "", "")
             return said, default.removesuffix("]")
@@ -88,9 +88,12 @@ class Field(NamedTuple):
 
 def plain(type_: mi.Type) -> tuple[mi.Type, dict[str, Any]]:
     """A type without its wrapper, and what the wrapper says of it (its unit)."""
-    if isinstance(type_, mi.Metadata):
-        return type_.type, type_.extra_json_schema or {}
-    return type_, {}
+    if not isinstance(type_, mi.Metadata):
+        return type_, {}
+    said = type_.extra_json_schema or {}
+    if said.get("registry") == "algorithms":  # a section that is read by its name, so that plugins may add their own
+        return mi.UnionType(tuple(map(mi.type_info, ALGORITHMS.values()))), {}
+    return type_.type, said
 
 
 def structs(type_: mi.Type) -> Iterator[mi.StructType | mi.DataclassType]:
@@ -266,7 +269,11 @@ def schema(root: type, title: str) -> str:
             found["description"] = about
         for field in msgspec.structs.fields(cls):
             said, default = meaning(cls, field.name)
-            found["properties"][field.encode_name]["description"] = said + (f" [{default}]" if default else "")
+            entry = found["properties"][field.encode_name]
+            entry["description"] = said + (f" [{default}]" if default else "")
+            if entry.pop("registry", None) == "algorithms":
+                every = Union[tuple(ALGORITHMS.values())]  # noqa: UP007
+                entry |= msgspec.json.schema_components([every])[0][0]
     whole = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": title, **refs[0], "$defs": components}
     return json.dumps(whole, indent=1).replace(r"\\Z", "$") + "\n"
 

@@ -84,6 +84,10 @@ class Case:
     def __post_init__(self) -> None:
         _check(self)
 
+    def __repr__(self) -> str:
+        parts = (f"{len(self.buses)} buses", f"{len(self.generators)} generators", f"{len(self.lines)} lines")
+        return f"Case({self.name}: {', '.join(parts)})"
+
     def without_loads(self) -> Case:
         """The public part of the case: the same with p_d = q_d = 0."""
         zero = np.zeros(len(self.buses))

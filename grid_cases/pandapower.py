@@ -6,9 +6,10 @@ Its network file (.json) names Python classes that pandapower makes again as it 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -93,6 +94,37 @@ def to_pandapower(case: Case, p_g: Floats | None = None, q_g: Floats | None = No
     with _quiet():
         net = from_ppc(_tables(case, p_g, q_g, v), f_hz=50, check_costs=False)
     net.ext_grid["controllable"] = True  # an optimal power flow may then choose its voltage too
+    return net
+
+
+Rows = Sequence[Mapping[str, Any]]  #: of a table of `dispatch`
+
+
+def solved(case: Case, generation: Rows, buses: Rows, lines: Rows) -> Any:
+    """A dispatch as a pandapower network after its power flow: the tables of `dispatch`, MW, MVAr and p.u.
+
+    The load of a bus is what reaches it and does not leave it: generation less the flows into its lines and shunts. Raises
+    InputError if pandapower is not installed, or its power flow finds no solution.
+    """
+    _check_installed(case.name)
+    import pandapower
+
+    base, number = case.base_mva, case.index
+    p_g, q_g = (np.array([row[key] for row in generation], float) / base for key in ("p_mw", "q_mvar"))
+    v = np.zeros(len(case.buses))
+    v[number(np.array([row["bus"] for row in buses], np.int64))] = [row["v_pu"] for row in buses]
+    load = np.column_stack([-case.buses.g_s * v**2, case.buses.b_s * v**2])
+    np.add.at(load, number(case.generators.bus), np.column_stack([p_g, q_g]))
+    for bus, p, q in (("from", "p_from", "q_from"), ("to", "p_to", "q_to")):
+        ends = number(np.array([row[bus] for row in lines], np.int64))
+        np.subtract.at(load, ends, np.array([(row[p], row[q]) for row in lines], float).reshape(-1, 2) / base)
+    served = replace(case.buses, p_d=load[:, 0], q_d=load[:, 1])
+    net = to_pandapower(replace(case, buses=served), p_g, q_g, v)
+    try:
+        with _quiet():
+            pandapower.runpp(net, calculate_voltage_angles=True, init="flat")
+    except Exception as error:  # of its own kinds
+        raise InputError(f"{case.name}: {_line(error)}, expected a dispatch with a power flow") from None
     return net
 
 

@@ -3,11 +3,13 @@ brokers: the real ones, each started for its test and ended with it."""
 
 import gc
 import os
+import secrets
 import shutil
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -16,9 +18,8 @@ from hushgrid.broker.report import plots
 from hushgrid.broker.servers import choose as brokers
 from hushgrid.broker.servers.mosquitto import find_mosquitto
 from hushgrid.broker.servers.process import OwnBroker, RunningBroker
-from hushgrid.cli.main import main
 from hushgrid.node.problems.power_flow import device as zones
-from tests.support import examples, models
+from tests.support import examples, models, tiers
 from tests.support.charts import sketch
 from tests.support.command_line import Said
 
@@ -35,10 +36,29 @@ settings.register_profile("hushgrid", examples.of(100))
 settings.load_profile("hushgrid")
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Where draws are new ones, all workers have one seed."""
+    if examples.THOROUGH and config.getoption("hypothesis_seed") is None:
+        config.option.hypothesis_seed = os.environ.setdefault("HUSHGRID_SEED", str(secrets.randbelow(2**32)))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    if examples.THOROUGH:
+        terminalreporter.write_line(f"drawn with --hypothesis-seed={config.getoption('hypothesis_seed')}")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    return True if "not runs" in config.option.markexpr and tiers.is_left_out(collection_path) else None
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Marks what is of another tier than the first, before -m chooses."""
     for item in items:
         if item.path.is_relative_to(SYSTEM):
             item.add_marker(pytest.mark.system)
+    tiers.mark_products(items)
 
 
 def pytest_collection_finish() -> None:
@@ -51,11 +71,17 @@ def pytest_collection_finish() -> None:
 def _no_process(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """A test that starts a process, or a broker, stands below tests/system."""
     if not request.node.path.is_relative_to(SYSTEM):
+        started = subprocess.Popen.__init__
 
         def refused(*_: object, **__: object) -> None:
             raise AssertionError("this test starts a process: it belongs below tests/system")
 
-        monkeypatch.setattr(subprocess.Popen, "__init__", refused)
+        def fonts_only(self: subprocess.Popen[bytes], command: list[str], *rest: Any, **keys: Any) -> None:
+            (started if command[0] == "fc-list" else refused)(
+                self, command, *rest, **keys
+            )  # matplotlib's, once on a machine
+
+        monkeypatch.setattr(subprocess.Popen, "__init__", fonts_only)
         monkeypatch.setattr(os, "fork", refused)
         monkeypatch.setattr(zones, "ensure_model", models.built_here)
 
@@ -92,6 +118,8 @@ def _no_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
 def hushgrid(capfd: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Said]:
     """hushgrid(*arguments), in this process and an empty directory of its own."""
     monkeypatch.chdir(tmp_path)
+
+    from hushgrid.cli.main import main
 
     def call(*arguments: object) -> Said:
         capfd.readouterr()

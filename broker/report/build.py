@@ -21,6 +21,7 @@ from hushgrid.broker.report.run_directory import Run, read
 from hushgrid.broker.report.statement import MISSING, Statement, number, standing, statement
 from hushgrid.kernels.algorithms.base import UNITS
 from hushgrid.kernels.errors import InputError
+from hushgrid.kernels.problems.statistics import STATISTICS
 
 if TYPE_CHECKING:
     from hushgrid.grid_cases.case import Case
@@ -90,11 +91,8 @@ def _case(run: Run) -> tuple[Case | None, str]:
     """The run's power-system case, or None and why. Loads are dropped where the run is private."""
     if not run.zones:
         return None, ""
-    from hushgrid.grid_cases import load
-
-    name = str(run.scenario["problem"].get("case"))
     try:
-        case = load(name).without(run.scenario["problem"].get("ignore") or ())
+        case = run.load_case()
     except InputError as error:
         return None, f"The grid is not drawn: {error}."
     return (case.without_loads() if standing(run.result) == "upheld" else case), ""
@@ -116,9 +114,8 @@ def verdict(run: Run) -> str:
     done = f"{number(result.get('rounds_done'))} {UNITS[run.algorithm.pattern]}"
     text = f"{who} worked on {what} in {done} of {run.algorithm.title}, {how} ({agreed})"
     if run.sums:
-        entries = len(run.tables.get("sum", ()))
-        what = f"{run.scenario['problem'].get('kind')} of {number(entries)} entr{'y' if entries == 1 else 'ies'}"
-        text = f"{who} added up a {what} over {number(result.get('records'))} records, {how} ({run.algorithm.title})"
+        added = STATISTICS[str(run.scenario["problem"].get("kind"))].added(len(run.tables.get("sum", ())))
+        text = f"{who} added up {added} over {number(result.get('records'))} records, {how} ({run.algorithm.title})"
     return f"{text}."
 
 

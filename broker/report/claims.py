@@ -21,7 +21,7 @@ def _unpromised(a: Algorithm, mode: str, nodes: int, sharing: Sharing) -> str:
 class Claim(NamedTuple):
     """The sentences of one algorithm."""
 
-    holds: str = "not examined"  #: whether the published claim holds, for the README's table
+    holds: str = "not examined"  #: whether the published claim holds, for the table of algorithms
     reason: Reason = _unpromised
     noise: Noise = lambda a, mode: "Noise was added as the published method does."
     note: Callable[[Any], str] = lambda a: ""  #: what a report adds to its sentences on the gate's noise

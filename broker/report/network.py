@@ -14,6 +14,7 @@ from hushgrid.broker.report.page import facts, figure, paragraphs, table
 from hushgrid.broker.report.run_directory import Run
 from hushgrid.broker.report.statement import fixed, number
 from hushgrid.kernels.errors import InputError
+from hushgrid.kernels.problems.statistics import STATISTICS
 
 SHORT = 32  #: entries of x, and nodes, that a table lists all
 LARGEST = 12  #: of longer ones
@@ -103,11 +104,9 @@ def added(run: Run) -> str:
         return paragraphs(["The run ended before there was a sum."])
     value = np.array([row["value"] for row in rows])
     entries, out = _first(np.abs(value)), ""
-    if value.size > 1 and run.scenario["problem"].get("kind") != "gram":
-        where = np.arange(1.0, value.size + 1)
-        drawn = plots.bars(
-            "sum", "The sum", where, value, xlabel="entry", ylabel=str(run.scenario["problem"].get("kind"))
-        )
+    kind = str(run.scenario["problem"].get("kind"))
+    if value.size > 1 and STATISTICS[kind].in_order:
+        drawn = plots.bars("sum", "The sum", np.arange(1.0, value.size + 1), value, xlabel="entry", ylabel=kind)
         out = figure(
             "The sum", drawn, "Entries in the order of the table. Noise can make an entry negative; it is not drawn."
         )

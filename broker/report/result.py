@@ -13,11 +13,14 @@ import msgspec
 import numpy as np
 
 from hushgrid.broker.report import run_directory as rundir
+from hushgrid.grid_cases.setpoints import COLUMNS as SETPOINTS
 from hushgrid.kernels.errors import InputError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from pandas import DataFrame
+
+    from hushgrid.grid_cases.case import Case
 
 #: The columns of history.csv. A row is a round, or a block of n activations of a run with a token.
 HISTORY = {
@@ -36,6 +39,8 @@ HISTORY = {
     "test_error_<node>": "the error of the node's own model on them",
     "epsilon_<node>": "the node's epsilon of this run up to and with the round",
 }
+#: columns of text in the other tables
+TEXT = (*rundir.WORDS, "node", "quantity", "element", "unit")
 COUNTS = ("round", "messages", "bytes")  #: columns of whole numbers
 
 
@@ -224,6 +229,7 @@ class Result(Summary):
     of solution.npz. setpoints: the rows of setpoints.csv (node, quantity, element, value, unit, number, bus, from, to, source). trajectory, transcript:
     None unless `run.record` asks for them. path: the run directory, if there is one. tables: zones at least cost: the
     columns and rows of generation.csv, balance.csv, lines.csv, buses.csv and, with dc lines, dclines.csv, by name.
+    case: zones: the network without its loads; None if its file is gone.
     """
 
     def __init__(
@@ -236,13 +242,14 @@ class Result(Summary):
         transcript: list[dict[str, Any]] | None = None,
         path: Path | None = None,
         tables: Mapping[str, tuple[Sequence[str], list[tuple[Any, ...]]]] | None = None,
+        case: Case | None = None,
     ) -> None:
         """Raises msgspec.ValidationError if `summary` is not what result.json holds."""
         self.summary: dict[str, Any] = json.loads(json.dumps(summary))
         super().__init__(**vars(msgspec.convert(self.summary, Summary)))
         self.history, self.solution, self.setpoints = history, solution, setpoints
         self.trajectory, self.transcript, self.path = trajectory, transcript, path
-        self.tables = dict(tables or {})
+        self.tables, self.case = dict(tables or {}), case
 
     @classmethod
     def load(cls, run_dir: str | Path) -> Result:
@@ -269,6 +276,7 @@ class Result(Summary):
                     name: ((rundir.TABLES | rundir.SUMS)[name], [_row(row) for row in rows])
                     for name, rows in run.tables.items()
                 },
+                run.case,
             )
         except msgspec.ValidationError as error:
             raise InputError(
@@ -282,15 +290,44 @@ class Result(Summary):
             name: account.spent.epsilon if account.spent else None for name, account in self.privacy.per_node.items()
         }
 
-    def frame(self) -> DataFrame:
-        """The history as a DataFrame, a column each, NaN for an empty cell. Raises InputError without pandas."""
+    def frame(self, table: str = "history") -> DataFrame:
+        """A table of the run directory as a DataFrame, NaN for an empty cell: history, setpoints or one of `tables`.
+
+        Raises InputError, which lists the tables, if the run has none of this name, and without pandas.
+        """
         try:
             from pandas import DataFrame
         except ImportError:
             raise InputError("frame: found no pandas, expected it installed: pip install pandas") from None
-        return DataFrame(
-            {name: np.array(cells, int if name in COUNTS else float) for name, cells in self.history.items()}
-        )
+        if table == "history":
+            return DataFrame(
+                {name: np.array(cells, int if name in COUNTS else float) for name, cells in self.history.items()}
+            )
+        tables = {"setpoints": (("node", *SETPOINTS), self.setpoints), **self.tables}
+        if table not in tables:
+            raise InputError(f"frame: found {table!r}, expected one of history, {', '.join(tables)}")
+        columns, rows = tables[table]
+        data = {name: [row[k] for row in rows] for k, name in enumerate(columns)}
+        return DataFrame({name: column if name in TEXT else _numbers(column) for name, column in data.items()})
+
+    def to_pandapower(self) -> Any:
+        """The dispatch as a pandapower network whose `res_*` tables are filled by pandapower's own power flow.
+
+        Generators and voltages are set as dispatched. A bus's load is what the dispatch serves there, at the loads that the
+        gates have released; a bus's index is its number. If the dispatch is that of the relaxation (`source`), the power
+        flow of these set-points differs from it. Raises InputError if the run has no dispatch, its case is gone,
+        pandapower is not installed, or its power flow finds no solution.
+        """
+        if "generation" not in self.tables:
+            raise InputError("to_pandapower: found no dispatch, expected a run over zones with problem.objective: cost")
+        if self.case is None:
+            raise InputError(
+                f"to_pandapower: {self.path}: found no case, expected its file where the scenario names it"
+            )
+        from hushgrid.grid_cases.pandapower import solved
+
+        tables = (self.tables[name] for name in ("generation", "buses", "lines"))
+        return solved(self.case, *([dict(zip(columns, row, strict=True)) for row in rows] for columns, rows in tables))
 
     def plot(self, *columns: str, axes: Axes | None = None) -> Axes:
         """Columns of the history [consensus_residual] over the rounds, drawn into `axes` or into a new figure.
@@ -353,6 +390,12 @@ class Result(Summary):
 def _cells(column: rundir.Array, name: str) -> list[float | int | None]:
     """A column of history.csv as it was before it was written."""
     return [None if np.isnan(v) else int(v) if name in COUNTS else v for v in column.tolist()]
+
+
+def _numbers(column: list[Any]) -> list[float | int]:
+    """A column of a table, NaN for an empty cell; whole numbers if all of it is."""
+    numbers = [np.nan if cell in ("", None) else float(cell) for cell in column]
+    return [int(number) for number in numbers] if all(isinstance(cell, int) for cell in column) else numbers
 
 
 def _row(row: Mapping[str, Any]) -> tuple[Any, ...]:

@@ -15,7 +15,8 @@ import numpy as np
 import yaml
 from numpy.typing import NDArray
 
-from hushgrid.grid_cases import dispatch
+from hushgrid.grid_cases import dispatch, load
+from hushgrid.grid_cases.case import Case
 from hushgrid.kernels.algorithms import registry
 from hushgrid.kernels.algorithms.base import Algorithm, Pattern, walk_of
 from hushgrid.kernels.errors import InputError
@@ -117,6 +118,20 @@ class Run:
         """Whether what is told of loads is told of the gate's own, mode input."""
         return (self.scenario.get("privacy") or {}).get("mode") == "input"
 
+    @property
+    def case(self) -> Case | None:
+        """The network of its zones without their loads; None if there is none, or its file is gone."""
+        try:
+            return self.load_case().without_loads() if self.zones else None
+        except InputError:
+            return None
+
+    def load_case(self) -> Case:
+        """The case of its zones, as modelled. Raises InputError if its file is gone."""
+        name, ignore = (self.scenario["problem"].get(key) for key in ("case", "ignore"))
+        kept = self.path / str(name)  # of a case that was made in Python
+        return load(kept if kept.suffix == ".npz" else str(name)).without(ignore or ())
+
     def nodes(self) -> tuple[str, ...]:
         """The nodes' names: those with a solution, else those with a ledger column."""
         keys = [key for key in self.solution if not key.startswith("z_average_")]
@@ -164,8 +179,10 @@ def read(run_dir: Path) -> Run:
 
 
 def _algorithm(path: Path, section: Any) -> Algorithm:
+    registry.offer_installed()
     try:
-        algorithm: Algorithm = msgspec.convert(section, registry.AnyAlgorithm)
+        registry.is_known(section.get("name") if isinstance(section, Mapping) else None)
+        algorithm: Algorithm = registry.algorithm_from(section)
     except (msgspec.ValidationError, InputError) as error:
         raise InputError(f"{path}: algorithm: {error}, expected a section as `hushgrid run` writes it") from None
     return algorithm

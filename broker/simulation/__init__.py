@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from hushgrid.broker.report.result import Result as Result
-    from hushgrid.broker.simulation.fleet import run as run
+    from hushgrid.broker.simulation.front import run as run
 
 _HOMES = {
-    "run": "hushgrid.broker.simulation.fleet",
+    "run": "hushgrid.broker.simulation.front",
     "Result": "hushgrid.broker.report.result",
 }
 __all__ = ["Result", "run"]

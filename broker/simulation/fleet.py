@@ -10,14 +10,13 @@ import secrets
 import shutil
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager, nullcontext, suppress
 from math import inf
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import msgspec
-from numpy.typing import ArrayLike
 
 from hushgrid.broker.coordinator.base import Coordinator
 from hushgrid.broker.coordinator.create import coordinator
@@ -26,7 +25,6 @@ from hushgrid.broker.servers.choose import check_choice, start
 from hushgrid.broker.servers.process import OwnBroker
 from hushgrid.broker.simulation import results
 from hushgrid.broker.simulation.eavesdropper import Eavesdropper, Spy
-from hushgrid.broker.simulation.inputs import load_inputs
 from hushgrid.broker.simulation.interrupts import Interrupted, Interrupts
 from hushgrid.broker.simulation.memory import MemoryBroker
 from hushgrid.broker.simulation.problems.base import Finished, Setup
@@ -42,46 +40,29 @@ from hushgrid.node.privacy.budget import spent_in
 from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.privacy.renewal import Renewal
 from hushgrid.node.problems.plan import encode_plan, warnings
+from hushgrid.node.problems.records.data import Arrays
 from hushgrid.node.runtime.endpoint import Endpoint
 from hushgrid.node.runtime.member import Member, Simulated
 from hushgrid.node.wire import COORDINATOR, Topics
 
-if TYPE_CHECKING:
-    from networkx import Graph
-
 Transcript = list[dict[str, Any]] | None  #: every message, as the scenario asks for it
 OUTCOME = "outcome.json"  #: in the run's own place: how the coordinator ended
 
-__all__ = ["Result", "run"]
 
-
-def run(
-    scenario: Scenario | Mapping[str, Any] | str | Path,
+def run_fleet(
+    checked: Scenario,
+    file: str = "scenario",
     transport: str = "memory",
     out: str | Path | None = None,
     state: str | Path | None = None,
-    seed: int | None = None,
-    set: Mapping[str, Any] | None = None,
     *,
-    data: Iterable[tuple[ArrayLike, ArrayLike]] | None = None,
-    graph: Graph | None = None,
+    arrays: Arrays | None = None,
     broker: str = "auto",
     progress: Progress | None = None,
     silent_s: float = 30.0,
-    file: str = "",
     interrupts: Interrupts | None = None,
 ) -> Result:
-    """Run a scenario and return its Result; with `out`, also leave a run directory there.
-
-    scenario: a path, a mapping as in the YAML file, or a checked Scenario. set: dotted key paths to values laid over
-    it. data: the nodes' rows, a pair (A_i, b_i) of arrays for each, shapes (m_i, q) and (m_i,), in place of a source in
-    `problem.data`. graph: an undirected networkx graph of nodes 0..n-1, in place of `network`. state: a directory whose
-    ledgers count over runs. file: the name of a checked Scenario in errors. interrupts: the caller's, if it handles the
-    signals itself. Raises InputError, Refused or Stopped, each one line, and KeyboardInterrupt if the run is asked to end
-    while no messages are exchanged.
-    """
-    checked, arrays = load_inputs(scenario, seed, set, data, graph)
-    file = file or (str(scenario) if isinstance(scenario, str | Path) else "scenario")
+    """Run a checked scenario, as `front.run` says; arrays: its nodes' rows; file: its name in errors."""
     target = Path(out) if out is not None else None
     _check(checked, file, transport, broker, target, state)
     progress = progress or Progress(quiet=True)
@@ -194,8 +175,13 @@ def _write(result: Result, run: Started, target: Path) -> None:
     for name, copy in zip(run.members, copies, strict=True):
         with closing(run.ledgers.open(name)) as ledger:
             ledger.copy_to(copy)
+    resolved = run.setup.resolved
+    case = Path(str(resolved["problem"].get("case", "")))
+    if case.suffix == ".npz":  # it may be a file of this run alone: the directory has a copy
+        resolved["problem"] |= {"case": case.name}
+        copies.append(case)
     try:
-        results.write(result, run.setup.resolved, copies, target)
+        results.write(result, resolved, copies, target)
     except Interrupted:
         shutil.rmtree(target, ignore_errors=True)  # it had not been there before
         raise

@@ -1,22 +1,32 @@
-"""What `run` is given in Python in place of files: the nodes' rows as arrays, the network as a networkx graph."""
+"""What `run` is given in Python in place of files: a case, a data frame, arrays, a networkx graph."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 import numpy as np
 from numpy.typing import ArrayLike
 
+from hushgrid.broker.simulation.frames import (
+    Ranges,
+    Table,
+    is_private,
+    scenario_around,
+    table_of_arrays,
+    table_of_frame,
+)
 from hushgrid.kernels.errors import InputError
 from hushgrid.node.config.scenario import Scenario, scenario_from
 from hushgrid.node.problems.records.data import Arrays
 from hushgrid.node.schema.yaml_file import lay, read_yaml
+from hushgrid.scenarios import find
 
 if TYPE_CHECKING:
     from networkx import Graph
+    from pandas import DataFrame
 
 
 def lay_rows(raw: dict[str, Any], data: Iterable[tuple[ArrayLike, ArrayLike]]) -> Arrays:
@@ -35,7 +45,7 @@ def lay_rows(raw: dict[str, Any], data: Iterable[tuple[ArrayLike, ArrayLike]]) -
     except TypeError:
         raise InputError(f"data: found {type(data).__name__}, expected {expected}") from None
     lay(raw, "problem.data.arrays", [list(A.shape) for A, _ in arrays])
-    return arrays
+    return Arrays(arrays)
 
 
 def lay_graph(raw: dict[str, Any], graph: Graph) -> None:
@@ -60,31 +70,109 @@ def lay_graph(raw: dict[str, Any], graph: Graph) -> None:
     }
 
 
+class Inputs(NamedTuple):
+    """What a caller of `run` has in Python, beside or in place of a scenario."""
+
+    case: str | None = None  #: of power flow: a built-in name, or the path of a file
+    zones: int | Sequence[Sequence[int]] | None = None  #: how many, or each zone's bus numbers
+    frame: DataFrame | None = None  #: rows, a column each for the features and the label
+    label: str | None = None  #: the label's column
+    nodes: int | str | None = None  #: how many nodes share the rows, or the column that names each row's node
+    rows: ArrayLike | None = None  #: (m, q) features
+    labels: ArrayLike | None = None  #: (m,)
+    ranges: Ranges | None = None  #: public (low, high) of each column
+    data: Iterable[tuple[ArrayLike, ArrayLike]] | None = None  #: (A_i, b_i) of each node
+    graph: Graph | None = None  #: the network
+
+    @property
+    def sources(self) -> list[str]:
+        """The keywords that say what the run is about."""
+        return [name for name in ("case", "frame", "rows", "data") if getattr(self, name) is not None]
+
+    @property
+    def table(self) -> Table | None:
+        """All rows, if there are any that are not dealt to nodes yet. Raises InputError."""
+        if self.frame is not None:
+            return table_of_frame(self.frame, self.label, self.nodes)
+        if self.rows is None:
+            return None
+        if isinstance(self.nodes, str):
+            raise InputError(f"nodes: found {self.nodes!r}, expected a number (rows= has no column of this name)")
+        return table_of_arrays(self.rows, self.labels)
+
+
 def load_inputs(
-    given: Scenario | Mapping[str, Any] | str | Path,
+    scenario: Scenario | Mapping[str, Any] | str | Path | None,
     seed: int | None,
     over: Mapping[str, Any] | None,
-    data: Iterable[tuple[ArrayLike, ArrayLike]] | None,
-    graph: Graph | None,
-) -> tuple[Scenario, Arrays | None]:
-    """The checked scenario, and its nodes' rows if they were given as arrays."""
+    inputs: Inputs,
+) -> tuple[Scenario, Arrays | None, str]:
+    """The checked scenario, its nodes' rows if the caller has them, and its name in errors. Raises InputError."""
     overrides = dict(over or {}) | ({"seed": seed} if seed is not None else {})
-    if isinstance(given, Scenario):
-        if overrides or data is not None or graph is not None:
+    if len(inputs.sources) > 1:
+        raise InputError(f"run: found {' and '.join(inputs.sources)}, expected one of them")
+    if isinstance(scenario, Scenario):
+        if overrides or any(value is not None for value in inputs):
             raise InputError("set: found overrides of a checked Scenario, expected a path or a mapping")
-        return given, None
-    if isinstance(given, Mapping):
-        file, base = "scenario", Path()
-        try:
-            raw = msgspec.json.decode(msgspec.json.encode(given))
-        except TypeError as error:
-            raise InputError(f"scenario: {error}, expected what a YAML file can hold") from None
-    else:
-        file, base = str(given), Path(given).parent
-        raw = read_yaml(Path(given))
-    arrays = None if data is None else lay_rows(raw, data)
-    if graph is not None:
-        lay_graph(raw, graph)
+        return scenario, None, "scenario"
+    raw, file, base = read_scenario(scenario) if scenario is not None else ({}, "scenario", Path())
+    arrays = None
+    if (table := inputs.table) is not None:
+        nodes = table.nodes(inputs.nodes if isinstance(inputs.nodes, int) else _nodes_of(raw, inputs.graph))
+        done = ""
+        if scenario is None:
+            raw, table, done = scenario_around(table, nodes, inputs.ranges, overrides)
+        elif inputs.ranges is not None:
+            raise InputError("ranges: found beside a scenario, expected none (its problem.row_bound bounds the rows)")
+        arrays = table.dealt(nodes, (done,) if done else ())
+        data = (raw.get("problem") or {}).get("data") or {}  # of it stays what does not say where the rows are
+        lay(raw, "problem.data", {key: data[key] for key in ("normalize", "threshold") if key in data})
+        lay(raw, "problem.data.arrays", [list(A.shape) for A, _ in arrays.shards])
+    elif inputs.data is not None:
+        arrays = lay_rows(raw, inputs.data)
+    elif inputs.case is not None:
+        raw = raw or grid_scenario(inputs.zones, overrides)
+        lay(raw, "problem.case", inputs.case)
+        if inputs.zones is not None:
+            zones = inputs.zones
+            lay(raw, "problem.zones", zones if isinstance(zones, int) else [[int(bus) for bus in z] for z in zones])
+    elif scenario is None:
+        raise InputError("run: found no scenario, expected one, or case=, or frame= and label=, or rows= and labels=")
+    if inputs.graph is not None:
+        lay_graph(raw, inputs.graph)
     for key, value in overrides.items():
         lay(raw, key, value)
-    return scenario_from(raw, file, base), arrays
+    return scenario_from(raw, file, base), arrays, file
+
+
+def read_scenario(scenario: Mapping[str, Any] | str | Path) -> tuple[dict[str, Any], str, Path]:
+    """The scenario's mapping, its name in errors, and what its paths are relative to. Raises InputError."""
+    if not isinstance(scenario, Mapping):
+        path = find(scenario)
+        return read_yaml(path), str(path), path.parent
+    try:
+        raw: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(scenario), type=dict[str, Any])
+    except TypeError as error:
+        raise InputError(f"scenario: {error}, expected what a YAML file can hold") from None
+    return raw, "scenario", Path()
+
+
+def _nodes_of(raw: Mapping[str, Any], graph: Graph | None) -> int | None:
+    """How many nodes a scenario, or the graph beside it, says that there are."""
+    if graph is not None:
+        return len(graph)
+    sections = (raw.get("network"), (raw.get("problem") or {}).get("data"))
+    each = (section.get("nodes") for section in sections if isinstance(section, Mapping))
+    return next((nodes for nodes in each if isinstance(nodes, int)), None)
+
+
+def grid_scenario(zones: int | Sequence[Sequence[int]] | None, over: Mapping[str, Any]) -> dict[str, Any]:
+    """The scenario of a case that comes without one: least cost over its zones. Raises InputError."""
+    if zones is None and "problem.zones" not in over:
+        raise InputError("zones: missing, expected the number of zones, or each zone's bus numbers")
+    return {
+        "hushgrid": 1,
+        "name": "grid",
+        "problem": {"kind": "zones"},
+        "algorithm": {"name": "consensus-admm", "rounds": 200} | ({} if is_private(over) else {"variant": "none"}),
+    }

@@ -42,8 +42,11 @@ def check_place(path: Path, option: str) -> None:
         raise InputError(f"{option} {path}: found that {nearest} is {what}, expected a place for a directory")
 
 
-def write(result: Result, scenario: Mapping[str, Any], ledgers: Sequence[Path], out: Path) -> None:
-    """The run directory, complete or not at all: `scenario` is the resolved one. It is built beside its place, then renamed into it."""
+def write(result: Result, scenario: Mapping[str, Any], copies: Sequence[Path], out: Path) -> None:
+    """The run directory, complete or not at all: it is built beside its place, then renamed into it.
+
+    scenario: the resolved one. copies: ledgers, and files that the scenario names.
+    """
     check_out(out)
     partial = out.with_name(f".{out.name}.partial-{os.getpid()}")
     try:
@@ -62,8 +65,8 @@ def write(result: Result, scenario: Mapping[str, Any], ledgers: Sequence[Path], 
             with (partial / "transcript.jsonl").open("w") as file:
                 file.writelines(json.dumps(line) + "\n" for line in result.transcript)
         (partial / "ledger").mkdir()
-        for ledger in ledgers:
-            shutil.copy2(ledger, partial / "ledger" / ledger.name)
+        for copy in copies:
+            shutil.copy2(copy, partial / "ledger" / copy.name if copy.suffix == ".ledger" else partial / copy.name)
         build(partial)
         check_out(out)
         partial.rename(out)

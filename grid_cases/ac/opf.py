@@ -1,7 +1,6 @@
 """AC optimal power flow of a case at given loads: the least cost that the network itself allows.
 
-The program is `Program`'s, solved by Ipopt (Waechter, Biegler, 2006) through casadi, which brings it with it, or through
-cyipopt. `recover` solves it in a process of its own that ends, so that a service that needs one now and then never
+The program is `Program`'s, solved by Ipopt (Waechter, Biegler, 2006) through casadi, which brings it. `recover` solves it in a process of its own that ends, so that a service that needs one now and then never
 keeps casadi in memory; `AcSolver` solves here, for many loads in a row. No Ipopt is an outcome, not an exception.
 
 The program is not convex, so an answer is a local optimum; the relaxation bounds it from below.
@@ -9,20 +8,19 @@ The program is not convex, so an answer is a local optimum; the relaxation bound
 
 from __future__ import annotations
 
-import importlib.util
 import io
 import os
 import subprocess
 import sys
 import time
 from dataclasses import dataclass, fields
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import numpy as np
 
 from hushgrid.grid_cases.ac.network import Point, flat, flows, outflow, violations
 from hushgrid.grid_cases.ac.presence import ABSENT, installed
-from hushgrid.grid_cases.ac.program import Ended, Margins, Program
+from hushgrid.grid_cases.ac.program import Margins, Program
 from hushgrid.grid_cases.case import Buses, Case, CostLines, Floats, Generators, Ints, Lines
 from hushgrid.grid_cases.costs import UNIT, VOLL, dispatch_cost
 from hushgrid.grid_cases.elements.parts import Capability, DcLines, PowerFactors, ReactiveCosts
@@ -78,22 +76,15 @@ class NoDispatch:
     why: str  #: in a sentence
 
 
-class _Solver(Protocol):
-    def solve(self, loads: Floats, x: Floats) -> Ended: ...
-
-
 class AcSolver:
     """The program of one case, built once and solved in this process for any loads."""
 
     def __init__(self, program: Program, limit_s: float = 60.0) -> None:
-        """limit_s: of one solve. Raises ImportError where no Ipopt is installed."""
+        """limit_s: of one solve. Raises ImportError if casadi is not installed."""
+        from hushgrid.grid_cases.ac.by_casadi import Solver
+
         begun = time.perf_counter()
         self.program = program
-        self._solver: _Solver
-        if importlib.util.find_spec("casadi") is not None:
-            from hushgrid.grid_cases.ac.by_casadi import Solver
-        else:
-            from hushgrid.grid_cases.ac.by_cyipopt import Solver  # type: ignore[assignment]
         self._solver = Solver(program, limit_s)
         self.build_s = time.perf_counter() - begun
 

@@ -1,12 +1,12 @@
-"""Whether some Ipopt is installed here. It imports none."""
+"""Whether Ipopt is installed here, without importing it."""
 
 from __future__ import annotations
 
 import importlib.util
 
-ABSENT = "Ipopt is not installed: pip install 'hushgrid[laptop]' (casadi), or 'hushgrid[ipopt]' (cyipopt)"
+ABSENT = "Ipopt is not installed: pip install 'hushgrid[laptop]' (casadi brings it)"
 
 
 def installed() -> bool:
-    """Whether casadi, which brings Ipopt with it, or cyipopt is here."""
-    return any(importlib.util.find_spec(name) is not None for name in ("casadi", "cyipopt"))
+    """Whether casadi is here, which brings Ipopt."""
+    return importlib.util.find_spec("casadi") is not None

@@ -1,111 +1,127 @@
-"""Other solvers of a zone's projection behind the interface of `ZoneStep`, for comparison and as second opinions.
+"""The solvers of a zone's conic program: Clarabel, and two others as second opinions.
 
-    clarabel  the default: updated in place, the fastest by far
-    ecos      another interior-point method for cones; the objective enters as a cone of its own (extra: ecos)
-    ipopt     a general nonlinear interior-point method, the one of the paper, through cvxpy (extra: ipopt)
-
-Each is an optional extra; an absent one is an InputError that names it.
+clarabel  the default: updated in place, the fastest by far
+ecos      another interior-point method for cones; the objective enters as a cone of its own (extra: ecos)
+ipopt     a general nonlinear interior-point method, the one of the paper, through casadi (extra: laptop)
 """
 
 from __future__ import annotations
 
-import warnings
+import importlib
+from math import inf
 from typing import Any
 
 import numpy as np
 
 from hushgrid.grid_cases.case import Floats
-from hushgrid.grid_cases.zone.conic import StepFailed, extra, second_order
-from hushgrid.grid_cases.zone.model import ZoneModel
-from hushgrid.grid_cases.zone.model import violation as _violation
-from hushgrid.grid_cases.zone.projection import Step, ZoneStep
+from hushgrid.grid_cases.zone.conic import ClarabelSolver, Cones, Solver, StepFailed
 from hushgrid.kernels.errors import InputError
 
 SOLVERS = ("clarabel", "ecos", "ipopt")
+_SOLVED = ("Solve_Succeeded", "Solved_To_Acceptable_Level")
 
 
-def make_step(model: ZoneModel, D: Floats, solver: str = "clarabel") -> Step:
-    """The projection of one zone by the solver named; D, shape (n,), is the first round's. Raises InputError."""
-    if solver == "clarabel":
-        return ZoneStep(model, D)
-    if solver == "ecos":
-        return EcosStep(model)
-    if solver == "ipopt":
-        return IpoptStep(model)
-    raise InputError(f"solver: found {solver!r}, expected one of {', '.join(SOLVERS)}")
+def solver(
+    kind: str, cones: Cones, P_first: Floats, tolerance: float, label: str, feasibility: float | None = None
+) -> Solver:
+    """The solver named; `feasibility` [tolerance] and P_first, shape (n,), are Clarabel's alone.
+
+    Raises InputError if there is no such solver, or if it is not installed.
+    """
+    if kind == "clarabel":
+        return ClarabelSolver(cones, P_first, tolerance, label, feasibility)
+    if kind == "ecos":
+        return EcosSolver(cones, label)
+    if kind == "ipopt":
+        return IpoptSolver(cones, label)
+    raise InputError(f"solver: found {kind!r}, expected one of {', '.join(SOLVERS)}")
 
 
-class EcosStep:
-    """min t over (z, t) with |D^1/2 (z - v)| <= t and z in W_p: the same minimiser, as a linear conic program."""
+class EcosSolver:
+    """ECOS: 1/2 x'Px enters as t with a cone |(sqrt(2P) x, t - 1)| <= t + 1, over the entries with P > 0."""
 
-    def __init__(self, model: ZoneModel) -> None:
+    def __init__(self, cones: Cones, label: str) -> None:
+        self.cones, self.label = cones, label
+        self._ecos = _extra("ecos", "ecos", "ecos")
+
+    def solve(self, P: Floats, q: Floats) -> tuple[Floats, Floats]:
+        """As `Solver.solve`."""
         from scipy import sparse
 
-        self.model = model
-        self._ecos = extra("ecos", "ecos")
-        n, zero = model.n, model.zero
-        padded = sparse.hstack([model.cone_A.scipy(), sparse.csc_array((model.cone_A.shape[0], 1))], format="csc")
-        self._equal = sparse.csc_matrix(padded[:zero])
-        self._inside = padded[zero:]
-        self._cost = np.eye(1, n + 1, n)[0]
-
-    def project(self, v: Floats, D: Floats) -> Floats:
-        """As `ZoneStep.project`."""
-        from scipy import sparse
-
-        model, root = self.model, np.sqrt(D)
-        # (t, D^1/2 (z - v)) in a second-order cone: h - G (z, t) with G = [[0, -1], [-D^1/2, 0]].
-        cone = sparse.vstack([-self._cost[None, :], sparse.hstack([-sparse.diags_array(root), np.zeros((model.n, 1))])])
-        G = sparse.csc_matrix(sparse.vstack([self._inside, cone]))
-        h = np.concatenate([model.cone_b[model.zero :], [0.0], -root * v])
-        dims = {"l": model.nonneg, "q": [*model.soc, model.n + 1]}
-        equalities = (self._equal, model.cone_b[: model.zero]) if model.zero else ()
-        found = self._ecos.solve(self._cost, G, h, dims, *equalities, verbose=False, abstol=1e-10, reltol=1e-10)
-        if found["info"]["exitFlag"] not in (0, 10):  # optimal, or optimal to reduced accuracy
-            raise StepFailed(f"zone {model.name}: ecos ended {found['info']['infostring']}, expected an optimum")
-        return np.array(found["x"][: model.n])
-
-    def violation(self, z: Floats) -> float:
-        """As `ZoneStep.violation`."""
-        return _violation(self.model, z)
+        cones, n = self.cones, P.size
+        curved = np.flatnonzero(P > 0)
+        padded = sparse.hstack([cones.A.scipy(), sparse.csc_array((cones.A.shape[0], 1))], format="csc")
+        k = curved.size
+        # h - G (x, t) = (t + 1, sqrt(2 P) x, t - 1), in a cone iff 1/2 x'Px <= t.
+        edge = sparse.csc_array(-np.eye(1, n + 1, n))
+        roots = sparse.csc_array((-np.sqrt(2 * P[curved]), (np.arange(k), curved)), shape=(k, n + 1))
+        G = sparse.csc_matrix(sparse.vstack([padded[cones.zero :], edge, roots, edge]))
+        h = np.concatenate([cones.b[cones.zero :], [1.0], np.zeros(k), [-1.0]])
+        dims = {"l": cones.nonneg, "q": [*cones.soc, k + 2]}
+        equalities = (sparse.csc_matrix(padded[: cones.zero]), cones.b[: cones.zero]) if cones.zero else ()
+        solution = self._ecos.solve(
+            np.append(q, 1.0), G, h, dims, *equalities, verbose=False, abstol=1e-9, reltol=1e-9, max_iters=200
+        )
+        if solution["info"]["exitFlag"] not in (0, 10):  # optimal, or optimal to reduced accuracy
+            raise StepFailed(f"{self.label}: ecos ended {solution['info']['infostring']}, expected an optimum")
+        inside = np.array(solution["z"])[: cones.A.shape[0] - cones.zero]
+        equal = np.array(solution["y"]) if cones.zero else np.zeros(0)
+        return np.array(solution["x"][:n]), np.concatenate([equal, inside])
 
 
-class IpoptStep:
-    """The same projection as a smooth nonlinear program, each cone |v| <= t as |v|^2 <= t^2, t >= 0."""
+class IpoptSolver:
+    """Ipopt through casadi: a smooth program, each cone |v| <= t as |v|^2 <= t^2, t >= 0.
 
-    def __init__(self, model: ZoneModel) -> None:
-        extra("cyipopt", "ipopt")
-        self.model = model
-        self._cp = cp = extra("cvxpy", "model")
-        self._v, self._D = cp.Parameter(model.n), cp.Parameter(model.n, nonneg=True)
-        self._z = cp.Variable(model.n)
-        self._program = cp.Problem(
-            cp.Minimize(0.5 * cp.sum(cp.multiply(self._D, cp.square(self._z - self._v)))), self._constraints(self._z)
+    Each solve begins at x = 0, so that it depends on (P, q) alone.
+    """
+
+    def __init__(self, cones: Cones, label: str) -> None:
+        ca = _extra("casadi", "ipopt", "laptop")
+        self.cones, self.label = cones, label
+        n, linear = cones.A.shape[1], cones.zero + cones.nonneg
+        #: Rows of s = b - A x at which a cone begins, and the cone of each later row.
+        self._tops = linear + np.cumsum([0, *cones.soc[:-1]]).astype(np.int64) if cones.soc else np.zeros(0, np.int64)
+        self._cone_of = np.repeat(np.arange(len(cones.soc)), cones.soc)
+        x, P, q = ca.MX.sym("x", n), ca.MX.sym("P", n), ca.MX.sym("q", n)
+        s = ca.DM(cones.b) - ca.DM(cones.A.scipy().tocsc()) @ x
+        squares, count = s[linear:] ** 2, len(cones.soc)
+        places = ca.DM.triplet(
+            self._cone_of.tolist(),
+            list(range(self._cone_of.size)),
+            ca.DM.ones(self._cone_of.size),
+            count,
+            squares.numel(),
+        )
+        tops = s[self._tops.tolist()] if count else ca.MX(0, 1)
+        rows = ca.vertcat(s[:linear], places @ squares - 2 * tops**2, tops)
+        goal = ca.dot(P, x**2) / 2 + ca.dot(q, x)
+        options = {"print_time": 0, "ipopt": {"print_level": 0, "sb": "yes", "tol": 1e-9}}
+        self._solve = ca.nlpsol("step", "ipopt", {"x": x, "p": ca.vertcat(P, q), "f": goal, "g": rows}, options)
+        self._low = np.concatenate([np.zeros(linear), np.full(count, -inf), np.zeros(count)])
+        self._high = np.concatenate(
+            [np.zeros(cones.zero), np.full(cones.nonneg, inf), np.zeros(count), np.full(count, inf)]
         )
 
-    def _constraints(self, z: Any) -> list[Any]:
-        cp, model = self._cp, self.model
-        s = model.cone_b - model.cone_A.scipy() @ z
-        linear = model.zero + model.nonneg
-        found = [s[: model.zero] == 0] if model.zero else []
-        if model.nonneg:
-            found.append(s[model.zero : linear] >= 0)
-        return [*found, *second_order(cp, s, linear, model.soc)]
+    def solve(self, P: Floats, q: Floats) -> tuple[Floats, Floats]:
+        """As `Solver.solve`."""
+        cones, count = self.cones, len(self.cones.soc)
+        solution = self._solve(x0=np.zeros(P.size), p=np.concatenate([P, q]), lbg=self._low, ubg=self._high)
+        status = self._solve.stats()["return_status"]
+        if status not in _SOLVED:
+            raise StepFailed(f"{self.label}: ipopt ended {status}, expected an optimum")
+        x, multipliers = (np.array(solution[key]).ravel() for key in ("x", "lam_g"))
+        linear = cones.zero + cones.nonneg
+        # d/ds of mu (|v|^2 - t^2) + nu t: the multipliers of A x + s = b are minus that.
+        mu, nu = multipliers[linear : linear + count], multipliers[linear + count :]
+        s = cones.b - cones.A.scipy() @ x
+        y = np.concatenate([-multipliers[:linear], -2 * mu[self._cone_of] * s[linear:]])
+        y[self._tops] = 2 * mu * s[self._tops] - nu
+        return x, y
 
-    def project(self, v: Floats, D: Floats) -> Floats:
-        """As `ZoneStep.project`; every call starts from the flat start, so that it depends on (v, D) alone."""
-        cp = self._cp
-        self._v.value, self._D.value, self._z.value = v, D, self.model.start.copy()
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            try:
-                self._program.solve(nlp=True, solver=cp.IPOPT, tol=1e-9, print_level=0, sb="yes")
-            except cp.SolverError as error:
-                raise StepFailed(f"zone {self.model.name}: ipopt ended {error}, expected an optimum") from None
-        if self._program.status not in (cp.OPTIMAL, cp.OPTIMAL_INACCURATE) or self._z.value is None:
-            raise StepFailed(f"zone {self.model.name}: ipopt ended {self._program.status}, expected an optimum")
-        return np.array(self._z.value)
 
-    def violation(self, z: Floats) -> float:
-        """As `ZoneStep.violation`."""
-        return _violation(self.model, z)
+def _extra(module: str, kind: str, extra: str) -> Any:
+    """An optional module. Raises InputError that names the extra."""
+    try:
+        return importlib.import_module(module)
+    except ImportError:
+        raise InputError(f"solver {kind}: {module} is not installed, expected hushgrid[{extra}]") from None

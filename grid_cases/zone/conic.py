@@ -6,8 +6,6 @@ first P and q = 0, so a device that restarts and is given the same question give
 
 from __future__ import annotations
 
-import importlib
-import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from math import inf
@@ -19,7 +17,7 @@ import numpy as np
 
 from hushgrid.grid_cases.case import Floats
 from hushgrid.grid_cases.matrix import Matrix
-from hushgrid.kernels.errors import InputError, Stopped
+from hushgrid.kernels.errors import Stopped
 
 _SOLVED = clarabel.SolverStatus.Solved
 #: Of an optimum that the solver itself does not call one, the larger of its residuals and its gap, each relative: with
@@ -176,96 +174,3 @@ def built(
     ]
     diagonal = Matrix(P, np.arange(n), np.arange(n + 1), (n, n))
     return clarabel.DefaultSolver(diagonal, q, cones.A, cones.b, parts, settings)
-
-
-class EcosSolver:
-    """ECOS: 1/2 x'Px enters as t with a cone |(sqrt(2P) x, t - 1)| <= t + 1, over the entries with P > 0."""
-
-    def __init__(self, cones: Cones, about: str) -> None:
-        self.cones, self.about = cones, about
-        self._ecos = extra("ecos", "ecos")
-
-    def solve(self, P: Floats, q: Floats) -> tuple[Floats, Floats]:
-        from scipy import sparse
-
-        cones, n = self.cones, P.size
-        curved = np.flatnonzero(P > 0)
-        padded = sparse.hstack([cones.A.scipy(), sparse.csc_array((cones.A.shape[0], 1))], format="csc")
-        k = curved.size
-        # h - G (x, t) = (t + 1, sqrt(2 P) x, t - 1), in a cone iff 1/2 x'Px <= t.
-        top, last = sparse.csc_array(-np.eye(1, n + 1, n)), sparse.csc_array(-np.eye(1, n + 1, n))
-        roots = sparse.csc_array((-np.sqrt(2 * P[curved]), (np.arange(k), curved)), shape=(k, n + 1))
-        G = sparse.csc_matrix(sparse.vstack([padded[cones.zero :], top, roots, last]))
-        h = np.concatenate([cones.b[cones.zero :], [1.0], np.zeros(k), [-1.0]])
-        dims = {"l": cones.nonneg, "q": [*cones.soc, k + 2]}
-        equalities = (sparse.csc_matrix(padded[: cones.zero]), cones.b[: cones.zero]) if cones.zero else ()
-        found = self._ecos.solve(
-            np.append(q, 1.0), G, h, dims, *equalities, verbose=False, abstol=1e-9, reltol=1e-9, max_iters=200
-        )
-        if found["info"]["exitFlag"] not in (0, 10):  # optimal, or optimal to reduced accuracy
-            raise StepFailed(f"{self.about}: ecos ended {found['info']['infostring']}, expected an optimum")
-        inside = np.array(found["z"])[: cones.A.shape[0] - cones.zero]
-        return np.array(found["x"][:n]), np.concatenate([np.array(found["y"]) if cones.zero else [], inside])
-
-
-class IpoptSolver:
-    """Ipopt through cvxpy: the same smooth program, each cone |v| <= t as |v|^2 <= t^2, t >= 0.
-
-    cvxpy hands on no multipliers of Ipopt: those are of `multipliers`, another solver of the same program.
-    """
-
-    def __init__(self, cones: Cones, about: str, n: int, multipliers: ClarabelSolver) -> None:
-        self._multipliers = multipliers
-        extra("cyipopt", "ipopt")
-        self._cp = cp = extra("cvxpy", "model")
-        self.about = about
-        self._P, self._q = cp.Parameter(n, nonneg=True), cp.Parameter(n)
-        self._x = cp.Variable(n)
-        s = cones.b - cones.A.scipy() @ self._x
-        linear = cones.zero + cones.nonneg
-        constraints = [s[: cones.zero] == 0, *second_order(cp, s, linear, cones.soc)]
-        if cones.nonneg:
-            constraints.append(s[cones.zero : linear] >= 0)
-        goal = 0.5 * cp.sum(cp.multiply(self._P, cp.square(self._x))) + self._q @ self._x
-        self._program = cp.Problem(cp.Minimize(goal), constraints)
-
-    def solve(self, P: Floats, q: Floats) -> tuple[Floats, Floats]:
-        cp = self._cp
-        self._P.value, self._q.value, self._x.value = P, q, np.zeros(P.size)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            try:
-                self._program.solve(nlp=True, solver=cp.IPOPT, tol=1e-9, print_level=0, sb="yes")
-            except cp.SolverError as error:
-                raise StepFailed(f"{self.about}: ipopt ended {error}, expected an optimum") from None
-        if self._program.status not in (cp.OPTIMAL, cp.OPTIMAL_INACCURATE) or self._x.value is None:
-            raise StepFailed(f"{self.about}: ipopt ended {self._program.status}, expected an optimum")
-        return np.array(self._x.value), self._multipliers.solve(P, q)[1]
-
-
-def second_order(cp: Any, s: Any, first: int, soc: tuple[int, ...]) -> list[Any]:
-    """|v|^2 <= t^2, t >= 0 of every cone (t, v) of s, which begin at `first`: one expression a cone size."""
-    sizes, found = np.array(soc, np.int64), []
-    starts = first + np.cumsum([0, *soc[:-1]]) if soc else sizes
-    for size in np.unique(sizes):
-        at = starts[sizes == size]
-        squares = sum(cp.square(s[at + k]) for k in range(1, size))
-        found += [squares <= cp.square(s[at]), s[at] >= 0]
-    return found
-
-
-def extra(module: str, name: str) -> Any:
-    """An optional module. Raises InputError that names the extra."""
-    try:
-        return importlib.import_module(module)
-    except ImportError:
-        raise InputError(f"solver {name}: {module} is not installed, expected hushgrid[{name}]") from None
-
-
-def solver(kind: str, cones: Cones, P_first: Floats, tolerance: float, about: str) -> Solver:
-    """The solver named. Raises InputError if it is not installed."""
-    if kind == "ecos":
-        return EcosSolver(cones, about)
-    if kind == "ipopt":
-        return IpoptSolver(cones, about, P_first.size, ClarabelSolver(cones, P_first, tolerance, about))
-    return ClarabelSolver(cones, P_first, tolerance, about)

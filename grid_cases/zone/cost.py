@@ -22,8 +22,9 @@ from hushgrid.grid_cases.case import Case, CostLines, Floats, Ints
 from hushgrid.grid_cases.costs import cost_scale, of_controls
 from hushgrid.grid_cases.matrix import Matrix
 from hushgrid.grid_cases.variables import Layout
+from hushgrid.grid_cases.zone.backends import solver
 from hushgrid.grid_cases.zone.bound import lower_bound
-from hushgrid.grid_cases.zone.conic import Cones, multipliers, solver
+from hushgrid.grid_cases.zone.conic import Cones, multipliers
 from hushgrid.grid_cases.zone.model import ZoneModel
 
 TOLERANCE = 1e-9  #: of the solver, relative and absolute, feasibility and gap

@@ -1,4 +1,4 @@
-"""Step (3.1)/(3.2) of a zone: the weighted projection onto W_p, by Clarabel on the canonicalised model.
+"""Step (3.1)/(3.2) of a zone: the weighted projection onto W_p, by a conic solver on the canonicalised model.
 
 argmin over z in W_p of sum_k D_k/2 (z_k - v_k)^2, with D_k = 1/eta + rho [k shared]. P = diag(D) changes once a round,
 q = -D v at every solve, the constraints never: so one solver is built and then only updated. It is built from the first
@@ -7,12 +7,11 @@ round's D and q = 0, for its scaling is fixed by both and q holds noise: a resta
 
 from __future__ import annotations
 
-from typing import Protocol
-
 import numpy as np
 
 from hushgrid.grid_cases.case import Floats
-from hushgrid.grid_cases.zone.conic import ClarabelSolver, Cones, StepFailed
+from hushgrid.grid_cases.zone.backends import solver
+from hushgrid.grid_cases.zone.conic import Cones, StepFailed
 from hushgrid.grid_cases.zone.model import ZoneModel
 from hushgrid.grid_cases.zone.model import violation as _violation
 
@@ -23,25 +22,16 @@ TOLERANCE = 1e-9
 FEASIBILITY = 1e-10
 
 
-class Step(Protocol):
-    """Whatever projects onto a zone's constraints; `backends.make_step` chooses one."""
-
-    def project(self, v: Floats, D: Floats) -> Floats:
-        """argmin over z in W_p of sum_k D_k/2 (z_k - v_k)^2, all of shape (n,), D > 0. Raises StepFailed."""
-        ...
-
-    def violation(self, z: Floats) -> float:
-        """The largest violation of (D.2d)-(D.2l) at z, p.u."""
-        ...
-
-
 class ZoneStep:
-    """The projection of one zone. `D_first`, shape (n,), is the first round's D; the same one at every restart."""
+    """The projection of one zone. `D_first`, shape (n,), is the first round's D; the same one at every restart.
 
-    def __init__(self, model: ZoneModel, D_first: Floats) -> None:
+    Raises InputError if there is no such solver, or if it is not installed.
+    """
+
+    def __init__(self, model: ZoneModel, D_first: Floats, kind: str = "clarabel") -> None:
         self.model = model
         cones = Cones(model.cone_A, model.cone_b, model.zero, model.nonneg, model.soc)
-        self._solver = ClarabelSolver(cones, D_first, TOLERANCE, f"zone {model.name}", FEASIBILITY)
+        self._solver = solver(kind, cones, D_first, TOLERANCE, f"zone {model.name}", FEASIBILITY)
 
     def project(self, v: Floats, D: Floats) -> Floats:
         """argmin over z in W_p of sum_k D_k/2 (z_k - v_k)^2, all of shape (n,), D > 0. Raises StepFailed.

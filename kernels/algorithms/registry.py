@@ -1,12 +1,20 @@
-"""All algorithms of the program: what the files of this folder declare, and what plugins add."""
+"""All algorithms of the program: what the files of this folder declare, and what plugins add.
+
+A plugin is a module from outside. A caller names it (`plug`), or an installed package offers it under its algorithm's
+name as an entry point of the group `hushgrid.algorithms`. Only programs of a laptop read entry points
+(`offer_installed`); a device runs what its owner lists and nothing else.
+"""
 
 from __future__ import annotations
 
 import pkgutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from types import ModuleType
-from typing import TYPE_CHECKING, Union
+from typing import TYPE_CHECKING, Annotated, Any, cast
+
+import msgspec
+from msgspec import Meta
 
 from hushgrid.kernels import algorithms
 from hushgrid.kernels.algorithms.base import Algorithm, Pattern, Rounds, Star, Variant, Walk, gossip_of
@@ -68,20 +76,45 @@ def _found() -> dict[str, type[Algorithm]]:
 
 ALGORITHMS: dict[str, type[Algorithm]] = _found()
 PLUGGED: list[str] = []  #: modules from outside whose algorithms are registered
+OFFERED: dict[str, str] = {}  #: algorithm -> the module of an installed package; empty unless `offer_installed` ran
+GROUP = "hushgrid.algorithms"  #: of the entry points
 if TYPE_CHECKING:
     AnyAlgorithm = Star | Walk | Rounds
-else:  # a tagged union: the name says which
-    AnyAlgorithm = Union[tuple(ALGORITHMS.values())]  # noqa: UP007
+else:  # msgspec would fix the members of a union at its first use, before a plugin: `algorithm_from` reads the section
+    AnyAlgorithm = Annotated[Any, Meta(extra_json_schema={"registry": "algorithms"})]
+
+
+def algorithm_from(section: object) -> AnyAlgorithm:
+    """The algorithm of a section: a mapping whose `name` says which. Raises msgspec.ValidationError."""
+    name = section.get("name") if isinstance(section, Mapping) else None
+    if not isinstance(name, str) or name not in ALGORITHMS:
+        raise msgspec.ValidationError(f"Invalid value {name!r:.40} - at `$.name`")
+    return cast("AnyAlgorithm", msgspec.convert(section, ALGORITHMS[name]))
+
+
+def is_known(name: object) -> bool:
+    """Whether there is an algorithm of this name. One that an installed package offers is imported and registered now.
+
+    Raises InputError if the package cannot be imported.
+    """
+    if isinstance(name, str) and name not in ALGORITHMS and name in OFFERED:
+        plug([OFFERED[name]], f"entry point {name} of {GROUP}")
+    return isinstance(name, str) and name in ALGORITHMS
+
+
+def offer_installed() -> None:
+    """Reads which algorithms the installed packages offer; a package is imported only if a scenario names its own."""
+    from importlib.metadata import entry_points
+
+    OFFERED.update((point.name, point.value) for point in entry_points(group=GROUP))
 
 
 def plug(names: Sequence[str], file: str) -> None:
     """Imports modules from outside of the program, and registers the algorithms that they declare.
 
-    It must be called before the first plan or scenario is read, because the structs that hold a section
-    (`registry.AnyAlgorithm`) fix the set of algorithms then. `file` is the file that lists the modules. Raises
-    InputError if a module cannot be imported, declares no algorithm, or declares one whose name is known.
+    `file` is the file that lists the modules. Raises InputError if a module cannot be imported, declares no algorithm,
+    or declares one whose name is known.
     """
-    global AnyAlgorithm
     for name in names:
         if name in PLUGGED:
             continue
@@ -95,8 +128,6 @@ def plug(names: Sequence[str], file: str) -> None:
             raise InputError(f"{file}: plugins: {name}: found {what}, expected a new one")
         ALGORITHMS.update(plugged)
         PLUGGED.append(name)
-    if not TYPE_CHECKING:
-        AnyAlgorithm = Union[tuple(ALGORITHMS.values())]  # noqa: UP007
 
 
 def of_patterns(patterns: tuple[Pattern, ...]) -> tuple[str, ...]:

@@ -4,6 +4,7 @@ label.
 Columns of a record are numbered 0 to q - 1, and the label is column q.
 
  - histogram  phi = e_k, k the bin of one column; what lies beyond the edges is counted in the first or the last bin.
+ - median     the same sum; the median is read off the noisy counts (post-processing).
  - total      phi = the columns v, shortened to |v| <= c: kWh of each hour of a day, say.
  - mean       the same, and divided by the number of records, which is public, where it is shown.
  - gram       phi = v v', v the columns shortened to |v| <= c. Its upper triangle by rows; entries beside the diagonal
@@ -29,11 +30,11 @@ disorder as over equal ones (`hushgrid bench timing`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from itertools import pairwise
-from math import ceil, frexp, inf, log2, nextafter, sqrt
-from typing import Annotated, ClassVar, Literal
+from math import ceil, frexp, inf, log2, nan, nextafter, sqrt
+from typing import Annotated, Any, ClassVar, Literal, get_args
 
 import numpy as np
 from msgspec import Meta, Struct
@@ -53,6 +54,7 @@ WORD = 61  #: bits of a sum of integers
 SHORT = 1 - 2.0**-30  #: of c
 AT_ONCE = 1 << 20  #: entries of phi that are computed together
 FINEST = 2048  #: edges of a histogram: 16 kB, and as much for its counts
+Edges = Annotated[tuple[Edge, ...], Meta(min_length=2, max_length=FINEST)]
 
 
 def norm(v: Matrix, order: Order) -> Vector:
@@ -62,9 +64,17 @@ def norm(v: Matrix, order: Order) -> Vector:
 
 
 class Statistic(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True, tag_field="name"):
-    """What is public of a sum over records. c: the clip; k: records that one change replaces; m: records of a node."""
+    """One question to a gate: its keys in scenario and plan, its sensitivity, the sum itself, and its words.
+
+    A subclass is all there is to say of it: the scenario's section, the plan, the gate, what an owner may narrow, the tables
+    and the reports are made from it. c: the clip; k: records that one change replaces; m: records of a node.
+    """
 
     orders: ClassVar[tuple[Order, ...]] = (1, 2)
+    shortened: ClassVar[bool] = True  #: a record's columns are shortened to c; else it counts once, and c is 1
+    in_order: ClassVar[bool] = True  #: neighbouring entries belong together: a report draws them as bars
+    plural: ClassVar[str]  #: what several of it are called
+    example: ClassVar[Mapping[str, Any]] = {}  #: keys with which audits and tests ask it
 
     @property
     def name(self) -> str:
@@ -101,12 +111,27 @@ class Statistic(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True, t
         raise NotImplementedError
 
     def entries(self, names: Sequence[str]) -> list[str]:
-        """What each entry of S is about, in words. `names`: of a record's numbers, the label last."""
+        """The names of the rows of `estimates`. `names`: of a record's numbers, the label last."""
         raise NotImplementedError
 
     def unit(self, features: int, rows: int) -> Vector:
-        """(d,) by what the entries of S, over so many records, are multiplied where they are shown."""
+        """(d,) by what the entries of S, over so many records, are multiplied in the tables."""
         return np.ones(self.size(features))
+
+    def estimates(self, S: Vector, sd: float, features: int, rows: int) -> tuple[Vector, Vector]:
+        """What S (d,) over so many records says, and the standard deviations that noise of `sd` an entry gives it."""
+        unit = self.unit(features, rows)
+        return S * unit, sd * unit
+
+    @classmethod
+    def added(cls, rows: int) -> str:
+        """What has been added up, in a few words. `rows`: of `estimates`."""
+        return f"a {cls.__struct_config__.tag} of {rows:,} entr{'y' if rows == 1 else 'ies'}"
+
+    @classmethod
+    def reveals(cls, records: int, columns: str, edges: Sequence[float] | None) -> str:
+        """What answers to it may tell, for an owner. `columns`, `edges`: what it is narrowed to; None: whatever edges."""
+        return f"the sum over its {records} records of {columns}"
 
     # --- whatever the statistic ---
 
@@ -163,8 +188,11 @@ class Statistic(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True, t
 class Histogram(Statistic, tag_field="name", tag="histogram", frozen=True, kw_only=True):
     """How many records have their column in [edges[k], edges[k+1])."""
 
-    column: Column
-    edges: Annotated[tuple[Edge, ...], Meta(min_length=2, max_length=FINEST)]
+    shortened: ClassVar[bool] = False
+    plural: ClassVar[str] = "histograms"
+    example: ClassVar[Mapping[str, Any]] = {"column": 0, "edges": [-1.0, 0.0, 1.0]}
+    column: Column  #: which number of a record is counted: 0 to q - 1 its features, q its label
+    edges: Edges  #: of the bins, ascending; what lies beyond is counted in the first or the last
 
     def check(self, features: int) -> None:
         super().check(features)
@@ -199,12 +227,51 @@ class Histogram(Statistic, tag_field="name", tag="histogram", frozen=True, kw_on
     def entries(self, names: Sequence[str]) -> list[str]:
         return [f"{low:g} to {high:g}" for low, high in pairwise(self.edges)]
 
+    @classmethod
+    def reveals(cls, records: int, columns: str, edges: Sequence[float] | None) -> str:
+        bins = "each bin, whatever the bins" if edges is None else f"each bin of {edges[0]:g} to {edges[-1]:g}"
+        return f"how many of its {records} records lie in {bins}, by {columns}"
+
+
+class Median(Histogram, tag_field="name", tag="median", frozen=True, kw_only=True):
+    """The median of a column, read off a noisy histogram: what travels, and what it costs, is the histogram.
+
+    Counts below zero are taken for zero; within its bin the median lies where a straight line has it. Its error has two parts:
+    a bin's width, which is public, and the noise.
+    """
+
+    in_order: ClassVar[bool] = False
+    plural: ClassVar[str] = "medians"
+
+    @classmethod
+    def added(cls, rows: int) -> str:
+        return f"a histogram of {rows - 1:,} bins, for its median,"
+
+    def entries(self, names: Sequence[str]) -> list[str]:
+        return [f"median of {names[self.column]}", *super().entries(names)]
+
+    def estimates(self, S: Vector, sd: float, features: int, rows: int) -> tuple[Vector, Vector]:
+        """The median, then the counts. Its deviation is that of the records counted below it, over how densely they lie there.
+
+        The median is nan if no count is above zero.
+        """
+        counts = np.maximum(S, 0.0)
+        below = np.concatenate([[0.0], np.cumsum(counts)])
+        half, median, spread = below[-1] / 2, nan, inf
+        if half > 0:
+            k = int(np.searchsorted(below, half)) - 1  # below[k] < half <= below[k + 1]
+            low, high = self.edges[k : k + 2]
+            width = (high - low) / counts[k]  # of one record
+            median, spread = low + width * (half - below[k]), width * sd * sqrt(len(S)) / 2
+        return np.append(median, S), np.append(spread, np.full(len(S), sd))
+
 
 class Total(Statistic, tag_field="name", tag="total", frozen=True, kw_only=True):
     """The sum of columns."""
 
-    columns: Columns | None = None  #: all features
-    nonnegative: bool = False  #: a negative number counts as zero; noise is smaller by sqrt 2 (gaussian)
+    plural: ClassVar[str] = "totals"
+    columns: Columns | None = None  #: which numbers of a record are added [all features]
+    nonnegative: bool = False  #: a number below zero counts as zero, and noise is less by sqrt 2 (gaussian)
 
     def read(self, features: int) -> tuple[int, ...]:
         return self.columns or tuple(range(features))
@@ -231,6 +298,9 @@ class Total(Statistic, tag_field="name", tag="total", frozen=True, kw_only=True)
 class Mean(Total, tag_field="name", tag="mean", frozen=True, kw_only=True):
     """Their mean over all records."""
 
+    plural: ClassVar[str] = "means"
+    example: ClassVar[Mapping[str, Any]] = {"nonnegative": True}
+
     def unit(self, features: int, rows: int) -> Vector:
         return np.full(self.size(features), 1 / rows)
 
@@ -239,7 +309,9 @@ class Gram(Statistic, tag_field="name", tag="gram", frozen=True, kw_only=True):
     """V'V of columns: all that least squares need of the records."""
 
     orders: ClassVar[tuple[Order, ...]] = (2,)
-    columns: Columns | None = None  #: all features, and the label
+    in_order: ClassVar[bool] = False
+    plural: ClassVar[str] = "Gram matrices"
+    columns: Columns | None = None  #: whose products are added [all features and the label]
 
     def read(self, features: int) -> tuple[int, ...]:
         return self.columns or tuple(range(features + 1))
@@ -268,16 +340,21 @@ class Gram(Statistic, tag_field="name", tag="gram", frozen=True, kw_only=True):
         i, j = np.triu_indices(len(self.read(features)))
         return np.where(i == j, 1.0, sqrt(0.5))
 
-    def matrix(self, triangle: Vector) -> Matrix:
-        """(r, r) V'V of its upper triangle as it is shown."""
-        r = round((sqrt(8 * triangle.size + 1) - 1) / 2)
+    def matrix(self, products: Vector) -> Matrix:
+        """(r, r) V'V of its upper triangle, as `estimates` gives it."""
+        r = round((sqrt(8 * products.size + 1) - 1) / 2)
         i, j = np.triu_indices(r)
         matrix = np.zeros((r, r))
-        matrix[i, j] = matrix[j, i] = triangle
+        matrix[i, j] = matrix[j, i] = products
         return matrix
 
+    @classmethod
+    def reveals(cls, records: int, columns: str, edges: Sequence[float] | None) -> str:
+        return f"sums of products, so how they go together, over its {records} records of {columns}"
 
-AnyStatistic = Histogram | Total | Mean | Gram
+
+AnyStatistic = Histogram | Total | Mean | Gram | Median
+STATISTICS: dict[str, type[Statistic]] = {str(s.__struct_config__.tag): s for s in get_args(AnyStatistic)}  #: by kind
 
 
 def _reached(edges: Vector, v: Vector) -> Index:

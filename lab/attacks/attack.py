@@ -15,14 +15,14 @@ import numpy as np
 from hushgrid.broker.report.run_directory import mapping
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.problems.losses import Declared
-from hushgrid.lab.attacks import registry, transcript
+from hushgrid.lab.attacks import registry
 from hushgrid.lab.attacks.answers import judged
 from hushgrid.lab.attacks.base import Attacked, Recovered
 from hushgrid.lab.attacks.page import page
-from hushgrid.lab.attacks.transcript import Heard
+from hushgrid.lab.attacks.transcript import Transcript, read
 from hushgrid.lab.inversion.averaged import behind_noise
-from hushgrid.lab.inversion.found import NONE, Gradients, Rows
 from hushgrid.lab.inversion.pictures import png, shape_of, sheet
+from hushgrid.lab.inversion.recovered import NONE, Gradients, Rows
 from hushgrid.lab.inversion.rows import rows_of
 from hushgrid.lab.inversion.scores import score, together, truth
 from hushgrid.node.problems.records.section import DataPlan
@@ -38,60 +38,65 @@ def attack(run_dir: Path, held: Path | None = None, shape: str | None = None) ->
     held: a directory with the true rows, n<i>.npz of A and b. shape: "HxW". Raises InputError, one line.
     """
     run_dir = Path(run_dir)
-    heard = transcript.read(run_dir)
-    told = _told(run_dir)
-    found = made(heard, held, shape)
-    pictures = _pictures(found)
+    transcript = read(run_dir)
+    recorded = _told(run_dir)
+    attacked = made(transcript, held, shape)
+    pictures = _pictures(attacked)
     summary = {
-        "name": told.get("name", heard.plan.name),
-        "algorithm": heard.algorithm.name,
-        "variant": told.get("variant", heard.algorithm.variant),
-        "upheld": (told.get("privacy") or {}).get("upheld"),
-        "messages": len(heard.messages),
+        "name": recorded.get("name", transcript.plan.name),
+        "algorithm": transcript.algorithm.name,
+        "variant": recorded.get("variant", transcript.algorithm.variant),
+        "upheld": (recorded.get("privacy") or {}).get("upheld"),
+        "messages": len(transcript.messages),
         "gradients": {
             node: {"count": len(seen.g), "complete": int(seen.complete.sum()), "what": seen.what}
-            for node, seen in found.recovered.gradients.items()
+            for node, seen in attacked.recovered.gradients.items()
         },
-        "rows": {node: _row_summary(rows) for node, rows in found.rows.items()},
+        "rows": {node: _row_summary(rows) for node, rows in attacked.rows.items()},
         "loads": {
-            node: {"count": len(of.d), "residual": of.residual, "what": of.what, "consistent": of.consistent}
-            for node, of in found.recovered.loads.items()
+            node: {
+                "count": len(loads.d),
+                "residual": loads.residual,
+                "what": loads.what,
+                "consistent": loads.consistent,
+            }
+            for node, loads in attacked.recovered.loads.items()
         },
-        "answers": {node: of._asdict() for node, of in found.answers.items()},
-        "sums": len(found.recovered.arrays.get("g_sum", ())),
-        "alone": sorted(name.removeprefix("alone_") for name in found.recovered.arrays if name.startswith("alone_")),
-        "states": list(found.recovered.states),
-        "recycled": found.recovered.recycled,
+        "answers": {node: loads._asdict() for node, loads in attacked.answers.items()},
+        "sums": len(attacked.recovered.arrays.get("g_sum", ())),
+        "alone": sorted(name.removeprefix("alone_") for name in attacked.recovered.arrays if name.startswith("alone_")),
+        "states": list(attacked.recovered.states),
+        "recycled": attacked.recovered.recycled,
         "arrays": f"{PLACE}/recovered.npz",
         "pictures": [f"{PLACE}/{name}" for name in pictures],
-        "scores": found.scores,
+        "scores": attacked.scores,
     }
-    _write(run_dir, found, pictures, summary)
+    _write(run_dir, attacked, pictures, summary)
     return summary
 
 
-def made(heard: Heard, held: Path | None = None, shape: str | None = None) -> Attacked:
+def made(transcript: Transcript, held: Path | None = None, shape: str | None = None) -> Attacked:
     """All attacks that fit what was heard, and the rows behind the gradients."""
     recovered = Recovered()
-    for one in registry.fitting(heard):
-        recovered.add(one.recover(heard))
-    records = isinstance(heard.problem, DataPlan)
+    for one in registry.fitting(transcript):
+        recovered.add(one.recover(transcript))
+    records = isinstance(transcript.problem, DataPlan)
     rows, truths, nodes, answers = {}, {}, {}, {}
-    form = shape_of(shape, heard.problem.features) if records else None
+    form = shape_of(shape, transcript.problem.features) if records else None
     if held is not None and not held.is_dir():
-        raise InputError(f"--truth {held}: found no such directory, expected one with {heard.nodes[0]}.npz")
-    for node in heard.nodes if records else ():
+        raise InputError(f"--truth {held}: found no such directory, expected one with {transcript.nodes[0]}.npz")
+    for node in transcript.nodes if records else ():
         if node not in recovered.gradients and node not in recovered.rows:
             continue
-        f, seen = heard.problem.declared(heard.place[node]), recovered.gradients.get(node)
-        own = recovered.rows.get(node)
-        rows[node] = own if own is not None else behind(f, seen) if seen is not None else NONE
+        f, seen = transcript.problem.declared(transcript.place[node]), recovered.gradients.get(node)
+        recovered_rows = recovered.rows.get(node)
+        rows[node] = recovered_rows if recovered_rows is not None else behind(f, seen) if seen is not None else NONE
         if held is not None:
             truths[node] = truth(held, node, f)
             nodes[node] = score(f, seen, rows[node], truths[node], form)
-        if (of := judged(heard, node, seen, truths.get(node))) is not None:
-            answers[node] = of
-    return Attacked(heard, recovered, rows, truths, answers, form, together(nodes) if held is not None else None)
+        if (verdict := judged(transcript, node, seen, truths.get(node))) is not None:
+            answers[node] = verdict
+    return Attacked(transcript, recovered, rows, truths, answers, form, together(nodes) if held is not None else None)
 
 
 def behind(f: Declared, seen: Gradients) -> Rows:
@@ -111,24 +116,24 @@ def _row_summary(rows: Rows) -> dict[str, Any]:
     return {"count": len(rows.rows), "method": rows.method, "residual": residual, "consistent": rows.consistent}
 
 
-def _pictures(found: Attacked) -> dict[str, bytes]:
+def _pictures(attacked: Attacked) -> dict[str, bytes]:
     """A picture a node with rows, by its file's name: originals above, recovered below."""
     pictures = {}
-    for node, rows in list(found.rows.items())[:PICTURES]:
-        if found.shape is None or not len(rows.rows):
+    for node, rows in list(attacked.rows.items())[:PICTURES]:
+        if attacked.shape is None or not len(rows.rows):
             continue
-        beside = found.beside(node)
-        lines = [rows.rows[:SHOWN]] if beside is None else [beside.true[:SHOWN], beside.found[:SHOWN]]
-        pictures[f"{node}.png"] = png(sheet([list(line) for line in lines], found.shape))
+        beside = attacked.beside(node)
+        lines = [rows.rows[:SHOWN]] if beside is None else [beside.true[:SHOWN], beside.recovered[:SHOWN]]
+        pictures[f"{node}.png"] = png(sheet([list(line) for line in lines], attacked.shape))
     return pictures
 
 
-def _write(run_dir: Path, found: Attacked, pictures: Mapping[str, bytes], summary: Mapping[str, Any]) -> None:
+def _write(run_dir: Path, attacked: Attacked, pictures: Mapping[str, bytes], summary: Mapping[str, Any]) -> None:
     partial, place = run_dir / f".{PLACE}.partial-{os.getpid()}", run_dir / PLACE
-    arrays: dict[str, Any] = dict(found.recovered.arrays)
-    for node, seen in found.recovered.gradients.items():
-        arrays |= {f"at_{node}": seen.at, f"g_{node}": seen.g, f"when_{node}": seen.when}
-    for node, rows in found.rows.items():
+    arrays: dict[str, Any] = dict(attacked.recovered.arrays)
+    for node, seen in attacked.recovered.gradients.items():
+        arrays |= {f"at_{node}": seen.points, f"g_{node}": seen.g, f"when_{node}": seen.when}
+    for node, rows in attacked.rows.items():
         if rows is not NONE:
             arrays |= {f"rows_{node}": rows.rows, f"labels_{node}": rows.labels}
     try:
@@ -136,7 +141,7 @@ def _write(run_dir: Path, found: Attacked, pictures: Mapping[str, bytes], summar
         np.savez(partial / "recovered.npz", allow_pickle=False, **arrays)
         for name, content in pictures.items():
             (partial / name).write_bytes(content)
-        (partial / "attack.html").write_text(page(found, pictures, summary), encoding="utf-8")
+        (partial / "attack.html").write_text(page(attacked, pictures, summary), encoding="utf-8")
         if place.is_symlink() or place.is_file():
             raise InputError(f"{place}: found a file, expected a directory of an earlier attack, or none")
         shutil.rmtree(place, ignore_errors=True)

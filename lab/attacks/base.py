@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from hushgrid.kernels.algorithms.base import Algorithm
 from hushgrid.kernels.types import Vector
 from hushgrid.lab.attacks.answers import Judged
-from hushgrid.lab.attacks.transcript import Heard
-from hushgrid.lab.inversion.found import CONSISTENT, Gradients, Rows, What
+from hushgrid.lab.attacks.transcript import Transcript
+from hushgrid.lab.inversion.recovered import CONSISTENT, Gradients, Rows, What
 from hushgrid.lab.inversion.scores import Pairs, Truth, pairs
 
 
@@ -65,12 +65,14 @@ class Attack(ABC):
     algorithms: ClassVar[tuple[type[Algorithm], ...]]  #: those that it attacks, by their sections' types
     problem: ClassVar[type | tuple[type, ...]]  #: the type of a plan's public part, or some
 
-    def fits(self, heard: Heard) -> bool:
+    def fits(self, transcript: Transcript) -> bool:
         """Whether it can attack this run."""
-        return isinstance(heard.plan.algorithm, self.algorithms) and isinstance(heard.plan.problem, self.problem)
+        return isinstance(transcript.plan.algorithm, self.algorithms) and isinstance(
+            transcript.plan.problem, self.problem
+        )
 
     @abstractmethod
-    def recover(self, heard: Heard) -> Recovered:
+    def recover(self, transcript: Transcript) -> Recovered:
         """What the messages give away. It is a function of public numbers and of what travelled."""
 
 
@@ -78,7 +80,7 @@ class Attack(ABC):
 class Attacked:
     """What `hushgrid attack` has found. shape: of rows as images, if they are any."""
 
-    heard: Heard
+    transcript: Transcript
     recovered: Recovered
     rows: Mapping[str, Rows]
     truths: Mapping[str, Truth]  #: empty without --truth
@@ -90,5 +92,5 @@ class Attacked:
         """The rows of a node beside the true ones; None if these are not known."""
         if node not in self.truths:
             return None
-        of = self.heard.problem
-        return pairs(of.declared(self.heard.place[node]), self.rows[node], self.truths[node])
+        problem = self.transcript.problem
+        return pairs(problem.declared(self.transcript.place[node]), self.rows[node], self.truths[node])

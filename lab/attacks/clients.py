@@ -1,9 +1,9 @@
 """Rounds around a coordinator with several local steps: members are simulated until they answer as they did.
 
-What travels is then no gradient, but still a function of the rows: the algorithm's own machine, run on guessed rows with
-what the coordinator has sent, must give what the member has answered. Its answers differ from those of a member without
-data by a part that lies in the span of the rows (without a box), so that only their coordinates there are fitted, by
-least squares. A fit begins with the rows that would have answered so with one step a round.
+What travels is then no gradient, but still a function of the rows: the algorithm's own machine, run on guessed rows
+with what the coordinator has sent, must give what the member has answered. Its answers differ from those of a member
+without data by a part that lies in the span of the rows (without a box), so that only their coordinates there are
+fitted, by least squares. A fit begins with the rows that would have answered so with one step a round.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from hushgrid.kernels.problems.losses import Declared, Loss, public_gradient
 from hushgrid.kernels.randomness import counter_generator
 from hushgrid.kernels.types import Matrix, Vector
 from hushgrid.lab.attacks.base import Attack, Recovered
-from hushgrid.lab.attacks.transcript import Heard
+from hushgrid.lab.attacks.transcript import Transcript
 from hushgrid.lab.inversion.classes import Spanned, fit, ways
-from hushgrid.lab.inversion.found import NONE, Rows
+from hushgrid.lab.inversion.recovered import NONE, Rows
 from hushgrid.node.problems.machines import place
 from hushgrid.node.problems.records.section import DataPlan
 
@@ -43,19 +43,19 @@ class Clients(Attack):
     algorithms: ClassVar[tuple[type[Algorithm], ...]] = (ladmm.Params, fedavg.Params)
     problem: ClassVar[type] = DataPlan
 
-    def fits(self, heard: Heard) -> bool:
-        return super().fits(heard) and getattr(heard.algorithm, "local_updates", 1) > 1
+    def fits(self, transcript: Transcript) -> bool:
+        return super().fits(transcript) and getattr(transcript.algorithm, "local_updates", 1) > 1
 
-    def recover(self, heard: Heard) -> Recovered:
-        rows = {node: rows_of_member(Member(heard, i)) for i, node in enumerate(heard.nodes)}
-        E = getattr(heard.algorithm, "local_updates", 1)
-        said = [f"Star with {E} local steps: what travels is no gradient. Members were simulated on guessed rows."]
-        if heard.algorithm.variant != "none":
-            said.append("Every local step has noise on its gradient, which a simulated member does not have.")
-        return Recovered(rows=rows, notes=said)
+    def recover(self, transcript: Transcript) -> Recovered:
+        rows = {node: rows_of_member(Member(transcript, i)) for i, node in enumerate(transcript.nodes)}
+        E = getattr(transcript.algorithm, "local_updates", 1)
+        notes = [f"Star with {E} local steps: what travels is no gradient. Members were simulated on guessed rows."]
+        if transcript.algorithm.variant != "none":
+            notes.append("Every local step has noise on its gradient, which a simulated member does not have.")
+        return Recovered(rows=rows, notes=notes)
 
 
-class Asked:
+class KnownGradient:
     """In the gate's place: a gradient that is known."""
 
     def __init__(self, gradient: Gradient) -> None:
@@ -68,23 +68,24 @@ class Asked:
 class Member:
     """What was heard of one member: what it was sent and what it answered, round by round."""
 
-    def __init__(self, heard: Heard, i: int) -> None:
-        self.heard, self.i, node = heard, i, heard.nodes[i]
-        self.steps: int = getattr(heard.algorithm, "local_updates", 1)  #: E
-        self.f: Declared = heard.problem.declared(i)
-        every = [(down[node], up[node].z) for _, down, up in heard.rounds(W, Z)]
+    def __init__(self, transcript: Transcript, i: int) -> None:
+        self.transcript, self.i, node = transcript, i, transcript.nodes[i]
+        self.steps: int = getattr(transcript.algorithm, "local_updates", 1)  #: E
+        self.f: Declared = transcript.problem.declared(i)
+        every = [(down[node], up[node].z) for _, down, up in transcript.rounds(W, Z)]
         self.sent, self.answered = [w for w, _ in every], np.array([z for _, z in every]).reshape(len(every), -1)
 
     def answers(self, gradient: Gradient, rounds: int | None = None) -> Matrix:
         """(T, d) what it would answer in the first `rounds` if this were the gradient of its function."""
-        plan: Any = self.heard.plan
+        plan: Any = self.transcript.plan
         nothing: Any = None
-        machine = plan.running.agent(place(plan, b"", self.i, Asked(gradient), nothing))  # type: ignore[arg-type]
-        told = []
+        gate: Any = KnownGradient(gradient)
+        machine = plan.running.agent(place(plan, b"", self.i, gate, nothing))
+        answers = []
         for t, w in enumerate(self.sent[:rounds], 1):
             machine.update(t, w)
-            told.append(machine.answer_body().z)
-        return np.array(told)
+            answers.append(machine.answer_body().z)
+        return np.array(answers)
 
     def public(self, x: Vector) -> Vector:
         o = self.f.objective
@@ -119,9 +120,11 @@ def rows_of_member(member: Member) -> Rows:
     best = (np.inf, NONE)
     for start in starts(member, B, moved[:ROUNDS], empty[:ROUNDS]):
         V = start.V if outside > HOPELESS else fitted(member, B, start)
-        left = float(np.linalg.norm(member.of_rows(V @ B, start.labels) - member.answered)) / size
-        best = min(best, (left, Rows(V @ B, start.labels, "matching", left)), key=lambda of: of[0])
-        if left <= max(FOUND, 10 * outside) or outside > HOPELESS:
+        residual = float(np.linalg.norm(member.of_rows(V @ B, start.labels) - member.answered)) / size
+        best = min(
+            best, (residual, Rows(V @ B, start.labels, "matching", residual)), key=lambda candidate: candidate[0]
+        )
+        if residual <= max(FOUND, 10 * outside) or outside > HOPELESS:
             break
     return best[1]
 
@@ -144,15 +147,15 @@ def as_one_step(member: Member, B: Matrix, moved: Matrix, empty: Matrix) -> Span
     mean = np.linalg.solve(pull, moved).astype(np.float64)
     points: list[Vector] = []
 
-    def told(x: Vector) -> Vector:
+    def slope(x: Vector) -> Vector:
         points.append(x)
         moving: Vector = member.public(x) + mean[(len(points) - 1) // E]
         return moving
 
-    member.answers(told, T)
-    at = np.array(points).reshape(T, E, -1).mean(axis=1)
+    member.answers(slope, T)
+    middle = np.array(points).reshape(T, E, -1).mean(axis=1)
     shape = (T, f.classes, f.features)
-    return Spanned(at.reshape(shape) @ B.T, mean.reshape(shape) @ B.T * (f.rows / f.objective.scale))
+    return Spanned(middle.reshape(shape) @ B.T, mean.reshape(shape) @ B.T * (f.rows / f.objective.scale))
 
 
 def starts(member: Member, B: Matrix, moved: Matrix, empty: Matrix) -> Iterator[Start]:
@@ -193,11 +196,11 @@ def fitted(member: Member, B: Matrix, start: Start) -> Matrix:
     scale = float(np.linalg.norm(wanted)) or 1.0
 
     def missed(v: Vector) -> Vector:
-        left = member.of_rows(v.reshape(start.V.shape) @ B, start.labels, ROUNDS) - wanted
-        flat: Vector = (left.reshape(-1, B.shape[1]) @ B.T).ravel() / scale
+        residual = member.of_rows(v.reshape(start.V.shape) @ B, start.labels, ROUNDS) - wanted
+        flat: Vector = (residual.reshape(-1, B.shape[1]) @ B.T).ravel() / scale
         return flat
 
     most = STEPS * (start.V.size + 1)
-    found = least_squares(missed, start.V.ravel(), method="lm", xtol=1e-15, ftol=1e-15, gtol=1e-15, max_nfev=most)
-    V: Matrix = found.x.reshape(start.V.shape)
+    solved = least_squares(missed, start.V.ravel(), method="lm", xtol=1e-15, ftol=1e-15, gtol=1e-15, max_nfev=most)
+    V: Matrix = solved.x.reshape(start.V.shape)
     return V

@@ -1,9 +1,10 @@
 """Masked sums (kernels/patterns/masked.py): whoever hears everything decodes what the coordinator does, and no more.
 
-The messages of an attempt are added up where all of its set were heard. What is left is the sum of the gate's noisy answers:
-of no device by itself, unless a device has sent one answer under two sets. That is the classical mistake of a masked sum: an
-attempt is given up, the late message turns up after all, and the difference of the two sums is the late device's answer. With
-fresh noise two attempts over s and s - 1 devices are 2 s - 1 shares of noise apart; with repeated answers one.
+The messages of an attempt are added up where all of its set were heard. What is left is the sum of the gate's noisy
+answers: of no device by itself, unless a device has sent one answer under two sets. That is the classical mistake of a
+masked sum: an attempt is given up, the late message turns up after all, and the difference of the two sums is the late
+device's answer. With fresh noise two attempts over s and s - 1 devices are 2 s - 1 shares of noise apart; with repeated
+answers one.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from hushgrid.kernels.patterns.masked import Ask, Masked, decoded
 from hushgrid.kernels.patterns.star import Z
 from hushgrid.kernels.types import Vector
 from hushgrid.lab.attacks.base import Attack, Recovered
-from hushgrid.lab.attacks.transcript import Heard
+from hushgrid.lab.attacks.transcript import Transcript
 from hushgrid.node.problems.masking import noise_shares
 from hushgrid.node.problems.records.section import DataPlan
 from hushgrid.node.problems.statistics.section import StatisticsPlan
@@ -32,7 +33,7 @@ class Sum(NamedTuple):
     round: int
     attempt: int
     among: tuple[str, ...]
-    at: Vector  #: (d,) the point
+    points: Vector  #: (d,) the point
     total: Vector  #: (d,) the sum of the noisy answers
 
 
@@ -50,27 +51,29 @@ class MaskedSums(Attack):
     algorithms: ClassVar[tuple[type[Algorithm], ...]] = (fedavg.Params, sums.Params)
     problem: ClassVar[tuple[type, ...]] = (DataPlan, StatisticsPlan)
 
-    def fits(self, heard: Heard) -> bool:
-        return super().fits(heard) and heard.masked
+    def fits(self, transcript: Transcript) -> bool:
+        return super().fits(transcript) and transcript.masked
 
-    def recover(self, heard: Heard) -> Recovered:
-        sums, d = decodable(heard), heard.problem.size
+    def recover(self, transcript: Transcript) -> Recovered:
+        sums, d = decodable(transcript), transcript.problem.size
         arrays = {
-            "at_sum": np.array([s.at for s in sums]).reshape(-1, d),
+            "at_sum": np.array([s.points for s in sums]).reshape(-1, d),
             "g_sum": np.array([s.total / len(s.among) for s in sums]).reshape(-1, d),
             "when_sum": np.array([float(s.round) for s in sums]),
         }
         fewest = min((len(s.among) for s in sums), default=0)
-        notes, alone = [], repeated(sums, share_sd(heard))
+        notes: list[str] = []
+        alone = repeated(sums, share_sd(transcript))
         if sums:
-            said = (
-                f"Masked sums: {len(sums)} attempts were heard whole, and decode to sums over {fewest} devices or more."
-            )
-            notes = [said if alone else f"{said} No answer of a single device is among them."]
-        for found in alone:
-            arrays[f"alone_{found.node}"] = found.answer
+            notes = [
+                f"Masked sums: {len(sums)} attempts were complete, and decode to sums over {fewest} devices or more."
+            ]
+            if not alone:
+                notes[0] += " No answer of a single device is among them."
+        for single in alone:
+            arrays[f"alone_{single.node}"] = single.answer
             notes.append(
-                f"{found.node} is alone in round {found.round}: the others sent the same answers under two sets."
+                f"{single.node} is alone in round {single.round}: the others sent the same answers under two sets."
             )
         return Recovered(arrays=arrays, notes=notes)
 
@@ -81,47 +84,49 @@ class Addends(Attack):
     algorithms: ClassVar[tuple[type[Algorithm], ...]] = (sums.Params,)
     problem: ClassVar[tuple[type, ...]] = (StatisticsPlan,)
 
-    def fits(self, heard: Heard) -> bool:
-        return super().fits(heard) and not heard.masked
+    def fits(self, transcript: Transcript) -> bool:
+        return super().fits(transcript) and not transcript.masked
 
-    def recover(self, heard: Heard) -> Recovered:
-        said = {
-            m.src: m.body.z for m in heard.messages if isinstance(m.body, Z) and m.body.z.size == heard.problem.size
+    def recover(self, transcript: Transcript) -> Recovered:
+        addends = {
+            m.src: m.body.z
+            for m in transcript.messages
+            if isinstance(m.body, Z) and m.body.z.size == transcript.problem.size
         }
-        exact = heard.plan.terms is None
+        exact = transcript.plan.terms is None
         how = "exactly: nothing protects it" if exact else "with the node's own noise"
         return Recovered(
-            arrays={f"s_{node}": part for node, part in said.items()},
-            notes=[f"The part of {len(said)} nodes in the sum stands in their messages, {how}."],
+            arrays={f"s_{node}": part for node, part in addends.items()},
+            notes=[f"The part of {len(addends)} nodes in the sum stands in their messages, {how}."],
         )
 
 
-def share_sd(heard: Heard) -> float:
+def share_sd(transcript: Transcript) -> float:
     """Standard deviation of one share's noise, in the unit of an answer."""
-    return noise_shares(heard.plan)[0].lattice.scale
+    return noise_shares(transcript.plan)[0].lattice.scale
 
 
-def decodable(heard: Heard) -> list[Sum]:
+def decodable(transcript: Transcript) -> list[Sum]:
     """The sums of the attempts of which every message was heard: late ones count."""
-    asked: dict[int, Ask] = {}
-    words: dict[int, dict[str, bytes]] = {}
-    for m in heard.messages:
+    requests: dict[int, Ask] = {}
+    shares: dict[int, dict[str, bytes]] = {}
+    for m in transcript.messages:
         if isinstance(m.body, Ask):
-            asked.setdefault(m.seq, m.body)
-        elif isinstance(m.body, Masked) and len(m.body.share) == 8 * heard.problem.size:
-            words.setdefault(m.seq, {})[m.src] = m.body.share
-    g, found = noise_shares(heard.plan)[0].lattice.g, []
-    for seq, ask in sorted(asked.items()):
-        sent = words.get(seq, {})
-        if ask.among and {*ask.among} <= {*sent} and ask.x.size == heard.problem.size:
+            requests.setdefault(m.seq, m.body)
+        elif isinstance(m.body, Masked) and len(m.body.share) == 8 * transcript.problem.size:
+            shares.setdefault(m.seq, {})[m.src] = m.body.share
+    g, sums = noise_shares(transcript.plan)[0].lattice.g, []
+    for seq, ask in sorted(requests.items()):
+        sent = shares.get(seq, {})
+        if ask.among and {*ask.among} <= {*sent} and ask.x.size == transcript.problem.size:
             total = decoded([sent[node] for node in ask.among], g)
-            found.append(Sum(ask.round, ask.attempt, ask.among, ask.x, total))
-    return found
+            sums.append(Sum(ask.round, ask.attempt, ask.among, ask.x, total))
+    return sums
 
 
 def repeated(sums: list[Sum], sd: float) -> list[Repeated]:
     """Where two attempts are one device and one share of noise apart, not all the shares of both."""
-    found = []
+    repeats = []
     for one in sums:
         for other in sums:
             apart = {*one.among} - {*other.among}
@@ -129,5 +134,5 @@ def repeated(sums: list[Sum], sd: float) -> list[Repeated]:
                 continue
             difference, fresh = one.total - other.total, 2 * len(other.among) + 1  # shares of noise, if it is fresh
             if float(np.mean(difference**2)) < sqrt(fresh) * sd**2:
-                found.append(Repeated(one.round, apart.pop(), difference))
-    return found
+                repeats.append(Repeated(one.round, apart.pop(), difference))
+    return repeats

@@ -9,23 +9,23 @@ from typing import Any
 
 from hushgrid.broker.report.page import document, facts, figure, paragraphs, section, table
 from hushgrid.lab.attacks.base import Attacked
-from hushgrid.lab.inversion.found import CONSISTENT
+from hushgrid.lab.inversion.recovered import CONSISTENT
 
 STYLE = "\nimg.rows { max-width: 100%; background: #fff; border: 1px solid var(--line); border-radius: 3px; }\n"
 NODES = 40  #: rows of a table, at most
 
 
-def page(found: Attacked, pictures: Mapping[str, bytes], summary: Mapping[str, Any]) -> str:
+def page(attacked: Attacked, pictures: Mapping[str, bytes], summary: Mapping[str, Any]) -> str:
     """The page. pictures: PNG files by name. summary: what `--json` prints."""
     name = str(summary["name"])
-    said = "</p><p>".join(escape(text) for text in verdict(summary))
+    sentences = "</p><p>".join(escape(text) for text in verdict(summary))
     body = [
         f'<header><p class="kind">hushgrid · attack on a run</p><h1>{escape(name)}</h1>'
-        f'<p class="verdict">{said}</p></header>',
+        f'<p class="verdict">{sentences}</p></header>',
         section("The run", facts(_about(summary))),
-        section("How", paragraphs(found.recovered.notes)) if found.recovered.notes else "",
+        section("How", paragraphs(attacked.recovered.notes)) if attacked.recovered.notes else "",
         section("What was recovered", _nodes(summary)) if summary["gradients"] or summary["rows"] else "",
-        section("Rows as images", _pictures(found, pictures)) if pictures else "",
+        section("Rows as images", _pictures(attacked, pictures)) if pictures else "",
         section("Against the truth", _scores(summary)) if summary["scores"] else "",
     ]
     return document(f"{name} – hushgrid attack", "\n".join(body), STYLE, images=True)
@@ -39,28 +39,34 @@ def verdict(summary: Mapping[str, Any]) -> list[str]:
     count, complete = (sum(g[key] for g in gradients.values()) for key in ("count", "complete"))
     noisy = bool(gradients) and all(g["what"] == "noisy answer" for g in gradients.values())
     what = "noisy answers of the gates" if noisy else "gradients"
-    whole = "in every coordinate" if complete == count else f"{complete:,} of them in every coordinate"
+    extent = "in every coordinate" if complete == count else f"{complete:,} of them in every coordinate"
     read = f"{summary['messages']:,} messages of {summary['algorithm']} (variant {summary['variant']})"
-    said = [f"An eavesdropper on every edge reads {count:,} {what} of {len(gradients)} nodes off {read}, {whole}."]
+    sentences = [
+        f"An eavesdropper on every edge reads {count:,} {what} of {len(gradients)} nodes off {read}, {extent}."
+    ]
     if not count:
-        said = [f"An eavesdropper on every edge reads no gradient off {read}."]
+        sentences = [f"An eavesdropper on every edge reads no gradient off {read}."]
     if rows:
-        said.append(_behind(list(rows.values())))
+        sentences.append(_behind(list(rows.values())))
     if noisy:
-        said.append(
+        sentences.append(
             "The attack ends with the gates' noisy answers: this is all that the nodes have told about their data."
         )
         if any(r["count"] for r in rows.values()):
-            said.append(
-                "Where no answer shows a row by itself, the guess is made from the mean of a node's answers, which has less "
-                "noise. That it is no find does not say that it is no better than chance: how much better, epsilon bounds."
+            sentences.append(
+                "Where no answer shows a row by itself, the guess is made from the mean of a node's answers, which "
+                "has less "
+                "noise. That it is no find does not say that it is no better than chance: how much better, epsilon "
+                "bounds."
             )
-        said += _answers(summary["answers"])
+        sentences += _answers(summary["answers"])
     elif summary["sums"]:
-        said.append(_masked(summary))
+        sentences.append(_masked(summary))
     elif summary["variant"] == "guarded":
-        said.append("What travels is a function of the gates' noisy answers, and the attack does not get behind them.")
-    return said
+        sentences.append(
+            "What travels is a function of the gates' noisy answers, and the attack does not get behind them."
+        )
+    return sentences
 
 
 def _masked(summary: Mapping[str, Any]) -> str:
@@ -69,7 +75,10 @@ def _masked(summary: Mapping[str, Any]) -> str:
         f"{summary['sums']:,} sums of the gates' noisy answers over the devices are decoded, as the coordinator does"
     )
     if alone := summary["alone"]:
-        return f"{decoded}. A noisy answer by itself is found of {', '.join(alone)}: the others sent the same under two sets."
+        return (
+            f"{decoded}. A noisy answer by itself is found of {', '.join(alone)}: the others sent the same under "
+            "two sets."
+        )
     return f"{decoded}; they show no device's answer by itself, and the attack does not get behind them."
 
 
@@ -78,20 +87,21 @@ def _answers(answers: Mapping[str, Any]) -> list[str]:
     if not answers:
         return []
     every = answers.values()
-    off = max(of["off_grid"] for of in every)
-    said = [
+    off = max(node["off_grid"] for node in every)
+    sentences = [
         "All answers are on the public grid: no digit of them tells more than their value."
         if not off
-        else f"Up to {off:.0%} of a node's answers are NOT on the public grid: noise in floating point tells values apart."
+        else f"Up to {off:.0%} of a node's answers are NOT on the public grid: noise in floating point tells values "
+        "apart."
     ]
-    if all(of["noise_ratio"] is not None for of in every):
-        low, high = (f(of["noise_ratio"] for of in every) for f in (min, max))
-        twice = max(of["repeats"] for of in every)
-        said.append(
+    if all(node["noise_ratio"] is not None for node in every):
+        low, high = (f(node["noise_ratio"] for node in every) for f in (min, max))
+        twice = max(node["repeats"] for node in every)
+        sentences.append(
             f"Their noise is {low:.2f} to {high:.2f} times the claimed one"
             + ("." if not twice else f", and up to {twice:.0%} of a node's answers have noise that an EARLIER one had.")
         )
-    return said
+    return sentences
 
 
 def _behind(rows: list[Mapping[str, Any]]) -> str:
@@ -101,8 +111,8 @@ def _behind(rows: list[Mapping[str, Any]]) -> str:
     if sure:
         number, most = sum(r["count"] for r in sure), max(r["residual"] for r in sure)
         who = "all nodes" if len(sure) == len(rows) else f"{len(sure)} of {len(rows)} nodes"
-        said = f"{number:,} rows, those of {who}, are recovered: they explain what was heard to {most:.1g}."
-        return said + (
+        sentence = f"{number:,} rows, those of {who}, are recovered: they explain what was heard to {most:.1g}."
+        return sentence + (
             f" The guesses for the others leave {min(tried):.2g} of it or more: they are no finds." if tried else ""
         )
     if tried:
@@ -115,29 +125,31 @@ def _behind(rows: list[Mapping[str, Any]]) -> str:
 
 def _loads(summary: Mapping[str, Any]) -> list[str]:
     """Of zones."""
-    loads, said = summary["loads"], []
-    found = [of for of in loads.values() if of["consistent"]]
-    if found:
-        count, worst = sum(of["count"] for of in found), max(of["residual"] for of in found)
-        copy = all(of["what"] == "noisy answer" for of in found)
-        said.append(
-            f"{count:,} {'entries of the noisy copies' if copy else 'loads'} of {len(found)} of {len(loads)} zones are "
+    loads, sentences = summary["loads"], []
+    consistent = [zone for zone in loads.values() if zone["consistent"]]
+    if consistent:
+        count, worst = sum(zone["count"] for zone in consistent), max(zone["residual"] for zone in consistent)
+        copy = all(zone["what"] == "noisy answer" for zone in consistent)
+        sentences.append(
+            f"{count:,} {'entries of the noisy copies' if copy else 'loads'} of {len(consistent)} of {len(loads)} "
+            "zones are "
             f"recovered from {summary['messages']:,} messages: they explain what was heard to {worst:.1g}."
         )
         if copy:
-            said.append("The attack ends with the gates' noisy answers: of the loads themselves it recovers none.")
-    vague = [of for of in loads.values() if not of["consistent"] and of["residual"] <= CONSISTENT]
+            sentences.append("The attack ends with the gates' noisy answers: of the loads themselves it recovers none.")
+    vague = [zone for zone in loads.values() if not zone["consistent"] and zone["residual"] <= CONSISTENT]
     if vague:
-        said.append(
+        sentences.append(
             f"Of {len(vague)} zones no load is recovered: loads that lie far apart explain the little that was heard."
         )
-    if len(found) + len(vague) < len(loads):
-        least = min(of["residual"] for of in loads.values() if of["residual"] > CONSISTENT)
-        said.append(
-            f"Of {len(loads) - len(found) - len(vague)} zones no load is recovered: the best guess leaves {least:.1g} of "
+    if len(consistent) + len(vague) < len(loads):
+        least = min(zone["residual"] for zone in loads.values() if zone["residual"] > CONSISTENT)
+        sentences.append(
+            f"Of {len(loads) - len(consistent) - len(vague)} zones no load is recovered: the best guess leaves "
+            f"{least:.1g} of "
             "what was heard, where 1e-6 would be a find."
         )
-    return said
+    return sentences
 
 
 def _about(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -168,11 +180,11 @@ def _nodes(summary: Mapping[str, Any]) -> str:
     return table(columns, lines, caption)
 
 
-def _pictures(found: Attacked, pictures: Mapping[str, bytes]) -> str:
+def _pictures(attacked: Attacked, pictures: Mapping[str, bytes]) -> str:
     drawn = []
     for name, content in pictures.items():
         node = name.removesuffix(".png")
-        beside, rows = found.beside(node), found.rows[node]
+        beside, rows = attacked.beside(node), attacked.rows[node]
         label = "labels " + ", ".join(f"{b:g}" for b in (rows.labels if beside is None else beside.labels)[:12])
         what = "recovered" if beside is None else "original above, recovered below"
         sure = "consistent with what was heard" if rows.consistent else "not consistent with what was heard: no find"

@@ -1,8 +1,9 @@
 """RECAL and DP-RECAL (docs/papers/dp-recal.md, finding 1.1): every gradient is on the wire, one visit late.
 
 By (7b) x+ = prox_{nr}(x - u - beta (x - y_i)): where the proximal map can be inverted, the token tells y_i, and by (7c)
-of two visits the gradient. lambda_i follows by its recursion from the public start. Where u is exact (`none`, `guarded`)
-its difference tells lambda_i+ at once, by lambda_i+ = lambda_i + beta (x+ - y_i+) y_i+ too, and nothing is hidden.
+of two visits the gradient. lambda_i follows by its recursion from the public start. Where u is exact (`none`,
+`guarded`) its difference tells lambda_i+ at once, by lambda_i+ = lambda_i + beta (x+ - y_i+) y_i+ too, and nothing is
+hidden.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ from hushgrid.kernels.algorithms.base import Algorithm, gated
 from hushgrid.kernels.problems.prox import Regularizer
 from hushgrid.kernels.types import Vector
 from hushgrid.lab.attacks.base import Attack, Recovered
-from hushgrid.lab.attacks.transcript import Heard, Visit
-from hushgrid.lab.inversion.found import What, gradients_of
+from hushgrid.lab.attacks.transcript import Transcript, Visit
+from hushgrid.lab.inversion.recovered import What, gradients_of
 from hushgrid.node.problems.records.section import DataPlan
 
 Seen = dict[int, list[tuple[int, Vector, Vector]]]  #: (activation, y_i, f_i'(y_i)) of each agent, in order
@@ -31,22 +32,22 @@ class Recal(Attack):
     algorithms: ClassVar[tuple[type[Algorithm], ...]] = (recal.Params,)
     problem: ClassVar[type] = DataPlan
 
-    def recover(self, heard: Heard) -> Recovered:
-        p, of = heard.algorithm, heard.problem
+    def recover(self, transcript: Transcript) -> Recovered:
+        p, problem = transcript.algorithm, transcript.problem
         assert isinstance(p, recal.Params)
-        n, zero = len(heard.nodes), np.zeros(of.size)
-        alpha = [p.alpha_i(i, L) for i, L in enumerate(of.L)]
-        visits = heard.visits((zero, zero))
+        n, zero = len(transcript.nodes), np.zeros(problem.size)
+        alpha = [p.alpha_i(i, L) for i, L in enumerate(problem.L)]
+        visits = transcript.visits((zero, zero))
         beta = p.beta_n(n)
         if p.variant == "published":
-            seen = one_visit_late(visits, alpha, beta, of.regularizer, of.size)
+            seen = one_visit_late(visits, alpha, beta, problem.regularizer, problem.size)
             how = "x of the token tells y one visit late; the noise on u stands beside it and hides nothing of it"
         else:
-            seen = at_once(visits, alpha, beta, of.size)
+            seen = at_once(visits, alpha, beta, problem.size)
             how = "the difference of u tells lambda, lambda tells y, and two y tell the gradient between them"
-        named = {node: seen.get(i, []) for i, node in enumerate(heard.nodes)}
+        named = {node: seen.get(i, []) for i, node in enumerate(transcript.nodes)}
         what: What = "noisy answer" if gated(p) else "gradient"
-        return Recovered(gradients_of(named, what, of.size), states=("y", "lam"), notes=[f"RECAL: {how}."])
+        return Recovered(gradients_of(named, what, problem.size), states=("y", "lam"), notes=[f"RECAL: {how}."])
 
 
 def at_once(visits: Iterable[Visit], alpha: list[float], beta: float, size: int) -> Seen:

@@ -1,10 +1,11 @@
-"""ADMM, R-ADMM, MR-ADMM and M-ADMM (docs/papers/recycled-admm.md, finding 5.2): what a node's messages say of its gradients.
+"""ADMM, R-ADMM, MR-ADMM and M-ADMM (docs/papers/recycled-admm.md, finding 5.2): what a node's messages say of its
+gradients.
 
 Message t of node i is f_i(t), f_i(0) = lambda_i(0) = 0. All multipliers follow from messages, and with them the linear
-term v of each odd question. By the KKT condition of (8), (14) or (18) an answer f_i tells -(v + 2 sum_j eta_ij f_i), which
-is O'(f_i) without noise and O'(f_i) + eps_i with a gate's. An even message must be a function of those same numbers, and
-tell nothing more. If it recycles a *stored* gradient of an inexact solve, the difference tells the data set: `stored` has
-that gradient, and `named` the data set.
+term v of each odd question. By the KKT condition of (8), (14) or (18) an answer f_i tells -(v + 2 sum_j eta_ij f_i),
+which is O'(f_i) without noise and O'(f_i) + eps_i with a gate's. An even message must be a function of those same
+numbers, and tell nothing more. If it recycles a *stored* gradient of an inexact solve, the difference tells the data
+set: `stored` has that gradient, and `named` the data set.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ from hushgrid.kernels.patterns.neighbours import NodeContext
 from hushgrid.kernels.problems.losses import Loss
 from hushgrid.kernels.types import Tensor, Vector
 from hushgrid.lab.attacks.base import Attack, Recovered
-from hushgrid.lab.attacks.transcript import Heard
-from hushgrid.lab.inversion.found import gradients_of
+from hushgrid.lab.attacks.transcript import Transcript
+from hushgrid.lab.inversion.recovered import gradients_of
 from hushgrid.node.problems.on_graph import OnGraph
 
 ROUNDING = (
@@ -39,22 +40,22 @@ class Followed(NamedTuple):
 
 def followed(agent: radmm.Agent, name: Sequence[str], i: int, F: Tensor) -> Followed:
     """Node i = name[i]'s part of messages F (T, n, d). `agent`: its machine, which is asked nothing of its gate."""
-    p, at, others = agent.params, {node: k for k, node in enumerate(name)}, agent.neighbours
-    f, lam, v, found = np.zeros(F.shape[2]), np.zeros(F.shape[2]), np.zeros(F.shape[2]), Followed([], [], [])
-    near = [at[j] for j in others]
+    p, place, others = agent.params, {node: k for k, node in enumerate(name)}, agent.neighbours
+    f, lam, v, history = np.zeros(F.shape[2]), np.zeros(F.shape[2]), np.zeros(F.shape[2]), Followed([], [], [])
+    neighbours = [place[j] for j in others]
     for t in range(1, len(F) + 1):
         f, k = F[t - 1, i], p.answer_of(t)
-        sent, eta = F[t - 1][near], agent.eta(k)
+        sent, eta = F[t - 1][neighbours], agent.eta(k)
         if p.answer_of(t - 1) < k:
-            found.answers.append((t, f, -(v + agent.quadratic(k) * f)))
+            history.answers.append((t, f, -(v + agent.quadratic(k) * f)))
             lam = lam + 0.5 * radmm.disagreement(f, agent.dual_step(k), sent)
         if t < len(F) and p.answer_of(t + 1) == k:
             total, s = float(np.sum(eta)), radmm.disagreement(f, eta, sent)
-            found.even.append((t + 1, radmm.recycled(f, lam, v, s, total, p.gamma), F[t, i]))
-            found.stored.append((f - F[t, i]) * (2 * total + p.gamma) - 2 * lam - s)
+            history.even.append((t + 1, radmm.recycled(f, lam, v, s, total, p.gamma), F[t, i]))
+            history.stored.append((f - F[t, i]) * (2 * total + p.gamma) - 2 * lam - s)
         else:
             v = radmm.linear(f, lam, agent.eta(k + 1), sent)
-    return found
+    return history
 
 
 Solve = Callable[[Loss, Vector, float], Vector]  #: argmin f(x) + <v, x> + q/2 |x|^2, as the node does it
@@ -63,8 +64,8 @@ Solve = Callable[[Loss, Vector, float], Vector]  #: argmin f(x) + <v, x> + q/2 |
 def named(candidates: Sequence[Loss], x: Vector, g: Vector, q: float, solve: Solve) -> int:
     """The data set that, with the noise it implies, leads nearer to x. g: O'(x) + eps, as an even message tells it.
 
-    Of the true one g - O'(x) is the very eps that its solve began with, which leads to x again, inexact as it is. Of KKT's
-    right-hand side, which is a function of x, neither is told from the other.
+    Of the true one g - O'(x) is the very eps that its solve began with, which leads to x again, inexact as it is. Of
+    KKT's right-hand side, which is a function of x, neither is told from the other.
     """
     return int(np.argmin([np.linalg.norm(solve(f, g - f.gradient(x), q) - x) for f in candidates]))
 
@@ -75,33 +76,34 @@ class Recycled(Attack):
     algorithms: ClassVar[tuple[type[Algorithm], ...]] = (radmm.Params,)
     problem: ClassVar[type] = OnGraph
 
-    def recover(self, heard: Heard) -> Recovered:
-        p, of = heard.plan.running, heard.problem
+    def recover(self, transcript: Transcript) -> Recovered:
+        p, problem = transcript.plan.running, transcript.problem
         assert isinstance(p, radmm.Params)
-        F = heard.shares(p.rounds, of.size)
+        F = transcript.shares(p.rounds, problem.size)
         seen, off, far = {}, 0.0, 0.0
-        found = Recovered(states=("x", "lam"))
-        for i, node in enumerate(heard.nodes):
-            of_node = followed(_agent(p, heard, i), heard.nodes, i, F)
+        recovered = Recovered(states=("x", "lam"))
+        for i, node in enumerate(transcript.nodes):
+            of_node = followed(_agent(p, transcript, i), transcript.nodes, i, F)
             seen[node] = of_node.answers
             if of_node.stored:
-                found.arrays[f"stored_{node}"] = np.array(of_node.stored)
+                recovered.arrays[f"stored_{node}"] = np.array(of_node.stored)
             for _, expected, sent in of_node.even:
                 off = max(off, float(np.max(np.abs(sent - expected))))
                 far = max(far, float(np.max(np.abs(sent))))
-        found.gradients = gradients_of(seen, "noisy answer" if gated(p) else "gradient", of.size)
-        found.notes.append(
+        recovered.gradients = gradients_of(seen, "noisy answer" if gated(p) else "gradient", problem.size)
+        recovered.notes.append(
             "An answer f tells -(v + 2 sum eta f): KKT's right-hand side, from messages and public numbers."
         )
         if p.recycles:
-            found.recycled = off
+            recovered.recycled = off
             public = off <= ROUNDING * max(far, 1.0)
-            found.notes.append(
-                f"Even messages are {'functions of public values' if public else 'NOT functions of public values'}: they "
+            recovered.notes.append(
+                f"Even messages are {'functions of public values' if public else 'NOT functions of public values'}: "
+                "they "
                 f"are at most {off:.1g} away from what these give"
                 + ("." if public else ", so a gradient that was stored travels in them, and identifies the data set.")
             )
-        return found
+        return recovered
 
 
 class _Silent:
@@ -111,10 +113,19 @@ class _Silent:
         raise AssertionError(f"{question}: an eavesdropper has no gate")
 
 
-def _agent(p: radmm.Params, heard: Heard, i: int) -> radmm.Agent:
-    of = heard.problem
-    near = [heard.nodes[j] for j in of.graph.neighbours[i]]
+def _agent(p: radmm.Params, transcript: Transcript, i: int) -> radmm.Agent:
+    problem = transcript.problem
+    neighbours = [transcript.nodes[j] for j in problem.graph.neighbours[i]]
     return p.agent(
-        NodeContext(gate=_Silent(), name=heard.nodes[i], neighbours=near, graph=of.graph, index=i, size=of.size, L=of.L,
-              regularizer=of.regularizer, report=1)
-    )  # fmt: skip
+        NodeContext(
+            gate=_Silent(),
+            name=transcript.nodes[i],
+            neighbours=neighbours,
+            graph=problem.graph,
+            index=i,
+            size=problem.size,
+            L=problem.L,
+            regularizer=problem.regularizer,
+            report=1,
+        )
+    )

@@ -7,7 +7,7 @@ from importlib import import_module
 
 from hushgrid.lab import attacks
 from hushgrid.lab.attacks.base import Attack
-from hushgrid.lab.attacks.transcript import Heard
+from hushgrid.lab.attacks.transcript import Transcript
 
 
 def _found() -> tuple[Attack, ...]:
@@ -26,6 +26,6 @@ def _found() -> tuple[Attack, ...]:
 ATTACKS: tuple[Attack, ...] = _found()
 
 
-def fitting(heard: Heard) -> list[Attack]:
+def fitting(transcript: Transcript) -> list[Attack]:
     """The attacks on this run."""
-    return [attack for attack in ATTACKS if attack.fits(heard)]
+    return [attack for attack in ATTACKS if attack.fits(transcript)]

@@ -1,4 +1,6 @@
-"""A transcript read back as an eavesdropper reads it: the run's plan, and every message that carried an iterate, once."""
+"""A transcript read back as an eavesdropper reads it: the run's plan, and every message that carried an iterate,
+once.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +55,7 @@ class Visit(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Heard:
+class Transcript:
     """What an eavesdropper on every edge has of a run. All numbers of the plan are public."""
 
     plan: RunPlan
@@ -62,8 +64,8 @@ class Heard:
     @property
     def algorithm(self) -> Algorithm:
         """The scenario's `algorithm` section."""
-        found: Algorithm = self.plan.algorithm
-        return found
+        section: Algorithm = self.plan.algorithm
+        return section
 
     @property
     def problem(self) -> Any:
@@ -108,18 +110,18 @@ class Heard:
     def rounds(self, down: type, up: type) -> Iterator[tuple[int, dict[str, Any], dict[str, Any]]]:
         """(t, what the coordinator of a star sent in round t, what came back), by member, from 1 on.
 
-        down, up: the types of the two messages, whose first fields are vectors in the same coordinates. A round of which
-        a message is missing ends it, and one whose size is not that of the member's other messages is none.
+        down, up: the types of the two messages, whose first fields are vectors in the same coordinates. A round of
+        which a message is missing ends it, and one whose size is not that of the member's other messages is none.
         """
         sent: dict[int, dict[str, Any]] = {}
         back: dict[int, dict[str, Any]] = {}
         sizes: dict[str, int] = {}
         for m in self.messages:
-            told, member, kind = (sent, m.dst, down) if m.src == wire.COORDINATOR else (back, m.src, up)
+            messages, member, kind = (sent, m.dst, down) if m.src == wire.COORDINATOR else (back, m.src, up)
             if type(m.body) is kind and member in self.place:
                 size = astuple(cast(Struct, m.body))[0].size
                 if sizes.setdefault(member, size) == size:  # the coordinator speaks first
-                    told.setdefault(m.seq, {})[member] = m.body
+                    messages.setdefault(m.seq, {})[member] = m.body
         t = 1
         while len(sent.get(t, ())) == len(back.get(t, ())) == len(self.nodes):
             yield t, sent[t], back[t]
@@ -130,17 +132,17 @@ class Heard:
 
         Messages after the `most` of an algorithm's own rounds are those of averaging: functions of earlier ones.
         """
-        told: dict[int, dict[str, Vector]] = {}
+        rows: dict[int, dict[str, Vector]] = {}
         for m in self.messages:
             if isinstance(m.body, Iterate) and m.seq <= most and m.body.vector.size == size:
-                told.setdefault(m.seq, {})[m.src] = m.body.vector
-        whole: list[list[Vector]] = []
-        while len(row := told.get(len(whole) + 1, {})) == len(self.nodes):
-            whole.append([row[node] for node in self.nodes])
-        return np.array(whole, dtype=np.float64).reshape(len(whole), len(self.nodes), size)
+                rows.setdefault(m.seq, {})[m.src] = m.body.vector
+        complete: list[list[Vector]] = []
+        while len(row := rows.get(len(complete) + 1, {})) == len(self.nodes):
+            complete.append([row[node] for node in self.nodes])
+        return np.array(complete, dtype=np.float64).reshape(len(complete), len(self.nodes), size)
 
 
-def read(run_dir: Path) -> Heard:
+def read(run_dir: Path) -> Transcript:
     """The transcript in a run directory. Raises InputError, one line."""
     if not run_dir.is_dir():
         raise InputError(f"{run_dir}: found no such directory, expected a run directory")
@@ -148,10 +150,10 @@ def read(run_dir: Path) -> Heard:
     lines = run_directory.transcript(path)
     if lines is None:
         raise InputError(f"{run_dir}: found no transcript.jsonl, expected a run that has one (run.record: transcript)")
-    return heard(lines, str(path))
+    return parse(lines, str(path))
 
 
-def heard(lines: Sequence[Mapping[str, Any]], file: str) -> Heard:
+def parse(lines: Sequence[Mapping[str, Any]], file: str) -> Transcript:
     """What the lines of a transcript say of the run with most iterates in it. Raises InputError: `file` lacks a plan.
 
     Iterates of strangers to the run are dropped: anybody may write into what a spy hears.
@@ -172,7 +174,7 @@ def heard(lines: Sequence[Mapping[str, Any]], file: str) -> Heard:
     run = counts.most_common(1)[0][0]
     plan = decode_plan(plans[run])
     members = {*plan.nodes, wire.COORDINATOR}
-    return Heard(plan, tuple(m for m in every.get(run, {}).values() if m.src in members))
+    return Transcript(plan, tuple(m for m in every.get(run, {}).values() if m.src in members))
 
 
 def announced(envelope: wire.Envelope) -> bytes | None:

@@ -1,11 +1,12 @@
 """Zones of a power grid: the loads by least squares on everything that a zone has told.
 
-Only entries of the lines between zones travel. Yet each message is a function of what was sent to the zone, of public data
-and of d, the zone's loads, the same in all rounds; so the loads are those with which the zone's own program, run on the
-public model, sends what was heard. The map is smooth in pieces (limits that hold or not), its derivative is taken by
-differences. Of exact gradients (`none`) all loads of a zone follow from a few rounds, to what the solver's tolerance
-leaves. In mode `input` what is found is the gate's one noisy copy. In the other private modes each answer has noise of its
-own, no d explains them all, and the residual says so. Where a run hands its data over (exact steps) there is no riddle.
+Only entries of the lines between zones travel. Yet each message is a function of what was sent to the zone, of public
+data and of d, the zone's loads, the same in all rounds; so the loads are those with which the zone's own program, run
+on the public model, sends what was heard. The map is smooth in pieces (limits that hold or not), its derivative is
+taken by differences. Of exact gradients (`none`) all loads of a zone follow from a few rounds, to what the solver's
+tolerance leaves. In mode `input` what is found is the gate's one noisy copy. In the other private modes each answer has
+noise of its own, no d explains them all, and the residual says so. Where a run hands its data over (exact steps) there
+is no riddle.
 """
 
 from __future__ import annotations
@@ -19,16 +20,16 @@ import numpy as np
 from hushgrid.grid_cases import load
 from hushgrid.grid_cases.case import Case
 from hushgrid.grid_cases.variables import Layout
-from hushgrid.grid_cases.zone.backends import make_step
 from hushgrid.grid_cases.zone.model import ZoneModel, gradient
+from hushgrid.grid_cases.zone.projection import ZoneStep
 from hushgrid.kernels.algorithms import consensus_admm, ladmm
 from hushgrid.kernels.algorithms.base import Algorithm, gated
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.patterns.star import Closing, Feasible, NodeContext, W, Z
 from hushgrid.kernels.types import Matrix, Vector
 from hushgrid.lab.attacks.base import Attack, Loads, Recovered
-from hushgrid.lab.attacks.transcript import Heard
-from hushgrid.lab.inversion.found import What
+from hushgrid.lab.attacks.transcript import Transcript
+from hushgrid.lab.inversion.recovered import What
 from hushgrid.node.problems.power_flow.device import mask_of, model_of, shared_of
 from hushgrid.node.problems.power_flow.section import ZonesPlan
 
@@ -41,16 +42,17 @@ STEP = 1e-4  #: p.u., of the differences
 STEPS = 25  #: of the fit, at most
 
 
-def demand(flow: Matrix, told: Vector) -> Vector:
-    """The loads d (n,) by least squares on objectives |A z + d|^2 (T,) told beside the flows A z (T, n) of T > n + 1 rounds.
+def demand(flow: Matrix, norms: Vector) -> Vector:
+    """The loads d (n,) by least squares on objectives |A z + d|^2 (T,) told beside the flows A z (T, n) of T > n + 1
+    rounds.
 
     |A z + d|^2 = |A z|^2 + 2 (A z).d + |d|^2 is linear in (d, |d|^2): why no private run tells an objective.
     """
     if len(flow) <= flow.shape[1] + 1:
         raise InputError(f"objectives: found {len(flow)}, expected more than {flow.shape[1] + 1}")
     system = np.hstack([2 * flow, np.ones((len(flow), 1))])
-    found: Vector = np.linalg.lstsq(system, told - np.sum(flow**2, axis=1), rcond=None)[0]
-    return found[:-1]
+    loads: Vector = np.linalg.lstsq(system, norms - np.sum(flow**2, axis=1), rcond=None)[0]
+    return loads[:-1]
 
 
 @dataclass
@@ -72,14 +74,14 @@ class Guess:
 class Zone:
     """The program of a zone on the public model, with what it was sent in the first rounds."""
 
-    def __init__(self, heard: Heard, case: Case, name: str, rounds: list[tuple[W, Z]]) -> None:
-        self.plan, self.rounds = heard.plan, rounds
-        buses = tuple(heard.problem.zones[name])
+    def __init__(self, transcript: Transcript, case: Case, name: str, rounds: list[tuple[W, Z]]) -> None:
+        self.plan, self.rounds = transcript.plan, rounds
+        buses = tuple(transcript.problem.zones[name])
         self.model = model_of(name, case.name, buses)
-        self.shared = shared_of(Layout.of(case.without_loads(), buses), heard.problem)
-        mask = mask_of(heard.problem, buses)
+        self.shared = shared_of(Layout.of(case.without_loads(), buses), transcript.problem)
+        mask = mask_of(transcript.problem, buses)
         self.free = np.arange(2 * len(buses)) if mask is None else np.flatnonzero(mask)  # the others are zero
-        self.said = np.concatenate([z.z for _, z in rounds])
+        self.iterates = np.concatenate([z.z for _, z in rounds])
         self._step: Feasible | None = None
 
     def loads(self, v: Vector) -> Vector:
@@ -101,15 +103,15 @@ class Zone:
             patience=0,
         )
         running: Any = plan.running  # of a star
-        agent, said = running.agent(place), []
+        agent, iterates = running.agent(place), []
         for t, (w, _) in enumerate(self.rounds, 1):
             agent.update(t, w)
-            said.append(agent.answer_body().z)
-        return np.concatenate(said)
+            iterates.append(agent.answer_body().z)
+        return np.concatenate(iterates)
 
     def _feasible(self, D: Vector) -> Feasible:
         if self._step is None:  # its scaling is of the first round's weights, the same each time
-            self._step = make_step(self.model, D, "clarabel")
+            self._step = ZoneStep(self.model, D, "clarabel")
         return self._step
 
     def fit(self) -> tuple[Vector, float, float]:
@@ -118,11 +120,11 @@ class Zone:
         """
         from scipy.optimize import least_squares
 
-        size = float(np.linalg.norm(self.said))
+        size = float(np.linalg.norm(self.iterates))
 
         def missed(v: Vector) -> Vector:
-            left: Vector = (self.sends(v) - self.said) / size
-            return left
+            residual: Vector = (self.sends(v) - self.iterates) / size
+            return residual
 
         def slope(v: Vector) -> Matrix:
             here = missed(v)
@@ -148,27 +150,27 @@ class Demand(Attack):
     algorithms: ClassVar[tuple[type[Algorithm], ...]] = (ladmm.Params, consensus_admm.Params)
     problem: ClassVar[type] = ZonesPlan
 
-    def recover(self, heard: Heard) -> Recovered:
-        what: What = "noisy answer" if gated(heard.algorithm) or heard.plan.terms is not None else "gradient"
-        handed = {m.src: m.body.data for m in heard.messages if isinstance(m.body, Closing)}
-        found, wide = Recovered(), []
-        rounds = [] if handed else [(down, up) for _, down, up in heard.rounds(W, Z)][:ROUNDS]
-        case = load(heard.problem.case).without(heard.problem.ignore) if rounds else None
-        for name in heard.nodes:
+    def recover(self, transcript: Transcript) -> Recovered:
+        what: What = "noisy answer" if gated(transcript.algorithm) or transcript.plan.terms is not None else "gradient"
+        handed = {m.src: m.body.data for m in transcript.messages if isinstance(m.body, Closing)}
+        recovered, wide = Recovered(), []
+        rounds = [] if handed else [(down, up) for _, down, up in transcript.rounds(W, Z)][:ROUNDS]
+        case = load(transcript.problem.case).without(transcript.problem.ignore) if rounds else None
+        for name in transcript.nodes:
             if name in handed:
-                found.loads[name] = Loads(handed[name], 0.0, 0.0, what)
+                recovered.loads[name] = Loads(handed[name], 0.0, 0.0, what)
             elif case is not None:
-                zone = Zone(heard, case, name, [(down[name], up[name]) for down, up in rounds])
+                zone = Zone(transcript, case, name, [(down[name], up[name]) for down, up in rounds])
                 if zone.free.size > WIDEST:
                     wide.append(name)
                     continue
-                found.loads[name] = Loads(*zone.fit(), what)
-        found.arrays = {f"d_{name}": of.d for name, of in found.loads.items() if of.consistent}
-        found.notes.append(
+                recovered.loads[name] = Loads(*zone.fit(), what)
+        recovered.arrays = {f"d_{name}": loads.d for name, loads in recovered.loads.items() if loads.consistent}
+        recovered.notes.append(
             "At the end each zone hands its data over, as its gate has them."
             if handed
             else f"The loads with which each zone's program sends what was heard in the first {len(rounds)} rounds."
         )
         if wide:
-            found.notes.append(f"Not tried of {', '.join(wide)}: more than {WIDEST} loads.")
-        return found
+            recovered.notes.append(f"Not tried of {', '.join(wide)}: more than {WIDEST} loads.")
+        return recovered

@@ -1,9 +1,9 @@
 """A gate's answers in bulk: its own values for either of two data sets, its own sampler, its own release.
 
-A gate is asked once about each data set, and what it would release without noise is noted. Noise is then drawn for many games
-at once by the same `Lattice.sample` and added by the same `Lattice.release` as the gate's (kernels/privacy/noise.py), a hundred
-thousand games in a second. Coordinates on which the two data sets agree carry the same noise about either, independent of
-the others: they tell nothing, and are drawn only where a test looks at them.
+A gate is asked once about each data set, and what it would release without noise is noted. Noise is then drawn for many
+games at once by the same `Lattice.sample` and added by the same `Lattice.release` as the gate's
+(kernels/privacy/noise.py), a hundred thousand games in a second. Coordinates on which the two data sets agree carry the
+same noise about either, independent of the others: they tell nothing, and are drawn only where a test looks at them.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Likely(Protocol):
         """The coordinates that tell the data sets apart."""
         ...
 
-    def drawn(self, games: int, about: int, where: Index, entropy: Entropy) -> Matrix:
+    def drawn(self, games: int, world: int, where: Index, entropy: Entropy) -> Matrix:
         """(games, where.size): answers about one of the data sets, at some coordinates."""
         ...
 
@@ -56,7 +56,7 @@ class Quiet(NoiseSource):
     sampler = source = "none"
 
     def __init__(self) -> None:
-        self.asked: list[tuple[Kind, float]] = []
+        self.queries: list[tuple[Kind, float]] = []
 
     def entropy(self, purpose: Purpose, number: int) -> Entropy:
         return bytes
@@ -71,7 +71,7 @@ class Quiet(NoiseSource):
         return np.zeros(size), np.zeros(1), np.zeros(size, dtype=np.int64)
 
     def of_paper(self, kind: Kind, scale: float, size: int, answer: int) -> Vector:
-        self.asked.append((kind, scale))
+        self.queries.append((kind, scale))
         return np.zeros(size)
 
 
@@ -101,9 +101,9 @@ class Answer:
         one, other = self.values
         return float(np.linalg.norm(one - other, 1 if self.kind == "laplace" else 2))
 
-    def drawn(self, games: int, about: int, where: Index, entropy: Entropy) -> Matrix:
+    def drawn(self, games: int, world: int, where: Index, entropy: Entropy) -> Matrix:
         """(games, where.size): answers about one of the data sets, at some coordinates."""
-        v = self.values[about][where]
+        v = self.values[world][where]
         if self.lattice is None:
             dice = np.random.Generator(np.random.Philox(key=int.from_bytes(entropy(8), "little")))
             noise = simulated(self.kind, self.scale, games * v.size, dice)
@@ -111,33 +111,34 @@ class Answer:
         n = np.sum([self.lattice.sample(games * v.size, entropy) for _ in range(self.shares)], axis=0)
         return self.lattice.release(np.tile(v, games), n).reshape(games, v.size)
 
-    def on_grid(self, about: int) -> Vector:
+    def on_grid(self, world: int) -> Vector:
         """What is released without noise."""
-        v, g = self.values[about], self.lattice.g if self.lattice else 0.0
+        v, g = self.values[world], self.lattice.g if self.lattice else 0.0
         return np.rint(v / g) * g if g else v
 
     def ratio(self, y: Matrix, where: Index) -> Vector:
         """(games,) log of how much likelier answers are about the first data set, by the law that the gate claims.
 
-        On the grid: of Laplace noise exactly; of Gaussian noise that of the continuous law, 1/(24 t^2) from the rounded one's.
+        On the grid: of Laplace noise exactly; of Gaussian noise that of the continuous law, 1/(24 t^2) from the rounded
+        one's.
         """
         one, other = self.on_grid(0)[where], self.on_grid(1)[where]
         if self.kind == "laplace":
-            found: Vector = np.sum(np.abs(y - other) - np.abs(y - one), axis=1) / self.scale
-            return found
+            ratio: Vector = np.sum(np.abs(y - other) - np.abs(y - one), axis=1) / self.scale
+            return ratio
         return (y - (one + other) / 2) @ (one - other) / self.scale**2
 
 
-def heard(gate: Gate, ask: Ask) -> list[tuple[Lattice, Vector]]:
+def releases_of(gate: Gate, ask: Ask) -> list[tuple[Lattice, Vector]]:
     """What a gate without noise releases on a question: (lattice, value before the grid) of each answer."""
-    found: list[tuple[Lattice, Vector]] = []
+    releases: list[tuple[Lattice, Vector]] = []
     if gate.lattice is None:
         raise ValueError("found a gate without noise of its own")
     known = lattice = gate.lattice
 
     class Noting(Lattice):
         def release(self, v: Vector, n: Index) -> Vector:
-            found.append((known, np.array(v)))
+            releases.append((known, np.array(v)))
             return super().release(v, n)
 
     gate.lattice = Noting(**asdict(lattice))
@@ -145,11 +146,13 @@ def heard(gate: Gate, ask: Ask) -> list[tuple[Lattice, Vector]]:
         ask(gate)
     finally:
         gate.lattice = lattice
-    return found
+    return releases
 
 
 def honest_sum(gates: Sequence[Any], x: Vector) -> Answer:
-    """What a point makes two gates of a masked run release, with the shares of the other honest devices: their values are known."""
+    """What a point makes two gates of a masked run release, with the shares of the other honest devices: their values
+    are known.
+    """
     lattice, h = gates[0].masked
     one, other = (gate.share(x, b"") * lattice.g for gate in gates)
     return Answer("gaussian", (one, other), lattice.scale * sqrt(h), lattice, h)
@@ -158,7 +161,7 @@ def honest_sum(gates: Sequence[Any], x: Vector) -> Answer:
 def answers_of(gates: Sequence[Gate], ask: Ask) -> list[Answer]:
     """What a question makes two gates release, which have Quiet noise and either data set."""
     if gates[0].lattice is not None:
-        (one, other) = (heard(gate, ask) for gate in gates)
+        (one, other) = (releases_of(gate, ask) for gate in gates)
         if len(one) != len(other):
             raise ValueError("found two gates that answer differently often")
         return [
@@ -168,5 +171,5 @@ def answers_of(gates: Sequence[Gate], ask: Ask) -> list[Answer]:
     values = [np.asarray(ask(gate)) for gate in gates]
     quiet = gates[0].noise
     assert isinstance(quiet, Quiet)
-    kind, scale = quiet.asked[-1]
+    kind, scale = quiet.queries[-1]
     return [Answer(kind, (values[0], values[1]), scale, None)]

@@ -1,7 +1,7 @@
 """A scenario's claim beside what games measure of it: `audited`.
 
-What is measured is a lower bound: it can refute a claim and never confirms one. So beside it stands what a perfect attack
-could have shown at most.
+What is measured is a lower bound: it can refute a claim and never confirms one. So beside it stands what a perfect
+attack could have shown at most.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Measured(NamedTuple):
     counted: int  #: games about either data set
 
 
-class Found(NamedTuple):
+class AuditResult(NamedTuple):
     """An audit."""
 
     name: str
@@ -73,11 +73,11 @@ def audited(
     node: str | None = None,
     base: Any = None,
     say: Callable[[str], None] = lambda text: None,
-) -> Found:
+) -> AuditResult:
     """The games of one node's gate. Raises InputError, one line.
 
-    games: about either data set, counted; as many choose the attack. also: a second confidence, of which nothing follows.
-    node: [the first]. base: where paths begin.
+    games: about either data set, counted; as many choose the attack. also: a second confidence, of which nothing
+    follows. node: [the first]. base: where paths begin.
     """
     begun = time.perf_counter()
     scenario = scenario_from(dict(raw), file, *(() if base is None else (base,)))
@@ -85,7 +85,7 @@ def audited(
     name = node or plan.nodes[0]
     if name not in plan.nodes:
         raise InputError(f"--node: found {name}, expected one of {plan.nodes[0]}..{plan.nodes[-1]}")
-    t = asked(plan, name, file)
+    t = terms_of(plan, name, file)
     claim = Claim(t.epsilon, t.delta, t.mechanism == "gaussian")
     say(f"{plan.name}: looking for the pair of data sets that differs most")
     worst, aside, typical = pairs(plan, name, setup)
@@ -94,13 +94,13 @@ def audited(
     confidences = tuple(dict.fromkeys((confidence, also)))
     entropy = entropy_of(scenario)
     say(f"{plan.name}: {4 * N:,} games of {t.answers} answers")
-    found = Measured(worst, *play(worst.answers, aside, claim, N, confidences, entropy))
+    measured = Measured(worst, *play(worst.answers, aside, claim, N, confidences, entropy))
     usual = None
     if typical is not None:
         fewer = min(N, int(max(FEWEST, DRAWS / (4 * max(1, typical.answers[0].apart.size) * t.answers))))
         usual = Measured(typical, *play(typical.answers, [], claim, fewer, confidences, entropy))
     most = power(t.mechanism, t.per_answer, t.answers, claim, N, 1 - confidence)
-    return Found(plan.name, name, plan, t, claim, confidence, found, usual, *most, time.perf_counter() - begun)
+    return AuditResult(plan.name, name, plan, t, claim, confidence, measured, usual, *most, time.perf_counter() - begun)
 
 
 def prepared(scenario: Scenario, file: str) -> tuple[Any, RunPlan]:
@@ -111,17 +111,18 @@ def prepared(scenario: Scenario, file: str) -> tuple[Any, RunPlan]:
     return setup, setup.plan
 
 
-def asked(plan: RunPlan, node: str, file: str) -> Terms:
+def terms_of(plan: RunPlan, node: str, file: str) -> Terms:
     """The terms that are audited. Raises InputError where there is no claim, or none that games at a gate are about."""
     t, algorithm = plan.terms_of(node), plan.algorithm
     if t is None:
-        told = " (what its messages tell: hushgrid attack RUN_DIR)" if algorithm.variant == "published" else ""
+        hint = " (what its messages tell: hushgrid attack RUN_DIR)" if algorithm.variant == "published" else ""
         raise InputError(
-            f"{file}: algorithm.variant: found {algorithm.variant}, expected a run that claims an epsilon{told}"
+            f"{file}: algorithm.variant: found {algorithm.variant}, expected a run that claims an epsilon{hint}"
         )
     if t.published and (algorithm.pattern != "star" or t.mode.startswith("output")):
         raise InputError(
-            f"{file}: algorithm.variant: found published {algorithm.name}{f', mode {t.mode}' if t.mode != 'objective' else ''}, "
+            f"{file}: algorithm.variant: found published "
+            f"{algorithm.name}{f', mode {t.mode}' if t.mode != 'objective' else ''}, "
             "whose noise stands on messages, expected guarded (what its messages tell: hushgrid attack RUN_DIR)"
         )
     return t
@@ -137,8 +138,8 @@ def pairs(plan: RunPlan, node: str, setup: Any) -> tuple[Canary, list[Answer], C
         return of_loads(plan, node, public, lambda d: loss_of(public.model, d, plan.problem, plan.terms, contracts))
     if plan.algorithm.asks() == "statistic":
         shard = setup.shards[index(node)] if setup is not None else None
-        farthest, own = of_sums(plan, node, shard)
-        return farthest, [], own
+        farthest, typical = of_sums(plan, node, shard)
+        return farthest, [], typical
     if plan.algorithm.asks() == "minimiser":
         return of_minimisers(plan, node), [], None
     worst, aside = of_rows(plan, node)

@@ -1,9 +1,11 @@
-"""Neighbouring data sets for a scenario's own adjacency: the worst that is found, a pair for attacks on the noise, a typical one.
+"""Neighbouring data sets for a scenario's own adjacency: the worst that is found, a pair for attacks on the noise, a
+typical one.
 
-The worst pair is made up, so that what is played with it is no function of anybody's data: all other rows and loads are zero. It
-begins at pairs that are known to pull against each other with all their strength, and is improved by search, at the gate itself:
-what counts is how far apart the gate's own values lie, in the mechanism's norm and in units of the sensitivity that the gate
-has its noise for. A point x at which a gate is asked belongs to the plan, so it is the adversary's to choose.
+The worst pair is made up, so that what is played with it is no function of anybody's data: all other rows and loads are
+zero. It begins at pairs that are known to pull against each other with all their strength, and is improved by search,
+at the gate itself: what counts is how far apart the gate's own values lie, in the mechanism's norm and in units of the
+sensitivity that the gate has its noise for. A point x at which a gate is asked belongs to the plan, so it is the
+adversary's to choose.
 """
 
 from __future__ import annotations
@@ -35,20 +37,22 @@ PAIRS = 51  #: records of its own that a typical one is the median of
 class Canary(NamedTuple):
     """Two neighbouring data sets, and what a gate answers about them without noise."""
 
-    words: str
+    description: str
     answers: Sequence[Likely]  #: all of a run
     moved: float  #: how far apart the values are, in units of the sensitivity that the noise is for
     computed: bool  #: whether it is computed from somebody's data
 
     @property
-    def told(self) -> dict[str, Any]:
-        return {"words": self.words, "moved": self.moved, "from_data": self.computed}
+    def as_json(self) -> dict[str, Any]:
+        return {"words": self.description, "moved": self.moved, "from_data": self.computed}
 
 
 def moved(answer: Answer) -> float:
-    """How far apart the values lie, in units of the sensitivity that the noise is for; of a paper's noise in its scale."""
-    of = answer.lattice.sensitivity if answer.lattice is not None else answer.scale
-    return answer.distance / of
+    """How far apart the values lie, in units of the sensitivity that the noise is for; of a paper's noise in its
+    scale.
+    """
+    scale = answer.lattice.sensitivity if answer.lattice is not None else answer.scale
+    return answer.distance / scale
 
 
 # --- rows of records ---
@@ -76,17 +80,17 @@ class RowGates:
         return Rows(self.node, shard).gate(self.plan, Quiet(), AllowAll())  # type: ignore[arg-type]
 
     def gates(self, pair: Pair) -> list[Gate]:
-        found = []
+        gates = []
         for a, b in zip(pair.rows, pair.labels, strict=True):
             A, labels = np.zeros((self.m, self.q)), np.full(self.m, 1.0 if self.objective.kind == "logistic" else 0.0)
             A[: pair.k], labels[: pair.k] = a, b
-            found.append(self.gate(Shard(A, labels)))
-        return found
+            gates.append(self.gate(Shard(A, labels)))
+        return gates
 
     def answers(self, pair: Pair) -> list[Answer]:
-        return self.asked(self.gates(pair), pair.x)
+        return self.answers_to(self.gates(pair), pair.x)
 
-    def asked(self, gates: Sequence[Any], x: Vector) -> list[Answer]:
+    def answers_to(self, gates: Sequence[Any], x: Vector) -> list[Answer]:
         """What both release at x."""
         if gates[0].masked is not None:
             return [honest_sum(gates, x)]
@@ -96,18 +100,20 @@ class RowGates:
 
     def axis(self, *entries: float) -> Vector:
         """The first entries of a row."""
-        found = np.zeros(self.q)
-        found[: len(entries)] = entries[: self.q]
-        return found
+        unit = np.zeros(self.q)
+        unit[: len(entries)] = entries[: self.q]
+        return unit
 
     def point(self, c: int, length: float) -> Vector:
         """x of which class c has this much along the first feature; of other losses x itself."""
-        found = np.zeros((self.C, self.q))
-        found[c if self.objective.kind == "softmax" else 0, 0] = length
-        return found.ravel()
+        point = np.zeros((self.C, self.q))
+        point[c if self.objective.kind == "softmax" else 0, 0] = length
+        return point.ravel()
 
     def replaced(self, k: int, c: float) -> Iterator[Pair]:
-        """Pairs of records, k times, whose gradients are opposed: at the start, and far out, where both are as large as can be."""
+        """Pairs of records, k times, whose gradients are opposed: at the start, and far out, where both are as large as
+        can be.
+        """
         R, kind, start = self.R, self.objective.kind, self.point(0, 0.0)
         strong = {"least-squares": (1 + 2 * c / R,) * 2, "logistic": (1.0, 1.0), "softmax": (0.0, 0.0)}[kind]
         one = self.axis(R)
@@ -146,13 +152,13 @@ class RowGates:
             pair = self.moved(t.beta)
             return pair, self.answers(pair)
         tried = [(pair, self.answers(pair)) for pair in self.replaced(min(t.records, self.m), t.clip)]
-        best, answers = max(tried, key=lambda found: moved(found[1][0]))
+        best, answers = max(tried, key=lambda candidate: moved(candidate[1][0]))
         dice = np.random.Generator(np.random.Philox(key=1))
         steps = int(min(TRIES, WORK / (2 * self.m * self.q)))
         for no in range(steps):
             pair = self.beside(best, dice, 0.5 * 0.97**no)
-            if moved((found := self.answers(pair))[0]) > BETTER * moved(answers[0]):
-                best, answers = pair, found
+            if moved((candidate := self.answers(pair))[0]) > BETTER * moved(answers[0]):
+                best, answers = pair, candidate
         return best, answers
 
     def beside(self, pair: Pair, dice: np.random.Generator, by: float) -> Pair:
@@ -175,11 +181,11 @@ class RowGates:
         pair = Pair((a, np.zeros(self.q)), (label, label), self.point(0, 0.0))
         if not t.clip:
             pair = self.moved(t.beta)
-        found = self.answers(pair)
+        answers = self.answers(pair)
         if t.answers > 1:  # where the row's slope is nought
             far = 1 / R if kind == "least-squares" else 60 / R
-            found += self.answers(pair._replace(x=self.point(0, far)))
-        return found
+            answers += self.answers(pair._replace(x=self.point(0, far)))
+        return answers
 
 
 def of_run(answers: list[Answer], gate: Gate, t: Terms) -> list[Answer]:
@@ -197,8 +203,8 @@ def of_rows(plan: RunPlan, node: str) -> tuple[Canary, list[Answer]]:
     pair, answers = gates.worst()
     k = f"{pair.k} records" if pair.k > 1 else "a record"
     what = f"{k} replaced, found by search" if t.clip else f"the label of {k} flipped"
-    words = f"{what}, all other rows zero, asked at |x| = {float(np.linalg.norm(pair.x)):.3g}"
-    return Canary(words, of_run(answers, gates.gates(pair)[0], t), moved(answers[0]), False), gates.aside(t)
+    description = f"{what}, all other rows zero, asked at |x| = {float(np.linalg.norm(pair.x)):.3g}"
+    return Canary(description, of_run(answers, gates.gates(pair)[0], t), moved(answers[0]), False), gates.aside(t)
 
 
 def typical_row(plan: RunPlan, node: str, shard: Shard) -> Canary:
@@ -211,13 +217,13 @@ def typical_row(plan: RunPlan, node: str, shard: Shard) -> Canary:
     def replaced(i: int, j: int) -> list[Answer]:
         A, b = shard.A.copy(), shard.b.copy()
         A[i : i + k], b[i : i + k] = A[j], b[j]
-        return gates.asked([gates.gate(shard), gates.gate(Shard(A, b))], x)
+        return gates.answers_to([gates.gate(shard), gates.gate(Shard(A, b))], x)
 
     pairs = dice.integers(0, len(shard.b), size=(PAIRS, 2))
-    found = sorted((replaced(i, j) for i, j in pairs.tolist()), key=lambda a: moved(a[0]))
-    answers = found[len(found) // 2]
-    words = f"a record of {node} replaced by another of its own, the median of {PAIRS} pairs, asked at the start"
-    return Canary(words, of_run(answers, gates.gate(shard), t), moved(answers[0]), True)
+    replacements = sorted((replaced(i, j) for i, j in pairs.tolist()), key=lambda a: moved(a[0]))
+    answers = replacements[len(replacements) // 2]
+    description = f"a record of {node} replaced by another of its own, the median of {PAIRS} pairs, asked at the start"
+    return Canary(description, of_run(answers, gates.gate(shard), t), moved(answers[0]), True)
 
 
 # --- loads of zones ---
@@ -248,21 +254,21 @@ class LoadGates:
         gates = [ZoneGate(self.node, self.loss_at(d), t, Quiet(), AllowAll(), Forgetful()) for d in loads]
 
         def ask(gate: Any) -> Vector:
-            found: Vector = gate.data() if t.mode == "input" else gate.gradient(np.zeros(size))
-            return found
+            answer: Vector = gate.data() if t.mode == "input" else gate.gradient(np.zeros(size))
+            return answer
 
         return answers_of(gates, ask)
 
-    def change(self, at: int) -> Vector:
+    def change(self, load: int) -> Vector:
         """The largest change that begins at the entry `at` of the loads."""
         t, public = self.plan.terms, self.public
         assert t is not None
-        found = np.zeros(public.size)
-        found[at] = public.unit[at] if t.relative else t.beta
-        other = at + public.size // 2
-        if t.pair and at < public.size // 2 and other in public.loaded:
-            found[other] = t.reactive
-        return found
+        change = np.zeros(public.size)
+        change[load] = public.unit[load] if t.relative else t.beta
+        other = load + public.size // 2
+        if t.pair and load < public.size // 2 and other in public.loaded:
+            change[other] = t.reactive
+        return change
 
 
 def of_loads(
@@ -274,12 +280,12 @@ def of_loads(
     zero = np.zeros(gates.public.size)
     if not gates.public.loaded.size:
         raise InputError(f"{node}: found no load that may be other than zero, expected one to hide")
-    tried = [(int(at), gates.answers([gates.change(int(at)), zero])) for at in gates.public.loaded]
-    at, answers = max(tried, key=lambda found: moved(found[1][0]))
-    asked = answers * t.answers
-    words = f"load {at} of {node}'s {gates.public.size} changed by the whole unit, all others zero"
-    half = gates.answers([gates.change(at) / 2, zero])
+    tried = [(int(load), gates.answers([gates.change(int(load)), zero])) for load in gates.public.loaded]
+    load, answers = max(tried, key=lambda candidate: moved(candidate[1][0]))
+    answered = answers * t.answers
+    description = f"load {load} of {node}'s {gates.public.size} changed by the whole unit, all others zero"
+    half = gates.answers([gates.change(load) / 2, zero])
     typical = Canary(
         f"the same load, changed by half of the unit: {t.adjacency}", half * t.answers, moved(half[0]), False
     )
-    return Canary(words, asked, moved(answers[0]), False), answers, typical
+    return Canary(description, answered, moved(answers[0]), False), answers, typical

@@ -1,9 +1,10 @@
-"""What was told of each reading of a device's source: recounted from its ledger, its log of readings, and what travelled.
+"""What was told of each reading of a device's source: recounted from its ledger, its log of readings, and what
+travelled.
 
 For each reading the costs of all answers are added up that were stored while it counted: from when it was read until it
-expired, or until another took its place. The largest sum stands beside what the device claims for any window. Nothing here
-asks how the device itself counts windows or data versions: rows are read from the tables as they stand, and whatever
-travelled and is not in them counts for every reading.
+expired, or until another took its place. The largest sum stands beside what the device claims for any window. Nothing
+here asks how the device itself counts windows or data versions: rows are read from the tables as they stand, and
+whatever travelled and is not in them counts for every reading.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ class Claim(Struct, frozen=True):
     rows: int  #: that it holds at once; 0: its data have entries
 
 
-class Line(Struct, frozen=True):
+class IntakeLine(Struct, frozen=True):
     """A line of the log: a claim; or readings that were read together. Times are running time, s."""
 
     claim: Claim | None = None
@@ -62,7 +63,9 @@ class Counts(NamedTuple):
 
 
 class Cost(NamedTuple):
-    """What answers cost, summed: epsilon and its square of pure ones, mu^2, in units of 2^-256; and how many were neither."""
+    """What answers cost, summed: epsilon and its square of pure ones, mu^2, in units of 2^-256; and how many were
+    neither.
+    """
 
     epsilon: int = 0
     epsilon2: int = 0
@@ -91,7 +94,7 @@ class Cost(NamedTuple):
         return self.nonprivate, self.mu2 - (-a * self.epsilon2 // b), self.epsilon
 
 
-class Found(NamedTuple):
+class WorstReading(NamedTuple):
     """The reading of which most was told."""
 
     node: str
@@ -107,7 +110,7 @@ class Found(NamedTuple):
         return self.epsilon > self.claim.epsilon * (1 + ROUNDING)
 
 
-def events(state: Path, transcript: Path) -> list[Found]:
+def events(state: Path, transcript: Path) -> list[WorstReading]:
     """Of each device whose state stands in the folder `state`. Raises InputError, one line."""
     logs = sorted(state.glob("*.readings"))
     if not logs:
@@ -134,26 +137,26 @@ def events(state: Path, transcript: Path) -> list[Found]:
 def counted(log: Path, ledger: str) -> tuple[Claim, list[Counts]]:
     """The claim of now, with the largest epsilon that was ever claimed, and when each reading counted."""
     claims: list[Claim] = []
-    lines: list[Line] = []
+    lines: list[IntakeLine] = []
     try:
         for blob in log.read_bytes().splitlines():
-            line = msgspec.json.decode(blob, type=Line)
+            line = msgspec.json.decode(blob, type=IntakeLine)
             if line.claim is not None:
                 claims.append(line.claim)
             elif claims and claims[-1].ledger == ledger:
                 lines.append(line)
     except (OSError, msgspec.DecodeError) as error:
         raise InputError(f"{log}: {getattr(error, 'strerror', None) or error}, expected a log of readings") from None
-    own = [claim for claim in claims if claim.ledger == ledger]
-    if not own:
+    claimed = [claim for claim in claims if claim.ledger == ledger]
+    if not claimed:
         raise InputError(f"{log}: found no claim of the ledger beside it, expected one")
-    claim = msgspec.structs.replace(own[-1], epsilon=max(one.epsilon for one in own))
+    claim = msgspec.structs.replace(claimed[-1], epsilon=max(one.epsilon for one in claimed))
     return claim, [*_entries(lines), *_rows(lines, claim.rows)]
 
 
-def _entries(lines: list[Line]) -> Iterator[Counts]:
+def _entries(lines: list[IntakeLine]) -> Iterator[Counts]:
     """An entry counts until another value takes its place, if it has not expired."""
-    open_: dict[str, Line] = {}
+    open_: dict[str, IntakeLine] = {}
     for line in lines:
         for name in line.entries:
             if (before := open_.get(name)) is not None:
@@ -163,7 +166,7 @@ def _entries(lines: list[Line]) -> Iterator[Counts]:
         yield _counts(name, line, inf)
 
 
-def _rows(lines: list[Line], most: int) -> Iterator[Counts]:
+def _rows(lines: list[IntakeLine], most: int) -> Iterator[Counts]:
     """A row counts until as many others have come as the device holds, if it has not expired."""
     taken = [(last, line.taken) for line in lines for _, last in line.rows]
     numbers = list(accumulate((last for last, _ in taken), max))
@@ -174,7 +177,7 @@ def _rows(lines: list[Line], most: int) -> Iterator[Counts]:
                 yield _counts(f"row {number}", line, taken[k][1] if k < len(taken) else inf)
 
 
-def _counts(name: str, line: Line, replaced: float) -> Counts:
+def _counts(name: str, line: IntakeLine, replaced: float) -> Counts:
     until = inf if line.until is None else line.until
     last = min(until, replaced) if replaced >= line.read else until  # running time that a crash has set back
     return Counts(f"{name}, read at {line.read:.6g} s", line.read, last)
@@ -229,8 +232,10 @@ def _missing(ledger: Ledger, run: bytes, travelled: int, once: bool) -> int:
 
 def _largest(
     claim: Claim, readings: list[Counts], spends: list[tuple[float, float, Cost]], extra: Cost, missing: int
-) -> Found:
-    """Sums over closed intervals: all that began by the reading's end, without those that had ended before it was read."""
+) -> WorstReading:
+    """Sums over closed intervals: all that began by the reading's end, without those that had ended before it was
+    read.
+    """
     sums = []
     for key in (0, 1):
         order = sorted(spends, key=lambda spend: spend[key])
@@ -246,4 +251,4 @@ def _largest(
             break  # so are all that follow
         if (stated := cost.plus(extra).stated(claim.delta)) > epsilon:
             epsilon, name = stated, costs[cost]
-    return Found(claim.node, claim, name, epsilon, len(readings), len(spends), missing)
+    return WorstReading(claim.node, claim, name, epsilon, len(readings), len(spends), missing)

@@ -1,12 +1,14 @@
-"""Distinguishing games: an adversary knows both of two neighbouring data sets, sees all answers about one, and says which.
+"""Distinguishing games: an adversary knows both of two neighbouring data sets, sees all answers about one, and says
+which.
 
-N games about either data set choose the attack and its threshold, N others certify it: what is chosen is not what is counted.
-Three attacks are tried, each by a number a game, which is rounded to 1e-9 before it meets a threshold:
+N games about either data set choose the attack and its threshold, N others certify it: what is chosen is not what is
+counted. Three attacks are tried, each by a number a game, which is rounded to 1e-9 before it meets a threshold:
 
  - likelihood: the sum of the answers' log-likelihood ratios, under the noise that the gate claims;
- - digits: how many coordinates are no sum of one value and any number (noise in floating point, I. Mironov, On significance
-   of the least significant bits for differential privacy, 2012), less those of the other;
- - repeats: how many pairs of answers differ by exactly what the values differ by (the same noise twice), less the other's.
+ - digits: how many coordinates are no sum of one value and any number (noise in floating point, I. Mironov, On
+   significance of the least significant bits for differential privacy, 2012), less those of the other;
+ - repeats: how many pairs of answers differ by exactly what the values differ by (the same noise twice), less the
+   other's.
 """
 
 from __future__ import annotations
@@ -49,8 +51,8 @@ class Claim:
     gaussian: bool
 
     def of_mu(self, mu: float) -> Bound:
-        found = float(gdp_epsilon(mu, self.delta)) if mu > 1e-9 and self.delta else 0.0
-        return Bound(found, mu)
+        epsilon = float(gdp_epsilon(mu, self.delta)) if mu > 1e-9 and self.delta else 0.0
+        return Bound(epsilon, mu)
 
 
 class Attack(NamedTuple):
@@ -71,46 +73,48 @@ Statistics = Callable[[int, int], Vector]  #: (about, games) -> a number a game
 def likelihood(answers: Sequence[Likely], entropy: Entropy) -> Statistics:
     """The sum of log-likelihood ratios."""
 
-    def of(about: int, games: int) -> Vector:
+    def ratios(world: int, games: int) -> Vector:
         total = np.zeros(games)
-        for answer, where, chunk, y in _drawn(answers, about, games, entropy):
+        for answer, where, chunk, y in _drawn(answers, world, games, entropy):
             total[chunk] += answer.ratio(y, where)
         return np.round(total, DIGITS)
 
-    return of
+    return ratios
 
 
 def digits(answers: Sequence[Answer], entropy: Entropy) -> Statistics:
     """Coordinates that are no sum of the second value and any number, less those that are none of the first."""
 
-    def of(about: int, games: int) -> Vector:
+    def ratios(world: int, games: int) -> Vector:
         total = np.zeros(games)
-        for answer, where, chunk, y in _drawn(answers, about, games, entropy):
+        for answer, where, chunk, y in _drawn(answers, world, games, entropy):
             for sign, other in ((1, 1), (-1, 0)):
                 total[chunk] += sign * impossible(y, answer.on_grid(other)[where]).sum(axis=1)
         return total
 
-    return of
+    return ratios
 
 
 def impossible(y: Matrix, v: Vector) -> Matrix:
     """Where y is no floating-point sum v + x: far below |v| a sum has lost the digits beneath those of v."""
-    near = np.spacing(np.abs(v) * (15 / 16)) * (v != 0)
+    spacing = np.spacing(np.abs(v) * (15 / 16)) * (v != 0)
     with np.errstate(invalid="ignore"):
-        off = np.where(near > 0, np.remainder(y, np.where(near > 0, near, 1.0)), 0.0)
-    found: Matrix = (np.abs(y) < np.abs(v) / 16) & (off != 0)
-    return found
+        off = np.where(spacing > 0, np.remainder(y, np.where(spacing > 0, spacing, 1.0)), 0.0)
+    seen: Matrix = (np.abs(y) < np.abs(v) / 16) & (off != 0)
+    return seen
 
 
 def repeats(answers: Sequence[Answer], entropy: Entropy) -> Statistics:
-    """Pairs of neighbouring coordinates, and of the same coordinate in two answers, with equal noise under the first value."""
+    """Pairs of neighbouring coordinates, and of the same coordinate in two answers, with equal noise under the first
+    value.
+    """
 
-    def of(about: int, games: int) -> Vector:
+    def ratios(world: int, games: int) -> Vector:
         total, width = np.zeros(games), answers[0].values[0].size
         every = np.arange(width)
         for chunk in _chunks(games, width * len(answers)):
             size = chunk.stop - chunk.start
-            y = np.stack([a.drawn(size, about, every, entropy) for a in answers], axis=1)  # (size, answers, width)
+            y = np.stack([a.drawn(size, world, every, entropy) for a in answers], axis=1)  # (size, answers, width)
             for sign, k in ((1, 0), (-1, 1)):
                 v = np.stack([a.on_grid(k) for a in answers])
                 noise = y - v
@@ -118,17 +122,19 @@ def repeats(answers: Sequence[Answer], entropy: Entropy) -> Statistics:
                 total[chunk] += sign * sum(np.sum(pair, axis=(1, 2)) for pair in same)
         return total
 
-    return of
+    return ratios
 
 
 def _drawn(
-    answers: Sequence[A], about: int, games: int, entropy: Entropy
+    answers: Sequence[A], world: int, games: int, entropy: Entropy
 ) -> Iterator[tuple[A, NDArray[Any], slice, Matrix]]:
-    """(answer, the coordinates in which its values differ, some games, what was answered there in each), until all are."""
+    """(answer, the coordinates in which its values differ, some games, what was answered there in each), until all
+    are.
+    """
     for answer in answers:
         where = answer.apart
         for chunk in _chunks(games, where.size):
-            yield answer, where, chunk, answer.drawn(chunk.stop - chunk.start, about, where, entropy)
+            yield answer, where, chunk, answer.drawn(chunk.stop - chunk.start, world, where, entropy)
 
 
 def _chunks(games: int, width: int) -> Iterator[slice]:
@@ -144,13 +150,17 @@ def bound_of(kind: str, hits: Vector, false: Vector, games: int, claim: Claim, d
     """Epsilon (kind epsilon) or mu (mu, pooled) of counts."""
     if kind == "epsilon":
         return np.asarray(auditing.epsilon_lower(hits, false, games, claim.delta, doubt))
-    of = auditing.mu_lower if kind == "mu" else auditing.mu_lower_pooled
-    return np.asarray(of(hits, false, games, doubt))
+    bound = auditing.mu_lower if kind == "mu" else auditing.mu_lower_pooled
+    return np.asarray(bound(hits, false, games, doubt))
 
 
 def counts(first: Vector, other: Vector, thresholds: Vector) -> tuple[Vector, Vector]:
     """How many numbers about either data set reach each threshold."""
-    return tuple(v.size - np.searchsorted(np.sort(v), thresholds, "left") for v in (first, other))  # type: ignore[return-value]
+
+    def reached(v: Vector) -> Any:
+        return v.size - np.searchsorted(np.sort(v), thresholds, "left")
+
+    return reached(first), reached(other)
 
 
 def chosen(name: str, first: Vector, other: Vector, claim: Claim, doubt: float) -> tuple[float, Attack]:
@@ -164,21 +174,21 @@ def chosen(name: str, first: Vector, other: Vector, claim: Claim, doubt: float) 
         middle = float(bound_of("pooled", hits, false, first.size, claim, doubt)[np.searchsorted(thresholds, 0.0)])
         best = BETTER * claim.of_mu(middle).epsilon, best[1]
     for kind in ("epsilon", "mu", "pooled") if claim.gaussian else ("epsilon",):
-        found = bound_of(kind, hits, false, first.size, claim, doubt)
-        at = int(np.argmax(found))
-        value = float(found[at]) if kind == "epsilon" else claim.of_mu(float(found[at])).epsilon
+        bounds = bound_of(kind, hits, false, first.size, claim, doubt)
+        k = int(np.argmax(bounds))
+        value = float(bounds[k]) if kind == "epsilon" else claim.of_mu(float(bounds[k])).epsilon
         if value > best[0]:
-            best = value, Attack(name, float(thresholds[at]), kind)
+            best = value, Attack(name, float(thresholds[k]), kind)
     return best
 
 
 def certified(attack: Attack, first: Vector, other: Vector, claim: Claim, doubt: float) -> Bound:
     """What other games prove by the attack that was chosen."""
     hits, false = counts(first, other, np.array([attack.threshold]))
-    found = float(bound_of(attack.bound, hits, false, first.size, claim, doubt)[0])
+    proved = float(bound_of(attack.bound, hits, false, first.size, claim, doubt)[0])
     if attack.bound == "epsilon":
-        return Bound(found, None)
-    return claim.of_mu(found)
+        return Bound(proved, None)
+    return claim.of_mu(proved)
 
 
 class Played(NamedTuple):
@@ -197,7 +207,9 @@ def play(
     confidences: Sequence[float],
     entropy: Entropy = os.urandom,
 ) -> Played:
-    """Plays and certifies. `aside`: answers for the attacks on the noise itself, at most two, to different questions; or none."""
+    """Plays and certifies. `aside`: answers for the attacks on the noise itself, at most two, to different questions;
+    or none.
+    """
     tried = {"likelihood": (likelihood(answers, entropy), games)}
     if aside:
         fewer = min(games, max(1000, WIDEST // (aside[0].values[0].size * len(aside))))
@@ -205,9 +217,9 @@ def play(
     doubt = (1 - confidences[0]) / CAUTION
     best: tuple[float, Attack] | None = None
     for name, (statistic, size) in tried.items():
-        found = chosen(name, statistic(0, size), statistic(1, size), claim, doubt)
-        if best is None or found[0] > best[0]:
-            best = found
+        candidate = chosen(name, statistic(0, size), statistic(1, size), claim, doubt)
+        if best is None or candidate[0] > best[0]:
+            best = candidate
     assert best is not None
     attack = best[1]
     statistic, size = tried[attack.name]
@@ -219,14 +231,18 @@ def play(
 
 
 class Power(NamedTuple):
-    """Epsilon that a perfect attack on exactly the claimed noise shows with so many games; never more than is claimed."""
+    """Epsilon that a perfect attack on exactly the claimed noise shows with so many games; never more than is
+    claimed.
+    """
 
     most: float  #: but for the chance that was allowed
     middle: float  #: at the counts to expect
 
 
 def power(kind: str, per_answer: float, answers: int, claim: Claim, games: int, doubt: float) -> Power:
-    """The largest bound of all thresholds, at the counts to expect, and at counts that are passed with a chance of `doubt`/2."""
+    """The largest bound of all thresholds, at the counts to expect, and at counts that are passed with a chance of
+    `doubt`/2.
+    """
     if kind == "gaussian":
         p, q = auditing.gaussian_rates(per_answer * answers**0.5)
     else:
@@ -234,11 +250,11 @@ def power(kind: str, per_answer: float, answers: int, claim: Claim, games: int, 
     p, q = np.clip(p, 0, 1), np.clip(q, 0, 1)
     hits = auditing.highest(p, games, doubt / 2)
     false = games - auditing.highest(1 - q, games, doubt / 2)
-    found = []
+    powers = []
     for some, others in ((hits, false), (np.rint(p * games), np.rint(q * games))):
         best = 0.0
         for bound in ("epsilon", "mu", "pooled") if claim.gaussian else ("epsilon",):
             value = float(np.max(bound_of(bound, some, others, games, claim, doubt)))
             best = max(best, value if bound == "epsilon" else claim.of_mu(value).epsilon)
-        found.append(min(best, claim.epsilon))
-    return Power(*found)
+        powers.append(min(best, claim.epsilon))
+    return Power(*powers)

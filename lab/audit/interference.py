@@ -1,9 +1,10 @@
 """Non-interference: beside the gates' answers nothing leads from private data to the outside.
 
-A run is made over a scenario's own data, and again over others of the same public shape, with everything held still that is no
-function of the data: clock, identifiers, and the values that gates release, each a constant of its size. What a released
-value says is what its spend pays for; whatever still differs, a message, a length, a log line, a ledger's row, a refusal,
-has come from the data by a second way. In this process, over the memory transport, by the devices' own members.
+A run is made over a scenario's own data, and again over others of the same public shape, with everything held still
+that is no function of the data: clock, identifiers, and the values that gates release, each a constant of its size.
+What a released value says is what its spend pays for; whatever still differs, a message, a length, a log line, a
+ledger's row, a refusal, has come from the data by a second way. In this process, over the memory transport, by the
+devices' own members.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ import numpy as np
 
 from hushgrid.broker.report.result import Result
 from hushgrid.broker.simulation import fleet
+from hushgrid.broker.simulation.front import run
 from hushgrid.kernels.errors import HushgridError
 from hushgrid.kernels.privacy.noise import Lattice
 from hushgrid.kernels.types import Index, Vector
@@ -41,8 +43,8 @@ Seen = dict[str, Any]
 
 def constant(lattice: Lattice, size: int) -> Vector:
     """What every answer of this size is: a public number a coordinate, on the grid."""
-    found: Vector = np.rint(0.1 * np.cos(np.arange(1.0, size + 1)) / lattice.g) * lattice.g
-    return found
+    noise: Vector = np.rint(0.1 * np.cos(np.arange(1.0, size + 1)) / lattice.g) * lattice.g
+    return noise
 
 
 # --- holding still ---
@@ -54,11 +56,11 @@ class Held:
     def __init__(self, stack: ExitStack) -> None:
         self.stack = stack
 
-    def setattr(self, of: Any, name: str, value: Any) -> None:
-        self.stack.enter_context(patch.object(of, name, value))
+    def setattr(self, target: Any, name: str, value: Any) -> None:
+        self.stack.enter_context(patch.object(target, name, value))
 
-    def setitem(self, of: Any, key: str, value: Any) -> None:
-        self.stack.enter_context(patch.dict(of, {key: value}))
+    def setitem(self, target: Any, key: str, value: Any) -> None:
+        self.stack.enter_context(patch.dict(target, {key: value}))
 
 
 @contextmanager
@@ -98,11 +100,11 @@ def _hold_masks(held: Held, answers: bool) -> None:
 
     make, honest, keys = identity.made_up, Gate._masked_share, vars(run_masks)["X25519PrivateKey"]
 
-    def share(gate: Gate, *asked: Any) -> Index:
-        honest(gate, *asked)  # what it refuses is told
+    def share(gate: Gate, *ignored: Any) -> Index:
+        honest(gate, *ignored)  # what it refuses is told
         assert gate.lattice is not None
-        found: Index = np.rint(constant(gate.lattice, gate.width) / gate.lattice.g).astype(np.int64)
-        return found
+        multiples: Index = np.rint(constant(gate.lattice, gate.width) / gate.lattice.g).astype(np.int64)
+        return multiples
 
     held.setattr(identity, "made_up", lambda nodes: _identities(make, tuple(nodes)))
     held.setattr(keys, "generate", lambda: keys.from_private_bytes(os.urandom(32)))
@@ -115,12 +117,12 @@ def _hold_masks(held: Held, answers: bool) -> None:
 
 def other_rows(shards: Sequence[Shard], bound: float, labels: tuple[float, float]) -> list[Shard]:
     """Other rows within the bound, and their labels one on."""
-    dice, found = np.random.default_rng(1), []
+    dice, others = np.random.default_rng(1), []
     for s in shards:
         A = dice.normal(size=s.A.shape)
         A *= 0.9 * bound / np.linalg.norm(A, axis=1, keepdims=True)
-        found.append(Shard(A, np.roll(s.b, 1)))
-    return found
+        others.append(Shard(A, np.roll(s.b, 1)))
+    return others
 
 
 def far_rows(shards: Sequence[Shard], bound: float, labels: tuple[float, float]) -> list[Shard]:
@@ -135,12 +137,12 @@ def no_rows(shards: Sequence[Shard], bound: float, labels: tuple[float, float]) 
 
 def one_row(shards: Sequence[Shard], bound: float, labels: tuple[float, float]) -> list[Shard]:
     """One record replaced: at the bound, its label at the other end."""
-    found = []
+    others = []
     for s in shards:
         A, b = s.A.copy(), s.b.copy()
         A[0], b[0] = -np.sign(A[0] + 0.5) * bound / A.shape[1] ** 0.5, labels[0] if b[0] == labels[1] else labels[1]
-        found.append(Shard(A, b))
-    return found
+        others.append(Shard(A, b))
+    return others
 
 
 ROWS = {"other rows": other_rows, "far rows": far_rows, "no rows": no_rows, "one row": one_row}
@@ -161,13 +163,13 @@ def others(raw: Mapping[str, Any]) -> Mapping[str, Any]:
 def with_data(setup: Any, name: str) -> Any:
     """A prepared scenario whose devices have other data, and which is otherwise the same."""
     if name in ROWS:
-        shown = setup.public
-        of = getattr(shown, "objective", None)  # a sum has none, and takes any number
-        labels = LABELS.get(of.kind, (0.0, shown.classes - 1.0)) if of else LABELS["least-squares"]
-        setup.shards = ROWS[name](setup.shards, shown.row_bound if of else 1.0, labels)
+        public = setup.public
+        objective = getattr(public, "objective", None)  # a sum has none, and takes any number
+        labels = LABELS.get(objective.kind, (0.0, public.classes - 1.0)) if objective else LABELS["least-squares"]
+        setup.shards = ROWS[name](setup.shards, public.row_bound if objective else 1.0, labels)
     elif name in LOADS:
-        own = setup.loads
-        setup.loads = lambda zone: np.where(loaded(setup, zone), LOADS[name](own(zone)), own(zone))
+        loads = setup.loads
+        setup.loads = lambda zone: np.where(loaded(setup, zone), LOADS[name](loads(zone)), loads(zone))
     return setup
 
 
@@ -191,13 +193,13 @@ def tables(path: Path) -> Seen:
 
 def left_in(directory: Path) -> Seen:
     """Every file: a ledger by its tables, anything else by its bytes."""
-    found: Seen = {}
+    contents: Seen = {}
     for path in sorted(p for p in directory.rglob("*") if p.is_file()):
         if path.suffix == ".ledger":
-            found |= tables(path)
+            contents |= tables(path)
         elif not path.name.endswith(("-wal", "-shm", "-log")):
-            found[str(path.relative_to(directory))] = path.read_bytes()
-    return found
+            contents[str(path.relative_to(directory))] = path.read_bytes()
+    return contents
 
 
 def seen(
@@ -214,7 +216,7 @@ def seen(
     parts: Any = fleet
     prepare, member, hub = parts.prepare, parts.Member, parts.MemoryBroker
 
-    class Heard(hub):  # type: ignore[misc, valid-type]
+    class Transcript(hub):  # type: ignore[misc, valid-type]
         def publish(self, publications: Any) -> None:
             transcript.extend(tuple(p) for p in publications)
             super().publish(publications)
@@ -227,27 +229,27 @@ def seen(
     def listened(*arguments: Any, **options: Any) -> Any:
         name = arguments[1].name
 
-        def kept(given: Any, about: Any) -> None:
-            outcomes.append((name, wire.encode(given), about._replace(age=None)))
+        def record(outcome: Any, facts: Any) -> None:
+            outcomes.append((name, wire.encode(outcome), facts._replace(age=None)))
 
-        return member(*arguments, **options, log=lambda text: logs.append((name, text)), outcome=kept)
+        return member(*arguments, **options, log=lambda text: logs.append((name, text)), outcome=record)
 
-    found: Seen = {}
+    observed: Seen = {}
     with held_still(release, bool((raw.get("privacy") or {}).get("masked"))) as held:
         held.setattr(fleet, "Member", listened)
-        held.setattr(fleet, "MemoryBroker", Heard)
+        held.setattr(fleet, "MemoryBroker", Transcript)
         for no, name in enumerate(data or ("",)):
-            held.setattr(fleet, "prepare", lambda *given, name=name: with_data(prepare(*given), name))
-            found |= {f"{what} {no}": value for what, value in _ended(directory, raw, out, base).items()}
-    found |= {"transcript": transcript, "logs": logs, "outcomes": outcomes, "crashes": crashes}
-    return found | left_in(directory)
+            held.setattr(fleet, "prepare", lambda *arguments, name=name: with_data(prepare(*arguments), name))
+            observed |= {f"{what} {no}": value for what, value in _ended(directory, raw, out, base).items()}
+    observed |= {"transcript": transcript, "logs": logs, "outcomes": outcomes, "crashes": crashes}
+    return observed | left_in(directory)
 
 
 def _ended(directory: Path, raw: Any, out: bool, base: Any) -> Seen:
     """How a run ends, and what it returns."""
-    given = raw if base is None else scenario_from(dict(raw), "scenario", base)
+    scenario = raw if base is None else scenario_from(dict(raw), "scenario", base)
     try:
-        result = fleet.run(given, state=directory / "state", out=directory / "out" if out else None)
+        result = run(scenario, state=directory / "state", out=directory / "out" if out else None)
     except HushgridError as error:
         return {"end": (error.exit_code, str(error).replace(str(directory), ""))}
     figures = {"result": msgspec.json.encode(result.summary), "history": repr(result.history)}
@@ -256,9 +258,9 @@ def _ended(directory: Path, raw: Any, out: bool, base: Any) -> Seen:
 
 def arrays(result: Result) -> dict[str, bytes]:
     """Every array that a run promises, as its bytes."""
-    found = {f"solution {k}": v for k, v in result.solution.items()}
-    found |= {f"trajectory {k}": v for k, v in (result.trajectory or {}).items()}
-    return {k: str(v.dtype).encode() + np.ascontiguousarray(v).tobytes() for k, v in found.items()}
+    arrays_by_name = {f"solution {k}": v for k, v in result.solution.items()}
+    arrays_by_name |= {f"trajectory {k}": v for k, v in (result.trajectory or {}).items()}
+    return {k: str(v.dtype).encode() + np.ascontiguousarray(v).tobytes() for k, v in arrays_by_name.items()}
 
 
 def differing(one: Seen, other: Seen) -> list[str]:
@@ -291,13 +293,13 @@ def interference(
     plain.pop("seed", None)
     with tempfile.TemporaryDirectory(prefix="hushgrid-audit-") as scratch:
         place = Path(scratch)
-        own = seen(place / "own", plain, base=base)
-        found = []
+        observed = seen(place / "own", plain, base=base)
+        kinds = []
         for name in others(raw):
             say(f"a run over {name}")
-            found.append(Compared(name, differing(own, seen(place / name, plain, name, base=base))))
+            kinds.append(Compared(name, differing(observed, seen(place / name, plain, name, base=base))))
         honest = Lattice.release
         seeded = plain | {"seed": 3}
         first = seen(place / "seeded", seeded, release=honest, base=base)
         second = seen(place / "seeded other", seeded, next(iter(others(raw))), release=honest, base=base)
-    return Interference(str(raw.get("name", "")), len(own["transcript"]), found, differing(first, second))
+    return Interference(str(raw.get("name", "")), len(observed["transcript"]), kinds, differing(first, second))

@@ -1,9 +1,10 @@
 """Private minimisers in games: answers about a pair of records whose slopes are both near one, and opposed.
 
-Output perturbation is noise on a lattice around two minimisers, as any answer of a gradient. Objective perturbation adds a
-random linear term eps before it minimises. Beside one record all rows are zero, so that the minimiser has a closed form but for
-the record's margin, one equation that rises in it, and games are played in bulk; the gate's own normal deviates make eps.
-The two data sets' likelihoods of an answer x follow from eps = -F'(x) and the determinant of F'' (docs/papers/mechanisms.md).
+Output perturbation is noise on a lattice around two minimisers, as any answer of a gradient. Objective perturbation
+adds a random linear term eps before it minimises. Beside one record all rows are zero, so that the minimiser has a
+closed form but for the record's margin, one equation that rises in it, and games are played in bulk; the gate's own
+normal deviates make eps. The two data sets' likelihoods of an answer x follow from eps = -F'(x) and the determinant of
+F'' (docs/papers/mechanisms.md).
 """
 
 from __future__ import annotations
@@ -48,18 +49,18 @@ class Record:
             below = t - self.kappa * size / self.mu / (1 + np.exp(t)) < base
             low, high = np.where(below, t, low), np.where(below, high, t)
         s = 1 / (1 + np.exp((low + high) / 2))
-        found: Matrix = (self.kappa * s[:, None] * self.u - eps - self.v) / self.mu
-        return found
+        minimisers: Matrix = (self.kappa * s[:, None] * self.u - eps - self.v) / self.mu
+        return minimisers
 
     def likelihood(self, x: Matrix, alpha: float) -> Vector:
         """log of the density of x (games, q), but for what is the same about every record."""
         t = x @ self.u
         s = 1 / (1 + np.exp(t))
         eps = self.kappa * s[:, None] * self.u - self.v - self.mu * x
-        found: Vector = -alpha * np.linalg.norm(eps, axis=1) + np.log1p(
+        log_density: Vector = -alpha * np.linalg.norm(eps, axis=1) + np.log1p(
             self.kappa * s * (1 - s) * (self.u @ self.u) / self.mu
         )
-        return found
+        return log_density
 
 
 @dataclass(frozen=True)
@@ -79,10 +80,10 @@ class Perturbed:
     def apart(self) -> Index:
         return np.arange(self.records[0].u.size)
 
-    def drawn(self, games: int, about: int, where: Index, entropy: Entropy) -> Matrix:
+    def drawn(self, games: int, world: int, where: Index, entropy: Entropy) -> Matrix:
         d = where.size
         eps = perturbation.sphericals(games, d, self.p.alpha, entropy)
-        x = self.records[about].minimisers(eps)
+        x = self.records[world].minimisers(eps)
         n = self.p.lattice.sample(games * d, entropy)
         return self.p.lattice.release(x.ravel(), n).reshape(games, d)
 
@@ -99,16 +100,19 @@ def of_minimisers(plan: RunPlan, node: str) -> Canary:
     by_output = plan.algorithm.by_output(t.mechanism)
     answers: Sequence[Likely]
     if by_output:
-        found = [output(gates, pair, linear, quadratic) for pair, linear in far(gates, quadratic)]
-        best = max(found, key=moved)
+        outputs = [output(gates, pair, linear, quadratic) for pair, linear in far(gates, quadratic)]
+        best = max(outputs, key=moved)
         answers, share = [best], moved(best)
     else:
         tried = [objective(gates, pair, linear, quadratic) for pair, linear in far(gates, quadratic)]
         shares = [distance(one) for one in tried]
-        at = int(np.argmax(shares))
-        answers, share = [tried[at]], shares[at]
-    words = "a record replaced, found by search, all other rows zero, asked with a linear term that carries the minimiser far out"
-    return Canary(words, list(answers) * t.answers, share, False)
+        k = int(np.argmax(shares))
+        answers, share = [tried[k]], shares[k]
+    description = (
+        "a record replaced, found by search, all other rows zero, asked with a linear term that carries the "
+        "minimiser far out"
+    )
+    return Canary(description, list(answers) * t.answers, share, False)
 
 
 def far(gates: RowGates, quadratic: float) -> list[tuple[Pair, Vector]]:
@@ -116,7 +120,7 @@ def far(gates: RowGates, quadratic: float) -> list[tuple[Pair, Vector]]:
     t = gates.plan.terms_of(gates.node)
     assert t is not None
     mu, R, q, softmax = quadratic + gates.objective.l2, gates.R, gates.q, gates.objective.kind == "softmax"
-    k, found = min(t.records, gates.m), []
+    k, candidates = min(t.records, gates.m), []
     if q == 1:  # no two rows are opposed and have a slope of one: the label flips where both have half of it
         one = gates.axis(R)
         return [(Pair((one, -one), (0.0, 0.0) if softmax else (1.0, 1.0), gates.point(0, 0.0), k), gates.point(0, 0.0))]
@@ -129,8 +133,8 @@ def far(gates: RowGates, quadratic: float) -> list[tuple[Pair, Vector]]:
         rows = [R * (1 - 1e-12) * (sign * sqrt(1 - s * s) * way - s * to) for sign in (1, -1)]
         length = MARGIN / (s * R) * mu
         linear = gates.point(1, length) - gates.point(0, length) if softmax else -length * to
-        found.append((Pair((rows[0], rows[1]), (0.0, 0.0) if softmax else (1.0, 1.0), linear, k), linear))
-    return found
+        candidates.append((Pair((rows[0], rows[1]), (0.0, 0.0) if softmax else (1.0, 1.0), linear, k), linear))
+    return candidates
 
 
 def output(gates: RowGates, pair: Pair, linear: Vector, quadratic: float) -> Answer:
@@ -154,11 +158,11 @@ def objective(gates: RowGates, pair: Pair, linear: Vector, quadratic: float) -> 
     return Perturbed((one, other), p)
 
 
-def distance(of: Perturbed) -> float:
+def distance(pair: Perturbed) -> float:
     """How far apart F' of the two data sets lies where no noise is, over what the noise is for."""
-    x = of.values[0][None]
-    one, other = (r.kappa * r.u / (1 + np.exp(x[0] @ r.u)) for r in of.records)
-    return float(np.linalg.norm(one - other)) / of.p.change
+    x = pair.values[0][None]
+    one, other = (r.kappa * r.u / (1 + np.exp(x[0] @ r.u)) for r in pair.records)
+    return float(np.linalg.norm(one - other)) / pair.p.change
 
 
 def loss_of(gate: object) -> Loss:

@@ -1,11 +1,12 @@
-"""A whole run audited by itself: thousands of canaries, each in one of two forms by a fair coin, guessed from the transcript.
+"""A whole run audited by itself: thousands of canaries, each in one of two forms by a fair coin, guessed from the
+transcript.
 
-T. Steinke, M. Nasr, M. Jagielski, Privacy auditing with one (1) training run (2023). The audited node's rows are canaries, one a
-feature: row j is R e_j, and the coin chooses its label, so that either form is the other with one record replaced. All other
-nodes have rows of zeros. The run is made by the devices' own program, in this process or as daemons through a real
-broker. The auditor reads the transcript and the plan alone: `replay` finds the gate's answers, and the log-likelihood ratio of
-coordinate j says which form canary j had. How many of the surest guesses are made is fixed beforehand, by what the claimed
-noise lets expect. Nothing is read of the scenario's data.
+T. Steinke, M. Nasr, M. Jagielski, Privacy auditing with one (1) training run (2023). The audited node's rows are
+canaries, one a feature: row j is R e_j, and the coin chooses its label, so that either form is the other with one
+record replaced. All other nodes have rows of zeros. The run is made by the devices' own program, in this process or as
+daemons through a real broker. The auditor reads the transcript and the plan alone: `replay` finds the gate's answers,
+and the log-likelihood ratio of coordinate j says which form canary j had. How many of the surest guesses are made is
+fixed beforehand, by what the claimed noise lets expect. Nothing is read of the scenario's data.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hushgrid.broker.simulation.fleet import run
+from hushgrid.broker.simulation.front import run
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.graphs import Network
 from hushgrid.kernels.privacy import auditing
@@ -25,10 +26,10 @@ from hushgrid.kernels.privacy.accounting import gdp_epsilon
 from hushgrid.kernels.privacy.noise import simulated
 from hushgrid.kernels.problems.losses import Loss
 from hushgrid.kernels.types import Matrix, Vector
-from hushgrid.lab.attacks.transcript import heard
-from hushgrid.lab.audit.audit import SURE, asked
+from hushgrid.lab.attacks.transcript import parse
+from hushgrid.lab.audit.audit import SURE, terms_of
 from hushgrid.lab.audit.games import Claim
-from hushgrid.lab.audit.replay import Asked, replayed
+from hushgrid.lab.audit.replay import GateAnswer, replayed
 from hushgrid.node.config.scenario import scenario_from
 from hushgrid.node.privacy.terms import Terms
 from hushgrid.node.problems.plan import RunPlan
@@ -104,12 +105,12 @@ def one_run(
     say(f"{made.get('name', '')}: {canaries:,} canaries, one run over {transport}")
     result = run(made, transport, data=rows, broker=broker, file=file)
     assert result.transcript is not None
-    listened = heard(result.transcript, file)
+    listened = parse(result.transcript, file)
     plan, name = listened.plan, listened.nodes[i]
-    t = asked(plan, name, file)
+    t = terms_of(plan, name, file)
     claim = Claim(t.epsilon, t.delta, t.mechanism == "gaussian")
-    found = replayed(listened, name)
-    ratios = ratios_of(plan, i, t, found, canaries)
+    gate_answers = replayed(listened, name)
+    ratios = ratios_of(plan, i, t, gate_answers, canaries)
     doubt = 1 - confidence
     guesses, power, share = beforehand(t, claim, canaries, doubt)
     sure = np.argsort(-np.abs(np.round(ratios, 9)), kind="stable")[:guesses]
@@ -117,23 +118,40 @@ def one_run(
     epsilon, mu, plain = proved(claim, canaries, guesses, right, doubt)
     seconds = time.perf_counter() - begun
     return OneRun(
-        plan.name, name, plan, t, claim, confidence, canaries, guesses, right, len(found), epsilon, mu, plain, power, share, transport, seconds
-    )  # fmt: skip
+        plan.name,
+        name,
+        plan,
+        t,
+        claim,
+        confidence,
+        canaries,
+        guesses,
+        right,
+        len(gate_answers),
+        epsilon,
+        mu,
+        plain,
+        power,
+        share,
+        transport,
+        seconds,
+    )
 
 
 def again_at_the_gate(first: OneRun, coins: Iterator[np.random.Generator]) -> Iterator[tuple[float, Vector]]:
-    """Further runs like `first`, without their fleet: (the bound, which guesses were right, the surest first), a run a stream.
+    """Further runs like `first`, without their fleet: (the bound, which guesses were right, the surest first), a run a
+    stream.
 
-    The gate's own clip, grid, sampler and release, the bounds and the number of guesses are those of `one_run`, and as many
-    answers as its transcript told. Left out is what travels. That is the same for least squares alone, where a canary pulls with all its strength at every point, so that every
-    answer is about the same gradient.
+    The gate's own clip, grid, sampler and release, the bounds and the number of guesses are those of `one_run`, and as
+    many answers as its transcript told. Left out is what travels. That is the same for least squares alone, where a
+    canary pulls with all its strength at every point, so that every answer is about the same gradient.
     """
     p, t, m = first.plan.problem, first.terms, first.canaries
     if p.objective.kind != "least-squares":
         raise ValueError(f"found {p.objective.kind}, expected least-squares")
-    own = p.node_objective(first.plan.nodes.index(first.node))
+    objective = p.node_objective(first.plan.nodes.index(first.node))
     rows, zero = np.diag(np.full(m, p.row_bound)), np.zeros(m)
-    forms = [Loss(own, rows, labels(p.objective.kind, s * np.ones(m)), 1, p.row_bound) for s in (1.0, -1.0)]
+    forms = [Loss(objective, rows, labels(p.objective.kind, s * np.ones(m)), 1, p.row_bound) for s in (1.0, -1.0)]
     lattice = lattice_of(first.node, forms[0], t)
     assert lattice is not None
     one, other = (form.clipped_gradient(zero, t.clip, order_of(t)) for form in forms)
@@ -163,11 +181,12 @@ def with_canaries(
             f"{file}: problem.kind: found {scenario.problem.__struct_config__.tag}, expected rows of data (--one-run)"
         )
     if p is None or p.adjacency.replace_one_record is None or p.adjacency.records != 1:
-        found = p.adjacency if p is not None else "no privacy"
-        raise InputError(f"{file}: privacy.adjacency: found {found}, expected replace-one-record (--one-run)")
+        adjacency = p.adjacency if p is not None else "no privacy"
+        raise InputError(f"{file}: privacy.adjacency: found {adjacency}, expected replace-one-record (--one-run)")
     if scenario.algorithm.asks(p.mode) != "gradient" or scenario.algorithm.variant != "guarded":
         raise InputError(
-            f"{file}: algorithm: found {scenario.algorithm.variant} {scenario.algorithm.name}, expected a guarded algorithm that "
+            f"{file}: algorithm: found {scenario.algorithm.variant} {scenario.algorithm.name}, expected a guarded "
+            "algorithm that "
             "asks for gradients (--one-run)"
         )
     if p.masked:
@@ -206,8 +225,10 @@ def labels(kind: str, signs: Vector) -> Vector:
     return signs * (STRONG if kind == "least-squares" else 1.0)
 
 
-def ratios_of(plan: RunPlan, i: int, t: Terms, found: list[Asked], m: int) -> Vector:
-    """(m,): log of how much likelier the answers are if a canary's coin was +1, each from its own feature's coordinates."""
+def ratios_of(plan: RunPlan, i: int, t: Terms, gate_answers: list[GateAnswer], m: int) -> Vector:
+    """(m,): log of how much likelier the answers are if a canary's coin was +1, each from its own feature's
+    coordinates.
+    """
     p = plan.problem
     rows = np.diag(np.full(m, p.row_bound))
     forms = [
@@ -215,7 +236,7 @@ def ratios_of(plan: RunPlan, i: int, t: Terms, found: list[Asked], m: int) -> Ve
         for s in (1.0, -1.0)
     ]
     total = np.zeros(m)
-    for k, (x, answer) in enumerate(found, start=1):
+    for k, (x, answer) in enumerate(gate_answers, start=1):
         lattice = lattice_of(plan.nodes[i], forms[0], t, k if t.growth != 1 else 1)
         assert lattice is not None
         y = answer - forms[0].public_gradient(x)
@@ -240,8 +261,9 @@ def proved(claim: Claim, canaries: int, guesses: int, right: int, doubt: float) 
 def beforehand(t: Terms, claim: Claim, canaries: int, doubt: float) -> tuple[int, float, float]:
     """How many of the surest guesses are made, for canaries that move all that a record may; the bound to expect then.
 
-    The bound is an epsilon at the claim's delta, and beside it the share of the claimed mu that it is (Laplace: of epsilon).
-    The number is the best one for an unlucky run: more guesses show a little less in the middle and vary less.
+    The bound is an epsilon at the claim's delta, and beside it the share of the claimed mu that it is (Laplace: of
+    epsilon). The number is the best one for an unlucky run: more guesses show a little less in the middle and vary
+    less.
     """
     dice, drawn = np.random.Generator(np.random.Philox(key=4)), []
     for _ in range(DRAWN):
@@ -258,9 +280,9 @@ def beforehand(t: Terms, claim: Claim, canaries: int, doubt: float) -> tuple[int
     for share in SHARES:
         r = max(1, round(share * canaries))
         unlucky = int(np.quantile([np.sum(right[:r]) for right in drawn], UNLUCKY))
-        found = proved(claim, canaries, r, unlucky, doubt)[0]
-        if found > best[1]:
-            best = r, found
+        bound = proved(claim, canaries, r, unlucky, doubt)[0]
+        if bound > best[1]:
+            best = r, bound
     middle = round(float(np.mean([np.sum(right[: best[0]]) for right in drawn])))
     epsilon, mu, _ = proved(claim, canaries, best[0], middle, doubt)
     share = epsilon / claim.epsilon if mu is None else mu / (t.per_answer * t.answers**0.5)

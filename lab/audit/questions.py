@@ -1,9 +1,9 @@
 """Which questions a device of a scenario answers, and which it refuses: by the plan, and at its gate.
 
-A device's own member gets the scenario's plan and plans that lie about it, on a ledger with just the budget that the scenario
-claims, and says whether it joins. A gate of the scenario's terms is asked everything that a gate can be asked. All of it over
-several data sets of the same public shape: every answer to a plan, and every refusal, must be the same words for each, for they
-may depend on public numbers alone.
+A device's own member gets the scenario's plan and plans that lie about it, on a ledger with just the budget that the
+scenario claims, and says whether it joins. A gate of the scenario's terms is asked everything that a gate can be asked.
+All of it over several data sets of the same public shape: every answer to a plan, and every refusal, must be the same
+words for each, for they may depend on public numbers alone.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Question(NamedTuple):
     where: str  #: plan | gate
     what: str
     answered: bool
-    said: str  #: a refusal in its own words, or what an answer costs
+    reply: str  #: a refusal in its own words, or what an answer costs
     same: bool  #: whether it is the same over all data sets
 
 
@@ -79,14 +79,14 @@ def questions(
         raise InputError(f"--node: found {name}, expected one of {plan.nodes[0]}..{plan.nodes[-1]}")
     setups = [setup, *(with_data(prepared(scenario, file)[0], data) for data in others(raw))]
     devices = [one.device(name) for one in setups]
-    found = []
+    results = []
     for what, blob in plans(plan):
-        said = [asked_to_join(device, plan, blob) for device in devices]
-        found.append(Question("plan", what, *said[0], len(set(said)) == 1))
+        replies = [asked_to_join(device, plan, blob) for device in devices]
+        results.append(Question("plan", what, *replies[0], len(set(replies)) == 1))
     for what, ask in asked_of_a_gate(plan):
-        told = [answer(gate_of(device, plan), ask) for device in devices]
-        found.append(Question("gate", what, *told[0], len(set(told)) == 1))
-    return found
+        answers = [answer(gate_of(device, plan), ask) for device in devices]
+        results.append(Question("gate", what, *answers[0], len(set(answers)) == 1))
+    return results
 
 
 # --- plans ---
@@ -94,24 +94,24 @@ def questions(
 
 def plans(plan: RunPlan) -> Iterator[tuple[str, bytes]]:
     """(in words, a plan's bytes): the scenario's own, and lies about it."""
-    own = json.loads(encode_plan(plan))
-    yield "the scenario's own", json.dumps(own).encode()
-    for words, change in lies(own):
-        other = deepcopy(own)
+    sections = json.loads(encode_plan(plan))
+    yield "the scenario's own", json.dumps(sections).encode()
+    for description, change in lies(sections):
+        other = deepcopy(sections)
         for path, value in change.items():
             *parents, last = path.split(".")
             here = other
             for parent in parents:
                 here = here[parent]
             here[last] = value
-        yield words, json.dumps(other).encode()
+        yield description, json.dumps(other).encode()
 
 
-def lies(own: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+def lies(sections: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
     """What is changed, by path, and in words."""
-    privacy, problem = own["privacy"], own["problem"]
+    privacy, problem = sections["privacy"], sections["problem"]
     unit = "replace-one-record" if privacy["adjacency"].get("replace-one-record") else "bounded-change"
-    found: list[tuple[str, dict[str, Any]]] = [
+    lies_of_plan: list[tuple[str, dict[str, Any]]] = [
         ("without privacy", {"algorithm.variant": "none", "privacy": None}),
         ("with the paper's own noise", {"algorithm.variant": "published"}),
         ("rounds that no run has", {"algorithm.rounds": 10**12}),
@@ -119,9 +119,9 @@ def lies(own: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
         ("of another kind of problem", {"problem.kind": "data" if problem["kind"] == "zones" else "zones"}),
     ]
     if privacy.get("epsilon"):
-        found.append(("for twice the budget", {"privacy.epsilon": 2 * privacy["epsilon"]}))
+        lies_of_plan.append(("for twice the budget", {"privacy.epsilon": 2 * privacy["epsilon"]}))
     else:
-        found.append(
+        lies_of_plan.append(
             (
                 "for ten times the epsilon an answer",
                 {"privacy.per_answer.epsilon": 10 * privacy["per_answer"]["epsilon"]},
@@ -129,23 +129,27 @@ def lies(own: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
         )
     if unit == "replace-one-record":
         c = privacy["adjacency"][unit]["clip"]
-        found.append(("with another clip", {f"privacy.adjacency.{unit}.clip": 10 * c}))
+        lies_of_plan.append(("with another clip", {f"privacy.adjacency.{unit}.clip": 10 * c}))
     elif isinstance(privacy["adjacency"][unit], float):
-        found.append(("hiding a tenth of the change", {f"privacy.adjacency.{unit}": privacy["adjacency"][unit] / 10}))
+        lies_of_plan.append(
+            ("hiding a tenth of the change", {f"privacy.adjacency.{unit}": privacy["adjacency"][unit] / 10})
+        )
     if masked := privacy.get("masked"):
-        found.append(
+        lies_of_plan.append(
             ("that relies on fewer honest members", {"privacy.masked": {**masked, "corrupt": masked["corrupt"] + 1}})
         )
         if masked["corrupt"]:
-            found.append(("with one of its others fewer corrupt", {"privacy.masked.corrupt": masked["corrupt"] - 1}))
+            lies_of_plan.append(
+                ("with one of its others fewer corrupt", {"privacy.masked.corrupt": masked["corrupt"] - 1})
+            )
     if problem["kind"] == "zones":
-        found.append(("over other zones", {"problem.zones": {**problem["zones"], min(problem["zones"]): [1]}}))
-        found.append(("over another version of the case", {"problem.digest": "0" * 64}))
+        lies_of_plan.append(("over other zones", {"problem.zones": {**problem["zones"], min(problem["zones"]): [1]}}))
+        lies_of_plan.append(("over another version of the case", {"problem.digest": "0" * 64}))
     else:
         rows = list(problem["rows"])
-        found.append(("for more rows than there are", {"problem.rows": [rows[0] + 1, *rows[1:]]}))
-        found.append(("for another number of features", {"problem.features": problem["features"] + 1}))
-    return found
+        lies_of_plan.append(("for more rows than there are", {"problem.rows": [rows[0] + 1, *rows[1:]]}))
+        lies_of_plan.append(("for another number of features", {"problem.features": problem["features"] + 1}))
+    return lies_of_plan
 
 
 def consent(t: Terms) -> Allow:
@@ -171,8 +175,8 @@ def asked_to_join(device: Any, plan: RunPlan, blob: bytes) -> tuple[bool, str]:
         members = {name: member.session if name == device.name else 1 for name in plan.nodes}
         run = wire.run_id(blob, NONCE, members)
         message = wire.encode(Envelope(run, 0, 0, None, Plan(blob, NONCE, members, {})))
-        said = member.on_message(Topics("audit").all(COORDINATOR), message)
-    for publication in said:
+        replies = member.on_message(Topics("audit").all(COORDINATOR), message)
+    for publication in replies:
         if "/state/" in publication.topic or not publication.payload:
             continue
         body = wire.decode_envelope(publication.payload, 2 * wire.PLAN_LIMIT).body
@@ -211,8 +215,8 @@ def asked_of_a_gate(plan: RunPlan) -> Iterator[tuple[str, Callable[[Any], Any]]]
     def size(gate: Any) -> int:
         return int(gate.loss.columns if zones else gate.loss.size)
 
-    def put(name: str, *given: float) -> Callable[[Any], Any]:
-        return lambda gate: getattr(gate, name)(np.zeros(size(gate)), *given)
+    def put(name: str, *arguments: float) -> Callable[[Any], Any]:
+        return lambda gate: getattr(gate, name)(np.zeros(size(gate)), *arguments)
 
     for name in AT_A_POINT:
         yield f"{name} at the start", put(name)

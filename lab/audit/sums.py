@@ -19,7 +19,9 @@ Record = tuple[Vector, float]  #: features (q,), and the label
 
 
 def records(plan: RunPlan, node: str) -> Iterator[tuple[Record, Record]]:
-    """Pairs of records whose parts of the sum lie as far apart as any: opposed, or along two columns, or one of them zero."""
+    """Pairs of records whose parts of the sum lie as far apart as any: opposed, or along two columns, or one of them
+    zero.
+    """
     p, t = plan.problem, plan.terms_of(node)
     assert t is not None
     read, q = p.statistic.read(p.features), p.features
@@ -59,7 +61,7 @@ def of_sums(plan: RunPlan, node: str, shard: Shard | None) -> tuple[Canary, Cana
         return Shard(A, b)
 
     tried = [answers(plan, node, (made(one), made(other))) for one, other in records(plan, node)]
-    worst = max(tried, key=lambda found: moved(found[0]))
+    worst = max(tried, key=lambda candidate: moved(candidate[0]))
     what = f"{k} records" if k > 1 else "a record"
     canary = Canary(f"{what} replaced, all others zero", worst * t.answers, moved(worst[0]), False)
     return canary, typical(plan, node, shard) if shard is not None else None
@@ -77,6 +79,6 @@ def typical(plan: RunPlan, node: str, shard: Shard) -> Canary:
         return answers(plan, node, (shard, Shard(A, b)))
 
     pairs = dice.integers(0, len(shard.b), size=(PAIRS, 2))
-    found = sorted((replaced(i, j) for i, j in pairs.tolist()), key=lambda a: moved(a[0]))[PAIRS // 2]
-    words = f"a record of {node} replaced by another of its own, the median of {PAIRS} pairs"
-    return Canary(words, found * t.answers, moved(found[0]), True)
+    median = sorted((replaced(i, j) for i, j in pairs.tolist()), key=lambda a: moved(a[0]))[PAIRS // 2]
+    description = f"a record of {node} replaced by another of its own, the median of {PAIRS} pairs"
+    return Canary(description, median * t.answers, moved(median[0]), True)

@@ -1,9 +1,9 @@
 """Behind noisy answers: a guess from their mean.
 
 A gate's answers have noise of one size, each its own: the mean of V answers has noise less by the root of V. It is the
-gradient at no point, but of rows whose slopes change little from point to point nearly the one at x = 0, of which the rows
-are guessed. What an epsilon allows shows in such guesses first: labels, and the direction of a row. None of them is a find:
-their residual is the noise.
+gradient at no point, but of rows whose slopes change little from point to point nearly the one at x = 0, of which the
+rows are guessed. What an epsilon allows shows in such guesses first: labels, and the direction of a row. None of them
+is a find: their residual is the noise.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 from hushgrid.kernels.problems.losses import SLOPE, Declared
 from hushgrid.kernels.types import Matrix
 from hushgrid.lab.inversion.classes import class_sums
-from hushgrid.lab.inversion.found import NONE, Gradients, Rows
+from hushgrid.lab.inversion.recovered import NONE, Gradients, Rows
 from hushgrid.lab.inversion.rows import Sums, rows_of, sums_of
 
 PLAIN = 0.1  #: a residual with which single answers show more than noise
@@ -33,14 +33,14 @@ def behind_noise(f: Declared, seen: Gradients) -> Rows:
     alone = rows_of(f, seen)
     if alone.residual <= PLAIN or not len((mean := averaged(f, sums)).rows):
         return alone
-    return replace(mean, residual=left(f, sums, mean))
+    return replace(mean, residual=residual(f, sums, mean))
 
 
 def averaged(f: Declared, sums: Sums) -> Rows:
     """Rows behind the mean of sums H, as if it were H at x = 0. No row is longer than the public bound.
 
-    Softmax: each of the rows alone in its class, the classes that stand out. Logistic: all rows the same, r = b a; least
-    squares: the direction of a single row.
+    Softmax: each of the rows alone in its class, the classes that stand out. Logistic: all rows the same, r = b a;
+    least squares: the direction of a single row.
     """
     mean, m = sums.H.mean(axis=0), f.rows
     if f.objective.kind == "softmax":
@@ -67,13 +67,13 @@ def _shortened(rows: Matrix, bound: float | None) -> Matrix:
     return short
 
 
-def left(f: Declared, sums: Sums, of: Rows) -> float:
+def residual(f: Declared, sums: Sums, rows: Rows) -> float:
     """|G(rows) - G|/|G| over all answers; infinite where a label is not known."""
-    if not np.isfinite(of.labels).all():
+    if not np.isfinite(rows.labels).all():
         return inf
     slope, softmax = SLOPE[f.objective.kind], f.objective.kind == "softmax"
-    target = (np.arange(f.classes)[:, None] == of.labels).astype(np.float64) if softmax else of.labels
-    told = np.array(
-        [np.atleast_2d(slope(X @ of.rows.T if softmax else of.rows @ X[0], target)) @ of.rows for X in sums.X]
+    target = (np.arange(f.classes)[:, None] == rows.labels).astype(np.float64) if softmax else rows.labels
+    norms = np.array(
+        [np.atleast_2d(slope(X @ rows.rows.T if softmax else rows.rows @ X[0], target)) @ rows.rows for X in sums.X]
     )
-    return float(np.linalg.norm(told - sums.H) / np.linalg.norm(sums.H))
+    return float(np.linalg.norm(norms - sums.H) / np.linalg.norm(sums.H))

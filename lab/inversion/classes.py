@@ -19,7 +19,7 @@ from scipy.optimize import least_squares
 from hushgrid.kernels.problems.losses import SLOPE
 from hushgrid.kernels.randomness import counter_generator
 from hushgrid.kernels.types import Matrix, Vector
-from hushgrid.lab.inversion.found import NONE, Rows
+from hushgrid.lab.inversion.recovered import NONE, Rows
 
 ALIKE = 1e-5  #: of two classes that no row has, relative: how far what they show differs
 STARTS = 8  #: of a fit, for each way in which the rows may be spread over the classes
@@ -53,7 +53,7 @@ def batch(X: np.ndarray, H: np.ndarray, m: int) -> Rows:
     if not len(present) or comb(m - 1, len(present) - 1) > MOST:
         return NONE
     used = np.sort(np.argsort(np.linalg.norm(X, axis=(1, 2)), kind="stable")[:USED])  # far away, slopes are flat
-    part, whole = Spanned(X[used] @ B.T, N[used]), Spanned(X @ B.T, N)
+    part, every = Spanned(X[used] @ B.T, N[used]), Spanned(X @ B.T, N)
     enough = max(FOUND, 10 * outside)
     best = (np.inf, np.zeros((m, m)), np.zeros(m))
     for spread in ways(part, sums, m)[: WAYS if outside < HOPELESS else 1]:
@@ -61,21 +61,21 @@ def batch(X: np.ndarray, H: np.ndarray, m: int) -> Rows:
         Y = (np.arange(C)[:, None] == labels).astype(np.float64)
         for start in range(STARTS if max(spread) > 1 and outside < HOPELESS else 1):
             W = fit(part, sums, spread, Y, start)
-            left = float(np.linalg.norm(whole.fitted(W, Y) @ B - H) / np.linalg.norm(H))
-            best = min(best, (left, W, labels), key=lambda of: of[0])
-            if left <= enough:
+            residual = float(np.linalg.norm(every.fitted(W, Y) @ B - H) / np.linalg.norm(H))
+            best = min(best, (residual, W, labels), key=lambda candidate: candidate[0])
+            if residual <= enough:
                 break
         if best[0] <= enough:
             break
-    left, W, labels = best
-    return Rows(W @ B, labels.astype(np.float64), "class-sums", left)
+    residual, W, labels = best
+    return Rows(W @ B, labels.astype(np.float64), "class-sums", residual)
 
 
 def class_sums(N: Matrix, m: int) -> tuple[np.ndarray, Matrix]:
     """The classes that m rows have, and the sum of the rows of each, from N (C, m) at x = 0.
 
-    Classes without rows show the same. None is returned where every class may have a row. Of noise no two are alike: the
-    classes that differ most are taken, a guess that the residual then gives away.
+    Classes without rows show the same. None is returned where every class may have a row. Of noise no two are alike:
+    the classes that differ most are taken, a guess that the residual then gives away.
     """
     apart = np.linalg.norm(N[:, None] - N[None], axis=2) / float(np.linalg.norm(N, axis=1).max())
     empty = apart[int(np.argmax((apart <= ALIKE).sum(axis=1)))] <= ALIKE
@@ -90,7 +90,9 @@ def class_sums(N: Matrix, m: int) -> tuple[np.ndarray, Matrix]:
 
 
 def ways(s: Spanned, sums: Matrix, m: int) -> list[tuple[int, ...]]:
-    """How many rows each class may have, the likeliest first: those that second moments of the rows leave most room for."""
+    """How many rows each class may have, the likeliest first: those that second moments of the rows leave most room
+    for.
+    """
     k = len(sums)
     every = [tuple(1 + more.count(c) for c in range(k)) for more in combinations_with_replacement(range(k), m - k)]
     if len(every) == 1:
@@ -98,20 +100,22 @@ def ways(s: Spanned, sums: Matrix, m: int) -> list[tuple[int, ...]]:
     moment = second_moment(s)
 
     def missed(spread: tuple[int, ...]) -> float:
-        left = moment - (sums.T / np.array(spread)) @ sums
-        size = np.linalg.eigvalsh(left)[::-1]
+        residual = moment - (sums.T / np.array(spread)) @ sums
+        size = np.linalg.eigvalsh(residual)[::-1]
         return float(np.sum(np.abs(size[m - k :])) + np.sum(np.maximum(-size[: m - k], 0)))
 
     return sorted(every, key=missed)
 
 
 def second_moment(s: Spanned) -> Matrix:
-    """sum_j w_j w_j' (m, m), by softmax' first order: N(Z) - N(0) is near 1/C (Z - mean over classes) sum_j w_j w_j'."""
+    """sum_j w_j w_j' (m, m), by softmax' first order: N(Z) - N(0) is near 1/C (Z - mean over classes) sum_j w_j
+    w_j'.
+    """
     C, m = s.N.shape[1:]
     weight = 1 / np.maximum(1.0, np.abs(s.Z[1:]).max(axis=(1, 2), keepdims=True)) ** 2  # it is far from true far away
     centred = (weight * (s.Z[1:] - s.Z[1:].mean(axis=1, keepdims=True))).reshape(-1, m)
-    found = np.linalg.lstsq(centred / C, (weight * (s.N[1:] - s.N[0])).reshape(-1, m), rcond=None)[0]
-    moment: Matrix = (found + found.T) / 2
+    solved = np.linalg.lstsq(centred / C, (weight * (s.N[1:] - s.N[0])).reshape(-1, m), rcond=None)[0]
+    moment: Matrix = (solved + solved.T) / 2
     return moment
 
 
@@ -129,18 +133,18 @@ def fit(s: Spanned, sums: Matrix, spread: Sequence[int], Y: Matrix, start: int) 
         row, column = row + n, column + n - 1
 
     def missed(v: Vector) -> Vector:
-        left: Vector = (s.fitted(mean + apart @ v.reshape(free, m), Y) - s.N).ravel()
-        return left
+        residual: Vector = (s.fitted(mean + apart @ v.reshape(free, m), Y) - s.N).ravel()
+        return residual
 
     def slope(v: Vector) -> Matrix:
         W = mean + apart @ v.reshape(free, m)
         J = np.empty((*s.N.shape, free, m))
-        for Z, of in zip(s.Z, J, strict=True):
+        for Z, block in zip(s.Z, J, strict=True):
             S = SLOPE["softmax"](Z @ W.T, Y)
             P = S + Y
             # dS_j = (diag p_j - p_j p_j') Z dw_j, of every row; then d(S W) = dS W + S dW
             turned = P[:, :, None] * (Z[:, None, :] - np.einsum("cj,ci->ji", P, Z)[None])  # (C, m rows, m)
-            of[:] = np.einsum("cji,jk,jf->ckfi", turned, W, apart) + np.einsum("cj,jf,ki->ckfi", S, apart, np.eye(m))
+            block[:] = np.einsum("cji,jk,jf->ckfi", turned, W, apart) + np.einsum("cj,jf,ki->ckfi", S, apart, np.eye(m))
         return J.reshape(s.N.size, free * m)
 
     moment = second_moment(s) - mean.T @ mean
@@ -149,10 +153,10 @@ def fit(s: Spanned, sums: Matrix, spread: Sequence[int], Y: Matrix, start: int) 
     turn = np.eye(free)
     if start:
         turn = np.linalg.qr(counter_generator(start, "turn", free).normal(size=(free, free)))[0]
-    found = least_squares(
+    solved = least_squares(
         missed, (turn @ first).ravel(), slope, method="lm", xtol=1e-15, ftol=1e-15, gtol=1e-15, max_nfev=200
     )
-    W: Matrix = mean + apart @ found.x.reshape(free, m)
+    W: Matrix = mean + apart @ solved.x.reshape(free, m)
     return W
 
 

@@ -1,8 +1,9 @@
-"""Gradient matching: rows and labels are sought whose gradients are those that were heard, where no closed form is known.
+"""Gradient matching: rows and labels are sought whose gradients are those that were heard, where no closed form is
+known.
 
-L. Zhu, Z. Liu, S. Han, Deep leakage from gradients (2019): the squared distance of gradients, over rows and soft labels at
-once. J. Geiping, H. Bauermeister, H. Dröge, M. Moeller, Inverting gradients (2020): one less the cosine instead, and a
-total-variation prior on images. Both by L-BFGS from random starts; the slopes of the distance are written out.
+L. Zhu, Z. Liu, S. Han, Deep leakage from gradients (2019): the squared distance of gradients, over rows and soft labels
+at once. J. Geiping, H. Bauermeister, H. Dröge, M. Moeller, Inverting gradients (2020): one less the cosine instead, and
+a total-variation prior on images. Both by L-BFGS from random starts; the slopes of the distance are written out.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from scipy.optimize import least_squares, minimize
 from hushgrid.kernels.problems.losses import SLOPE
 from hushgrid.kernels.randomness import counter_generator
 from hushgrid.kernels.types import Matrix, Vector
-from hushgrid.lab.inversion.found import NONE, Rows
+from hushgrid.lab.inversion.recovered import NONE, Rows
 
 Distance = Literal["squared", "cosine"]
 STARTS = 4
@@ -27,7 +28,7 @@ FOUND = 1e-8  #: a fit that leaves less is taken
 HOPELESS = 1e-3  #: of what lies outside of the span of m rows: no m rows explain it
 
 
-class Task(NamedTuple):
+class Batch(NamedTuple):
     """What is to be matched: sums H (V, C, q) of s_j a_j over m rows, at points X (V, C, q)."""
 
     X: np.ndarray
@@ -64,14 +65,14 @@ class Task(NamedTuple):
 def _softmax(T: np.ndarray) -> np.ndarray:
     """Over the classes, the last axis but one."""
     E = np.exp(T - T.max(axis=-2, keepdims=True))
-    found: np.ndarray = E / E.sum(axis=-2, keepdims=True)
-    return found
+    probabilities: np.ndarray = E / E.sum(axis=-2, keepdims=True)
+    return probabilities
 
 
 def _squared(G: np.ndarray, H: np.ndarray) -> tuple[float, np.ndarray]:
     """|G - H|^2/|H|^2, and its slope."""
-    size, left = float(np.sum(H**2)), G - H
-    return float(np.sum(left**2)) / size, 2 * left / size
+    size, difference = float(np.sum(H**2)), G - H
+    return float(np.sum(difference**2)) / size, 2 * difference / size
 
 
 def _cosine(G: np.ndarray, H: np.ndarray) -> tuple[float, np.ndarray]:
@@ -95,7 +96,7 @@ def total_variation(A: Matrix) -> tuple[float, Matrix]:
     return total, slope.reshape(A.shape)
 
 
-def matched(task: Task, starts: int = STARTS, iterations: int = ITERATIONS) -> Rows:
+def matched(task: Batch, starts: int = STARTS, iterations: int = ITERATIONS) -> Rows:
     """The rows of the best of some starts, each with its likeliest label."""
     m, (_, C, q) = task.m, task.H.shape
     size = float(np.abs(task.H).max()) or 1.0
@@ -103,14 +104,16 @@ def matched(task: Task, starts: int = STARTS, iterations: int = ITERATIONS) -> R
     for k in range(starts):
         draw = counter_generator(k, "matching", m)
         v = np.concatenate([draw.random(m * q) * size, draw.normal(size=C * m) * 0.1])
-        found = minimize(
+        solved = minimize(
             task.value, v, jac=True, method="L-BFGS-B", options={"maxiter": iterations, "ftol": 1e-30, "gtol": 1e-14}
         )
-        A, logits = task.split(found.x)
+        A, logits = task.split(solved.x)
         b = logits.argmax(axis=0)
-        left = residual(task.X, task.H, A, b)
-        best = min(best, (left, Rows(A, b.astype(np.float64), "matching", left)), key=lambda of: of[0])
-        if left <= FOUND:
+        misfit = residual(task.X, task.H, A, b)
+        best = min(
+            best, (misfit, Rows(A, b.astype(np.float64), "matching", misfit)), key=lambda candidate: candidate[0]
+        )
+        if misfit <= FOUND:
             break
     return best[1]
 
@@ -126,24 +129,24 @@ def softmax_batch(X: np.ndarray, H: np.ndarray, m: int) -> Rows:
     V, C, q = H.shape
     if m > min(LARGEST, q) or m >= V * (C - 1):
         return NONE
-    near = np.sort(np.argsort(np.linalg.norm(X, axis=(1, 2)), kind="stable")[:POINTS])
+    smallest = np.sort(np.argsort(np.linalg.norm(X, axis=(1, 2)), kind="stable")[:POINTS])
     B = np.linalg.svd(H.reshape(-1, q), full_matrices=False)[2][:m]
     outside = float(np.linalg.norm(H - H @ B.T @ B) / np.linalg.norm(H))
     if outside > HOPELESS:
-        return matched(Task(X[near], H[near], m), 1, ITERATIONS // 10)
-    found = matched(Task(X[near], H[near], m))
-    rows = sharpened(Task(X[near] @ B.T, H[near] @ B.T, m), found.rows @ B.T, found.labels) @ B
-    return Rows(rows, found.labels, "matching", residual(X, H, rows, found.labels))
+        return matched(Batch(X[smallest], H[smallest], m), 1, ITERATIONS // 10)
+    first = matched(Batch(X[smallest], H[smallest], m))
+    rows = sharpened(Batch(X[smallest] @ B.T, H[smallest] @ B.T, m), first.rows @ B.T, first.labels) @ B
+    return Rows(rows, first.labels, "matching", residual(X, H, rows, first.labels))
 
 
-def sharpened(task: Task, W: Matrix, b: Vector) -> Matrix:
+def sharpened(task: Batch, W: Matrix, b: Vector) -> Matrix:
     """Rows (m, k) that match better, from rows near them, their labels known; by least squares, for k few."""
     Y = (np.arange(task.H.shape[1])[:, None] == b).astype(np.float64)
 
     def missed(w: Vector) -> Vector:
-        of = w.reshape(W.shape)
-        left: Vector = ((_softmax(np.einsum("vcq,mq->vcm", task.X, of)) - Y) @ of - task.H).ravel()
-        return left
+        weights = w.reshape(W.shape)
+        residual: Vector = ((_softmax(np.einsum("vcq,mq->vcm", task.X, weights)) - Y) @ weights - task.H).ravel()
+        return residual
 
     fit = least_squares(missed, W.ravel(), method="lm", xtol=1e-15, ftol=1e-15, gtol=1e-15)
     sharp: Matrix = fit.x.reshape(W.shape)
@@ -162,13 +165,13 @@ def logistic_batch(X: Matrix, H: Matrix, m: int) -> Rows:
     Z, N, size = X @ B.T, H @ B.T, float(np.linalg.norm(H))
     outside = float(np.linalg.norm(H - N @ B)) / size
 
-    def told(W: Matrix) -> Matrix:
-        found: Matrix = SLOPE["logistic"](Z @ W.T, np.ones((V, m))) @ W
-        return found
+    def slopes(W: Matrix) -> Matrix:
+        slope_sums: Matrix = SLOPE["logistic"](Z @ W.T, np.ones((V, m))) @ W
+        return slope_sums
 
     def missed(w: Vector) -> Vector:
-        left: Vector = (told(w.reshape(m, m)) - N).ravel()
-        return left
+        misfit: Vector = (slopes(w.reshape(m, m)) - N).ravel()
+        return misfit
 
     moment = 4 * np.linalg.lstsq(Z[1:] - Z[0], N[1:] - N[0], rcond=None)[0]
     scale, axes = np.linalg.eigh((moment + moment.T) / 2)
@@ -178,8 +181,8 @@ def logistic_batch(X: Matrix, H: Matrix, m: int) -> Rows:
         turn = np.linalg.qr(counter_generator(k, "turn", m).normal(size=(m, m)))[0]
         fit = least_squares(missed, (turn @ root).ravel(), method="lm", xtol=1e-15, ftol=1e-15, gtol=1e-15)
         W = fit.x.reshape(m, m)
-        left = float(np.linalg.norm(told(W) @ B - H)) / size
-        best = min(best, (left, Rows(W @ B, np.ones(m), "matching", left)), key=lambda of: of[0])
-        if left <= max(FOUND, 10 * outside):
+        misfit = float(np.linalg.norm(slopes(W) @ B - H)) / size
+        best = min(best, (misfit, Rows(W @ B, np.ones(m), "matching", misfit)), key=lambda candidate: candidate[0])
+        if misfit <= max(FOUND, 10 * outside):
             break
     return best[1]

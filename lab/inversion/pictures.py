@@ -38,15 +38,18 @@ def shape_of(text: str | None, width: int) -> tuple[int, int] | None:
 def sheet(lines: Sequence[Sequence[Vector]], shape: tuple[int, int]) -> NDArray[np.uint8]:
     """Images in lines, one below the other, enlarged without smoothing.
 
-    Each has its own scale, from its smallest entry, or 0 if that is smaller (white), to its largest. Hidden entries are 0.
+    Each has its own scale, from its smallest entry, or 0 if that is smaller (white), to its largest. Hidden entries are
+    0.
     """
     zoom = max(1, SIDE // max(shape))
     h, w = shape[0] * zoom, shape[1] * zoom
     page = np.full((len(lines) * (h + GAP) + GAP, max(map(len, lines)) * (w + GAP) + GAP), PAPER, dtype=np.uint8)
     for r, line in enumerate(lines):
         for k, image in enumerate(line):
-            top, left = GAP + r * (h + GAP), GAP + k * (w + GAP)
-            page[top : top + h, left : left + w] = np.kron(_grey(image).reshape(shape), np.ones((zoom, zoom), np.uint8))
+            top, column = GAP + r * (h + GAP), GAP + k * (w + GAP)
+            page[top : top + h, column : column + w] = np.kron(
+                _grey(image).reshape(shape), np.ones((zoom, zoom), np.uint8)
+            )
     return page
 
 

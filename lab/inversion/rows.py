@@ -1,8 +1,8 @@
 """From a node's gradients the rows behind them.
 
-Without its public part, and times m/scale, a gradient is the sum of s_j a_j over the node's m rows, s_j the slope of row
-j. Of one row it is a multiple of it: rank one. Its length and label follow from the slopes, which are known functions.
-Several rows of softmax regression: `classes.py`; where no closed form is known: `matching.py`.
+Without its public part, and times m/scale, a gradient is the sum of s_j a_j over the node's m rows, s_j the slope of
+row j. Of one row it is a multiple of it: rank one. Its length and label follow from the slopes, which are known
+functions. Several rows of softmax regression: `classes.py`; where no closed form is known: `matching.py`.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from scipy.optimize import least_squares
 from hushgrid.kernels.problems.losses import SLOPE, Declared, Kind, public_gradient
 from hushgrid.kernels.types import Matrix, Vector
 from hushgrid.lab.inversion.classes import batch
-from hushgrid.lab.inversion.found import NONE, Gradients, Rows
 from hushgrid.lab.inversion.matching import logistic_batch, softmax_batch
+from hushgrid.lab.inversion.recovered import NONE, Gradients, Rows
 
 LENGTHS = (1.0, 4.0, 16.0)  #: times the length at which a slope would be steepest: starts of the fit of a length
 EXACT = {"xtol": 1e-15, "ftol": 1e-15, "gtol": 1e-15}  #: of a fit: as far as rounding lets it
@@ -37,17 +37,17 @@ class Sums(NamedTuple):
         """
         every = self.H.reshape(-1, self.H.shape[2])
         _, sigma, e = np.linalg.svd(every, full_matrices=False)
-        told = min(len(every) - (self.H.shape[1] > 1), len(sigma))  # softmax: slopes of a row sum to 0
-        ratio = float(sigma[1] / sigma[0]) if told > 1 and sigma[0] > 0 else nan
+        rank = min(len(every) - (self.H.shape[1] > 1), len(sigma))  # softmax: slopes of a row sum to 0
+        ratio = float(sigma[1] / sigma[0]) if rank > 1 and sigma[0] > 0 else nan
         return e[0], self.H @ e[0], ratio
 
 
 def sums_of(f: Declared, seen: Gradients) -> Sums:
     """What gradients without a hidden coordinate say of the rows."""
     o, shape = f.objective, (-1, f.classes, f.features)
-    at, g = seen.at[seen.complete], seen.g[seen.complete]
-    data = g - public_gradient(at, o.l2, o.lam, o.omega)
-    return Sums(at.reshape(shape), data.reshape(shape) * (f.rows / o.scale))
+    points, g = seen.points[seen.complete], seen.g[seen.complete]
+    data = g - public_gradient(points, o.l2, o.lam, o.omega)
+    return Sums(points.reshape(shape), data.reshape(shape) * (f.rows / o.scale))
 
 
 def rows_of(f: Declared, seen: Gradients) -> Rows:
@@ -60,8 +60,8 @@ def rows_of(f: Declared, seen: Gradients) -> Rows:
             sums
         )
     if f.objective.kind == "softmax":
-        found = batch(sums.X, sums.H, f.rows)
-        return found if len(found.rows) else softmax_batch(sums.X, sums.H, f.rows)
+        recovered = batch(sums.X, sums.H, f.rows)
+        return recovered if len(recovered.rows) else softmax_batch(sums.X, sums.H, f.rows)
     if f.objective.kind == "logistic":
         return logistic_batch(sums.X[:, 0], sums.H[:, 0], f.rows)
     return NONE  # least squares of several rows tells A'A and A'b, and these rows up to a rotation
@@ -70,13 +70,13 @@ def rows_of(f: Declared, seen: Gradients) -> Rows:
 def softmax_row(sums: Sums) -> Rows:
     """H = (softmax(X a) - e_b) a': the one class whose slope is negative at every point is the label's."""
     e, c, ratio = sums.rank_one
-    told = [(sign, b) for sign in (1.0, -1.0) for b in range(c.shape[1])]
-    sign, b = max(told, key=lambda of: _single(of[0] * c, of[1]))
+    options = [(sign, b) for sign in (1.0, -1.0) for b in range(c.shape[1])]
+    sign, b = max(options, key=lambda option: _single(option[0] * c, option[1]))
     e, c = sign * e, sign * c
     margins, Y = sums.X @ e, np.eye(c.shape[1])[:, [b]]
     t = _length(margins, c, "softmax", Y, 1 - 1 / c.shape[1])
-    left = t * SLOPE["softmax"](t * margins.T, Y).T - c
-    return Rows(t * e[None], np.array([float(b)]), "rank-one", _worse(ratio, left, c))
+    misfit = t * SLOPE["softmax"](t * margins.T, Y).T - c
+    return Rows(t * e[None], np.array([float(b)]), "rank-one", _worse(ratio, misfit, c))
 
 
 def _single(c: Matrix, b: int) -> float:
@@ -92,8 +92,8 @@ def logistic_row(sums: Sums) -> Rows:
     e, c = (-e, -c) if np.sum(c) > 0 else (e, c)
     margins, one = sums.X[:, 0] @ e, np.ones(len(c))
     t = _length(margins, c, "logistic", one, 0.5)
-    left = t * SLOPE["logistic"](t * margins, one) - c
-    return Rows(t * e[None], np.ones(1), "rank-one", _worse(ratio, left, c))
+    misfit = t * SLOPE["logistic"](t * margins, one) - c
+    return Rows(t * e[None], np.ones(1), "rank-one", _worse(ratio, misfit, c))
 
 
 def _length(margins: np.ndarray, c: np.ndarray, kind: Kind, target: Matrix, half: float) -> float:
@@ -108,8 +108,8 @@ def _length(margins: np.ndarray, c: np.ndarray, kind: Kind, target: Matrix, half
     start = float(np.max(np.abs(wanted))) / half
 
     def missed(t: Vector) -> Vector:
-        left: Vector = (t[0] * SLOPE[kind](t[0] * m, target) - wanted).ravel()
-        return left
+        misfit: Vector = (t[0] * SLOPE[kind](t[0] * m, target) - wanted).ravel()
+        return misfit
 
     # Where all slopes are flat, the row is longer than the start says: the same coefficient has two lengths.
     fits = [least_squares(missed, [start * k], x_scale=start * k, **EXACT) for k in LENGTHS]
@@ -127,8 +127,8 @@ def least_squares_row(sums: Sums) -> Rows:
     if rank < 2 or square <= 0:
         return Rows(e[None], np.array([nan]), "rank-one", nan if rank < 2 else 1.0)
     t = sqrt(square)
-    left = terms @ np.array([square, product]) - c
-    return Rows(t * e[None], np.array([product / t]), "rank-one", _worse(ratio, left if len(c) > 2 else 0 * c, c))
+    misfit = terms @ np.array([square, product]) - c
+    return Rows(t * e[None], np.array([product / t]), "rank-one", _worse(ratio, misfit if len(c) > 2 else 0 * c, c))
 
 
 def _worse(ratio: float, missed: Vector, c: Matrix) -> float:

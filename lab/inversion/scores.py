@@ -13,7 +13,7 @@ from hushgrid.broker.report.run_directory import arrays
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.problems.losses import Declared, Loss
 from hushgrid.kernels.types import Matrix, Vector
-from hushgrid.lab.inversion.found import Gradients, Rows
+from hushgrid.lab.inversion.recovered import Gradients, Rows
 
 WINDOW = 7  #: pixels a side, of SSIM
 BEST = 320.0  #: dB: an image that is right in every bit has no noise to compare with
@@ -29,7 +29,7 @@ class Truth(NamedTuple):
 class Pairs(NamedTuple):
     """Recovered rows beside the true ones, each true row once at most."""
 
-    found: Matrix  #: (r, q)
+    recovered: Matrix  #: (r, q)
     true: Matrix  #: (r, q)
     labels: Vector  #: (r,)
     right: Vector  #: (r,) the true labels
@@ -72,22 +72,23 @@ def cosine(a: Vector, b: Vector) -> float:
     return float(a[known] @ b[known]) / size if size else 0.0
 
 
-def psnr(found: Vector, true: Vector) -> float:
+def psnr(image: Vector, true: Vector) -> float:
     """10 log10(peak^2/mean squared error) in dB, at most BEST; the peak is the largest entry of the true row."""
     peak = float(np.max(np.abs(true)))
-    error = float(np.mean((found - true) ** 2))
+    error = float(np.mean((image - true) ** 2))
     if not peak or error != error:
         return -BEST
     return min(10 * log10(peak**2 / error), BEST) if error else BEST
 
 
-def ssim(found: Vector, true: Vector, shape: tuple[int, int]) -> float:
-    """Structural similarity: its mean over all windows of 7 x 7 pixels, K1 = .01, K2 = .03, range that of the true image.
+def ssim(image: Vector, true: Vector, shape: tuple[int, int]) -> float:
+    """Structural similarity: its mean over all windows of 7 x 7 pixels, K1 = .01, K2 = .03, range that of the true
+    image.
 
     Z. Wang, A. C. Bovik, H. R. Sheikh, E. P. Simoncelli, Image quality assessment (2004), (13), with uniform windows.
     """
     side = min(WINDOW, *shape)
-    x, y = (np.lib.stride_tricks.sliding_window_view(v.reshape(shape), (side, side)) for v in (found, true))
+    x, y = (np.lib.stride_tricks.sliding_window_view(v.reshape(shape), (side, side)) for v in (image, true))
     span = float(np.ptp(true)) or 1.0
     c1, c2 = (0.01 * span) ** 2, (0.03 * span) ** 2
     axes, n = (2, 3), side * side
@@ -102,13 +103,15 @@ def score(
     f: Declared, seen: Gradients | None, rows: Rows, true: Truth, shape: tuple[int, int] | None
 ) -> dict[str, Any]:
     """A node's scores: lists over its recovered rows, and the relative errors of its gradients."""
-    found = pairs(f, rows, true)
-    both = list(zip(found.found, found.true, strict=True))
+    paired = pairs(f, rows, true)
+    both = list(zip(paired.recovered, paired.true, strict=True))
     return {
         "cosine": [cosine(a, t) for a, t in both],
         "psnr": [psnr(a, t) for a, t in both],
         "ssim": [ssim(a, t, shape) for a, t in both] if shape else [],
-        "labels": [bool(abs(x - y) <= 1e-6 * max(1.0, abs(y))) for x, y in zip(found.labels, found.right, strict=True)],
+        "labels": [
+            bool(abs(x - y) <= 1e-6 * max(1.0, abs(y))) for x, y in zip(paired.labels, paired.right, strict=True)
+        ],
         "gradient_error": gradient_errors(f, seen, true) if seen is not None else [],
     }
 
@@ -117,9 +120,9 @@ def gradient_errors(f: Declared, seen: Gradients, true: Truth) -> list[float]:
     """|g - f'(at)|/|f'(at)| of every gradient, over the coordinates that are known of it, where the point is."""
     loss = Loss(f.objective, true.A, true.b, f.classes)
     errors = []
-    for at, g in zip(seen.at, seen.g, strict=True):
-        if np.isfinite(at).all() and (known := np.isfinite(g)).any():
-            right = loss.gradient(at)
+    for point, g in zip(seen.points, seen.g, strict=True):
+        if np.isfinite(point).all() and (known := np.isfinite(g)).any():
+            right = loss.gradient(point)
             errors.append(float(np.linalg.norm((g - right)[known]) / (np.linalg.norm(right[known]) or inf)))
     return errors
 

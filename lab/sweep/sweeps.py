@@ -15,19 +15,20 @@ from contextlib import AbstractContextManager, closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 import numpy as np
 
+from hushgrid.broker.simulation.inputs import read_scenario
 from hushgrid.broker.simulation.problems.cache import current_cache, digest
 from hushgrid.broker.simulation.problems.records import of_rows, read
 from hushgrid.broker.simulation.progress import Progress
+from hushgrid.kernels.algorithms.registry import offer_installed, plug
 from hushgrid.kernels.errors import InputError
 from hushgrid.lab.comparison.rows import FIGURES, STATUS, cells, frame, needed
 from hushgrid.lab.sweep.grid import Axis, Point, axis, listed, points, seeded
 from hushgrid.lab.sweep.record import Record
 from hushgrid.node.durable import write_file
 from hushgrid.node.problems.records.data import Loaded
-from hushgrid.node.schema.yaml_file import lay, read_yaml
+from hushgrid.node.schema.yaml_file import lay
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -43,6 +44,7 @@ def sweep(
     seeds: int | Iterable[int] = 20,
     *,
     set: Mapping[str, Any] | None = None,
+    plugins: Sequence[str] = (),
     out: str | Path | None = None,
     resume: bool = False,
     workers: int | None = None,
@@ -53,7 +55,8 @@ def sweep(
 ) -> DataFrame:
     """Run a scenario at every combination of the values in `over`, under every seed; a frame of a row a run.
 
-    scenario: a path, or a mapping as in the YAML file. over: dotted key -> its values (whole sections too); or the points
+    scenario: the name of one that comes with the program, a path, or a mapping as in the YAML file. plugins: modules of
+    your own whose algorithms may run. over: dotted key -> its values (whole sections too); or the points
     themselves, each dotted key -> its value, if they are not every combination. seeds: how
     many (0, 1, ...), or which. set: dotted key -> a value for all runs. out: a new directory for runs.csv, runs.parquet,
     medians.csv and comparison.html; with `resume` one that an earlier call has begun. workers: so many processes of this
@@ -62,7 +65,11 @@ def sweep(
     """
     for name in ("distributed", "pandas", "pyarrow"):
         needed(name)
-    raw, file, base = _given(scenario, set or {})
+    offer_installed()
+    plug(plugins, "plugins")
+    raw, file, base = read_scenario(scenario)
+    for key, value in (set or {}).items():
+        lay(raw, key, value)
     which = list(range(seeds)) if isinstance(seeds, int) else list(seeds)
     if not which or min(which) < 0 or len({*which}) < len(which):
         raise InputError(f"seeds: found {seeds!r:.60}, expected a number above 0, or different numbers from 0")
@@ -99,22 +106,6 @@ def sweep(
             if report:
                 _write(found, raw, record.out)
     return found
-
-
-def _given(scenario: Mapping[str, Any] | str | Path, over: Mapping[str, Any]) -> tuple[dict[str, Any], str, Path]:
-    """The scenario's mapping, its name in errors, and what its paths are relative to."""
-    if isinstance(scenario, Mapping):
-        file, base = "scenario", Path()
-        try:
-            raw = msgspec.json.decode(msgspec.json.encode(scenario), type=dict[str, Any])
-        except TypeError as error:
-            raise InputError(f"scenario: {error}, expected what a YAML file can hold") from None
-    else:
-        file, base = str(scenario), Path(scenario).parent
-        raw = read_yaml(Path(scenario))
-    for key, value in over.items():
-        lay(raw, key, value)
-    return raw, file, base
 
 
 def _columns(axes: Sequence[Axis], measure: Mapping[str, Any]) -> list[str]:

@@ -21,7 +21,7 @@ import dask
 from distributed import Client, LocalCluster, WorkerPlugin, as_completed, get_worker
 
 from hushgrid.broker.report.result import Result
-from hushgrid.broker.simulation.fleet import run
+from hushgrid.broker.simulation.front import run
 from hushgrid.broker.simulation.problems.cache import Cache, using_cache
 from hushgrid.kernels.algorithms.registry import PLUGGED, plug
 from hushgrid.kernels.errors import InputError, Refused, Stopped

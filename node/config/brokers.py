@@ -10,7 +10,7 @@ from ipaddress import IPv6Address, ip_address
 from pathlib import Path
 
 from hushgrid.kernels.errors import InputError
-from hushgrid.node.schema.site import Heard, Sink, Source, Told
+from hushgrid.node.schema.site import MqttSink, MqttSource, Sink, Source
 from hushgrid.node.transport.connect import parse_url
 from hushgrid.node.wire import ROOT
 
@@ -46,7 +46,7 @@ def check_brokers(fleet: str, owned: bool, source: Source | None, sink: Sink | N
     A site's topic is neither one of the fleet's, on whatever broker, nor one for raw data and for set-points at once.
     """
     check_clear(f"{path}: ", fleet, owned)
-    sections: list[tuple[str, Heard | Told | None]] = [
+    sections: list[tuple[str, MqttSource | MqttSink | None]] = [
         ("source.mqtt", source.mqtt if source else None),
         ("sink.mqtt", sink.mqtt if sink else None),
     ]

@@ -113,13 +113,17 @@ def _with_files(privacy: Privacy, kind: Kind, base: Path) -> Privacy:
 def scenario_from(raw: dict[str, Any], file: str = "scenario", base: Path = Path()) -> Scenario:
     """A scenario from its mapping; relative paths in it are relative to `base`."""
     algorithm = raw.get("algorithm")
-    if isinstance(algorithm, dict) and algorithm.get("name") not in list(registry.ALGORITHMS):
+    if isinstance(algorithm, dict) and not registry.is_known(algorithm.get("name")):
         known = ", ".join(registry.ALGORITHMS)
         raise InputError(f"{file}: algorithm.name: found {algorithm.get('name')!r}, expected one of {known}")
     problem = raw.get("problem")
     if isinstance(problem, dict) and problem.get("kind") not in list(TAGS):
         raise InputError(f"{file}: problem.kind: found {problem.get('kind')!r}, expected one of {', '.join(TAGS)}")
-    scenario = convert(_with_defaults(raw), Scenario, file)
+    raw = _with_defaults(raw)
+    if "algorithm" in raw:
+        kind_of_algorithm = registry.ALGORITHMS[algorithm["name"]] if isinstance(algorithm, dict) else dict
+        raw = raw | {"algorithm": convert(algorithm, kind_of_algorithm, file, "algorithm")}
+    scenario = convert(raw, Scenario, file)
     problem, kind = scenario.problem, scenario.kind
     if scenario.privacy is not None:
         scenario = msgspec.structs.replace(scenario, privacy=_with_files(scenario.privacy, kind, base))

@@ -117,6 +117,12 @@ class RunPlan(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dic
         return msgspec.structs.replace(self.algorithm, rounds=self.terms.rounds) if self.terms else self.algorithm
 
 
+def _plan_in(blob: bytes) -> RunPlan:
+    """The plan in its bytes, as they are. Raises msgspec.DecodeError, ValueError, RecursionError or InputError."""
+    plan = msgspec.json.decode(blob, type=RunPlan)
+    return replace(plan, algorithm=registry.algorithm_from(plan.algorithm))
+
+
 def encode_plan(plan: RunPlan) -> bytes:
     return msgspec.json.encode(plan, order="deterministic")
 
@@ -126,7 +132,7 @@ def scheduled(blob: bytes, every: float | None) -> bytes:
     if every is None:
         return blob
     try:
-        return encode_plan(replace(msgspec.json.decode(blob, type=RunPlan), interval=every))
+        return encode_plan(replace(_plan_in(blob), interval=every))
     except (msgspec.DecodeError, ValueError, RecursionError):
         return blob
 
@@ -134,7 +140,7 @@ def scheduled(blob: bytes, every: float | None) -> bytes:
 def scheduled_every(blob: bytes) -> float | None:
     """`every` of the plan in a member's store; None where there is none."""
     try:
-        return msgspec.json.decode(blob, type=RunPlan).every
+        return _plan_in(blob).every
     except (msgspec.DecodeError, ValueError, RecursionError):
         return None
 
@@ -142,7 +148,7 @@ def scheduled_every(blob: bytes) -> float | None:
 def decode_plan(blob: bytes) -> RunPlan:
     """The plan in its bytes. Raises InputError if it is not one, or contradicts itself."""
     try:
-        plan = msgspec.json.decode(blob, type=RunPlan)
+        plan = _plan_in(blob)
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
         raise InputError(f"plan: {str(error)[:200]}, expected a plan of format 1") from None
     problem, algorithm, kind = plan.problem, plan.algorithm, plan.kind

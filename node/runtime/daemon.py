@@ -21,9 +21,9 @@ from hushgrid.node.runtime.reporter import Reporter
 from hushgrid.node.runtime.signals import Signals
 from hushgrid.node.runtime.systemd import Unit
 from hushgrid.node.schema.sections import Allow, Budget
-from hushgrid.node.site.intake import Intake, intake_of
+from hushgrid.node.site.data_source import DataSource, data_source_of
 from hushgrid.node.site.local_link import LocalEnd
-from hushgrid.node.site.outlet import Outlet, Ways, ends_of
+from hushgrid.node.site.publisher import Publisher, Sinks, ends_of
 from hushgrid.node.transport.certificate import days_of
 from hushgrid.node.transport.link import Link
 
@@ -40,12 +40,12 @@ class Service:
         path: str,
         member: Member,
         link: Link,
-        intake: Intake,
-        outlet: Outlet,
+        data_source: DataSource,
+        publisher: Publisher,
         signals: Signals,
     ) -> None:
-        self.config, self.path, self.member, self.link, self.intake = config, path, member, link, intake
-        self.outlet, self.signals = outlet, signals
+        self.config, self.path, self.member, self.link, self.data_source = config, path, member, link, data_source
+        self.publisher, self.signals = publisher, signals
         self.unit, self.reporter = Unit(), Reporter(config, member, link)
         self.ends: list[LocalEnd] = []  #: of local connections, that the loop drives now
         self._greeted = False
@@ -53,9 +53,9 @@ class Service:
     def serve(self) -> None:
         """Until somebody asks to end. Other local connections are another loop."""
         while not self.signals:
-            self.ends = ends_of(self.intake, self.outlet)
+            self.ends = ends_of(self.data_source, self.publisher)
             pairs: list[tuple[Served, Link]] = [(self.member, self.link), *((end, end.link) for end in self.ends)]
-            serve_all(pairs, self, self.signals, lambda: self.outlet.wait)
+            serve_all(pairs, self, self.signals, lambda: self.publisher.wait)
 
     def __call__(self) -> bool:
         """What is due besides the run, at every turn of the loop. Whether there are other local connections now."""
@@ -63,7 +63,7 @@ class Service:
             self.signals.reload = False
             with self.unit.reloading():
                 self._reload()
-            if ends_of(self.intake, self.outlet) != self.ends:
+            if ends_of(self.data_source, self.publisher) != self.ends:
                 return True
         if not self._greeted and self.link.connects:
             self._greeted = True
@@ -71,7 +71,7 @@ class Service:
             self.member.log(f"ready on {at}, fleet {self.config.fleet}, session {session}")
         self.unit.shows(self._standing())
         self.reporter()
-        self.outlet.turn(None if self.member.driver else self.member.last)
+        self.publisher.turn(None if self.member.driver else self.member.last)
         return False
 
     def end(self) -> None:
@@ -85,20 +85,20 @@ class Service:
         try:
             config = with_fixed(self.config, load_device(Path(self.path)), FIXED, self.path, log)
             check_brokers(config.broker, config.broker_in_clear, config.source, config.sink, Path(self.path))
-            ways = self.outlet.ways(config)
-            intake = self.intake.declared(config)
+            sinks = self.publisher.sinks_of(config)
+            data_source = self.data_source.declared(config)
         except InputError as error:
             log(Warned(f"its configuration stays as it was: {error}"))
         else:
-            self._take(config, intake, ways)
-        self.intake.look()
+            self._take(config, data_source, sinks)
+        self.data_source.look()
 
-    def _take(self, config: DeviceConfig, intake: Intake, ways: Ways) -> None:
+    def _take(self, config: DeviceConfig, data_source: DataSource, sinks: Sinks) -> None:
         """What the file says holds from now on: of data, from the next run on."""
         member, before = self.member, self.config
         self.config, self.reporter.config, member.ledger.keep = config, config, config.keep
-        self.intake = member.renew = intake
-        self.outlet.declare(config, ways, intake)
+        self.data_source = member.renew = data_source
+        self.publisher.declare(config, sinks, data_source)
         if changed := [key for key in SAID if getattr(config, key) != getattr(before, key)]:
             member.log(f"{', '.join(changed)}: as its file says from now on")
         if (config.budget, config.allow) != (before.budget, before.allow):
@@ -125,7 +125,9 @@ class Service:
 def main(config: DeviceConfig, path: str, signals: Signals) -> int:
     """Run a device until it is told to stop. It waits for the broker itself, for as long as that takes."""
     say = Log(config.node)
-    with ExitStack() as closing:  # link, outlet, intake and ledger, in this order: each closes whatever the others did
+    with (
+        ExitStack() as closing
+    ):  # link, publisher, data source and ledger, in this order: each closes whatever the others did
         _serve(config, path, signals, say, closing)
     say(f"stopped by {signals.asked}")
     return 0
@@ -139,29 +141,29 @@ def _serve(config: DeviceConfig, path: str, signals: Signals, say: Log, closing:
     )
     closing.callback(ledger.close)
     ledger.born_with(tuple(TAGS))
-    intake = intake_of(config, path, ledger, say)
+    data_source = data_source_of(config, path, ledger, say)
     if why := ledger.refusal:
         if ledger.lost_mark:  # its disk may come back: tried again, with a pause, by whoever restarts us
             raise Stopped(f"{config.node}: {why}")
         say(Warned(f"refuses every run: {why}"))
-    outlet = Outlet(config, path, intake, ledger, say)
+    publisher = Publisher(config, path, data_source, ledger, say)
     journal = NoiseJournal(Path(os.environ.get("RUNTIME_DIRECTORY", config.state)) / f"{config.node}.drawn", ledger)
     member = Member(
         config.fleet,
-        intake.device,
+        data_source.device,
         ledger,
         config.budget,
         config.allow,
         log=say,
-        outcome=outlet.outcome(config.kind.outcome(intake.device, state)),
-        renew=intake,
+        outcome=publisher.outcome(config.kind.outcome(data_source.device, state)),
+        renew=data_source,
         journal=journal,
     )
     member.days = partial(days_of, config.tls)
     link = link_for(member, config.broker, config.tls, keepalive=config.keepalive)
-    service = Service(config, path, member, link, intake, outlet, signals)
-    closing.callback(lambda: service.intake.close())  # that of then
-    closing.callback(outlet.close)
+    service = Service(config, path, member, link, data_source, publisher, signals)
+    closing.callback(lambda: service.data_source.close())  # that of then
+    closing.callback(publisher.close)
     closing.callback(lambda: link.close(clear=member.retained, forget=False))
     service.unit.ready()
     service.serve()

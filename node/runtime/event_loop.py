@@ -78,7 +78,7 @@ def serve_all(
     fed = 0.0
     with select.epoll() as poller, Wakeup() as wakeup:
         poller.register(wakeup.fd, select.EPOLLIN)
-        loop = _Loop([_Seat(endpoint, link, no) for no, (endpoint, link) in enumerate(pairs)], poller, wakeup)
+        loop = _Loop([_Connection(endpoint, link, no) for no, (endpoint, link) in enumerate(pairs)], poller, wakeup)
         now = time.monotonic()
         while not until() and not stop():
             now = loop.turn(min(now + wait(), fed + watchdog))
@@ -117,12 +117,12 @@ class Served(Protocol):
     def refused(self, topic: str, reason: str) -> Sequence[tuple[str, bytes, bool]]: ...
 
 
-class _Seat:
+class _Connection:
     """An endpoint and its connection in the loop."""
 
     def __init__(self, endpoint: Served, link: Link, no: int) -> None:
         self.endpoint, self.link, self.no = endpoint, link, no
-        self.lives = -1  # `connects` when the endpoint last heard of it
+        self.generation = -1  # `connects` when the endpoint last heard of it
         self.topics = endpoint.subscriptions
         self.away = False
         self.refused = 0
@@ -135,7 +135,7 @@ class _Seat:
         endpoint.on_tick(endpoint.clock.time)  # it is told the time before anything happens; nothing is due yet
         link.open()
 
-    def hear(self, ready: bool) -> None:
+    def on_readable(self, ready: bool) -> None:
         """What has come, and the answers."""
         link, endpoint = self.link, self.endpoint
         link.patient = not link.connected and endpoint.patient
@@ -144,8 +144,8 @@ class _Seat:
         if (link.waiting or link.mute) and not self.away:
             self.away = news = True
             endpoint.log(Warned(f"the broker is away: {printable(link.why, LINE)}"))
-        if link.connected and not link.mute and (self.away or link.connects != self.lives):
-            self.lives, news = link.connects, True
+        if link.connected and not link.mute and (self.away or link.connects != self.generation):
+            self.generation, news = link.connects, True
             link.send(endpoint.connected())
             if self.away:
                 self.away = False
@@ -156,7 +156,7 @@ class _Seat:
             self.topics = endpoint.subscriptions
             link.follow(self.topics)
         if news or self.unrested >= RESTS or len(link.refused) > self.refused:
-            self.rest()
+            self.on_idle()
         elif messages:
             self.tick = min(self.tick, self._next(self.ticked))
 
@@ -173,7 +173,7 @@ class _Seat:
         endpoint.idle()
         endpoint.clock.worked(time.monotonic() - began)
 
-    def rest(self) -> None:
+    def on_idle(self) -> None:
         """What may wait for a moment."""
         link, endpoint = self.link, self.endpoint
         now = time.monotonic()
@@ -206,10 +206,12 @@ class _Seat:
 class _Loop:
     """Whoever has a message goes first, then whoever is due by the clock."""
 
-    def __init__(self, seats: list[_Seat], poller: select.epoll, wakeup: Wakeup) -> None:
-        self.seats, self.poller, self.wakeup = seats, poller, wakeup
-        self.of: dict[int, _Seat] = {}  # by file descriptor
-        self.heap = [(0.0, seat.no) for seat in seats]  # (due, number); void where the seat's `due` is another
+    def __init__(self, connections: list[_Connection], poller: select.epoll, wakeup: Wakeup) -> None:
+        self.connections, self.poller, self.wakeup = connections, poller, wakeup
+        self.by_fd: dict[int, _Connection] = {}  # by file descriptor
+        self.heap = [
+            (0.0, connection.no) for connection in connections
+        ]  # (due, number); void where the connection's `due` is another
 
     def turn(self, longest: float) -> float:
         """Wait until something is due, at most until `longest` of time.monotonic(), and do it. Returns the time."""
@@ -219,39 +221,39 @@ class _Loop:
             if fd == self.wakeup.fd:
                 self.wakeup.clear()
             else:
-                seat = self.of[fd]
-                seat.hear(True)
-                self._follow(seat)
+                connection = self.by_fd[fd]
+                connection.on_readable(True)
+                self._follow(connection)
         now = time.monotonic()
         while self.heap and self.heap[0][0] <= now:
             due, no = heappop(self.heap)
-            seat = self.seats[no]
-            if due != seat.due:
+            connection = self.connections[no]
+            if due != connection.due:
                 continue
-            seat.due = inf
-            seat.hear(False)
-            if seat.tick <= now:
-                seat.rest()
-            self._follow(seat)
+            connection.due = inf
+            connection.on_readable(False)
+            if connection.tick <= now:
+                connection.on_idle()
+            self._follow(connection)
         return now
 
-    def _follow(self, seat: _Seat) -> None:
+    def _follow(self, connection: _Connection) -> None:
         """The poller knows the socket of now, and what is waited for; the heap the next time."""
-        sock, events = seat.link.sock, seat.link.events
-        if sock is not seat.sock:
-            if seat.sock is not None:
-                del self.of[seat.fd]  # closed: the system has forgotten it, and may have given its number away
+        sock, events = connection.link.sock, connection.link.events
+        if sock is not connection.sock:
+            if connection.sock is not None:
+                del self.by_fd[connection.fd]  # closed: the system has forgotten it, and may have given its number away
             if sock is not None:
-                seat.fd = sock.fileno()
-                self.of[seat.fd] = seat
+                connection.fd = sock.fileno()
+                self.by_fd[connection.fd] = connection
                 try:
-                    self.poller.register(seat.fd, events)
+                    self.poller.register(connection.fd, events)
                 except FileExistsError:  # the same connection, now in TLS
-                    self.poller.modify(seat.fd, events)
-        elif events != seat.events:
-            self.poller.modify(seat.fd, events)
-        seat.sock, seat.events = sock, events
-        due = min(seat.link.due, seat.tick)
-        if due < seat.due:
-            seat.due = due
-            heappush(self.heap, (due, seat.no))
+                    self.poller.modify(connection.fd, events)
+        elif events != connection.events:
+            self.poller.modify(connection.fd, events)
+        connection.sock, connection.events = sock, events
+        due = min(connection.link.due, connection.tick)
+        if due < connection.due:
+            connection.due = due
+            heappush(self.heap, (due, connection.no))

@@ -23,7 +23,7 @@ class LoadPaths(Section, frozen=True, kw_only=True):
     q_mvar: Path  #: of the reactive load, MVAr
 
 
-class Heard(Section, frozen=True, kw_only=True):
+class MqttSource(Section, frozen=True, kw_only=True):
     """A topic of a second, local broker: the one of the site, never the fleet's."""
 
     broker: str  #: mqtt://host:port or mqtts://host:port
@@ -51,7 +51,7 @@ class Source(Section, frozen=True, kw_only=True):
     folder: Word | None = None
     #: a program and its words, without a shell, in the folder of this file: what it prints is read before each run
     command: Annotated[list[Word], Meta(min_length=1, max_length=64)] | None = None
-    mqtt: Heard | None = None  #: topics of a second, local broker
+    mqtt: MqttSource | None = None  #: topics of a second, local broker
     bounds: Bounds | None = None  #: public limits of its values [none]
     max_age: Duration | None = None  #: older values are said in the device's own log and sink; they count all the same
     #: s that reading takes, always: what is not there by then counts as missing [file, folder .5, command 5, mqtt .1]
@@ -80,7 +80,7 @@ class SinkFile(Section, frozen=True, kw_only=True):
     group: Annotated[str, Meta(min_length=1, max_length=64)] | None = None  #: its group, a name [the process's]
 
 
-class Told(Section, frozen=True, kw_only=True):
+class MqttSink(Section, frozen=True, kw_only=True):
     """A retained topic of the local broker."""
 
     broker: str  #: mqtt://host:port or mqtts://host:port
@@ -93,6 +93,6 @@ class Sink(Section, frozen=True, kw_only=True):
     """Who is told the outcome of a run, beside the state directory: any of these, one of each."""
 
     file: SinkFile | None = None  #: a file
-    mqtt: Told | None = None  #: a retained topic of a second, local broker
+    mqtt: MqttSink | None = None  #: a retained topic of a second, local broker
     #: a program and its words, without a shell: it gets the JSON document on its standard input
     exec: Annotated[list[Word], Meta(min_length=1, max_length=64)] | None = None

@@ -39,8 +39,8 @@ class Child:
 
     def wait(self, deadline: float) -> None:
         """Takes what it says until it ends, or until `deadline` of time.monotonic()."""
-        while not self._ended and (left := deadline - time.monotonic()) > 0:
-            ready, _, _ = select.select([self.fd], [], [], left)
+        while not self._ended and (remaining := deadline - time.monotonic()) > 0:
+            ready, _, _ = select.select([self.fd], [], [], remaining)
             if ready:
                 piece = os.read(self.fd, 1 << 16)
                 self._said += piece
@@ -105,13 +105,13 @@ class Worker:
 
 def hold(until: float) -> None:
     """Waits until `until` of time.monotonic()."""
-    while (left := until - time.monotonic()) > 0:
-        time.sleep(left)
+    while (remaining := until - time.monotonic()) > 0:
+        time.sleep(remaining)
 
 
 def _inside(work: Work, out: int) -> None:
     """The child's whole life. It has no socket and no file of its parent: a connection must not outlive its owner."""
-    said = BAD + b"a defect of the reader"
+    answer = BAD + b"a defect of the reader"
     try:
         os.setsid()
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD):
@@ -121,13 +121,13 @@ def _inside(work: Work, out: int) -> None:
         os.closerange(4, 1 << 14)
         with suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
             file.write("1000")  # if memory is short, this process ends, not the device
-        said = GOOD + work()
+        answer = GOOD + work()
     except InputError as error:
-        said = BAD + str(error).encode()[:LINE]
+        answer = BAD + str(error).encode()[:LINE]
     except BaseException as error:
-        said = BAD + f"{type(error).__name__}: {error}".encode()[:LINE]
+        answer = BAD + f"{type(error).__name__}: {error}".encode()[:LINE]
     finally:
-        view = memoryview(said)
+        view = memoryview(answer)
         with suppress(OSError):
             while view:
                 view = view[os.write(3, view) :]

@@ -58,12 +58,12 @@ def _values(topic: str, document: dict[str, Any], validity: float | None) -> dic
     here = {"topic": available(topic)}
     young = {"topic": topic, "value_template": "{{ 'offline' if value_json.state == 'old' else 'online' }}"}
     expires = {} if validity is None else {"expire_after": ceil(2 * validity)}
-    found = {}
+    values = {}
     for row in document.get("setpoints", ()):
         bus = row["bus"]
         for key, what, device_class, unit, scaled in PER_BUS:
             value = f"(value_json.setpoints | selectattr('bus', 'eq', {bus}) | first).{key}{scaled}"
-            found["sensor", f"bus{bus}_{what.replace(' ', '_')}"] = {
+            values["sensor", f"bus{bus}_{what.replace(' ', '_')}"] = {
                 "name": f"Bus {bus} {what}",
                 "state_topic": topic,
                 "value_template": f"{{{{ {value} }}}}",
@@ -74,13 +74,13 @@ def _values(topic: str, document: dict[str, Any], validity: float | None) -> dic
                 "availability_mode": "all",
                 **expires,
             }
-    return found
+    return values
 
 
 def _states(topic: str, source: bool) -> dict[tuple[str, str], dict[str, Any]]:
     """Whether they count, until when, and how the device's own source is."""
     attributes = ", ".join(f"'{key}': value_json.{key}" for key in ("run", "reason", "data_state", "age"))
-    found: dict[tuple[str, str], dict[str, Any]] = {
+    states: dict[tuple[str, str], dict[str, Any]] = {
         ("sensor", "state"): {
             "name": "Set-points",
             "state_topic": topic,
@@ -107,7 +107,7 @@ def _states(topic: str, source: bool) -> dict[tuple[str, str], dict[str, Any]]:
         },
     }
     if source:
-        found["binary_sensor", "source"] = {
+        states["binary_sensor", "source"] = {
             "name": "Data source",
             "state_topic": health(topic),
             "value_template": "{{ 'ON' if value_json.problem else 'OFF' }}",
@@ -115,7 +115,7 @@ def _states(topic: str, source: bool) -> dict[tuple[str, str], dict[str, Any]]:
             "entity_category": "diagnostic",
             "json_attributes_topic": health(topic),
         }
-    return {key: payload | {"availability": [{"topic": available(topic)}]} for key, payload in found.items()}
+    return {key: payload | {"availability": [{"topic": available(topic)}]} for key, payload in states.items()}
 
 
 def available(topic: str) -> str:

@@ -203,7 +203,7 @@ class Reader:
 
     def _names(self, path: Path) -> Iterator[str]:
         """Of the files in a folder, the newest first; of equal age, by name."""
-        found = []
+        names = []
         try:
             with os.scandir(path) as entries:
                 for entry in entries:
@@ -211,12 +211,12 @@ class Reader:
                         continue
                     try:
                         if entry.is_file():
-                            found.append((entry.stat().st_mtime_ns, entry.name))
+                            names.append((entry.stat().st_mtime_ns, entry.name))
                     except OSError:
                         continue  # it has just gone
         except OSError as error:
             raise InputError(f"{path}: {error.strerror or error}, expected a folder") from None
-        return (name for _, name in sorted(found, reverse=True)[:MOST_FILES])
+        return (name for _, name in sorted(names, reverse=True)[:MOST_FILES])
 
     def _printed(self, command: list[str]) -> bytes:
         """What a command prints. It has no shell, no input, no password of ours and no socket of systemd."""
@@ -240,11 +240,11 @@ class Reader:
 
 def _opened(path: str, flags: int) -> int:
     """A pipe or a device in a file's place does not hold us up."""
-    found = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)
-    if not stat.S_ISREG(os.fstat(found).st_mode):
-        os.close(found)
+    file = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(file).st_mode):
+        os.close(file)
         raise InputError(f"{path}: found no regular file, expected one")
-    return found
+    return file
 
 
 def _digest(text: str) -> bytes:

@@ -84,9 +84,9 @@ def mark_stopped(config: DeviceConfig, path: str) -> None:
         raise Stopped(f"{file.path}: {error.strerror}, expected to write that the device has stopped") from None
 
 
-def moment(at: float) -> str:
+def moment(seconds: float) -> str:
     """A time of the machine's clock, in UTC."""
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(at))
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
 
 
 def standing_words(config: DeviceConfig) -> list[str]:

@@ -17,6 +17,7 @@ def file(tmp_path):
     return path
 
 
+@pytest.mark.runs
 def test_what_is_claimed_measured_and_could_have_been_shown(file, hushgrid):
     ended = hushgrid("audit", file, "--games", 2000, "--quiet")
     assert (ended.code, ended.err) == (0, "")
@@ -31,6 +32,7 @@ def test_what_is_claimed_measured_and_could_have_been_shown(file, hushgrid):
     assert "computed from data" in ended.out
 
 
+@pytest.mark.runs
 def test_json_has_the_figures(file, hushgrid):
     said = json.loads(hushgrid("audit", file, "--games", 2000, "--json", "--quiet").out)
     assert said["claimed"] == {"epsilon": 3.0, "delta": 0.0}
@@ -51,6 +53,7 @@ def gaussian(tmp_path):
     return path
 
 
+@pytest.mark.runs
 def test_an_exact_mechanism_is_not_called_above_by_one_audit_in_twenty(gaussian, hushgrid):
     ended = hushgrid("audit", gaussian, "--games", 500, "--json", "--quiet")
     found = json.loads(ended.out)
@@ -63,6 +66,7 @@ def test_an_exact_mechanism_is_not_called_above_by_one_audit_in_twenty(gaussian,
 ONE_RUN = ["--one-run", "--canaries", 400, "--transport", "memory", "--set", "algorithm.rounds=6"]
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("arguments", [["--games", 2000], ONE_RUN], ids=["games", "one run"])
 def test_a_refuted_claim_is_a_line_and_exit_code_1_and_the_figures_stay(arguments, gaussian, hushgrid, monkeypatch):
     sample = Lattice.sample
@@ -76,6 +80,7 @@ def test_a_refuted_claim_is_a_line_and_exit_code_1_and_the_figures_stay(argument
     assert json.loads(ended.out)["above"] is True
 
 
+@pytest.mark.runs
 def test_one_run_says_what_share_of_the_claim_it_can_show(gaussian, hushgrid):
     arguments = [*ONE_RUN, "--quiet", "--set", "privacy.epsilon=8", "--set", "problem.kind=least-squares"]
     ended = hushgrid("audit", gaussian, *arguments)

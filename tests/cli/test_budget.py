@@ -130,7 +130,7 @@ def test_a_device_s_file_is_planned_as_it_ships(zone, capsys):
 
 
 def test_the_table_of_the_page_is_what_the_command_prints(planned):
-    page = (DEPLOY.parent / "docs" / "privacy.md").read_text()
+    page = (DEPLOY.parent / "docs" / "accounting.md").read_text()
     shown = re.search(r"^\$ hushgrid budget plan z1.yaml (.*)\n((?:.*\n)*?)```$", page, re.M)
     assert planned(DAY | {"lifetime": 2000.0}, *shown[1].split()).startswith(shown[2])
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import yaml
 
-from hushgrid.cli.check import check
+from hushgrid.cli.owner.check import check
 from hushgrid.kernels.errors import InputError
 from hushgrid.node.problems.power_flow.capacity import read_capacities
 from tests.support.paths import DEPLOY

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from hushgrid.broker.simulation import run
-from hushgrid.cli.check import check
 from hushgrid.cli.drafts.questions import QUESTIONS, Asked
-from hushgrid.cli.init import write
 from hushgrid.cli.main import main
+from hushgrid.cli.owner.check import check
+from hushgrid.cli.owner.init import write
 from hushgrid.grid_cases.matpower import BUILT_IN
 from hushgrid.kernels.errors import InputError
 from hushgrid.node.config.device import load_device

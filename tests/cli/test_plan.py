@@ -29,6 +29,7 @@ def file(tmp_path, monkeypatch):
     return path
 
 
+@pytest.mark.runs
 def test_a_table_is_printed_and_a_scenario_written_that_runs_nothing_else(file, hushgrid, tmp_path):
     ended = hushgrid("plan", file, "--workers", 1, "--seeds", 3, "--out", tmp_path / "planned.yaml", "--quiet")
     assert (ended.code, ended.err) == (0, "")
@@ -48,6 +49,7 @@ def test_a_table_is_printed_and_a_scenario_written_that_runs_nothing_else(file, 
     assert hushgrid("check", tmp_path / "planned.yaml").code == 0
 
 
+@pytest.mark.runs
 def test_json_has_every_seed(file, hushgrid):
     said = json.loads(hushgrid("plan", file, "--workers", 1, "--seeds", 3, "--json", "--quiet", "--epsilon", 5).out)
     assert "epsilon 5 of each node" in said["about"]

@@ -50,10 +50,12 @@ def test_the_members_of_a_coordinator_are_the_zones_of_its_scenario(hushgrid, tm
 # --- run ---
 
 
+@pytest.mark.runs
 def test_a_private_run_leaves_what_the_contract_says_and_no_figure_of_raw_data(hushgrid, tmp_path):
     assert_a_private_run_leaves_what_the_contract_says(hushgrid, tmp_path, "memory")
 
 
+@pytest.mark.runs
 def test_a_run_says_on_stdout_what_it_reached_and_on_stderr_what_it_does(hushgrid, tmp_path):
     said = hushgrid("run", write(tmp_path / "s.yaml"), "--set", "algorithm.rounds=2")
     assert said.code == 0
@@ -68,6 +70,7 @@ def test_a_run_says_on_stdout_what_it_reached_and_on_stderr_what_it_does(hushgri
     assert hushgrid("run", tmp_path / "s.yaml", "--quiet", "--out", "quiet").err == ""
 
 
+@pytest.mark.runs
 def test_a_seeded_run_shows_its_objective_and_is_not_private(hushgrid, tmp_path):
     said = hushgrid("run", write(tmp_path / "s.yaml"), "--seed", 7, "--out", "run", "--quiet")
     assert "not private (seed or truth)" in said.out
@@ -77,6 +80,7 @@ def test_a_seeded_run_shows_its_objective_and_is_not_private(hushgrid, tmp_path)
     assert result["objective"] > 0
 
 
+@pytest.mark.runs
 def test_ledgers_under_state_count_over_runs_until_the_budget_refuses(hushgrid, tmp_path):
     file = write(tmp_path / "s.yaml", {"privacy.budget": {"epsilon": 8.0}})
     options = ["--state", "st", "--quiet"]

@@ -36,6 +36,7 @@ def test_an_unknown_name_is_refused_in_one_line_that_lists_the_known_ones():
         scenarios.find("case15")
 
 
+@pytest.mark.runs
 def test_run_and_check_take_a_name_anywhere(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert main(["check", "adult-ring"]) == 0

@@ -51,6 +51,7 @@ def test_values_are_read_as_yaml():
     assert (seeds_of("3"), seeds_of("100-102")) == (range(3), range(100, 103))
 
 
+@pytest.mark.runs
 def test_runs_are_compared_and_what_is_no_run_is_one_line(scenario, hushgrid, tmp_path):
     for rounds in (2, 5):
         hushgrid("run", scenario, "--quiet", "--seed", 1, "--out", f"r{rounds}", "--set", f"algorithm.rounds={rounds}")

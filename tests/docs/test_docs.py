@@ -15,8 +15,8 @@ import pytest
 import yaml
 
 from hushgrid.broker.simulation import run
-from hushgrid.cli.consent import consent
 from hushgrid.cli.main import COMMANDS, make_parser
+from hushgrid.cli.owner.consent import consent
 from hushgrid.kernels.errors import InputError
 from hushgrid.node.config.device import load_device
 from hushgrid.node.problems.records.device import Rows
@@ -27,7 +27,7 @@ from tests.support.paths import ROOT
 PAGES = sorted([*paths.PAGES, *(p.relative_to(ROOT).as_posix() for p in (ROOT / "docs").rglob("*.md"))])
 PAGES += ["lab/benchmarks/README.md", "scenarios/data/README.md"]
 #: Pages that speak of the code, by its files and what is in them: all but the studies, whose tables are made by commands.
-OF_CODE = tuple(p for p in PAGES if not p.startswith("docs/studies/") and p != "CHANGELOG.md")
+OF_CODE = tuple(p for p in PAGES if not p.startswith("docs/studies/") and p not in ("CHANGELOG.md", "docs/history.md"))
 FOLDERS = tuple(
     f"{name}/" for name in paths.FOLDERS if name != "hushgrid"
 )  #: `hushgrid/1/...` and `site/rows` are topics
@@ -91,6 +91,7 @@ def missing(path: str, symbols: tuple[str, ...]) -> list[str]:
     return [f"{path} ({s})" for s in symbols if not re.search(rf"\b{re.escape(s)}\b", file.read_text(encoding="utf-8"))]
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("page", OF_CODE)
 def test_every_file_and_symbol_that_a_page_names_is_there(page):
     assert [gone for path, symbols in named(page) for gone in missing(path, symbols)] == []
@@ -176,6 +177,7 @@ def _written() -> Iterator[tuple[str, str]]:
                         yield path, token.string
 
 
+@pytest.mark.runs
 def test_nothing_refers_to_notes_that_are_not_in_the_repository():
     assert [(path, found[0]) for path, words in written() if (found := NOT_HERE.search(words))] == []
 
@@ -275,6 +277,7 @@ def wrong(words: list[str]) -> str:
     return ""
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("page", PAGES)
 def test_every_command_that_is_shown_is_one(page):
     shown = [words for script in shell(page) for words in commands(script)]

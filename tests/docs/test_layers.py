@@ -59,6 +59,7 @@ def test_the_folders_are_found():
     assert {folder(room) for room in ROOMS} == set(ORDER)
 
 
+@pytest.mark.runs
 def test_a_folder_needs_only_what_stands_before_it():
     rank = {module: ORDER.index(folder(room)) for module, room in MODULES.items()}
     assert [f"{m} -> {other}" for m in MODULES for other in needs(m) if rank[other] > rank[m]] == []
@@ -73,8 +74,8 @@ def test_the_page_of_imports_is_current():
     assert page == listing(), "python -m tests.support.layers"
 
 
-#: One file an algorithm, one file a command: as many as there are.
-ONE_FILE_EACH = ("kernels/algorithms", "cli")
+#: One file an algorithm: as many as there are.
+ONE_FILE_EACH = ("kernels/algorithms",)
 
 
 @pytest.mark.parametrize("name", [name for name in ORDER if name not in ONE_FILE_EACH])
@@ -87,6 +88,7 @@ def test_a_module_has_at_most_500_lines():
     assert {name: n for name, n in lines.items() if n > 500} == {}
 
 
+@pytest.mark.runs
 def test_a_function_has_at_most_70_lines():
     functions = (
         (f"{named(room)}: {node.name}", (node.end_lineno or 0) - node.lineno + 1)
@@ -121,10 +123,11 @@ def bound(tree: ast.Module) -> set[str]:
     return found | {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
 
 
+@pytest.mark.runs
 def test_what_a_string_names_is_there():
     gone = []
     for file in [*ROOMS, *(ROOT / "tests").rglob("*.py")]:
-        for name in named_in_strings(parsed(file)):
+        for name in named_in_strings(parsed(file)) - {"hushgrid.algorithms"}:  # a group of entry points
             module = module_of(name)
             rest = name.removeprefix(f"{module}.").split(".")[0] if module != name else None
             if module is None or (rest is not None and rest not in bound(parsed(MODULES[module]))):
@@ -183,8 +186,8 @@ def test_cryptography_is_imported_by_a_device_s_masks_alone_and_these_only_when_
 
 
 def test_a_device_needs_no_broker_benchmark_study_or_other_command_ever():
-    device = reached("hushgrid.cli.node")
-    assert {name for name in device if wing(MODULES[name]) == "cli"} == {"hushgrid.cli.node"}
+    device = reached("hushgrid.cli.owner.node")
+    assert {name for name in device if wing(MODULES[name]) == "cli"} == {"hushgrid.cli.owner.node"}
     assert {wing(MODULES[name]) for name in device} == {"kernels", "grid_cases", "node", "cli"}
     at_once = {i.name.split(".")[0] for name in device for i in imports(parsed(MODULES[name])) if i.at_once}
     assert at_once & set(LAPTOP) == set()
@@ -197,8 +200,10 @@ def test_a_device_needs_no_broker_benchmark_study_or_other_command_ever():
 TESTS = sorted((ROOT / "tests").rglob("*.py"))
 
 
+@pytest.mark.runs
 def test_tests_share_what_stands_in_support_and_no_test_imports_a_test():
     found = {
         (file, i.name) for file in TESTS for i in imports(parsed(file)) if re.match(r"tests\.|(.*\.)?test_\w", i.name)
     }
-    assert [f"{named(file)}: {name}" for file, name in found if not name.startswith("tests.support")] == []
+    shared = ("tests.support", "tests.mutations")
+    assert [f"{named(file)}: {name}" for file, name in found if not name.startswith(shared)] == []

@@ -13,7 +13,7 @@ from hushgrid.kernels.algorithms.registry import ALGORITHMS
 from hushgrid.kernels.errors import InputError
 from hushgrid.node.config.coordinator import CoordinatorConfig
 from hushgrid.node.config.device import DeviceConfig
-from hushgrid.node.config.scenario import Scenario
+from hushgrid.node.config.scenario import Scenario, scenario_from
 from hushgrid.node.schema.yaml_file import convert, read_yaml
 from tests.support.paths import ROOT
 
@@ -35,6 +35,7 @@ def schema(kind: str) -> jsonschema.Draft202012Validator:
     return jsonschema.Draft202012Validator(found)
 
 
+@pytest.mark.runs
 def test_the_committed_reference_is_current():
     """If this fails: `make reference`."""
     assert {path.name for path in generate.PLACE.iterdir()} == set(pages())
@@ -79,6 +80,7 @@ def test_meanings_are_read_from_the_line_or_the_lines_above_and_end_with_a_defau
     )  # fmt: skip
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize(("kind", "file"), GIVEN, ids=lambda value: str(value).removeprefix(f"{ROOT}/"))
 def test_a_file_that_the_program_takes_is_valid(kind, file):
     raw = read_yaml(file)
@@ -86,6 +88,7 @@ def test_a_file_that_the_program_takes_is_valid(kind, file):
     assert [error.message for error in schema(kind).iter_errors(raw)] == []
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize(
     "over",
     [
@@ -98,7 +101,7 @@ def test_a_file_that_the_program_takes_is_valid(kind, file):
 def test_what_the_program_does_not_take_is_invalid(over):
     raw = read_yaml(ROOT / "scenarios/case14.yaml") | over
     with pytest.raises(InputError):
-        convert(copy.deepcopy(raw), Scenario, "scenario")
+        scenario_from(copy.deepcopy(raw))
     assert not schema("scenario").is_valid(raw)
 
 

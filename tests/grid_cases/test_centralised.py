@@ -16,6 +16,7 @@ def own_loads(case):
     return loads(case, tuple(case.buses.numbers.tolist()))
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize(
     ("name", "cost"), [("case14", 2175.70), ("case30", 6662.16), ("case39", 137654.07), ("case300", 550393.75)]
 )
@@ -26,6 +27,7 @@ def test_the_least_cost_with_every_load_served_is_the_known_one(name, cost):
     assert np.abs(found.shed).max() < 1e-6
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize(("name", "value"), [("case14", 2175.70), ("case118", 96335.86), ("case300", 550002.4)])
 def test_with_a_value_of_lost_load_the_cost_is_the_known_one(name, value):
     """case300: 0.054 of the 0.65 MVAr at bus 9033 are not served, for they would cost more than 10,000 $ a MVArh."""

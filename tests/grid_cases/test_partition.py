@@ -20,6 +20,7 @@ PAPER_14 = [[1, 2, 3, 4, 5], [7, 8, 9, 10, 14], [6, 11, 12, 13]]
 PAPER_118 = [[*range(1, 33), 113, 114, 115, 117], [*range(33, 68)], [*range(68, 113), 116, 118]]
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize(("name", "zones"), SPLITS)
 def test_every_bus_is_in_one_connected_zone_within_a_fifth_of_the_mean_size(name, zones):
     case = load(name)
@@ -39,12 +40,14 @@ METIS = [("case14", 3, 5), ("case30", 4, 9), ("case39", 5, 9), ("case57", 3, 8),
 METIS += [("case118", 4, 12), ("case118", 8, 30), ("case300", 4, 13), ("case300", 6, 21), ("case300", 8, 23)]
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize(("name", "zones", "lines"), METIS)
 def test_no_more_lines_are_cut_than_metis_cuts(name, zones, lines):
     case = load(name)
     assert len(tie_lines(case, partition(case, zones))) <= lines
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize(("zones", "name"), [(PAPER_14, "case14"), (PAPER_118, "case118")])
 def test_no_more_lines_are_cut_than_in_the_zones_of_the_examples(zones, name):
     case = load(name)
@@ -57,6 +60,7 @@ def test_tie_lines_are_the_rows_of_the_lines_between_zones():
     assert tie_lines(case, partition(case, 1)).tolist() == []
 
 
+@pytest.mark.runs
 def test_the_partition_is_the_same_on_every_machine():
     # Integer arithmetic only: these zones are part of what devices agree on without sending it.
     assert partition(load("case14"), 3) == {"z1": (1, 2, 3, 4, 5), "z2": (6, 11, 12, 13, 14), "z3": (7, 8, 9, 10)}
@@ -77,6 +81,7 @@ def networks(draw) -> list[dict[int, int]]:
     return [dict(sorted(neighbours.items())) for neighbours in lines]
 
 
+@pytest.mark.runs
 @examples.of(60, suppress_health_check=[HealthCheck.too_slow])
 @given(networks(), st.integers(1, 40))
 def test_the_parts_of_any_network_are_connected_and_numbered_by_their_first_bus(lines, parts):

@@ -9,7 +9,7 @@ from hushgrid.grid_cases.ac.opf import AcDispatch, AcSolver
 from hushgrid.grid_cases.ac.program import Program
 from hushgrid.grid_cases.case import Case, loads
 from hushgrid.grid_cases.centralised import solve
-from hushgrid.grid_cases.costs import dispatch_cost, require_convex, require_modelled
+from hushgrid.grid_cases.costs import require_convex, require_modelled
 from hushgrid.grid_cases.elements.parts import WITHOUT
 from hushgrid.grid_cases.matpower import parse
 from hushgrid.grid_cases.variables import Layout
@@ -198,22 +198,6 @@ def test_a_solution_starts_the_AC_solver_with_its_dc_lines():
     start = relaxed(case, dict(zip(found.keys, found.z.tolist(), strict=True)))
     assert start.dc == pytest.approx(found.dc)
     assert violations(case, start)["dc"] < 1e-6
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_the_other_ipopt_finds_the_same(name):
-    pytest.importorskip("cyipopt", reason="the extra ipopt is not installed")
-    from hushgrid.grid_cases.ac.by_cyipopt import Solver
-
-    case = load(path(name))
-    program, dispatch = Program.of(case), optimum(case, 10_000.0)
-    ended = Solver(program, 60.0).solve(loads(case, tuple(case.buses.numbers.tolist())), program.start(dispatch.point))
-    assert ended.status is not None
-    _, _, p_g, q_g, dc, *_ = program.split(ended.x)
-    assert dispatch_cost(case, p_g, q_g, program.dc_flows(dc)) == pytest.approx(dispatch.cost, rel=1e-6)
-    nb = len(case.buses)
-    scale = program.scale / case.base_mva
-    assert ended.multipliers[: 2 * nb].reshape(2, nb).T * scale == pytest.approx(dispatch.price, rel=1e-4, abs=1e-3)
 
 
 def test_a_zone_shares_the_flows_of_the_dc_lines_that_it_is_cut_across():

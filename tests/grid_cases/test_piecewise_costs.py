@@ -51,6 +51,7 @@ def test_tangents_bound_a_quadratic_cost_from_below_and_many_of_them_closely(cas
         assert generation_cost(lined, p) == pytest.approx(generation_cost(smooth, p), rel=1e-2)
 
 
+@pytest.mark.runs
 def test_a_zone_step_the_central_solver_and_the_AC_optimum_minimise_the_largest_line(cases):
     smooth, lined = cases
     found, d = whole(lined)
@@ -62,18 +63,6 @@ def test_a_zone_step_the_central_solver_and_the_AC_optimum_minimise_the_largest_
     assert recovered.cost == pytest.approx(exact.cost, rel=2e-3)
     assert recovered.cost == pytest.approx(generation_cost(lined, recovered.p_g))
     assert recovered.cost >= found.value - 1e-3
-
-
-def test_the_other_ipopt_finds_the_same(cases, monkeypatch):
-    pytest.importorskip("cyipopt", reason="the extra ipopt is not installed")
-    from hushgrid.grid_cases.ac.by_cyipopt import Solver
-
-    _, lined = cases
-    program = Program.of(lined)
-    d = loads(lined, tuple(lined.buses.numbers.tolist()))
-    ended = Solver(program, 60.0).solve(d, program.start(AcSolver(program).solve(d).point))
-    assert ended.status is not None
-    assert generation_cost(lined, program.split(ended.x)[2]) == pytest.approx(AcSolver(program).solve(d).cost, rel=1e-6)
 
 
 def p_of(case, least):

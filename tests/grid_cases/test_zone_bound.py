@@ -54,6 +54,7 @@ def test_it_holds_at_the_multipliers_of_a_solver_that_has_hardly_begun(whole, to
     assert least * (1 - 100 * tolerance) <= found <= least
 
 
+@pytest.mark.runs
 @given(seed=st.integers(0, 2**32 - 1), far=st.sampled_from([1e-6, 1e-3, 0.1, 1.0, 30.0]))
 def test_it_holds_at_any_multipliers(whole, seed, far):
     one, P, q, cones = whole

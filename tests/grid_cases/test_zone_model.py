@@ -58,6 +58,7 @@ def test_sizes_lipschitz_constants_and_row_norms_are_the_known_ones(name, zones,
     assert (max(m.row_l1 for m in models), max(m.row_l2 for m in models)) == pytest.approx(norms)
 
 
+@pytest.mark.runs
 def test_nothing_in_a_model_depends_on_the_loads():
     other = replace(CASE14, buses=replace(CASE14.buses, p_d=CASE14.buses.p_d[::-1], q_d=CASE14.buses.q_d * 3))
     ours, theirs = (zone_models(case, ZONES14, cache=False) for case in (CASE14, other))
@@ -88,6 +89,7 @@ def voltages_to_z(case: Case, layout: Layout, voltage: np.ndarray, p_g: np.ndarr
     return np.array(list(z.values()))
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("name", ["case14", "case118", "case300"])  # with taps, parallel lines, phase shifters
 def test_any_physical_voltages_satisfy_the_flow_equations_and_their_cones_exactly(name):
     """Equations (D.2f)-(D.2i) and (D.2l) hold with equality at rank-one points: the signs are those of Ohm's law."""
@@ -170,6 +172,7 @@ def test_angle_limits_turn_with_the_line_and_parallel_lines_intersect():
         Layout.of(parallel((0.6, 1.0)), (1, 2)).angle_limits()
 
 
+@pytest.mark.runs
 def test_one_zone_shares_nothing_and_one_bus_is_a_zone():
     whole = zone_models(CASE14, 1, cache=False)["z1"]
     assert len(whole.shared) == 0
@@ -220,6 +223,7 @@ def test_models_are_built_once_and_then_read_from_the_cache(empty_cache, monkeyp
         zone_models(replace(CASE14, lines=replace(CASE14.lines, rate=CASE14.lines.rate * 2)), ZONES14)
 
 
+@pytest.mark.runs
 def test_a_damaged_or_unwritable_cache_is_gone_without(empty_cache, monkeypatch):
     built = zone_models(CASE14, ZONES14)
     for file in empty_cache.iterdir():

@@ -123,6 +123,7 @@ def valid(graph: Graph, route) -> bool:
     return set(closed) == set(range(graph.n)) and all(j in graph.neighbours[i] for i, j in pairwise(closed))
 
 
+@pytest.mark.runs
 def test_fifty_connected_geometric_graphs_each_get_a_cycle_or_a_proof_that_there_is_none():
     graphs, seed = [], 0
     while len(graphs) < 50:
@@ -213,6 +214,7 @@ def test_a_given_walk_hops_along_edges_and_is_long_enough():
         assert str(error.value) == line
 
 
+@pytest.mark.runs
 def test_a_random_walk_takes_every_neighbour_as_often_and_any_hop_can_be_made_alone():
     graph = build("star", nodes=5)
     walk = random_walk(graph, 0, 4001, seed=7)

@@ -305,6 +305,7 @@ def lives(sequence):
     life.tells()
 
 
+@pytest.mark.runs
 @examples.of(1500)
 @given(actions)
 def test_the_price_that_is_told_never_falls_and_nothing_that_was_received_is_forgotten(sequence):

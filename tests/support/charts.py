@@ -10,7 +10,6 @@ import hashlib
 from html import escape
 from typing import Any
 
-import matplotlib.font_manager  # noqa: F401  (where it has no list of fonts yet it starts a process for one: here, not in a test)
 import numpy as np
 
 

@@ -17,9 +17,12 @@ PART, LEAST = 0.2, 10
 
 
 def of(number: int, **options: Any) -> settings:
-    """Settings for a property that `number` examples try thoroughly. No test is timed: a busy machine is no defect."""
+    """Settings for a property that `number` examples try thoroughly; a part of them is the same ones every time.
+
+    No test is timed: a busy machine is no defect.
+    """
     tried = number if THOROUGH else max(min(number, LEAST), round(PART * number))
-    return settings(max_examples=tried, deadline=None, **options)
+    return settings(max_examples=tried, deadline=None, derandomize=not THOROUGH, **options)
 
 
 def few(cases: Iterable[Any], chosen: Collection[Any]) -> list[Any]:

@@ -3,7 +3,7 @@
 import numpy as np
 
 from hushgrid.kernels.problems.losses import Loss, Objective
-from hushgrid.lab.inversion.found import Gradients
+from hushgrid.lab.inversion.recovered import Gradients
 
 C, Q = 10, 16
 

@@ -118,7 +118,7 @@ INSIDE: dict[str, tuple[str, ...]] = dict.fromkeys(WINGS, ("",)) | {
         *("benchmarks/common", "benchmarks"),
         *("studies/common", "studies/baselines", "studies/problems", "studies/papers", "studies"),
     ),
-    "cli": ("drafts", ""),
+    "cli": ("drafts", "", "operator", "owner", "researcher"),
 }
 
 #: Every folder with modules, from the one that needs nothing to the one that nothing needs.
@@ -173,7 +173,7 @@ def listing() -> str:
     return "\n".join(out)
 
 
-LAPTOP = ("cvxpy", "numba", "matplotlib", "rich", "amqtt", "networkx", "casadi", "cyipopt")
+LAPTOP = ("cvxpy", "numba", "matplotlib", "rich", "amqtt", "networkx", "casadi")
 LAPTOP += ("dask", "distributed", "pandas", "pyarrow")
 
 

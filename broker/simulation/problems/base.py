@@ -24,6 +24,7 @@ from hushgrid.broker.report.claims import reasons
 from hushgrid.broker.report.result import Quality, Result
 from hushgrid.broker.simulation.recorders.answers import traced
 from hushgrid.broker.simulation.recorders.base import Observer, Over, Recorded, Shape, Widths, recorder
+from hushgrid.grid_cases.case import Case
 from hushgrid.node.config.scenario import Scenario
 from hushgrid.node.privacy.noise_source import PAPER_SAMPLER, SeededNoise, SystemNoise
 from hushgrid.node.problems import masking_words
@@ -107,6 +108,7 @@ class Setup(ABC):
     description: str  #: the problem in a few words
     notes: tuple[str, ...] = ()  #: what was changed in the data when they were read
     stamp: str = ""  #: how the data file looks from outside; another stamp is a new data version
+    network: Case | None = None  #: of zones: the case without its loads
     test: dict[str, Any] | None = None  #: what the models are tested on, if anything
     shape: Shape  #: what a recorder needs to read the run back
 
@@ -177,8 +179,9 @@ class Setup(ABC):
         trajectory = seen.trajectory if self.scenario.run.record == "trajectory" else None
         summary = self._summary(seen, figures, over)
         return Result(
-            summary, history, figures.solution, figures.setpoints, trajectory, over.transcript, tables=figures.tables
-        )
+            summary, history, figures.solution, figures.setpoints, trajectory, over.transcript, tables=figures.tables,
+            case=self.network,
+        )  # fmt: skip
 
     def _summary(self, seen: Recorded, figures: Figures, over: Finished) -> dict[str, Any]:
         """result.json."""

@@ -24,10 +24,10 @@ from hushgrid.grid_cases import load
 from hushgrid.grid_cases.case import Case, loads
 from hushgrid.grid_cases.centralised import solve
 from hushgrid.grid_cases.setpoints import setpoints
-from hushgrid.grid_cases.zone.backends import make_step
 from hushgrid.grid_cases.zone.build import zone_models
 from hushgrid.grid_cases.zone.cost import CostStep
 from hushgrid.grid_cases.zone.model import ZoneModel, objective, violation
+from hushgrid.grid_cases.zone.projection import ZoneStep
 from hushgrid.kernels.algorithms.base import Star
 from hushgrid.kernels.errors import HushgridError, InputError
 from hushgrid.kernels.types import Vector
@@ -55,6 +55,7 @@ class ZoneSetup(Setup):
             self.case, self.zones, public_part = public(self.problem, scenario.algorithm)
         except InputError as error:
             raise InputError(f"{file}: problem.{error}") from None
+        self.network = self.case.without_loads()
         self.adjacency = scenario.privacy.adjacency if scenario.privacy else None
         capacities(self.adjacency, self.case, self.case.buses.numbers.tolist())
         super().__init__(scenario, make_plan(scenario, public_part, file))
@@ -68,7 +69,7 @@ class ZoneSetup(Setup):
         )
         if self.problem.solver != "clarabel":  # an absent one is refused here, not in a child
             first = next(iter(self.models.values()))
-            make_step(first, np.ones(first.n), self.problem.solver)
+            ZoneStep(first, np.ones(first.n), self.problem.solver)
         path = Path(self.problem.case)
         self.stamp = stamp(path) if path.is_file() else self.problem.case
         self.notes = tuple(load(self.problem.case).left_out(self.problem.ignore))

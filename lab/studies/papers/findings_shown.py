@@ -164,7 +164,7 @@ def final_x(counts: Iterable[int] = (2, 5, 10, 20, 40, 80), nodes: int = 4) -> S
             made, way = (run(raw | {"run": {"record": what}}) for what in ("transcript", "trajectory"))
             held = [np.load(place / f"n{i}.npz") for i in range(nodes)]
             fs = [Loss(Objective(kind="softmax", l2=0.01), h["A"], h["b"], 10) for h in held]
-        heard = transcript.heard(made.transcript or [], "4.4")
+        heard = transcript.parse(made.transcript or [], "4.4")
         p: Any = heard.plan.running
         P, said = np.eye(nodes) - heard.problem.graph.metropolis(), heard.shares(2 * K, heard.problem.size)
         x, g = untied(said[0::2], said[1::2], np.array([p.eta_k(k) for k in range(K)]), p.rho, P)
@@ -279,7 +279,7 @@ def loads_heard(counts: Iterable[int] = (1, 2, 3, 4), epsilons: Iterable[float] 
                 "rho": 100,
             }
             made = run(one | ({"privacy": privacy} if privacy else {}))
-            heard = transcript.heard(made.transcript or [], way)
+            heard = transcript.parse(made.transcript or [], way)
             found = registry.fitting(heard)[0].recover(heard).loads
             errors = [float(np.max(np.abs(found[zone].d - d))) for zone, d in true.items()]
             sure = sum(of.consistent and of.what == "gradient" for of in found.values())

@@ -15,7 +15,7 @@ import numpy as np
 
 from hushgrid.kernels.problems.losses import Loss
 from hushgrid.kernels.types import Matrix, Vector
-from hushgrid.lab.attacks.incremental import Told, backward, estimator, forward, model, told
+from hushgrid.lab.attacks.incremental import Exchanges, backward, estimator, exchanges_of, forward, model
 from hushgrid.lab.attacks.transcript import Visit
 from hushgrid.lab.studies.common.study import Page, Panel, Table, chart, on_two
 from hushgrid.lab.studies.papers.incremental import (
@@ -47,7 +47,7 @@ def visits(run: Walked, N: int) -> Iterator[Visit]:
         before = z
 
 
-def heard(every: dict[int, Told], rho: float) -> Matrix:
+def heard(every: dict[int, Exchanges], rho: float) -> Matrix:
     """(K, p) the gradient of the active agent after each activation, as an eavesdropper has it: starts are taken for 0."""
     found = np.empty((sum(len(of.when) for of in every.values()), P))
     for of in every.values():
@@ -68,7 +68,7 @@ def leak(task: Task, games: int = 200, rivals: int = 10) -> Leak:
     setup = PAPER[task.kind]
     fs = losses(task.kind, task.N, task.seed)
     run = incremental(fs, setup, task.method, [k % task.N for k in range(VISITS * task.N)], task.seed)
-    every = told(visits(run, task.N))
+    every = exchanges_of(visits(run, task.N))
     now, kept, held = np.full(task.N, np.nan), [], run.start.copy()
     for k, (i, g, x) in enumerate(zip(run.walk, heard(every, setup.rho), run.x, strict=True), 1):
         truth = fs[i].gradient(x if setup.update == "exact" else held[i])  # where the update asked for it
@@ -91,7 +91,7 @@ def _guessed(task: Task, setup: Setup, N: int, game: int) -> bool:
     candidates = (fs[0], other)
     run = incremental([candidates[coin], *fs[1:]], setup, task.method, [k % N for k in range(VISITS * N)], 1000 + game)
     z = run.z[-1]
-    heard_there = setup.rho * (z - told(visits(run, N))[0].u[-1])
+    heard_there = setup.rho * (z - exchanges_of(visits(run, N))[0].u[-1])
     errors = [float(np.linalg.norm(heard_there - f.gradient(z))) for f in candidates]
     return int(np.argmin(errors)) == coin
 
@@ -100,7 +100,7 @@ def models(N: int = 12, count: int = 10) -> Vector:
     """The relative error of `model` for every agent of a small network, (N,): |(H, h) found - (H, h)|/|(H, h)|."""
     fs, setup = losses("ridge", N), PAPER["ridge"]
     run = incremental(fs, setup, "PI-ADMM1", [k % N for k in range(count * N)], 0)
-    every, errors = told(visits(run, N)), []
+    every, errors = exchanges_of(visits(run, N)), []
     gamma = (1 - setup.width / setup.rho, 1 + setup.width / setup.rho)
     for i, f in enumerate(fs):
         found = model(every[i], setup.rho, gamma, f.L)
@@ -128,7 +128,7 @@ def estimates(task: Task, count: int = FIRST) -> Estimates:
     """The first `count` visits to every agent of a cycle."""
     fs, setup, N = losses(task.kind, task.N, task.seed), PAPER[task.kind], task.N
     run = incremental(fs, setup, task.method, [k % N for k in range(count * N)], task.seed)
-    every, rho, middle = told(visits(run, N)), setup.rho, 0.0
+    every, rho, middle = exchanges_of(visits(run, N)), setup.rho, 0.0
     if task.method != "I-ADMM":
         middle = setup.high / 2
     true_x = {i: run.x[of.when] for i, of in every.items()}

@@ -23,8 +23,8 @@ from hushgrid.kernels.problems.losses import Kind
 from hushgrid.kernels.randomness import counter_generator
 from hushgrid.kernels.types import Matrix, Vector
 from hushgrid.lab.attacks.recal import at_once, one_visit_late
-from hushgrid.lab.attacks.transcript import heard
-from hushgrid.lab.inversion.matching import Distance, Task
+from hushgrid.lab.attacks.transcript import parse
+from hushgrid.lab.inversion.matching import Batch, Distance
 from hushgrid.lab.inversion.pictures import png, sheet
 from hushgrid.lab.inversion.scores import cosine, psnr
 from hushgrid.lab.studies.common.study import Page, Panel, Table, chart, on_two
@@ -207,7 +207,7 @@ def seen() -> list[Seen]:
     for source, variant, epsilon, late in ways:
         ask = images.Ask(source, images.RECAL, variant, epsilon)
         rows = list(images.rows_for(ask))
-        told = heard(run(images.in_memory(ask), data=rows).transcript or [], source)
+        told = parse(run(images.in_memory(ask), data=rows).transcript or [], source)
         p: Any = told.algorithm
         of, zero = told.problem, np.zeros(told.problem.size)
         alpha, beta = [p.alpha_i(i, L) for i, L in enumerate(of.L)], p.beta_n(AGENTS)
@@ -232,7 +232,7 @@ class Matching(NamedTuple):
 def match(H: Matrix, true: Vector, distance: Distance, tv: float) -> Matching:
     """One image behind one gradient H (C, q) at 0, by L-BFGS from a random start; `true` scores the way, at the best length."""
     C, q = H.shape
-    task = Task(np.zeros((1, C, q)), H[None], 1, distance, tv)
+    task = Batch(np.zeros((1, C, q)), H[None], 1, distance, tv)
     draw = counter_generator(0, "figure", q)
     errors: list[float] = []
 

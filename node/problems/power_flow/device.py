@@ -20,10 +20,10 @@ from hushgrid.grid_cases.costs import require_convex, require_modelled
 from hushgrid.grid_cases.partition import explicit, partition
 from hushgrid.grid_cases.setpoints import released_keys
 from hushgrid.grid_cases.variables import Layout
-from hushgrid.grid_cases.zone.backends import make_step
 from hushgrid.grid_cases.zone.build import ensure_model
 from hushgrid.grid_cases.zone.cost import joint_stiffness, stiffness
 from hushgrid.grid_cases.zone.model import ZoneModel, load_model, place
+from hushgrid.grid_cases.zone.projection import ZoneStep
 from hushgrid.kernels.algorithms.base import Algorithm
 from hushgrid.kernels.errors import InputError, Refused
 from hushgrid.kernels.machine import Keeping
@@ -333,7 +333,7 @@ class Zone:
         shared = shared_of(self.layout, problem)
         place = NodeContext(
             gate=gate,
-            feasible=lambda D: make_step(model, D, self.solver),
+            feasible=lambda D: ZoneStep(model, D, self.solver),
             shared=shared,
             start=model.start,
             L=problem.L,

@@ -31,7 +31,14 @@ from hushgrid.node.problems.records.images import IMAGES, read_idx, read_leaf
 
 Count = Annotated[int, Meta(ge=1, le=10_000_000)]
 Rows = NDArray[np.int64]
-Arrays = Sequence[tuple[NDArray[Any], NDArray[Any]]]  #: A (m, q) and b (m,) of each node, as they were given in Python
+
+
+class Arrays(NamedTuple):
+    """Rows that `run` was given in Python."""
+
+    shards: Sequence[tuple[NDArray[Any], NDArray[Any]]]  #: A (m, q) and b (m,) of each node
+    features: tuple[str, ...] = ()  #: a name for each column of A, if they have names
+    notes: tuple[str, ...] = ()  #: what was done to the columns
 
 
 class Loaded(NamedTuple):
@@ -141,7 +148,7 @@ def load(data: Data, base: Path, kind: Kind, nodes: int | None = None, arrays: A
             "data.arrays: found the shapes of arrays alone, expected the arrays too (in Python: run(..., data=[(A, b), ...]))"
         )
     kind = _as_written(data, kind)
-    each: Sequence[object] | None = data.files if data.files is not None else arrays
+    each: Sequence[object] | None = data.files if data.files is not None else arrays.shards if arrays else None
     users: list[Shard] = [] if data.leaf is None else read_leaf(base / data.leaf, kind)
     if users and len(users) < (data.nodes or nodes or 1):
         raise InputError(f"{base / (data.leaf or '')}: found {len(users)} users, expected {data.nodes or nodes}")
@@ -151,14 +158,14 @@ def load(data: Data, base: Path, kind: Kind, nodes: int | None = None, arrays: A
     for name, other in (("data.nodes", data.nodes), ("network.nodes", nodes)):
         if other is not None and other != n:
             raise InputError(f"data: found {n} nodes, expected {other} ({name})")
-    features: tuple[str, ...] = ()
+    features: tuple[str, ...] = arrays.features if arrays else ()
     if data.files is not None:
         places = [str(base / name) for name in data.files]
         shards = [_read_file(data, base / name, kind) for name in data.files]
         check_widths(places, shards, "file")
     elif arrays is not None:
         places = [f"data.arrays[{i}]" for i in range(n)]
-        shards = [shard_of(A, b, kind, place) for (A, b), place in zip(arrays, places, strict=True)]
+        shards = [shard_of(A, b, kind, place) for (A, b), place in zip(arrays.shards, places, strict=True)]
         check_widths(places, shards, "array")
     elif users:
         shards = users[:n]
@@ -169,7 +176,7 @@ def load(data: Data, base: Path, kind: Kind, nodes: int | None = None, arrays: A
         shards, features = _split(data, base, table, n), table.features
     _check_declared(data, shards)
     shards, notes = _as_declared(data, shards, kind)
-    return Loaded(shards, features, notes)
+    return Loaded(shards, features, (*(arrays.notes if arrays else ()), *notes))
 
 
 def _check_declared(data: Data, shards: Sequence[Shard]) -> None:

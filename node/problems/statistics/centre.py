@@ -13,6 +13,7 @@ from hushgrid.node.problems.kind import Plan
 from hushgrid.node.problems.masking import noise_shares, numbers
 from hushgrid.node.problems.records.centre import Table, centre, held
 from hushgrid.node.problems.statistics.gate import lattice_of
+from hushgrid.node.problems.statistics.section import StatisticsPlan
 
 COLUMNS = ("entry", "value", "sd")  #: of the table
 
@@ -46,9 +47,9 @@ def records(plan: Plan, summed: Sequence[str]) -> int:
 
 
 def estimates(plan: Plan, S: np.ndarray, summed: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-    """(d,) each: what a sum S (d,) over these nodes says, and the standard deviation of its noise."""
-    unit = plan.problem.statistic.unit(plan.problem.features, max(records(plan, summed), 1))
-    return S * unit, spread(plan, summed) * unit
+    """What a sum S (d,) over these nodes says, and the standard deviation of its noise."""
+    p: StatisticsPlan = plan.problem
+    return p.statistic.estimates(S, spread(plan, summed), p.features, max(records(plan, summed), 1))
 
 
 def table(plan: Plan, S: np.ndarray, summed: Sequence[str], features: Sequence[str] = ()) -> Table:

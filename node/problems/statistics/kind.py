@@ -11,20 +11,12 @@ import msgspec
 from hushgrid.kernels.algorithms.base import Algorithm, Pattern, Sharing
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.graphs import Network
-from hushgrid.kernels.problems.statistics import Histogram
+from hushgrid.kernels.problems.statistics import STATISTICS
 from hushgrid.node.problems.kind import Plan, ScenarioSections
 from hushgrid.node.problems.masking import numbers, own_share
 from hushgrid.node.problems.on_graph import GraphKind
 from hushgrid.node.problems.records.section import NAME as RECORDS
-from hushgrid.node.problems.statistics.section import (
-    NAME,
-    GramProblem,
-    HistogramProblem,
-    MeanProblem,
-    StatisticProblem,
-    StatisticsPlan,
-    TotalProblem,
-)
+from hushgrid.node.problems.statistics.section import NAME, SECTIONS, StatisticProblem, StatisticsPlan
 from hushgrid.node.schema.sections import AllowedProblem, Privacy, Question, Section
 
 if TYPE_CHECKING:
@@ -36,38 +28,32 @@ if TYPE_CHECKING:
 class Statistics(GraphKind):
     name: ClassVar[str] = NAME
     of_devices: ClassVar[str] = RECORDS
-    sections: ClassVar[tuple[type[Section], ...]] = (HistogramProblem, TotalProblem, MeanProblem, GramProblem)
+    sections: ClassVar[tuple[type[Section], ...]] = SECTIONS
     public_type: ClassVar[type] = StatisticsPlan
     patterns: ClassVar[tuple[Pattern, ...]] = ("star",)
     sharing: ClassVar[Sharing] = "addends"
 
     def check_questions(self, problem: StatisticProblem, algorithm: Algorithm, privacy: Privacy, file: str) -> None:
         tag, replaced = problem.__struct_config__.tag, privacy.adjacency.replace_one_record
-        if tag == "histogram" and replaced is not None and replaced.clip != 1:
+        if replaced is not None and replaced.clip != 1 and not problem.statistic.shortened:
             raise InputError(
                 f"{file}: privacy.adjacency.replace-one-record.clip: found {replaced.clip:g}, expected 1 "
-                "(histogram: a record counts once)"
+                f"({tag}: a record counts once)"
             )
         if privacy.mechanism == "laplace" and 1 not in problem.statistic.orders:
             raise InputError(f"{file}: privacy.mechanism: found laplace, expected gaussian (problem.kind: {tag})")
 
     def question(self, problem: StatisticsPlan) -> Question:
         statistic = problem.statistic
-        edges = statistic.edges if isinstance(statistic, Histogram) else None
-        return Question(statistic.name, statistic.read(problem.features), edges)
+        return Question(statistic.name, statistic.read(problem.features), getattr(statistic, "edges", None))
 
     def reveals(self, entry: AllowedProblem, device: Any) -> str:
         m, q = device.shard.A.shape
-        which = f"any of its {q} features and the label" if entry.read is None else _columns(entry.read, q)
-        if entry.kind == "histogram":
-            edges = entry.edges
-            bins = "each bin, whatever the bins" if edges is None else f"each bin of {edges[0]:g} to {edges[-1]:g}"
-            return f"how many of its {m} records lie in {bins}, by {which}"
-        added = "sums of products, so how they go together," if entry.kind == "gram" else "the sum"
-        return f"{added} over its {m} records of {which}"
+        columns = f"any of its {q} features and the label" if entry.read is None else _columns(entry.read, q)
+        return STATISTICS[entry.kind].reveals(m, columns, entry.edges)
 
     def solved(self, algorithm: Algorithm) -> str:
-        return "histograms, totals, means, Gram matrices"
+        return ", ".join(statistic.plural for statistic in STATISTICS.values())
 
     def located(
         self, problem: StatisticProblem, network: Network | None, networked: bool, base: Path, file: str

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, cast, get_type_hints
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from hushgrid.kernels.algorithms.base import Algorithm
 from hushgrid.kernels.errors import InputError
-from hushgrid.kernels.problems import statistics
 from hushgrid.kernels.problems.losses import Kind as LossKind
-from hushgrid.kernels.problems.statistics import FINEST, AnyStatistic, Column, Columns, Edge, Order
+from hushgrid.kernels.problems.statistics import STATISTICS, AnyStatistic, Order, Statistic
 from hushgrid.kernels.ranges import NODES, Digest, Features, RowCount
 from hushgrid.node.privacy.terms import Terms
 from hushgrid.node.problems.on_graph import Ids, OnGraph, RouteIs
@@ -20,50 +19,42 @@ from hushgrid.node.problems.records.data import Data
 from hushgrid.node.schema.sections import Section
 
 NAME = "statistics"  #: of this kind of problem, in plans
-Edges = Annotated[tuple[Edge, ...], Meta(min_length=2, max_length=FINEST)]
 
 
 class StatisticProblem(Section, tag_field="kind", frozen=True, kw_only=True):
     """S = sum_i S_i, each node's S_i a sum over its own records; each node's rows (a_j, b_j) are private."""
 
     kind: ClassVar[LossKind] = "least-squares"  #: how labels are read: any number is one
+    described_by: ClassVar[tuple[type, ...]] = ()  #: the classes whose comments say what the other keys mean
     data: Data  #: where the rows are
 
     @property
-    def statistic(self) -> AnyStatistic:
-        raise NotImplementedError
+    def statistic(self) -> Statistic:
+        statistic = STATISTICS[str(self.__struct_config__.tag)]
+        return statistic(**{key: getattr(self, key) for key in statistic.__struct_fields__})
 
 
-class HistogramProblem(StatisticProblem, tag_field="kind", tag="histogram", frozen=True, kw_only=True):
-    column: Column  #: which number of a record is counted: 0 to q - 1 its features, q its label
-    edges: Edges  #: of the bins, ascending; what lies beyond is counted in the first or the last
-
-    @property
-    def statistic(self) -> AnyStatistic:
-        return statistics.Histogram(column=self.column, edges=self.edges)
-
-
-class TotalProblem(StatisticProblem, tag_field="kind", tag="total", frozen=True, kw_only=True):
-    columns: Columns | None = None  #: which numbers of a record are added [all features]
-    nonnegative: bool = False  #: a number below zero counts as zero, and noise is less by sqrt 2 (gaussian)
-
-    @property
-    def statistic(self) -> AnyStatistic:
-        return statistics.Total(columns=self.columns, nonnegative=self.nonnegative)
-
-
-class MeanProblem(TotalProblem, tag_field="kind", tag="mean", frozen=True, kw_only=True):
-    @property
-    def statistic(self) -> AnyStatistic:
-        return statistics.Mean(columns=self.columns, nonnegative=self.nonnegative)
+def section_of(statistic: type[Statistic]) -> type[StatisticProblem]:
+    """The scenario section of a statistic: `data`, and the statistic's own keys, each with its default."""
+    hints = get_type_hints(statistic, include_extras=True)
+    keys = [
+        (f.name, hints[f.name]) if f.required else (f.name, hints[f.name], f.default)
+        for f in msgspec.structs.fields(statistic)
+    ]
+    section = msgspec.defstruct(
+        f"{statistic.__name__}Problem",
+        keys,
+        bases=(StatisticProblem,),
+        namespace={"described_by": statistic.__mro__, "__module__": __name__, "__doc__": statistic.__doc__},
+        tag_field="kind",
+        tag=str(statistic.__struct_config__.tag),
+        frozen=True,
+        kw_only=True,
+    )
+    return cast(type[StatisticProblem], section)
 
 
-class GramProblem(StatisticProblem, tag_field="kind", tag="gram", frozen=True, kw_only=True):
-    columns: Columns | None = None  #: whose products are added [all features and the label]
-
-    @property
-    def statistic(self) -> AnyStatistic:
-        return statistics.Gram(columns=self.columns)
+SECTIONS: tuple[type[StatisticProblem], ...] = tuple(section_of(statistic) for statistic in STATISTICS.values())
 
 
 def order_of(t: Terms) -> Order:

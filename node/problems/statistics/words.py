@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from hushgrid.kernels.problems.statistics import STATISTICS
+
 
 def added(problem: Mapping[str, Any], clip: Any, mechanism: str) -> str:
     """What each node has said, and what its sum leaves out. `mechanism`: of the noise, which has its own norm."""
     sentence = "Each node has answered once: its part of the sum, with fresh noise, added before anything else sees it."
-    if problem.get("kind") == "histogram" or not isinstance(clip, int | float):
+    if not STATISTICS[str(problem.get("kind"))].shortened or not isinstance(clip, int | float):
         return sentence
     norm = "sum of absolute values" if mechanism == "laplace" else "Euclidean norm"
     return (

@@ -36,6 +36,7 @@ TRAJECTORY = {"run.record": "trajectory"}
 # --- faults of the network, and crashes ---
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("walk", WALKS)
 def test_loss_repetition_reordering_and_crashes_change_no_bit(walk):
     raw = record_scenarios.scenario(WALKS[walk] | TRAJECTORY, seed=11)
@@ -44,6 +45,7 @@ def test_loss_repetition_reordering_and_crashes_change_no_bit(walk):
     assert disturbed.history == quiet.history
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("walk", ["recal, random", "iadmm, cycle"])
 def test_without_a_seed_the_token_is_one_and_the_sums_are_conserved(tmp_path, walk):
     raw = record_scenarios.scenario(WALKS[walk] | TRAJECTORY | {"run.truth": True, "run.faults": FAULTS})
@@ -66,6 +68,7 @@ def test_a_random_walk_without_a_seed_is_a_function_of_the_runs_id(tmp_path):
     walk.close()
 
 
+@pytest.mark.runs
 def test_a_walk_that_moves_little_for_long_enough_stops_and_faults_do_not_change_where():
     over = {"algorithm": {"name": "iadmm", "rounds": 400, "rho": 5.0, "variant": "none"}, "privacy": None}
     raw = record_scenarios.scenario(over | TRAJECTORY, seed=11, **{"run.stop": {"tolerance": 1e-3, "patience": 2}})
@@ -88,6 +91,7 @@ BACK = {
 }
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("back", BACK)
 @pytest.mark.parametrize("moment", ["before", "between", "after"])
 @pytest.mark.parametrize("algorithm", LONG)
@@ -217,6 +221,7 @@ def reissued(directory, before_each=lambda walk: None):
     return result, spent
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize(("target", "hostile"), [("n1", to_node), (COORDINATOR, to_centre)])
 def test_at_every_moment_of_a_walk_nothing_foreign_changes_a_byte(tmp_path, undisturbed, target, hostile):
     tried = set()

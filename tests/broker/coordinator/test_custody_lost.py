@@ -29,6 +29,7 @@ def ended(walk, lost, over=None):
     return result
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("moment", ["before", "between", "told", "untold", "after"])
 @pytest.mark.parametrize("algorithm", LOST)
 def test_without_a_lost_node_the_walk_tends_to_the_optimum_of_the_rest(tmp_path, algorithm, moment):
@@ -38,6 +39,7 @@ def test_without_a_lost_node_the_walk_tends_to_the_optimum_of_the_rest(tmp_path,
     assert_solved(walk, result, [n for n in walk.setup.plan.nodes if n not in victim])
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("hop", [1, 2, 3, 4])
 @pytest.mark.parametrize("algorithm", LOST)
 def test_a_node_is_lost_where_others_were_not_visited_yet(tmp_path, algorithm, hop):
@@ -47,6 +49,7 @@ def test_a_node_is_lost_where_others_were_not_visited_yet(tmp_path, algorithm, h
     assert_solved(walk, result, [n for n in walk.setup.plan.nodes if n not in victim])
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("algorithm", LOST)
 def test_who_is_to_issue_the_token_again_may_be_killed_before_it_hears_so(tmp_path, algorithm):
     """It comes back in the suspicion of itself. Its copy is still for the lost node, whose answer nobody needs any more."""
@@ -68,6 +71,7 @@ def test_who_is_to_issue_the_token_again_may_be_killed_before_it_hears_so(tmp_pa
     assert_solved(walk, result, [n for n in walk.setup.plan.nodes if n not in victim])
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("algorithm", LOST)
 def test_a_node_that_was_never_visited_is_not_in_the_problem(tmp_path, algorithm):
     walk = Walk(tmp_path, setup(LOST[algorithm], seed=11))
@@ -77,6 +81,7 @@ def test_a_node_that_was_never_visited_is_not_in_the_problem(tmp_path, algorithm
     assert_solved(walk, result, ["n0", "n1", "n2", "n3"])
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("first", ["never visited", "lost"])
 @pytest.mark.parametrize("algorithm", LOST)
 def test_a_node_that_joins_is_counted_with_what_it_holds(tmp_path, algorithm, first):
@@ -101,6 +106,7 @@ def test_a_node_that_joins_is_counted_with_what_it_holds(tmp_path, algorithm, fi
     assert_solved(walk, result, walk.setup.plan.nodes)
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("moment", ["before", "between"])
 @pytest.mark.parametrize("algorithm", LOST)
 def test_among_members_of_an_older_release_the_lost_node_leaves_its_last_linear_model(
@@ -138,6 +144,7 @@ def with_a_linear_model(walk, result, frozen, nodes):
     return stands_still(losses, y_l, rho, x_l), stands_still(losses)
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("away", [False, True], ids=["capped", "capped and another lost"])
 @pytest.mark.parametrize("algorithm", LOST)
 def test_a_node_beyond_its_cap_stays_by_its_last_linear_model_and_a_recount_counts_that(
@@ -159,6 +166,7 @@ def test_a_node_beyond_its_cap_stays_by_its_last_linear_model_and_a_recount_coun
     assert np.linalg.norm(result.solution["x"] - best) > 1e-3
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("back", [False, True], ids=["lost", "back"])
 @pytest.mark.parametrize("algorithm", LOST)
 def test_two_nodes_of_five_may_be_left_and_all_come_back(tmp_path, algorithm, back):
@@ -202,6 +210,7 @@ def test_a_walks_end_that_only_the_node_before_it_has_heard_of_is_made_again(tmp
     walk.close()
 
 
+@pytest.mark.runs
 def test_a_node_that_dies_beside_the_walk_is_walked_around_and_a_holder_may_die_after_it(tmp_path):
     many = {"network": {"kind": "complete", "nodes": 24}, "algorithm.walk": "hamiltonian", "algorithm.rounds": 80}
     walk = Walk(tmp_path, setup(many, seed=11))
@@ -229,6 +238,7 @@ def test_a_node_that_dies_beside_the_walk_is_walked_around_and_a_holder_may_die_
     walk.close()
 
 
+@pytest.mark.runs
 def test_a_coordinator_that_restarts_in_a_suspicion_goes_on_with_it(tmp_path):
     for restarts in (1, 3):
         walk = Walk(tmp_path / str(restarts), setup(LONG["recal"], seed=11))

@@ -35,6 +35,7 @@ def emptied_at(place, pattern, moment, step):
     return refusals
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize(("pattern", "moment"), examples.few(CASES, [(p, "published") for p in PATTERNS]))
 def test_an_empty_card_at_every_step_is_refused_until_its_owner_accepts_and_nothing_is_forgotten(
     tmp_path, pattern, moment

@@ -2,8 +2,12 @@
 
 import json
 
+import pytest
+
 from hushgrid.grid_cases.zone.conic import ClarabelSolver, StepFailed
 from tests.support.runs.continuous_fleet import Fleet, record, scenario
+
+pytestmark = pytest.mark.runs
 
 AT = 5  #: the round whose step fails
 

@@ -21,6 +21,7 @@ def constants(fleet):
     return dict(zip((whole.keys[k] for k in whole.position[GONE]), start.parts[GONE].z.tolist(), strict=True))
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("name", ROUNDS)
 def test_what_a_held_zone_said_last_is_what_w_is_to_the_bit(name, tmp_path):
     fleet, row = held_fleet(tmp_path, name, 1.1)
@@ -54,6 +55,7 @@ class Central:
         self.value, self.x, self.scale = scale * program.value, x.value, scale
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("moved", [1.0, 0.95, 0.8, 1.5])
 def test_the_others_find_the_optimum_that_the_held_boundary_leaves_them(moved, tmp_path):
     fleet, row = held_fleet(tmp_path, moved=moved)
@@ -78,6 +80,7 @@ def test_the_others_find_the_optimum_that_the_held_boundary_leaves_them(moved, t
     assert central.scale * tolerance < 0.01 * central.value, "a bound that says nothing"
 
 
+@pytest.mark.runs
 def test_what_a_held_boundary_makes_infeasible_is_slack_and_is_printed(tmp_path):
     fleet, row = held_fleet(tmp_path, moved=1.5)
     assert row["outcome"] == "held"
@@ -90,6 +93,7 @@ def test_what_a_held_boundary_makes_infeasible_is_slack_and_is_printed(tmp_path)
     assert found["served_mw"] + found["unserved_mw"] == pytest.approx(drawn, rel=1e-3)
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize(("gone", "moved"), [("z1", 1.05), ("z2", 1.1), ("z3", 1.05), ("z3", 1.1)])
 def test_a_boundary_that_costs_a_little_load_does_not_keep_the_zones_from_stopping(gone, moved, tmp_path):
     """Prices must climb to the value of lost load: with the weights of other runs 200 rounds were too few for each."""
@@ -102,6 +106,7 @@ def test_a_boundary_that_costs_a_little_load_does_not_keep_the_zones_from_stoppi
     assert found["disagreement_mw"] < 0.1
 
 
+@pytest.mark.runs
 def test_a_price_that_constants_have_made_is_not_where_the_next_run_of_all_begins(tmp_path):
     fleet, row = held_fleet(tmp_path, moved=1.05)
     assert row["rounds"] > 20
@@ -112,6 +117,7 @@ def test_a_price_that_constants_have_made_is_not_where_the_next_run_of_all_begin
     assert back["rounds"] <= 14
 
 
+@pytest.mark.runs
 def test_after_hold_the_interval_is_not_run_and_says_why(tmp_path):
     fleet, row = held_fleet(tmp_path, hold="20min")
     assert row["outcome"] == "held"
@@ -122,6 +128,7 @@ def test_after_hold_the_interval_is_not_run_and_says_why(tmp_path):
     assert fleet.interval()["outcome"] == "answer"
 
 
+@pytest.mark.runs
 def test_a_zone_that_comes_back_takes_part_in_the_next_interval_from_where_it_was(tmp_path):
     fleet, _ = held_fleet(tmp_path, "ladmm", 1.1)
     fleet.comes(GONE)
@@ -137,6 +144,7 @@ def test_a_zone_of_which_nothing_is_known_cannot_be_held(tmp_path):
     assert "has said nothing yet" in row["reason"]
 
 
+@pytest.mark.runs
 def test_a_zone_that_vanishes_in_a_run_is_held_in_the_next(tmp_path):
     fleet = Fleet(tmp_path, scenario("consensus-admm", 200, None), quorum=2)
     fleet.interval()
@@ -154,6 +162,7 @@ def test_a_zone_that_vanishes_in_a_run_is_held_in_the_next(tmp_path):
     assert fleet.interval()["held"].keys() == {GONE}
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("who", [COORDINATOR, "z1"])
 def test_a_held_run_has_the_same_bits_whoever_starts_again(who, tmp_path):
     calm, _ = held_fleet(tmp_path / "calm", "ladmm")

@@ -70,6 +70,7 @@ def test_after_an_interval_without_a_member_all_begin_where_that_one_has_ended(t
     assert np.array_equal(made.begun, ended)
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("who", [COORDINATOR, "n1"])
 def test_a_warm_run_has_the_same_bits_whoever_starts_again_at_any_message(tmp_path, who):
     calm = fleet(tmp_path / "calm", MOMENTUM)

@@ -25,6 +25,7 @@ def facts(world):
     return capabilities(device, None, world["z1"].ledger)
 
 
+@pytest.mark.runs
 @given(st.text(max_size=20))
 def test_any_version_that_speaks_this_wire_takes_part(world, facts, version):
     world.centre._check("z1", replace(facts, version=version))

@@ -74,6 +74,7 @@ def test_a_coordinator_that_asks_for_recount_after_recount_gets_no_answer_for_it
     assert_each_answer_is_paid_once(walk, tmp_path, result, states)
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("back", [False, True], ids=["lost", "joins"])
 @pytest.mark.parametrize("algorithm", LOST)
 @pytest.mark.parametrize("seed", examples.few([1, 2, 3], [1]))
@@ -117,6 +118,7 @@ def everything(directory, monkeypatch, algorithm, data="", release=None):
     return heard, {name: rows for name, rows in left_in(directory).items() if "trace" not in name}
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("algorithm", LONG)
 def test_with_the_same_answers_a_recount_over_other_data_sends_the_same_bytes(tmp_path, monkeypatch, algorithm):
     one = everything(tmp_path / "own", monkeypatch, algorithm)
@@ -126,6 +128,7 @@ def test_with_the_same_answers_a_recount_over_other_data_sends_the_same_bytes(tm
         assert left == one[1], data
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("algorithm", LONG)
 def test_the_comparison_fails_where_a_node_counts_what_it_has_not_released(tmp_path, monkeypatch, algorithm):
     agent = recal.Agent if algorithm == "recal" else iadmm.Agent
@@ -135,6 +138,7 @@ def test_the_comparison_fails_where_a_node_counts_what_it_has_not_released(tmp_p
     assert one != other
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("algorithm", LONG)
 def test_it_fails_too_where_answers_follow_the_data(tmp_path, monkeypatch, algorithm):
     honest = Lattice.release

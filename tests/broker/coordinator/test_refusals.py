@@ -64,6 +64,7 @@ def test_it_takes_part_again_once_it_is_willing(fleet):
     assert (row["outcome"], row["refused"], row["absent"]) == ("answer", [], [])
 
 
+@pytest.mark.runs
 def test_after_some_refusals_in_a_row_it_is_not_asked_until_its_birth_is_another(fleet):
     refuses_for_long(fleet, allow=UNWILLING)
     before, began = plans_refused(fleet), fleet.hub.now
@@ -80,12 +81,14 @@ def test_after_some_refusals_in_a_row_it_is_not_asked_until_its_birth_is_another
     assert fleet.interval()["outcome"] == "answer"
 
 
+@pytest.mark.runs
 def test_an_owner_that_consents_at_a_hang_up_is_asked_at_once(fleet):
     refuses_for_long(fleet, allow=UNWILLING)
     fleet.owner(GONE)
     assert fleet.interval()["outcome"] == "answer"
 
 
+@pytest.mark.runs
 def test_a_birth_with_another_mark_or_other_capabilities_is_asked_once_more(fleet):
     refuses_for_long(fleet, budget(1.0))
     before = plans_refused(fleet)
@@ -239,6 +242,7 @@ def test_a_member_that_is_connected_and_says_nothing_is_absent_once_it_is_silent
     assert (row["outcome"], row["absent"], row["refused"]) == ("held", [GONE], [])
 
 
+@pytest.mark.runs
 def test_who_refuses_and_who_dies_in_one_joining_are_both_named(tmp_path):
     fleet = WeakFleet(tmp_path, zones(4), quorum=2, hold="24h")
     fleet.interval()
@@ -254,6 +258,7 @@ def test_who_refuses_and_who_dies_in_one_joining_are_both_named(tmp_path):
     fleet.close()
 
 
+@pytest.mark.runs
 def test_a_window_that_has_room_again_is_asked_although_nobody_restarts(fleet):
     """A run costs 1; the window of three hours has room for one and a half."""
     fleet.owner(GONE, budget(1.5, window="3h"))

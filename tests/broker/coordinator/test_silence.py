@@ -171,6 +171,7 @@ def quiet(fleet):
     return world.final
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("seconds", [15.0, LONG_S])
 def test_a_run_outlives_its_broker_and_is_gone_on_with_in_ten_seconds(fleet, quiet, seconds):
     world = fleet("cut")
@@ -182,6 +183,7 @@ def test_a_run_outlives_its_broker_and_is_gone_on_with_in_ten_seconds(fleet, qui
     assert world.final == quiet
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("seconds", [15.0, LONG_S])
 def test_a_coordinator_that_was_stopped_blames_nobody(fleet, quiet, seconds):
     world = fleet("stopped")
@@ -230,6 +232,7 @@ def suspended(request, tmp_path):
     return world, SILENT[request.param], undisturbed.final
 
 
+@pytest.mark.runs
 def test_a_run_that_silence_has_ended_is_gone_on_with_and_nothing_is_paid_twice(suspended):
     world, victim, quiet = suspended
     first = world.centre.run
@@ -246,6 +249,7 @@ def test_a_run_that_silence_has_ended_is_gone_on_with_and_nothing_is_paid_twice(
     assert world.final == quiet
 
 
+@pytest.mark.runs
 def test_it_is_gone_on_with_after_restarts_of_every_process_too(suspended):
     world, _, quiet = suspended
     first = world.centre.run
@@ -275,6 +279,7 @@ def test_a_walk_that_nobody_could_make_any_more_is_gone_on_with_too(tmp_path):
     world.close()
 
 
+@pytest.mark.runs
 def test_while_its_member_stays_away_the_run_is_kept(suspended):
     world, victim, quiet = suspended
     first = world.centre.run
@@ -292,6 +297,7 @@ def test_while_its_member_stays_away_the_run_is_kept(suspended):
     assert world.final == quiet
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("how", ["it has forgotten it", "it refuses"])
 def test_where_a_member_does_not_come_along_a_new_run_begins_and_that_is_said(suspended, how):
     world, victim, _ = suspended

@@ -12,6 +12,7 @@ from hushgrid.node.wire import COORDINATOR
 from tests.support.runs.continuous_fleet import Again, Fleet, scenario
 
 
+@pytest.mark.runs
 def test_a_run_begins_at_the_last_state_and_is_nearer_from_its_first_round(tmp_path):
     fleet = Fleet(tmp_path, scenario("ladmm", rounds=20, privacy=5.0))
     first, second = fleet.interval(), fleet.interval()
@@ -46,6 +47,7 @@ def test_a_member_that_has_lost_its_state_begins_cold_and_the_result_says_so(tmp
     assert fleet.interval()["cold"] == []
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("name", ["ladmm", "consensus-admm"])
 @pytest.mark.parametrize("lost", ["gone", "cut short", "not finite", "of other zones"])
 def test_a_coordinator_that_has_lost_the_state_begins_cold_and_says_why(tmp_path, name, lost):
@@ -80,6 +82,7 @@ def test_a_coordinator_that_has_lost_the_state_begins_cold_and_says_why(tmp_path
     assert fleet.interval()["start"] == "warm"
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("name", ["ladmm", "consensus-admm"])
 @pytest.mark.parametrize("who", [COORDINATOR, "z1"])
 def test_a_warm_run_has_the_same_bits_whoever_starts_again_at_any_message(tmp_path, name, who):

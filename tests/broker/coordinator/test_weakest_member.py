@@ -79,6 +79,7 @@ def life(request, tmp_path_factory):
     fleet.close()
 
 
+@pytest.mark.runs
 def test_nearly_all_intervals_are_answered_or_held(life):
     _, lines = life
     missed = [row for row, _, _ in lines if row["outcome"] == "missed"]

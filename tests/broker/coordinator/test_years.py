@@ -11,6 +11,8 @@ from hushgrid.node.privacy.ledger_log import BLOCK, BLOCKS
 from hushgrid.node.privacy.run_table import KEPT as RUNS
 from hushgrid.node.wire import COORDINATOR
 
+pytestmark = pytest.mark.runs
+
 ROOM = 50e6  # bytes
 WAL = 1000 * 4096  # of SQLite, after which its pages move to the file
 CLUSTER = 4096  # what a file takes at least

@@ -87,6 +87,7 @@ def shown(run_dir: Path) -> tuple[str, str]:
     return text, summary.text(Result.load(run_dir), scenario)
 
 
+@pytest.mark.runs
 def test_report_and_summary_begin_with_the_headline(tmp_path: Path) -> None:
     said = "serves 259.3 of 259.3 MW (noisy loads) at 2,178 $/h (AC; bound 2,176), agreed within 0.03 MW"
     text, told = shown(write_least_cost(tmp_path))
@@ -98,6 +99,7 @@ def test_report_and_summary_begin_with_the_headline(tmp_path: Path) -> None:
 # The word set-points --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize(
     ("result", "why"),
     [
@@ -128,6 +130,7 @@ def test_the_word_set_points_appears_only_if_agreed_served_and_AC(
             assert ("Dispatch (AC)" if solved else "Dispatch (relaxed)") in text
 
 
+@pytest.mark.runs
 def test_the_tables_captions_call_the_figures_what_they_are(tmp_path: Path) -> None:
     for source, word in (("ac", "set-points"), ("relaxed", "dispatch (relaxed)")):
         captions = re.findall(r"<caption>(.*?)</caption>", html(write_least_cost(tmp_path / source, source=source)))
@@ -181,6 +184,7 @@ def test_a_table_of_zones_ends_with_their_sum(tmp_path: Path) -> None:
     assert total[1:3] == ["259.300", "259.300"]
 
 
+@pytest.mark.runs
 def test_long_tables_begin_with_what_matters_and_fold_the_rest(tmp_path: Path) -> None:
     text = html(write_least_cost(tmp_path, case="case118"))
     lines = rundir.read(tmp_path).tables["lines"]
@@ -198,6 +202,7 @@ def test_long_tables_begin_with_what_matters_and_fold_the_rest(tmp_path: Path) -
     assert text.count("<details>") == 3
 
 
+@pytest.mark.runs
 def test_each_table_and_the_map_say_whether_they_are_relaxed(tmp_path: Path) -> None:
     ac, relaxed = (page(write_least_cost(tmp_path / source, source=source)).text for source in ("ac", "relaxed"))
     assert ac.count("AC: the values satisfy the AC power flow equations.") == 5
@@ -256,6 +261,7 @@ def test_the_cost_of_each_round_is_shown_at_the_noisy_loads(tmp_path: Path) -> N
 # Privacy ----------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize(
     ("loads", "asked", "public"),
     [
@@ -280,6 +286,7 @@ def test_who_knows_what_is_told_with_the_mask(tmp_path: Path, loads: Any, asked:
     assert public is None or public in text
 
 
+@pytest.mark.runs
 def test_a_run_without_an_AC_step_does_not_say_that_the_coordinator_made_one(tmp_path: Path) -> None:
     text = page(write_least_cost(tmp_path, source="relaxed")).text
     assert "at the end each zone's noisy loads one by one" in text
@@ -298,6 +305,7 @@ def test_true_loads_are_never_called_noisy(tmp_path: Path) -> None:
 # The page as a file -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.runs
 @pytest.mark.usefixtures("charts")
 def test_the_same_run_gives_the_same_bytes_without_script_or_request(tmp_path: Path) -> None:
     text = html(write_least_cost(tmp_path / "run"))
@@ -367,6 +375,7 @@ def test_an_empty_figure_is_a_dash(tmp_path: Path) -> None:
 # A real run -------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.runs
 def test_a_run_in_memory_is_told_as_its_directory_is(tmp_path: Path) -> None:
     whole = {
         "hushgrid": 1, "name": "real",

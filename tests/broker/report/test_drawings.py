@@ -81,6 +81,7 @@ def test_crossings_are_counted_without_common_ends() -> None:
     assert gridmap.crossings(square, np.array([*sides, (0, 2), (1, 3)])) == 1
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize(
     ("name", "count"), examples.few([("case14", 3), ("case118", 3), ("case300", 6)], [("case14", 3), ("case118", 3)])
 )

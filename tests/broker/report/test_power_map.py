@@ -40,6 +40,7 @@ def layers(found: Any) -> tuple[powermap.Layer, ...]:
     return powermap.voltages(found["buses"]), powermap.prices(found["buses"])
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize(
     ("case", "count"), examples.few([("case14", 3), ("case118", 3), ("case300", 4)], [("case14", 3), ("case118", 3)])
 )
@@ -72,6 +73,7 @@ def test_every_bus_label_is_inside_the_picture_and_covers_no_bus_or_other_label(
                 ends.append((low, high))
 
 
+@pytest.mark.runs
 def test_the_extremes_are_labelled_first(tmp_path: Path) -> None:
     found = tables("case118", 3, tmp_path)
     picture = powermap.Picture(powermap.network(found), powermap.lines(found["lines"]), layers(found), powermap.NARROW)
@@ -164,6 +166,7 @@ def test_whatever_a_table_calls_a_zone_is_shown_as_text(tmp_path: Path) -> None:
     assert text.count("&lt;script&gt;") > 14
 
 
+@pytest.mark.runs
 def test_the_same_tables_give_the_same_map(tmp_path: Path) -> None:
     found = tables("case118", 3, tmp_path)
     assert powermap.drawing(found, "x") == powermap.drawing(found, "x")

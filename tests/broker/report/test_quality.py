@@ -13,7 +13,7 @@ from hushgrid.broker.report.quality import judged, largest_answer
 from hushgrid.broker.simulation import run
 from hushgrid.broker.simulation.problems.records import RowSetup
 from hushgrid.broker.simulation.setup import prepare
-from hushgrid.cli.check import check
+from hushgrid.cli.owner.check import check
 from hushgrid.grid_cases import load
 from hushgrid.grid_cases.centralised import solve
 from hushgrid.kernels.privacy.noise import Lattice
@@ -105,6 +105,7 @@ def test_the_mean_square_of_noise_is_that_of_samples(lattice):
     assert np.mean(n**2) == pytest.approx(quality.mean_square(lattice), rel=5 * sqrt(5 / 40_000))
 
 
+@pytest.mark.runs
 def test_the_mean_square_of_a_perturbed_objective_is_that_of_samples():
     """|eps| is Gamma(d, 1/alpha): E|eps|^2 = d (d + 1)/alpha^2, its square's relative spread 1 for d = 6."""
     d, alpha = 6, 2.0
@@ -112,6 +113,7 @@ def test_the_mean_square_of_a_perturbed_objective_is_that_of_samples():
     assert np.mean(drawn) == pytest.approx(d * (d + 1) / alpha**2, rel=5 / sqrt(4000))
 
 
+@pytest.mark.runs
 def test_noise_that_drowns_the_data_is_what_limits_the_answer():
     """At epsilon 1 of 20 answers of 10 records the copies are noise; without noise such nodes agree."""
     over = {"algorithm.rounds": 40, "algorithm.alpha": 1.0, "problem.l2": 0.001, "algorithm.walk": "hamiltonian"}
@@ -130,6 +132,7 @@ def test_too_few_rounds_are_not_converged_and_no_noise_is_blamed():
 # --- runs that look well and are not ---
 
 
+@pytest.mark.runs
 def test_agreement_that_averaging_has_made_is_not_taken_for_a_good_answer():
     """At epsilon 1 each node has noise; forty rounds of averaging later all have the same noise."""
     raw = scenario({"algorithm": {"name": "dgd", "rounds": 10, "step_size": 1.0}, "privacy.epsilon": 1.0})
@@ -187,6 +190,7 @@ def test_the_verdict_of_an_upheld_run_is_of_released_values_and_the_plan(verdict
 # --- zones ---
 
 
+@pytest.mark.runs
 def test_a_private_run_of_mode_input_tells_what_is_served_of_the_noisy_loads():
     result = run(DEMO)
     assert result.privacy["upheld"] is True
@@ -211,6 +215,7 @@ def test_a_private_run_of_mode_objective_tells_nothing_of_the_loads(privacy):
     assert {getattr(result, key) for key in (*POWER, "objective", "optimality_gap")} == {None}
 
 
+@pytest.mark.runs
 def test_the_loads_told_of_are_the_gates_and_the_raw_ones_only_where_nothing_is_private():
     plain = {key: value for key, value in DEMO.items() if key != "privacy"}
     open_run = run({**plain, "algorithm": {"name": "ladmm", "rounds": 3, "variant": "none"}})
@@ -220,6 +225,7 @@ def test_the_loads_told_of_are_the_gates_and_the_raw_ones_only_where_nothing_is_
     assert seeded.load_mw != pytest.approx(true, abs=1e-6)
 
 
+@pytest.mark.runs
 def test_the_gap_at_the_noisy_loads_is_to_the_central_optimum_of_these_loads(tmp_path, monkeypatch):
     asked = []
     monkeypatch.setattr(
@@ -236,6 +242,7 @@ def test_the_gap_at_the_noisy_loads_is_to_the_central_optimum_of_these_loads(tmp
     assert "withheld" not in text
 
 
+@pytest.mark.runs
 def test_the_summary_begins_with_what_is_served_and_how_good_it_is():
     lines = summary.text(run(DEMO), scenario_from(DEMO)).splitlines()
     assert " MW generated for a load of " in lines[1]

@@ -119,6 +119,7 @@ def test_generators_stand_with_bus_and_units(tmp_path: Path) -> None:
     assert "<tr><td>z2</td><td>8</td><td>5</td><td>100.00 MW</td><td>20.00 MVAr</td></tr>" in html(write_run(tmp_path))
 
 
+@pytest.mark.runs
 def test_a_chart_that_would_be_a_constant_is_a_sentence(tmp_path: Path) -> None:
     run_dir = write_run(tmp_path)
     drawn = page(run_dir).text
@@ -136,6 +137,7 @@ def test_a_chart_that_would_be_a_constant_is_a_sentence(tmp_path: Path) -> None:
     assert "Privacy spent, ε: 2.5 each, all of it in the first round." in page(run_dir).text
 
 
+@pytest.mark.runs
 def test_expected_noise_is_called_expected_and_drawn_noise_drawn(tmp_path: Path) -> None:
     assert "Noise per round, expected" in page(write_run(tmp_path / "private")).text
     assert "Noise per round, as drawn" in page(write_run(tmp_path / "seeded", upheld="not private", seed=1)).text
@@ -188,6 +190,7 @@ def drawn(tmp_path_factory: pytest.TempPathFactory) -> Drawn:
     return of
 
 
+@pytest.mark.runs
 @pytest.mark.usefixtures("charts")
 def test_the_same_run_gives_the_same_bytes(drawn: Drawn, tmp_path: Path) -> None:
     run, first = drawn("open")
@@ -197,6 +200,7 @@ def test_the_same_run_gives_the_same_bytes(drawn: Drawn, tmp_path: Path) -> None
     assert html(moved) == first
 
 
+@pytest.mark.runs
 @pytest.mark.usefixtures("charts")
 def test_the_page_loads_nothing_and_runs_nothing(drawn: Drawn) -> None:
     _, text = drawn("private")

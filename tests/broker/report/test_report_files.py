@@ -68,6 +68,7 @@ def test_a_malformed_file_is_one_line_with_file_and_place(
     assert not (tmp_path / "report.html").exists()
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("rounds", [0, 1, 2])
 @pytest.mark.usefixtures("charts")
 def test_a_run_of_hardly_any_rounds_has_a_report(tmp_path: Path, rounds: int) -> None:
@@ -80,6 +81,7 @@ def test_a_run_of_hardly_any_rounds_has_a_report(tmp_path: Path, rounds: int) ->
     assert ("No round was completed" in page(tmp_path).text) is (rounds == 0)
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("value", ["", "0.0", "inf", "nan", "-1.0"])
 @pytest.mark.usefixtures("charts")
 def test_a_column_without_a_drawable_value_does_no_harm(tmp_path: Path, value: str) -> None:

@@ -14,11 +14,12 @@ from hushgrid.broker.simulation import run
 from hushgrid.kernels.algorithms.base import gated
 from hushgrid.kernels.algorithms.registry import ALGORITHMS, variants
 from hushgrid.kernels.errors import InputError
+from hushgrid.kernels.problems.statistics import STATISTICS
 from hushgrid.lab.examples import examples
 from hushgrid.node.config.scenario import scenario_from
 from hushgrid.node.problems.records.kind import KIND as RECORDS
 from tests.support.runs.report_pages import Page
-from tests.support.scenarios.guarded_scenarios import STATISTICS, sums
+from tests.support.scenarios.guarded_scenarios import sums
 from tests.support.scenarios.record_scenarios import GAUSSIAN, scenario
 
 #: Penalties that differ by node, in place of those of an algorithm's examples.
@@ -131,6 +132,7 @@ def test_every_algorithm_and_variant_is_among_the_runs():
     assert found == {(name, variant) for name, kind in ALGORITHMS.items() for variant in variants(kind)}
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("whole", [w for _, w in RUNS], ids=[label for label, _ in RUNS])
 def test_a_report_names_what_was_asked_and_has_no_word_of_another_pattern_or_question(whole, tmp_path, monkeypatch):
     for drawn in ("lines", "bars"):

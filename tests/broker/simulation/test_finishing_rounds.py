@@ -32,6 +32,7 @@ def pairs():
     }
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_each_node_ends_with_the_weighted_average_of_what_all_had_and_the_mean_stays(pairs, name):
     plain, finished = pairs[name]

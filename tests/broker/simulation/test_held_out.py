@@ -92,6 +92,7 @@ def test_a_model_that_is_not_finite_has_no_error(tmp_path):
         assert of(tmp_path, kind).errors(np.array([[np.nan] * 4 * classes, [np.inf] * 4 * classes])) == [None, None]
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_private_run_says_how_good_each_rounds_models_are(tmp_path, kind, algorithm):

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import yaml
 
-from hushgrid.broker.simulation.fleet import Result, run
+from hushgrid.broker.simulation.front import Result, run
 from hushgrid.kernels.errors import InputError
 from hushgrid.node.config.scenario import scenario_from
 
@@ -20,6 +20,7 @@ TOKEN = {"algorithm": {"name": "recal", "rounds": 12, "walk": "hamiltonian"}}
 ROUNDS = {"algorithm": {"name": "dgd", "rounds": 4, "step_size": 0.1}}
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("how", [TOKEN, ROUNDS], ids=["token", "neighbours"])
 def test_arrays_and_a_graph_give_the_run_that_files_give(how, tmp_path):
     names = []
@@ -36,6 +37,7 @@ def test_arrays_and_a_graph_give_the_run_that_files_give(how, tmp_path):
     assert from_files.history == from_arrays.history
 
 
+@pytest.mark.runs
 def test_what_numpy_takes_for_an_array_may_be_given_and_is_left_as_it_is():
     before = [(A.copy(), b.copy()) for A, b in PAIRS]
     lists = run(BASE | TOKEN, data=((A.tolist(), b.astype(int).tolist()) for A, b in PAIRS), graph=RING)
@@ -46,6 +48,7 @@ def test_what_numpy_takes_for_an_array_may_be_given_and_is_left_as_it_is():
     )
 
 
+@pytest.mark.runs
 def test_the_run_directory_says_what_was_given_and_not_the_rows(tmp_path):
     private = {key: value for key, value in BASE.items() if key != "seed"} | TOKEN
     result = run(private, out=tmp_path / "run", data=PAIRS, graph=RING)

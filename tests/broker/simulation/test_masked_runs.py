@@ -14,7 +14,7 @@ from hushgrid.kernels.errors import InputError
 from hushgrid.lab.attacks.attack import attack
 from hushgrid.lab.attacks.masked import decodable, repeated, share_sd
 from hushgrid.lab.attacks.page import verdict
-from hushgrid.lab.attacks.transcript import heard
+from hushgrid.lab.attacks.transcript import parse
 from hushgrid.lab.rollout.machines import AllowAll, final_iterates
 from hushgrid.node.config.scenario import scenario_from
 from hushgrid.node.privacy.noise_source import SeededNoise
@@ -43,18 +43,20 @@ STEPS = {
 }
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("step", STEPS)
 def test_with_next_to_no_noise_it_is_federated_averaging(tmp_path, step):
     """Both take the mean of the gradients; the grid's rounding and the noise of epsilon 1e9 are all that differs: five
     deviations of a share in each of six steps, which momentum adds up to 1/(1 - .6) times."""
     one = run(masked(tmp_path, privacy={"epsilon": 1e9}, run={"record": "transcript"}, **STEPS[step]))
     plain = run(unmasked(tmp_path, **STEPS[step]))
-    room = 6 * 5 / (1 - 0.6) * share_sd(heard(one.transcript, "t"))
+    room = 6 * 5 / (1 - 0.6) * share_sd(parse(one.transcript, "t"))
     assert room < 1e-3
     assert np.abs(one.solution["x"] - plain.solution["x"]).max() < room
     assert step == "alone" or np.abs(plain.solution["x"] - run(unmasked(tmp_path)).solution["x"]).max() > 1e-3
 
 
+@pytest.mark.runs
 def test_a_run_with_l1_reaches_the_optimum_of_its_problem(tmp_path):
     """f_p is .1-strongly convex and .35-smooth, so with alpha = 1 each round brings x .9 times as near to x*, from 0 on."""
     result = run(unmasked(tmp_path, algorithm={"rounds": 150}, problem={"regularizer": {"l1": 0.02}}))
@@ -93,6 +95,7 @@ def test_a_plan_without_momentum_has_the_bytes_it_had(tmp_path):
     assert decode_plan(encode_plan(other)).algorithm.momentum == 0.5
 
 
+@pytest.mark.runs
 def test_the_noise_of_the_mean_is_that_of_the_honest_sum(tmp_path):
     """One round from zero by 60 seeds: the mean answer's deviation is sqrt(n) t_share/n, not the sqrt(h) larger one of answers
     that are worth the claim by themselves."""
@@ -102,19 +105,21 @@ def test_the_noise_of_the_mean_is_that_of_the_honest_sum(tmp_path):
     centre = run(exact).solution["x"]
     moved = np.array([run(raw | {"seed": s}).solution["x"] - centre for s in range(60)]).ravel()
     result = run(raw | {"run": {"record": "transcript"}})
-    sd = share_sd(heard(result.transcript, "t")) / sqrt(4)
+    sd = share_sd(parse(result.transcript, "t")) / sqrt(4)
     chi2 = float(np.sum((moved / sd) ** 2))
     assert abs(chi2 - moved.size) < 5 * sqrt(2 * moved.size)
 
 
+@pytest.mark.runs
 def test_identities_change_no_bit_and_every_message_but_the_shares_is_the_same(tmp_path):
     raw = masked(tmp_path, run={"record": "transcript"})
     one, other = run(raw), run(raw)
     assert np.array_equal(one.solution["x"], other.solution["x"])
-    a, b = (decodable(heard(r.transcript, "t")) for r in (one, other))
+    a, b = (decodable(parse(r.transcript, "t")) for r in (one, other))
     assert all(np.array_equal(x.total, y.total) for x, y in zip(a, b, strict=True))
 
 
+@pytest.mark.runs
 def test_what_is_claimed_is_spent_and_stands_beside_what_a_share_is_worth_alone(tmp_path):
     result = run(masked(tmp_path), out=tmp_path / "run")
     p = result.summary["privacy"]
@@ -127,6 +132,7 @@ def test_what_is_claimed_is_spent_and_stands_beside_what_a_share_is_worth_alone(
     assert "Masking is not integrity" in report
 
 
+@pytest.mark.runs
 def test_the_headline_of_an_upheld_masked_run_says_against_whom(tmp_path):
     raw = masked(tmp_path)
     del raw["seed"]
@@ -145,6 +151,7 @@ def test_the_noise_that_was_drawn_in_each_round_stands_in_the_history_the_last_o
     assert drawn.min() > 0
 
 
+@pytest.mark.runs
 def test_of_a_seeded_masked_run_it_is_said_first_that_nothing_holds(tmp_path):
     run(masked(tmp_path), out=tmp_path / "run")
     report = (tmp_path / "run/report.html").read_text()
@@ -173,6 +180,7 @@ def test_a_report_says_what_more_corrupt_devices_mean_and_what_is_not_there_to_s
     assert "in their sum, which alone is seen, they cancel in part" in report
 
 
+@pytest.mark.runs
 def test_what_a_device_has_spent_is_one_number_where_devices_differ(tmp_path, hushgrid):
     """A device with more rows moves a sum less, so that its ledger has less than the claim; a coordinator shares nothing."""
     raw = masked(tmp_path)
@@ -187,6 +195,7 @@ def test_what_a_device_has_spent_is_one_number_where_devices_differ(tmp_path, hu
     assert "shares" not in hushgrid("ledger", "show", tmp_path / "run/ledger/coordinator.ledger").out
 
 
+@pytest.mark.runs
 def test_an_eavesdropper_decodes_the_sums_and_nothing_of_a_device(tmp_path):
     result = run(masked(tmp_path, run={"record": "transcript"}), out=tmp_path / "run")
     found = attack(tmp_path / "run")
@@ -198,13 +207,13 @@ def test_an_eavesdropper_decodes_the_sums_and_nothing_of_a_device(tmp_path):
     assert arrays["g_sum"].shape == (6, 5)
     assert not any(name.startswith("alone_") for name in arrays)
     assert "No answer of a single device is among them." in (tmp_path / "run/attack/attack.html").read_text()
-    assert len(decodable(heard(result.transcript, "t"))) == 6
+    assert len(decodable(parse(result.transcript, "t"))) == 6
 
 
 def test_an_answer_sent_again_under_a_smaller_set_is_found(tmp_path):
     """Two attempts at one round: of a sound run they are all their noise apart, of the classical mistake one answer."""
     result = run(masked(tmp_path, run={"record": "transcript"}))
-    of = heard(result.transcript, "t")
+    of = parse(result.transcript, "t")
     sums, sd = decodable(of), share_sd(of)
     rng = np.random.default_rng(0)
     whole = sums[0]
@@ -259,6 +268,7 @@ def test_a_scenario_says_what_is_masked_and_the_plan_carries_it(tmp_path):
     assert result.summary["privacy"]["masked"]["honest"] == 2
 
 
+@pytest.mark.runs
 @examples.of(12, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     loss=st.floats(0, 0.5), duplicate=st.floats(0, 0.5), reorder=st.floats(0, 1), crash=st.floats(0, 0.1),

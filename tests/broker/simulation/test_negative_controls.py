@@ -139,6 +139,7 @@ def float_noise(held):
 MUTATIONS = (half_the_noise, a_repeated_pool, no_clip, a_wrong_m, float_noise)
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("mutation", [nothing, *MUTATIONS], ids=lambda m: m.__name__)
 def test_the_game_finds_more_than_was_paid_for_exactly_where_something_is_wrong(tmp_path, monkeypatch, mutation):
     labels = NEAR if mutation is float_noise else FAR
@@ -150,6 +151,7 @@ def test_the_game_finds_more_than_was_paid_for_exactly_where_something_is_wrong(
     assert found > 0 if mutation is not nothing else found <= 0
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("mutation", [nothing, half_the_noise, float_noise], ids=lambda m: m.__name__)
 def test_the_same_of_a_zone_that_answers_with_its_loads(tmp_path, monkeypatch, mutation):
     d = np.zeros(6)
@@ -175,6 +177,7 @@ class Forgetful:
         return None
 
 
+@pytest.mark.runs
 def test_the_game_is_near_to_what_was_paid_for(tmp_path, monkeypatch):
     """It has power: of the honest gate's epsilon 1 it finds most. Of 5000 games, chances .5 and .18 are known to .07 and .15, relative."""
     pair = sensors(monkeypatch, tmp_path)

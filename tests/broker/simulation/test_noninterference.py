@@ -41,6 +41,7 @@ REPRESENTATIVES = ("ladmm at gradient", "ladmm, mode input", "consensus-admm", "
 CRASHING = examples.few(CASES, REPRESENTATIVES)
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("case", CASES)
 def test_the_same_answers_over_other_data_leave_the_same_of_everything(tmp_path, monkeypatch, case):
     """Over each of the other data for one algorithm a pattern and question, over two for the others."""
@@ -49,6 +50,7 @@ def test_the_same_answers_over_other_data_leave_the_same_of_everything(tmp_path,
     assert_a_whole_run_tells_nothing(monkeypatch, tmp_path, CASES[case], data)
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("case", CRASHING)
 def test_the_same_answers_over_other_data_leave_the_same_of_everything_where_nodes_crash(tmp_path, monkeypatch, case):
     raw = CASES[case] | {"run": {"faults": FAULTS}}
@@ -64,6 +66,7 @@ def assert_a_whole_run_tells_nothing(monkeypatch, directory, raw, data=None):
     return found
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize(
     "case",
     examples.few(
@@ -80,6 +83,7 @@ def test_the_same_answers_over_other_data_leave_the_same_run_directory(tmp_path,
     assert ("out/buses.csv" in found) == (case == "consensus-admm")
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("case", ["ladmm", "ladmm, mode input", "recal"])
 def test_whether_data_have_changed_between_two_runs_is_seen_by_nobody(tmp_path, monkeypatch, case):
     """A second run over the first one's data or over other ones, of which nobody has told the device."""
@@ -90,6 +94,7 @@ def test_whether_data_have_changed_between_two_runs_is_seen_by_nobody(tmp_path, 
     assert differing(one, other) == []
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("case", REFUSED)
 def test_a_run_that_ends_badly_says_the_same_over_other_data(tmp_path, monkeypatch, case):
     raw = REFUSED[case]
@@ -98,6 +103,7 @@ def test_a_run_that_ends_badly_says_the_same_over_other_data(tmp_path, monkeypat
     assert text
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("case", ["ladmm at gradient", "recal", "dpp2"])
 def test_what_is_compared_does_tell_where_the_answers_do(tmp_path, monkeypatch, case):
     """The comparison can fail: with honest answers the rest follows the data."""

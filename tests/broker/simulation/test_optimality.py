@@ -54,6 +54,7 @@ def scenario(name, rounds, epsilon=None, keys=None, **problem):
     }  # fmt: skip
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("law", LAWS)
 @pytest.mark.parametrize("scales", [[1.0], [0.2, 1.0, 3.0], [0.5] * 12], ids=len)
 def test_a_noise_passes_its_bound_no_more_often_than_is_said(law, scales):
@@ -109,6 +110,7 @@ def test_kinks_of_the_regularizer_and_the_box_keep_the_bound(r, far):
             assert found.solved
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("name", NAMES)
 def test_no_algorithm_is_called_solved_far_from_the_optimum(name):
     """Too few rounds, and a step far too small where it has one: nodes agree, about nothing."""
@@ -122,6 +124,7 @@ def test_no_algorithm_is_called_solved_far_from_the_optimum(name):
             assert slow.quality.verdict != "solved" or slow.relative_error <= RELATIVE
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("name", ["nids", "iadmm", "fedavg"])
 def test_an_answer_that_is_near_is_solved_with_and_without_noise(name):
     """The power of the test: a run that is within 1 % at a noise that allows it is told so."""
@@ -159,6 +162,7 @@ def test_records_that_may_be_clipped_are_said_to_be():
     assert run(raw, seed=1).quality.bound.clipped
 
 
+@pytest.mark.runs
 def test_a_masked_run_is_tested_by_its_sums_alone(monkeypatch):
     """No device's own answer is taken down: only the coordinator's means are."""
     raw = scenario("fedavg", 60, 1e5)

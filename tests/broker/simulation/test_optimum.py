@@ -231,6 +231,7 @@ def test_no_point_is_better(losses, r, seed, far):
     assert value >= found.value - found.residual * np.linalg.norm(other - found.x) - 100 * U * abs(found.value)
 
 
+@pytest.mark.runs
 @given(networks, regularizers)
 def test_the_order_of_the_nodes_moves_a_certified_optimum_by_its_certificate_at_most(losses, r):
     one, two = optimum(losses, r), optimum(losses[::-1], r)

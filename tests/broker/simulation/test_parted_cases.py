@@ -12,6 +12,7 @@ from tests.support.scenarios.least_cost import scenario
 from tests.support.scenarios.parted_cases import CASES, ZONES9, ZONES30, path, text
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize(
     ("name", "zones"),
     [
@@ -40,6 +41,7 @@ def dc_of(found):
     return {row[0]: dict(zip(columns, row, strict=True)) for row in rows}
 
 
+@pytest.mark.runs
 def test_the_table_of_dc_lines_has_what_goes_in_what_comes_out_and_what_is_lost():
     found = run(scenario(path("t_case9_dcline"), ZONES9, ac="none"))
     lines = dc_of(found)
@@ -58,6 +60,7 @@ def test_the_table_of_dc_lines_has_what_goes_in_what_comes_out_and_what_is_lost(
     assert {"dc_p_F", "dc_q_F", "dc_p_T", "dc_q_T"} <= quantities
 
 
+@pytest.mark.runs
 def test_a_case_that_is_not_modelled_is_refused_unless_the_scenario_owns_it(tmp_path):
     file = tmp_path / "constrained.m"
     file.write_text(f"{text('t_case9_opfv2')}\nmpc.A = [1 0 0];\nmpc.l = -1;\nmpc.u = 1;\n")
@@ -73,6 +76,7 @@ def test_a_case_that_is_not_modelled_is_refused_unless_the_scenario_owns_it(tmp_
     assert owned.objective == pytest.approx(solve(load(path("t_case9_opfv2")), "cost").value, rel=5e-4)
 
 
+@pytest.mark.runs
 def test_what_a_scenario_leaves_out_is_left_out_of_every_model_and_named():
     found = run(scenario(path("t_case9_dcline"), ZONES9, ac="none", ignore=["dc-lines", "capability-curves"]))
     central = solve(load(path("t_case9_dcline")).without(["dc-lines", "capability-curves"]), "cost", VOLL)

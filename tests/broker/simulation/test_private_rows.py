@@ -15,6 +15,8 @@ from tests.support.runs.background_run import envelopes
 from tests.support.runs.private_traces import left_with, other_rows
 from tests.support.scenarios.record_scenarios import GAUSSIAN, iadmm, scenario
 
+pytestmark = pytest.mark.runs
+
 KINDS = {
     "recal": scenario(),
     "recal, l1": scenario({"problem.regularizer": {"l1": 0.01}, "algorithm.walk": "hamiltonian"}),

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from hushgrid.broker.report.result import HISTORY
-from hushgrid.broker.simulation.fleet import Result, run
+from hushgrid.broker.simulation.front import Result, run
 from hushgrid.kernels.errors import InputError
 
 ROWS = {"synthetic": {"rows": 20, "features": 3, "seed": 1}, "normalize": "unit-rows"}
@@ -53,6 +53,7 @@ def left(tmp_path_factory):
     return get
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("name", RUNS)
 def test_a_run_is_the_same_from_its_directory(name, left):
     result = left(name)

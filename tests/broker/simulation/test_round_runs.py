@@ -49,6 +49,7 @@ def quiet():
 # --- the same bits ---
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_faults_change_no_bit_of_any_algorithm(quiet, name):
     faults = {"loss": 0.1, "duplicate": 0.1, "reorder": 0.3, "crash": 0.03, "seed": 1}
@@ -154,6 +155,7 @@ def test_what_a_run_leaves_is_as_the_contract_says(quiet, name):
     assert r.privacy["upheld"] == "not private"
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("name", ["dgd", "radmm", "dpadmm"])
 def test_the_noise_is_as_large_as_expected(name):
     """Of 4 nodes' 100 answers of 3 numbers: their mean size is known to sqrt(2/1200) = 4 %; four times that."""
@@ -247,6 +249,7 @@ def test_what_is_wrong_is_said_in_one_line_and_nothing_is_written(wrong, tmp_pat
 # --- an upheld run ---
 
 
+@pytest.mark.runs
 def test_an_upheld_run_has_no_figure_of_raw_data_and_its_report_renders(tmp_path):
     r = run(scenario("radmm"), out=tmp_path / "out")
     assert r.privacy["upheld"] is True
@@ -261,6 +264,7 @@ def test_an_upheld_run_has_no_figure_of_raw_data_and_its_report_renders(tmp_path
     assert "Round by round" in page
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize(
     ("name", "record"),
     [("nids", "trajectory"), ("dpp2", "trajectory"), ("mradmm", "trajectory"), ("dpadmm", "transcript")],

@@ -50,6 +50,7 @@ def gradients(x):
     return np.array([f.gradient(v) for f, v in zip(functions(), x, strict=True)])
 
 
+@pytest.mark.runs
 def test_DPP2_runs_through_20_and_21_from_zero(tmp_path):
     t, P = run(of_dpp2(tmp_path)).trajectory, DPP2["P"]
     G = NUMBERS["alpha"] * np.eye(len(P)) - NUMBERS["beta"] * P
@@ -63,6 +64,7 @@ def test_DPP2_runs_through_20_and_21_from_zero(tmp_path):
         assert apart(t["q"][k], q) <= 1e-9
 
 
+@pytest.mark.runs
 def test_published_DPP2_runs_through_algorithm_1(tmp_path):
     """(16)-(19), from what was sent: y and z, noises and all."""
     eta, u = DPP2["eta"], {"decay": 0.9, "u_w": 1e-3, "u_e": 1e-3}

@@ -38,6 +38,7 @@ def test_a_closed_walk_is_counted_at_the_node_that_it_passes_most():
     assert (found["answers"], found["capped"]) == (6, [])
 
 
+@pytest.mark.runs
 def test_on_a_random_walk_over_a_star_the_hub_is_not_stopped_and_the_leaves_noise_is_their_own():
     star = {"network": {"kind": "star", "nodes": 8}, "algorithm.rounds": 400}
     made = setup(scenario(star))
@@ -51,6 +52,7 @@ def test_on_a_random_walk_over_a_star_the_hub_is_not_stopped_and_the_leaves_nois
     assert found.privacy["capped"] == []
 
 
+@pytest.mark.runs
 def test_a_metropolis_walk_has_caps_of_its_own_and_asks_less_of_a_hub():
     edges = [[0, 1], [0, 2], [0, 3], [0, 4], [0, 5], [1, 2], [2, 3], [3, 4], [4, 5], [5, 1]]
     wheel = {"network": {"kind": "edges", "nodes": 6, "edges": edges}, "algorithm.rounds": 400}
@@ -92,6 +94,7 @@ def test_beyond_its_answers_a_node_hands_the_token_on_and_is_named():
 # --- the end ---
 
 
+@pytest.mark.runs
 def test_the_walk_stops_when_the_token_has_moved_little_for_patience_times_n_hops():
     stop = {"tolerance": 1e-3, "patience": 2}
     found = run(scenario(NOT_PRIVATE | TRAJECTORY | {"algorithm.rounds": 2000, "run.stop": stop, "seed": 2}))

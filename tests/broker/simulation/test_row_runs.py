@@ -58,6 +58,7 @@ def undisturbed(problem, network):
     return scenario(over, seed=1, **{"algorithm.rounds": rounds, "problem.data.synthetic.rows": 40})
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("network", [RING, GEOMETRIC], ids=["ring", "geometric"])
 @pytest.mark.parametrize("problem", PROBLEMS)
 def test_RECAL_without_noise_reaches_the_central_optimum_to_1e_12(problem, network):
@@ -71,11 +72,13 @@ def test_RECAL_without_noise_reaches_the_central_optimum_to_1e_12(problem, netwo
     assert np.linalg.norm(best.x) > 0.1
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize(("problem", "network"), [("elastic net", RING), ("logistic", GEOMETRIC)], ids=str)
 def test_a_run_reaches_it_and_says_so(problem, network):
     assert run(undisturbed(problem, network)).relative_error <= 1e-12
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("name", ["iadmm", "wadmm"])
 def test_the_incremental_methods_reach_it_too(name):
     raw = iadmm(NOT_PRIVATE, **{"algorithm.name": name, "algorithm.rounds": 400, "algorithm.rho": 0.1}, seed=1)
@@ -189,6 +192,7 @@ def test_DP_RECALs_noise_decays_by_the_square_root_of_R_an_answer():
     assert all(a / 20 < b < a / 5 for a, b in pairwise(noise))
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("over", [PI_ADMM1, PI_ADMM2], ids=["PI-ADMM1", "PI-ADMM2"])
 def test_PI_ADMM_has_no_privacy_section_and_a_finding(over):
     found = run(iadmm(over | {"algorithm.start": {"uniform": [-1.0, 1.0]}, "algorithm.rounds": 200}))
@@ -257,12 +261,14 @@ def test_the_rows_of_one_file_are_dealt_to_the_nodes(split, tmp_path):
 # --- the same bits ---
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("name", SEEDED)
 def test_a_seed_gives_the_same_bits_whatever_is_lost_doubled_or_restarted(name):
     faults = {"loss": 0.1, "duplicate": 0.1, "reorder": 0.2, "crash": 0.05, "seed": 2}
     assert_same_bits(run(SEEDED[name]), run(SEEDED[name] | {"run": {"record": "trajectory", "faults": faults}}))
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("walk", ["random", "hamiltonian", BACK_AND_FORTH], ids=["random", "cycle", "given"])
 def test_the_resolved_scenario_runs_again_to_the_same_bits(walk, tmp_path):
     raw = scenario(TRAJECTORY | {"seed": 5, "algorithm.walk": walk, "privacy.budget": {"epsilon": 60.0}} | GEOMETRIC)
@@ -283,6 +289,7 @@ def test_without_a_seed_neither_the_walk_nor_the_noise_comes_again():
 # --- what travels ---
 
 
+@pytest.mark.runs
 def test_a_transcript_holds_every_token_and_none_goes_to_the_coordinator(tmp_path):
     found = run(scenario({"seed": 1, "run.record": "transcript"}), out=tmp_path / "out")
     lines = [json.loads(line) for line in (tmp_path / "out/transcript.jsonl").read_text().splitlines()]

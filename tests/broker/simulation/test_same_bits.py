@@ -8,6 +8,8 @@ from hushgrid.broker.simulation import run
 from tests.support import examples
 from tests.support.runs import background_run
 
+pytestmark = pytest.mark.runs
+
 TRAJECTORY = {"run.record": "trajectory"}
 FEW = (
     "laplace-objective-E2",

@@ -45,6 +45,7 @@ def test_ladmm_runs_through_the_stored_iterates_of_rows(name, tmp_path):
     assert result.consensus_residual == pytest.approx(float(stored(name, "consensus_residual")), abs=1e-9)
 
 
+@pytest.mark.runs
 def test_it_finds_the_optimum_in_the_box():
     result = run(star(NOT_PRIVATE | {"algorithm.rounds": 2000, "algorithm.rho": 0.5}))
     assert result.relative_error < 1e-3

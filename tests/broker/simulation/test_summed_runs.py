@@ -10,12 +10,14 @@ from hushgrid.broker.report.build import build
 from hushgrid.broker.report.result import Result
 from hushgrid.broker.simulation import run
 from hushgrid.kernels.errors import InputError
+from hushgrid.kernels.problems.statistics import STATISTICS
 from hushgrid.lab.attacks.attack import attack
 from hushgrid.lab.audit.audit import audited
+from hushgrid.node.config.scenario import scenario_from
 from hushgrid.node.problems.statistics.centre import spread
 from tests.support.runs.background_run import assert_same_bits
 from tests.support.runs.masked_runs import assert_no_pad_twice
-from tests.support.runs.summed_runs import STATISTICS, plain, records, summed
+from tests.support.runs.summed_runs import plain, records, summed
 
 TRANSCRIPT = {"run": {"record": "transcript"}}
 
@@ -30,8 +32,11 @@ def exact(raw):
         return np.maximum(np.column_stack([A[:, 0], A[:, 4]]), 0).sum(axis=0)
     if kind == "mean":
         return A.mean(axis=0)
-    V = np.column_stack([A, b])
-    return (V.T @ V)[np.triu_indices(6)]
+    if kind == "gram":
+        V = np.column_stack([A, b])
+        return (V.T @ V)[np.triu_indices(6)]
+    statistic = scenario_from(raw).problem.statistic  # tests/kernels/problems compares it with a naive twin
+    return statistic.estimates(statistic.plain(A, b), 0.0, 5, len(b))[0]
 
 
 @pytest.mark.parametrize("kind", STATISTICS)
@@ -43,6 +48,7 @@ def test_without_privacy_it_is_the_statistic_of_all_records_in_one_place(tmp_pat
     assert result.summary["records"] == 200
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("masked", [True, False], ids=["masked", "each by itself"])
 @pytest.mark.parametrize("kind", STATISTICS)
 def test_the_noise_of_each_entry_is_the_one_that_is_said(tmp_path, kind, masked):
@@ -72,6 +78,7 @@ def test_a_histogram_at_epsilon_1_is_a_count_one_can_use(tmp_path):
     assert Result.load(tmp_path / "run").tables["sum"][0] == ("entry", "value", "sd")
 
 
+@pytest.mark.runs
 def test_the_report_says_whose_records_are_in_the_sum_and_how_noisy_it_is(tmp_path):
     run(summed(tmp_path, "histogram", seed=None), out=tmp_path / "run")
     text = build(tmp_path / "run").read_text()
@@ -88,6 +95,7 @@ def test_what_is_paid_is_one_answer(tmp_path):
     assert p["spent"]["epsilon"] == pytest.approx(1.0, rel=1e-9)
 
 
+@pytest.mark.runs
 def test_faults_and_restarts_change_no_bit_and_use_no_pad_twice(tmp_path):
     raw = summed(tmp_path, "gram", **TRANSCRIPT)
     quiet = run(raw)
@@ -98,6 +106,7 @@ def test_faults_and_restarts_change_no_bit_and_use_no_pad_twice(tmp_path):
         assert_no_pad_twice(disturbed.transcript)
 
 
+@pytest.mark.runs
 def test_an_eavesdropper_has_the_sum_of_a_masked_run_and_the_parts_of_another(tmp_path):
     for masked in (True, False):
         raw = summed(tmp_path, masked=masked, **TRANSCRIPT)
@@ -108,6 +117,7 @@ def test_an_eavesdropper_has_the_sum_of_a_masked_run_and_the_parts_of_another(tm
         assert ("g_sum" in arrays) is masked
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("kind", STATISTICS)
 def test_games_at_the_gate_show_no_more_than_is_claimed_and_most_of_it(tmp_path, kind):
     raw = summed(tmp_path, kind, privacy={"epsilon": 4.0})

@@ -34,6 +34,7 @@ def of():
     return found
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("name", NAMES)
 def test_they_are_those_of_a_second_formulation(name, of):
     reference = rectangular_opf.solve((resources.files("hushgrid.grid_cases") / BUILT_IN[name]).read_text())

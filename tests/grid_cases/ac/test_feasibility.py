@@ -10,6 +10,7 @@ from hushgrid.grid_cases.ac.feasibility import ac_check
 from hushgrid.grid_cases.centralised import solve
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("name", ["case14", "case57", "case118"])
 def test_the_minimum_cost_solution_is_nearly_a_dispatch_and_the_least_shedding_one_is_not(name):
     """The slack bus then moves by at most a hundredth of the load; fictitious losses move it by much more."""

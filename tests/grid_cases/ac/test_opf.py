@@ -37,6 +37,7 @@ def dispatch(case: Case, d=None, start: Point | None = None, **of) -> AcDispatch
     return found
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("name", OPTIMA)
 def test_the_optimum_is_the_published_one_and_keeps_every_limit(name):
     found = dispatch(load(name), voll=None)
@@ -52,6 +53,7 @@ def test_a_value_of_lost_load_changes_nothing_if_every_load_is_worth_serving(nam
     assert found.objective == pytest.approx(OPTIMA[name], rel=1e-5)
 
 
+@pytest.mark.runs
 def test_the_start_at_the_relaxation_leads_to_the_same_optimum():
     case = load("case118")
     solution = solve(case, "cost")
@@ -82,6 +84,7 @@ def test_loads_beyond_the_capacity_have_no_dispatch_if_all_must_be_served():
     assert "Infeasible_Problem_Detected" in found.why
 
 
+@pytest.mark.runs
 def test_load_whose_service_costs_more_than_the_value_of_lost_load_is_not_served():
     """case300: a fifth of a MVAr; served too, the least cost is 1,016 $/h higher (OPTIMA)."""
     found = dispatch(load("case300"))
@@ -101,6 +104,7 @@ def test_one_program_is_solved_for_many_loads():
     assert np.array_equal(again.p_g, lighter.p_g)
 
 
+@pytest.mark.runs
 def test_margins_are_kept_where_that_is_cheap_and_given_up_where_it_is_dear():
     case = load("case118")
     g = case.generators
@@ -124,27 +128,12 @@ def test_a_concave_cost_and_loads_of_another_shape_are_refused_in_one_line():
 
 
 def test_without_an_ipopt_the_outcome_is_absent_and_names_the_extra(monkeypatch):
-    for name in ("casadi", "cyipopt"):
-        monkeypatch.setitem(sys.modules, name, None)
+    monkeypatch.setitem(sys.modules, "casadi", None)
     case = load("case14")
     found = recover(case, own_loads(case))
     assert isinstance(found, NoDispatch)
     assert found.reason == "absent"
     assert "hushgrid[laptop]" in found.why
-
-
-@pytest.mark.parametrize("with_margins", [False, True])
-def test_the_derivatives_by_hand_lead_ipopt_along_the_same_iterates(with_margins, monkeypatch):
-    pytest.importorskip("cyipopt", reason="the extra ipopt is not installed")
-    case = load("case118")
-    g, d = case.generators, own_loads(case)
-    keep = Margins(0.005, 0.05, np.full(len(g), 0.01), np.full(len(g), 0.02)) if with_margins else None
-    by_casadi = dispatch(case, margins=keep)
-    monkeypatch.setitem(sys.modules, "casadi", None)  # as where it is not installed
-    by_hand = AcSolver(Program.of(case, margins=keep)).solve(d)
-    assert isinstance(by_hand, AcDispatch)
-    assert by_hand.objective == pytest.approx(by_casadi.objective, rel=1e-7)
-    assert abs(by_hand.iterations - by_casadi.iterations) <= 2
 
 
 def test_a_case_of_one_bus_and_no_line_is_solved_too():

@@ -33,6 +33,7 @@ def test_COCA_sends_and_errs_as_stored(problem):
     assert np.allclose(accuracy, VECTORS[f"{problem}_coca_acc"][1:], rtol=0, atol=1e-9)
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("update", UPDATES)
 def test_COCA_reaches_the_optimum_and_sends_less_than_without_a_censor(update):
     fs, graph = sensors(), network("geometric")
@@ -58,6 +59,7 @@ def test_IPW_ADMM_with_one_token_and_one_choice_is_W_ADMM(update):
         assert np.allclose(step.x[hop.i], agents[hop.i].state.x, rtol=0, atol=1e-11)
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize(("update", "tau"), [("exact", 0.0), ("first-order", 3.0)])
 def test_IPW_ADMM_reaches_the_optimum_with_every_token(update, tau):
     fs, graph = sensors(), network("geometric")
@@ -77,6 +79,7 @@ def test_a_walk_with_choice_visits_more_evenly_than_one_without():
     assert spread[3] < spread[1] / 2
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("update", UPDATES)
 @pytest.mark.parametrize("kind", ["ring", "geometric"])
 def test_RW_ADMM_reaches_the_optimum_and_pays_each_neighbour_a_message(kind, update):

@@ -60,6 +60,7 @@ def stored(request):
     )
 
 
+@pytest.mark.runs
 def test_each_round_is_the_references(stored):
     name, found = stored
     loose = name == "balance"

@@ -71,6 +71,7 @@ def test_every_kind_of_problem_has_a_small_one_and_every_algorithm_solves_one():
 # --- noise ---
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("label", GUARDED)
 def test_a_guarded_run_with_noise_zero_on_no_grid_is_the_run_without_noise(label, monkeypatch):
     """Up to the rounding of a clipped gradient, which is summed in another order than an exact one."""
@@ -92,6 +93,7 @@ def test_a_guarded_run_with_noise_zero_on_no_grid_is_the_run_without_noise(label
         assert np.max(np.abs(found - exact.trajectory[key])) <= example.tolerance * scale, key
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("label", GUARDED)
 def test_a_guarded_run_has_the_noise_of_its_gates_in_its_answer(label, quiet):
     """That the comparison above can fail."""
@@ -114,6 +116,7 @@ def test_loss_repetition_reordering_and_crashes_keep_the_bits(label, quiet):
 # --- answers ---
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("label", EVERY)
 def test_each_ledger_shows_as_many_spends_as_the_algorithm_declares(label, quiet):
     setup, result, _, ledgers = quiet(label)
@@ -167,6 +170,7 @@ def shapes(setup):
             return own | dict.fromkeys(a.recorded_messages, said)
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("label", EVERY)
 def test_what_is_recorded_is_what_is_declared_and_as_wide(label, quiet):
     setup, result, *_ = quiet(label)

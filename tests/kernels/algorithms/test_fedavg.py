@@ -51,6 +51,7 @@ def test_with_one_local_step_it_is_gradient_descent_on_the_mean():
         assert np.allclose(np.mean(models, axis=0), x, rtol=1e-12, atol=1e-14)
 
 
+@pytest.mark.runs
 def test_many_local_steps_end_beside_the_optimum_and_the_proximal_term_brings_them_nearer():
     """Li et al., Section 3.1: local updates drift to the nodes' own optima."""
 
@@ -142,6 +143,7 @@ def test_with_several_local_steps_momentum_makes_no_longer_step_stable():
     assert average(local_updates=2, momentum=0.9).step_ratio([3.0], 0) == average(local_updates=2).step_ratio([3.0], 0)
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("beta", [0.0, 0.5])
 @pytest.mark.parametrize("r", [{"l1": 0.02}, {"l1": 0.01, "l2": 0.05}, {"box": 0.2}, {"l1": 0.01, "box": 0.2}], ids=str)
 def test_with_one_local_step_its_limit_is_the_optimum_with_the_regulariser_and_the_box(beta, r):

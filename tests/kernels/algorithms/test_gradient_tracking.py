@@ -26,6 +26,7 @@ def nodes(fs, graph, rounds, step_size, noise=None, variant="none"):
     return [Node(p, oracle, weights(graph, i), D, name(i)) for i, oracle in enumerate(oracles)]
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("kind", GRAPHS)
 def test_it_converges_to_the_central_optimum(kind):
     star = optimum(LOGISTIC, Regularizer())
@@ -69,6 +70,7 @@ def test_a_gate_is_asked_once_a_gradient_and_the_sum_of_y_has_the_noise_of_the_l
     assert asked == fleet[0].messages - 1
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize(("part", "stable"), [(0.98, True), (1.05, False)])
 def test_its_bound_is_that_of_the_smallest_eigenvalue_of_W(part, stable):
     """Least squares of the same curvature h = 1 at three nodes on a path: alpha < (1 + w)^2/2, w the smallest eigenvalue."""

@@ -72,6 +72,7 @@ VARIANTS = {
 }
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_N_z_is_the_sum_of_x_minus_y_over_rho(variant):
     fs, graph = losses("logistic", 6, 10, 3, 2), network("geometric")
@@ -86,6 +87,7 @@ def test_N_z_is_the_sum_of_x_minus_y_over_rho(variant):
 # --- the limit ---
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("kind", ["least-squares", "logistic"])
 @pytest.mark.parametrize("variant", ["I-ADMM", "first-order", "Algorithm 2", "PI-ADMM1"])
 def test_without_noise_on_the_iterates_it_reaches_the_central_optimum(kind, variant):
@@ -97,12 +99,14 @@ def test_without_noise_on_the_iterates_it_reaches_the_central_optimum(kind, vari
     assert max(np.linalg.norm(a.state.x - last.token[0]) for a in agent) <= 1e-11
 
 
+@pytest.mark.runs
 def test_W_ADMM_reaches_it_on_a_random_walk():
     fs, graph = losses("least-squares", 6, 20, 3, 4, l2=0.2), network("geometric")
     *_, last = walked(agents(fs, random(graph, 3000), params=wadmm.Params, rho=2.0))
     assert distance(fs, PLAIN, last.token[0]) <= 1e-11
 
 
+@pytest.mark.runs
 def test_the_printed_sign_of_algorithm_2_tends_to_a_wrong_point_and_the_right_one_does_not():
     """y^0 = -rho v leaves N z - sum(x - y/rho) = -2 sum v for ever: where all agree, sum f_i' = sum y_i = -2 rho sum v."""
     fs, graph = losses("least-squares", 6, 20, 3, 4, l2=0.2), network("ring")
@@ -121,6 +125,7 @@ def test_the_printed_sign_of_algorithm_2_tends_to_a_wrong_point_and_the_right_on
     assert np.linalg.norm(limits[-1.0] - limits[1.0]) > 0.1
 
 
+@pytest.mark.runs
 def test_noise_on_the_iterates_leaves_PI_ADMM2_at_a_distance_that_follows_its_size():
     fs, graph = losses("least-squares", 6, 20, 3, 4, l2=0.2), network("ring")
     errors = []
@@ -172,6 +177,7 @@ def test_a_random_start_is_forgotten_by_half_a_visit_so_that_the_eavesdropper_ne
     assert np.max(np.abs(true_x - x)) < 1e-9  # after forty
 
 
+@pytest.mark.runs
 def test_PI_ADMM1_tells_the_gradients_at_the_optimum_whatever_its_gammas():
     fs, graph = losses("least-squares", 6, 20, 3, 4, l2=0.2), network("ring")
     agent = agents(fs, cycle(graph, 1200), rho=2.0, **VARIANTS["PI-ADMM1"])

@@ -97,6 +97,7 @@ def test_one_local_update_without_noise_is_a_projected_step_of_eta_over_1_plus_e
         assert np.allclose(agent.state.mean, own, rtol=1e-12, atol=1e-14)
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("box", [10.0, 0.3])
 @pytest.mark.parametrize("rho", [0.1, 5.0])
 def test_with_nodes_that_hold_the_same_rows_it_is_projected_gradient_descent(rho, box):

@@ -35,6 +35,7 @@ def test_dgd_goes_by_the_mean_of_its_answers_weighted_by_age():
         assert np.allclose(result.trajectory["x"][k + 1], x, rtol=1e-12, atol=1e-14)
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("name", NAMES[1:])
 def test_the_limit_of_an_exact_method_is_the_optimum_still(name):
     keys = {"name": name, "variant": "none", "rounds": 1500, "step_size": 0.3, "momentum": 0.5}
@@ -42,6 +43,7 @@ def test_the_limit_of_an_exact_method_is_the_optimum_still(name):
     assert result.relative_error <= 1e-9
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("name", NAMES)
 def test_answers_and_their_price_are_as_without_it_and_restarts_change_no_bit(name):
     plain, with_it = (run(scenario(name, over=TRAJECTORY | over, seed=3)) for over in ({}, {"algorithm.momentum": 0.7}))

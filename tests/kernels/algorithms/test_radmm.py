@@ -99,6 +99,7 @@ ON_THE_WAY = {
 }
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("kind", ["least-squares", "logistic"])
 @pytest.mark.parametrize("name", ON_THE_WAY)
 def test_it_reaches_the_centralised_optimum(kind, name):
@@ -110,6 +111,7 @@ def test_it_reaches_the_centralised_optimum(kind, name):
     assert np.max(np.linalg.norm(last - best.x, axis=2)) <= 1e-10 * np.linalg.norm(best.x)
 
 
+@pytest.mark.runs
 def test_the_papers_node_penalties_tend_to_a_wrong_point_and_those_of_edges_to_the_right_one():
     """Finding 5.1: sum_i lambda_i/eta_i = 0 is kept in place of sum_i lambda_i = 0: argmin sum_i O_i/eta_i."""
     fs = losses("logistic", 4, 20, 3, 4, l2=0.5)

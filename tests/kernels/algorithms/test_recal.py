@@ -120,6 +120,7 @@ def test_u_is_the_sum_of_the_multipliers_and_of_the_noise_the_reading_keeps(vari
 # --- the limit ---
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("kind", ["ring", "geometric"])
 @pytest.mark.parametrize(
     ("loss", "l2", "r"),
@@ -150,6 +151,7 @@ def limit(fs, r, noise, **params):
     return last.token[0]
 
 
+@pytest.mark.runs
 def test_reading_A_keeps_all_the_noise_in_its_limit_and_reading_B_none_of_what_has_decayed():
     fs, r = losses("least-squares", 6, 20, 3, 4, l2=0.1), Regularizer(l1=0.01)
     noise = np.random.default_rng(9).normal(size=(60, 3)) * 0.3
@@ -212,6 +214,7 @@ def test_guarded_he_reads_the_gates_answers_and_nothing_behind_them():
 # --- a node lost on the way ---
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("recounts", [True, False])
 def test_around_a_lost_agent_a_recount_restores_the_problem_of_the_others(recounts):
     """Where n1 stays away, its lambda stays in u without a recount: the limit is argmin sum_{i != 1} f_i + <lambda_1, x>."""

@@ -146,6 +146,7 @@ def test_the_reconstructions_with_their_noise(which):
 # --- the limits ---
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("kind", examples.few(["ring", "geometric"], ["geometric"]))
 @pytest.mark.parametrize("loss", ["least-squares", "logistic"])
 @pytest.mark.parametrize(
@@ -159,6 +160,7 @@ def test_without_noise_they_reach_the_central_optimum_to_1e_10(which, r, loss, k
     assert found <= 1e-10
 
 
+@pytest.mark.runs
 def test_NIDS_takes_steps_of_the_gradient_method_itself_on_any_graph():
     """alpha just below 2/L, L the largest eigenvalue of any f_i'': EXTRA's bound on a path is a third of that."""
     fs = functions("least-squares")
@@ -170,6 +172,7 @@ def test_NIDS_takes_steps_of_the_gradient_method_itself_on_any_graph():
     assert not np.max(np.abs(x)) < 1e3
 
 
+@pytest.mark.runs
 def test_DGD_ends_at_a_distance_that_follows_its_step():
     fs, errors = functions("least-squares"), []
     for alpha in (0.08, 0.04, 0.02):
@@ -179,6 +182,7 @@ def test_DGD_ends_at_a_distance_that_follows_its_step():
         assert 1.8 < larger / smaller < 2.2
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("which", ["diadsp", "ppdc"])
 def test_the_reconstructions_noise_moves_their_limit_by_its_sum(which):
     """sum_i f_i'(x) = -Z (DiaDSP) or -omega Z (PPDC), Z all noise on the second variable; DPP2's limit stays (its test)."""

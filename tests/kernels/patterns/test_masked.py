@@ -24,6 +24,7 @@ def test_over_a_network_that_loses_repeats_and_reorders_every_sum_is_that_of_all
     assert all(m.complete and np.array_equal(m.state.mean, fleet.centre.state.w) for m in fleet.members.values())
 
 
+@pytest.mark.runs
 @given(st.integers(0, 10**6), st.data())
 @settings(max_examples=25, deadline=None)
 def test_a_restart_of_any_role_at_any_time_changes_nothing(seed, data):
@@ -37,6 +38,7 @@ def test_a_restart_of_any_role_at_any_time_changes_nothing(seed, data):
     assert all(len(gate.asked) == 3 for gate in fleet.gates.values())
 
 
+@pytest.mark.runs
 @given(st.integers(0, 10**6), st.data())
 @settings(max_examples=10, deadline=None)
 def test_a_coordinator_that_restarts_goes_on_with_its_velocity_bit_for_bit(seed, data):

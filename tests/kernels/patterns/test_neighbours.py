@@ -104,6 +104,7 @@ GRAPHS = {
 }  # fmt: skip
 
 
+@pytest.mark.runs
 @examples.of(200)
 @given(
     st.sampled_from(sorted(GRAPHS)),

@@ -47,6 +47,7 @@ def test_the_metropolis_route_hops_by_its_weights():
     assert heavier_node((5, 6), (1, 2**32), 2**64 - 1) == 6
 
 
+@pytest.mark.runs
 def test_the_metropolis_walk_visits_by_its_law_within_its_caps():
     hub = Graph.from_edges(8, [*((0, i) for i in range(1, 8)), *((i, i % 7 + 1) for i in range(1, 8))])
     for seed in range(5):
@@ -61,6 +62,7 @@ def test_a_given_walk_is_followed_and_stops_at_a_node_that_is_lost():
         listed([3, 4, 5])("n3", 1, Leg(1, 1, "n3", ("n4",)))
 
 
+@pytest.mark.runs
 @examples.of(60)
 @drawn(st.sampled_from([RING, STAR, WHOLE]), st.data())
 def test_on_a_later_leg_the_walk_visits_every_node_left_and_no_other_along_edges(graph, data):

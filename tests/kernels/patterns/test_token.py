@@ -35,6 +35,7 @@ from tests.support.agents.counting_walk import (
 NEAR = {name: [RING[i - 1], RING[(i + 1) % 8]] for i, name in enumerate(RING)}
 
 
+@pytest.mark.runs
 @examples.of(150)
 @drawn(
     st.lists(st.tuples(st.sampled_from("dddtrx"), st.integers(0, 10**6)), min_size=30, max_size=200), st.integers(1, 40)
@@ -63,6 +64,7 @@ def test_loss_repetition_reordering_and_restarts_leave_the_same_bits(events, rou
 FOUR = ("a", "b", "c", "d")
 
 
+@pytest.mark.runs
 @examples.of(300)
 @drawn(
     st.lists(st.tuples(st.sampled_from("ddddtrsxw"), st.integers(0, 10**6)), min_size=20, max_size=150),
@@ -301,6 +303,16 @@ def test_what_a_node_may_not_be_sent_is_refused_before_it_touches_its_state(send
     with pytest.raises(Malformed):
         node.receive(sender, seq, body)
     assert wire.encode(node.state) == before
+
+
+def test_a_node_that_stored_an_announcement_takes_a_token_of_an_earlier_epoch_beyond_its_barrier_alone():
+    node = counters(ABC, complete(ABC), along(ABC), 9)["b"]
+    node.receive("coordinator", 1, Notice(announced=1, barrier=4))
+    before = wire.encode(node.state)
+    with pytest.raises(Malformed, match="token 4 of epoch 0"):
+        node.receive("a", 4, Token((), Leg(), 0, VECTOR))
+    assert wire.encode(node.state) == before
+    assert node.receive("a", 5, Token((), Leg(), 0, VECTOR)).taken
 
 
 def test_every_state_of_a_walk_with_a_loss_in_it_is_stored_and_read_back_as_it_was():

@@ -14,6 +14,8 @@ from hushgrid.node import wire
 from tests.support import examples
 from tests.support.agents.counting_walk import ABC, Counter, along, assert_total, complete
 
+pytestmark = pytest.mark.runs
+
 # --- every interleaving of three nodes: loss, repetition, reordering, restarts, suspicions right and wrong ---
 
 

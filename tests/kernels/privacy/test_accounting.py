@@ -21,6 +21,7 @@ from hushgrid.kernels.privacy.accounting import (
     Totals,
     calibrate,
     claimed_epsilon,
+    grouped,
     per_answer_paper,
     spent_epsilon,
     total_epsilon,
@@ -66,6 +67,20 @@ def test_ten_million_answers_cost_what_one_product_says() -> None:
     totals.add(Laplace(0.1))
     assert Fraction(totals.epsilon) - 10_000_000 * Fraction(0.1) < Fraction(1, 2**30)
     assert totals.epsilon >= 10_000_000 * Fraction(0.1)
+
+
+def test_totals_of_groups_of_k_cost_k_times_the_epsilon_and_k_squared_the_rho() -> None:
+    other, totals = counted(Laplace(0.5), Laplace(0.25), Gaussian(0.25)), counted(Laplace(0.125), Gaussian(0.5))
+    totals.include(other, 3)
+    assert (totals.laplace, totals.gaussian, totals.largest_epsilon) == (3, 2, 1.5)
+    assert totals.epsilon == 0.125 + 3 * 0.75
+    assert totals.mu**2 == pytest.approx(0.25 + 9 * 0.0625, rel=1e-15)
+    assert totals.rho == (0.125**2 + 9 * (0.25 + 0.0625) + 0.25 + 9 * 0.0625) / 2
+    one = counted(*(grouped(event, 3) for event in (Laplace(0.5), Laplace(0.25), Gaussian(0.25))))
+    one.include(counted(Laplace(0.125), Gaussian(0.5)))
+    assert one == totals
+    totals.include(counted(NonPrivate()), 2)
+    assert totals.nonprivate
 
 
 def test_a_copy_of_the_totals_is_independent() -> None:
@@ -222,6 +237,7 @@ def test_the_papers_laplace_scale_is_sensitivity_over_epsilon() -> None:
 ENDS = [(e, d, k) for e in (1e-9, 1.0, 50.0, 1e9) for d in (1e-30, 1e-5, 0.5) for k in (1, 1000, 10**6)]
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize(
     ("epsilon", "delta", "answers"), examples.few(ENDS, [end for end in ENDS if end[1] != 1e-5 and end[2] != 1000])
 )

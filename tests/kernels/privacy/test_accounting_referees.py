@@ -43,6 +43,7 @@ def test_gdp_is_the_exact_curve_rounded_up(mu: float, delta: float) -> None:
     assert epsilon == 0 or exact_gdp_delta(epsilon * (1 - 1e-6), mu) > delta
 
 
+@pytest.mark.runs
 @given(epsilon=small, k=st.integers(1, 60), delta=deltas)
 @example(epsilon=2.1401260350616305, k=41, delta=1e-12)  # within 1e-10 of the plain sum, where differences cancel
 @example(epsilon=0.001, k=2000, delta=1e-9)
@@ -142,6 +143,7 @@ def test_a_mixed_ledger_costs_no_less_than_the_referee_says(
     assert least <= fixed_epsilon(totals, delta) <= total_epsilon(totals, delta)
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize(
     ("epsilon", "times", "mu", "answers"), [(0.5, 2, 0.5, 4), (5.0, 1, 0.02, 30), (2.0, 1, 0.05, 10), (0.1, 40, 0.3, 1)]
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import exp, pi, sqrt
 
 import numpy as np
+import pytest
 
 from hushgrid.kernels.privacy.accounting import gdp_epsilon
 from hushgrid.kernels.privacy.limits import limit, mu_max
@@ -38,6 +39,7 @@ def growing(most, answers, ratio=2.0):
     return [most / ratio ** (2 * (answers - 1 - k)) for k in range(answers)]
 
 
+@pytest.mark.runs
 def test_the_filter_of_a_budget_holds_against_it():
     most = limit(EPSILON, DELTA).mu2 / 2**256
 

@@ -59,6 +59,7 @@ def test_laplace_noise_follows_the_discrete_law_and_the_test_knows_others_apart(
     assert not chi_square_passes(twice_zero, laplace_law(t, 20))  # not symmetric
 
 
+@pytest.mark.runs
 def test_gaussian_noise_follows_the_rounded_law_and_the_test_knows_others_apart() -> None:
     size, t = 400_000, 1.5
     drawn = Lattice("gaussian", 1.0, t, 1.0).sample(size, Stream(2))
@@ -69,6 +70,7 @@ def test_gaussian_noise_follows_the_rounded_law_and_the_test_knows_others_apart(
     assert not chi_square_passes(Lattice("gaussian", 1.0, 1.02 * t, 1.0).sample(size, Stream(2)), gaussian_law(t, 5))
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("kind", ["laplace", "gaussian"])
 def test_wide_noise_follows_the_continuous_law_up_to_a_grid_step(kind: str) -> None:
     size, t = 400_000, 2**30
@@ -91,6 +93,7 @@ def test_coordinates_are_uncorrelated_with_their_neighbours() -> None:
         assert abs(float(np.mean(n[lag:] * n[:-lag]))) < limit
 
 
+@pytest.mark.runs
 def test_opendp_draws_the_same_law_and_reckons_the_same_epsilon() -> None:
     dp.enable_features("contrib")
     lattice, size = Lattice("laplace", 1.0, 4, 9.0), 50_000

@@ -74,6 +74,7 @@ LATTICES = [
 by_name = pytest.mark.parametrize("lattice", LATTICES, ids=lambda x: f"{x.kind}-{x.t:g}")
 
 
+@pytest.mark.runs
 @by_name
 def test_every_coordinate_is_the_one_exact_arithmetic_draws_from_the_same_bits(lattice: Lattice) -> None:
     size = 1500 if lattice.kind == "laplace" else 150
@@ -82,6 +83,7 @@ def test_every_coordinate_is_the_one_exact_arithmetic_draws_from_the_same_bits(l
     assert fast.words == exact.words
 
 
+@pytest.mark.runs
 @by_name
 def test_extreme_words_are_drawn_exactly_too(lattice: Lattice) -> None:
     ends = [0, 1, 2, 3, 2**20, 2**52 + 1, 2**62 - 1, 2**62, 2**63 - 2**12, 2**63 - 2, 2**63 - 1]
@@ -120,6 +122,7 @@ def test_a_uniform_that_stays_zero_is_followed_into_the_far_tail() -> None:
     assert drawn.tolist() == [math.floor(192 * math.log(2) * 2**30)]
 
 
+@pytest.mark.runs
 def test_the_logarithm_and_the_quantile_err_far_less_than_the_margin_allows() -> None:
     u = np.concatenate([np.exp(-np.linspace(1e-9, 44, 1500)), 1 - np.exp2(-np.linspace(1, 52, 300))])
     logs = np.log(u)

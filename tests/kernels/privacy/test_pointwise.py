@@ -84,6 +84,7 @@ def widest(G):
     return math.sqrt(float(np.max(square[:, None] + square - 2 * G @ G.T)))
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("r", [0.0, 0.5, 1.0, 2.0, 4.0, 8.0, 30.0, 200.0])
 @pytest.mark.parametrize("k", [0.3, 0.55, 0.6, 0.75, 0.9, 1.0])
 def test_no_two_records_are_farther_apart_and_two_are_as_far(r, k):
@@ -95,6 +96,7 @@ def test_no_two_records_are_farther_apart_and_two_are_as_far(r, k):
     assert (1 - 1e-9) * diameter(r, k) <= found <= diameter(r, k)
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("d", [3, 5])
 @pytest.mark.parametrize(("r", "k"), [(1.0, 1.0), (4.0, 0.75), (8.0, 0.9), (8.0, 1.0)])
 def test_a_search_in_more_dimensions_finds_the_same(r, k, d):
@@ -118,6 +120,7 @@ def of_least_squares(r, B):
     return 2 * (r * t + B) * math.sqrt(1 - t * t)
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize(
     ("r", "B", "value"),
     [

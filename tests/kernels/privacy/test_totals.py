@@ -20,6 +20,7 @@ def test_it_is_the_weighted_least_squares_estimate():
         assert reconciled(y, total, variance, of_total) == pytest.approx(np.linalg.lstsq(A, b, rcond=None)[0])
 
 
+@pytest.mark.runs
 def test_the_error_of_a_sum_falls_as_it_should():
     """Plain 2 n (beta/eps)^2; totals 8 (beta/eps)^2 n/(n + 1), with every scale doubled."""
     rng, n = np.random.default_rng(2), 20

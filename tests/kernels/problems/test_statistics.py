@@ -9,12 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hushgrid.kernels.errors import InputError
-from hushgrid.kernels.problems.statistics import Gram, Histogram, Mean, Total, _reached, norm
+from hushgrid.kernels.problems.statistics import Gram, Histogram, Mean, Median, Total, _reached, norm
 from tests.support import examples
 
 STATISTICS = {
     "histogram of a feature": Histogram(column=1, edges=(-1.0, 0.0, 0.5, 2.0)),
     "histogram of the label": Histogram(column=3, edges=(0.0, 1.0, 2.0)),
+    "median, by its histogram": Median(column=1, edges=(-1.0, 0.0, 0.5, 2.0)),
     "total": Total(),
     "total of some, nonnegative": Total(columns=(0, 3), nonnegative=True),
     "mean": Mean(columns=(2,)),
@@ -146,6 +147,23 @@ def test_gram_is_shown_as_products_and_makes_the_matrix():
 def test_a_mean_is_shown_over_its_records_and_a_bin_by_its_edges():
     assert np.array_equal(Mean().unit(Q, 40), np.full(Q, 1 / 40))
     assert STATISTICS["histogram of a feature"].entries([]) == ["-1 to 0", "0 to 0.5", "0.5 to 2"]
+
+
+def test_a_median_is_where_half_of_the_records_are_below_it():
+    """Of many bins it is numpy's, but for a bin's width; of noisy counts it is off by about the deviation that is stated."""
+    rng, edges = np.random.default_rng(6), tuple(np.linspace(-4.0, 4.0, 81).tolist())
+    A, statistic, sd = rng.normal(size=(4000, Q)), Median(column=1, edges=edges), 3.0
+    S = statistic.plain(A, np.zeros(4000))
+    (median, *counts), _ = statistic.estimates(S, sd, Q, 4000)
+    assert abs(median - np.median(A[:, 1])) <= 0.1
+    assert counts == S.tolist()
+    assert statistic.entries(["a", "b", "c", "label"])[:2] == ["median of b", "-4 to -3.9"]
+    noisy = [statistic.estimates(S + sd * rng.normal(size=80), sd, Q, 4000) for _ in range(300)]
+    errors = np.array([(values[0] - median) / sds[0] for values, sds in noisy])
+    assert 0.5 < np.std(errors) < 1.5
+    (nothing, *_), (spread, *_) = statistic.estimates(-np.ones(80), sd, Q, 4000)
+    assert np.isnan(nothing)
+    assert np.isinf(spread)
 
 
 @pytest.mark.parametrize(

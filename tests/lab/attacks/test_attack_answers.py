@@ -8,6 +8,8 @@ from hushgrid.kernels.problems.losses import Loss
 from hushgrid.lab.attacks.attack import attack
 from tests.support.runs.attacked_rows import attacked_rows
 
+pytestmark = pytest.mark.runs
+
 GAUSSIAN = {
     "mechanism": "gaussian",
     "adjacency": {"replace-one-record": {"clip": 0.1}},

@@ -1,6 +1,7 @@
 """`hushgrid attack` on DPP2: eta, and the gradients behind noise that decays."""
 
 import numpy as np
+import pytest
 
 from hushgrid.lab.attacks.attack import attack
 from hushgrid.lab.attacks.dpp2 import secret, untied
@@ -11,6 +12,7 @@ from tests.support.runs.attacked_rows import attacked_rows
 KEYS = {"name": "dpp2", "alpha": 1.0, "beta": 0.5, "rho": 0.5}
 
 
+@pytest.mark.runs
 def test_without_noise_every_gradient_and_row_is_recovered(tmp_path):
     found = attack(attacked_rows(tmp_path, KEYS | {"variant": "none", "rounds": 15}, kind="softmax"), tmp_path)
     assert all(g == {"count": 15, "complete": 15, "what": "gradient"} for g in found["gradients"].values())
@@ -19,6 +21,7 @@ def test_without_noise_every_gradient_and_row_is_recovered(tmp_path):
     assert found["scores"]["psnr_worst"] >= 100
 
 
+@pytest.mark.runs
 def test_the_published_noise_has_decayed_from_the_last_gradient(tmp_path):
     keys = KEYS | {"variant": "published", "rounds": 120, "eta": 0.6, "decay": 0.9, "u_w": 1.0, "u_e": 1.0}
     run = attacked_rows(tmp_path, keys)
@@ -31,6 +34,7 @@ def test_the_published_noise_has_decayed_from_the_last_gradient(tmp_path):
     assert found["states"] == ["x", "eta"]
 
 
+@pytest.mark.runs
 def test_of_a_guarded_run_it_ends_with_the_gates_answers(tmp_path):
     found = attack(attacked_rows(tmp_path, KEYS | {"variant": "guarded", "rounds": 10}), tmp_path)
     assert all(g == {"count": 10, "complete": 10, "what": "noisy answer"} for g in found["gradients"].values())

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from hushgrid.lab.attacks.attack import attack
-from hushgrid.lab.attacks.incremental import Told, backward, estimator, forward
+from hushgrid.lab.attacks.incremental import Exchanges, backward, estimator, forward
 from tests.support.runs.attacked_rows import attacked_rows
 
 RIDGE = {"kind": "least-squares", "m": 6, "q": 2, "nodes": 4}
@@ -24,6 +24,7 @@ def off(arrays, true, name, node="n0"):
     return np.abs(arrays[f"{name}_{node}"] - true[state][arrays[f"when_{node}"]]).max(axis=1)
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("name", ["iadmm", "wadmm"])
 @pytest.mark.parametrize("update", ["exact", "first-order"])
 def test_from_a_public_start_every_state_gradient_and_row_is_recovered(tmp_path, name, update):
@@ -38,6 +39,7 @@ def test_from_a_public_start_every_state_gradient_and_row_is_recovered(tmp_path,
     assert all(r["consistent"] for r in found["rows"].values())
 
 
+@pytest.mark.runs
 def test_a_random_start_is_forgotten_and_rows_are_found_by_the_gradients_after_it(tmp_path):
     keys = {"name": "iadmm", "variant": "published", "rounds": 4 * 60, "rho": 2.0, "update": "first-order",
             "start": {"uniform": [0.0, 10.0]}}  # fmt: skip
@@ -50,6 +52,7 @@ def test_a_random_start_is_forgotten_and_rows_are_found_by_the_gradients_after_i
     assert found["scores"]["psnr_worst"] >= 100
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("drawn", [{"gamma": [0.9, 1.1]}, {"noise_sd": 1e-3}])
 def test_PI_ADMM1_and_2_hide_no_multiplier_for_twenty_visits_and_the_estimator_is_far_off(tmp_path, drawn):
     keys = {
@@ -65,6 +68,7 @@ def test_PI_ADMM1_and_2_hide_no_multiplier_for_twenty_visits_and_the_estimator_i
         assert off(arrays, true, "lsqr_y", node)[0] > 1000
 
 
+@pytest.mark.runs
 def test_ten_visits_tell_the_whole_function_of_a_node_under_PI_ADMM1(tmp_path):
     keys = {"name": "iadmm", "variant": "published", "rounds": 4 * 10 + 1, "rho": 10.0, "gamma": [0.9, 1.1],
             "start": {"uniform": [0.0, 100.0]}}  # fmt: skip
@@ -77,6 +81,7 @@ def test_ten_visits_tell_the_whole_function_of_a_node_under_PI_ADMM1(tmp_path):
         assert error <= 1e-6 * np.linalg.norm(truth)
 
 
+@pytest.mark.runs
 def test_of_a_guarded_run_it_ends_with_the_gates_answers(tmp_path):
     found, arrays, true = both(tmp_path, {"name": "iadmm", "variant": "guarded", "rounds": 40, "rho": 2.0})
     assert {g["what"] for g in found["gradients"].values()} == {"noisy answer"}
@@ -91,7 +96,7 @@ def test_of_a_guarded_run_it_ends_with_the_gates_answers(tmp_path):
 
 def seen(rng, visits, p=2):
     z, sent = rng.normal(size=(2, visits, p))
-    return Told(np.arange(visits), z, sent, 3.0 * (sent - z))
+    return Exchanges(np.arange(visits), z, sent, 3.0 * (sent - z))
 
 
 def test_the_estimator_is_the_least_squares_solution_of_the_papers_system():
@@ -138,6 +143,7 @@ def test_backwards_an_error_doubles_a_visit_and_forwards_it_is_halved():
     assert np.allclose(forward(of, 1.0, start=1.0)[0] - x, 0.5 ** np.arange(1, 13)[:, None], rtol=1e-9)
 
 
+@pytest.mark.runs
 def test_the_rows_behind_PI_ADMM1_and_2_are_found_by_their_late_gradients_though_not_to_rounding(tmp_path):
     keys = {"name": "iadmm", "variant": "published", "rounds": 4 * 150, "rho": 2.0, "update": "first-order",
             "start": {"uniform": [0.0, 1.0]}}  # fmt: skip

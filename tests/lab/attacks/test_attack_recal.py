@@ -19,6 +19,7 @@ def runs(tmp_path_factory):
     return {variant: attacked(place / variant, variant=variant, **over) for variant, over in made.items()}
 
 
+@pytest.mark.runs
 def test_without_noise_every_gradient_and_every_image_with_its_label_is_recovered(runs):
     found = attack(runs["none"], runs["none"].parent)
     # 79 of 80 activations send a token; nothing is hidden, not even of a last visit.
@@ -70,6 +71,7 @@ def test_it_reads_the_transcript_and_the_result_alone_and_writes_the_same_again(
         assert (tmp_path / picture).read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.runs
 def test_with_an_l1_term_the_published_token_hides_coordinates_and_the_attack_says_which(tmp_path):
     run = attacked(tmp_path, variant="published", visits=60, problem={"regularizer": {"l1": 0.01}}, seed=2)
     found = attack(run, tmp_path)
@@ -101,12 +103,14 @@ def test_a_shape_that_does_not_fit_and_truth_that_is_not_there_are_refused(runs,
         attack(runs["none"], tmp_path)
 
 
+@pytest.mark.runs
 def test_the_report_of_a_published_run_links_to_its_attack_and_no_other_does(tmp_path):
     for variant in ("published", "guarded"):
         run = attacked(tmp_path / variant, nodes=3, visits=4, variant=variant, whole=True)
         assert ('href="attack/attack.html"' in (run / "report.html").read_text()) == (variant == "published")
 
 
+@pytest.mark.runs
 def test_of_a_guarded_run_what_is_recovered_are_the_gates_own_answers(tmp_path, monkeypatch):
     answered, gradient = {}, RowsGate.gradient
 

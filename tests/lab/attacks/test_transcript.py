@@ -81,6 +81,7 @@ def same(first, other) -> bool:
     return json.dumps({k: first[k] for k in keys}) == json.dumps({k: other[k] for k in keys})
 
 
+@pytest.mark.runs
 def test_what_a_stranger_writes_is_dropped(recorded, tmp_path):
     lines, honest = recorded
     k = carried(lines)[1]

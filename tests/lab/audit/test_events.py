@@ -10,7 +10,7 @@ from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.privacy.accounting import gdp_epsilon
 from hushgrid.lab.audit.events import events
 from hushgrid.node.problems.feed import Readings
-from hushgrid.node.site.meter import Meter
+from hushgrid.node.site.subscriber import Subscriber
 from tests.support.devices.lives import ZONES, Life, at_once, counts
 from tests.support.site.source_device import ADJACENCY, BUSES, table
 
@@ -22,7 +22,7 @@ LIARS = [0, pytest.param(1, marks=pytest.mark.long), pytest.param(2, marks=pytes
 @pytest.fixture(autouse=True)
 def quickly(monkeypatch):
     at_once(monkeypatch)
-    monkeypatch.setattr(Meter, "wait", lambda self: None)
+    monkeypatch.setattr(Subscriber, "wait", lambda self: None)
 
 
 def meters(directory, dice, **privacy):
@@ -42,10 +42,10 @@ def meters(directory, dice, **privacy):
     silent = dict.fromkeys(("meters/2/p_mw", "meters/3/q_mvar"), (2 * DAY, 9 * DAY))
 
     def happens(now):
-        for topic in life.intake.meter.slots:
+        for topic in life.data_source.subscriber.slots:
             first, last = silent.get(topic, (0.0, 0.0))
             if not first <= now <= last and dice.random() < 0.5:
-                life.intake.meter.on_message(topic, b"%f" % dice.uniform(0, 40))
+                life.data_source.subscriber.on_message(topic, b"%f" % dice.uniform(0, 40))
 
     return life, happens
 
@@ -109,6 +109,7 @@ def lived(life, happens, dice, days):
     return life
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("seed", LIARS)
 @pytest.mark.parametrize(
     ("made", "privacy"),
@@ -133,6 +134,7 @@ def test_two_weeks_with_a_lying_coordinator_never_tell_more_of_a_reading_than_a_
     assert found.epsilon <= 2.0 * (1 + 1e-9)
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("made", [meters, folder])
 def test_with_retention_switched_off_the_same_weeks_tell_many_times_as_much(tmp_path, monkeypatch, made):
     """What the release before did: readings counted for as long as nothing took their place."""

@@ -91,6 +91,7 @@ def test_minimisers_in_bulk_are_answers_of_the_gate():
 # --- honest claims ---
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("epsilon", [0.5, 1.0, 3.0])
 def test_of_one_laplace_answer_nearly_all_is_measured(epsilon):
     """40,000 games; docs/studies/audit.md has ten times as many."""
@@ -100,6 +101,7 @@ def test_of_one_laplace_answer_nearly_all_is_measured(epsilon):
     assert not found.above
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("epsilon", [1.0, 4.0, 12.0])
 def test_of_twenty_gaussian_answers_most_is_measured(epsilon):
     value, found = measured(dgd(epsilon, 20, GDP), 4000)
@@ -108,6 +110,7 @@ def test_of_twenty_gaussian_answers_most_is_measured(epsilon):
     assert found.worst.bounds[0.95].mu == pytest.approx(found.terms.per_answer * 20**0.5, rel=0.25)
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("mechanism", ["laplace", "gaussian"])
 def test_of_a_private_minimiser_four_fifths_are_measured(mechanism):
     over = {
@@ -119,12 +122,14 @@ def test_of_a_private_minimiser_four_fifths_are_measured(mechanism):
     assert 0.8 * 2.0 <= value <= 2.0
 
 
+@pytest.mark.runs
 def test_few_games_show_nothing_and_say_so():
     value, found = measured(dgd(0.05), 100)
     assert value == found.expected == 0
     assert found.power <= 0.05
 
 
+@pytest.mark.runs
 def test_a_typical_record_shows_less_than_the_worst():
     _, found = measured(dgd(3.0), 20_000)
     assert 0 < found.typical.bounds[0.95].epsilon < 0.8 * found.worst.bounds[0.95].epsilon
@@ -138,6 +143,7 @@ SHOWN = (
 )
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("case", examples.few(CASES, SHOWN))
 def test_no_case_shows_more_than_it_claims(case):
     """Every algorithm, mechanism, mode and problem; the search comes within a hundredth of the sensitivity."""
@@ -175,6 +181,7 @@ def float_noise(held):
     held.setattr(Lattice, "release", lambda self, v, n: v + dice.laplace(scale=self.scale, size=v.size))
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("mutation", [nothing, half_the_noise, no_clip, a_repeated_pool, float_noise])
 def test_each_way_in_which_noise_can_be_wrong_is_measured(monkeypatch, mutation):
     mutation(monkeypatch)
@@ -184,6 +191,7 @@ def test_each_way_in_which_noise_can_be_wrong_is_measured(monkeypatch, mutation)
     assert found.worst.attack.name == by
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("mutation", [nothing, half_the_noise, a_repeated_pool])
 def test_the_same_of_gaussian_noise(monkeypatch, mutation):
     mutation(monkeypatch)
@@ -191,6 +199,7 @@ def test_the_same_of_gaussian_noise(monkeypatch, mutation):
     assert found.above == (mutation is not nothing)
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("case", ["loads", "records"])
 def test_a_published_sensitivity_that_is_too_small_is_measured(case):
     """Of loads up to 13 times too small, of records that are replaced twice; and in floating point its digits tell."""
@@ -229,11 +238,13 @@ def test_a_run_without_a_claim_at_the_gate_is_refused(over, said):
         audited(scenario(over))
 
 
+@pytest.mark.runs
 def test_a_seed_gives_the_same_games_again():
     one, other = (measured(dgd(1.0), 2000)[0] for _ in range(2))
     assert one == other
 
 
+@pytest.mark.runs
 def test_rows_on_devices_have_a_worst_pair_and_no_typical_one():
     raw = dgd(1.0, **{"problem.data": {"devices": {"rows": 10, "features": 3}}})
     found = audited(raw, games=2000)

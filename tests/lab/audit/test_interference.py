@@ -9,6 +9,8 @@ from hushgrid.node.problems.records.gate import RowsGate
 from tests.support.runs.masked_runs import masked
 from tests.support.scenarios.guarded_scenarios import CASES
 
+pytestmark = pytest.mark.runs
+
 
 @pytest.mark.parametrize("case", ["ladmm, mode input", "dgd"])
 def test_only_the_answers_tell_of_the_data(case):

@@ -9,7 +9,7 @@ from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.privacy.accounting import gdp_epsilon
 from hushgrid.kernels.privacy.noise import Lattice
 from hushgrid.kernels.problems.losses import Loss
-from hushgrid.lab.attacks.transcript import heard
+from hushgrid.lab.attacks.transcript import parse
 from hushgrid.lab.audit import one_run as module
 from hushgrid.lab.audit.audit import prepared
 from hushgrid.lab.audit.games import Claim
@@ -71,7 +71,7 @@ def test_the_gate_s_answers_are_found_in_the_transcript(monkeypatch, name):
     signs = np.where(np.arange(40) % 2, 1.0, -1.0)
     made, rows, _ = with_canaries(raw, "s", signs, None, None)
     result = run(made, data=rows)
-    found = replayed(heard(result.transcript, "s"), "n0")
+    found = replayed(parse(result.transcript, "s"), "n0")
     assert len(given) - 1 <= len(found) <= len(given)
     assert len(found) >= 1
     scale = np.std([value for _, value in given])
@@ -89,6 +89,7 @@ def test_every_algorithm_that_asks_for_gradients_of_rows_is_tried():
     assert asking == set(GRADIENTS)
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize(("epsilon", "least"), [(4.0, 0.8), (8.0, 2.0)])
 def test_a_run_shows_much_of_its_claim_and_not_more(epsilon, least):
     """400 canaries in this process; docs/studies/audit.md has 4000."""
@@ -102,6 +103,7 @@ def test_a_run_shows_much_of_its_claim_and_not_more(epsilon, least):
     assert found[0].seen == found[0].terms.answers - 1
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize(("canaries", "doubt", "share"), [(1000, 0.05, 0.60), (1000, 0.001, 0.40), (4000, 0.001, 0.49)])
 def test_how_much_of_a_claim_a_run_can_show_is_known_beforehand(canaries, doubt, share):
     """A perfect attack on exactly the claimed Gaussian noise, 20 answers at epsilon 4: what docs/accounting.md states."""
@@ -114,6 +116,7 @@ def test_how_much_of_a_claim_a_run_can_show_is_known_beforehand(canaries, doubt,
     assert epsilon == pytest.approx(gdp_epsilon(found * t.per_answer * t.answers**0.5, t.delta), rel=1e-6)
 
 
+@pytest.mark.runs
 def test_a_run_says_which_share_of_its_claim_it_can_show():
     found = one_run(asks("dgd", 4.0), canaries=400, transport="memory", coins=np.random.default_rng(1))
     assert found.confidence == 0.999
@@ -121,6 +124,7 @@ def test_a_run_says_which_share_of_its_claim_it_can_show():
     assert 0 <= found.mu <= found.terms.per_answer * found.terms.answers**0.5  # what is shown is luck, up to the claim
 
 
+@pytest.mark.runs
 def test_a_run_with_a_quarter_of_the_noise_is_caught(monkeypatch):
     sample = Lattice.sample
     monkeypatch.setattr(Lattice, "sample", lambda self, *given: sample(self, *given) // 8)
@@ -140,6 +144,7 @@ def test_laplace_answers_are_guessed_too():
     assert found.mu is None
 
 
+@pytest.mark.runs
 def test_the_number_of_guesses_is_a_function_of_the_claim_alone():
     found = [
         one_run(asks("dgd", 4.0), canaries=200, transport="memory", coins=np.random.default_rng(k)) for k in range(2)
@@ -161,6 +166,7 @@ def test_what_has_no_canaries_is_refused(raw, said):
         one_run(raw, canaries=50, transport="memory")
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("mechanism", ["gaussian", "laplace"])
 def test_runs_again_at_the_gate_are_as_whole_runs_are(mechanism):
     """The same share of right guesses, about: 20 runs of 200 guesses, a standard error of .01 each."""

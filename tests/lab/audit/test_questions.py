@@ -12,6 +12,7 @@ from tests.support.runs.masked_runs import masked
 from tests.support.scenarios.guarded_scenarios import CASES
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("case", ["admm", "recal, bounded change", "ladmm, mode input"])
 def test_lies_are_refused_by_public_numbers_alone(case):
     found = questions(CASES[case])
@@ -24,9 +25,10 @@ def test_lies_are_refused_by_public_numbers_alone(case):
     for what in ("exact_gradient at the start", "one answer more than the cap", "perturb at the start"):
         assert not gates[what].answered
     assert gates["gradient at the start"].answered
-    assert "sensitivity" in gates["gradient at the start"].said
+    assert "sensitivity" in gates["gradient at the start"].reply
 
 
+@pytest.mark.runs
 def test_the_owner_of_a_masked_run_allows_what_its_scenario_claims_and_no_more(tmp_path):
     found = {q.what: q for q in questions(masked(tmp_path))}
     assert found["the scenario's own"].answered
@@ -36,7 +38,7 @@ def test_the_owner_of_a_masked_run_allows_what_its_scenario_claims_and_no_more(t
         ("gradient at the start", "an answer by itself was asked for in a masked run"),
     ):
         assert not found[what].answered
-        assert words in found[what].said
+        assert words in found[what].reply
 
 
 def test_a_refusal_that_tells_of_the_data_is_found(monkeypatch):
@@ -51,6 +53,7 @@ def test_a_refusal_that_tells_of_the_data_is_found(monkeypatch):
     assert not all(q.same for q in questions(CASES["dgd"]))
 
 
+@pytest.mark.runs
 def test_as_a_person_meets_it(tmp_path, hushgrid):
     path = tmp_path / "s.yaml"
     path.write_text(yaml.safe_dump(CASES["dgd"]))

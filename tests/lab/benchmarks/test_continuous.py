@@ -1,7 +1,11 @@
 """A fleet that runs by itself, in process: what `hushgrid bench warm` is made of."""
 
+import pytest
+
 from hushgrid.lab.benchmarks import continuous
 from hushgrid.scenarios.households import day
+
+pytestmark = pytest.mark.runs
 
 
 def test_every_interval_of_a_day_has_its_own_loads_and_begins_where_the_last_has_ended():

@@ -18,6 +18,7 @@ pytest.importorskip("pyarrow")
 PURE = {"adjacency": {"replace-one-record": {"clip": 1.0}}, "epsilon": 5.0}
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("n", [5, 20])
 def test_the_error_of_a_median_is_that_of_its_bootstrap(n):
     rng = np.random.default_rng(n)
@@ -40,6 +41,7 @@ def both():
     return sweep(SWEPT, {"privacy": [SWEPT["privacy"], PURE], "algorithm.rounds": [2, 5]}, seeds=3)
 
 
+@pytest.mark.runs
 def test_pure_and_approximate_epsilons_have_their_own_columns_and_are_no_rivals(both):
     page, words = of_sweep(both, SWEPT), told(both, None)
     assert page.count('<th scope="col">ε, pure</th>') == page.count('<th scope="col">ε, with δ</th>') == 1
@@ -60,6 +62,7 @@ def test_a_page_runs_no_script_loads_nothing_and_says_that_no_run_is_private(bot
     assert "12 runs (2 values of privacy × 2 values of algorithm.rounds × 3 seeds): 12 done." in page
 
 
+@pytest.mark.runs
 def test_points_without_a_number_among_their_values_are_drawn_as_bars():
     found = sweep(SWEPT, {"network.kind": ["ring", "complete"]}, seeds=3)
     page = of_sweep(found, SWEPT)
@@ -67,6 +70,7 @@ def test_points_without_a_number_among_their_values_are_drawn_as_bars():
     assert "<text>relative error of x</text>" in page
 
 
+@pytest.mark.runs
 def test_runs_beside_each_other_show_what_differs_and_withhold_what_is_private(tmp_path):
     run(SWEPT, seed=1, out=tmp_path / "seeded")
     run(SWEPT, out=tmp_path / "private", set={"algorithm.rounds": 3})

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.optimize import check_grad
 
-from hushgrid.lab.inversion.matching import Task, matched, total_variation
+from hushgrid.lab.inversion.matching import Batch, matched, total_variation
 from hushgrid.lab.inversion.rows import rows_of, sums_of
 from tests.support.gradients import asked, distance
 
@@ -12,7 +12,7 @@ from tests.support.gradients import asked, distance
 @pytest.mark.parametrize(("how", "tv"), [("squared", 0.0), ("cosine", 0.0), ("squared", 0.1)])
 def test_the_slope_of_each_distance_is_its_own(how, tv):
     sums = sums_of(*asked("softmax", 2, 3, 1))
-    task = Task(sums.X, sums.H, 2, how, tv)
+    task = Batch(sums.X, sums.H, 2, how, tv)
     v = np.random.default_rng(0).normal(size=2 * 16 + 20)
     # Central differences of a smooth function of size about 1.
     assert check_grad(lambda u: task.value(u)[0], lambda u: task.value(u)[1], v, epsilon=1e-7) <= 1e-5
@@ -26,11 +26,12 @@ def test_an_even_image_varies_least():
 def test_rows_and_labels_are_found_at_once_from_random_starts():
     loss, seen = asked("softmax", 2, 2, 2)
     sums = sums_of(loss, seen)
-    rows = matched(Task(sums.X, sums.H, 2))
+    rows = matched(Batch(sums.X, sums.H, 2))
     assert distance(loss, rows) <= 1e-4
     assert sorted(rows.labels) == sorted(loss.b)
 
 
+@pytest.mark.runs
 def test_where_every_class_may_have_a_row_a_batch_is_matched_and_then_sharpened():
     loss, seen = asked("softmax", 10, 8, 9, labels=range(10))
     rows = rows_of(loss, seen)

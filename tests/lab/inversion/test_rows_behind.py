@@ -7,7 +7,7 @@ import pytest
 
 from hushgrid.kernels.problems.losses import Declared
 from hushgrid.lab.inversion.averaged import behind_noise
-from hushgrid.lab.inversion.found import Gradients
+from hushgrid.lab.inversion.recovered import Gradients
 from hushgrid.lab.inversion.rows import rows_of
 from hushgrid.lab.inversion.scores import cosine
 from tests.support.gradients import asked, distance
@@ -76,7 +76,7 @@ def test_rows_that_are_not_of_this_node_s_number_are_not_called_consistent():
 
 def test_without_a_gradient_or_of_nothing_but_zeros_there_are_no_rows():
     loss, seen = asked("softmax", 2, 3, 0)
-    hidden = Gradients(seen.at, np.full_like(seen.g, np.nan), seen.when, "gradient")
+    hidden = Gradients(seen.points, np.full_like(seen.g, np.nan), seen.when, "gradient")
     assert rows_of(loss, hidden).method == "none"
 
 
@@ -90,6 +90,7 @@ def noisy(kind, m, V, seed, noise):
     return loss, replace(seen, what="noisy answer")
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("kind", ["softmax", "logistic", "least-squares"])
 def test_of_noisy_answers_the_mean_of_many_tells_a_row_that_each_alone_does_not_and_is_no_find(kind):
     """Noise of twice the largest entry of a gradient; 400 answers have a tenth of it in their mean."""

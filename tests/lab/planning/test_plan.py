@@ -59,6 +59,7 @@ def plan(raw, **how):
     return planned(raw, seeds=4, workers=1, **how)
 
 
+@pytest.mark.runs
 def test_a_step_that_the_scenario_does_not_say_begins_where_it_is_allowed():
     """1/L is 1/.26 in the ring that ships with the units; RECAL wants less than 2/(L + 1) = 1.59."""
     found = plan(read_yaml(Path(__file__).parents[3] / "deploy" / "ring" / "scenario.yaml"))
@@ -66,6 +67,7 @@ def test_a_step_that_the_scenario_does_not_say_begins_where_it_is_allowed():
     assert np.isfinite(found.chosen.excess).all()
 
 
+@pytest.mark.runs
 def test_the_plan_beats_a_scenario_with_a_bad_step_and_says_the_same_twice():
     found = plan(neighbours())
     (given, none, alone), best = found.beside, found.best[0]
@@ -80,6 +82,7 @@ def test_the_plan_beats_a_scenario_with_a_bad_step_and_says_the_same_twice():
     assert np.array_equal(again.best[0].excess, best.excess)
 
 
+@pytest.mark.runs
 def test_more_epsilon_and_more_rows_are_worth_less_error():
     least = {}
     for rows, epsilon in ((300, 1.0), (300, 10.0), (30_000, 1.0)):
@@ -89,6 +92,7 @@ def test_more_epsilon_and_more_rows_are_worth_less_error():
     assert least[30_000, 1.0] < 0.5 * least[300, 1.0]  # as many rows are made up, the noise is that of all
 
 
+@pytest.mark.runs
 def test_no_data_file_is_opened(tmp_path):
     global watching
     names = ("rows.csv", "test.csv", "split.txt")
@@ -115,6 +119,7 @@ def test_no_data_file_is_opened(tmp_path):
     assert [Path(path).name for path in OPENED if Path(path).name in names] == ["rows.csv"]
 
 
+@pytest.mark.runs
 def test_the_files_of_a_plan_need_not_exist():
     raw = neighbours({"problem.data": {"files": ["a.npz", "b.npz", "c.npz", "d.npz"]}})
     with pytest.raises(
@@ -126,6 +131,7 @@ def test_the_files_of_a_plan_need_not_exist():
     assert plan(raw, rows=1200, features=3).nodes == 4
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize(
     "over",
     [
@@ -150,6 +156,7 @@ def test_every_kind_of_scenario_can_be_planned(over):
     assert all((li.choice.clip is None) == (clipped is None) for li in found.best)
 
 
+@pytest.mark.runs
 def test_a_star_of_records_can_be_planned():
     raw = neighbours(name="ladmm", rounds=8)
     del raw["network"], raw["algorithm"]["step_size"]
@@ -159,6 +166,7 @@ def test_a_star_of_records_can_be_planned():
     assert np.median(found.best[0].excess) < np.median(found.beside[0].excess)
 
 
+@pytest.mark.runs
 def test_what_is_played_is_what_a_run_computes():
     """On the same rows without noise to speak of, in every pattern: the machines are those of a run."""
     for over in (
@@ -274,6 +282,7 @@ def test_every_private_scenario_of_rows_that_comes_with_the_program_says_its_sha
             assert len(shape.rows) > 1
 
 
+@pytest.mark.runs
 def test_masked_sums_are_planned_with_the_noise_of_a_share():
     """Where noise is all that counts, three honest shares leave a third of the excess that answers by themselves leave."""
     raw = neighbours({"privacy.epsilon": 0.003, "algorithm": {"name": "fedavg", "rounds": 1, "step_size": 1.0}})

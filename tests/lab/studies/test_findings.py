@@ -12,6 +12,7 @@ def test_of_many_gaussian_answers_theorem_4_6_says_less_than_they_cost():
     assert (said_of_many, true_of_many) == (pytest.approx(70.1, rel=1e-3), pytest.approx(151.6, rel=1e-3))
 
 
+@pytest.mark.runs
 def test_dpp2s_first_gradient_is_noise_and_its_later_ones_are_told():
     table, _ = findings.decayed(60)
     error = {row[0]: row[1] for row in table.rows}
@@ -24,6 +25,7 @@ def test_theorem_3_lacks_the_first_rounds_share():
     assert [true - said for _, said, true in table.rows] == [pytest.approx(1.0, abs=1e-2)] * 2
 
 
+@pytest.mark.runs
 def test_mr_admm_with_penalties_of_nodes_stops_where_those_of_edges_go_on():
     table, _ = findings.wrong_limit(40)
     by_node, by_edge = ({"half": row[1], "end": row[2]} for row in table.rows)
@@ -31,6 +33,7 @@ def test_mr_admm_with_penalties_of_nodes_stops_where_those_of_edges_go_on():
     assert by_edge["end"] < 0.5 * by_edge["half"]
 
 
+@pytest.mark.runs
 def test_two_rounds_without_noise_tell_all_loads_and_one_does_not():
     table, _ = findings_shown.loads_heard((1, 2), epsilons=())
     (_, _, none, *_), (_, _, all_, _, error) = table.rows
@@ -38,6 +41,7 @@ def test_two_rounds_without_noise_tell_all_loads_and_one_does_not():
     assert error < 1e-3  # what the solver leaves, 1e-8, over the smallest singular value of the fit, some 7e-5
 
 
+@pytest.mark.runs
 def test_what_6_4_leaves_out_is_as_much_again_for_two_classes_and_shows_on_nodes_of_one_class():
     table, _ = findings_shown.added_record((2, 10))
     assert [row[1] for row in table.rows] == [pytest.approx(2.0, rel=1e-9), pytest.approx(1.491, rel=1e-3)]
@@ -49,6 +53,7 @@ def test_one_load_moves_the_gradient_by_its_row_of_A():
     assert table.rows[0][2:] == (pytest.approx(5.0), pytest.approx(5**0.5))
 
 
+@pytest.mark.runs
 def test_the_final_x_takes_the_noise_off_the_last_gradient():
     table, _ = findings_shown.final_x((3,))
     assert table.rows[0][1] > 1.0
@@ -60,6 +65,7 @@ def test_dpp2s_own_experiment_costs_5e24():
     assert table.rows[0][3] == pytest.approx(5.29e24, rel=1e-2)
 
 
+@pytest.mark.runs
 def test_a_stored_gradient_names_the_data_set_every_time():
     table, _ = findings_shown.recycled_gradient((3,), games=12)
     (_, stored, public), (_, _, gate) = table.rows

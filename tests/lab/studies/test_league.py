@@ -145,6 +145,7 @@ def test_without_privacy_the_optimum_has_no_gap_and_who_is_alone_has_one(small):
     assert plain["the zero vector"]["own_gap"] > plain["each alone"]["own_gap"] > plain["each alone"]["mean_gap"] > 0
 
 
+@pytest.mark.runs
 def test_the_league_is_ranked_by_a_node_s_own_gap_and_a_second_call_runs_nothing_again(small, tmp_path):
     arguments = {"tuned_on": (1000, 1001), "seeds": (1, 2), "levels": (1, 2)}
     lines = league.lines(small, tmp_path, **arguments)
@@ -161,6 +162,7 @@ def test_the_league_is_ranked_by_a_node_s_own_gap_and_a_second_call_runs_nothing
     assert made == {path: path.stat().st_mtime_ns for path in tmp_path.rglob("runs.csv")}
 
 
+@pytest.mark.runs
 def test_runs_of_a_sweep_that_was_killed_are_known(small, tmp_path):
     asked = [(point("DGD", small), [1000, 1001])]
     Known(tmp_path).run(small.scenario("graph"), asked, {})
@@ -267,6 +269,7 @@ def test_what_points_are_worth_at_once_is_kept_on_the_disk(small, tmp_path):
     assert again.error(m.point({"step_size": 2.0, "answers": 1, "clip": 0.5}, 1.0, small.graph), 5) is None
 
 
+@pytest.mark.runs
 def test_rounds_of_averaging_that_a_run_is_spared_are_made_by_the_matrix(small):
     m = METHODS["DGD"]
     values = {"step_size": 1.0, "answers": 3, "clip": 0.5}

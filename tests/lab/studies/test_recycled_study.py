@@ -27,6 +27,7 @@ def test_nodes_learn_from_rows_of_norm_one_that_no_other_node_and_no_test_has():
         assert max(np.max(f.row_norms(2)) for f in fs) <= 1 + 1e-15
 
 
+@pytest.mark.runs
 def test_messages_are_those_of_any_rounds_in_process():
     fs = recycled_runs.losses(5)
     one, two = (
@@ -38,6 +39,7 @@ def test_messages_are_those_of_any_rounds_in_process():
     assert np.array_equal(list(run_rounds(one, of_messages=True)), expected)
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("name", METHODS)
 def test_every_gate_has_spent_the_total_that_the_table_says(name):
     method, fs = METHODS[name], recycled_runs.losses(5)
@@ -54,6 +56,7 @@ def test_every_gate_has_spent_the_total_that_the_table_says(name):
         assert all(s.value <= t.per_answer for s in gate.spends)
 
 
+@pytest.mark.runs
 def test_32_asks_more_for_the_same_noise_and_a_price_of_one_iteration_less():
     """An answer at epsilon has 2 C alpha/B = epsilon (1 - 2^-10) - ln(1 + x), x = C c1/(B mu); (32) adds 2.8 x to it."""
     dual = recycled_runs.run(Setting("5", "ADMM", {}, 8.0, rounds=4), 0)
@@ -67,6 +70,7 @@ def test_32_asks_more_for_the_same_noise_and_a_price_of_one_iteration_less():
         assert said > 8.0
 
 
+@pytest.mark.runs
 def test_equal_answers_are_equal_noise():
     """What R-ADMM gains over ADMM at one total and one number of rounds is the noise of half the answers."""
     half = recycled_runs.run(Setting("5", "ADMM", {}, 8.0, rounds=2), 0)
@@ -81,6 +85,7 @@ def test_what_the_gate_refuses_has_no_figure():
     assert all(map(isnan, found.last))
 
 
+@pytest.mark.runs
 def test_without_noise_runs_do_not_differ_and_mr_admm_with_a_constant_eta_is_r_admm():
     constant = {"eta": recycled.Growth(1.0, 1.0)}
     runs = [
@@ -90,18 +95,21 @@ def test_without_noise_runs_do_not_differ_and_mr_admm_with_a_constant_eta_is_r_a
     assert runs[0].loss[0, 0] > runs[0].loss[0, 2]
 
 
+@pytest.mark.runs
 def test_node_penalties_end_up_at_the_wrong_limit_and_edge_penalties_at_the_optimum():
     (_, _, right_n, wrong_n), (_, _, right_e, wrong_e) = recycled_limits.wrong_limit(rounds=30).rows
     assert wrong_n < right_n / 4
     assert right_e < wrong_e / 4
 
 
+@pytest.mark.runs
 def test_the_stored_gradient_of_an_inexact_solve_tells_the_data_set_and_the_public_one_does_not():
     told = [row[-1] for row in recycled_limits.told(games=16).rows]
     assert told[0] == "16/16"
     assert "16/16" not in told[1:]
 
 
+@pytest.mark.runs
 def test_tables_and_charts_hold_the_mean_and_the_range_over_runs():
     loss = np.array([[0.7, 0.5], [0.7, 0.3]])
     noisy = Found(Setting("5", "R-ADMM", {}, 16.0, rounds=2), loss, np.array([0.2, 0.1]), 1, (1.0, 1.0), 17.0, nan)

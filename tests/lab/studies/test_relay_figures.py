@@ -24,6 +24,7 @@ def test_the_images_of_two_classes_have_both_labels_and_pixels_within_one():
     assert len(A) == len(b) > 200
 
 
+@pytest.mark.runs
 def test_matching_finds_the_image_behind_a_gradient_and_none_behind_noise():
     H, true = gradients()
     noisy = H + 10 * np.random.default_rng(0).normal(size=H.shape)
@@ -45,6 +46,7 @@ def test_a_soft_label_and_the_length_of_a_row_can_be_exchanged():
     assert abs(np.linalg.norm(found) - 1) > 0.01
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("way", ["none", "published"])
 def test_a_curve_ends_where_its_way_does(way):
     curve = study.measure(Ask("digits", "least-squares", "ridge", way, 12.0))

@@ -123,6 +123,7 @@ def test_theorem_4_claims_its_epsilon_for_the_published_noise_of_the_agent_that_
     assert own[-1] > relay_private.last_noise(made_up, 12.0)  # all of the budget on the last answer
 
 
+@pytest.mark.runs
 def test_the_papers_logistic_problem_on_adult_has_nothing_to_learn(few, monkeypatch):
     """l1 = 1/2 is above every entry of the gradient at 0: x* = 0, and RECAL stands on it to the last bit."""
     p = relay_problems.problems()["Adult, logistic, the paper's r"]()
@@ -191,6 +192,7 @@ def test_communication_is_counted_to_the_first_time_an_error_is_reached():
     assert np.isnan(incremental.needed(curve, 1e-9))
 
 
+@pytest.mark.runs
 def test_an_eavesdropper_hears_I_ADMM_at_once_and_PI_ADMM1_in_the_end(short):
     plain, hidden = (
         incremental_leak.leak(incremental.Task("logistic", 12, 1.0, m), games=4) for m in ("I-ADMM", "PI-ADMM1")
@@ -200,6 +202,7 @@ def test_an_eavesdropper_hears_I_ADMM_at_once_and_PI_ADMM1_in_the_end(short):
     assert plain.game == hidden.game == 1.0
 
 
+@pytest.mark.runs
 def test_ten_visits_tell_a_ridge_agents_whole_model_under_PI_ADMM1():
     """18 equations for 5 numbers of the model and 9 gammas."""
     assert np.median(incremental_leak.models()) < 1e-8

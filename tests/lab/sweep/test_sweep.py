@@ -29,6 +29,7 @@ def lines(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
+@pytest.mark.runs
 def test_a_row_has_the_figures_of_the_run_with_its_seed_at_its_point():
     found = sweep(SWEPT, OVER, seeds=[3, 7])
     assert list(found["point"]) == [0, 0, 1, 1, 2, 2, 3, 3]
@@ -50,6 +51,7 @@ def test_a_row_has_the_figures_of_the_run_with_its_seed_at_its_point():
         )
 
 
+@pytest.mark.runs
 def test_sums_are_swept_too():
     raw = scenario_of_sums("total", GAUSSIAN)
     found = sweep(raw, {"privacy.epsilon": [1.0, 10.0]}, seeds=[3, 7])
@@ -59,6 +61,7 @@ def test_sums_are_swept_too():
         assert row["relative_error"] == alone.relative_error
 
 
+@pytest.mark.runs
 def test_runs_of_one_seed_share_their_noise_over_the_grid_up_to_its_scale():
     drawn = {"noise": lambda result: float(np.sum(np.array(result.history["noise_l1"], float)))}
     found = sweep(
@@ -75,6 +78,7 @@ def test_runs_of_one_seed_share_their_noise_over_the_grid_up_to_its_scale():
     assert len({*noise[:, 0]}) == 3  # and seeds differ
 
 
+@pytest.mark.runs
 def test_a_point_that_is_refused_says_why_in_its_rows_and_the_others_are_made(tmp_path):
     found = sweep(SWEPT, {"algorithm.step_size": [0.5, 1e6]}, seeds=2, out=tmp_path / "s")
     assert list(found["status"]) == ["done", "done", "refused", "refused"]
@@ -110,6 +114,7 @@ def test_a_grid_that_cannot_be_is_one_line_before_anything_runs(over, said, tmp_
     assert not (tmp_path / "s").exists()
 
 
+@pytest.mark.runs
 def test_sections_go_by_their_name_and_by_what_tells_them_apart():
     dgd, extra = {"name": "dgd", "rounds": 3}, {"name": "extra", "rounds": 3, "step_size": 0.1}
     found = sweep(SWEPT, {"algorithm": [dgd | {"step_size": 0.1}, dgd | {"step_size": 0.2}, extra]}, seeds=1)
@@ -117,6 +122,7 @@ def test_sections_go_by_their_name_and_by_what_tells_them_apart():
     assert list(found["status"]) == ["done"] * 3
 
 
+@pytest.mark.runs
 def test_it_leaves_the_same_rows_as_csv_as_parquet_and_as_a_frame(tmp_path):
     found = sweep(SWEPT, OVER, seeds=2, out=tmp_path / "s")
     assert {p.name for p in (tmp_path / "s").iterdir()} == {
@@ -130,6 +136,7 @@ def test_it_leaves_the_same_rows_as_csv_as_parquet_and_as_a_frame(tmp_path):
     assert [(row["point"], row["seed"]) for row in rows] == [(str(p), str(s)) for p in range(4) for s in range(2)]
 
 
+@pytest.mark.runs
 def test_a_killed_sweep_goes_on_from_its_whole_rows(tmp_path):
     out = tmp_path / "s"
     whole = sweep(SWEPT, OVER, seeds=2, out=out)
@@ -154,6 +161,7 @@ def test_a_row_counts_only_once_it_is_on_the_disk(tmp_path, monkeypatch):
     assert synced[-1].endswith("0,0,done\n")
 
 
+@pytest.mark.runs
 def test_more_seeds_may_be_added_and_another_sweep_is_refused(tmp_path):
     out = tmp_path / "s"
     sweep(SWEPT, {"algorithm.rounds": [2]}, seeds=1, out=out)
@@ -171,6 +179,7 @@ def test_more_seeds_may_be_added_and_another_sweep_is_refused(tmp_path):
         sweep(SWEPT, {"algorithm.rounds": [2]}, out=tmp_path / "none", resume=True)
 
 
+@pytest.mark.runs
 def test_two_sweeps_do_not_write_to_one_directory(tmp_path):
     sweep(SWEPT, {"algorithm.rounds": [2]}, seeds=1, out=tmp_path / "s")
     about = json.loads((tmp_path / "s" / "sweep.json").read_text())
@@ -180,6 +189,7 @@ def test_two_sweeps_do_not_write_to_one_directory(tmp_path):
     first.close()
 
 
+@pytest.mark.runs
 def test_the_rows_of_a_file_are_read_once_and_an_optimum_is_solved_once_for_all_runs(tmp_path, monkeypatch):
     rng, paths = np.random.default_rng(1), []
     for i in range(4):
@@ -198,6 +208,7 @@ def test_the_rows_of_a_file_are_read_once_and_an_optimum_is_solved_once_for_all_
     assert found["relative_error"].iloc[7] == run(scenario, seed=1, set={"privacy.epsilon": 10.0}).relative_error
 
 
+@pytest.mark.runs
 def test_other_rows_than_those_of_the_rows_in_the_table_are_refused(tmp_path):
     np.savez(tmp_path / "a.npz", A=np.eye(3), b=np.array([1.0, -1.0, 1.0]))
     scenario = deepcopy(SWEPT)
@@ -208,6 +219,7 @@ def test_other_rows_than_those_of_the_rows_in_the_table_are_refused(tmp_path):
         sweep(scenario, {"algorithm.rounds": [2]}, seeds=2, out=tmp_path / "s", resume=True)
 
 
+@pytest.mark.runs
 def test_what_is_measured_beside_the_figures_is_a_column_and_is_compared(tmp_path):
     worst = {"own_error": lambda result: max(float(np.linalg.norm(result.solution[f"x_n{i}"])) for i in range(4))}
     found = sweep(SWEPT, OVER, seeds=2, measure=worst, out=tmp_path / "s")
@@ -238,6 +250,7 @@ def test_a_defect_is_a_row_and_the_sweep_goes_on():
     assert found["error"].iloc[0] == "ZeroDivisionError: of mine"
 
 
+@pytest.mark.runs
 def test_points_may_be_given_one_by_one():
     given = [{"algorithm.rounds": 2, "privacy.epsilon": 1.0}, {"algorithm.rounds": 5, "privacy.epsilon": 10.0}]
     found, every = sweep(SWEPT, given, seeds=2), sweep(SWEPT, OVER, seeds=2)

@@ -112,6 +112,7 @@ def test_each_error_of_a_data_scenario_is_one_line_with_its_key_path(text, over,
 PATHS = ["network", "network__kind", "network__nodes", "network__edges", "problem", "problem__data", "problem__data__synthetic", "problem__data__split", "problem__data__files", "problem__data__label", "problem__nonconvex", "problem__regularizer", "problem__box", "problem__row_bound", "algorithm__alpha", "algorithm__walk", "algorithm__start", "algorithm__gamma", "algorithm__decay", "algorithm__variant", "privacy__adjacency", "privacy__mechanism"]  # fmt: skip
 
 
+@pytest.mark.runs
 @examples.of(300)
 @given(st.sampled_from([ROWS, CYCLE]), st.sampled_from(PATHS), values)
 def test_any_value_in_any_place_raises_an_input_error_or_nothing(text, path, value):

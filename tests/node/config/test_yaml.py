@@ -85,6 +85,7 @@ def test_arbitrary_yaml_raises_an_input_error_or_nothing(text):
 PATHS = ["hushgrid", "name", "seed", "problem", "problem__case", "problem__zones", "algorithm", "algorithm__name", "algorithm__rho", "algorithm__eta", "privacy", "privacy__adjacency", "privacy__epsilon", "privacy__per_answer", "privacy__delta", "privacy__budget", "run", "run__faults", "run__stop"]  # fmt: skip
 
 
+@pytest.mark.runs
 @examples.of(400)
 @given(st.sampled_from(PATHS), values)
 def test_any_value_in_any_place_raises_an_input_error_or_nothing(path, value):

@@ -304,6 +304,7 @@ def test_what_is_left_is_the_budget_less_what_was_spent(tmp_path):
     assert gate.authority.left == pytest.approx(1.5, rel=1e-3)
 
 
+@pytest.mark.runs
 @settings(deadline=None)
 @given(st.integers(0, 7), st.floats(0.1, 8.0), st.floats(0.1, 8.0))
 def test_a_budget_that_the_owner_makes_smaller_in_a_run_holds_from_the_next_answer_on(given_before, second, third):

@@ -91,6 +91,7 @@ def room(folder):
     return sum(p.stat().st_size for p in folder.iterdir())
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("runs", [300, pytest.param(4000, marks=pytest.mark.long)])
 def test_five_years_of_runs_take_less_than_50_mb(tmp_path, runs):
     """What a device has grown by over its second half of runs, carried on for five years in one session."""
@@ -125,6 +126,7 @@ def steps(path, monkeypatch):
     return count
 
 
+@pytest.mark.runs
 def test_a_ledger_of_many_spends_opens_and_joins_like_a_small_one(tmp_path, monkeypatch):
     found = {}
     for spends in (1_000, 100_000):

@@ -17,6 +17,8 @@ from tests.support.devices.gated_device import BETA, Quadratic, plan
 from tests.support.devices.load_units import CAPACITY, COS, UNITS, Loads, asked
 from tests.support.devices.rows_device import Free, gate, terms
 
+pytestmark = pytest.mark.runs
+
 N = 2500
 
 

@@ -134,6 +134,7 @@ def test_the_density_of_its_minimiser_moves_by_at_most_what_k_records_are_priced
         assert abs(logs[0] - logs[1]) <= epsilon
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("k", [1, 4])
 def test_the_game_on_k_records_proves_nearly_what_is_claimed_and_never_more(k):
     N, x, answers, values = 3000, np.zeros(3), [], []
@@ -204,6 +205,7 @@ def test_a_device_that_hides_one_record_takes_a_plan_that_hides_more_at_its_own_
 # --- a whole run ---
 
 
+@pytest.mark.runs
 def test_a_run_that_hides_a_day_has_six_times_the_noise_at_the_same_epsilon_and_says_so():
     adjacency = {"replace-one-record": {"clip": 0.5, "records": 6}}
     hour, day = (

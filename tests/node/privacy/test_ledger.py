@@ -163,6 +163,7 @@ def test_only_a_stopped_run_is_reopened(ledger, status):
     assert not ledger.reopen(b"unknown")
 
 
+@pytest.mark.runs
 def test_runs_that_cost_nothing_take_no_room(tmp_path):
     ledger = Ledger(tmp_path / "n0.ledger", "n0", durable=False)
     fill(ledger, 1)

@@ -273,6 +273,7 @@ class Cut(BaseException):
     """The power is gone."""
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("cuts", [120, pytest.param(1000, marks=pytest.mark.long)])
 def test_a_power_cut_that_tears_or_drops_a_write_takes_nothing_that_was_released(tmp_path, monkeypatch, cuts):
     """Each time: some steps are released, the power fails within the next one's write or after it, and it starts again."""

@@ -55,6 +55,7 @@ def moved(adjacency, release, mechanism, measure):
     return most
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize(("release", "mechanism"), RELEASES)
 @pytest.mark.parametrize("unit", UNITS)
 def test_no_neighbour_moves_an_answer_further_than_its_sensitivity_and_one_moves_it_so_far(unit, release, mechanism):
@@ -95,6 +96,7 @@ def test_the_sensitivities_are_those_of_the_formulas(unit, release, mechanism, e
         assert found == BETA  # as it always was: ledgers and stored answers know it by these bits
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize(("release", "mechanism"), RELEASES)
 @pytest.mark.parametrize("unit", UNITS)
 def test_on_the_grid_the_answers_of_neighbours_lie_no_further_apart_than_the_noise_is_made_for(
@@ -119,6 +121,7 @@ def test_on_the_grid_the_answers_of_neighbours_lie_no_further_apart_than_the_noi
     assert most > exact or unit == "relative"  # the grid does move them apart; a relative change is whole steps of it
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("release", ["plain", "totals"])
 @pytest.mark.parametrize("unit", UNITS)
 def test_a_game_against_the_gate_measures_less_than_the_claim_and_most_of_it(unit, release):
@@ -194,13 +197,13 @@ def test_the_words_of_a_question_say_its_release_and_its_capacities_in_full():
     other = Adjacency(bounded_change=Change(relative=0.05, of="ab" * 6 + "cd" * 26))
     assert str(other) == str(RELATIVE)
     questions = [
-        LoadQuestion(Loads(np.zeros(8), unit), asked(unit, release)).words
+        LoadQuestion(Loads(np.zeros(8), unit), asked(unit, release)).text
         for unit in (PLAIN, PAIR, RELATIVE, other)
         for release in ("plain", "totals")
     ]
     assert len(set(questions)) == 6  # a number and a pair differ in their relations
     whole = LoadQuestion(Loads(np.zeros(8), mask=np.ones(8, bool)), asked(PLAIN))
-    assert whole.words == ""  # as it always was
+    assert whole.text == ""  # as it always was
 
 
 def test_the_loads_agree_with_their_sums_and_only_a_kind_that_has_loads_has_a_sum(tmp_path):
@@ -217,6 +220,7 @@ def test_the_loads_agree_with_their_sums_and_only_a_kind_that_has_loads_has_a_su
     assert np.array_equal(nothing.answered(nothing.exact(np.zeros(8))), np.zeros(8))
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("n", [2, 4, 20])
 def test_a_sum_over_a_zone_has_the_variance_of_the_formulas(n):
     """Plain 2 n (beta/eps)^2, totals 8 (beta/eps)^2 n/(n + 1): better for n > 3. 4,000 seeded answers at the gate."""
@@ -236,6 +240,7 @@ def test_a_sum_over_a_zone_has_the_variance_of_the_formulas(n):
     assert (totals < plain) == (n > 3)
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize(("release", "mechanism"), RELEASES)
 @pytest.mark.parametrize("unit", UNITS)
 def test_the_expected_noise_is_the_mean_of_the_drawn(unit, release, mechanism):
@@ -252,6 +257,7 @@ def test_the_expected_noise_is_the_mean_of_the_drawn(unit, release, mechanism):
     assert one.drawn_l1 == pytest.approx(float(np.sum(d[loss.loaded])), rel=1e-3)
 
 
+@pytest.mark.runs
 def test_the_expected_error_of_one_load_and_its_total_is_known_in_closed_form():
     assert expected_error(np.array([2.0]), 2.0) == pytest.approx([1.5], rel=1e-12)  # (L_1 + L_2)/2: 3/4 of the scale
     many = expected_error(np.full(100_000, 1.0), 1.0)  # a total of so many takes next to nothing from each

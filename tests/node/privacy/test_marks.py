@@ -327,6 +327,7 @@ def price(ledger):
     return (inf, inf) if totals.nonprivate else (totals.epsilon, totals.mu**2)
 
 
+@pytest.mark.runs
 @examples.of(300)
 @given(actions)
 def test_accept_never_gives_budget_back(tmp_path_factory, actions):

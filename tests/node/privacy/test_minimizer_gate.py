@@ -207,6 +207,7 @@ def test_every_noise_that_its_bits_stand_for_lies_within_the_rounding_counted(se
     assert rounded <= 1e-11 * np.linalg.norm(eps)
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("question", ["minimizer", "output_minimizer"])
 def test_the_expected_noise_is_the_mean_of_the_drawn(question):
     N, d, loss = 400, 5, problem(20, 5)
@@ -231,6 +232,7 @@ def test_minimisers_and_gradients_of_one_seed_have_noise_of_their_own():
     assert entropy(8) != one.noise.entropy("answer", 1)(8)
 
 
+@pytest.mark.runs
 def test_the_one_record_game_measures_less_than_the_claim_and_more_than_nothing():
     """One record or its opposite: thresholds picked on one half of the answers, certified by Hoeffding on the other."""
     N, claimed, halves = 1000, 3.0, []
@@ -280,6 +282,7 @@ def far_pair(far=1e3):
     return one, other, np.array([-far, 0.0])
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("mechanism", ["laplace", "gaussian"])
 def test_two_minimisers_come_as_near_to_the_sensitivity_as_the_search_goes(mechanism):
     """No pair of records is farther apart than is priced, and one is nearly: nothing can be saved."""
@@ -332,6 +335,7 @@ def played(question, per_answer, N=3000):
     return games.proved(answers, values, games.DOUBT), games.proved(answers, values, 0.05)
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("question", ["minimizer", "output_minimizer"])
 def test_the_game_against_gaussian_minimisers_proves_nearly_what_is_claimed_and_never_more(question):
     accused, likely = played(question, 1.0)
@@ -339,6 +343,7 @@ def test_the_game_against_gaussian_minimisers_proves_nearly_what_is_claimed_and_
     assert likely >= 0.8
 
 
+@pytest.mark.runs
 def test_the_game_accuses_a_gate_with_two_thirds_of_the_noise():
     assert played("minimizer", 1.5)[0] > 1.0
 

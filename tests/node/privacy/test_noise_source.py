@@ -75,6 +75,7 @@ def test_a_seed_makes_a_run_repeatable_and_is_said():
     assert seeded.source != noise_source(1, "n0").source != SystemNoise.source
 
 
+@pytest.mark.runs
 def test_nothing_else_of_a_device_draws():
     """But for the ledger's number and for rows that are made up, from a public seed."""
     drawing = {"urandom", "default_rng", "counter_generator", "spherical", "sample"}

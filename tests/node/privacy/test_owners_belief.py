@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hushgrid.kernels.errors import Refused
 from hushgrid.kernels.privacy.accounting import gdp_epsilon
 from hushgrid.kernels.privacy.shares import shares
-from hushgrid.lab.audit.ledgers import line as compared_line
+from hushgrid.lab.audit.ledgers import compare
 from hushgrid.node.privacy.budget import BudgetCheck, spent_in, worth_alone
 from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.privacy.ledger_rows import Spend
@@ -77,12 +77,12 @@ def test_a_plan_that_relies_on_498_honest_devices_is_paid_at_the_owners_five(led
 
 def test_an_audit_of_the_ledger_knows_at_how_many_honest_shares_it_was_counted(ledger, plan):
     pay(ledger, plan, owner(ledger, plan))
-    line = compared_line(ledger, plan, RUN, 1)
+    line = compare(ledger, plan, RUN, 1)
     assert line.wrong == ()
     assert line.epsilon == pytest.approx(BELIEVED, rel=5e-3)
     cheap = Spend(2, "gaussian", plan.terms.per_answer, 1.0, 1.0, 0.1, plan.terms.adjacency, "x", 5)
     ledger.commit(RUN, spends=[cheap])  # at the plan's price, although it is counted as one of five
-    assert any("spend 2: 0.03" in words for words in compared_line(ledger, plan, RUN, 1).wrong)
+    assert any("spend 2: 0.03" in words for words in compare(ledger, plan, RUN, 1).wrong)
 
 
 def test_noise_stays_as_the_plan_says(ledger, plan):
@@ -120,6 +120,7 @@ def test_corrupt_may_be_a_share_of_the_contributors(ledger, plan):
         assert AllowMasked(corrupt=share, honest=1, alone=1.0, ca="c").least_corrupt(contributors) == least
 
 
+@pytest.mark.runs
 @given(
     mu=st.floats(1e-3, 3.0),
     moves=st.lists(st.floats(0.1, 10.0), min_size=1, max_size=4),

@@ -45,6 +45,7 @@ def counted(loss, clip, x):
     return one.gradient(x)
 
 
+@pytest.mark.runs
 @examples.of(150)
 @given(
     m=st.integers(1, 60), d=st.integers(1, 5), seed=st.integers(0, 2**20), far=st.floats(-4, 40), tight=st.floats(-9, 3),
@@ -128,6 +129,7 @@ def test_a_point_that_is_none_is_refused_whatever_the_rows(x):
         gate(problem(), of()).gradient(x)
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize(("r", "k"), [(0.0, 1.0), (2.0, 1.0), (8.0, 0.75)])
 def test_the_game_proves_nearly_what_is_claimed_and_never_more(r, k):
     N, claimed, answers = 3000, 1.0, []

@@ -36,6 +36,7 @@ caps = st.builds(
 # --- the promise ---
 
 
+@pytest.mark.runs
 @given(caps, HISTORIES)
 @examples.of(1000)
 def test_no_interval_no_version_and_no_life_holds_more_than_its_limit(cap, events):
@@ -66,6 +67,7 @@ def sum_of(charges):
     return total
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("broken", [Calendar, Forgetful])
 def test_the_same_test_catches_a_budget_that_renews_otherwise(monkeypatch, broken):
     monkeypatch.setattr(spend_table, "Window", broken)

@@ -197,6 +197,7 @@ def test_every_answer_is_one_spend_and_together_they_cost_what_the_accountant_sa
     assert 0.98 * t.epsilon < accounting.total_epsilon(totals, t.delta) <= t.epsilon
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize(("claimed", "seen"), [(1.0, (0.5, 1.0)), (3.0, (1.5, 3.0))])
 def test_the_one_record_game_measures_less_than_the_claim_and_more_than_nothing(claimed, seen):
     """One record, its worst neighbour: thresholds picked on one half of the answers, certified by Hoeffding on the other."""
@@ -220,6 +221,7 @@ def test_the_one_record_game_measures_less_than_the_claim_and_more_than_nothing(
     assert seen[0] < measured(1, best) <= seen[1]
 
 
+@pytest.mark.runs
 def test_the_expected_noise_is_the_mean_of_the_drawn():
     for mechanism in MECHANISMS:
         t, loss = terms(mechanism, answers=2000), rows("logistic")

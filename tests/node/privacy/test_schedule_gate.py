@@ -153,6 +153,7 @@ def test_a_budget_of_the_claim_is_enough_to_the_last_answer_and_a_smaller_one_is
     budget_check.admit(6)  # nothing is left to ask
 
 
+@pytest.mark.runs
 @examples.of(30)
 @given(growth=st.floats(0.3, 3.0), given=st.integers(0, 8), epsilon=st.floats(0.1, 8.0))
 def test_whatever_a_plan_s_growth_what_a_budget_lets_pass_is_within_it(tmp_path_factory, growth, given, epsilon):
@@ -174,6 +175,7 @@ def test_whatever_a_plan_s_growth_what_a_budget_lets_pass_is_within_it(tmp_path_
 # --- games ---
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("k", [1, 4])
 def test_the_game_of_an_answer_proves_nearly_its_own_price_and_never_more(k):
     """Of the noisiest and of the dearest of four: each claims its own mu, from half to one and a half of the even one's."""
@@ -197,6 +199,7 @@ def test_the_game_of_an_answer_proves_nearly_its_own_price_and_never_more(k):
     assert games.proved(answers, values, 0.05) >= 0.8 * claimed
 
 
+@pytest.mark.runs
 def test_the_audit_of_a_whole_run_proves_most_of_its_claim_and_never_more():
     over = GAUSSIAN | {
         "privacy.accountant": "gdp",
@@ -215,6 +218,7 @@ def test_the_audit_of_a_whole_run_proves_most_of_its_claim_and_never_more():
 # --- runs ---
 
 
+@pytest.mark.runs
 def test_a_run_claims_and_spends_its_total(tmp_path):
     raw = neighbour_scenarios.scenario("dgd", 8, GAUSSIAN | {"privacy.schedule": {"growth": 0.8}, "seed": 3})
     result = run(raw, out=tmp_path / "out")

@@ -143,6 +143,7 @@ def of_rows(spends, adjacency, but=None):
     return totals
 
 
+@pytest.mark.runs
 @examples.of(60)
 @given(runs=st.lists(rows, min_size=1, max_size=4), unit=st.sampled_from([None, "bounded-change 0.05"]))
 def test_sums_are_those_of_the_rows_whatever_was_spent_by_whom(tmp_path_factory, runs, unit):

@@ -70,6 +70,7 @@ def test_what_is_read_from_a_ledger_holds_no_less_than_what_was_told(steps, span
     assert read.charge(now).epsilon >= sum(int(Fraction(v) * 2**UNIT) for ran, v in rows if ran >= now - span)
 
 
+@pytest.mark.runs
 def test_a_million_answers_are_held_in_a_thousand_groups():
     window = Window(DAY, WORDS)
     for k in range(20_000):

@@ -129,7 +129,7 @@ def test_the_digest_is_of_the_rows_and_not_of_how_they_are_written(tmp_path):
     assert read_capacities(first).digest == read_capacities(again).digest != read_capacities(other).digest
     canonical = "1,300.0,100.0\n2,300.0,0.0\n3,400.0,150.0\n4,500.0,200.0\n5,0.0,0.0\n"
     assert read_capacities(first).digest == hashlib.sha256(canonical.encode()).hexdigest()
-    assert np.array_equal(read_capacities(first).of(load("case5"), (2, 4)), [3.0, 5.0, 0.0, 2.0])
+    assert np.array_equal(read_capacities(first).of_buses(load("case5"), (2, 4)), [3.0, 5.0, 0.0, 2.0])
 
 
 # --- a plan and a device ---
@@ -243,6 +243,7 @@ def test_a_unit_that_contradicts_itself_is_refused_in_one_line(place, change, sa
 # --- a run ---
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("release", ["plain", "totals"])
 def test_a_run_hides_shares_of_the_contracts_and_an_entry_without_one_is_no_load(place, release):
     scenario(place, release=release)

@@ -114,6 +114,7 @@ def test_unit_rows_have_norm_one_and_zero_rows_stay(rows):
             assert not after.any()
 
 
+@pytest.mark.runs
 def test_the_adult_sample_is_read_split_and_meets_a_row_bound_of_one():
     section = msgspec.convert({"libsvm": "adult.tst.bz2", "nodes": 8, "normalize": "unit-rows", "features": 123}, Data)
     shards = load(section, HERE, "logistic", nodes=8).shards

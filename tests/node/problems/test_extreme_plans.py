@@ -69,6 +69,7 @@ def asked(member, blob):
     return said
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("name", guarded_plans.NAMES)
 def test_honest_plans_are_taken(members, name):
     assert asked(members[name], guarded_plans.device_and_plan(name)[1]) is None
@@ -104,6 +105,7 @@ def lies(draw):
     return name, draw(st.lists(st.tuples(anywhere, numbers | lists | others), min_size=1, max_size=4))
 
 
+@pytest.mark.runs
 @examples.of(1500)
 @given(lies())
 @example(("dpp2", [(("algorithm", "beta"), 5e-324), (("algorithm", "rho"), 5e-324)]))

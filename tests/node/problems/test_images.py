@@ -74,6 +74,7 @@ def test_both_are_learned_from_and_tested_on(tmp_path):
         assert 0 <= result.test_error < 1
 
 
+@pytest.mark.runs
 def test_writers_of_FEMNIST_s_shape_learn_in_private(tmp_path):
     """62 classes of 28 x 28 pixels; each writer has rows of its own number, and `share` weighs them by it."""
     path, data = leaf(tmp_path, users=6, rows=3, width=784)

@@ -8,6 +8,8 @@ from hushgrid.node.config.scenario import scenario_from
 from hushgrid.node.problems.power_flow.gate import lattice_of
 from hushgrid.node.problems.power_flow.question import LoadQuestion
 
+pytestmark = pytest.mark.runs
+
 ZONES = {
     "hushgrid": 1, "name": "sums", "problem": {"kind": "zones", "case": "case14", "zones": 3, "objective": "cost"},
     "algorithm": {"name": "consensus-admm", "rounds": 5},

@@ -17,7 +17,7 @@ from hushgrid.kernels.errors import InputError
 from hushgrid.node.config.scenario import scenario_from
 from hushgrid.node.problems.power_flow.conclusion import Standing, _pinned
 from hushgrid.node.problems.power_flow.device import Zone
-from hushgrid.node.problems.power_flow.files import keep_setpoints, told_setpoints
+from hushgrid.node.problems.power_flow.files import keep_setpoints, site_setpoints
 from hushgrid.node.problems.power_flow.own_check import operation, own_check
 from tests.support.scenarios.least_cost import scenario
 from tests.support.scenarios.parted_cases import ZONES9, path
@@ -58,7 +58,7 @@ def test_a_zone_at_the_loads_that_a_dispatch_was_made_for_has_nothing_to_cover(n
 
 def test_a_controller_is_told_both_ends_of_its_dc_lines(parted):
     _, zones, dispatch = parted["t_case9_dcline"]
-    told = told_setpoints(zones["z1"], {"z": zones["z1"].model.start, "released": told_of(zones["z1"], dispatch)})
+    told = site_setpoints(zones["z1"], {"z": zones["z1"].model.start, "released": told_of(zones["z1"], dispatch)})
     assert [(one["dcline"], one["bus"]) for one in told.body["dc_lines"]] == [(1, 4), (4, 5)]
     assert told.body["dc_lines"][0]["mw"] == pytest.approx(-8.9, abs=1e-4)
     assert told.body["dc_lines"][1]["mw"] == pytest.approx(6.0549, abs=1e-3)

@@ -9,12 +9,17 @@ from hushgrid.kernels.errors import InputError
 from hushgrid.node.config.device import load_device
 from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.runtime.daemon import main
-from hushgrid.node.site.intake import Intake
-from hushgrid.node.site.outlet import Outlet
+from hushgrid.node.site.data_source import DataSource
+from hushgrid.node.site.publisher import Publisher
 from hushgrid.node.transport.mqtt import MqttLink
 from tests.support.devices.asked_pair import rows_file
 
-PARTS = {"link": MqttLink, "outlet": Outlet, "intake": Intake, "ledger": Ledger}  #: in the order in which they close
+PARTS = {
+    "link": MqttLink,
+    "outlet": Publisher,
+    "intake": DataSource,
+    "ledger": Ledger,
+}  #: in the order in which they close
 FAILING = [some for count in range(len(PARTS) + 1) for some in combinations(PARTS, count)]
 
 

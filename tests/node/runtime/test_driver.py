@@ -258,6 +258,7 @@ def undisturbed(tmp_path_factory):
     return final
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("name", ["z1", "z2", COORDINATOR])
 def test_a_crash_before_any_single_delivery_changes_no_bit_and_costs_nothing(tmp_path, undisturbed, name):
     at, ended = 0, False
@@ -283,6 +284,7 @@ def test_a_crash_before_any_single_delivery_changes_no_bit_and_costs_nothing(tmp
     assert at > 10
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("seed", range(6))
 def test_loss_duplication_reordering_and_crashes_change_no_bit_and_cost_nothing(tmp_path, undisturbed, seed):
     world = World(tmp_path, setup())

@@ -98,6 +98,7 @@ def test_every_registered_algorithm_stands_here():
     assert {raw["algorithm"]["name"] for raw in RAW.values()} == set(ALGORITHMS)
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("name", RAW)
 def test_an_undisturbed_run_leaves_every_device_an_outcome_that_opens(quiet, name):
     setup, found, crossed = quiet(name, victim_of(name))
@@ -110,6 +111,7 @@ def test_an_undisturbed_run_leaves_every_device_an_outcome_that_opens(quiet, nam
     assert crossed.count("rename") >= 1
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", REPRESENTATIVES)
 def test_what_fails_at_a_boundary_loses_no_outcome_and_no_spend(tmp_path, quiet, name, kind):

@@ -66,7 +66,9 @@ def to_member(world):
     yield "a changed plan", everyone, plan_message(blob.replace(b"world", b"warld"), members, run=wire.run_id(blob, NONCE, members)), foreign  # fmt: skip
     yield "changed members", everyone, plan_message(blob, members | {"z3": 1}, run=wire.run_id(blob, NONCE, members)), foreign  # fmt: skip
     yield "a plan without it", everyone, plan_message(blob, {"z2": 1}), foreign
-    yield "another session", everyone, plan_message(blob, members | {"z1": z1.session + 1}), "a plan for another session"  # fmt: skip
+    for which, session in (("an earlier", z1.session - 1), ("a later", z1.session + 1)):
+        plan = plan_message(blob, members | {"z1": session})
+        yield f"{which} session", everyone, plan, "a plan for another session"
     told = {"z1": AHEAD}
     yield "a mark in it", everyone, plan_message(blob, members | {"z1": 99}, marks=told), "a plan for another session"
     yield "retained junk", state, b"junk", "malformed"
@@ -129,6 +131,7 @@ def undisturbed(tmp_path_factory):
     return final
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize(("victim", "hostile"), [("z1", to_member), (COORDINATOR, to_coordinator)])
 def test_at_every_moment_of_a_run_nothing_foreign_changes_a_node(tmp_path, undisturbed, victim, hostile):
     world, tried = World(tmp_path, setup()), set()

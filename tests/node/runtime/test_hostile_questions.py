@@ -63,6 +63,7 @@ def trial(monkeypatch, tmp_path, plans, kind, values, seed, questions):
     return pair
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("values", VALUES)
 @pytest.mark.parametrize("kind", KINDS)
 def test_random_questions_tell_nothing_unpaid(tmp_path, monkeypatch, asked, kind, values):
@@ -86,6 +87,7 @@ def assert_all(tmp_path, monkeypatch, plans, kind, values, seeds):
     assert (failures, slow) == ([], [])
 
 
+@pytest.mark.runs
 def test_the_plans_that_are_changed_are_joined_and_their_questions_answered(tmp_path, monkeypatch, asked):
     """The trial can tell: what it starts from is joined, and an honest round of it is answered and paid."""
     dice = np.random.default_rng(1)
@@ -153,6 +155,7 @@ def crafted(plans, name, over):
     return raw
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("values", ["constant", "bare"])
 @pytest.mark.parametrize("what", CRAFTED)
 def test_an_extreme_plan_tells_nothing_unpaid_and_takes_no_second(tmp_path, monkeypatch, asked, what, values):

@@ -42,6 +42,7 @@ def born(world, node, session):
     world.centre.on_message(world.centre.topics.state(node), wire.encode(birth(session, **facts)))
 
 
+@pytest.mark.runs
 def test_the_plans_a_device_joins_in_an_hour_are_limited_by_what_they_write(world):
     z1, blob = world["z1"], encode_plan(world.setup.plan)
     each = len(blob) + RUN_BYTES
@@ -68,6 +69,7 @@ def test_a_run_writes_no_more_beside_its_plan_than_is_counted_for_it(world):
     assert stored + sum(map(len, lines)) <= RUN_BYTES
 
 
+@pytest.mark.runs
 def test_what_a_device_logs_of_the_plans_it_refuses_is_limited(world):
     plan = json.loads(encode_plan(world.setup.plan))
     plan["privacy"]["epsilon"] = 6.0  # its budget is 5
@@ -80,6 +82,7 @@ def test_what_a_device_logs_of_the_plans_it_refuses_is_limited(world):
     assert world.rows("z1")["run"] == []
 
 
+@pytest.mark.runs
 def test_a_member_that_comes_and_goes_is_asked_less_and_less_often_and_writes_no_ledger_full(world):
     """It is born again as soon as it is asked, for an hour; nobody has joined in between."""
     centre, runs, t = world.centre, set(), 0.0

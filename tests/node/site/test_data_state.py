@@ -6,7 +6,7 @@ import numpy as np
 
 from hushgrid.node.config.device import load_device
 from hushgrid.node.privacy.ledger import Ledger
-from hushgrid.node.site.intake import intake_of
+from hushgrid.node.site.data_source import data_source_of
 from tests.support.devices.asked_pair import rows_file
 
 
@@ -14,12 +14,12 @@ def test_data_whose_file_cannot_be_read_are_the_last_good_ones_until_it_can(tmp_
     file = rows_file(tmp_path, np.eye(4) / 2, np.ones(4), {"replace-one-record": {"clip": 1.0}}, 2)
     said = []
     with closing(Ledger(tmp_path / "n0.ledger", "n0", durable=False)) as ledger:
-        intake = intake_of(load_device(file), str(file), ledger, said.append)
+        data_source = data_source_of(load_device(file), str(file), ledger, said.append)
         rows, content = tmp_path / "rows.npz", (tmp_path / "rows.npz").read_bytes()
-        words = [intake.data_state]
+        words = [data_source.data_state]
         for change in (rows.unlink, lambda: rows.write_bytes(b"no rows"), lambda: rows.write_bytes(content)):
             change()
-            intake(None)
-            words.append(intake.data_state)
+            data_source(None)
+            words.append(data_source.data_state)
     assert words == ["current", "last-good", "last-good", "current"]
     assert ["stay as they were" in line for line in said] == [True, True, False]

@@ -14,7 +14,7 @@ from hushgrid.node.problems.feed import Part, complete, document_of, number_of, 
 from hushgrid.node.problems.power_flow.feed import ZoneFeed
 from hushgrid.node.problems.records.feed import RowsFeed
 from hushgrid.node.schema.sections import Allow
-from hushgrid.node.schema.site import Bounds, Heard, LoadPaths, Source
+from hushgrid.node.schema.site import Bounds, LoadPaths, MqttSource, Source
 from tests.support.site.source_device import BASE, BUSES, document, loads, table
 
 
@@ -72,7 +72,7 @@ def test_topics_of_a_bus_and_of_its_quantities_fill_the_values_one_by_one(zone):
         ("m/{bus}/{quantity}", None, {"m/2/p_mw": 5.0, "m/2/q_mvar": 1.0}),
         ("m/{bus}/{quantity}", "value", {"m/2/p_mw": {"value": 5.0}, "m/2/q_mvar": {"value": 1.0}}),
     ):
-        feed = zone(mqtt=Heard(broker="mqtt://x", topic=topic, path=path))
+        feed = zone(mqtt=MqttSource(broker="mqtt://x", topic=topic, path=path))
         slots, held = feed.slots(topic), None
         assert len(slots) == 3 * (2 if "quantity" in topic else 1)
         for name, payload in payloads.items():
@@ -82,7 +82,7 @@ def test_topics_of_a_bus_and_of_its_quantities_fill_the_values_one_by_one(zone):
 
 
 def test_a_topic_without_a_bus_is_one_document_of_all(zone):
-    feed = zone(mqtt=Heard(broker="mqtt://x", topic="all", path="loads"))
+    feed = zone(mqtt=MqttSource(broker="mqtt://x", topic="all", path="loads"))
     assert feed.slots("all") == {"all": ()}
     values = feed.receive((), {"loads": json.loads(document([1.0, 2.0, 3.0], [0.0] * 3))}, "all").values
     np.testing.assert_array_equal(values["d"], loads([1.0, 2.0, 3.0], [0.0] * 3))
@@ -110,7 +110,7 @@ DOCUMENTS = st.recursive(
 @given(DOCUMENTS, st.sampled_from([(), ("2",), ("2", "p_mw")]))
 def test_no_message_whatever_is_anything_but_values_or_one_line(document, slot):
     with pytest.MonkeyPatch.context() as held:
-        feed = zone.__wrapped__(held)(mqtt=Heard(broker="mqtt://x", topic="m", path=None))
+        feed = zone.__wrapped__(held)(mqtt=MqttSource(broker="mqtt://x", topic="m", path=None))
         found = tried(lambda: feed.receive(slot, document, "m"))
     assert not np.isinf(found.values["d"]).any() if isinstance(found, Part) else "\n" not in found
 
@@ -210,7 +210,7 @@ def test_a_line_that_is_no_row_is_left_out_and_the_others_count(rows):
 
 
 def test_messages_of_rows_are_appended(rows):
-    feed = rows(mqtt=Heard(broker="mqtt://x", topic="r", path=None))
+    feed = rows(mqtt=MqttSource(broker="mqtt://x", topic="r", path=None))
     held = feed.first(0.0)
     for row in ([7, 7, 1], {"a": [8, 8], "b": -1}):
         held = feed.merged(held, feed.receive((), row, "r").values, *ALWAYS)

@@ -21,6 +21,7 @@ def told(validity=990.0, source=True):
     return [(topic, json.loads(payload)) for topic, payload in made]
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("validity", [None, 990.4])
 @pytest.mark.parametrize("source", [True, False])
 def test_every_entity_is_one_that_home_assistant_can_read(validity, source):

@@ -50,7 +50,7 @@ def device(tmp_path):
 
 def counts(device):
     """The loads that an answer of now would be made of, p.u."""
-    of = device.intake.device
+    of = device.data_source.device
     return np.where(of.until >= device.ledger.running, of.d, of.typical)
 
 
@@ -85,7 +85,7 @@ def test_a_load_that_is_not_read_anew_counts_for_its_retention_and_is_the_public
 @pytest.mark.parametrize("how", ["run", "restart", "touched back", "reload"])
 def test_a_file_that_stands_still_grows_no_younger(device, how):
     file, looks = device.directory / "loads.csv", os.stat(device.directory / "loads.csv")
-    version, until = device.version, device.intake.device.until.copy()
+    version, until = device.version, device.data_source.device.until.copy()
     for _ in range(5):
         device.clock.now += 100.0
         if how == "touched back":  # as it was before
@@ -94,7 +94,7 @@ def test_a_file_that_stands_still_grows_no_younger(device, how):
         device.restart() if how == "restart" else device.reload() if how == "reload" else None
         device.run()
     assert device.version == version
-    assert (device.intake.device.until <= until).all()
+    assert (device.data_source.device.until <= until).all()
 
 
 def test_a_bus_that_is_missing_or_no_number_keeps_its_own_last_good_value_and_expires_alone(device):
@@ -122,16 +122,16 @@ def test_after_a_crash_running_time_is_late_and_a_reading_is_never_of_the_future
     device.clock.now += 400.0
     (device.directory / "loads.csv").write_text(table(MORE, Q))
     device.run()
-    read = device.intake.readings.read.copy()
+    read = device.data_source.readings.read.copy()
     device.ledger._ran -= 300.0  # what a death leaves where nothing was spent since
     device.restart()
     now = device.ledger.running
-    assert (device.intake.readings.read <= now).all()
-    assert (device.intake.readings.read < read).all()
-    settled = device.intake.readings.until.copy()
+    assert (device.data_source.readings.read <= now).all()
+    assert (device.data_source.readings.read < read).all()
+    settled = device.data_source.readings.until.copy()
     device.clock.now += 100.0
     device.restart()
-    np.testing.assert_array_equal(device.intake.readings.until, settled)
+    np.testing.assert_array_equal(device.data_source.readings.until, settled)
 
 
 def test_a_device_that_has_lost_what_it_had_read_takes_no_file_for_new(tmp_path):
@@ -151,13 +151,13 @@ def test_a_device_that_has_lost_what_it_had_read_takes_no_file_for_new(tmp_path)
 
 
 def test_a_shorter_retention_holds_from_the_next_run_on_and_a_longer_one_makes_nothing_younger(device):
-    until = device.intake.device.until.copy()
+    until = device.data_source.device.until.copy()
     device.edit(retention=1400.0)
     device.reload()
-    np.testing.assert_array_equal(device.intake.device.until, until)
+    np.testing.assert_array_equal(device.data_source.device.until, until)
     device.edit(retention=200.0)
     device.reload()
-    np.testing.assert_array_equal(device.intake.device.until, until - 800.0)
+    np.testing.assert_array_equal(device.data_source.device.until, until - 800.0)
 
 
 def test_data_of_a_file_without_a_source_are_not_young_when_a_source_takes_its_place(tmp_path):
@@ -207,7 +207,7 @@ def append(device, name, values, number=None):
 
 def held(device):
     """First feature of each row, and whether it counts now."""
-    of = device.intake.device
+    of = device.data_source.device
     return of.shard.A[:, 0].tolist(), (of.until >= device.ledger.running).tolist()
 
 
@@ -316,6 +316,7 @@ def test_an_answer_is_made_of_what_counts_when_it_is_authorised_though_its_run_b
     life.end()
 
 
+@pytest.mark.runs
 def test_forty_windows_about_one_file_tell_of_it_what_one_window_may(tmp_path, hushgrid):
     """40 windows of budget 1 about a file that nobody touches: epsilon 40 on the release before, 1 now."""
     life = zone(tmp_path / "z1", None, Life, ZONES)
@@ -336,6 +337,7 @@ def test_forty_windows_about_one_file_tell_of_it_what_one_window_may(tmp_path, h
     assert said == {"claimed": 1.0, "largest": {"reading": found.reading, "epsilon": found.epsilon}, "readings": 6}
 
 
+@pytest.mark.runs
 def test_with_retention_switched_off_the_recount_says_what_a_window_alone_would_have_told(
     tmp_path, monkeypatch, hushgrid
 ):
@@ -395,6 +397,7 @@ HAPPENS = st.lists(
 )
 
 
+@pytest.mark.runs
 @examples.of(30)
 @given(HAPPENS)
 def test_no_row_ever_counts_longer_than_it_may_whatever_befalls_folder_and_device(tmp_path_factory, events):
@@ -410,7 +413,7 @@ def test_no_row_ever_counts_longer_than_it_may_whatever_befalls_folder_and_devic
             if then == "run":
                 life.run()
                 life.ledger.commit(b"run", spends=[spend()])  # an answer, which is stored with its time
-                now, of = life.ledger.running, life.intake.device
+                now, of = life.ledger.running, life.data_source.device
                 for value, until in zip(of.shard.A[:, 0].tolist(), of.until.tolist(), strict=True):
                     if until >= now and value >= 0:
                         first, last = seen.get(value, (now, now))

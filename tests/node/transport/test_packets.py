@@ -46,6 +46,7 @@ def test_a_publication_that_paho_writes_is_read_as_paho_reads_it(topic, payload,
         assert packets.acknowledgement(number) == twin.said()
 
 
+@pytest.mark.runs
 @given(versions, st.integers(0x30, 0x3F), st.binary(max_size=60))
 @settings(deadline=None, max_examples=400)
 def test_of_bytes_that_are_no_publication_nothing_is_taken_that_paho_would_not_take(five, first, body):
@@ -74,6 +75,7 @@ def test_an_acknowledgement_says_what_paho_makes_of_it(number, reason, why):
     assert [packets.acknowledged(body, True)] == twin.acknowledged == [(number, reason)]
 
 
+@pytest.mark.runs
 @given(versions, st.binary(max_size=12))
 @settings(max_examples=400)
 def test_bytes_that_are_no_acknowledgement_are_refused_and_nothing_else_happens(five, body):

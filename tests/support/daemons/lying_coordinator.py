@@ -44,7 +44,7 @@ T = TypeVar("T")
 Body = Any  #: any struct of the wire
 
 
-class Heard(NamedTuple):
+class Transcript(NamedTuple):
     """One message of a device under attack."""
 
     src: str
@@ -69,7 +69,7 @@ class Liar:
         self.link = MqttLink(url, f"{name}-{fleet}", username=name, subscriptions=heard, persistent=False)
         self.births: dict[str, Birth] = {}
         self.born: Counter[str] = Counter()  #: births heard
-        self.heard: dict[bytes, list[Heard]] = defaultdict(list)  #: by run, each message once, in order
+        self.heard: dict[bytes, list[Transcript]] = defaultdict(list)  #: by run, each message once, in order
         self.unreadable: list[str] = []  #: why a message of theirs could not be decoded
         self.asked = 0  #: plans announced
         self.link.connect(PATIENCE)
@@ -147,7 +147,7 @@ class Liar:
                 continue
             known = self.heard[envelope.run]
             if all((src, dst, message.payload) != (h.src, h.dst, h.payload) for h in known):
-                known.append(Heard(src, dst, envelope, message.payload))
+                known.append(Transcript(src, dst, envelope, message.payload))
 
     def wait(self, found: Callable[[], T | None], what: str, patience: float = PATIENCE) -> T:
         """The first thing that `found` finds."""

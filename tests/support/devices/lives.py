@@ -14,7 +14,7 @@ from hushgrid.kernels.patterns.star import W, Z
 from hushgrid.node import wire
 from hushgrid.node.privacy.noise_journal import NoiseJournal
 from hushgrid.node.runtime.member import Member
-from hushgrid.node.site import intake
+from hushgrid.node.site import data_source
 from hushgrid.node.site.forked import Worker
 from hushgrid.node.wire import COORDINATOR, Envelope, Finish, Join, Plan
 from tests.support.daemons.lying_coordinator import honest_plan
@@ -67,9 +67,9 @@ class Life(SourceDevice):
         budget, allow = self.config.budget, self.config.allow
         self.member = Member(
             self.config.fleet,
-            *(self.intake.device, self.ledger, budget, allow),
+            *(self.data_source.device, self.ledger, budget, allow),
             log=self.said.append,
-            renew=self.intake,
+            renew=self.data_source,
             journal=self.journal,
         )
         self.member.connected()
@@ -124,7 +124,7 @@ class Life(SourceDevice):
 
     def ask(self, seq=1, size=None):
         """One round of the run; the device's answer, as its gate has given it."""
-        size = size if size is not None else self.intake.device.dimension
+        size = size if size is not None else self.data_source.device.dimension
         topic = self.member.topics.edge(COORDINATOR, self.member.name)
         said = self.tell(topic, wire.encode(Envelope(self.run_id, 0, seq, None, W(np.zeros(size)))))
         self.answers += [body for body in said if isinstance(body, Z)]
@@ -149,5 +149,5 @@ class Life(SourceDevice):
 
 def at_once(monkeypatch):
     """Reading takes no longer than it takes, in this process: that it always takes the same time is tried elsewhere."""
-    monkeypatch.setattr(intake, "hold", lambda until: None)
+    monkeypatch.setattr(data_source, "hold", lambda until: None)
     monkeypatch.setattr(Worker, "done", lambda self, work, seconds, most: work())

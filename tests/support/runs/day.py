@@ -23,7 +23,7 @@ from hushgrid.node.durable import write_file
 from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.privacy.noise_journal import NoiseJournal
 from hushgrid.node.runtime.member import Member
-from hushgrid.node.site.intake import intake_of
+from hushgrid.node.site.data_source import data_source_of
 from hushgrid.node.wire import COORDINATOR
 from hushgrid.scenarios.households import day as loads_of_a_day
 
@@ -106,13 +106,13 @@ class Day(Fleet):
         file = self.folder / z / "device.yaml"
         config, log = load_device(file), self.logs.setdefault(z, []).append
         ledger = self._ledger(z)
-        intake = intake_of(config, str(file), ledger, log)
+        data_source = data_source_of(config, str(file), ledger, log)
         drawn = NoiseJournal(Path(config.state) / f"{z}.drawn", ledger)
-        outcome = config.kind.outcome(intake.device, Path(config.state))
+        outcome = config.kind.outcome(data_source.device, Path(config.state))
         self.drawn[z] = drawn
         return Member(
-            *(config.fleet, intake.device, ledger, config.budget, config.allow),
-            **{"log": log, "outcome": outcome, "renew": intake, "drawn": drawn},
+            *(config.fleet, data_source.device, ledger, config.budget, config.allow),
+            **{"log": log, "outcome": outcome, "renew": data_source, "drawn": drawn},
         )
 
     # --- what happens to them ---

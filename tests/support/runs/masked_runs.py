@@ -7,7 +7,7 @@ from typing import Any
 
 from hushgrid.kernels.patterns.masked import Ask, Masked
 from hushgrid.lab.attacks.masked import decodable
-from hushgrid.lab.attacks.transcript import Heard, heard
+from hushgrid.lab.attacks.transcript import Transcript, parse
 from tests.support.runs.attacked_rows import rows
 
 GAUSSIAN = {
@@ -30,9 +30,9 @@ def masked(
     } | over  # fmt: skip
 
 
-def assert_no_pad_twice(transcript: list[dict[str, Any]]) -> Heard:
+def assert_no_pad_twice(transcript: list[dict[str, Any]]) -> Transcript:
     """No device has sent two messages under one (round, attempt), nor one for two; and every whole attempt decodes."""
-    of = heard(transcript, "transcript")
+    of = parse(transcript, "transcript")
     asked = {(m.dst, m.seq): (m.body.round, m.body.attempt) for m in of.messages if isinstance(m.body, Ask)}
     under: dict[tuple[str, tuple[int, int]], set[bytes]] = {}
     for m in of.messages:

@@ -6,14 +6,13 @@ from typing import Any
 
 import numpy as np
 
+from hushgrid.kernels.problems.statistics import STATISTICS
 from tests.support.runs.attacked_rows import rows
 from tests.support.runs.masked_runs import GAUSSIAN
 
-STATISTICS: dict[str, dict[str, Any]] = {
-    "histogram": {"column": 0, "edges": [-1.0, 0.0, 1.0]},
+EXAMPLES: dict[str, dict[str, Any]] = {kind: dict(statistic.example) for kind, statistic in STATISTICS.items()} | {
     "total": {"columns": [0, 4], "nonnegative": True},
     "mean": {},
-    "gram": {},
 }
 
 
@@ -22,7 +21,7 @@ def summed(place, kind="total", *, nodes=4, m=50, seed=1, privacy=None, masked=T
     private = GAUSSIAN | ({"masked": {"corrupt": 1}} if masked else {}) | (privacy or {})
     return {
         "hushgrid": 1, "name": "summed", "seed": seed,
-        "problem": {"kind": kind, "data": {"files": rows(place, nodes, m, 5, "logistic")}} | STATISTICS[kind],
+        "problem": {"kind": kind, "data": {"files": rows(place, nodes, m, 5, "logistic")}} | EXAMPLES[kind],
         "algorithm": {"name": "sum"}, "privacy": private,
     } | over  # fmt: skip
 

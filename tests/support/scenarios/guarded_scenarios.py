@@ -1,6 +1,7 @@
 """Small guarded scenarios of every registered algorithm, by mechanism, question and mode, and the other data to compare with."""
 
 from hushgrid.kernels.algorithms.registry import ALGORITHMS, of_patterns
+from hushgrid.kernels.problems.statistics import STATISTICS
 from hushgrid.lab.examples import examples
 from tests.support.runs import background_run
 from tests.support.runs.observed_runs import LOADS, ROWS
@@ -42,17 +43,15 @@ def around(name, over=(), **more):
 
 
 #: Statistics of the records, by the name of the kind.
-STATISTICS = {
-    "histogram": {"column": 0, "edges": [-1.0, 0.0, 1.0]},
+EXAMPLES = {kind: dict(statistic.example) for kind, statistic in STATISTICS.items()} | {
     "total": {"nonnegative": True},
     "mean": {"columns": [0, 2]},
-    "gram": {},
 }
 
 
 def sums(kind="histogram", over=(), **more):
     """A statistic of the records, added up around a coordinator."""
-    problem = {"kind": kind, "data": SMALL["problem.data"] | {"nodes": 4}} | STATISTICS[kind]
+    problem = {"kind": kind, "data": SMALL["problem.data"] | {"nodes": 4}} | EXAMPLES[kind]
     own = {"problem": problem, "algorithm": {"name": "sum"}, "network": None}
     return record_scenarios.scenario(own | dict(over), **more)
 

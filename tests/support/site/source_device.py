@@ -7,7 +7,7 @@ import numpy as np
 
 from hushgrid.node.config.device import load_device
 from hushgrid.node.privacy.ledger import Ledger
-from hushgrid.node.site.intake import intake_of
+from hushgrid.node.site.data_source import data_source_of
 
 BUSES = (1, 2, 3)
 BASE = 100.0
@@ -48,7 +48,7 @@ class SourceDevice:
         self.file = directory / "device.yaml"
         self.file.write_text(json.dumps({"node": node | {"source": source, "budget": budget} | more}))
         self.clock = Clock()
-        self.ledger = self.intake = None
+        self.ledger = self.data_source = None
 
     def edit(self, **sections):
         """The owner's file with other sections; None: without that section."""
@@ -58,23 +58,23 @@ class SourceDevice:
     def reload(self):
         """What SIGHUP makes of the data. Raises InputError if the file is wrong."""
         config = load_device(self.file)
-        self.intake = self.intake.declared(config)
+        self.data_source = self.data_source.declared(config)
         self.config = config
 
     def start(self):
         self.config = load_device(self.file)
         path = Path(self.config.state) / f"{self.config.node}.ledger"
         self.ledger = Ledger(path, self.config.node, durable=False, clock=self.clock)
-        self.intake = intake_of(self.config, str(self.file), self.ledger, self.said.append)
+        self.data_source = data_source_of(self.config, str(self.file), self.ledger, self.said.append)
         return self
 
     def end(self):
         """A death: what is in memory is gone."""
-        if self.intake is not None and self.intake.meter:
-            self.intake.meter.link.close()
+        if self.data_source is not None and self.data_source.subscriber:
+            self.data_source.subscriber.link.close()
         if self.ledger is not None:
             self.ledger.close()
-        self.ledger = self.intake = None
+        self.ledger = self.data_source = None
 
     def restart(self):
         self.end()
@@ -87,9 +87,9 @@ class SourceDevice:
     @property
     def holds(self):
         """The loads that the device computes with, p.u."""
-        return self.intake.device.d
+        return self.data_source.device.d
 
     def run(self):
         """What a new run does first. Returns the data version that it has."""
-        self.intake()
+        self.data_source()
         return self.version

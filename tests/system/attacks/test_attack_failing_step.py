@@ -115,6 +115,7 @@ def test_614_questions_that_fail_or_not_are_614_answers_paid(tmp_path, url, stac
     assert len(ask.sentences) == 1
 
 
+@pytest.mark.long
 def test_in_mode_input_614_questions_that_fail_or_not_are_one_answer_paid_and_repeated(tmp_path, url, stack, show):
     zone = device(tmp_path, url, stack)
     ask = Asker(stack.enter_context(Liar(url, ["z1"])), **{"privacy.mode": "input"})

@@ -17,7 +17,7 @@ import yaml
 
 from hushgrid.kernels.privacy.accounting import calibrate
 from hushgrid.node.problems.feed import unpack
-from hushgrid.node.site.kept_values import last_kept
+from hushgrid.node.site.value_store import last_values
 from hushgrid.scenarios.prepare_air import COLUMNS
 from tests.support.daemons.attacked_device import Target
 from tests.support.daemons.deployed_fleet import HUSHGRID, Daemon
@@ -127,7 +127,7 @@ def fleet(tmp_path, mosquitto):
 
 def held(target):
     """The rows that a device has kept for its data version, and that version."""
-    kept = last_kept(target.state / f"{target.name}.intake")
+    kept = last_values(target.state / f"{target.name}.intake")
     values = unpack(kept.values)
     return np.column_stack([values["A"], values["b"]]), kept.version
 

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from hushgrid.broker.servers import choose as brokers
-from hushgrid.node.site.kept_values import last_kept
+from hushgrid.node.site.value_store import last_values
 from hushgrid.node.transport.mqtt import MqttLink
 from tests.support.daemons.deployed_fleet import HUSHGRID, PATIENCE, Daemon
 from tests.support.daemons.small_daemons import Centre, on_zones, pair, spends_by_run, write_loads
@@ -136,7 +136,7 @@ def test_loads_in_another_file_are_taken_and_are_new_data(zones, centre):
 
 def test_a_source_and_a_sink_come_move_and_go_while_the_device_runs(zones, centre, stack, tmp_path):
     url = stack.enter_context(brokers.start("embedded", tmp_path / "site")).url
-    target, heard = zones["z1"], Heard(url)
+    target, heard = zones["z1"], Transcript(url)
     for other in zones.values():
         other.start()
     sources, told = target.directory / "meter.csv", target.directory / "told.json"
@@ -157,7 +157,7 @@ def test_a_source_and_a_sink_come_move_and_go_while_the_device_runs(zones, centr
     centre.finish(on_zones("input", 12, epsilon=1000.0))
     second = heard.until("home/other", lambda document: document["run"] != first["run"])
     assert (second["data_version"], second["state"]) == (4, "fresh")
-    assert last_kept(target.state / "z1.intake").good["d"].tolist() == [0.075, 0.075, 0.025, 0.025]
+    assert last_values(target.state / "z1.intake").good["d"].tolist() == [0.075, 0.075, 0.025, 0.025]
     target.config.pop("source"), target.config.pop("sink")
     owner(target)
     hup(target, "source, sink: as its file says from now on")
@@ -172,7 +172,7 @@ def test_a_source_and_a_sink_come_move_and_go_while_the_device_runs(zones, centr
     heard.link.close()
 
 
-class Heard:
+class Transcript:
     """What stands on the site's topics."""
 
     def __init__(self, url):

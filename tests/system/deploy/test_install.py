@@ -109,7 +109,7 @@ def test_a_wheel_that_is_not_the_one_of_the_list_changes_nothing(image, house, t
 def test_a_release_that_does_not_accept_what_the_one_before_accepts_is_not_taken(image, house, tmp_path):
     before = image.current
     text = "raise ImportError('a defect of this release')\n"
-    done = image.install(changed(house, tmp_path / "other", {"hushgrid/cli/check.py": text}), "node")
+    done = image.install(changed(house, tmp_path / "other", {"hushgrid/cli/owner/check.py": text}), "node")
     assert done.returncode == 1
     *_, why, end = done.stderr.splitlines()
     assert f"does not accept {image.nodes / 'n0.yaml'}: hushgrid: defect: ImportError: a defect of this release" in why

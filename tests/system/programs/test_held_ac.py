@@ -10,7 +10,7 @@ from hushgrid.kernels.algorithms.consensus_admm import AgentState
 from hushgrid.node import wire
 from hushgrid.node.problems.power_flow.conclusion import SOLVED, UNKNOWN, Standing
 from hushgrid.node.problems.power_flow.device import wiring
-from hushgrid.node.problems.power_flow.files import told_setpoints
+from hushgrid.node.problems.power_flow.files import site_setpoints
 from hushgrid.node.runtime.driver import Stored
 from hushgrid.node.wire import COORDINATOR
 from tests.support.runs.continuous_fleet import GONE, Fleet, held_fleet, record, scenario
@@ -60,7 +60,7 @@ def test_the_zones_take_it(recovered):
     for z in ("z1", "z3"):
         state = wire.decode_state(AgentState, wire.decode_state(Stored, fleet.ledgers[z].last_run().state).machine)
         device = fleet.hub.endpoints[z].device
-        told = told_setpoints(device, {"z": state.z, "released": state.released.values})
+        told = site_setpoints(device, {"z": state.z, "released": state.released.values})
         assert told.body["source"] == "ac", told.why
 
 

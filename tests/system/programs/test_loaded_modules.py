@@ -16,7 +16,10 @@ from tests.support.layers import LAPTOP, MODULES, reached
         ("import hushgrid.node.runtime.daemon, hushgrid.node.config.scenario", (*LAPTOP, "cryptography")),
         ("import hushgrid.broker.coordinator.daemon", (*LAPTOP, "cryptography")),
         ("import hushgrid.cli.main", (*LAPTOP, "numpy", "scipy", "yaml", "paho", "msgspec")),
-        ("import hushgrid.cli.ledger, hushgrid.cli.doctor, hushgrid.cli.status", (*LAPTOP, "scipy", "clarabel")),
+        (
+            "import hushgrid.cli.owner.ledger, hushgrid.cli.owner.doctor, hushgrid.cli.operator.status",
+            (*LAPTOP, "scipy", "clarabel"),
+        ),
     ],
     ids=["node", "coordinator", "command line", "looking at a device with rows"],
 )
@@ -86,6 +89,6 @@ def test_a_sensor_that_takes_a_step_loads_nothing_of_zones_and_numba_only_where_
     ours = {name for name in loaded & set(MODULES) if MODULES[name].name != "__init__.py"}
     found = [m for m in MODULES if m.startswith("hushgrid.kernels.algorithms.") or m.endswith(".kind")]  # by a registry
     plan_of_the_script = {"hushgrid.cli.main", "hushgrid.node.config.scenario", "hushgrid.node.config.planning"}
-    assert ours <= plan_of_the_script.union(*map(reached, ["hushgrid.cli.node", *found]))
+    assert ours <= plan_of_the_script.union(*map(reached, ["hushgrid.cli.owner.node", *found]))
     assert not [name for name in loaded if name.startswith("hushgrid.grid_cases.")]
     assert kernels in loaded

@@ -34,7 +34,7 @@ def test_with_fresh_the_version_rises_only_when_the_running_time_between_two_ans
             assert device.holds.tobytes() == held
     assert device.version == first + rises
     assert rises in (5, 6)  # 39 x 10 min = 6.5 h; the time between a death and the last spend does not count
-    assert device.intake.age < 3600.0
+    assert device.data_source.age < 3600.0
     device.end()
 
 

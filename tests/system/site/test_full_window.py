@@ -22,10 +22,10 @@ def test_while_the_window_has_no_room_the_last_answer_counts_on_and_its_owner_he
     first = device.version
     (device.directory / "loads.csv").write_text(table(*LATER))
     device.clock.now += HOUR
-    device.intake(affordable=False)
+    device.data_source(affordable=False)
     assert device.version == first
     assert np.array_equal(device.holds, loads(*FIRST))
-    assert "no room for a fresh answer" in device.intake.reason
-    assert device.intake.age == pytest.approx(HOUR, abs=1)
+    assert "no room for a fresh answer" in device.data_source.reason
+    assert device.data_source.age == pytest.approx(HOUR, abs=1)
     assert device.run() == first + 1
-    assert device.intake.reason == ""
+    assert device.data_source.reason == ""

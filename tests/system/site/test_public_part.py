@@ -105,7 +105,7 @@ def test_a_ledger_of_an_older_release_only_remembers_what_it_sees_first(device):
 
 def test_loads_of_another_zone_are_refused_in_one_line(device):
     with pytest.raises(InputError, match="z1: found 10 loads, expected 6"):
-        device.intake.device.holding(np.zeros(10))
+        device.data_source.device.holding(np.zeros(10))
 
 
 def test_rows_of_other_features_are_other_data(tmp_path):
@@ -121,5 +121,5 @@ def test_rows_of_other_features_are_other_data(tmp_path):
     np.savez(device.directory / "rows.npz", A=np.full((4, 3), 0.25), b=np.ones(4))
     device.restart()
     assert device.version == version + 1
-    assert device.intake.device.shard.A.shape == (4, 3)
+    assert device.data_source.device.shard.A.shape == (4, 3)
     device.end()

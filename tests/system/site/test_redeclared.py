@@ -95,13 +95,13 @@ def test_fresh_and_the_window_count_at_once(device):
 def test_another_mask_of_loads_holds_from_now_on_and_makes_no_data_new(device):
     device.edit(allow={"loads": {"p": [2, 3], "q": [2]}})
     device.reload()
-    assert (device.version, device.intake.device.pinned.p) == (1, [2, 3])
+    assert (device.version, device.data_source.device.pinned.p) == (1, [2, 3])
     device.edit(source=SOURCE)
     device.reload()
     assert device.run() == 3
     device.edit(allow={"loads": {"p": [3], "q": [2]}})
     device.reload()
-    assert (device.version, device.intake.device.pinned.p) == (3, [3])
+    assert (device.version, device.data_source.device.pinned.p) == (3, [3])
     np.testing.assert_array_equal(device.holds, loads(MORE, Q))
 
 
@@ -121,13 +121,13 @@ def test_another_mask_of_loads_holds_from_now_on_and_makes_no_data_new(device):
 def test_what_is_wrong_changes_nothing(device, before, sections, why):
     device.edit(source=before)
     device.reload()
-    version, holds, intake = device.version, device.holds, device.intake
+    version, holds, data_source = device.version, device.holds, device.data_source
     if before is not None and "source" not in sections:
         sections = sections | {"source": None}
     device.edit(**sections)
     with pytest.raises(InputError, match=why):
         device.reload()
-    assert device.intake is intake
+    assert device.data_source is data_source
     assert device.version == version
     np.testing.assert_array_equal(device.holds, holds)
     device.edit(source=before, data=ZONE | FILE)
@@ -151,15 +151,15 @@ def test_rows_keep_their_number_whatever_gives_them(tmp_path):
     made.edit(data="first.npz")
     made.reload()
     assert made.run() == 3
-    assert made.intake.device.shard.A[0].tolist() == [0.1, 0.2]
+    assert made.data_source.device.shard.A[0].tolist() == [0.1, 0.2]
     made.end()
 
 
 def test_the_file_says_again_what_it_said_and_nothing_is_another(device):
     device.edit(source=SOURCE)
     device.reload()
-    intake, said = device.intake, len(device.said)
+    data_source, said = device.data_source, len(device.said)
     device.reload()
-    assert device.intake is intake
+    assert device.data_source is data_source
     assert len(device.said) == said
     assert json.loads(device.file.read_text())["node"]["source"] == SOURCE

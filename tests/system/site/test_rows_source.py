@@ -36,7 +36,7 @@ def append(device, number, rows, text=None):
 
 def firsts(device):
     """The first feature of each row that the device holds."""
-    return device.intake.device.shard.A[:, 0].tolist()
+    return device.data_source.device.shard.A[:, 0].tolist()
 
 
 def test_the_last_rows_of_a_growing_folder_count_and_their_number_stays(device):
@@ -63,4 +63,4 @@ def test_the_last_rows_of_a_growing_folder_count_and_their_number_stays(device):
     device.restart()
     assert device.version == version + 3
     assert firsts(device) == [3, 10, 11, 12, 13, 20]
-    assert device.intake.device.dimension == Q
+    assert device.data_source.device.dimension == Q

@@ -8,7 +8,7 @@ from hushgrid.grid_cases import load
 from hushgrid.grid_cases.case import loads
 from hushgrid.node import wire
 from hushgrid.node.config.device import load_device
-from hushgrid.node.site.intake import intake_of
+from hushgrid.node.site.data_source import data_source_of
 from hushgrid.node.wire import COORDINATOR, Envelope, Plan
 from tests.support.devices.asked_pair import Pair, zone_file
 from tests.support.devices.hostile_questions import honest_round, setup, zone_plans
@@ -37,8 +37,8 @@ def test_a_source_that_gives_nothing_is_told_to_nobody_and_paid_like_any(tmp_pat
     said = {}
     for half, file in zip(pair.halves, files, strict=True):
         pair.now, said[file] = half, []
-        intake = intake_of(load_device(file), str(file), half.member.ledger, said[file].append)
-        half.member.renew, half.member.device = intake, intake.device
+        data_source = data_source_of(load_device(file), str(file), half.member.ledger, said[file].append)
+        half.member.renew, half.member.device = data_source, data_source.device
     pair.now = None
     for number in range(3):
         (files[0].parent / "meter.csv").write_text(first.replace(",0.0", f",{number}.0"))

@@ -16,7 +16,7 @@ import yaml
 
 from hushgrid.broker.servers import choose as brokers
 from hushgrid.grid_cases import load
-from hushgrid.node.site.kept_values import last_kept
+from hushgrid.node.site.value_store import last_values
 from hushgrid.node.transport.mqtt import MqttLink
 from tests.support.daemons.deployed_fleet import HUSHGRID, PATIENCE, ZONES, Fleet
 from tests.support.paths import DEPLOY
@@ -241,7 +241,7 @@ def test_a_device_killed_in_a_run_goes_on_with_the_values_of_its_data_version(si
 
 def kept(fleet):
     """(data version, values) that z1 holds."""
-    found = last_kept(fleet.state("z1") / "z1.intake")
+    found = last_values(fleet.state("z1") / "z1.intake")
     return found.version, found.values
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from hushgrid.kernels.errors import InputError, Stopped
 from hushgrid.node.durable import stamp
-from hushgrid.node.site import intake
+from hushgrid.node.site import data_source
 from tests.support.site.source_device import BUSES, SourceDevice, document, loads, table
 
 P, Q = [10.0, 20.0, 30.0], [1.0, 2.0, 3.0]
@@ -54,7 +54,7 @@ def test_what_is_no_value_keeps_the_last_good_one_and_a_file_that_was_replaced_i
     (device.directory / "loads.csv").write_text(content)
     assert device.run() == before + 1
     np.testing.assert_array_equal(device.holds, loads(P, Q))
-    assert device.intake.data_state == "last-good"
+    assert device.data_source.data_state == "last-good"
     assert "last good one counts" in device.said[-1]
     assert "twenty" not in device.said[-1]
     assert "20.0" not in device.said[-1]
@@ -64,7 +64,7 @@ def test_what_is_no_value_keeps_the_last_good_one_and_a_file_that_was_replaced_i
     assert device.run() == before + 2
     np.testing.assert_array_equal(device.holds, loads(MORE, Q))
     assert device.said[-1] == "the source gives values again"
-    assert device.intake.data_state == "current"
+    assert device.data_source.data_state == "current"
 
 
 @pytest.mark.parametrize("how", ["gone", "a folder", "a pipe", "unreadable"])
@@ -286,7 +286,7 @@ def test_a_version_has_one_set_of_values_however_the_device_dies_and_versions_fo
 ):
     """The adversary chooses when runs begin and when the device dies, and may have written the source."""
     directory = tmp_path_factory.mktemp("adversary")
-    monkeypatch.setattr(intake, "hold", lambda until: None)  # time is not what is tried here
+    monkeypatch.setattr(data_source, "hold", lambda until: None)  # time is not what is tried here
     device = SourceDevice(directory / "z1", {"file": "loads.csv", "within": 5.0})
     file = device.directory / "loads.csv"
     file.write_text(table(P, Q))
@@ -309,7 +309,7 @@ def test_a_version_has_one_set_of_values_however_the_device_dies_and_versions_fo
 
 def dying_run(device, death):
     """A run begins; the device dies at some point of that and is started again. How many versions it may have cost."""
-    kept, ledger, file = device.intake.kept, device.ledger, device.directory / "loads.csv"
+    kept, ledger, file = device.data_source.store, device.ledger, device.directory / "loads.csv"
     replaced = file.exists() and stamp(file) != kept.now.stamp
     rise, new_data = kept.rise, ledger.new_data
 
@@ -347,7 +347,7 @@ def test_a_hang_up_takes_no_value(device):
     device.start()
     version = device.version
     (device.directory / "loads.csv").write_text(table(MORE, Q))
-    device.intake.look()
+    device.data_source.look()
     assert device.version == version
     np.testing.assert_array_equal(device.holds, loads(P, Q))
 
@@ -362,8 +362,8 @@ def test_an_old_value_counts_and_is_told_to_the_owner(tmp_path):
     version = device.version
     assert device.run() == version + 1
     assert "older than 30min" in device.said[-1]
-    assert device.intake.age == pytest.approx(3600, abs=5)
-    assert device.intake.data_state == "expired"
+    assert device.data_source.age == pytest.approx(3600, abs=5)
+    assert device.data_source.data_state == "expired"
     device.end()
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from hushgrid.cli.findings import Finding, Place, bad, ok, warn
+from hushgrid.cli.owner.findings import Finding, Place, bad, ok, warn
 from hushgrid.kernels.errors import HushgridError, InputError, Stopped
 
 ENOUGH, LITTLE = 200 << 20, 20 << 20  #: bytes free on the disk of the ledger: below them it is said, or it is bad
@@ -35,8 +35,8 @@ def main(options: argparse.Namespace) -> int:
 
 def look_over(path: Path) -> Iterator[Finding]:
     """Every step in its order; those that need what an earlier one has not found are left out."""
-    from hushgrid.cli.findings_broker import broker
-    from hushgrid.cli.findings_plan import plan
+    from hushgrid.cli.owner.findings_broker import broker
+    from hushgrid.cli.owner.findings_plan import plan
 
     try:
         place, what = _place(path)
@@ -60,7 +60,7 @@ def look_over(path: Path) -> Iterator[Finding]:
 
 def _place(path: Path) -> tuple[Place, str]:
     """The installation that a file describes, and what it is, in words. Raises InputError."""
-    from hushgrid.cli.check import check
+    from hushgrid.cli.owner.check import check
     from hushgrid.node.config.coordinator import load_coordinator
     from hushgrid.node.config.device import load_device
     from hushgrid.node.schema.yaml_file import read_yaml
@@ -170,7 +170,7 @@ def _held(ledger: Path) -> bool:
 
 
 def _ledger(place: Place, running: bool) -> Iterator[Finding]:
-    from hushgrid.cli.ledger import Source, reading
+    from hushgrid.cli.owner.ledger import Source, reading
 
     if not place.ledger.exists():
         yield warn("ledger", f"{place.ledger} is not there yet", "nothing, if this device is new; else put it back")

@@ -12,7 +12,7 @@ from hushgrid.kernels.errors import Stopped
 from hushgrid.node.runtime.event_loop import serve_all
 from hushgrid.node.site import local_link
 from hushgrid.node.site.local_link import LocalLink
-from hushgrid.node.site.meter import Meter
+from hushgrid.node.site.subscriber import Subscriber
 from hushgrid.node.transport import lookup
 from hushgrid.node.transport.mqtt import BURST, MqttLink
 from tests.support.site.source_device import BUSES, SourceDevice, document, loads
@@ -45,7 +45,7 @@ def local(url):
 def heard(device, seconds=0.4):
     """The loop runs for a while."""
     until = time.monotonic() + seconds
-    meter = device.intake.meter
+    meter = device.data_source.subscriber
     serve_all([(meter, meter.link)], lambda: time.monotonic() > until)
 
 
@@ -80,7 +80,7 @@ def test_topics_of_meters_are_a_zones_loads_and_the_last_good_value_of_each_coun
 
 
 def test_a_device_whose_meters_say_nothing_ends_with_4_and_says_which(device, monkeypatch, local):
-    monkeypatch.setattr(Meter.wait, "__defaults__", (0.5,))
+    monkeypatch.setattr(Subscriber.wait, "__defaults__", (0.5,))
     local.tell("meters/1/p_mw", 1.0)
     with pytest.raises(Stopped, match="meters/1/q_mvar: nothing has come"):
         device.start()
@@ -91,7 +91,7 @@ def test_a_flood_on_the_local_broker_takes_little_of_the_loops_time(device, url,
     tell_all(local, P, Q)
     device.start()
     heard(device, 0.2)
-    meter = device.intake.meter
+    meter = device.data_source.subscriber
     messages = 0
     turn = meter.link.turn
 
@@ -178,7 +178,7 @@ def test_a_topic_that_is_silent_keeps_its_value_alone_and_the_others_go_on(devic
     heard(device)
     device.run()
     np.testing.assert_array_equal(device.holds, loads([11.0, 20.0, 30.0], [1.0, 2.0, 3.5]))
-    read = device.intake.readings.read - device.intake.readings.read.min()
+    read = device.data_source.readings.read - device.data_source.readings.read.min()
     np.testing.assert_array_equal(read, [900.0, 0, 0, 0, 0, 900.0])
 
 
@@ -186,16 +186,16 @@ def test_what_the_local_broker_had_kept_is_no_younger_than_what_was_held_of_its_
     """Else a silent meter would be young again whenever the device, or the broker, begins anew."""
     tell_all(local, P, Q)
     device.start()
-    first = device.intake.readings.read.copy()
+    first = device.data_source.readings.read.copy()
     device.clock.now += 900.0
     local.tell("meters/1/p_mw", 12.0)  # while nobody hears it
     device.restart()
     heard(device)
     device.run()
     np.testing.assert_array_equal(device.holds, loads([12.0, 20.0, 30.0], Q))
-    np.testing.assert_array_equal(device.intake.readings.read, first)
+    np.testing.assert_array_equal(device.data_source.readings.read, first)
     local.tell("meters/1/p_mw", 13.0)
     heard(device)
     device.run()
-    np.testing.assert_array_equal(device.intake.readings.read[1:], first[1:])
-    assert device.intake.readings.read[0] > first[0]
+    np.testing.assert_array_equal(device.data_source.readings.read[1:], first[1:])
+    assert device.data_source.readings.read[0] > first[0]

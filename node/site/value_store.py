@@ -23,7 +23,7 @@ from hushgrid.node.site.sources import MOST_FILES, Files, Reading
 GONE = 64  #: files that are no longer there, and yet remembered
 
 
-class Kept(Struct, array_like=True, frozen=True):
+class StoredValues(Struct, array_like=True, frozen=True):
     """The values of a data version. Times are the ledger's running time, s."""
 
     ledger: bytes  #: the ledger's id
@@ -41,10 +41,10 @@ class Kept(Struct, array_like=True, frozen=True):
     def good(self) -> Values | None:
         """The values; None if the bytes are none."""
         try:
-            found = unpack(self.values)
+            values = unpack(self.values)
         except InputError:
             return None
-        return found if complete(found) else None
+        return values if complete(values) else None
 
     @property
     def readings(self) -> Readings | None:
@@ -59,13 +59,13 @@ class Kept(Struct, array_like=True, frozen=True):
         return Readings(values, read, until, self.number) if len(read) == size else None
 
 
-class KeptValues:
+class ValueStore:
     """The file of one device. It is written before the version rises in the ledger."""
 
     def __init__(self, path: Path, ledger: Ledger) -> None:
         self.path, self.ledger = path, ledger
-        found = last_kept(path)
-        self.now = found if found and found.ledger == ledger.id else None
+        stored = last_values(path)
+        self.now = stored if stored and stored.ledger == ledger.id else None
 
     @property
     def readings(self) -> Readings | None:
@@ -99,7 +99,7 @@ class KeptValues:
         stamp = reading.stamp if reading and reading.stamp else before.stamp if before else ""
         times = np.stack([readings.read, readings.until]).tobytes()
         self._write(
-            Kept(
+            StoredValues(
                 self.ledger.id,
                 version,
                 running(self.ledger),
@@ -121,15 +121,15 @@ class KeptValues:
         times = np.stack([readings.read, readings.until]).tobytes()
         self._write(replace(self.now, times=times, number=readings.number))
 
-    def _write(self, kept: Kept) -> None:
+    def _write(self, stored: StoredValues) -> None:
         try:
-            write_file(self.path, msgspec.msgpack.encode(kept), mode=0o600)
+            write_file(self.path, msgspec.msgpack.encode(stored), mode=0o600)
         except OSError as error:
             raise Stopped(f"{self.path}: {error.strerror}, expected to write the values of a data version") from None
-        self.now = kept
+        self.now = stored
 
 
-def _remembered(before: Kept | None, reading: Reading | None) -> tuple[Files, int]:
+def _remembered(before: StoredValues | None, reading: Reading | None) -> tuple[Files, int]:
     """The files that were read, those that are there and the last of the others; and how late one was made that is not in them."""
     old, forgotten = (before.files, before.forgotten) if before else ({}, 0)
     if reading is None or reading.files is None:
@@ -142,14 +142,14 @@ def _remembered(before: Kept | None, reading: Reading | None) -> tuple[Files, in
     return files, forgotten
 
 
-def kept_file(state: str, node: str) -> Path:
+def values_file(state: str, node: str) -> Path:
     return Path(state) / f"{node}.intake"
 
 
-def last_kept(path: Path) -> Kept | None:
+def last_values(path: Path) -> StoredValues | None:
     """What a device has kept there; None if there is nothing whole."""
     try:
-        return msgspec.msgpack.decode(path.read_bytes(), type=Kept)
+        return msgspec.msgpack.decode(path.read_bytes(), type=StoredValues)
     except (OSError, msgspec.DecodeError):
         return None
 

@@ -28,7 +28,7 @@ def main(options: argparse.Namespace) -> int:
 
 def _of_device(path: Path) -> str:
     from hushgrid.node.config.device import load_device
-    from hushgrid.node.site.intake import device_of
+    from hushgrid.node.site.data_source import device_of
     from hushgrid.node.site.standing import standing_words
 
     config = load_device(path)

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hushgrid.broker.simulation.interrupts import EndedInALine
-from hushgrid.cli.completion import scenario_or_file
+from hushgrid.cli.completion import plug_algorithms, scenario_or_file
 from hushgrid.kernels.errors import HushgridError, InputError
 from hushgrid.node.schema.durations import in_words
 from hushgrid.scenarios import find
 
 if TYPE_CHECKING:
-    from hushgrid.lab.audit.audit import Found, Measured
+    from hushgrid.lab.audit.audit import AuditResult, Measured
     from hushgrid.lab.audit.games import Claim
 
 
@@ -66,14 +66,13 @@ def main(options: argparse.Namespace) -> int:
 
 def _audit(o: argparse.Namespace) -> int:
     from hushgrid.broker.simulation.progress import Progress
-    from hushgrid.kernels.algorithms.registry import plug
 
     for key, low, high in (("games", 100, 10**8), ("canaries", 20, 20_000)):
         if (value := getattr(o, key)) is not None and not low <= value <= high:
             raise InputError(f"--{key}: found {value}, expected {low} to {high}")
     if not 0.5 <= o.confidence < 1:
         raise InputError(f"--confidence: found {o.confidence:g}, expected a number from 0.5 to below 1")
-    plug(o.plugin, "--plugin")
+    plug_algorithms(o)
     if o.ledger:
         return _ledgers(o)
     if o.events:
@@ -222,7 +221,7 @@ def _questions(o: argparse.Namespace, raw: dict[str, Any], file: Path) -> int:
         print(json.dumps({"questions": [q._asdict() for q in found], "same": same}, indent=2))
         return 0 if same else 1
     rows = [
-        [q.where, q.what, "answers" if q.answered else "refuses", q.said if q.same else f"DEPENDS ON DATA: {q.said}"]
+        [q.where, q.what, "answers" if q.answered else "refuses", q.reply if q.same else f"DEPENDS ON DATA: {q.reply}"]
         for q in found
     ]
     print(columns(rows, ["", "asked", "the device", "and says"]))
@@ -291,7 +290,7 @@ def _events(o: argparse.Namespace) -> int:
 # --- games ---
 
 
-def plain(found: Found) -> dict[str, Any]:
+def plain(found: AuditResult) -> dict[str, Any]:
     """The audit as JSON."""
     t, worst = found.terms, found.worst
     return {
@@ -312,13 +311,13 @@ def plain(found: Found) -> dict[str, Any]:
         "expected": found.expected,
         "games": worst.counted,
         "attack": worst.attack.name,
-        "canary": worst.canary.told,
+        "canary": worst.canary.as_json,
         "typical": None
         if found.typical is None
         else {
             "measured": bound(found.typical, found.confidence),
             "games": found.typical.counted,
-            "canary": found.typical.canary.told,
+            "canary": found.typical.canary.as_json,
         },
         "seconds": round(found.seconds, 3),
     }
@@ -329,16 +328,16 @@ def bound(of: Measured, confidence: float) -> dict[str, float | None]:
     return {"epsilon_lower": found.epsilon, "mu_lower": found.mu}
 
 
-def told(found: Found) -> str:
+def told(found: AuditResult) -> str:
     """The audit as text."""
     from hushgrid.node.columns import columns
 
     t, c = found.terms, found.confidence
     delta = f", delta {t.delta:g}" if t.delta else ""
     sums = f" in sums with {t.masked.honest - 1} honest others" if t.masked else ""
-    rows = [["the worst pair found", *_cells(found.worst, c), found.worst.canary.words]]
+    rows = [["the worst pair found", *_cells(found.worst, c), found.worst.canary.description]]
     if found.typical is not None:
-        rows.append(["a typical pair", *_cells(found.typical, c), found.typical.canary.words])
+        rows.append(["a typical pair", *_cells(found.typical, c), found.typical.canary.description])
     lines = [
         f"{found.name}: {found.plan.algorithm.name}, {t.answers} answers of {found.node}{sums}, {t.mechanism} noise, {t.adjacency}",
         f"claimed     epsilon {t.epsilon:.4g}{delta}, over the run",
@@ -357,7 +356,7 @@ def _cells(of: Measured, confidence: float) -> list[str]:
     return [*(f"{bound.epsilon:.4g}" for bound in of.bounds.values()), f"{of.counted:,}", of.attack.name]
 
 
-def _verdict(found: Found) -> str:
+def _verdict(found: AuditResult) -> str:
     if found.above:
         chance = f"of {round(1 / (1 - found.confidence)):,} honest audits one says so by chance"
         return f"  ABOVE THE CLAIM: with confidence {found.confidence:g} the claimed epsilon does not hold ({chance})"

@@ -23,13 +23,13 @@ from hushgrid.node.durable import write_file
 from hushgrid.node.log import Warned
 from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.problems.kind import Outcome, RunFacts
-from hushgrid.node.schema.site import Sink, Told
+from hushgrid.node.schema.site import MqttSink, Sink
+from hushgrid.node.site.data_source import DataSource
+from hushgrid.node.site.exec_sink import ExecSink
 from hushgrid.node.site.home_assistant import available, discovery, health
-from hushgrid.node.site.hook import Hook
-from hushgrid.node.site.intake import Intake
-from hushgrid.node.site.kept_values import running
 from hushgrid.node.site.local_link import LocalEnd, LocalLink
 from hushgrid.node.site.standing import Standing, last_standing, moment, place_of, write_standing
+from hushgrid.node.site.value_store import running
 from hushgrid.node.wire import PLAN_LIMIT, Refuse, decode_envelope
 
 LOOK_S, HOOK_S = 10.0, 0.25  #: between two turns in which nothing happens; while the program runs
@@ -45,27 +45,27 @@ def validity(every: float | None) -> float | None:
     return every + min(max(SLACK[0] * every, SLACK[1]), every)
 
 
-class Ways(NamedTuple):
+class Sinks(NamedTuple):
     """By which a sink tells."""
 
     sink: Sink = Sink()
     group: int | None = None  #: of its file
-    hook: Hook | None = None
-    teller: Teller | None = None
+    program: ExecSink | None = None
+    mqtt: MqttPublisher | None = None
 
 
-class Outlet:
+class Publisher:
     """Of one device. `turn` is called by the loop, at every turn."""
 
     now: Standing | None  #: the answer in force
 
     def __init__(
-        self, config: DeviceConfig, path: str, intake: Intake, ledger: Ledger, log: Callable[[str], None]
+        self, config: DeviceConfig, path: str, data_source: DataSource, ledger: Ledger, log: Callable[[str], None]
     ) -> None:
         """Raises InputError if the device's file is wrong."""
-        self.config, self.path, self.intake, self.ledger, self.log = config, path, intake, ledger, log
-        self.by = Ways()
-        self.by = self.ways(config)
+        self.config, self.path, self.data_source, self.ledger, self.log = config, path, data_source, ledger, log
+        self.sinks = Sinks()
+        self.sinks = self.sinks_of(config)
         self._place = place_of(config)
         self._resume()
         #: when the file is tried again, of time.monotonic(); 0: it is written. At a start it may say that we have stopped
@@ -74,67 +74,67 @@ class Outlet:
         self._told = ""  #: the run whose outcome came last, taken or not
         self._health: tuple[bool, str] | None = None
 
-    def ways(self, config: DeviceConfig) -> Ways:
+    def sinks_of(self, config: DeviceConfig) -> Sinks:
         """By which the owner's file has outcomes told: those that stay as they are, and new ones. InputError."""
-        sink, had = config.sink or Sink(), self.by
+        sink, had = config.sink or Sink(), self.sinks
         named = sink.file and sink.file.group
         group = group_of(named, f"{self.path}: sink.file.group") if named else None
-        hook, teller = had.hook, had.teller
+        program, mqtt = had.program, had.mqtt
         if sink.exec != had.sink.exec:
-            hook = Hook(sink.exec, Path(self.path).resolve().parent, self.log) if sink.exec else None
+            program = ExecSink(sink.exec, Path(self.path).resolve().parent, self.log) if sink.exec else None
         if sink.mqtt != had.sink.mqtt:
-            teller = Teller(self, sink.mqtt, self.log) if sink.mqtt else None
-        return Ways(sink, group, hook, teller)
+            mqtt = MqttPublisher(self, sink.mqtt, self.log) if sink.mqtt else None
+        return Sinks(sink, group, program, mqtt)
 
-    def declare(self, config: DeviceConfig, ways: Ways, intake: Intake) -> None:
+    def declare(self, config: DeviceConfig, sinks: Sinks, data_source: DataSource) -> None:
         """The owner's file has outcomes told by these `ways` from now on: also the one in force."""
-        had, self.by, self.config, self.intake = self.by, ways, config, intake
-        if had.hook and had.hook is not ways.hook:
-            had.hook.close()
-        if had.teller and had.teller is not ways.teller:
-            had.teller.leave()
-        if (had.sink == Sink()) != (ways.sink == Sink()):
+        had, self.sinks, self.config, self.data_source = self.sinks, sinks, config, data_source
+        if had.program and had.program is not sinks.program:
+            had.program.close()
+        if had.mqtt and had.mqtt is not sinks.mqtt:
+            had.mqtt.leave()
+        if (had.sink == Sink()) != (sinks.sink == Sink()):
             self._resume()
-        if ways.sink.file != had.sink.file:
+        if sinks.sink.file != had.sink.file:
             self._write()
 
     def outcome(self, keep: Outcome) -> Outcome:
         """What stores the outcome of a run by `keep`, and then tells it, if there is anybody to be told."""
 
-        def told(vectors: dict[str, Vector], about: RunFacts) -> str | None:
-            said = keep(vectors, about)
+        def stored(vectors: dict[str, Vector], facts: RunFacts) -> str | None:
+            line = keep(vectors, facts)
             if self.config.sink is not None:
-                self.tell(vectors, about)
-            return said
+                self.tell(vectors, facts)
+            return line
 
-        return told
+        return stored
 
-    def tell(self, vectors: dict[str, Vector], about: RunFacts) -> None:
+    def tell(self, vectors: dict[str, Vector], facts: RunFacts) -> None:
         """The outcome of a run is stored: it is in force now, unless the device has not taken it. Raises OSError."""
-        self._told = about.run
-        found = self.config.kind.site_outcome(self.intake.device, vectors)
-        if found.why:
-            self.hold(found.why)
+        self._told = facts.run
+        outcome = self.config.kind.site_outcome(self.data_source.device, vectors)
+        if outcome.why:
+            self.hold(outcome.why)
             return
-        length, now = validity(about.every), time.time()
+        length, now = validity(facts.every), time.time()
         document = {
             "format": 1,
             "fleet": self.config.fleet,
             "node": self.config.node,
-            "run": about.run,
-            "name": about.name,
+            "run": facts.run,
+            "name": facts.name,
             "time": moment(now),
             "valid_until": None if length is None else moment(now + length),
             "state": "fresh",
             "reason": "",
-            "data_state": self.intake.data_state if about.version == self.ledger.data_version else None,
-            "age": None if about.age is None else round(about.age, 1),
-            "data_version": about.version,
-            "residual": about.residual,
-            "quality": about.quality,
-            **found.body,
+            "data_state": self.data_source.data_state if facts.version == self.ledger.data_version else None,
+            "age": None if facts.age is None else round(facts.age, 1),
+            "data_version": facts.version,
+            "residual": facts.residual,
+            "quality": facts.quality,
+            **outcome.body,
         }
-        self.now, self._expired = Standing(document, found.archive, running(self.ledger), length), False
+        self.now, self._expired = Standing(document, outcome.archive, running(self.ledger), length), False
         self._keep(self.now)
         self._spread()
 
@@ -158,32 +158,32 @@ class Outlet:
             self._mark("old", f"no answer since{f': {why}' if why else ''}")
         if self._due and time.monotonic() >= self._due:
             self._write()
-        if self.by.hook:
-            self.by.hook.turn()
+        if self.sinks.program:
+            self.sinks.program.turn()
         if (
-            self.by.teller
+            self.sinks.mqtt
             and self.config.source
-            and self._health != (said := (bool(self.intake.reason), self.intake.reason))
+            and self._health != (state := (bool(self.data_source.reason), self.data_source.reason))
         ):
-            self._health = said
-            self.by.teller.tell()
+            self._health = state
+            self.sinks.mqtt.tell()
 
     @property
     def wait(self) -> float:
         """Seconds after which `turn` is called at the latest though nothing happens."""
         if self.config.sink is None:
             return inf
-        if self.by.hook and self.by.hook.running:
+        if self.sinks.program and self.sinks.program.running:
             return HOOK_S
         waits = [LOOK_S]
         if self._due:
             waits.append(self._due - time.monotonic())
-        if self.left is not None:
-            waits.append(self.left)
+        if self.remaining is not None:
+            waits.append(self.remaining)
         return max(HOOK_S / 10, min(waits))
 
     @property
-    def left(self) -> float | None:
+    def remaining(self) -> float | None:
         """Seconds for which the answer in force still counts; None if it is old, or counts until the next one."""
         now = self.now
         if now is None or now.validity is None or now.old:
@@ -193,15 +193,15 @@ class Outlet:
     def close(self) -> None:
         """From here on nobody would call the answer in force old: so it is said to be, until the next start."""
         with ExitStack() as closing:
-            if self.by.teller:
-                closing.callback(self.by.teller.leave)
-            if self.by.hook:
-                closing.callback(self.by.hook.close)
+            if self.sinks.mqtt:
+                closing.callback(self.sinks.mqtt.leave)
+            if self.sinks.program:
+                closing.callback(self.sinks.program.close)
             if self.now is not None and not self.now.old:
                 self.now = self.now.stopped
                 self._write()
-                if self.by.teller:
-                    self.by.teller.tell()
+                if self.sinks.mqtt:
+                    self.sinks.mqtt.tell()
 
     # --- inside ---
 
@@ -218,18 +218,18 @@ class Outlet:
 
     def _spread(self) -> None:
         self._write()
-        if self.by.teller:
-            self.by.teller.tell()
-        if self.by.hook and self.now:
-            self.by.hook(msgspec.json.encode(self.now.document))
+        if self.sinks.mqtt:
+            self.sinks.mqtt.tell()
+        if self.sinks.program and self.now:
+            self.sinks.program(msgspec.json.encode(self.now.document))
 
     def _write(self) -> None:
-        file = self.by.sink.file
+        file = self.sinks.sink.file
         if file is None or self.now is None:
             self._due = 0.0
             return
         try:
-            write_standing(file, self.now, self.by.group)
+            write_standing(file, self.now, self.sinks.group)
         except OSError as error:
             if not self._due:
                 self.log(Warned(f"sink: {file.path}: {error.strerror}, tried again"))
@@ -262,21 +262,21 @@ def _reason(last: bytes) -> str:
     return f"refused: {body.reason}" if isinstance(body, Refuse) else "the run was stopped"
 
 
-class Teller(LocalEnd):
+class MqttPublisher(LocalEnd):
     """Retained topics of the local broker: the document, whether this program is there, and the source's health."""
 
-    def __init__(self, outlet: Outlet, told: Told, log: Callable[[str], None]) -> None:
-        config = outlet.config
-        self.outlet, self.told = outlet, told
+    def __init__(self, publisher: Publisher, section: MqttSink, log: Callable[[str], None]) -> None:
+        config = publisher.config
+        self.publisher, self.section = publisher, section
         self._described: list[tuple[str, bytes]] = []  #: what Home Assistant was told on this connection
-        name, will = f"hushgrid-{config.fleet}-{config.node}-sink", (available(self.told.topic), b"offline")
-        link = LocalLink(self.told.broker, name, will=will, tls=self.told.tls)
+        name, will = f"hushgrid-{config.fleet}-{config.node}-sink", (available(self.section.topic), b"offline")
+        link = LocalLink(self.section.broker, name, will=will, tls=self.section.tls)
         super().__init__(link, lambda line: log(f"sink: {line}"))
 
     def connected(self) -> list[tuple[str, bytes, bool]]:
         self._described = []  # another broker may have taken the old one's place
         self.tell()
-        return [(available(self.told.topic), b"online", True)]
+        return [(available(self.section.topic), b"online", True)]
 
     def tell(self) -> None:
         """Publishes what is in force now; a connection that is made later does it then.
@@ -286,31 +286,31 @@ class Teller(LocalEnd):
         if not self.link.connected:
             return
         self.link.send(self._publications())
-        if (now := self.outlet.now) is not None:
-            left = self.outlet.left
-            expiry = None if left is None else min(max(1, ceil(left)), LONGEST_S)
-            self.link.publish(self.told.topic, msgspec.json.encode(now.document), retain=True, expiry=expiry)
+        if (now := self.publisher.now) is not None:
+            remaining = self.publisher.remaining
+            expiry = None if remaining is None else min(max(1, ceil(remaining)), LONGEST_S)
+            self.link.publish(self.section.topic, msgspec.json.encode(now.document), retain=True, expiry=expiry)
 
     def leave(self) -> None:
         """An orderly end: the will is not published, so this says it."""
         if self.link.connected:
-            self.link.publish(available(self.told.topic), b"offline", retain=True)
+            self.link.publish(available(self.section.topic), b"offline", retain=True)
         self.link.close()
 
     def _publications(self) -> list[tuple[str, bytes, bool]]:
         """All but the answer itself."""
-        config, topic, now = self.outlet.config, self.told.topic, self.outlet.now
+        config, topic, now = self.publisher.config, self.section.topic, self.publisher.now
         out: list[tuple[str, bytes, bool]] = []
         if config.source:
-            intake = self.outlet.intake
-            age = intake.age
+            data_source = self.publisher.data_source
+            age = data_source.age
             body = {
-                "problem": bool(intake.reason),
-                "reason": intake.reason,
+                "problem": bool(data_source.reason),
+                "reason": data_source.reason,
                 "age": None if age is None else round(age, 1),
             }
             out.append((health(topic), msgspec.json.encode(body), True))
-        if now is not None and self.told.discovery:
+        if now is not None and self.section.discovery:
             described = discovery(
                 config.fleet, config.node, topic, now.document, now.validity, config.source is not None
             )
@@ -320,6 +320,6 @@ class Teller(LocalEnd):
         return out
 
 
-def ends_of(intake: Intake, outlet: Outlet) -> list[LocalEnd]:
+def ends_of(data_source: DataSource, publisher: Publisher) -> list[LocalEnd]:
     """The ends of local connections that the loop is to drive."""
-    return [end for end in (intake.meter, outlet.by.teller) if end is not None]
+    return [end for end in (data_source.subscriber, publisher.sinks.mqtt) if end is not None]

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 from hushgrid.broker.simulation.interrupts import EndedInALine
-from hushgrid.cli.completion import scenario_argument
+from hushgrid.cli.completion import plug_algorithms, scenario_argument
 from hushgrid.kernels.errors import InputError
 from hushgrid.scenarios import find
 
@@ -66,7 +66,6 @@ def _again(o: argparse.Namespace) -> str:
 def _sweep(o: argparse.Namespace) -> int:
     from hushgrid.broker.simulation import results
     from hushgrid.broker.simulation.progress import Progress
-    from hushgrid.kernels.algorithms.registry import plug
     from hushgrid.lab.comparison.words import told
     from hushgrid.lab.sweep.grid import axes_of, seeds_of
     from hushgrid.lab.sweep.sweeps import sweep
@@ -74,7 +73,7 @@ def _sweep(o: argparse.Namespace) -> int:
 
     if o.resume and o.out is None:
         raise InputError("--resume: found no --out, expected the directory of the sweep to go on with")
-    plug(o.plugin, "--plugin")
+    plug_algorithms(o)
     if not o.over:
         raise InputError("--over: found none, expected KEY=v1,v2,... at least once")
     over, seeds, file = axes_of(o.over), seeds_of(o.seeds), find(o.scenario)

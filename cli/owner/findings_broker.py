@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from hushgrid.cli.findings import Finding, Place, bad, ok, warn
+from hushgrid.cli.owner.findings import Finding, Place, bad, ok, warn
 from hushgrid.kernels.errors import HushgridError, Stopped
 from hushgrid.node.config.watch import WATCH, WatchConfig, load_watch
 from hushgrid.node.transport.connect import Address, Dial, parse_url, tls_context
@@ -138,7 +138,7 @@ def _writes(place: Place, topics: Topics) -> list[str]:
 
 def _watched(place: Place) -> Iterator[Finding]:
     """What the running process is seen to say, by the identity `watch`, if its certificate is on this machine."""
-    from hushgrid.cli.fleet import look
+    from hushgrid.cli.operator.fleet import look
 
     try:
         tls = place.tls

@@ -17,11 +17,11 @@ from hushgrid.node.site.sources import KEPT
 LIMIT_S = 30.0  #: for the program to end
 
 
-class Hook:
+class ExecSink:
     """Starts the program and does not wait for it: `turn` sees how it has ended. Its failure is a line of the log."""
 
-    def __init__(self, words: list[str], folder: Path, log: Callable[[str], None]) -> None:
-        self.words, self.folder, self.log = words, folder, log
+    def __init__(self, command: list[str], folder: Path, log: Callable[[str], None]) -> None:
+        self.command, self.folder, self.log = command, folder, log
         self._child: subprocess.Popen[bytes] | None = None
         self._until = 0.0
         self._next: bytes | None = None  #: what came while it ran; only the latest counts
@@ -38,11 +38,11 @@ class Hook:
                 file.write(document)
                 file.seek(0)
                 self._child = subprocess.Popen(
-                    self.words, cwd=self.folder, env=environment, stdin=file, stdout=subprocess.DEVNULL,
+                    self.command, cwd=self.folder, env=environment, stdin=file, stdout=subprocess.DEVNULL,
                     stderr=subprocess.DEVNULL, start_new_session=True,
                 )  # fmt: skip
         except OSError as error:
-            self.log(Warned(f"sink: {self.words[0]}: {error.strerror or error}"))
+            self.log(Warned(f"sink: {self.command[0]}: {error.strerror or error}"))
             return
         self._until = time.monotonic() + LIMIT_S
 
@@ -61,11 +61,11 @@ class Hook:
             if time.monotonic() < self._until:
                 return
             self._kill(child)
-            self.log(Warned(f"sink: {self.words[0]} was ended: it ran for more than {LIMIT_S:g} s"))
+            self.log(Warned(f"sink: {self.command[0]} was ended: it ran for more than {LIMIT_S:g} s"))
         else:
             self._kill(child)  # what it has left behind in its group
             if code:
-                self.log(Warned(f"sink: {self.words[0]} ended with {code}"))
+                self.log(Warned(f"sink: {self.command[0]} ended with {code}"))
         self._child = None
         if self._next is not None:
             document, self._next = self._next, None

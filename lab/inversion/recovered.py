@@ -19,7 +19,7 @@ Method = Literal["rank-one", "class-sums", "matching", "none"]
 class Gradients:
     """What one node's messages say of its gradients: V points and the gradients there, in order. NaN where hidden."""
 
-    at: Matrix  #: (V, d)
+    points: Matrix  #: (V, d)
     g: Matrix  #: (V, d)
     when: NDArray[np.int64]  #: (V,) the activation, from 0, or the round, from 1
     what: What
@@ -27,7 +27,7 @@ class Gradients:
     @property
     def complete(self) -> NDArray[np.bool_]:
         """(V,) whether no coordinate of the point or of the gradient is hidden."""
-        return np.array(np.isfinite(np.hstack([self.at, self.g])).all(axis=1), dtype=np.bool_)
+        return np.array(np.isfinite(np.hstack([self.points, self.g])).all(axis=1), dtype=np.bool_)
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,7 +51,7 @@ CONSISTENT = 1e-6  #: of a residual
 NONE = Rows(np.zeros((0, 0)), np.zeros(0), "none", np.nan)
 
 
-def gradients_of(found: dict[str, list[tuple[int, Vector, Vector]]], what: What, size: int) -> dict[str, Gradients]:
+def gradients_of(exchanges: dict[str, list[tuple[int, Vector, Vector]]], what: What, size: int) -> dict[str, Gradients]:
     """From (when, point, gradient) of each node, in order. size: d."""
 
     def stacked(vectors: Sequence[Vector]) -> Matrix:
@@ -59,10 +59,10 @@ def gradients_of(found: dict[str, list[tuple[int, Vector, Vector]]], what: What,
 
     return {
         node: Gradients(
-            stacked([at for _, at, _ in each]),
+            stacked([point for _, point, _ in each]),
             stacked([g for *_, g in each]),
             np.array([when for when, *_ in each], dtype=np.int64),
             what,
         )
-        for node, each in found.items()
+        for node, each in exchanges.items()
     }

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from hushgrid.cli.completion import scenario_or_file
 from hushgrid.kernels.algorithms.base import UNITS
+from hushgrid.kernels.algorithms.registry import offer_installed
 from hushgrid.kernels.errors import InputError
 from hushgrid.node.config.brokers import in_clear
 from hushgrid.node.config.coordinator import load_coordinator
@@ -16,7 +17,7 @@ from hushgrid.node.config.site import ready_words
 from hushgrid.node.problems.plan import RunPlan, step_ratio
 from hushgrid.node.schema.sections import Tls
 from hushgrid.node.schema.yaml_file import read_yaml
-from hushgrid.node.site.intake import device_of
+from hushgrid.node.site.data_source import device_of
 from hushgrid.node.transport.certificate import days_of
 from hushgrid.node.transport.connect import parse_url, tls_context
 from hushgrid.scenarios import find
@@ -58,6 +59,7 @@ def check(path: Path) -> str:
 def _scenario(path: Path) -> str:
     from hushgrid.node.config.planning import make_plan
 
+    offer_installed()
     scenario = load_scenario(path)
     problem = scenario.kind.public(scenario, str(path))
     plan = make_plan(scenario, problem, str(path))
@@ -95,8 +97,8 @@ def _delta(delta: float) -> str:
 
 
 def _device(path: Path) -> str:
-    from hushgrid.cli.consent import consent, renews
-    from hushgrid.cli.questions import questions
+    from hushgrid.cli.owner.consent import consent, renews
+    from hushgrid.cli.owner.questions import questions
 
     config = load_device(path)
     tls_context(parse_url(config.broker), config.tls)

@@ -29,15 +29,15 @@ from hushgrid.node.schema.durations import in_words, seconds
 from hushgrid.node.schema.site import Source
 from hushgrid.node.site.forked import hold
 from hushgrid.node.site.intake_log import IntakeLog
-from hushgrid.node.site.kept_values import KeptValues, kept_file, last_kept, running
-from hushgrid.node.site.meter import Meter
 from hushgrid.node.site.sources import Reader, Reading
+from hushgrid.node.site.subscriber import Subscriber
+from hushgrid.node.site.value_store import ValueStore, last_values, running, values_file
 
 Say = Callable[[str], None]
 Agree = Callable[[int], None]
 
 
-class Intake(ABC):
+class DataSource(ABC):
     """The device with the data that a run is to have. `reason`: why its values are not of now; "" if they are."""
 
     config: DeviceConfig
@@ -46,7 +46,7 @@ class Intake(ABC):
     log: Say
     device: Device  #: with the data of the ledger's data version
     reason: str = ""
-    meter: Meter | None = None  #: what hears the source's topics, if it has any
+    subscriber: Subscriber | None = None  #: what hears the source's topics, if it has any
 
     @abstractmethod
     def __call__(self, affordable: bool = True, agree: Agree = lambda version: None) -> Device:
@@ -71,29 +71,29 @@ class Intake(ABC):
         """Its owner asks it to look at the data."""
 
     @abstractmethod
-    def declared(self, config: DeviceConfig) -> Intake:
-        """The intake by the owner's file of now: this one, or one that takes its place. It takes no value of a source.
+    def declared(self, config: DeviceConfig) -> DataSource:
+        """The data source by the owner's file of now: this one, or one that takes its place. It takes no value of a source.
 
         Raises InputError if the file is wrong; nothing has changed then.
         """
 
-    def followed_by(self, intake: Intake) -> Intake:
+    def followed_by(self, data_source: DataSource) -> DataSource:
         """Another takes its place, whose data are from elsewhere."""
         self.close()
         self.log(f"the data come from elsewhere from now on: data version {self.ledger.data_version}")
-        return intake
+        return data_source
 
     def close(self) -> None:
         """It hears nothing any more."""
-        if self.meter:
-            self.meter.link.close()
+        if self.subscriber:
+            self.subscriber.link.close()
 
 
-def intake_of(config: DeviceConfig, path: str, ledger: Ledger, log: Say) -> Intake:
-    """The intake of a device with its data read. Raises InputError if they are wrong, Stopped if there are none yet."""
+def data_source_of(config: DeviceConfig, path: str, ledger: Ledger, log: Say) -> DataSource:
+    """The data source of a device with its data read. Raises InputError if they are wrong, Stopped if there are none yet."""
     if config.source is None:
-        return FileIntake(config, path, ledger, log)
-    return SourceIntake(config, config.source, path, ledger, log)
+        return FileDataSource(config, path, ledger, log)
+    return LiveDataSource(config, config.source, path, ledger, log)
 
 
 def _declared(config: DeviceConfig) -> tuple[object, ...]:
@@ -126,13 +126,13 @@ def device_of(config: DeviceConfig, path: str) -> Device:
     if config.source is None:
         return config.kind.device(config, path)
     feed = config.kind.feed(config, path)
-    kept = last_kept(kept_file(config.state, config.node))
-    values = (kept and kept.good) or feed.declared
+    stored = last_values(values_file(config.state, config.node))
+    values = (stored and stored.good) or feed.declared
     device: Device = feed.device(values) if values else feed.public
     return device
 
 
-class FileIntake(Intake):
+class FileDataSource(DataSource):
     """The data as their file holds them; a file that is another one is a new data version.
 
     Whether it is another is judged by inode, size and time, never by what it holds: that would tell whether two data sets
@@ -146,7 +146,7 @@ class FileIntake(Intake):
         self.device, self._stamp = self._read()
         if before is not None:
             _expect_same(before, self.device, path)
-        of_source = KeptValues(kept_file(config.state, config.node), ledger).current  # the data version of until now
+        of_source = ValueStore(values_file(config.state, config.node), ledger).current  # the data version of until now
         replaced = ledger.saw_data(self._stamp)
         if not ledger.saw_public(_public(self.device), known=replaced) and not replaced and of_source:
             ledger.new_data()
@@ -179,10 +179,12 @@ class FileIntake(Intake):
             self.reason = str(error)
             self.log(Warned(f"the data stay as they were: {error}"))
 
-    def declared(self, config: DeviceConfig) -> Intake:
+    def declared(self, config: DeviceConfig) -> DataSource:
         """Other sections about the data make them new; another unit, or another mask of loads, does not."""
         if config.source is not None:
-            return self.followed_by(SourceIntake(config, config.source, self.path, self.ledger, self.log, self.device))
+            return self.followed_by(
+                LiveDataSource(config, config.source, self.path, self.ledger, self.log, self.device)
+            )
         before, self.config, self.file = (self.config, self.file), config, config.file
         new = _declared(config) != _declared(before[0])
         if new or _meant(config) != _meant(before[0]):
@@ -215,7 +217,7 @@ class FileIntake(Intake):
             raise InputError(f"{self.file}: {error.strerror}, expected this device's data") from None
 
 
-class SourceIntake(Intake):
+class LiveDataSource(DataSource):
     """The data as a source gives them. Reading always takes the same time, so that it tells nothing of what is read."""
 
     def __init__(
@@ -239,13 +241,13 @@ class SourceIntake(Intake):
             self.feed.values_of(before)
         digest = _public(self.feed.public)
         another = before is None and ledger.public not in (None, digest)  # other data: a version is to rise
-        self.kept = KeptValues(kept_file(config.state, config.node), ledger)
+        self.store = ValueStore(values_file(config.state, config.node), ledger)
         self.noted = IntakeLog(config, ledger.id, self.feed.rows)
         self._reader = Reader(source, self.feed, Path(path).resolve().parent)
         #: whether the next run has another version, though the source's file be the same
         self._anew = before is not None
-        last, now = self.kept.fitting(self.feed), running(ledger)
-        stands = last is not None and self.kept.current and not another
+        last, now = self.store.fitting(self.feed), running(ledger)
+        stands = last is not None and self.store.current and not another
         #: whether what a source gives at first may have been read before: which files were, is lost, and answers were given
         self._lost = last is None and before is None and config.expiring and ledger.answers() > 0
         self.readings = self._first(before, now, last) if last is None or (before and not stands) else last
@@ -253,7 +255,9 @@ class SourceIntake(Intake):
             log(Warned("what was read before is not known: what the source holds counts as old until it is replaced"))
             self.readings = self.readings._replace(until=np.minimum(self.readings.until, now))
         if source.mqtt:
-            self.meter = Meter(source.mqtt, self.feed, f"{config.fleet}-{config.node}", log, lambda: running(ledger))
+            self.subscriber = Subscriber(
+                source.mqtt, self.feed, f"{config.fleet}-{config.node}", log, lambda: running(ledger)
+            )
         if stands and self.readings is not None:
             self._hold(self.readings, now)
         elif before is not None and self.readings is not None:
@@ -275,21 +279,21 @@ class SourceIntake(Intake):
     def _begin(self) -> None:
         """Reads the first values. Raises Stopped if there are none yet."""
         until, last = time.monotonic() + self.source.deadline, self.readings
-        if self.meter:
-            self.meter.wait()
+        if self.subscriber:
+            self.subscriber.wait()
         now = running(self.ledger)
         reading = self._read(tell=last is not None)
         readings = self._merged(reading, now)
         hold(until)
         if readings is None or not complete(readings.values):
-            if self.meter:
-                self.meter.link.close()
+            if self.subscriber:
+                self.subscriber.link.close()
             raise Stopped(f"{self.config.node}: source: no value yet: {self.reason}")
         self._rise(readings, now, reading)
 
     def __call__(self, affordable: bool = True, agree: Agree = lambda version: None) -> Device:
         until = time.monotonic() + self.source.deadline
-        stands, began = self.kept.now, running(self.ledger)
+        stands, began = self.store.now, running(self.ledger)
         pause, version = self.config.pause, self.ledger.data_version
         if stands is not None and began - stands.risen < pause:
             agree(version)
@@ -310,7 +314,7 @@ class SourceIntake(Intake):
 
     @property
     def age(self) -> float | None:
-        now = self.kept.now
+        now = self.store.now
         return None if now is None else max(0.0, running(self.ledger) - now.read)
 
     @property
@@ -321,13 +325,15 @@ class SourceIntake(Intake):
     def look(self) -> None:
         """Nothing: values are taken when a run begins, and at no other time."""
 
-    def declared(self, config: DeviceConfig) -> Intake:
+    def declared(self, config: DeviceConfig) -> DataSource:
         """By another section a source is read from the next run on."""
         if config.source is None:
-            return self.followed_by(FileIntake(config, self.path, self.ledger, self.log, self.device))
+            return self.followed_by(FileDataSource(config, self.path, self.ledger, self.log, self.device))
         was = self.source, _declared(self.config), _meant(self.config)
         if (config.source, _declared(config), _meant(config)) != was:
-            return self.followed_by(SourceIntake(config, config.source, self.path, self.ledger, self.log, self.device))
+            return self.followed_by(
+                LiveDataSource(config, config.source, self.path, self.ledger, self.log, self.device)
+            )
         if (config.retention, config.budget) != (self.config.retention, self.config.budget):
             self.config = config
             self.noted.claim(config)
@@ -340,15 +346,15 @@ class SourceIntake(Intake):
         """Whether a file is another one, be it a value or none. Of other sources each run is a data version."""
         if self.source.file is None or self._anew:
             return True
-        stands = self.kept.now
+        stands = self.store.now
         return reading is not None and reading.stamp != "" and (stands is None or reading.stamp != stands.stamp)
 
     def _read(self, *, tell: bool = True) -> Reading | None:
         """What the source gives now; None, and a reason, if that is no value. `tell`: the owner of it, in the log."""
         try:
-            if stands := self.kept.now:
+            if stands := self.store.now:
                 self._reader.known, self._reader.forgotten = stands.files, stands.forgotten
-            reading = self.meter.reading() if self.meter else self._reader()
+            reading = self.subscriber.reading() if self.subscriber else self._reader()
         except InputError as error:
             self._because(str(error), tell)
             return None
@@ -378,32 +384,32 @@ class SourceIntake(Intake):
 
     def _rise(self, readings: Readings, now: float, reading: Reading | None = None) -> None:
         """A new data version, with new values or with the last good ones: whether they are new is nobody's business."""
-        stands, self._anew, self._lost = self.kept.now, False, False
+        stands, self._anew, self._lost = self.store.now, False, False
         good = now - reading.age if reading and reading.values is not None else stands.read if stands else now
         timed = self._noted(readings, now)
         if reading and reading.files:
             files = {k: replace(f, read=now) if f.read is None else f for k, f in reading.files.items()}
             reading = reading._replace(files=files)
-        self.kept.rise(timed, good, reading)
+        self.store.rise(timed, good, reading)
         self._take(timed)
 
     def _hold(self, readings: Readings, now: float) -> None:
         """The values of the version that stands, with no time in the future: after a crash running time is late."""
         timed = self._noted(readings, now)
         if not all(np.array_equal(a, b, equal_nan=True) for a, b in zip(timed[1:3], readings[1:3], strict=True)):
-            self.kept.settle(timed)
+            self.store.settle(timed)
         self._take(timed)
 
     def _take(self, readings: Readings) -> None:
         self.readings = readings
         self.device = self.feed.device(readings.values, readings.until if self.config.expiring else None)
-        if self.meter:
-            self.meter.taken(readings.read)
+        if self.subscriber:
+            self.subscriber.taken(readings.read)
 
     def _noted(self, readings: Readings, now: float) -> Readings:
         """The readings within their retention. Those that were not timed with these times stand in the owner's log."""
         timed = readings.within(now, seconds(self.config.retention) if self.config.retention is not None else None)
-        before, size = self.kept.fitting(self.feed), timed.read.size
+        before, size = self.store.fitting(self.feed), timed.read.size
         new = ~np.isnan(timed.read) & (timed.until >= now)
         if before is not None:
             moved = min(max(timed.number - before.number, 0), size)  # so many rows have gone

@@ -35,8 +35,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(options: argparse.Namespace) -> int:
-    from hushgrid.cli.fleet import look
-    from hushgrid.cli.fleet_table import rows, table
+    from hushgrid.cli.operator.fleet import look
+    from hushgrid.cli.operator.fleet_table import rows, table
 
     config = _config(options)
     seen = look(config)
@@ -84,7 +84,7 @@ def _watch() -> str:
 
 
 def _write(path: Path, found: dict[str, Any]) -> None:
-    from hushgrid.cli.metrics import text
+    from hushgrid.cli.operator.metrics import text
     from hushgrid.kernels.errors import Stopped
     from hushgrid.node.durable import write_file
 

@@ -39,7 +39,7 @@ def write(data: str, device: bool, out: Path | None, ask: Asked) -> str:
 
     Raises InputError if an answer is missing or wrong; then no file is left.
     """
-    from hushgrid.cli.check import check
+    from hushgrid.cli.owner.check import check
 
     draft = devices.device(data, ask) if device else scenarios.scenario(data, ask)
     path = out if out is not None else Path(f"{draft.name}.yaml")

@@ -9,14 +9,14 @@ import numpy as np
 
 from hushgrid.kernels.errors import InputError
 from hushgrid.node.problems.feed import Feed, Part, Times, document_of
-from hushgrid.node.schema.site import Heard
+from hushgrid.node.schema.site import MqttSource
 from hushgrid.node.site.local_link import LocalEnd, LocalLink
 from hushgrid.node.site.sources import Reading
 
 START_S = 10.0  #: for the topics to give a first value
 
 
-class Meter(LocalEnd):
+class Subscriber(LocalEnd):
     """Hears the topics of a source. A message that is no value is noted, and changes nothing.
 
     A value is read when it comes. What the broker had kept before we subscribed may be of any time: it is no younger than
@@ -25,17 +25,17 @@ class Meter(LocalEnd):
     """
 
     def __init__(
-        self, heard: Heard, feed: Feed, name: str, log: Callable[[str], None], running: Callable[[], float]
+        self, section: MqttSource, feed: Feed, name: str, log: Callable[[str], None], running: Callable[[], float]
     ) -> None:
         """Raises InputError if the URL is wrong. `name`: of the device, for the client id. `running`: the ledger's time, s."""
         self.feed, self.running = feed, running
-        self.slots = feed.slots(heard.topic)
+        self.slots = feed.slots(section.topic)
         self.wrong = ""  #: why the last message is no value; "" if it is one
         self._values = {name: v.copy() for name, v in feed.nothing.items()}
         self._read: Times = np.full(len(next(iter(self._values.values()))), np.nan)
         self._before: Times | None = None  #: when the values that the device holds were read
         self._good: dict[str, float] = {}  #: when each topic had its last good value, of time.monotonic()
-        link = LocalLink(heard.broker, f"hushgrid-{name}-source", tuple(self.slots), tls=heard.tls)
+        link = LocalLink(section.broker, f"hushgrid-{name}-source", tuple(self.slots), tls=section.tls)
         link.on_retained = lambda topic, payload: self._take(topic, payload, retained=True)
         super().__init__(link, lambda line: log(f"source: {line}"))
 
@@ -78,8 +78,8 @@ class Meter(LocalEnd):
         """Before the loop runs: until every topic has given a value, or the time is over."""
         self.link.open()
         until = time.monotonic() + seconds
-        while len(self._good) < len(self.slots) and (left := until - time.monotonic()) > 0:
-            for message in self.link.poll(left):
+        while len(self._good) < len(self.slots) and (remaining := until - time.monotonic()) > 0:
+            for message in self.link.poll(remaining):
                 self.on_message(message.topic, message.payload)
 
     def reading(self) -> Reading:

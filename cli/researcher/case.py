@@ -9,7 +9,7 @@ from pathlib import Path
 from textwrap import fill
 from typing import Any
 
-from hushgrid.cli.case_solve import solve
+from hushgrid.cli.researcher.case_solve import solve
 from hushgrid.grid_cases import load
 from hushgrid.grid_cases.case import Case, Lines, facts
 from hushgrid.grid_cases.elements.parts import WITHOUT, DcLines

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from hushgrid.broker.simulation.interrupts import EndedInALine
-from hushgrid.cli.completion import scenario_argument
+from hushgrid.cli.completion import plug_algorithms, scenario_argument
 from hushgrid.kernels.errors import InputError
 from hushgrid.scenarios import find
 
@@ -48,29 +48,28 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(options: argparse.Namespace) -> int:
     from hushgrid.broker.report import summary
-    from hushgrid.broker.simulation import fleet as simulation
     from hushgrid.broker.simulation import results
+    from hushgrid.broker.simulation.fleet import run_fleet
     from hushgrid.broker.simulation.progress import Progress
-    from hushgrid.kernels.algorithms.registry import plug
     from hushgrid.node.config.scenario import load_scenario
 
     o = options
     with EndedInALine(o.program) as interrupts:
         if o.broker not in (None, "auto") and o.transport != "mqtt":
             raise InputError(f"--broker: found {o.broker} with --transport {o.transport}, expected --transport mqtt")
-        plug(o.plugin, "--plugin")
+        plug_algorithms(o)
         file = find(o.scenario)
         scenario = load_scenario(file, {"seed": o.seed} if o.seed is not None else None, o.set)
         out = o.out or results.default_out(scenario.name)
         with Progress(quiet=o.quiet or o.json) as progress:
-            result = simulation.run(
+            result = run_fleet(
                 scenario,
+                str(file),
                 o.transport,
                 out,
                 o.state,
                 broker=o.broker or "auto",
                 progress=progress,
-                file=str(file),
                 interrupts=interrupts,
             )
         with interrupts.held():  # the run is done, whatever comes now

@@ -5,8 +5,8 @@ import time
 
 import pytest
 
-from hushgrid.node.site import hook as module
-from hushgrid.node.site.hook import Hook
+from hushgrid.node.site import exec_sink as module
+from hushgrid.node.site.exec_sink import ExecSink
 
 
 @pytest.fixture
@@ -15,7 +15,7 @@ def made(tmp_path):
 
     def make(*words):
         said = []
-        hooks.append(Hook(list(words), tmp_path, said.append))
+        hooks.append(ExecSink(list(words), tmp_path, said.append))
         return hooks[-1], said
 
     yield make

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hushgrid.cli.fleet import Seen
+from hushgrid.cli.operator.fleet import Seen
 from hushgrid.kernels.errors import printable
 from hushgrid.node.columns import columns
 from hushgrid.node.wire import COORDINATOR

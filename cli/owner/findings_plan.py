@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from hushgrid.cli.findings import Finding, Place, bad, ok, warn
+from hushgrid.cli.owner.findings import Finding, Place, bad, ok, warn
 from hushgrid.kernels.errors import HushgridError
 from hushgrid.node.config.watch import WatchConfig, load_watch
 from hushgrid.node.problems.kind import Device
@@ -21,7 +21,7 @@ def plan(place: Place, reached: bool) -> Iterator[Finding]:
     if place.name == COORDINATOR:
         return
     from hushgrid.node.config.device import load_device
-    from hushgrid.node.site.intake import device_of
+    from hushgrid.node.site.data_source import device_of
 
     device = device_of(load_device(place.path), str(place.path))
     yield from _last(place, device)
@@ -35,7 +35,7 @@ def plan(place: Place, reached: bool) -> Iterator[Finding]:
 
 
 def _last(place: Place, device: Device) -> Iterator[Finding]:
-    from hushgrid.cli.ledger import Source, reading
+    from hushgrid.cli.owner.ledger import Source, reading
 
     try:
         with reading(Source(place.ledger)) as ledger:
@@ -57,7 +57,7 @@ def _last(place: Place, device: Device) -> Iterator[Finding]:
 
 def _coordinator_status(place: Place) -> Status | None:
     """The coordinator's status; None if the identity `watch` cannot be had here, or there is none."""
-    from hushgrid.cli.fleet import look
+    from hushgrid.cli.operator.fleet import look
 
     try:
         config = (

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hushgrid.broker.simulation.interrupts import EndedInALine
-from hushgrid.cli.completion import scenario_argument
+from hushgrid.cli.completion import plug_algorithms, scenario_argument
 from hushgrid.kernels.errors import InputError
 from hushgrid.scenarios import find
 
@@ -46,7 +46,6 @@ def main(options: argparse.Namespace) -> int:
 
 def _plan(o: argparse.Namespace) -> int:
     from hushgrid.broker.simulation.progress import Progress
-    from hushgrid.kernels.algorithms.registry import plug
     from hushgrid.lab.planning.search import planned
     from hushgrid.node.schema.yaml_file import lay, read_yaml, set_path
 
@@ -57,7 +56,7 @@ def _plan(o: argparse.Namespace) -> int:
         raise InputError(
             f"--out {o.out}: found {'a file' if o.out.exists() else 'no such directory'}, expected a new file"
         )
-    plug(o.plugin, "--plugin")
+    plug_algorithms(o)
     file = find(o.scenario)
     raw = read_yaml(file)
     for assignment in o.set:

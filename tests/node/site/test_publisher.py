@@ -13,10 +13,9 @@ import pytest
 from hushgrid.kernels.errors import InputError, Stopped
 from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.problems.kind import RunFacts, SiteOutcome
-from hushgrid.node.schema.site import Sink, SinkFile
-from hushgrid.node.schema.site import Told as SinkTopic
-from hushgrid.node.site import outlet as module
-from hushgrid.node.site.outlet import Outlet, validity
+from hushgrid.node.schema.site import MqttSink, Sink, SinkFile
+from hushgrid.node.site import publisher as module
+from hushgrid.node.site.publisher import Publisher, validity
 from hushgrid.node.site.standing import last_standing, mark_stopped, standing_words
 from hushgrid.node.transport import mqtt
 from hushgrid.node.transport.attempts import Attempts
@@ -45,13 +44,15 @@ class Device:
         self.config = SimpleNamespace(
             sink=self.sink, source=None, state=str(self.directory), node="z1", fleet="demo", kind=kind
         )
-        self.intake = SimpleNamespace(device=None, reason="", meter=None, age=None, data_state="current")
-        self.outlet = Outlet(self.config, str(self.directory / "z1.yaml"), self.intake, self.ledger, self.said.append)
+        self.data_source = SimpleNamespace(device=None, reason="", subscriber=None, age=None, data_state="current")
+        self.publisher = Publisher(
+            self.config, str(self.directory / "z1.yaml"), self.data_source, self.ledger, self.said.append
+        )
 
     def reload(self, sink):
         """What SIGHUP makes of another section. Raises InputError."""
         config = SimpleNamespace(**vars(self.config) | {"sink": sink})
-        self.outlet.declare(config, self.outlet.ways(config), self.intake)
+        self.publisher.declare(config, self.publisher.sinks_of(config), self.data_source)
         self.config = config
 
     def restart(self):
@@ -62,12 +63,12 @@ class Device:
         about = RunFacts(
             run=run, name="x", reason="", every=every, residual=0.5, quality="agreed", version=3, age=12.34
         )
-        self.outlet.outcome(lambda vectors, about: None)(VECTORS, about)
+        self.publisher.outcome(lambda vectors, about: None)(VECTORS, about)
         return self.document
 
     def later(self, seconds, last=None):
         self.clock.now += seconds
-        self.outlet.turn(last)
+        self.publisher.turn(last)
         return self.document
 
     @property
@@ -136,7 +137,7 @@ def test_the_answer_in_force_survives_a_restart_and_is_old_after_a_long_absence(
     before = device.answer()
     device.path.unlink()
     device.restart()
-    assert device.outlet.now.document == before
+    assert device.publisher.now.document == before
     device.later(991)
     assert device.document["state"] == "old"
     device.answer("cd")
@@ -146,7 +147,7 @@ def test_the_answer_in_force_survives_a_restart_and_is_old_after_a_long_absence(
 
 
 def test_the_own_report_says_how_old_the_data_of_the_answer_in_force_were(device):
-    config = device.outlet.config
+    config = device.publisher.config
     assert standing_words(config) == []
     told = device.answer("abcdef0123")
     (line,) = standing_words(config)
@@ -171,15 +172,15 @@ def test_a_file_has_its_mode_and_is_replaced_in_one_piece(tmp_path):
 def test_a_file_that_cannot_be_written_is_said_once_and_tried_again(tmp_path, monkeypatch):
     device = Device(tmp_path)
     device.path.mkdir()
-    device.outlet.tell(VECTORS, RunFacts("ab", "x", "", 900.0, None, None, 1, None))
+    device.publisher.tell(VECTORS, RunFacts("ab", "x", "", 900.0, None, None, 1, None))
     assert len(device.said) == 1
     assert "tried again" in device.said[0]
     device.path.rmdir()
-    device.outlet.turn()
+    device.publisher.turn()
     assert not device.path.exists()  # not at once
     now = module.time.monotonic()
     monkeypatch.setattr(module.time, "monotonic", lambda: now + 11)
-    device.outlet.turn()
+    device.publisher.turn()
     assert device.document["run"] == "ab"
     assert len(device.said) == 1
     device.ledger.close()
@@ -204,11 +205,11 @@ def test_without_a_sink_nobody_is_told_and_what_is_old_does_not_come_back_with_o
     device.answer("ab")
     sink = device.sink
     device.reload(None)
-    assert not device.outlet.now
-    device.outlet.outcome(lambda vectors, about: None)(VECTORS, RunFacts("cd", "x", "", 900.0, None, None, 1, None))
+    assert not device.publisher.now
+    device.publisher.outcome(lambda vectors, about: None)(VECTORS, RunFacts("cd", "x", "", 900.0, None, None, 1, None))
     assert device.document["run"] == "ab"
-    device.outlet.turn()
-    assert device.outlet.wait == inf
+    device.publisher.turn()
+    assert device.publisher.wait == inf
     device.path.unlink()
     device.reload(sink)
     assert not device.path.exists()
@@ -217,14 +218,14 @@ def test_without_a_sink_nobody_is_told_and_what_is_old_does_not_come_back_with_o
     device.restart()
     device.sink = sink
     device.restart()
-    assert device.outlet.now is None
+    assert device.publisher.now is None
 
 
 def test_a_file_that_waits_to_be_written_is_let_go_with_its_sink(device):
     device.path.mkdir()
-    device.outlet.tell(VECTORS, RunFacts("ab", "x", "", 900.0, None, None, 1, None))
+    device.publisher.tell(VECTORS, RunFacts("ab", "x", "", 900.0, None, None, 1, None))
     device.reload(Sink(exec=["true"]))
-    assert device.outlet.wait > 1
+    assert device.publisher.wait > 1
 
 
 def test_a_section_that_is_wrong_leaves_the_ways_as_they_are(device):
@@ -242,10 +243,10 @@ def test_a_section_that_is_wrong_leaves_the_ways_as_they_are(device):
 def test_the_freshness_of_the_answer_and_of_its_data_are_two_words(device, word):
     while device.ledger.data_version < 3:  # that of the answer
         device.ledger.new_data()
-    device.intake.data_state = word
+    device.data_source.data_state = word
     told = device.answer()
     assert (told["state"], told["data_state"]) == ("fresh", word)
-    device.intake.data_state = "current"  # of what a later run reads
+    device.data_source.data_state = "current"  # of what a later run reads
     assert device.later(991)["data_state"] == word
 
 
@@ -259,7 +260,7 @@ def test_an_answer_that_an_earlier_release_has_kept_has_the_key_without_a_word(d
     device.answer()
     standing = last_standing(device.config)
     del standing.document["data_state"]
-    device.outlet._keep(standing)
+    device.publisher._keep(standing)
     device.restart()
     assert device.later(1)["data_state"] is None
 
@@ -269,19 +270,19 @@ def test_an_answer_that_an_earlier_release_has_kept_has_the_key_without_a_word(d
 
 def test_a_device_that_ends_says_that_its_answer_is_old_and_takes_it_up_again_at_its_next_start(device):
     told = device.answer()
-    device.outlet.close()
+    device.publisher.close()
     assert device.document == told | {"state": "old", "reason": "the device has stopped"}
     device.restart()
     assert device.later(1) == told
     assert device.later(990)["reason"] == "no answer since"
-    device.outlet.close()
+    device.publisher.close()
     assert device.document["reason"] == "no answer since"
 
 
 def test_an_answer_that_is_held_is_held_after_a_restart_too(device):
     device.answer()
-    device.outlet.hold("refused: over its budget")
-    device.outlet.close()
+    device.publisher.hold("refused: over its budget")
+    device.publisher.close()
     assert device.document["reason"] == "the device has stopped: refused: over its budget"
     device.restart()
     held = device.later(1)
@@ -292,7 +293,7 @@ def test_a_sink_whose_file_cannot_be_written_ends_all_the_same(device):
     device.answer()
     device.path.unlink()
     device.path.mkdir()
-    device.outlet.close()
+    device.publisher.close()
     assert len(device.said) == 1
 
 
@@ -337,13 +338,13 @@ def told_broker(device, monkeypatch):
     def start(five):
         wires.append(Wire(five=five))
         monkeypatch.setattr(mqtt, "Dial", lambda *_: wires[-1])
-        device.reload(Sink(mqtt=SinkTopic(broker="mqtt://127.0.0.1:1", topic="grid/z1")))
-        link = device.outlet.by.teller.link
+        device.reload(Sink(mqtt=MqttSink(broker="mqtt://127.0.0.1:1", topic="grid/z1")))
+        link = device.publisher.sinks.mqtt.link
         link._attempts = Attempts(paho.MQTTv5 if five else paho.MQTTv311, known=True)
         link.open()
         while not link.connected:
             link.turn(True)
-        link.send(device.outlet.by.teller.connected())
+        link.send(device.publisher.sinks.mqtt.connected())
         link.turn(True)
         return wires[-1]
 
@@ -370,16 +371,16 @@ def test_a_broker_of_mqtt_5_keeps_an_answer_as_long_as_it_counts_and_one_that_is
     device.answer(every=900.0)
     wire = told_broker(five=True)
     assert retained(wire, "grid/z1", True)[1] == 990
-    device.outlet.tell(VECTORS, RunFacts("cd", "x", "", 900.0, None, None, 1, None))
+    device.publisher.tell(VECTORS, RunFacts("cd", "x", "", 900.0, None, None, 1, None))
     device.clock.now += 400.25
-    device.outlet.hold("the run was stopped")
+    device.publisher.hold("the run was stopped")
     document, seconds = retained(wire, "grid/z1", True)
     assert (document["run"], document["state"], seconds) == ("cd", "held", 590)
     device.clock.now += 600
-    device.outlet.turn()
+    device.publisher.turn()
     document, seconds = retained(wire, "grid/z1", True)
     assert (document["state"], seconds) == ("old", None)
-    device.outlet.tell(VECTORS, RunFacts("ef", "x", "", None, None, None, 1, None))
+    device.publisher.tell(VECTORS, RunFacts("ef", "x", "", None, None, None, 1, None))
     assert retained(wire, "grid/z1", True)[1] is None  # it counts until the next one
 
 
@@ -388,7 +389,7 @@ def test_a_device_that_ends_tells_the_broker_that_its_answer_is_old(device, told
     device.answer()
     wire = told_broker(five)
     assert retained(wire, "grid/z1", five) == (last_standing(device.config).document, 990 if five else None)
-    device.outlet.close()
+    device.publisher.close()
     document, seconds = retained(wire, "grid/z1", five)
     assert (document["state"], document["reason"], seconds) == ("old", "the device has stopped", None)
     last = [body for first, body in wire.heard if first & 0xF1 == 0x31][-1]

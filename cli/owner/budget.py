@@ -10,7 +10,7 @@ from math import ceil, floor, hypot, pi, sqrt
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from hushgrid.cli.consent import YEAR, renews
+from hushgrid.cli.owner.consent import YEAR, renews
 from hushgrid.grid_cases import load
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.privacy.limits import mu_max

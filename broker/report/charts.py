@@ -7,10 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from hushgrid.broker.report import dispatch_page, plots
-from hushgrid.broker.report.page import figure, paragraphs
-from hushgrid.broker.report.run_directory import Array, Run, natural
-from hushgrid.broker.report.statement import Statement, number
+from hushgrid.broker.report import dispatch_page
+from hushgrid.broker.report.drawings import plots
+from hushgrid.broker.report.drawings.numbers import natural, number
+from hushgrid.broker.report.drawings.page import figure, paragraphs
+from hushgrid.broker.report.run_directory import Array, Run
+from hushgrid.broker.report.statement import Statement
+from hushgrid.broker.report.wording import wording_of
 
 WITHHELD = "withheld: it would be computed from raw data"
 
@@ -26,7 +29,8 @@ class _Charts:
             n, done = len(run.nodes()), run.result.get("rounds_done")
             self.rounds = np.minimum(self.rounds * n, done if isinstance(done, int) else np.inf)
             self.xlabel, self.per = "activations", f"{n} activations"
-        self.unit = " (p.u.)" if run.zones else ""
+        unit = wording_of(run).unit.strip()
+        self.unit = f" ({unit})" if unit else ""
         self.out: list[str] = []
         self.said_once: list[str] = []  #: of figures that do not change: in words instead of a chart
 

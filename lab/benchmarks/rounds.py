@@ -25,7 +25,7 @@ OBJECTIVE = Objective(kind="logistic", nonconvex=Nonconvex(lam=0.001, omega=1.0)
 def dpp2() -> Table:
     """Both modes, numba where it is installed."""
     rows = in_each_mode("hushgrid.lab.benchmarks.rounds")
-    return Table(name="dpp2", about="whole runs in one process, no network, no gate", rows=rows)
+    return Table(name="dpp2", summary="whole runs in one process, no network, no gate", rows=rows)
 
 
 def connected(n: int, radius: float) -> Graph:
@@ -56,10 +56,10 @@ def measured(n: int = N, rows: int = ROWS, rounds: int = ROUNDS, repeats: int = 
     if not np.allclose(ours().x, bare(), rtol=0, atol=1e-9):
         raise InputError("dpp2: found another result of the bare loop, expected the same arithmetic")
     pairs = [(timed(ours, 1)[0], timed(bare, 1)[0]) for _ in range(repeats)]  # what slows the machine slows both
-    whole, loop = 1e3 * np.array(pairs).T
+    nodes_ms, loop = 1e3 * np.array(pairs).T
     rival = row("bare loop by hand, four rows at a time", "ms", loop.tolist())
-    found = row(name, "ms", whole.tolist(), rival=rival, ratio=float(np.median(whole / loop)))
-    return [against(found, 1.5, "ratio"), rival]
+    line = row(name, "ms", nodes_ms.tolist(), rival=rival, ratio=float(np.median(nodes_ms / loop)))
+    return [against(line, 1.5, "ratio"), rival]
 
 
 def _bare(fs: list[Loss], edges: Edges, rounds: int) -> Callable[[], Any]:
@@ -72,7 +72,7 @@ def _bare(fs: list[Loss], edges: Edges, rounds: int) -> Callable[[], Any]:
         A: Any,
         b: Any,
         start: Any,
-        near: Any,
+        around: Any,
         weight: Any,
         x: Any,
         q: Any,
@@ -104,7 +104,7 @@ def _bare(fs: list[Loss], edges: Edges, rounds: int) -> Callable[[], Any]:
                 for k in range(d):
                     mixed = 0.0
                     for e in range(start[i], start[i + 1]):
-                        mixed += weight[e] * (x[i, k] - x[near[e], k])
+                        mixed += weight[e] * (x[i, k] - x[around[e], k])
                     v = 1.0 + omega * x[i, k] * x[i, k]
                     q[i, k] += rho * mixed
                     z[i, k] = g[k] / m + 2.0 * lam * omega * x[i, k] / (v * v) + q[i, k]
@@ -112,7 +112,7 @@ def _bare(fs: list[Loss], edges: Edges, rounds: int) -> Callable[[], Any]:
                 for k in range(d):
                     mixed = 0.0
                     for e in range(start[i], start[i + 1]):
-                        mixed += weight[e] * (z[i, k] - z[near[e], k])
+                        mixed += weight[e] * (z[i, k] - z[around[e], k])
                     new[i, k] = x[i, k] - alpha * z[i, k] + beta * mixed
             x[:] = new
 

@@ -33,14 +33,14 @@ def walk() -> Table:
     """Both modes, numba where it is installed. InputError where the file named by HUSHGRID_IJCNN1 is not one."""
     rows = in_each_mode("hushgrid.lab.benchmarks.walk")
     where = "" if os.environ.get(IJCNN1) else f"; ijcnn1 is not there: {IJCNN1} may name its file"
-    return Table(name="walk", about=f"activations in one process, no network, no gate{where}", rows=rows)
+    return Table(name="walk", summary=f"activations in one process, no network, no gate{where}", rows=rows)
 
 
-def measured(steps: int = 20_000, repeats: int = 100, activations: int = ACTIVATIONS, whole: int = 5) -> list[Row]:
+def measured(steps: int = 20_000, repeats: int = 100, activations: int = ACTIVATIONS, compiled: int = 5) -> list[Row]:
     """The rows of this process's mode. `steps` and `repeats` of I-ADMM; `activations` of RECAL, `whole` times."""
     rows = step(steps, repeats)
     if path := os.environ.get(IJCNN1):
-        rows += ijcnn1(Path(path), activations, whole)
+        rows += ijcnn1(Path(path), activations, compiled)
     return rows
 
 
@@ -55,8 +55,8 @@ def step(steps: int, repeats: int) -> list[Row]:
     nodes = np.arange(steps) % N
 
     def agents(update: Any, rho: float = RHO) -> Callable[[], object]:
-        whole = whole_iadmm.Agents(iadmm.Params(rounds=steps, rho=rho, variant="none", update=update), fs)
-        return lambda: whole.walk(nodes)
+        compiled = whole_iadmm.Agents(iadmm.Params(rounds=steps, rho=rho, variant="none", update=update), fs)
+        return lambda: compiled.walk(nodes)
 
     def each(call: Callable[[], object]) -> list[float]:
         return [1e9 * s / steps for s in timed(call, repeats)]

@@ -1,4 +1,6 @@
-"""Gradient matching, where no closed form is known: its slopes are those of its distances, and what it finds it can show."""
+"""Gradient matching, where no closed form is known: its slopes are those of its distances,
+and what it finds it can show.
+"""
 
 import numpy as np
 import pytest

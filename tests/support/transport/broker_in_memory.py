@@ -15,7 +15,7 @@ class Wire:
     def __init__(self, lives=FOREVER, *, five=True, silent=(), connack=None, reset=False):
         self.lives, self.five, self.silent, self.connack, self.reset = lives, five, silent, connack, reset
         self.calls = 0
-        self.on_received = []  #: (first byte, body) of each packet
+        self.received = []  #: (first byte, body) of each packet
         self.ours, self.theirs = socket.socketpair()
         self.ours.setblocking(False)
         self.want = select.POLLOUT
@@ -75,7 +75,7 @@ class Wire:
         if self.theirs.fileno() < 0:
             return
         for first, body in packets_of(self.theirs.recv(1 << 16)):
-            self.on_received.append((first, body))
+            self.received.append((first, body))
             kind = first & 0xF0 if first & 0xF0 == PUBLISH else first
             if kind == DISCONNECT:
                 self.die()

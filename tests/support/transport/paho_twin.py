@@ -38,14 +38,12 @@ class PahoTwin:
     """A connected paho client. `heard`: (topic, payload, retain, number) of the publications it has read."""
 
     def __init__(self, five):
-        self.pipe, self.five, self.on_received, self.acknowledged = Pipe(), five, [], []
+        self.pipe, self.five, self.received, self.acknowledged = Pipe(), five, [], []
         self.client = paho.Client(
             paho.CallbackAPIVersion.VERSION2, client_id="twin", protocol=paho.MQTTv5 if five else paho.MQTTv311
         )
         self.client._create_socket = lambda: self.pipe
-        self.client.on_message = lambda c, data, m: self.on_received.append(
-            (m.topic, bytes(m.payload), m.retain, m.mid)
-        )
+        self.client.on_message = lambda c, data, m: self.received.append((m.topic, bytes(m.payload), m.retain, m.mid))
         self.client.on_publish = lambda c, data, mid, reason, p: self.acknowledged.append((mid, reason.value))
         self.client.connect("127.0.0.1")
         self.read(b"\x20\x03\x00\x00\x00" if five else b"\x20\x02\x00\x00")

@@ -22,7 +22,7 @@ class _Charts:
     """The figures of one run, in their order."""
 
     def __init__(self, run: Run, statement: Statement) -> None:
-        self.run, self.said, self.history = run, statement, run.history
+        self.run, self.statement, self.history = run, statement, run.history
         self.known = {name for name, values in run.history.items() if bool(np.isfinite(values).any())}
         self.rounds, self.xlabel, self.per = run.history["round"], "round", "round"
         if run.walks:  # a row is a block of n activations, the last one perhaps shorter
@@ -154,7 +154,7 @@ class _Charts:
         caption = (
             "ε spent so far by each node, all answers together. The claim is the total, which is fixed beforehand."
         )
-        if self.said.standing != "upheld":
+        if self.statement.standing != "upheld":
             caption = "ε counted so far by each node. In this run it is not a protection."
         if all(steady(values) and values[0] == values[-1] for values in spent.values()):
             totals = {node: number(float(values[-1]), 4) for node, values in spent.items()}
@@ -179,7 +179,7 @@ class _Charts:
                 self.out.append(figure(title, chart, "Counted over all edges of the network."))
 
     def notes(self) -> list[str]:
-        upheld = self.said.standing == "upheld"
+        upheld = self.statement.standing == "upheld"
         notes = [f"The objective is {WITHHELD}."] if upheld else []
         if self.run.least_cost:
             notes = []

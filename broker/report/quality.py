@@ -90,7 +90,7 @@ def judged(
     `optimality`: of rows, what is known of the distance to the optimum; None: nothing. `clipped`, `convex`: whether it is
     that of the clipped problem, and of a convex one.
     `alike`: whether the nodes' copies tend to the answer; around a coordinator each is a local step away from it.
-    `gap`, `left`: of zones, how far the cost of the dispatch and that of the relaxation are from their proven bound, shares
+    `gap`, `distance`: of zones, how far the cost of dispatch and of relaxation are from their proven bound, as shares
     of it; None: there is no bound.
     """
     length = sqrt(copies) * size

@@ -2,7 +2,8 @@
 
 The second-order-cone relaxation of the AC optimal power flow, with the zones' own constraints (D.2d)-(D.2l). Its
 optimum is a lower bound of the AC optimum; it is not a dispatch, for its losses may be fictitious. With a value of lost
-load, slack s+ (load not served) and s- (power spilled) of each p_i and q_i is priced at it, so that there always is one.
+load, slack s+ (load not served) and s- (power spilled) of each p_i and q_i is priced at it,
+so that there always is one.
 """
 
 from __future__ import annotations
@@ -42,10 +43,10 @@ class Solution:
 def solve(case: Case, objective: str = "shedding", voll: float | None = None, loads: Floats | None = None) -> Solution:
     """Least load shedding (D.2), or least generation cost: with every load served, or with slack at a price.
 
-    voll: value of lost load, $/MWh, of the objective cost; None: every load is served. loads: (p_d, q_d), shape (2 nb,),
-    p.u.; None: the case's own. Raises InputError for another objective, a cost that is no polynomial of degree <= 2 or
-    concave, a part of the case that is not modelled, and loads of another shape or not finite; Stopped where the
-    relaxation has no solution.
+    voll: value of lost load, $/MWh, of the objective cost; None: every load is served. loads: (p_d, q_d),
+    shape (2 nb,), p.u.; None: the case's own. Raises InputError for another objective,
+    a cost that is no polynomial of degree <= 2 or concave, a part of the case that is not modelled,
+    and loads of another shape or not finite; raises Stopped if the relaxation has no solution.
     """
     import cvxpy as cp
 

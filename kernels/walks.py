@@ -24,12 +24,15 @@ STOPPED = 1e-3  #: beta, the chance that any node of a walk reaches its cap befo
 
 
 def simple(graph: Graph) -> Matrix:
-    """The weights (n, n) of the simple walk, P_ij = 1/deg(i): 1 on every edge. InputError beyond LARGEST nodes."""
+    """The weights (n, n) of the simple walk, P_ij = 1/deg(i): 1 on every edge.
+    Raises InputError beyond LARGEST nodes.
+    """
     return _weights(graph, lambda i, j: 1)
 
 
 def metropolis(graph: Graph) -> Matrix:
-    """Of the Metropolis walk that never waits: 1/max(deg i, deg j) on every edge, times 2^32. InputError as above.
+    """Of the Metropolis walk that never waits: 1/max(deg i, deg j) on every edge, times 2^32.
+    Raises InputError as above.
 
     Waiting would make all visits alike often; without, a node of many neighbours is still visited less often than by
     the simple walk, and no hop is lost.

@@ -66,8 +66,8 @@ def norm(v: Matrix, order: Order) -> Vector:
 class Statistic(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True, tag_field="name"):
     """One question to a gate: its keys in scenario and plan, its sensitivity, the sum itself, and its words.
 
-    A subclass is all there is to say of it: the scenario's section, the plan, the gate, what an owner may narrow, the tables
-    and the reports are made from it. c: the clip; k: records that one change replaces; m: records of a node.
+    A subclass is all there is to say of it: the scenario's section, the plan, the gate, what an owner may narrow, the
+    tables and the reports are made from it. c: the clip; k: records that one change replaces; m: records of a node.
     """
 
     orders: ClassVar[tuple[Order, ...]] = (1, 2)
@@ -130,7 +130,10 @@ class Statistic(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True, t
 
     @classmethod
     def reveals(cls, records: int, columns: str, edges: Sequence[float] | None) -> str:
-        """What answers to it may tell, for an owner. `columns`, `edges`: what it is narrowed to; None: whatever edges."""
+        """What answers to it may tell, for an owner.
+
+        `columns`, `edges`: what it is narrowed to; None: whatever edges.
+        """
         return f"the sum over its {records} records of {columns}"
 
     # --- whatever the statistic ---
@@ -236,8 +239,8 @@ class Histogram(Statistic, tag_field="name", tag="histogram", frozen=True, kw_on
 class Median(Histogram, tag_field="name", tag="median", frozen=True, kw_only=True):
     """The median of a column, read off a noisy histogram: what travels, and what it costs, is the histogram.
 
-    Counts below zero are taken for zero; within its bin the median lies where a straight line has it. Its error has two parts:
-    a bin's width, which is public, and the noise.
+    Counts below zero are taken for zero; within its bin the median lies where a straight line has it. Its error has two
+    parts: a bin's width, which is public, and the noise.
     """
 
     in_order: ClassVar[bool] = False
@@ -251,7 +254,9 @@ class Median(Histogram, tag_field="name", tag="median", frozen=True, kw_only=Tru
         return [f"median of {names[self.column]}", *super().entries(names)]
 
     def estimates(self, S: Vector, sd: float, features: int, rows: int) -> tuple[Vector, Vector]:
-        """The median, then the counts. Its deviation is that of the records counted below it, over how densely they lie there.
+        """The median, then the counts.
+
+        Its deviation is that of the records counted below it, over how densely they lie there.
 
         The median is nan if no count is above zero.
         """

@@ -81,7 +81,7 @@ def cases_here() -> dict[str, Asked]:
 
 
 def opf(cases: dict[str, Asked] | None = None) -> Table:
-    """Rows of every case. InputError where the file named by HUSHGRID_CASE588 is not one."""
+    """Rows of every case. Raises InputError if the file named by HUSHGRID_CASE588 is not one."""
     rows: list[Row] = []
     for name, request in (cases_here() if cases is None else cases).items():
         rows += measured(name, request)

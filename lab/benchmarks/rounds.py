@@ -29,7 +29,7 @@ def dpp2() -> Table:
 
 
 def connected(n: int, radius: float) -> Graph:
-    """The first connected geometric graph. InputError where none of a hundred seeds gives one."""
+    """The first connected geometric graph. Raises InputError if none of a hundred seeds gives one."""
     for seed in range(100):
         try:
             return Network(kind="geometric", nodes=n, radius=radius, seed=seed).build()
@@ -39,8 +39,8 @@ def connected(n: int, radius: float) -> Graph:
 
 
 def measured(n: int = N, rows: int = ROWS, rounds: int = ROUNDS, repeats: int = 15) -> list[Row]:
-    """The rows of this process's mode: milliseconds of a whole run of `rounds`, n nodes of `rows` rows, in turn with the
-    bare loop."""
+    """The rows of this process's mode: milliseconds of a whole run of `rounds`, n nodes of `rows` rows,
+    in turn with the bare loop."""
     draw, graph = counter_generator(0, "bench dpp2", 0), connected(n, 0.3)
     fs = [Loss(OBJECTIVE, draw.normal(size=(rows, D)), np.sign(draw.normal(size=rows))) for _ in range(n)]
     name = f"DPP2, N = {n}, K = {rounds}, {jit.MODE}: whole run"
@@ -63,7 +63,9 @@ def measured(n: int = N, rows: int = ROWS, rounds: int = ROUNDS, repeats: int = 
 
 
 def _bare(fs: list[Loss], edges: Edges, rounds: int) -> Callable[[], Any]:
-    """(20)-(21) for this problem and nothing else, rows a multiple of 4: no temporary array, -b/(1 + exp(b t)) as it stands."""
+    """(20)-(21) for this problem and nothing else, rows a multiple of 4: no temporary array,
+    -b/(1 + exp(b t)) as it stands.
+    """
     import numba
 
     @numba.njit(error_model="numpy")  # type: ignore[untyped-decorator]

@@ -64,7 +64,7 @@ class Record:
             sync_folder(out)
 
     def _same(self, out: Path, facts: dict[str, Any]) -> None:
-        """InputError unless what was swept before is swept now."""
+        """Raises InputError unless what was swept before is swept now."""
         try:
             before = msgspec.json.decode((out / "sweep.json").read_bytes(), type=dict[str, Any])
         except msgspec.DecodeError as error:

@@ -86,7 +86,7 @@ def timed(call: Callable[[], object], repeats: int) -> list[float]:
 def in_each_mode(module: str) -> list[Row]:
     """What `python -m module` prints, rows as JSON, in a process for each mode of the kernels: numba where it is installed.
 
-    InputError with the last line of its complaint.
+    Raises InputError with the last line of its complaint.
     """
     rows: list[Row] = []
     for mode in ("numba", "numpy") if find_spec("numba") else ("numpy",):

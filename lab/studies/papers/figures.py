@@ -181,7 +181,7 @@ def picture(figure: str, lines: list[SettingResult]) -> str:
 
 
 def measured(figure: str, chosen: Iterable[Setting], seeds: int, rounds: int | None = None) -> list[SettingResult]:
-    """The lines of one figure, in order, on two processes. InputError where scenarios/ is not."""
+    """The lines of one figure, in order, on two processes. Raises InputError if scenarios/ is not."""
     source = SOURCES / f"{figure}.yaml"
     if not source.is_file():
         raise InputError(f"{source}: no such file, expected `hushgrid study figures` to run where scenarios/ is")

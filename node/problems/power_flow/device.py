@@ -202,7 +202,9 @@ def loss_of(
     contracts: Contracts | None,
     typical: Vector | None = None,
 ) -> ZoneLoss:
-    """A zone's loss in a run: with the entries that its plan, and under a relative change their contracts, let be loads."""
+    """A zone's loss in a run: with the entries that its plan, and under a relative change their contracts,
+    let be loads.
+    """
     unit = None
     if t is not None and t.relative:
         if contracts is None:
@@ -257,7 +259,7 @@ class Zone:
         return self._digest
 
     def check(self, plan: Plan) -> None:
-        """InputError unless the plan's public part is this device's own."""
+        """Raises InputError unless the plan's public part is this device's own."""
         problem = plan.problem
         if problem.kind != NAME:
             raise InputError(f"{self.name}: found a plan for a problem of {problem.kind}, expected zones")

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from hushgrid.kernels.machine import Machine
-from hushgrid.kernels.patterns.star import Left
+from hushgrid.kernels.patterns.star import FinalState
 from hushgrid.node.wire import Publication
 
 
@@ -37,7 +37,7 @@ class Pattern(ABC):
         """What the run has found, as far as the coordinator knows it: figures, and tables (columns, rows) by name."""
         return {}, {}
 
-    def left(self) -> Left | None:
+    def final_state(self) -> FinalState | None:
         """What a run that is done leaves for the next one; None: nothing."""
         return None
 

@@ -33,7 +33,6 @@ def other(meters):
     return meters | {"PM2.5": "700", "NO2": "299", "TEMP": "-9", "WSPM": "0.1"}
 
 
-@pytest.mark.runs
 @pytest.mark.parametrize("gone", [False, True])
 def test_the_readings_of_one_hour_are_in_one_row_at_most(gone):
     for h in range(48):
@@ -42,7 +41,6 @@ def test_the_readings_of_one_hour_are_in_one_row_at_most(gone):
         assert changed(table) <= 1, h
 
 
-@pytest.mark.runs
 def test_the_readings_of_any_day_are_in_six_rows_at_most():
     found = []
     for start in range(24, 48):
@@ -74,7 +72,6 @@ def test_what_is_missing_changes_no_number_of_rows():
     assert [name for name, entry in zip(COLUMNS, a, strict=False) if entry] == ["one", "pm25", "noon", "dawn"]
 
 
-@pytest.mark.runs
 def test_the_shipped_stations_have_a_year_of_rows_and_the_young_one_its_end():
     assert len(STATIONS) == 12
     for path in STATIONS:

@@ -42,7 +42,6 @@ def least_cost(file):
     return load_scenario(file).algorithm.asks() == "data"
 
 
-@pytest.mark.runs
 @pytest.mark.parametrize("file", FILES, ids=lambda f: str(f.relative_to(SCENARIOS)))
 def test_every_scenario_runs(file):
     once = load_scenario(file).algorithm.asks() == "statistic"  # one answer says it all
@@ -63,7 +62,6 @@ def test_a_mapping_that_no_file_could_hold_is_the_callers_mistake():
         run({"hushgrid": 1, "algorithm": {"rounds": np.int64(3)}})
 
 
-@pytest.mark.runs
 def test_a_run_leaves_no_file_open():
     """A study runs hundreds of them in one process."""
     open_files = []
@@ -73,7 +71,6 @@ def test_a_run_leaves_no_file_open():
     assert open_files[0] == open_files[1]
 
 
-@pytest.mark.runs
 def test_the_demo_is_private_and_tells_nothing_of_the_raw_loads():
     """Its cost and what is served are told at the noisy loads, one answer of each gate."""
     result = run(SCENARIOS / "case14.yaml", set=WITHOUT_AC)
@@ -88,7 +85,6 @@ def test_the_demo_is_private_and_tells_nothing_of_the_raw_loads():
     assert result.load_mw != pytest.approx(259.0, abs=1e-9)
 
 
-@pytest.mark.runs
 @pytest.mark.parametrize("name", PRIVATE_ROWS)
 def test_a_private_walk_is_upheld_and_shows_no_raw_figure(name):
     result = run(SCENARIOS / f"{name}.yaml", set={"algorithm.rounds": 8})
@@ -113,7 +109,6 @@ def test_private_rounds_are_upheld_and_classify_what_their_comment_says(name):
     assert low - 0.0005 < right < high + 0.0005
 
 
-@pytest.mark.runs
 @pytest.mark.parametrize(
     ("name", "low", "high"),
     [("air", 0.184, 0.189), ("air-token", 0.185, 0.191), ("air-star", 0.185, 0.192), ("air-predict", 0.359, 0.363)],
@@ -132,7 +127,6 @@ def test_the_air_scenarios_reach_what_their_comments_say(name, low, high):
     assert low - 0.0005 <= run(file, seed=0).test_error <= high + 0.0005
 
 
-@pytest.mark.runs
 def test_the_lasso_scenario_finds_every_zero_of_the_optimum_and_comes_close():
     """Its comment says 0.009 after 1000 activations; of the seeded walk, so exactly so."""
     file = SCENARIOS / "lasso-geometric.yaml"
@@ -184,7 +178,6 @@ def test_the_demo_and_the_other_scenarios_have_the_zones_of_the_figures():
         assert problem.zones == ZONES[problem.case], file
 
 
-@pytest.mark.runs
 def test_the_published_scenario_says_that_it_costs_five_times_what_it_claims():
     result = run(SCENARIOS / "case14-published.yaml")
     assert result.privacy["upheld"] is False
@@ -193,7 +186,6 @@ def test_the_published_scenario_says_that_it_costs_five_times_what_it_claims():
     assert result.privacy["findings"]
 
 
-@pytest.mark.runs
 @pytest.mark.parametrize(
     ("case", "eta", "local_updates"),
     examples.few(
@@ -215,7 +207,6 @@ def test_two_thousand_rounds_come_close_to_the_central_optimum():
     assert found == pytest.approx(EXPECTED["case14", PAPER, 1, 2000], abs=0.0001)  # its last digit
 
 
-@pytest.mark.runs
 @pytest.mark.parametrize("seeds", [2, pytest.param(20, marks=pytest.mark.long)])
 @pytest.mark.parametrize("method", PUBLISHED)
 def test_at_the_papers_scale_the_mean_over_seeds_is_the_references(method, seeds):
@@ -225,7 +216,6 @@ def test_at_the_papers_scale_the_mean_over_seeds_is_the_references(method, seeds
     assert expected / 1.5 < found < expected * 1.5
 
 
-@pytest.mark.runs
 @pytest.mark.parametrize("method", ["ObjG", "ObjL"])
 def test_what_objective_perturbation_releases_is_feasible(method):
     violation = published("case14", method, 0).history["max_violation"]
@@ -233,7 +223,6 @@ def test_what_objective_perturbation_releases_is_feasible(method):
     assert max(violation) <= 5e-8
 
 
-@pytest.mark.runs
 @pytest.mark.parametrize("method", ["OutG", "OutL"])
 def test_what_output_perturbation_releases_is_not(method):
     violation = published("case14", method, 0, rounds=20).history["max_violation"]
@@ -241,7 +230,6 @@ def test_what_output_perturbation_releases_is_not(method):
     assert max(violation) < 300
 
 
-@pytest.mark.runs
 def test_honest_noise_on_the_loads_beats_honest_noise_on_every_gradient():
     """At the same total epsilon: one noisy copy of fixed loads, against a hundred noisy gradients."""
 

@@ -76,6 +76,7 @@ def test_in_masked_runs_all_members_remember_what_a_signed_introduction_has_said
     fleet.close()
 
 
+@pytest.mark.runs
 def test_a_second_box_is_told_what_the_first_two_have_spent_and_pays_for_it_once(tmp_path):
     fleet = Fleet(tmp_path, PATTERNS["zones"](tmp_path), "z1")
     assert fleet.runs(coordinator=False) is None

@@ -32,6 +32,7 @@ def assert_each_answer_is_paid_once(walk, directory, result, states):
         assert state.asked == paid
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("moment", ["killed before", "killed after"])
 @pytest.mark.parametrize("algorithm", LONG)
 def test_nodes_that_are_killed_in_a_recount_are_counted_once_and_pay_nothing_for_it(tmp_path, algorithm, moment):

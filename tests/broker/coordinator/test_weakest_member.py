@@ -90,6 +90,7 @@ def test_nearly_all_intervals_are_answered_or_held(life):
     assert {row["cause"] for row in missed} <= {"refused", "silent"}
 
 
+@pytest.mark.runs
 def test_each_record_names_who_was_not_in_it_and_who_has_refused(life):
     fleet, lines = life
     records = {}

@@ -155,6 +155,7 @@ def test_agreement_that_averaging_has_made_is_not_taken_for_a_good_answer():
 FAR = {"problem.l2": 4.0, "privacy.epsilon": 500.0}  # L = 4.25; steps of three to four times their bounds
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize(
     "raw",
     [

@@ -53,6 +53,7 @@ def test_the_zones_reach_the_central_optimum_in_few_rounds(case, of):
     assert found.quality.verdict == "solved"
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("case", CASES)
 def test_what_leaves_each_zone_is_the_references(case, of):
     expected = KNOWN[case][2]

@@ -17,6 +17,7 @@ from tests.support.scenarios.partitions import random_zones, triple_points
 
 pytestmark = pytest.mark.runs
 
+
 FEW = [("case14", 7, 5, 2), ("case14", 14, 3, 13), ("case30", 8, 16, 3), ("case57", 6, 7, 2)]
 CASES = ("case14", "case30", "case39", "case57", "case118")
 MANY = [(CASES[seed % 5], 3 + (7 * seed) % (5 if seed % 5 == 0 else 10), seed, (seed // 5) % 4) for seed in range(200)]

@@ -75,6 +75,7 @@ def test_a_run_is_the_same_from_its_directory(name, left):
     assert again.path == result.path
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("name", RUNS)
 def test_every_field_of_result_json_is_an_attribute(name, left):
     result = left(name)

@@ -124,6 +124,7 @@ def test_a_step_that_was_committed_and_not_taken_down_is_taken_down_after_the_re
 # --- what a run leaves ---
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_what_a_run_leaves_is_as_the_contract_says(quiet, name):
     r, (_, keys) = quiet[name], ALGORITHMS[name]

@@ -308,6 +308,7 @@ def test_a_transcript_holds_every_token_and_none_goes_to_the_coordinator(tmp_pat
 # --- ledgers and budgets ---
 
 
+@pytest.mark.runs
 def test_ledgers_under_state_count_over_runs_until_the_budget_refuses(tmp_path):
     raw = scenario({"algorithm.walk": "hamiltonian", "privacy.epsilon": 2.0, "privacy.budget": {"epsilon": 5.0}})
     for k in (1, 2):

@@ -125,6 +125,7 @@ def test_a_ring_still_needs_its_network():
 # --- published ---
 
 
+@pytest.mark.runs
 def test_output_perturbation_leaves_the_box_and_projected_it_does_not():
     """(3.4), which daemons refuse: it exists as variant published."""
     over = GAUSSIAN | TRAJECTORY | {"seed": 1, "privacy.epsilon": 0.5, "algorithm.variant": "published"}

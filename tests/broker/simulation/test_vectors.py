@@ -36,6 +36,7 @@ def test_RECAL_runs_through_the_stored_iterates(name, tmp_path):
     assert_recal(run(recal(name, tmp_path)), name)
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("problem", ["ridge", "logistic"])
 @pytest.mark.parametrize("update", ["exact", "fo"])
 @pytest.mark.parametrize("name", ["iadmm", "wadmm"])

@@ -107,6 +107,7 @@ def test_a_guarded_run_has_the_noise_of_its_gates_in_its_answer(label, quiet):
 # --- faults ---
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("label", EVERY)
 def test_loss_repetition_reordering_and_crashes_keep_the_bits(label, quiet):
     disturbed = run(EVERY[label].scenario({"run.faults": FAULTS}))
@@ -227,6 +228,7 @@ ASKED = {
 }
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("label", EVERY)
 def test_the_report_renders_and_names_the_algorithm_its_pattern_and_what_is_asked(label, quiet):
     setup, _, out, _ = quiet(label)

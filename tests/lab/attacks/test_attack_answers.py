@@ -10,6 +10,7 @@ from tests.support.runs.attacked_rows import attacked_rows
 
 pytestmark = pytest.mark.runs
 
+
 GAUSSIAN = {
     "mechanism": "gaussian",
     "adjacency": {"replace-one-record": {"clip": 0.1}},

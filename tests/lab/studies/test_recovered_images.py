@@ -24,6 +24,7 @@ def test_published_as_without_noise_every_image_comes_out_and_from_the_gate_none
     assert not any(r["consistent"] for r in lines[2].found["rows"].values())
 
 
+@pytest.mark.runs
 def test_what_is_recovered_of_a_guarded_run_differs_from_the_gradients_by_the_gates_noise(lines):
     # 59 answers of 640 coordinates: the mean of |normal| is known to .76/sqrt(37760) = .4 %.
     assert abs(lines[2].noise - 1) < 0.05

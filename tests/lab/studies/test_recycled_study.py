@@ -16,6 +16,7 @@ from tests.support.agents import lockstep_rounds
 QUIET = {"variant": "none", "rounds": 4}
 
 
+@pytest.mark.runs
 def test_nodes_learn_from_rows_of_norm_one_that_no_other_node_and_no_test_has():
     learn, test = recycled_runs.adult()
     assert len(learn.b) + len(test.b) == 48_842

@@ -239,6 +239,7 @@ def test_nothing_listens_beyond_loopback():
     assert list(sweep(SWEPT, {"algorithm.rounds": [2]}, seeds=1, measure={"beyond": beyond})["beyond"]) == [0.0]
 
 
+@pytest.mark.runs
 def test_a_defect_is_a_row_and_the_sweep_goes_on():
     def broken(result: Result) -> float:
         if result.rounds_done == 2:

@@ -7,8 +7,7 @@ from hushgrid.broker.coordinator import warm_start
 from hushgrid.node import wire
 from hushgrid.node.config.coordinator import Continuous
 from hushgrid.node.wire import COORDINATOR
-from tests.support.runs.continuous_fleet import Again
-from tests.support.runs.continuous_rows import RowFleet
+from tests.support.runs.continuous_fleet import Again, RowFleet
 from tests.support.runs.masked_runs import masked
 
 FREE = {"epsilon": 1e9}  # the noise moves nothing that is compared here

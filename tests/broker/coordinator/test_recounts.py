@@ -9,9 +9,8 @@ from hushgrid.node import wire
 from hushgrid.node.config.scenario import Faults
 from hushgrid.node.wire import COORDINATOR
 from tests.support import examples
-from tests.support.runs.background_run import spends
+from tests.support.runs.background_run import held_still, left_in, spends, with_data
 from tests.support.runs.custody_walks import CUT, LONG, LOST, assert_solved, cut_off
-from tests.support.runs.observed_runs import held_still, left_in, with_data
 from tests.support.runs.walk_in_memory import Walk, assert_conserved, assert_one_token, setup, token_of
 
 

@@ -10,7 +10,7 @@ from itertools import pairwise, product
 import pytest
 
 from hushgrid.node.wire import COORDINATOR
-from tests.support.runs.weak_fleet import UNWILLING, WeakFleet, budget, zones
+from tests.support.runs.continuous_fleet import UNWILLING, WeakFleet, budget, zones
 
 LONG = 5  #: intervals for which a device is ill
 FAULTS = ("refuses", "dies", "wrong clock", "empty budget")

@@ -13,7 +13,7 @@ from hushgrid.grid_cases.zone.build import zone_models
 from hushgrid.grid_cases.zone.cost import CostStep
 from hushgrid.node.problems.power_flow.section import VOLL
 from tests.support.scenarios.least_cost import scenario
-from tests.support.scenarios.partitions import random_zones, triple_points
+from tests.support.scenarios.parted_cases import random_zones, triple_points
 
 pytestmark = pytest.mark.runs
 

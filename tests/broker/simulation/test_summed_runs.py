@@ -16,8 +16,7 @@ from hushgrid.lab.audit.audit import audited
 from hushgrid.node.config.scenario import scenario_from
 from hushgrid.node.problems.statistics.centre import spread
 from tests.support.runs.background_run import assert_same_bits
-from tests.support.runs.masked_runs import assert_no_pad_twice
-from tests.support.runs.summed_runs import plain, records, summed
+from tests.support.runs.masked_runs import assert_no_pad_twice, plain, records, summed
 
 TRANSCRIPT = {"run": {"record": "transcript"}}
 

@@ -7,7 +7,7 @@ from hushgrid.kernels.algorithms import radmm
 from hushgrid.kernels.problems.losses import Loss, Objective
 from hushgrid.lab.attacks.attack import attack
 from hushgrid.lab.attacks.recycled import named
-from tests.support.runs.attacked_rows import attacked_rows
+from tests.support.runs.attacked_runs import attacked_rows
 
 pytestmark = pytest.mark.runs
 

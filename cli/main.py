@@ -54,7 +54,7 @@ COMMANDS = {
     "coordinator": (
         "Coordinate a fleet of devices, until SIGTERM.\n"
         "The configured scenario runs as soon as all members are connected. Then the coordinator waits; SIGUSR1 begins "
-        "the next run. If the coordinator is stopped during a run, it goes on with the run at its next start. What it "
+        "the next run. If the coordinator is stopped during a run, it continues the run at its next start. What it "
         "saw of each run is kept in <state>/runs/."
     ),
     "broker": "Run the embedded MQTT broker on loopback, until SIGTERM.",
@@ -94,12 +94,12 @@ DENIED = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, er
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command and returns its exit code. Whatever goes wrong is one line on stderr."""
     try:
-        words = sys.argv[1:] if argv is None else argv
+        arguments = sys.argv[1:] if argv is None else argv
         if "_ARGCOMPLETE" in os.environ:
             from hushgrid.cli import completion
 
             completion.answer(make_parser(os.environ.get("COMP_LINE", "").split()[1:2]))
-        options = make_parser([word for word in words if not word.startswith("-")][:1]).parse_args(words)
+        options = make_parser([word for word in arguments if not word.startswith("-")][:1]).parse_args(arguments)
         options.program = argv is None
         code: int = options.command(options)
         sys.stdout.flush()
@@ -120,9 +120,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             return _say(f"{error.filename or 'the system'}: {error.strerror}", 4)
         if os.environ.get("HUSHGRID_DEBUG"):
             traceback.print_exc()
-        at = traceback.extract_tb(error.__traceback__)[-1]
+        frame = traceback.extract_tb(error.__traceback__)[-1]
         text = " ".join(f"{type(error).__name__}: {error}".split())
-        return _say(f"defect: {text} ({Path(at.filename).name}:{at.lineno}; HUSHGRID_DEBUG=1 shows the trace)", 1)
+        return _say(f"defect: {text} ({Path(frame.filename).name}:{frame.lineno}; HUSHGRID_DEBUG=1 shows the trace)", 1)
 
 
 def _say(text: str, code: int) -> int:

@@ -55,7 +55,7 @@ def start(
     password: Path | None = None,
     tls: Tls | None = None,
     config: Sequence[str] = (),
-    asked: Callable[[], bool] = lambda: False,
+    stopping: Callable[[], bool] = lambda: False,
 ) -> RunningBroker:
     """The broker of `choice` (auto: mosquitto if found, else embedded), accepting connections.
 
@@ -66,7 +66,7 @@ def start(
     """
     if choice.startswith(("mqtt://", "mqtts://")):
         link = MqttLink(choice, f"hushgrid-probe-{os.getpid()}", persistent=False)
-        if not link.connect(REACH_S, asked):
+        if not link.connect(REACH_S, stopping):
             raise Stopped(f"broker {choice}: interrupted before it answered")
         link.close()
         return RunningBroker(choice, choice)
@@ -75,5 +75,5 @@ def start(
         choice = "embedded" if find_mosquitto() is None else "mosquitto"
     directory.mkdir(parents=True, exist_ok=True)
     broker = Mosquitto(directory, acl, password, tls, config) if choice == "mosquitto" else Embedded(directory)
-    broker.start(asked=asked)
+    broker.start(stopping=stopping)
     return broker

@@ -28,10 +28,8 @@ os.execv(sys.argv[2], sys.argv[2:])
 
 def find_mosquitto() -> Path | None:
     """The mosquitto broker on PATH, or where Debian keeps what only root has on its PATH."""
-    found = shutil.which(
-        "mosquitto", path=os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/usr/local/sbin"])
-    )
-    return None if found is None else Path(found)
+    path = shutil.which("mosquitto", path=os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/usr/local/sbin"]))
+    return None if path is None else Path(path)
 
 
 class Mosquitto(OwnBroker):

@@ -64,20 +64,20 @@ class OwnBroker(RunningBroker):
     def _command(self, port: int) -> list[str]:
         raise NotImplementedError
 
-    def start(self, port: int | None = None, asked: Callable[[], bool] = lambda: False) -> None:
+    def start(self, port: int | None = None, stopping: Callable[[], bool] = lambda: False) -> None:
         """On `port`, or on a free one. Stopped, with what its log complains of, when it does not start, or `asked` to end."""
         tries = 1 if port is not None else 5
         for last in [False] * (tries - 1) + [True]:
             self.port = port if port is not None else free_port()
-            if self._launch(asked):
+            if self._launch(stopping):
                 self.url = f"{self._scheme}://127.0.0.1:{self.port}"
                 return
-            if asked():
+            if stopping():
                 raise Stopped(f"{self.name}: interrupted while it started")
             if last or not re.search("address already in use|expected a free port", self._complaint(), re.IGNORECASE):
                 raise Stopped(f"{self.name}: did not start: {self._complaint()} ({self.log})")
 
-    def _launch(self, asked: Callable[[], bool]) -> bool:
+    def _launch(self, stopping: Callable[[], bool]) -> bool:
         """True once the new process answers an MQTT connect."""
         with self.log.open("wb") as log:
             self._child = subprocess.Popen(
@@ -85,10 +85,10 @@ class OwnBroker(RunningBroker):
             )
         deadline = time.monotonic() + START_S
         try:
-            while self._child.poll() is None and time.monotonic() < deadline and not asked():
+            while self._child.poll() is None and time.monotonic() < deadline and not stopping():
                 # Somebody else may have taken the port and answer there: ours must say that it has it.
-                said = b" running" in (text := self.log.read_bytes()) or b"listening on" in text
-                if said and _answers(self.port, self._scheme == "mqtts"):
+                ready = b" running" in (text := self.log.read_bytes()) or b"listening on" in text
+                if ready and _answers(self.port, self._scheme == "mqtts"):
                     return True
                 time.sleep(0.01)
         except BaseException:

@@ -301,7 +301,7 @@ def _mqtt(run: Started, broker: str, silent_s: float) -> tuple[str, Transcript]:
     run.ledgers.state.mkdir(parents=True, exist_ok=True)
     children = Fleet(place)
     outcome = place / OUTCOME
-    with start(broker, place / "broker", asked=signals) as running:
+    with start(broker, place / "broker", stopping=signals) as running:
         run.progress.phase(f"broker: {running.name}")
         spy = Spy(running.url, eavesdropper) if eavesdropper is not None else None
         try:

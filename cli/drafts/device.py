@@ -76,13 +76,13 @@ data:
 
 def _buses(data: str) -> list[int]:
     """The bus numbers of a zone's loads; the loads themselves are checked when the device's file is."""
-    found = []
+    buses = []
     for line, row in enumerate(Path(data).read_text(encoding="utf-8", errors="replace").splitlines()[1:], 2):
         bus = row.partition(",")[0].strip()
         if row.strip() and not re.fullmatch("[0-9]{1,9}", bus):
             raise InputError(f"{data}:{line}: found a malformed row, expected {LOADS.decode()}")
-        found += [int(bus)] if row.strip() else []
-    return sorted(found)
+        buses += [int(bus)] if row.strip() else []
+    return sorted(buses)
 
 
 def _rows_device(data: str, ask: Asked) -> Draft:

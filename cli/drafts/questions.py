@@ -54,13 +54,13 @@ class Asked:
         self.terminal = sys.stdin.isatty() and sys.stderr.isatty() if terminal is None else terminal
 
     def __call__(self, name: str, parse: Callable[[str], T], default: str | None = None) -> T:
-        question, given = QUESTIONS[name], self.options[name]
+        question, answered = QUESTIONS[name], self.options[name]
         wanted = f"expected --{name} {question.value}: {question.text}"
-        if given is None and not self.terminal:
+        if answered is None and not self.terminal:
             if default is None:
                 raise InputError(f"init: found no --{name} and no terminal to ask, {wanted}")
-            given = default
-        while given is None:
+            answered = default
+        while answered is None:
             try:
                 if answer := self.read(f"{question.text}{f' [{default}]' if default else ''}: ").strip() or default:
                     return parse(answer)
@@ -69,15 +69,15 @@ class Asked:
             except InputError as error:
                 print(error, file=sys.stderr)
         try:
-            return parse(given)
+            return parse(answered)
         except InputError as error:
             raise InputError(f"--{name}: {error}") from None
 
 
-def one_of(*words: str) -> Callable[[str], str]:
+def one_of(*choices: str) -> Callable[[str], str]:
     def parse(text: str) -> str:
-        if text not in words:
-            raise InputError(f"found {text!r:.40}, expected one of {', '.join(words)}")
+        if text not in choices:
+            raise InputError(f"found {text!r:.40}, expected one of {', '.join(choices)}")
         return text
 
     return parse

@@ -28,7 +28,7 @@ def _grid(data: str, ask: Asked) -> Draft:
     change, epsilon = ask("change", number, "0.01"), ask("epsilon", number)
 
     def written(folder: Path) -> str:
-        own = relative(data, folder) if Path(data).is_file() else quoted(data)
+        network = relative(data, folder) if Path(data).is_file() else quoted(data)
         return f"""\
 # Power flow over {zones} zones of {case.name}: the zones agree on it without telling each other their loads.
 hushgrid: 1
@@ -36,7 +36,7 @@ name: {quoted(name)}
 
 problem:
   kind: zones
-  case: {own}
+  case: {network}
   zones: {zones}                        # the program draws the borders; or each zone's bus numbers: [[1, 2], [3, 4]]
 
 algorithm:
@@ -70,7 +70,7 @@ def _records(data: str, ask: Asked) -> Draft:
     epsilon, delta = ask("epsilon", number), ask("delta", number, "1e-5")
     # Of unit rows a logistic gradient is at most 1 long, and seldom longer than 3/4 once the model is better than none.
     clip = 0.75 if kind == "logistic" else 1.0
-    shown = f"\n  classes: {classes}                      # public" if classes else ""
+    class_line = f"\n  classes: {classes}                      # public" if classes else ""
 
     def written(folder: Path) -> str:
         return f"""\
@@ -85,7 +85,7 @@ problem:
     csv: {relative(data, folder)}
     label: {quoted(label)}                     # the column of the labels
     normalize: unit-rows          # every row is divided by its norm
-  row_bound: 1.0                  # R >= |a|_2 of every row, public{shown}
+  row_bound: 1.0                  # R >= |a|_2 of every row, public{class_line}
   l2: 0.001                       # ridge: l2/2 |x|^2
 
 network: {{kind: {network}, nodes: {nodes}}}   # the rows are dealt evenly

@@ -26,7 +26,7 @@ class Seen(NamedTuple):
     name: str
     birth: Birth | None  #: None: it is not connected, or says nothing that this program reads
     dead: bool  #: its connection has broken
-    said: Status | None
+    status: Status | None
     progress: Progress | None  #: the coordinator's
     gone: str | None  #: since when it is not connected, if somebody knows
 
@@ -34,7 +34,7 @@ class Seen(NamedTuple):
     def there(self) -> bool:
         """Whether it is connected. A coordinator has no birth: it has said something, and not that it has ended."""
         if self.name == COORDINATOR:
-            return self.said is not None and self.said.state != "off" and not self.dead
+            return self.status is not None and self.status.state != "off" and not self.dead
         return self.birth is not None
 
 
@@ -51,40 +51,40 @@ def look(config: WatchConfig, quiet_s: float = QUIET_S) -> dict[str, Seen]:
     )
     link.connect(REACH_S)
     try:
-        found = _gathered(link.poll, quiet_s)
+        payloads = _gathered(link.poll, quiet_s)
         if link.refused:
             topic, reason = link.refused[0]
             raise Stopped(f"broker {config.broker}: refuses {topic} to {WATCH}: {reason}")
     finally:
         link.close()
-    return fleet(topics, found)
+    return fleet(topics, payloads)
 
 
 def _gathered(poll: Callable[[float], list[Message]], quiet_s: float) -> dict[str, bytes]:
     """The last payload on each topic, until nothing more comes."""
-    found: dict[str, bytes] = {}
+    payloads: dict[str, bytes] = {}
     end = time.monotonic() + LONGEST_S
     quiet = time.monotonic() + quiet_s
     while (now := time.monotonic()) < min(quiet, end):
         for message in poll(min(quiet, end) - now):
             quiet = time.monotonic() + quiet_s
-            found[message.topic] = message.payload
-    return found
+            payloads[message.topic] = message.payload
+    return payloads
 
 
-def fleet(topics: Topics, found: dict[str, bytes]) -> dict[str, Seen]:
+def fleet(topics: Topics, payloads: dict[str, bytes]) -> dict[str, Seen]:
     """What stands on the topics of a fleet, by node. What does not decode, or speaks for another, is left out."""
     presences: dict[str, wire.Presence] = {}
     statuses: dict[str, Status] = {}
-    for topic, payload in found.items():
+    for topic, payload in payloads.items():
         try:
             kind, name, _ = topics.parse(topic)
             if not payload:
                 continue
             if kind == "state":
                 presences[name] = wire.decode_presence(payload)
-            elif (said := status.decode(payload)).node == name:
-                statuses[name] = said
+            elif (report := status.decode(payload)).node == name:
+                statuses[name] = report
         except Malformed:
             continue
     centre = statuses.get(COORDINATOR)
@@ -92,14 +92,14 @@ def fleet(topics: Topics, found: dict[str, bytes]) -> dict[str, Seen]:
     return {name: _seen(name, presences.get(name), statuses.get(name), centre) for name in known}
 
 
-def _seen(name: str, presence: wire.Presence | None, said: Status | None, centre: Status | None) -> Seen:
+def _seen(name: str, presence: wire.Presence | None, report: Status | None, centre: Status | None) -> Seen:
     birth = presence if isinstance(presence, Birth) else None
-    if birth and said and said.session < birth.session:
-        said = None  # of an earlier start
+    if birth and report and report.session < birth.session:
+        report = None  # of an earlier start
     gone = None
     if birth is None:
         gone = centre.gone.get(name) if centre else None
-        gone = said.at if said and said.state == "off" else gone
+        gone = report.at if report and report.state == "off" else gone
     progress = presence if isinstance(presence, Progress) else None
-    dead = isinstance(presence, Death) and (said is None or said.session <= presence.session)
-    return Seen(name, birth, dead, said, progress, gone)
+    dead = isinstance(presence, Death) and (report is None or report.session <= presence.session)
+    return Seen(name, birth, dead, report, progress, gone)

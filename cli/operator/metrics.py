@@ -24,9 +24,9 @@ MOMENTS = (
 )
 
 
-def text(found: dict[str, Any]) -> str:
+def text(facts: dict[str, Any]) -> str:
     """The metrics of all rows of `hushgrid status`; a figure that nobody has said is left out."""
-    fleet, nodes = found["fleet"], found["nodes"]
+    fleet, nodes = facts["fleet"], facts["nodes"]
 
     def labels(row: dict[str, Any], **more: str) -> str:
         return ",".join(
@@ -35,25 +35,25 @@ def text(found: dict[str, Any]) -> str:
 
     out: list[str] = []
 
-    def family(name: str, about: str, samples: list[tuple[str, float]]) -> None:
+    def family(name: str, description: str, samples: list[tuple[str, float]]) -> None:
         if samples:
-            out.extend((f"# HELP {name} {about}", f"# TYPE {name} gauge"))
+            out.extend((f"# HELP {name} {description}", f"# TYPE {name} gauge"))
             out.extend(f"{name}{{{label}}} {value!r}" for label, value in samples)
 
     family("hushgrid_up", "Whether the node is connected.", [(labels(row), int(row["there"])) for row in nodes])
     family(
         "hushgrid_running", "Whether the node is in a run.", [(labels(r), int(r["state"] == "running")) for r in nodes]
     )
-    for name, key, about in GAUGES:
-        family(name, about, [(labels(row), row[key]) for row in nodes if row[key] is not None])
-    for name, key, about in MOMENTS:
-        family(name, about, [(labels(row), _seconds(row[key])) for row in nodes if row[key] is not None])
-    for name, key, about in (
+    for name, key, description in GAUGES:
+        family(name, description, [(labels(row), row[key]) for row in nodes if row[key] is not None])
+    for name, key, description in MOMENTS:
+        family(name, description, [(labels(row), _seconds(row[key])) for row in nodes if row[key] is not None])
+    for name, key, description in (
         ("hushgrid_version_info", "version", "Version of the program that runs."),
         ("hushgrid_last_run_info", "last", "How the last run has ended on the node."),
         ("hushgrid_refused_info", "refused", "Why the node has refused last, as a code."),
     ):
-        family(name, about, [(labels(row, **{key: row[key]}), 1) for row in nodes if row[key] is not None])
+        family(name, description, [(labels(row, **{key: row[key]}), 1) for row in nodes if row[key] is not None])
     return "".join(f"{line}\n" for line in out)
 
 

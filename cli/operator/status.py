@@ -48,13 +48,13 @@ def main(options: argparse.Namespace) -> int:
         if options.name not in seen:
             raise InputError(f"NAME: found {options.name}, expected one of {', '.join(seen)}")
         seen = {options.name: seen[options.name]}
-    found = rows(config.fleet, seen)
+    facts = rows(config.fleet, seen)
     if options.prometheus is not None:
-        _write(options.prometheus, found)
+        _write(options.prometheus, facts)
     if options.json:
-        print(json.dumps(found, indent=2))
+        print(json.dumps(facts, indent=2))
     elif options.prometheus is None:
-        print(table(found))
+        print(table(facts))
     return 0
 
 
@@ -62,11 +62,11 @@ def _config(options: argparse.Namespace) -> Any:
     from hushgrid.node.config.watch import WatchConfig, load_watch
     from hushgrid.node.schema.yaml_file import convert
 
-    given = {"broker": options.broker, "fleet": options.fleet}
-    if any(given.values()):
-        if options.config is not None or not all(given.values()):
+    options_read = {"broker": options.broker, "fleet": options.fleet}
+    if any(options_read.values()):
+        if options.config is not None or not all(options_read.values()):
             raise InputError("found one of --broker, --fleet and --config, expected --broker and --fleet, or --config")
-        return convert(given, WatchConfig, "--broker, --fleet")
+        return convert(options_read, WatchConfig, "--broker, --fleet")
     if options.config is not None:
         return load_watch(options.config)
     there = next((path for path in USUAL if path.exists()), None)
@@ -83,13 +83,13 @@ def _watch() -> str:
     return WATCH
 
 
-def _write(path: Path, found: dict[str, Any]) -> None:
+def _write(path: Path, facts: dict[str, Any]) -> None:
     from hushgrid.cli.operator.metrics import text
     from hushgrid.kernels.errors import Stopped
     from hushgrid.node.durable import write_file
 
     try:
-        write_file(path, text(found).encode(), sync=False)
+        write_file(path, text(facts).encode(), sync=False)
         path.chmod(0o644)  # node_exporter is another user
     except OSError as error:
         raise Stopped(f"{path}: {error.strerror}, expected to write the figures") from None

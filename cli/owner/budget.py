@@ -37,20 +37,20 @@ class Drift(NamedTuple):
     ages: tuple[float, ...]  #: s, rising
     moved: tuple[float, ...]  #: rms change of a load of this age
     walk: bool  #: a random walk through the one point; else a load moves no farther than it has at the last one
-    said: str
+    text: str
 
     @classmethod
-    def of(cls, given: str) -> Drift:
+    def parsed(cls, option: str) -> Drift:
         """`X`, the change in an hour, or `AGE=X,...`. Raises InputError."""
-        walk = "=" not in given
+        walk = "=" not in option
         pairs = (
-            [("1h", given)] if walk else [(age, x) for age, _, x in (one.partition("=") for one in given.split(","))]
+            [("1h", option)] if walk else [(age, x) for age, _, x in (one.partition("=") for one in option.split(","))]
         )
         ages = tuple(_time("--drift", age) for age, _ in pairs)
         moved = tuple(_numbers("--drift", ",".join(x for _, x in pairs), 0, 1e9))
         if any(a >= b for a, b in pairwise(ages)):
-            raise InputError(f"--drift: found {given[:60]!r}, expected rising ages: 15min=8,1h=12")
-        return cls(ages, moved, walk, given)
+            raise InputError(f"--drift: found {option[:60]!r}, expected rising ages: 15min=8,1h=12")
+        return cls(ages, moved, walk, option)
 
     def stale(self, oldest: float, every: float | None) -> float:
         """Rms change of a load since it was answered, over all ages from 0 to `oldest`, s, a run each `every`."""
@@ -61,17 +61,17 @@ class Drift(NamedTuple):
         if self.walk:
             return self.moved[0] ** 2 * age / self.ages[0]
         before, low = 0.0, 0.0
-        for at, x in zip(self.ages, self.moved, strict=True):
-            if age <= at:
-                return low + (x**2 - low) * (age - before) / (at - before)
-            before, low = at, x**2
+        for point, x in zip(self.ages, self.moved, strict=True):
+            if age <= point:
+                return low + (x**2 - low) * (age - before) / (point - before)
+            before, low = point, x**2
         return low
 
     def in_words(self, unit: str) -> str:
         if self.walk:
-            return f"a load moves by {float(self.said):g} {unit} in an hour (rms, as a random walk does)"
-        of = ", ".join(f"{x:g} in {in_words(age)}" for age, x in zip(self.ages, self.moved, strict=True))
-        return f"a load moves by {of} ({unit} rms), and no farther"
+            return f"a load moves by {float(self.text):g} {unit} in an hour (rms, as a random walk does)"
+        changes = ", ".join(f"{x:g} in {in_words(age)}" for age, x in zip(self.ages, self.moved, strict=True))
+        return f"a load moves by {changes} ({unit} rms), and no farther"
 
 
 class Row(NamedTuple):
@@ -117,16 +117,16 @@ def plan(options: argparse.Namespace) -> str:
     every = None if options.every is None else _time("--every", options.every)
     epsilons = _numbers("--epsilon", options.epsilon, 1e-9, 1e9) or [budget.epsilon]
     most = floor(span / every * (1 + 1e-9)) if span and every else None
-    fresh = [int(k) for k in _numbers("--fresh", options.fresh, 1, 1e7, whole=True)]
+    fresh = [int(k) for k in _numbers("--fresh", options.fresh, 1, 1e7, integers=True)]
     fresh = fresh or ([config.fresh] if config.fresh else sorted({*FRESH, *([most] if most else [])}))
     fresh = [k for k in fresh if most is None or k <= most]
     if not fresh:
         raise InputError(f"--fresh: found more answers than runs, expected at most {most} a window (--every)")
-    drift = None if options.drift is None else Drift.of(options.drift)
+    drift = None if options.drift is None else Drift.parsed(options.drift)
     if options.mechanism == "gaussian" and not budget.delta:
         raise InputError(f"{options.file}: budget.delta: missing, expected a value (--mechanism gaussian)")
     mechanisms = [options.mechanism] if options.mechanism else ["laplace", "gaussian"] if budget.delta else ["laplace"]
-    rounds = [int(r) for r in _numbers("--rounds", options.rounds, 1, 1e7, whole=True)] or [1]
+    rounds = [int(r) for r in _numbers("--rounds", options.rounds, 1, 1e7, integers=True)] or [1]
     rows = [
         bought(budget, unit, mechanism, (epsilon, k, r), every, drift)
         for epsilon, k, mechanism, r in product(epsilons, fresh, mechanisms, rounds)
@@ -191,34 +191,34 @@ def best_of(rows: list[Row], drift: Drift | None) -> list[Row]:
     ]
 
 
-def _time(option: str, given: str) -> float:
+def _time(option: str, text: str) -> float:
     import re
 
-    if not re.match(PATTERN, given) or not (found := seconds(given)):
-        raise InputError(f"{option}: found {given[:60]!r}, expected a length of time above 0s: 30s, 15min or 24h")
-    return found
+    if not re.match(PATTERN, text) or not (length := seconds(text)):
+        raise InputError(f"{option}: found {text[:60]!r}, expected a length of time above 0s: 30s, 15min or 24h")
+    return length
 
 
-def _numbers(option: str, given: str | None, low: float, high: float, *, whole: bool = False) -> list[float]:
+def _numbers(option: str, option_text: str | None, low: float, high: float, *, integers: bool = False) -> list[float]:
     """The numbers of an option, none if it is not given. InputError names the first that is out of its range."""
-    found = []
-    for text in given.split(",") if given is not None else ():
+    values = []
+    for text in option_text.split(",") if option_text is not None else ():
         try:
             value = float(text)
         except ValueError:
             value = low - 1
-        if not low <= value <= high or (whole and value != int(value)):
-            kind = "whole numbers" if whole else "numbers"
+        if not low <= value <= high or (integers and value != int(value)):
+            kind = "whole numbers" if integers else "numbers"
             raise InputError(
                 f"{option}: found {text[:60]!r}, expected {kind} from {low:g} to {high:g}, with commas between"
             )
-        found.append(value)
-    return found
+        values.append(value)
+    return values
 
 
 def _json(config: DeviceConfig, unit: Unit, rows: list[Row], best: list[Row]) -> str:
     budget = config.budget
-    said: dict[str, Any] = {
+    facts: dict[str, Any] = {
         "node": config.node,
         "delta": budget.delta or 0.0,
         "window_s": budget.span,
@@ -226,7 +226,7 @@ def _json(config: DeviceConfig, unit: Unit, rows: list[Row], best: list[Row]) ->
         "unit": unit.name,
         "rows": [row._asdict() | {"best": row in best} for row in rows],
     }
-    return json.dumps(said, indent=2)
+    return json.dumps(facts, indent=2)
 
 
 def _text(config: DeviceConfig, unit: Unit, rows: list[Row], best: list[Row], drift: Drift | None) -> Iterator[str]:

@@ -49,9 +49,9 @@ def check(path: Path) -> str:
         return _coordinator(path)
     if {"hushgrid", "problem", "algorithm"} & set(raw):
         return _scenario(path)
-    found = ", ".join(raw) or "no key"
+    keys = ", ".join(raw) or "no key"
     raise InputError(
-        f"{path}: found {found}, expected a scenario (hushgrid, problem, algorithm), a device (node) or a "
+        f"{path}: found {keys}, expected a scenario (hushgrid, problem, algorithm), a device (node) or a "
         "coordinator (scenario)"
     )
 

@@ -104,19 +104,19 @@ def _who(place: Place) -> Iterator[Finding]:
 
 def _clock(place: Place) -> Iterator[Finding]:
     now = time.time()
-    shown = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(now))
+    today = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(now))
     newest = 0.0
     for file in (place.path, place.ledger):
         with suppress(OSError):
             newest = max(newest, file.stat().st_mtime)
     if not EARLIEST < now < LATEST:
-        yield bad("clock", f"it is {shown}", "set it, or wait for the time service: TLS believes no certificate", 4)
+        yield bad("clock", f"it is {today}", "set it, or wait for the time service: TLS believes no certificate", 4)
     elif newest > now + DAY_S:
         yield warn(
-            "clock", f"it is {shown}, and a file of this device is {(newest - now) / DAY_S:.0f} days newer", "set it"
+            "clock", f"it is {today}, and a file of this device is {(newest - now) / DAY_S:.0f} days newer", "set it"
         )
     else:
-        yield ok("clock", shown)
+        yield ok("clock", today)
 
 
 def _disk(place: Place) -> Iterator[Finding]:
@@ -124,13 +124,13 @@ def _disk(place: Place) -> Iterator[Finding]:
     while not folder.exists() and folder != folder.parent:
         folder = folder.parent
     free = shutil.disk_usage(folder).free
-    said = f"{free / 1e6:,.0f} MB free at {folder}"
+    room = f"{free / 1e6:,.0f} MB free at {folder}"
     if free < LITTLE:
-        yield bad("disk", said, "make room: nothing is answered that the ledger cannot keep", 4)
+        yield bad("disk", room, "make room: nothing is answered that the ledger cannot keep", 4)
     elif free < ENOUGH:
-        yield warn("disk", said, "make room")
+        yield warn("disk", room, "make room")
     else:
-        yield ok("disk", said)
+        yield ok("disk", room)
     if folder != place.state:
         yield warn(
             "state",
@@ -180,17 +180,17 @@ def _ledger(place: Place, running: bool) -> Iterator[Finding]:
     else:
         try:
             with reading(Source(place.ledger, place.mark)) as ledger:
-                words, said = ledger.behind_in_words, f"{ledger.no} spends in {ledger.session} sessions"
+                behind, counts = ledger.behind_in_words, f"{ledger.no} spends in {ledger.session} sessions"
         except HushgridError as error:
             code = 4 if isinstance(error, Stopped) else 2
             yield bad("ledger", str(error), "see 'When something is wrong' in docs/two-machines.md", code)
             return
-        if words:
+        if behind:
             yield bad(
-                "ledger", words, f"mount the disk of the mark, or as its owner: hushgrid ledger accept {place.path}", 4
+                "ledger", behind, f"mount the disk of the mark, or as its owner: hushgrid ledger accept {place.path}", 4
             )
             return
-        yield ok("ledger", f"{place.ledger}: {said}")
+        yield ok("ledger", f"{place.ledger}: {counts}")
     if place.mark is not None:
         with suppress(OSError):
             if place.mark.stat().st_dev == place.ledger.stat().st_dev:
@@ -215,13 +215,13 @@ def _certificate(place: Place) -> Iterator[Finding]:
         except InputError as error:
             yield bad(what, str(error), "put it in place")
             continue
-        said = f"{file} ends in {days} days"
+        ends = f"{file} ends in {days} days"
         if days < 0:
             yield bad(what, f"{file} has ended {-days} days ago", "make a new one: deploy/certificates.sh")
         elif days < SOON_D:
-            yield warn(what, said, "make a new one: deploy/certificates.sh")
+            yield warn(what, ends, "make a new one: deploy/certificates.sh")
         else:
-            yield ok(what, said)
+            yield ok(what, ends)
 
 
 def _unit(place: Place, running: bool) -> Iterator[Finding]:
@@ -234,18 +234,18 @@ def _unit(place: Place, running: bool) -> Iterator[Finding]:
         )
     except (OSError, subprocess.SubprocessError):
         return
-    found = dict(line.partition("=")[::2] for line in done.stdout.splitlines())
-    said = f"{place.unit}: {found.get('ActiveState')} ({found.get('SubState')})"
-    said += f", {found['StatusText']}" if found.get("StatusText") else ""
-    if found.get("LoadState") != "loaded":
+    properties = dict(line.partition("=")[::2] for line in done.stdout.splitlines())
+    state = f"{place.unit}: {properties.get('ActiveState')} ({properties.get('SubState')})"
+    state += f", {properties['StatusText']}" if properties.get("StatusText") else ""
+    if properties.get("LoadState") != "loaded":
         yield warn("unit", f"{place.unit} is not installed", "sh deploy/install.sh, if systemd is to run it")
-    elif found.get("ActiveState") == "failed":
-        yield bad("unit", f"{said}, {found.get('Result')}", f"journalctl -u {place.unit} says why")
-    elif found.get("ActiveState") != "active":
-        yield warn("unit", said, f"systemctl enable --now {place.unit}")
-    elif found.get("UnitFileState") != "enabled":
+    elif properties.get("ActiveState") == "failed":
+        yield bad("unit", f"{state}, {properties.get('Result')}", f"journalctl -u {place.unit} says why")
+    elif properties.get("ActiveState") != "active":
+        yield warn("unit", state, f"systemctl enable --now {place.unit}")
+    elif properties.get("UnitFileState") != "enabled":
         yield warn(
-            "unit", f"{said}, not enabled", f"systemctl enable {place.unit}: else it is not there after a reboot"
+            "unit", f"{state}, not enabled", f"systemctl enable {place.unit}: else it is not there after a reboot"
         )
     else:
-        yield ok("unit", f"{said}, {found.get('NRestarts')} restarts")
+        yield ok("unit", f"{state}, {properties.get('NRestarts')} restarts")

@@ -34,25 +34,25 @@ class Finding(NamedTuple):
 
     grade: Literal["ok", "warn", "bad"]
     what: str
-    said: str
+    text: str
     do: str = ""
     code: int = 0
 
     def __str__(self) -> str:
         advice = f": {self.do}" if self.do else ""
-        return f"{self.grade:<4}  {self.what}: {printable(self.said, LIMIT)}{advice}"
+        return f"{self.grade:<4}  {self.what}: {printable(self.text, LIMIT)}{advice}"
 
 
-def ok(what: str, said: str) -> Finding:
+def ok(what: str, text: str) -> Finding:
     """Nothing is to be done."""
-    return Finding("ok", what, said)
+    return Finding("ok", what, text)
 
 
-def warn(what: str, said: str, do: str) -> Finding:
+def warn(what: str, text: str, do: str) -> Finding:
     """It works, or may, and its owner should know."""
-    return Finding("warn", what, said, do)
+    return Finding("warn", what, text, do)
 
 
-def bad(what: str, said: str, do: str, code: int = 2) -> Finding:
+def bad(what: str, text: str, do: str, code: int = 2) -> Finding:
     """It cannot work. `code` 4: it may pass by itself."""
-    return Finding("bad", what, said, do, code)
+    return Finding("bad", what, text, do, code)

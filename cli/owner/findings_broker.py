@@ -47,8 +47,8 @@ def broker(place: Place, running: bool) -> Iterator[Finding]:
 
 
 def _resolved(address: Address) -> list[Any]:
-    if found := numeric(address):
-        return found
+    if targets := numeric(address):
+        return targets
     lookup = Lookup(address)
     while (answer := lookup.answer()) is None:
         time.sleep(lookup.wait)
@@ -57,7 +57,7 @@ def _resolved(address: Address) -> list[Any]:
 
 def _dialled(targets: list[Any], address: Address, context: ssl.SSLContext | None) -> tuple[Finding, bool]:
     """TCP and TLS to the first address that answers; nothing is said on it."""
-    at, why = f"{address.host}:{address.port}", "no answer"
+    place, why = f"{address.host}:{address.port}", "no answer"
     for target in targets:
         began = time.monotonic()
         try:
@@ -66,21 +66,21 @@ def _dialled(targets: list[Any], address: Address, context: ssl.SSLContext | Non
                 _complete(dial, began + CONNECT_S)
                 took = f"{1e3 * (time.monotonic() - began):.0f} ms"
                 if context is None:
-                    return ok("connection", f"{at} answers in {took}"), True
+                    return ok("connection", f"{place} answers in {took}"), True
                 ends = ssl.cert_time_to_seconds(str(dial.sock.getpeercert()["notAfter"]))
                 days = int((ends - time.time()) // 86400)
-                said = f"{at} answers in {took}, {dial.sock.version()}, the broker's certificate ends in {days} days"
+                text = f"{place} answers in {took}, {dial.sock.version()}, the broker's certificate ends in {days} days"
                 if days < 30:
-                    return warn("connection", said, "make the broker a new one: deploy/certificates.sh"), True
-                return ok("connection", said), True
+                    return warn("connection", text, "make the broker a new one: deploy/certificates.sh"), True
+                return ok("connection", text), True
             finally:
                 dial.close()
         except ssl.SSLCertVerificationError as error:
             do = "tls.ca is another authority's, the broker's name is another, its certificate has ended, or a clock is wrong"
-            return bad("connection", f"{at}: its certificate is not accepted: {error.verify_message}", do), False
+            return bad("connection", f"{place}: its certificate is not accepted: {error.verify_message}", do), False
         except OSError as error:
             why = error.strerror or str(error)
-    return bad("connection", f"{at}: {why}", "start the broker; open its port on the way there", 4), False
+    return bad("connection", f"{place}: {why}", "start the broker; open its port on the way there", 4), False
 
 
 def _complete(dial: Dial, deadline: float) -> None:
@@ -130,10 +130,10 @@ def _hears(place: Place, topics: Topics) -> list[str]:
 
 
 def _writes(place: Place, topics: Topics) -> list[str]:
-    own = [topics.state(place.name), topics.status(place.name)]
+    topics_of_node = [topics.state(place.name), topics.status(place.name)]
     if place.name == COORDINATOR:
-        return [*own, topics.all(COORDINATOR), *(topics.edge(COORDINATOR, m) for m in place.members)]
-    return [*own, topics.edge(place.name, COORDINATOR)]
+        return [*topics_of_node, topics.all(COORDINATOR), *(topics.edge(COORDINATOR, m) for m in place.members)]
+    return [*topics_of_node, topics.edge(place.name, COORDINATOR)]
 
 
 def _watched(place: Place) -> Iterator[Finding]:
@@ -156,5 +156,5 @@ def _watched(place: Place) -> Iterator[Finding]:
         yield bad("topic", topic, "does the access list allow it?")
     yield ok(
         "topics",
-        f"{place.name} is seen on the broker, session {seen.birth.session if seen.birth else seen.said and seen.said.session}",
+        f"{place.name} is seen on the broker, session {seen.birth.session if seen.birth else seen.status and seen.status.session}",
     )

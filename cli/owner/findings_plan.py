@@ -66,7 +66,7 @@ def _coordinator_status(place: Place) -> Status | None:
         centre = look(config).get(COORDINATOR)
     except HushgridError:
         return None
-    return centre.said if centre else None
+    return centre.status if centre else None
 
 
 def _differences(device: Device, centre: Status) -> list[str]:

@@ -55,7 +55,7 @@ def write(data: str, device: bool, out: Path | None, ask: Asked) -> str:
 
             beside[1].touch(mode=0o600)  # private data
             np.savez(beside[1], allow_pickle=False, A=draft.rows[0], b=draft.rows[1])
-        said = check(path)
+        verdict = check(path)
     except (HushgridError, OSError) as error:
         for place in beside:
             place.unlink(missing_ok=True)
@@ -64,4 +64,4 @@ def write(data: str, device: bool, out: Path | None, ask: Asked) -> str:
                 f"{error.filename or path}: {error.strerror or error}, expected a writable place"
             ) from None
         raise
-    return f"{path}: {said}\nnext: hushgrid {draft.command} {path}"
+    return f"{path}: {verdict}\nnext: hushgrid {draft.command} {path}"

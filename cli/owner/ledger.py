@@ -80,8 +80,8 @@ def source(file: Path, mark: Path | None) -> Source:
     """`file` is a ledger, or the configuration of the device it belongs to."""
     if file.suffix in (".yaml", ".yml"):
         config = load_device(file)
-        kept = Path(config.mark) if config.mark else None
-        return Source(Path(config.state) / f"{config.node}.ledger", mark or kept, config.budget, config.expiring)
+        high_water = Path(config.mark) if config.mark else None
+        return Source(Path(config.state) / f"{config.node}.ledger", mark or high_water, config.budget, config.expiring)
     return Source(file, mark)
 
 
@@ -125,8 +125,8 @@ def reading(where: Source) -> Iterator[Ledger]:
 
 def _behind(ledger: Ledger, where: Source) -> str | None:
     """What the opened copy says it is behind, in the words of its source."""
-    words = ledger.behind_in_words
-    return words and words.replace(str(ledger.path.with_name("mark")), str(where.mark))
+    sentence = ledger.behind_in_words
+    return sentence and sentence.replace(str(ledger.path.with_name("mark")), str(where.mark))
 
 
 def show(file: Path, mark: Path | None, delta: float | None, as_json: bool) -> str:
@@ -178,16 +178,20 @@ def facts(ledger: Ledger, where: Source, delta: float | None = None) -> dict[str
     for adjacency in _counted(ledger, where.budget):
         budget = where.budget if where.budget and str(where.budget.adjacency) == adjacency else None
         known = last.get(relation(adjacency))
-        at = delta if delta is not None else (budget.delta or 0.0) if budget else known[2].delta if known else 0.0
-        epsilon = total_epsilon(ledger.totals(adjacency), at)
-        renewal = Renewal(ledger, budget, adjacency, at, expiring=where.expiring) if budget and budget.span else None
+        at_delta = delta if delta is not None else (budget.delta or 0.0) if budget else known[2].delta if known else 0.0
+        epsilon = total_epsilon(ledger.totals(adjacency), at_delta)
+        renewal = (
+            Renewal(ledger, budget, adjacency, at_delta, expiring=where.expiring) if budget and budget.span else None
+        )
         if renewal:
             epsilon = renewal.spent_in_life
         elif known and (budget is None or delta is None):
-            run_id, of, t = known
+            run_id, ledger_of_run, t = known
             # At this delta and unit; how much it allows is not asked.
-            counts = budget or Budget(epsilon=1.0, delta=at or None, adjacency=_as_section(adjacency))
-            epsilon = BudgetCheck(ledger.node, ledger, run_id, of.algorithm, t, counts, Allow(), simulated=False).spent
+            counts = budget or Budget(epsilon=1.0, delta=at_delta or None, adjacency=_as_section(adjacency))
+            epsilon = BudgetCheck(
+                ledger.node, ledger, run_id, ledger_of_run.algorithm, t, counts, Allow(), simulated=False
+            ).spent
         kinds = ledger.kinds(adjacency)
         gaps = kinds.pop("gap", 0)
         totals.append(
@@ -197,12 +201,12 @@ def facts(ledger: Ledger, where: Source, delta: float | None = None) -> dict[str
                 "gaps": gaps,
                 "mechanisms": sorted(kinds),
                 "epsilon": _finite(epsilon),
-                "epsilon_fixed": _finite(min(epsilon, fixed_epsilon(ledger.totals(adjacency), at))),
-                "delta": at,
+                "epsilon_fixed": _finite(min(epsilon, fixed_epsilon(ledger.totals(adjacency), at_delta))),
+                "delta": at_delta,
                 "budget": budget.epsilon if budget else None,
                 "left": renewal.left if renewal else max(budget.epsilon - epsilon, 0.0) if budget else None,
                 "window": _window(renewal, known[1].every if known else None) if renewal else None,
-                **_shares(ledger, adjacency, at),
+                **_shares(ledger, adjacency, at_delta),
             }
         )
     return {
@@ -253,15 +257,15 @@ def _counted(ledger: Ledger, budget: Budget | None) -> list[str]:
 
     Accepted gaps count under every relation: if there is nothing else, under the budget's, or under one without a name.
     """
-    found = {relation(a): a for a in sorted(ledger.adjacencies, key=size)}
+    adjacencies = {relation(a): a for a in sorted(ledger.adjacencies, key=size)}
     for name, largest in (("bounded-change", ledger.unit), ("replace-one-record", ledger.records)):
-        if name in found:
-            found[name] = max(found[name], f"{name} {largest!r}", key=size)
-    if not found and ledger.no:
-        found[relation(str(budget.adjacency)) if budget else ""] = ""
-    if budget and (name := relation(str(budget.adjacency))) in found:
-        found[name] = str(budget.adjacency)
-    return sorted(found.values())
+        if name in adjacencies:
+            adjacencies[name] = max(adjacencies[name], f"{name} {largest!r}", key=size)
+    if not adjacencies and ledger.no:
+        adjacencies[relation(str(budget.adjacency)) if budget else ""] = ""
+    if budget and (name := relation(str(budget.adjacency))) in adjacencies:
+        adjacencies[name] = str(budget.adjacency)
+    return sorted(adjacencies.values())
 
 
 def _as_section(adjacency: str) -> Adjacency | None:
@@ -336,7 +340,8 @@ def _epsilon(row: dict[str, Any]) -> str:
     if row["delta"] is None:
         return "everything (no privacy)"
     spent, alone = (
-        "unbounded epsilon" if found is None else f"epsilon {found:.6g}" for found in (row["epsilon"], row.get("alone"))
+        "unbounded epsilon" if epsilon is None else f"epsilon {epsilon:.6g}"
+        for epsilon in (row["epsilon"], row.get("alone"))
     )
     gaps = ", gaps as if they were some," if row.get("gaps") else ""
     fewer = row.get("honest") != row.get("honest_of_plan")

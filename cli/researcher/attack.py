@@ -25,15 +25,15 @@ def main(options: argparse.Namespace) -> int:
     from hushgrid.lab.attacks.attack import attack
     from hushgrid.lab.attacks.page import verdict
 
-    found = attack(options.run, options.truth, options.shape)
+    summary = attack(options.run, options.truth, options.shape)
     if options.json:
-        print(json.dumps(found, indent=2))
+        print(json.dumps(summary, indent=2))
         return 0
-    print(f"{found['name']}: {found['algorithm']}, variant {found['variant']}")
-    for line in verdict(found):
+    print(f"{summary['name']}: {summary['algorithm']}, variant {summary['variant']}")
+    for line in verdict(summary):
         print(f"  {line}")
-    if scores := found["scores"]:
-        told = {key: value for key, value in scores.items() if isinstance(value, float)}
-        print("  against the truth: " + ", ".join(f"{key} {value:.4g}" for key, value in told.items()))
+    if scores := summary["scores"]:
+        numbers = {key: value for key, value in scores.items() if isinstance(value, float)}
+        print("  against the truth: " + ", ".join(f"{key} {value:.4g}" for key, value in numbers.items()))
     print(options.run / "attack/attack.html")
     return 0

@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    given = add(
+    files = add(
         "files",
         metavar="SCENARIO",
         type=Path,
         nargs="*",
         help="a scenario file, or the name of one that comes with the program; with --ledger a transcript and ledgers",
     )
-    given.completer = scenario_or_file  # type: ignore[attr-defined]
+    files.completer = scenario_or_file  # type: ignore[attr-defined]
     kind = parser.add_mutually_exclusive_group().add_argument
     kind("--one-run", action="store_true", help="audit one whole run with many canaries, from its transcript")
     kind("--interference", action="store_true", help="compare runs over other data, with the gates' answers held fixed")
@@ -81,20 +81,20 @@ def _audit(o: argparse.Namespace) -> int:
         raise InputError(f"SCENARIO: found {len(o.files) or 'none'}, expected a scenario file or a name")
     file = find(o.files[0])
     raw = _read(file, o.set)
-    with Progress(quiet=o.quiet) as shown:
+    with Progress(quiet=o.quiet) as progress:
         if o.one_run:
-            return _one_run(o, raw, file, shown.phase)
+            return _one_run(o, raw, file, progress.phase)
         if o.interference:
-            return _interference(o, raw, file, shown.phase)
+            return _interference(o, raw, file, progress.phase)
         if o.questions:
             return _questions(o, raw, file)
         from hushgrid.lab.audit.audit import audited
 
-        found = audited(
-            raw, str(file), games=o.games, confidence=o.confidence, node=o.node, base=file.parent, say=shown.phase
+        audit = audited(
+            raw, str(file), games=o.games, confidence=o.confidence, node=o.node, base=file.parent, say=progress.phase
         )
-    print(json.dumps(plain(found), indent=2) if o.json else told(found))
-    return _ended(found.above, found.name, found.worst.bounds[o.confidence].epsilon, found.claim, o.confidence)
+    print(json.dumps(plain(audit), indent=2) if o.json else as_text(audit))
+    return _ended(audit.above, audit.name, audit.worst.bounds[o.confidence].epsilon, audit.claim, o.confidence)
 
 
 def _ended(above: bool, name: str, epsilon: float, claim: Claim, confidence: float) -> int:
@@ -122,7 +122,7 @@ def _read(file: Path, assignments: list[str]) -> dict[str, Any]:
 def _one_run(o: argparse.Namespace, raw: dict[str, Any], file: Path, say: Any) -> int:
     from hushgrid.lab.audit.one_run import CANARIES, one_run
 
-    found = one_run(
+    audit = one_run(
         raw,
         str(file),
         canaries=o.canaries or CANARIES,
@@ -133,44 +133,44 @@ def _one_run(o: argparse.Namespace, raw: dict[str, Any], file: Path, say: Any) -
         base=file.parent,
         say=say,
     )
-    t, c = found.terms, found.claim
+    t, c = audit.terms, audit.claim
     facts = {
-        "name": found.name,
-        "node": found.node,
-        "algorithm": found.plan.algorithm.name,
+        "name": audit.name,
+        "node": audit.node,
+        "algorithm": audit.plan.algorithm.name,
         "mechanism": t.mechanism,
         "answers": t.answers,
-        "seen": found.seen,
+        "seen": audit.seen,
         "claimed": {"epsilon": c.epsilon, "delta": c.delta},
-        "measured": {"epsilon_lower": found.epsilon, "mu_lower": found.mu},
-        "any_mechanism": {"epsilon_lower": found.plain},
-        "confidence": found.confidence,
-        "above": found.above,
-        "power": found.power,
-        "share": found.share,
-        "canaries": found.canaries,
-        "guesses": found.guesses,
-        "right": found.right,
+        "measured": {"epsilon_lower": audit.epsilon, "mu_lower": audit.mu},
+        "any_mechanism": {"epsilon_lower": audit.plain},
+        "confidence": audit.confidence,
+        "above": audit.above,
+        "power": audit.power,
+        "share": audit.share,
+        "canaries": audit.canaries,
+        "guesses": audit.guesses,
+        "right": audit.right,
         "games": 1,
         "canary": {"words": "a row with one feature of its own, its label chosen by a coin", "from_data": False},
-        "transport": found.transport,
-        "seconds": round(found.seconds, 3),
+        "transport": audit.transport,
+        "seconds": round(audit.seconds, 3),
     }
     if o.json:
         print(json.dumps(facts, indent=2))
-        return _ended(found.above, found.name, found.epsilon, c, o.confidence)
+        return _ended(audit.above, audit.name, audit.epsilon, c, o.confidence)
     delta = f", delta {c.delta:g}" if c.delta else ""
-    verdict = "ABOVE THE CLAIM" if found.above else "no more than is claimed is shown; that no attack can is not shown"
+    verdict = "ABOVE THE CLAIM" if audit.above else "no more than is claimed is shown; that no attack can is not shown"
     print(
-        f"{found.name}: {facts['algorithm']}, one run over {found.transport}, {found.canaries:,} canaries at {found.node}\n"
+        f"{audit.name}: {facts['algorithm']}, one run over {audit.transport}, {audit.canaries:,} canaries at {audit.node}\n"
         f"claimed     epsilon {c.epsilon:.4g}{delta}, over the run\n"
-        f"measured    epsilon at least {found.epsilon:.4g}, with confidence {found.confidence:g}\n"
-        f"power       epsilon {found.power:.4g}, {found.share:.2g} of the claim's {'epsilon' if found.mu is None else 'mu'}: a "
-        f"perfect attack on exactly the claimed noise shows no more with {found.canaries:,} canaries, in the middle\n"
-        f"  {found.right} of the {found.guesses} surest guesses are right, from {found.seen} answers of {t.answers}; for any mechanism: "
-        f"epsilon at least {found.plain:.4g}\n  {verdict}"
+        f"measured    epsilon at least {audit.epsilon:.4g}, with confidence {audit.confidence:g}\n"
+        f"power       epsilon {audit.power:.4g}, {audit.share:.2g} of the claim's {'epsilon' if audit.mu is None else 'mu'}: a "
+        f"perfect attack on exactly the claimed noise shows no more with {audit.canaries:,} canaries, in the middle\n"
+        f"  {audit.right} of the {audit.guesses} surest guesses are right, from {audit.seen} answers of {t.answers}; for any mechanism: "
+        f"epsilon at least {audit.plain:.4g}\n  {verdict}"
     )
-    return _ended(found.above, found.name, found.epsilon, c, o.confidence)
+    return _ended(audit.above, audit.name, audit.epsilon, c, o.confidence)
 
 
 # --- the standing tests ---
@@ -180,18 +180,18 @@ def _interference(o: argparse.Namespace, raw: dict[str, Any], file: Path, say: A
     from hushgrid.lab.audit.interference import interference
     from hushgrid.node.columns import columns
 
-    found = interference(raw, file.parent, say)
-    same = not any(one.differs for one in found.compared)
+    comparison = interference(raw, file.parent, say)
+    same = not any(one.differs for one in comparison.compared)
     if o.json:
-        rows = [{"data": one.data, "differs": one.differs} for one in found.compared]
+        rows = [{"data": one.data, "differs": one.differs} for one in comparison.compared]
         print(
             json.dumps(
                 {
-                    "name": found.name,
-                    "messages": found.messages,
+                    "name": comparison.name,
+                    "messages": comparison.messages,
                     "compared": rows,
                     "same": same,
-                    "control": found.control,
+                    "control": comparison.control,
                 },
                 indent=2,
             )
@@ -199,30 +199,31 @@ def _interference(o: argparse.Namespace, raw: dict[str, Any], file: Path, say: A
     else:
         cells = [
             [one.data, "the same" if not one.differs else "DIFFERS: " + ", ".join(one.differs[:6])]
-            for one in found.compared
+            for one in comparison.compared
         ]
         print(
-            f"{found.name}: {found.messages} messages, logs, outcomes, ledgers and results, with the gates' answers held still"
+            f"{comparison.name}: {comparison.messages} messages, logs, outcomes, ledgers and results, with the gates' answers held still"
         )
         print(columns(cells, ["over", "beside the scenario's own data"], 2))
         print(
-            f"  with the gates' own answers {len(found.control)} things differ, the transcript among them: the comparison can fail"
+            f"  with the gates' own answers {len(comparison.control)} things differ, the transcript among them: the comparison can fail"
         )
-    return 0 if same and "transcript" in found.control else 1
+    return 0 if same and "transcript" in comparison.control else 1
 
 
 def _questions(o: argparse.Namespace, raw: dict[str, Any], file: Path) -> int:
     from hushgrid.lab.audit.questions import questions
     from hushgrid.node.columns import columns
 
-    found = questions(raw, str(file), o.node, file.parent)
-    same = all(q.same for q in found)
+    answers = questions(raw, str(file), o.node, file.parent)
+    same = all(q.same for q in answers)
     if o.json:
-        print(json.dumps({"questions": [q._asdict() for q in found], "same": same}, indent=2))
+        keys = ("where", "what", "answered", "said", "same")
+        print(json.dumps({"questions": [dict(zip(keys, q, strict=True)) for q in answers], "same": same}, indent=2))
         return 0 if same else 1
     rows = [
         [q.where, q.what, "answers" if q.answered else "refuses", q.reply if q.same else f"DEPENDS ON DATA: {q.reply}"]
-        for q in found
+        for q in answers
     ]
     print(columns(rows, ["", "asked", "the device", "and says"]))
     print("said over data sets of the same public shape: " + ("the same words for each" if same else "NOT THE SAME"))
@@ -235,10 +236,10 @@ def _ledgers(o: argparse.Namespace) -> int:
 
     if len(o.files) < 2:
         raise InputError(f"--ledger: found {len(o.files)} files, expected a transcript and the ledgers of its nodes")
-    found = compared(o.files[0], o.files[1:])
-    fits = not any(line.wrong for line in found)
+    lines = compared(o.files[0], o.files[1:])
+    fits = not any(line.wrong for line in lines)
     if o.json:
-        print(json.dumps({"lines": [line._asdict() for line in found], "fits": fits}, indent=2))
+        print(json.dumps({"lines": [line._asdict() for line in lines], "fits": fits}, indent=2))
     else:
         header = ["node", "run", "travelled", "in the ledger", "cap", "epsilon", "claimed", ""]
         rows = [
@@ -252,7 +253,7 @@ def _ledgers(o: argparse.Namespace) -> int:
                 f"{li.claimed:.4g}",
                 "; ".join(li.wrong) or "fits",
             ]
-            for li in found
+            for li in lines
         ]
         print(columns(rows, header))
     return 0 if fits else 1
@@ -290,76 +291,80 @@ def _events(o: argparse.Namespace) -> int:
 # --- games ---
 
 
-def plain(found: AuditResult) -> dict[str, Any]:
+def plain(audit: AuditResult) -> dict[str, Any]:
     """The audit as JSON."""
-    t, worst = found.terms, found.worst
+    t, worst = audit.terms, audit.worst
     return {
-        "name": found.name,
-        "node": found.node,
-        "algorithm": found.plan.algorithm.name,
-        "variant": found.plan.algorithm.variant,
+        "name": audit.name,
+        "node": audit.node,
+        "algorithm": audit.plan.algorithm.name,
+        "variant": audit.plan.algorithm.variant,
         "adjacency": t.adjacency,
         "mechanism": t.mechanism,
         "accountant": t.accountant,
         "answers": t.answers,
         "claimed": {"epsilon": t.epsilon, "delta": t.delta},
-        "measured": bound(worst, found.confidence),
-        "confidence": found.confidence,
+        "measured": bound(worst, audit.confidence),
+        "confidence": audit.confidence,
         "at": {f"{c:g}": bound(worst, c) for c in worst.bounds},
-        "above": found.above,
-        "power": found.power,
-        "expected": found.expected,
+        "above": audit.above,
+        "power": audit.power,
+        "expected": audit.expected,
         "games": worst.counted,
         "attack": worst.attack.name,
         "canary": worst.canary.as_json,
         "typical": None
-        if found.typical is None
+        if audit.typical is None
         else {
-            "measured": bound(found.typical, found.confidence),
-            "games": found.typical.counted,
-            "canary": found.typical.canary.as_json,
+            "measured": bound(audit.typical, audit.confidence),
+            "games": audit.typical.counted,
+            "canary": audit.typical.canary.as_json,
         },
-        "seconds": round(found.seconds, 3),
+        "seconds": round(audit.seconds, 3),
     }
 
 
-def bound(of: Measured, confidence: float) -> dict[str, float | None]:
-    found = of.bounds[confidence]
-    return {"epsilon_lower": found.epsilon, "mu_lower": found.mu}
+def bound(measured: Measured, confidence: float) -> dict[str, float | None]:
+    lower = measured.bounds[confidence]
+    return {"epsilon_lower": lower.epsilon, "mu_lower": lower.mu}
 
 
-def told(found: AuditResult) -> str:
+def as_text(audit: AuditResult) -> str:
     """The audit as text."""
     from hushgrid.node.columns import columns
 
-    t, c = found.terms, found.confidence
+    t, c = audit.terms, audit.confidence
     delta = f", delta {t.delta:g}" if t.delta else ""
     sums = f" in sums with {t.masked.honest - 1} honest others" if t.masked else ""
-    rows = [["the worst pair found", *_cells(found.worst, c), found.worst.canary.description]]
-    if found.typical is not None:
-        rows.append(["a typical pair", *_cells(found.typical, c), found.typical.canary.description])
+    rows = [["the worst pair found", *_cells(audit.worst, c), audit.worst.canary.description]]
+    if audit.typical is not None:
+        rows.append(["a typical pair", *_cells(audit.typical, c), audit.typical.canary.description])
     lines = [
-        f"{found.name}: {found.plan.algorithm.name}, {t.answers} answers of {found.node}{sums}, {t.mechanism} noise, {t.adjacency}",
+        f"{audit.name}: {audit.plan.algorithm.name}, {t.answers} answers of {audit.node}{sums}, {t.mechanism} noise, {t.adjacency}",
         f"claimed     epsilon {t.epsilon:.4g}{delta}, over the run",
-        f"measured    epsilon at least {found.worst.bounds[c].epsilon:.4g}, with confidence {c:g}",
-        f"power       epsilon {found.power:.4g} at most: what a perfect attack could have shown with so many games ({found.expected:.4g} in the middle)",
-        columns([row[:-1] for row in rows], ["", *(f"at {100 * k:g} %" for k in found.worst.bounds), "games", "by"], 2),
-        *(f"  {name}: {words}" for name, *_, words in rows),
-        _verdict(found),
+        f"measured    epsilon at least {audit.worst.bounds[c].epsilon:.4g}, with confidence {c:g}",
+        f"power       epsilon {audit.power:.4g} at most: what a perfect attack could have shown with so many games ({audit.expected:.4g} in the middle)",
+        columns([row[:-1] for row in rows], ["", *(f"at {100 * k:g} %" for k in audit.worst.bounds), "games", "by"], 2),
+        *(f"  {name}: {sentence}" for name, *_, sentence in rows),
+        _verdict(audit),
     ]
-    if found.typical is not None and found.typical.canary.computed:
+    if audit.typical is not None and audit.typical.canary.computed:
         lines.append("  the typical pair is computed from data: what is said of it is nobody's but the owner's")
     return "\n".join(lines)
 
 
-def _cells(of: Measured, confidence: float) -> list[str]:
-    return [*(f"{bound.epsilon:.4g}" for bound in of.bounds.values()), f"{of.counted:,}", of.attack.name]
+def _cells(measured: Measured, confidence: float) -> list[str]:
+    return [
+        *(f"{bound.epsilon:.4g}" for bound in measured.bounds.values()),
+        f"{measured.counted:,}",
+        measured.attack.name,
+    ]
 
 
-def _verdict(found: AuditResult) -> str:
-    if found.above:
-        chance = f"of {round(1 / (1 - found.confidence)):,} honest audits one says so by chance"
-        return f"  ABOVE THE CLAIM: with confidence {found.confidence:g} the claimed epsilon does not hold ({chance})"
-    if found.power == 0:
+def _verdict(audit: AuditResult) -> str:
+    if audit.above:
+        chance = f"of {round(1 / (1 - audit.confidence)):,} honest audits one says so by chance"
+        return f"  ABOVE THE CLAIM: with confidence {audit.confidence:g} the claimed epsilon does not hold ({chance})"
+    if audit.power == 0:
         return "  so many games could have shown nothing: this says nothing about the claim"
     return "  no attack that was tried shows more than is claimed; that none can is what the proofs are for, not this"

@@ -116,30 +116,30 @@ def zones(name: str, choice: str, export: Path | None, as_json: bool, ignore: Se
     """A partition: choice is a number or lists of bus numbers, as in a scenario. export: where the models go."""
     case = load(name).without(ignore)
     try:
-        asked = json.loads(choice)
+        wanted = json.loads(choice)
     except (ValueError, RecursionError):
-        asked = None
-    if isinstance(asked, bool) or not isinstance(asked, int | list):
+        wanted = None
+    if isinstance(wanted, bool) or not isinstance(wanted, int | list):
         raise InputError(f"--zones: found {choice!r}, expected a number or lists such as [[1, 2], [3, 4]]")
-    found = partition(case, asked) if isinstance(asked, int) else explicit(case, asked)
-    ties, dc_ties = _ties(found, case.lines), _ties(found, case.dc_lines)
-    idle = without_generator(case, found)
-    written = _export(case, found, export) if export is not None else []
+    cut = partition(case, wanted) if isinstance(wanted, int) else explicit(case, wanted)
+    ties, dc_ties = _ties(cut, case.lines), _ties(cut, case.dc_lines)
+    idle = without_generator(case, cut)
+    written = _export(case, cut, export) if export is not None else []
     if as_json:
-        told = {"case": case.name, "zones": {z: list(b) for z, b in found.items()}, "tie_lines": ties}
-        told |= {"dc_tie_lines": dc_ties} if len(case.dc_lines) else {}
-        told["without_generator"] = idle
-        return json.dumps(told | ({"models": written} if export is not None else {}), indent=2)
-    of = {bus: zone for zone, buses in found.items() for bus in buses}
-    rows = [(z, len(b), sum(of[int(g)] == z for g in case.generators.bus)) for z, b in found.items()]
+        facts = {"case": case.name, "zones": {z: list(b) for z, b in cut.items()}, "tie_lines": ties}
+        facts |= {"dc_tie_lines": dc_ties} if len(case.dc_lines) else {}
+        facts["without_generator"] = idle
+        return json.dumps(facts | ({"models": written} if export is not None else {}), indent=2)
+    zone_of = {bus: zone for zone, buses in cut.items() for bus in buses}
+    rows = [(z, len(b), sum(zone_of[int(g)] == z for g in case.generators.bus)) for z, b in cut.items()]
     text = (
-        f"{case.name}: {len(found)} zones, {len(ties)} tie lines{f', {len(dc_ties)} dc tie lines' if dc_ties else ''}\n"
+        f"{case.name}: {len(cut)} zones, {len(ties)} tie lines{f', {len(dc_ties)} dc tie lines' if dc_ties else ''}\n"
     )
     if idle:
         text += f"  without a generator, so all power comes over tie lines: {', '.join(idle)}\n"
     text += columns(rows, ("zone", "buses", "generators"), indent=2)
-    width = 4 + max(map(len, found))
-    for zone, buses in found.items():
+    width = 4 + max(map(len, cut))
+    for zone, buses in cut.items():
         text += "\n" + fill(_runs(buses), 100, initial_indent=f"  {zone}".ljust(width), subsequent_indent=" " * width)
     for name_of, rows_of in (("line", ties), ("dc line", dc_ties)):
         if rows_of:
@@ -162,19 +162,19 @@ def _runs(numbers: Sequence[int]) -> str:
     return " ".join(f"{run[0]}-{run[-1]}" if len(run) > 2 else " ".join(map(str, run)) for run in runs)
 
 
-def _ties(found: Zones, table: Lines | DcLines) -> list[dict[str, Any]]:
+def _ties(zones: Zones, table: Lines | DcLines) -> list[dict[str, Any]]:
     """The lines between zones, their rows counted from 1, as the case file does."""
-    zone_of = {bus: zone for zone, buses in found.items() for bus in buses}
-    cut = between(table, found)
+    zone_of = {bus: zone for zone, buses in zones.items() for bus in buses}
+    cut = between(table, zones)
     ends = zip(*(column[cut].tolist() for column in (table.rows, table.from_bus, table.to_bus)), strict=True)
     return [{"row": row + 1, "from": a, "to": b, "zones": [zone_of[a], zone_of[b]]} for row, a, b in ends]
 
 
-def _export(case: Case, found: Zones, directory: Path) -> list[str]:
+def _export(case: Case, zones: Zones, directory: Path) -> list[str]:
     from hushgrid.grid_cases.zone.build import zone_models
     from hushgrid.grid_cases.zone.model import save_model
 
-    models = zone_models(case, [list(buses) for buses in found.values()])
+    models = zone_models(case, [list(buses) for buses in zones.values()])
     try:
         directory.mkdir(parents=True, exist_ok=True)
         for zone, model in models.items():

@@ -44,7 +44,7 @@ def solve(name: str, objective: str, as_json: bool, ac: bool = False, ignore: Se
     else:
         s, voll = central.solve(case, objective), None
     base = case.base_mva
-    told: dict[str, Any] = {
+    facts: dict[str, Any] = {
         "case": case.name,
         "objective": objective,
         "value": s.value,
@@ -58,26 +58,26 @@ def solve(name: str, objective: str, as_json: bool, ac: bool = False, ignore: Se
         "left_out": entire.left_out(ignore),
     }
     if objective == "cost":
-        told |= {"cost": s.cost, "voll": voll, **_slack(s.shed, base), "prices": _prices(case, s)}
+        facts |= {"cost": s.cost, "voll": voll, **_slack(s.shed, base), "prices": _prices(case, s)}
     if ac:
-        told["ac"] = _ac_figures(case, s) if objective == "shedding" else _optimum_figures(case, s, optimum)
-    return json.dumps(told, indent=2) if as_json else _told(told)
+        facts["ac"] = _ac_figures(case, s) if objective == "shedding" else _optimum_figures(case, s, optimum)
+    return json.dumps(facts, indent=2) if as_json else _told(facts)
 
 
-def _told(told: dict[str, Any]) -> str:
+def _told(facts: dict[str, Any]) -> str:
     """The central solution in lines."""
-    ac, header = told.get("ac", {}), ["generator", "bus", "MW", "MVAr"]
-    rows = [[e["row"], e["bus"], f"{e['p_mw']:.2f}", f"{e['q_mvar']:.2f}"] for e in told["generators"]]
+    ac, header = facts.get("ac", {}), ["generator", "bus", "MW", "MVAr"]
+    rows = [[e["row"], e["bus"], f"{e['p_mw']:.2f}", f"{e['q_mvar']:.2f}"] for e in facts["generators"]]
     if "generators" in ac:
         header += ["AC MW", "AC MVAr"]
         rows = [[*row, f"{e['p_mw']:.2f}", f"{e['q_mvar']:.2f}"] for row, e in zip(rows, ac["generators"], strict=True)]
     lines = ""
     if ac:
-        lines = _ac_lines(ac) if told["objective"] == "shedding" else _optimum_lines(ac)
-    value = f"{told['value']:{'.2f' if told['objective'] == 'cost' else '.6g'}} {told['unit']}"
+        lines = _ac_lines(ac) if facts["objective"] == "shedding" else _optimum_lines(ac)
+    value = f"{facts['value']:{'.2f' if facts['objective'] == 'cost' else '.6g'}} {facts['unit']}"
     dc = [
         [e["row"], e["from"], e["to"], f"{e['p_from_mw']:.2f}", f"{-e['p_to_mw']:.2f}"]
-        for e in told.get("dc_lines", ())
+        for e in facts.get("dc_lines", ())
     ]
     dc_header = ["dc line", "from", "to", "MW in", "MW out"]
     if dc and "dc_lines" in ac:
@@ -85,12 +85,12 @@ def _told(told: dict[str, Any]) -> str:
         carried = [[f"{e['p_from_mw']:.2f}", f"{-e['p_to_mw']:.2f}"] for e in ac["dc_lines"]]
         dc = [[*row, *more] for row, more in zip(dc, carried, strict=True)]
     return (
-        f"{told['case']}: {told['objective']} {value} ({told['status']}; "
+        f"{facts['case']}: {facts['objective']} {value} ({facts['status']}; "
         "second-order-cone relaxation)\n"
-        + "".join(f"  {line}\n" for line in told["left_out"])
-        + f"  generation {told['generation_mw']:.2f} MW for {told['load_mw']:.2f} MW of load, "
-        f"largest mismatch at a bus {told['largest_mismatch_mw']:.3g} MW\n"
-        + _slack_line(told)
+        + "".join(f"  {line}\n" for line in facts["left_out"])
+        + f"  generation {facts['generation_mw']:.2f} MW for {facts['load_mw']:.2f} MW of load, "
+        f"largest mismatch at a bus {facts['largest_mismatch_mw']:.3g} MW\n"
+        + _slack_line(facts)
         + lines
         + columns(rows, header, indent=2)
         + (f"\n{columns(dc, dc_header, indent=2)}" if dc else "")
@@ -105,7 +105,7 @@ def _least_cost(case: Case, ac: bool) -> tuple[Solution, float | None, AcDispatc
     from hushgrid.grid_cases.ac.presence import ABSENT, installed
     from hushgrid.grid_cases.ac.program import Program
 
-    found: AcDispatch | NoDispatch | None = None
+    solution: AcDispatch | NoDispatch | None = None
     for voll in (None, VOLL):
         try:
             s = central.solve(case, "cost", voll)
@@ -114,14 +114,14 @@ def _least_cost(case: Case, ac: bool) -> tuple[Solution, float | None, AcDispatc
                 continue
             raise
         if ac and not installed():
-            found = NoDispatch("absent", ABSENT)
+            solution = NoDispatch("absent", ABSENT)
         elif ac:
             start = relaxed(case, dict(zip(s.keys, s.z.tolist(), strict=True)))
-            found = AcSolver(Program.of(case, voll)).solve(loads(case, tuple(case.buses.numbers.tolist())), start)
-            if isinstance(found, NoDispatch) and found.reason == "failed" and voll is None:
+            solution = AcSolver(Program.of(case, voll)).solve(loads(case, tuple(case.buses.numbers.tolist())), start)
+            if isinstance(solution, NoDispatch) and solution.reason == "failed" and voll is None:
                 continue
         break
-    return s, voll, found
+    return s, voll, solution
 
 
 def _slack(shed: Floats, base: float) -> dict[str, float]:
@@ -134,13 +134,13 @@ def _slack(shed: Floats, base: float) -> dict[str, float]:
     return {name: float(value) for name, value in parts.items()}
 
 
-def _slack_line(told: dict[str, Any]) -> str:
-    if told.get("voll") is None:
+def _slack_line(facts: dict[str, Any]) -> str:
+    if facts.get("voll") is None:
         return ""
     return (
-        f"  {told['unserved_mw']:.2f} MW and {told['unserved_mvar']:.2f} MVAr of load are not served, "
-        f"{told['spilled_mw']:.2f} MW and {told['spilled_mvar']:.2f} MVAr are spilled, "
-        f"at {told['voll']:g} $/MWh; cost of generation {told['cost']:.2f} $/h\n"
+        f"  {facts['unserved_mw']:.2f} MW and {facts['unserved_mvar']:.2f} MVAr of load are not served, "
+        f"{facts['spilled_mw']:.2f} MW and {facts['spilled_mvar']:.2f} MVAr are spilled, "
+        f"at {facts['voll']:g} $/MWh; cost of generation {facts['cost']:.2f} $/h\n"
     )
 
 
@@ -226,13 +226,15 @@ def _optimum_lines(ac: dict[str, Any]) -> str:
         )
     elements = {kind: [str(k) for k in binding[kind]] for kind in OTHER_LIMITS}
     elements |= {kind: [f"{line['from']}-{line['to']}" for line in binding[kind]] for kind in LINE_LIMITS}
-    at = [f"{words} {_first(elements[kind])}" for kind, words in (OTHER_LIMITS | LINE_LIMITS).items() if elements[kind]]
+    limits = [
+        f"{label} {_first(elements[kind])}" for kind, label in (OTHER_LIMITS | LINE_LIMITS).items() if elements[kind]
+    ]
     return (
         f"  AC optimum: {ac['value']:.2f} $/h ({ac['status']} in {ac['iterations']} iterations), the relaxation is "
         f"{ac['gap_percent']:.3f} % below it{slack}\n"
         f"  losses {ac['losses_mw']:.2f} MW (relaxation: {ac['relaxed_losses_mw']:.2f} MW), voltages from "
         f"{ac['v_min_pu']:.4f} to {ac['v_max_pu']:.4f} p.u.\n"
-        f"  at a limit: {'; '.join(at) or 'nothing'}\n"
+        f"  at a limit: {'; '.join(limits) or 'nothing'}\n"
     )
 
 

@@ -66,19 +66,19 @@ def _plan(o: argparse.Namespace) -> int:
             raise InputError(f"{file}: privacy: found no section, expected one that --epsilon belongs to")
         raw["privacy"].pop("per_answer", None)
         lay(raw, "privacy.epsilon", o.epsilon)
-    with Progress(quiet=o.quiet) as shown:
-        found = planned(
-            raw, str(file), rows=o.rows, features=o.features, seeds=o.seeds, workers=o.workers, say=shown.phase
+    with Progress(quiet=o.quiet) as progress:
+        result = planned(
+            raw, str(file), rows=o.rows, features=o.features, seeds=o.seeds, workers=o.workers, say=progress.phase
         )
-    print(json.dumps(plain(found), indent=2) if o.json else told(found, raw))
+    print(json.dumps(plain(result), indent=2) if o.json else as_text(result, raw))
     if o.out is not None:
-        write(found, raw, file, o.out)
+        write(result, raw, file, o.out)
         if not o.json:
             print(f"  written: {o.out}")
     return 0
 
 
-def told(found: Found, raw: dict[str, Any]) -> str:
+def as_text(result: Found, raw: dict[str, Any]) -> str:
     """The plan as text: a short table, what stands beside it, and what was assumed."""
     from hushgrid.lab.planning.choices import scenario_key
     from hushgrid.lab.planning.made_up import WORDS
@@ -95,42 +95,42 @@ def told(found: Found, raw: dict[str, Any]) -> str:
         "finish",
         "excess loss",
         "quartiles",
-        found.measure,
+        result.measure,
     ]
-    rows = [_cells(li, key, "*" if li is found.chosen else "") for li in found.best]
-    rows += [_cells(li, key, li.title) for li in found.beside]
+    rows = [_cells(li, key, "*" if li is result.chosen else "") for li in result.best]
+    rows += [_cells(li, key, li.title) for li in result.beside]
     return "\n".join(
         [
-            found.about,
+            result.about,
             "made-up data, no data file was opened; assumed:",
-            *(f"  {words}" for words in WORDS),
-            f"  up to {found.rows:,} of each node's rows are made up, the noise is that of all",
+            *(f"  {sentence}" for sentence in WORDS),
+            f"  up to {result.rows:,} of each node's rows are made up, the noise is that of all",
             "medians over seeds of rows and noise; trust the order of the choices more than the figures",
             columns(rows, header, indent=2),
-            f"  * the fewest answers that are as good as the best but for 10 %; {found.played} runs, {found.seeds} seeds shown",
+            f"  * the fewest answers that are as good as the best but for 10 %; {result.played} runs, {result.seeds} seeds shown",
             "  excess loss: of a node's own model over the best model of all rows, per unit of scale",
             "  each alone: a node's own rows, without noise, for nothing leaves it",
         ]
     )
 
 
-def _cells(of: Line, key: str, title: str) -> list[str]:
+def _cells(candidate: Line, key: str, title: str) -> list[str]:
     import numpy as np
 
-    c, middle = of.choice, float(np.median(of.excess))
-    low, high = (float(v) for v in np.percentile(of.excess, (25, 75)))
+    c, middle = candidate.choice, float(np.median(candidate.excess))
+    low, high = (float(v) for v in np.percentile(candidate.excess, (25, 75)))
     chosen = [
         str(c.answers or "-"),
         *[_number(c.step)] * bool(key),
         _number(c.clip),
         c.mechanism,
         c.besides,
-        str(of.gossip or "-"),
+        str(candidate.gossip or "-"),
     ]
-    if of.title:
+    if candidate.title:
         chosen = ["-"] * len(chosen)
-    error = float(np.median(of.error))
-    wrong = f"{error:.3g}" if of.choice and error > 1 else f"{error:.3f}"
+    error = float(np.median(candidate.error))
+    wrong = f"{error:.3g}" if candidate.choice and error > 1 else f"{error:.3f}"
     return [title, *chosen, f"{middle:.3g}", f"{low:.2g}-{high:.2g}", wrong]
 
 
@@ -138,27 +138,29 @@ def _number(value: float | None) -> str:
     return "-" if value is None else f"{value:g}"
 
 
-def plain(found: Found) -> dict[str, Any]:
+def plain(result: Found) -> dict[str, Any]:
     """The plan as JSON."""
 
-    def one(of: Line) -> dict[str, Any]:
-        about = {"title": of.title} if of.title else of.choice._asdict() | {"gossip": of.gossip}
-        values = {"excess_loss": of.excess.tolist(), "error": of.error.tolist()}
-        return about | {key: [v if v < float("inf") else None for v in each] for key, each in values.items()}
+    def one(candidate: Line) -> dict[str, Any]:
+        facts = (
+            {"title": candidate.title} if candidate.title else candidate.choice._asdict() | {"gossip": candidate.gossip}
+        )
+        values = {"excess_loss": candidate.excess.tolist(), "error": candidate.error.tolist()}
+        return facts | {key: [v if v < float("inf") else None for v in each] for key, each in values.items()}
 
     return {
-        "about": found.about,
+        "about": result.about,
         "data": "made up",
-        "measure": found.measure,
-        "seeds": found.seeds,
-        "runs": found.played,
-        "chosen": one(found.chosen),
-        "choices": [one(of) for of in found.best],
-        "beside": [one(of) for of in found.beside],
+        "measure": result.measure,
+        "seeds": result.seeds,
+        "runs": result.played,
+        "chosen": one(result.chosen),
+        "choices": [one(candidate) for candidate in result.best],
+        "beside": [one(candidate) for candidate in result.beside],
     }
 
 
-def write(found: Found, raw: dict[str, Any], file: Path, out: Path) -> None:
+def write(result: Found, raw: dict[str, Any], file: Path, out: Path) -> None:
     """The scenario with the chosen values; its paths are those of `file`, said from where `out` is."""
     import yaml
 
@@ -178,16 +180,16 @@ def write(found: Found, raw: dict[str, Any], file: Path, out: Path) -> None:
     if isinstance(data.get("files"), list):
         data["files"] = [here(path) for path in data["files"]]
     scenario = scenario_from(deepcopy(raw), str(file), file.parent)
-    made = laid(made, found.chosen.choice, rounds_by(scenario, found.nodes), found.chosen.gossip)
+    made = laid(made, result.chosen.choice, rounds_by(scenario, result.nodes), result.chosen.gossip)
     scenario_from(deepcopy(made), str(out), out.parent)
-    text = f"# {found.about}.\n# Chosen by hushgrid plan on made-up rows: expected excess loss {_excess(found)}.\n"
+    text = f"# {result.about}.\n# Chosen by hushgrid plan on made-up rows: expected excess loss {_excess(result)}.\n"
     try:
         write_file(out, (text + yaml.safe_dump(made, sort_keys=False)).encode())
     except OSError as error:
         raise InputError(f"--out {out}: {error.strerror or error}, expected a place for a file") from None
 
 
-def _excess(found: Found) -> str:
+def _excess(result: Found) -> str:
     import numpy as np
 
-    return f"{float(np.median(found.chosen.excess)):.3g} (median of {found.seeds} seeds)"
+    return f"{float(np.median(result.chosen.excess)):.3g} (median of {result.seeds} seeds)"

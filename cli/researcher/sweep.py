@@ -81,9 +81,9 @@ def _sweep(o: argparse.Namespace) -> int:
     if o.out is None:
         o.out = results.default_out(f"{read_yaml(file).get('name', 'sweep')}-sweep")
     workers = None if o.dask else o.workers if o.workers is not None else os.cpu_count() or 1
-    with Progress(quiet=o.quiet) as shown:
-        found = sweep(
-            file, over, seeds, set=laid, out=o.out, resume=o.resume, workers=workers, dask=o.dask, progress=shown
+    with Progress(quiet=o.quiet) as progress:
+        table = sweep(
+            file, over, seeds, set=laid, out=o.out, resume=o.resume, workers=workers, dask=o.dask, progress=progress
         )
-    print(told(found, o.out))
+    print(told(table, o.out))
     return 0

@@ -90,7 +90,7 @@ def ready_words(source: Source | None, sink: Sink | None, path: Path) -> list[st
         if source.mqtt:
             tls_context(parse_url(source.mqtt.broker), source.mqtt.tls)
         lines.append(
-            f"source: {source.words}, read within {source.deadline:g} s before each run; what is late, missing or none "
+            f"source: {source.description}, read within {source.deadline:g} s before each run; what is late, missing or none "
             "leaves the last good value, and the run costs the same"
         )
     if sink is not None:

@@ -122,25 +122,27 @@ class Trust:
         self._pinned, self._authorities, self._clock = frozenset(pinned), tuple(authorities), clock
         self._revoked, self._lists = frozenset(revoked), tuple(lists)
 
-    def verify(self, run: bytes, node: str, shown: Introduction) -> None:
+    def verify(self, run: bytes, node: str, introduction: Introduction) -> None:
         """Accepts what is shown as the introduction of `node` in this run, or raises Refused."""
-        if (wrong := self._wrong(run, node, shown)) is not None:
+        if (wrong := self._wrong(run, node, introduction)) is not None:
             raise Refused(f"the introduction of {node}: {wrong}")
 
-    def _wrong(self, run: bytes, node: str, shown: Introduction) -> str | None:
+    def _wrong(self, run: bytes, node: str, introduction: Introduction) -> str | None:
         """What is wrong with it, in words made of public facts; None if nothing is."""
         try:
-            certificate = x509.load_der_x509_certificate(shown.certificate)
+            certificate = x509.load_der_x509_certificate(introduction.certificate)
             wrong = _misnamed(certificate, node) or _untimely(certificate, self._clock())
             if wrong is not None:
                 return wrong
-            mark = fingerprint(shown.certificate)
+            mark = fingerprint(introduction.certificate)
             if mark not in self._pinned and not any(self._issued(certificate, a) for a in self._authorities):
                 return f"found a certificate that this device's owner does not trust, {mark}"
             if mark in self._revoked or any(_listed(certificate, one) for one in self._lists):
                 return f"found a certificate that is revoked, {mark}"
             public: Any = certificate.public_key()
-            public.verify(shown.signature, statement(run, node, shown.key, shown.mark), *_scheme(public))
+            public.verify(
+                introduction.signature, statement(run, node, introduction.key, introduction.mark), *_scheme(public)
+            )
         except InvalidSignature:
             return "found a signature that is not its certificate's, of this run, name and key"
         except (ValueError, TypeError, UnsupportedAlgorithm):
@@ -205,13 +207,13 @@ def made_up(nodes: Iterable[str]) -> tuple[dict[str, Identity], Trust]:
 
     They are drawn anew each time, seed or not: masks cancel in every sum, so no result depends on them.
     """
-    found = {}
+    identities = {}
     for node in nodes:
         key, name = ed25519.Ed25519PrivateKey.generate(), x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, node)])
         unsigned = x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
         lasting = unsigned.not_valid_before(now() - DAY).not_valid_after(now() + 3650 * DAY)
-        found[node] = Identity(lasting.sign(key, None), key)
-    return found, Trust(identity.fingerprint for identity in found.values())
+        identities[node] = Identity(lasting.sign(key, None), key)
+    return identities, Trust(identity.fingerprint for identity in identities.values())
 
 
 # --- certificates ---
@@ -251,11 +253,11 @@ def _misnamed(certificate: x509.Certificate, node: str) -> str | None:
     return None if names == [node] else f"found the certificate of {', '.join(names) or 'nobody'}, expected {node}'s"
 
 
-def _untimely(certificate: x509.Certificate, at: datetime) -> str | None:
+def _untimely(certificate: x509.Certificate, moment: datetime) -> str | None:
     first, last = certificate.not_valid_before_utc, certificate.not_valid_after_utc
     return (
         None
-        if first <= at <= last
+        if first <= moment <= last
         else f"found a certificate for {first:%Y-%m-%d} to {last:%Y-%m-%d}, expected a valid one"
     )
 

@@ -48,14 +48,14 @@ class Side(Struct, frozen=True, order=True):
     key: bytes  #: X25519, (32,)
 
 
-def pair_key(private: X25519PrivateKey, run: bytes, own: Side, peer: Side) -> bytes:
+def pair_key(private: X25519PrivateKey, run: bytes, side: Side, peer: Side) -> bytes:
     """k_ij (32,), the same at both ends: HKDF-SHA256 (RFC 5869) of the X25519 secret (RFC 7748), without a salt.
 
     It is bound to the run and to both ends, the smaller fingerprint first. Raises ValueError if the peer's key is a point
     of low order, for which the secret would be the same whatever our key is.
     """
     secret = private.exchange(X25519PublicKey.from_public_bytes(peer.key))
-    first, second = sorted((own, peer))
+    first, second = sorted((side, peer))
     ends = (first.fingerprint.encode(), second.fingerprint.encode(), first.key, second.key)
     return HKDF(SHA256(), 32, None, framed(WORDS, run, *ends)).derive(secret)
 
@@ -113,23 +113,23 @@ class RunMasks:
 
         Raises Refused if this device does not accept one of them; then none is met. A restart meets them again.
         """
-        own, keys, marks = self._own(), dict[str, bytes](), dict[str, Mark]()
-        if introductions.get(self.node) != own.introduction:
+        side, keys, marks = self._own(), dict[str, bytes](), dict[str, Mark]()
+        if introductions.get(self.node) != side.introduction:
             raise Refused(f"the introduction of {self.node}: found another one than it has shown")
-        private, us = X25519PrivateKey.from_private_bytes(own.private), _side(own.introduction)
+        private, us = X25519PrivateKey.from_private_bytes(side.private), _side(side.introduction)
         whose = dict[bytes, str]()
-        for node, shown in sorted(introductions.items()):
-            if (first := whose.setdefault(shown.key, node)) != node:
+        for node, introduction in sorted(introductions.items()):
+            if (first := whose.setdefault(introduction.key, node)) != node:
                 raise Refused(f"the introduction of {node}: found the key of {first}, expected its own")
             if node == self.node:
                 continue
-            self._trust.verify(self.run, node, shown)
+            self._trust.verify(self.run, node, introduction)
             try:
-                keys[node] = pair_key(private, self.run, us, _side(shown))
+                keys[node] = pair_key(private, self.run, us, _side(introduction))
             except ValueError:
                 raise Refused(f"the introduction of {node}: found a key that is none of X25519's") from None
-            if shown.mark:
-                marks[node] = _mark_of(node, shown)
+            if introduction.mark:
+                marks[node] = _mark_of(node, introduction)
         self._keys = keys
         for node, mark in marks.items():  # stored with the step that follows
             self._ledger.peer_marks.spent(node, mark)
@@ -164,17 +164,17 @@ class RunMasks:
         key = private.public_key().public_bytes_raw()
         identity, mark = self._identity, encode(self._ledger.mark)
         signature = identity.sign(statement(self.run, self.node, key, mark))
-        shown = Introduction(key, identity.certificate, signature, mark)
-        return msgspec.msgpack.encode(_Own(private.private_bytes_raw(), shown))
+        introduction = Introduction(key, identity.certificate, signature, mark)
+        return msgspec.msgpack.encode(_Own(private.private_bytes_raw(), introduction))
 
 
-def _mark_of(node: str, shown: Introduction) -> Mark:
+def _mark_of(node: str, introduction: Introduction) -> Mark:
     """How far its sender's ledger has come. Raises Refused if that is no mark."""
     try:
-        return decode_state(Mark, shown.mark)
+        return decode_state(Mark, introduction.mark)
     except (msgspec.DecodeError, ValueError):
         raise Refused(f"the introduction of {node}: found a mark that is none") from None
 
 
-def _side(shown: Introduction) -> Side:
-    return Side(fingerprint(shown.certificate), shown.key)
+def _side(introduction: Introduction) -> Side:
+    return Side(fingerprint(introduction.certificate), introduction.key)

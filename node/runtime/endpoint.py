@@ -37,7 +37,7 @@ class Clock:
         self.sleeps_until = -inf  #: its owner does not mean to call `at` before, of time.monotonic()
         self._last: float | None = None
 
-    def at(self, now: float, hears: bool) -> float:
+    def time_at(self, now: float, hears: bool) -> float:
         """This clock's time, s, at `now` of time.monotonic(). `hears`: whether the broker could be heard until then."""
         if hears and self._last is not None:
             self.time += min(now - self._last, max(STEP_S, self.sleeps_until - self._last))

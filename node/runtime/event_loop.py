@@ -93,7 +93,7 @@ class Ticking(Protocol):
     time: float
     sleeps_until: float
 
-    def at(self, now: float, hears: bool) -> float: ...
+    def time_at(self, now: float, hears: bool) -> float: ...
     def worked(self, seconds: float) -> None: ...
 
 
@@ -190,7 +190,7 @@ class _Connection:
         link, endpoint = self.link, self.endpoint
         hears = link.connected and link.owing < OWED_S and link.connects == self.life
         self.ticked, self.unrested, self.life = now, 0, link.connects
-        if publications := endpoint.on_tick(endpoint.clock.at(now, hears)):
+        if publications := endpoint.on_tick(endpoint.clock.time_at(now, hears)):
             link.send(publications)
             endpoint.clock.worked(time.monotonic() - now)
 

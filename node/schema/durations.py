@@ -37,10 +37,10 @@ def in_words(length: float, *, up: bool = False) -> str:
         length = ceil(length / part) * part
     if length < 60:
         return f"{length:.3g}s"
-    whole = round(length)
+    rounded = round(length)
     for big, small in (("d", "h"), ("h", "min"), ("min", "s")):
         size = round(UNITS[big])
-        if whole >= size * (3 if big == "d" else 1):
-            rest = whole % size // round(UNITS[small])
-            return f"{whole // size}{big}" + (f" {rest}{small}" if rest else "")
-    return f"{whole}s"
+        if rounded >= size * (3 if big == "d" else 1):
+            rest = rounded % size // round(UNITS[small])
+            return f"{rounded // size}{big}" + (f" {rest}{small}" if rest else "")
+    return f"{rounded}s"

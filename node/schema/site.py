@@ -65,7 +65,7 @@ class Source(Section, frozen=True, kw_only=True):
         return 5.0 if self.command else 0.1 if self.mqtt else 0.5
 
     @property
-    def words(self) -> str:
+    def description(self) -> str:
         """What it is, for the owner."""
         if self.mqtt:
             return f"{self.mqtt.topic} on {self.mqtt.broker}"

@@ -81,19 +81,19 @@ def convert(raw: Any, type_: type[T], file: str, prefix: str = "") -> T:
 def _explain(message: str, raw: Any, prefix: str, type_: Any) -> str:
     text, _, where = message.partition(" - at ")
     steps = re.findall(r"\.([^.\[\]`]+)|\[(\d+)\]|\[(\.\.\.)\]", where)
-    found, path = raw, prefix
+    value, path = raw, prefix
     for key, index, _ in steps:
         if key:
             path = f"{path}.{key}" if path else key
-            found = found.get(key) if isinstance(found, dict) else None
+            value = value.get(key) if isinstance(value, dict) else None
         elif index:
             path += f"[{index}]"
-            found = found[int(index)] if isinstance(found, list) and int(index) < len(found) else None
+            value = value[int(index)] if isinstance(value, list) and int(index) < len(value) else None
     if match := re.fullmatch("Object missing required field `(.+)`", text):
         return f"{path + '.' if path else ''}{match[1]}: missing, expected a value"
     if match := re.fullmatch("Object contains unknown field `(.+)`", text):
         keys = []
-        for section in _sections(_type_at(type_, steps, raw), found):
+        for section in _sections(_type_at(type_, steps, raw), value):
             tag = section.__struct_config__.tag_field
             keys += [tag] * (tag is not None) + [f.encode_name for f in msgspec.structs.fields(section)]
         known = f", expected one of {', '.join(keys)}" if keys else ""
@@ -103,14 +103,14 @@ def _explain(message: str, raw: Any, prefix: str, type_: Any) -> str:
     if repr(PATTERN)[1:-1] in expected:
         expected = EXPECTED
     expected = re.sub(r"^Invalid (enum )?value.*", lambda _: _choices(type_, steps, raw), expected)
-    return f"{path or 'file'}: found {_short(found)}, expected {expected}"
+    return f"{path or 'file'}: found {_short(value)}, expected {expected}"
 
 
-def _sections(type_: Any, found: Any = None) -> list[Any]:
-    """The structs a type may be: itself, or those of `Section | None`; of tagged ones that which `found` names."""
+def _sections(type_: Any, value: Any = None) -> list[Any]:
+    """The structs a type may be: itself, or those of `Section | None`; of tagged ones that which `value` names."""
     sections = [t for t in (type_, *get_args(type_)) if hasattr(t, "__struct_fields__")]
     configs = [(t, t.__struct_config__) for t in sections]
-    named = [t for t, c in configs if c.tag is not None and isinstance(found, dict) and found.get(c.tag_field) == c.tag]
+    named = [t for t, c in configs if c.tag is not None and isinstance(value, dict) and value.get(c.tag_field) == c.tag]
     return named or sections
 
 
@@ -137,12 +137,12 @@ def _short(value: Any) -> str:
 def parse_values(text: str) -> list[Any]:
     """`1,2,{a: 3}`: values as YAML, with commas between them. Raises InputError."""
     try:
-        found = yaml.load(f"[{text}]", Loader=_Loader)
+        values = yaml.load(f"[{text}]", Loader=_Loader)
     except _NOT_YAML:
-        found = None
-    if not isinstance(found, list) or not found:
+        values = None
+    if not isinstance(values, list) or not values:
         raise InputError(f"found {_short(text)}, expected values with commas between them")
-    return found
+    return values
 
 
 def assigned(assignment: str) -> tuple[str, Any]:

@@ -61,9 +61,9 @@ class LocalLink(MqttLink):
             self.due = self._since + 1.0
         return messages
 
-    def heard(self, topic: str, payload: bytes, retained: bool) -> None:
+    def on_received(self, topic: str, payload: bytes, retained: bool) -> None:
         if not retained or self.on_retained is None:
-            super().heard(topic, payload, retained)
+            super().on_received(topic, payload, retained)
         elif topic in self.subscriptions and 0 < len(payload) <= PAYLOAD:
             self.on_retained(topic, payload)
 
@@ -74,7 +74,7 @@ class _Clock:
     time = 0.0
     sleeps_until = 0.0
 
-    def at(self, now: float, hears: bool) -> float:
+    def time_at(self, now: float, hears: bool) -> float:
         return now
 
     def worked(self, seconds: float) -> None:

@@ -62,10 +62,10 @@ class Stream:
 
     def packet(self) -> tuple[int, bytes] | None:
         """The first byte of the next packet, and what follows its length; None if no packet is whole."""
-        whole = self._whole()
-        if whole is None:
+        bounds = self._whole()
+        if bounds is None:
             return None
-        start, end = whole
+        start, end = bounds
         first, body = self._in[self._at], bytes(self._in[start:end])
         self._at = end
         return first, body
@@ -103,16 +103,16 @@ class Stream:
         if self._at == len(self._in):
             return None
         try:
-            found = length(self._in, self._at + 1)
-            size = found[0] if found else 0
+            head = length(self._in, self._at + 1)
+            size = head[0] if head else 0
         except Invalid:
-            found, size = None, self.limit + 1
+            head, size = None, self.limit + 1
         if size > self.limit:
             self.excess, self.ended, self._in, self._at = size, True, b"", 0
             return None
-        if found is None or found[1] + size > len(self._in):
+        if head is None or head[1] + size > len(self._in):
             return None
-        return found[1], found[1] + size
+        return head[1], head[1] + size
 
     # -- what paho calls
 

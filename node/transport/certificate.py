@@ -40,8 +40,8 @@ def not_after(path: str | Path) -> datetime:
 
 def _not_after(der: bytes) -> datetime:
     """The end of a certificate's validity (RFC 5280, 4.1). Raises ValueError or IndexError if it is none."""
-    whole, _ = _inside(der, SEQUENCE)
-    rest, _ = _inside(whole, SEQUENCE)
+    content, _ = _inside(der, SEQUENCE)
+    rest, _ = _inside(content, SEQUENCE)
     if rest[0] == VERSION:
         _, rest = _inside(rest, VERSION)
     for _ in range(BEFORE_VALIDITY):

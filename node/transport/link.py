@@ -78,8 +78,8 @@ class Link(Protocol):
     def open(self) -> None:
         """Begins to connect and returns at once."""
 
-    def connect(self, timeout: float, asked: Callable[[], bool] = lambda: False) -> bool:
-        """Waits for the connection. True if it is made, False if `asked` says to end meanwhile.
+    def connect(self, timeout: float, stopping: Callable[[], bool] = lambda: False) -> bool:
+        """Waits for the connection. True if it is made, False if `stopping` says to end meanwhile.
 
         Raises Stopped if no broker is there within `timeout` seconds.
         """

@@ -71,14 +71,14 @@ def numeric(address: Address) -> list[Any]:
         return []
 
 
-def _answered(said: bytes) -> list[Any]:
+def _answered(answer: bytes) -> list[Any]:
     try:
-        found = json.loads(said)
+        addresses = json.loads(answer)
     except ValueError:
         raise OSError(None, "its name cannot be looked up") from None
-    if isinstance(found, str):
-        raise OSError(None, found)
-    return [(family, kind, protocol, name, tuple(where)) for family, kind, protocol, name, where in found]
+    if isinstance(addresses, str):
+        raise OSError(None, addresses)
+    return [(family, kind, protocol, name, tuple(where)) for family, kind, protocol, name, where in addresses]
 
 
 def _ask(address: Address, out: int) -> None:
@@ -91,9 +91,9 @@ def _ask(address: Address, out: int) -> None:
         os.dup2(out, 3)
         os.closerange(4, 1 << 14)
         try:
-            said = json.dumps(resolve(address))
+            answer = json.dumps(resolve(address))
         except OSError as error:
-            said = json.dumps(error.strerror or str(error))
-        os.write(3, said.encode()[:LONGEST])
+            answer = json.dumps(error.strerror or str(error))
+        os.write(3, answer.encode()[:LONGEST])
     finally:
         os._exit(0)

@@ -150,8 +150,8 @@ class MqttLink:
         if self._stage is _Stage.CLOSED:
             self._stage, self._attempts.delay, self.due = _Stage.DOWN, 0.0, 0.0
 
-    def connect(self, timeout: float, asked: Callable[[], bool] = lambda: False) -> bool:
-        """Waits for the connection. True if it is made, False if `asked` says to end meanwhile.
+    def connect(self, timeout: float, stopping: Callable[[], bool] = lambda: False) -> bool:
+        """Waits for the connection. True if it is made, False if `stopping` says to end meanwhile.
 
         Raises Stopped if the broker is not there within `timeout` seconds, or refuses us.
         """
@@ -159,14 +159,14 @@ class MqttLink:
         self.open()
         self._attempts.fatal = False
         while not self.connected:
-            if asked():
+            if stopping():
                 return False
-            left = deadline - time.monotonic()
-            if self._attempts.fatal or left <= 0:
+            remaining = deadline - time.monotonic()
+            if self._attempts.fatal or remaining <= 0:
                 why = self._why if self._attempts.fatal else f"{self._why} (tried for {timeout:g} s)"
                 self._end()
                 raise Stopped(f"broker {self.url}: {why}")
-            self._wait(min(left, ASKED_S))
+            self._wait(min(remaining, ASKED_S))
         return True
 
     def publish(self, topic: str, payload: bytes, retain: bool = False, expiry: int | None = None) -> bool:
@@ -229,8 +229,8 @@ class MqttLink:
             self._wait(0.0)  # learns whether the broker has gone meanwhile
         self.send((topic, b"", True) for topic in clear if self.connected)
         deadline = time.monotonic() + CLOSE_S
-        while self.connected and self.backlog and (left := deadline - time.monotonic()) > 0:
-            self._wait(left)
+        while self.connected and self.backlog and (remaining := deadline - time.monotonic()) > 0:
+            self._wait(remaining)
             self._inbox.clear()
         session = self._session if self.connected else None
         if session is not None:
@@ -345,7 +345,7 @@ class MqttLink:
         self._exact = frozenset(t for t in subscriptions if "+" not in t and "#" not in t)
         self._wild = tuple(t for t in subscriptions if t not in self._exact)
 
-    def heard(self, topic: str, payload: bytes, retained: bool) -> None:
+    def on_received(self, topic: str, payload: bytes, retained: bool) -> None:
         matches = _matches if len(topic) <= USUAL else paho.topic_matches_sub
         if topic not in self._exact and not any(matches(t, topic) for t in self._wild):
             self.foreign += 1

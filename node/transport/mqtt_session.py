@@ -58,7 +58,7 @@ class Listener(Protocol):
     subscriptions: tuple[str, ...]  #: the topics to ask for
     dropped: int  #: publications that did not reach a broker's acknowledgement
 
-    def heard(self, topic: str, payload: bytes, retained: bool) -> None:
+    def on_received(self, topic: str, payload: bytes, retained: bool) -> None:
         """A message has arrived."""
 
     def refuse(self, topic: str, reason: str) -> None:
@@ -87,7 +87,7 @@ class Session:
         self._keepalive = client.keepalive
         self._sent_at = time.monotonic()  # when anything was sent
         self._asked_at = inf  # when PINGREQ was sent, while it has no answer
-        self.asked: dict[int, tuple[str, ...]] = {}  #: subscriptions without an answer yet, by message id
+        self.unacknowledged: dict[int, tuple[str, ...]] = {}  #: subscriptions without an answer yet, by message id
         self._heard_at = 0.0  # when the broker last sent anything
         self._receive_maximum = 65535
         self._packet_limit: int | None = None
@@ -149,7 +149,7 @@ class Session:
     def subscribe(self, topics: tuple[str, ...]) -> None:
         """Subscribes to these topics at QoS 1."""
         _, mid = self._paho.subscribe([(topic, SubscribeOptions(qos=1) if self.five else 1) for topic in topics])
-        self.asked[mid] = topics
+        self.unacknowledged[mid] = topics
 
     def put(self, topic: str, payload: bytes, retain: bool, expiry: int | None = None) -> bool:
         """Queues a message for the next `flush`. `expiry`: s after which the broker forgets it (MQTT 5).
@@ -219,7 +219,7 @@ class Session:
         kind = first & 0xF0
         if kind == packets.PUBLISH:
             topic, payload, retained, number = packets.published(first, body, self.five)
-            self.listener.heard(topic, payload, retained)
+            self.listener.on_received(topic, payload, retained)
             if number:
                 self.stream.send(packets.acknowledgement(number))
         elif kind == packets.PUBACK:
@@ -245,7 +245,7 @@ class Session:
         """A number for a packet that is to be acknowledged, ours or paho's: none that still waits for its answer."""
         while True:
             self._number = self._number % 0xFFFF + 1
-            if self._number not in self.unacked and self._number not in self.asked:
+            if self._number not in self.unacked and self._number not in self.unacknowledged:
                 return self._number
 
     # -- paho
@@ -296,7 +296,7 @@ class Session:
             self.joined = True
 
     def _on_subscribe(self, client: Any, _: Any, mid: int, reasons: Any, properties: Any) -> None:
-        for topic, reason in zip(self.asked.pop(mid, ()), reasons, strict=False):
+        for topic, reason in zip(self.unacknowledged.pop(mid, ()), reasons, strict=False):
             if reason.is_failure:
                 self.listener.refuse(topic, str(reason))
         self.joined = True

@@ -39,19 +39,19 @@ class Publication(NamedTuple):
     number: int  #: to be acknowledged; 0 at QoS 0
 
 
-def length(packet: bytes | bytearray, at: int) -> tuple[int, int] | None:
+def length(packet: bytes | bytearray, start: int) -> tuple[int, int] | None:
     """(The number that stands at `at`, the position after it); None if it is not whole. Raises Invalid if too long."""
     value, end = 0, len(packet)
-    if at < end and packet[at] < 0x80:  # as most are
-        return packet[at], at + 1
+    if start < end and packet[start] < 0x80:  # as most are
+        return packet[start], start + 1
     for k in range(DIGITS):
-        if at >= end:
+        if start >= end:
             return None
-        digit = packet[at]
-        at += 1
+        digit = packet[start]
+        start += 1
         value |= (digit & 0x7F) << 7 * k
         if digit < 0x80:
-            return value, at
+            return value, start
     raise Invalid("a length of more than four digits")
 
 
@@ -89,21 +89,21 @@ def published(first: int, body: bytes, five: bool) -> Publication:
         raise Invalid("a publication at a QoS that was not asked for")
     if len(body) < 2:
         raise Invalid("a publication without a topic")
-    at = 2 + (body[0] << 8 | body[1])
-    topic, number = body[2:at], 0
-    if not topic or at > len(body):
+    offset = 2 + (body[0] << 8 | body[1])
+    topic, number = body[2:offset], 0
+    if not topic or offset > len(body):
         raise Invalid("a publication without a topic")
     if qos:
-        if at + 2 > len(body) or not (number := body[at] << 8 | body[at + 1]):
+        if offset + 2 > len(body) or not (number := body[offset] << 8 | body[offset + 1]):
             raise Invalid("a publication without a number")
-        at += 2
+        offset += 2
     if five:
-        at = _after_properties(body, at, _OF_PUBLISH)
+        offset = _after_properties(body, offset, _OF_PUBLISH)
     try:
         name = topic.decode()
     except UnicodeDecodeError:
         name = ""
-    return Publication(name, body[at:], bool(first & 1), number)
+    return Publication(name, body[offset:], bool(first & 1), number)
 
 
 def acknowledged(body: bytes, five: bool) -> tuple[int, int]:
@@ -115,36 +115,36 @@ def acknowledged(body: bytes, five: bool) -> tuple[int, int]:
     return body[0] << 8 | body[1], body[2] if len(body) > 2 else 0
 
 
-def _after_properties(body: bytes, at: int, known: dict[int, int | str]) -> int:
+def _after_properties(body: bytes, start: int, known: dict[int, int | str]) -> int:
     """The position after the properties that begin at `at`. Raises Invalid if they are malformed."""
-    if at < len(body) and body[at] == 0:
-        return at + 1
-    whole = length(body, at)
-    if whole is None or whole[0] + whole[1] > len(body):
+    if start < len(body) and body[start] == 0:
+        return start + 1
+    head = length(body, start)
+    if head is None or head[0] + head[1] > len(body):
         raise Invalid("properties that end beyond their packet")
-    at, end = whole[1], whole[0] + whole[1]
+    start, end = head[1], head[0] + head[1]
     seen: set[int] = set()
-    while at < end:
-        kind = body[at]
+    while start < end:
+        kind = body[start]
         form = known.get(kind)
         if form is None or (kind in seen and kind not in _REPEATED):
             raise Invalid(f"property {kind:#04x}, or it comes twice")
         seen.add(kind)
-        at = _after_value(body, at + 1, form)
-    if at != end:
+        start = _after_value(body, start + 1, form)
+    if start != end:
         raise Invalid("a property that ends beyond its packet")
     return end
 
 
-def _after_value(body: bytes, at: int, form: int | str) -> int:
+def _after_value(body: bytes, start: int, form: int | str) -> int:
     """The position after a property's value; beyond the packet's end if the value is not whole."""
     if isinstance(form, int):
-        return at + form
+        return start + form
     if form == "v":
-        number = length(body, at)
+        number = length(body, start)
         return len(body) + 1 if number is None else number[1]
     for _ in form if form == "s" else "sp":
-        if at + 2 > len(body):
+        if start + 2 > len(body):
             return len(body) + 1
-        at += 2 + (body[at] << 8 | body[at + 1])
-    return at
+        start += 2 + (body[start] << 8 | body[start + 1])
+    return start

@@ -51,7 +51,7 @@ class Away(MemoryBroker):
                 self._connect(name)
         for e in list(self.endpoints.values()):
             if e.name not in self.stopped:
-                self.publish(e.on_tick(e.clock.at(self.now, self.hears(e.name))))
+                self.publish(e.on_tick(e.clock.time_at(self.now, self.hears(e.name))))
                 e.idle()
 
     def publish(self, publications):
@@ -357,24 +357,24 @@ def _refuse_now(world):
 
 def test_an_endpoints_clock_stands_while_the_broker_is_away_and_loses_little_to_a_stopped_process():
     clock = Clock()
-    assert clock.at(100.0, True) == 0.0
-    assert clock.at(100.25, True) == 0.25
-    assert clock.at(100.5, False) == 0.25
-    assert clock.at(700.0, False) == 0.25
-    assert clock.at(700.25, True) == 0.5
-    assert clock.at(1300.25, True) == 0.5 + STEP_S
+    assert clock.time_at(100.0, True) == 0.0
+    assert clock.time_at(100.25, True) == 0.25
+    assert clock.time_at(100.5, False) == 0.25
+    assert clock.time_at(700.0, False) == 0.25
+    assert clock.time_at(700.25, True) == 0.5
+    assert clock.time_at(1300.25, True) == 0.5 + STEP_S
 
 
 def test_time_for_which_an_endpoint_was_meant_to_sleep_counts_and_what_is_beyond_it_does_not():
     clock = Clock()
-    clock.at(100.0, True)
+    clock.time_at(100.0, True)
     clock.sleeps_until = 130.0
-    assert clock.at(130.5, True) == 30.0
+    assert clock.time_at(130.5, True) == 30.0
     clock.sleeps_until = 160.5
-    assert clock.at(3000.0, True) == 60.0  # the machine slept meanwhile
+    assert clock.time_at(3000.0, True) == 60.0  # the machine slept meanwhile
     clock.sleeps_until = 3030.0
-    assert clock.at(3029.0, False) == 60.0
-    assert clock.at(3029.5, True) == 60.5
+    assert clock.time_at(3029.0, False) == 60.0
+    assert clock.time_at(3029.5, True) == 60.5
 
 
 def test_a_peer_is_given_as_long_to_be_back_as_its_link_may_wait():

@@ -12,10 +12,10 @@ from tests.support.devices.zone_fleet import World, setup
 
 def test_the_time_of_ones_own_work_is_nobodys_silence():
     clock = Clock()
-    clock.at(100.0, True)
+    clock.time_at(100.0, True)
     clock.worked(2.0)  # it computes from 100 to 102, and hears nothing
-    assert clock.at(102.1, True) == pytest.approx(0.1)
-    assert clock.at(102.6, True) == pytest.approx(0.6)
+    assert clock.time_at(102.1, True) == pytest.approx(0.1)
+    assert clock.time_at(102.6, True) == pytest.approx(0.6)
 
 
 def delivered(world, publications, to=None):

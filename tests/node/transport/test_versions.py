@@ -16,7 +16,7 @@ class Played:
     """A broker that answers each CONNECT by its version, 4 (3.1.1) or 5, and closes. `asked`: the versions, in order."""
 
     def __init__(self, answers):
-        self.answers, self.asked, self.open = answers, [], []
+        self.answers, self.unacknowledged, self.open = answers, [], []
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.listener.setblocking(False)
         self.url = f"mqtt://127.0.0.1:{self.listener.getsockname()[1]}"
@@ -35,7 +35,7 @@ class Played:
                 continue
             if packet:
                 version = packet[packet.index(b"MQTT") + 4]
-                self.asked.append(version)
+                self.unacknowledged.append(version)
                 connection.sendall(self.answers[version])
             connection.close()
             self.open.remove(connection)
@@ -56,8 +56,8 @@ def attempts():
         made.extend((link, broker))
         link.open()
         deadline = time.monotonic() + PATIENCE_S
-        while len(broker.asked) < n or not link.waiting:
-            assert time.monotonic() < deadline, broker.asked
+        while len(broker.unacknowledged) < n or not link.waiting:
+            assert time.monotonic() < deadline, broker.unacknowledged
             link.poll(0.01)
             broker.turn()
         return link, broker
@@ -70,23 +70,23 @@ def attempts():
 def test_mqtt_5_is_not_asked_again_of_a_url_that_has_refused_it_and_the_last_reason_is_said(attempts):
     """A cluster of MQTT 3.1.1 that elects: it closes connections of its own version without an answer."""
     link, broker = attempts({5: REFUSES["unsupported"], 4: SILENT}, 5)
-    assert broker.asked == [5, 4, 4, 4, 4]
+    assert broker.unacknowledged == [5, 4, 4, 4, 4]
     assert link.why == "closed the connection without an answer"
     assert link.protocol == "MQTT 3.1.1"
 
 
 def test_a_cluster_that_says_why_is_quoted(attempts):
     link, broker = attempts({5: REFUSES["unsupported"], 4: REFUSES["unavailable"]}, 4)
-    assert broker.asked == [5, 4, 4, 4]
+    assert broker.unacknowledged == [5, 4, 4, 4]
     assert link.why == "refused: Server unavailable"
 
 
 def test_a_broker_that_closes_both_is_asked_by_both_in_turn(attempts):
     """It may be one of MQTT 5 that starts, or one of 3.1.1 that knows no other version."""
     _, broker = attempts({5: SILENT, 4: SILENT}, 6)
-    assert broker.asked == [5, 4, 5, 4, 5, 4]
+    assert broker.unacknowledged == [5, 4, 5, 4, 5, 4]
 
 
 def test_one_that_refuses_both_is_tried_again_by_the_older(attempts):
     _, broker = attempts({5: REFUSES["unsupported"], 4: REFUSES["unsupported"]}, 4)
-    assert broker.asked == [5, 4, 4, 4]
+    assert broker.unacknowledged == [5, 4, 4, 4]

@@ -74,7 +74,7 @@ STYLE = """
 
 
 @dataclass(frozen=True)
-class Line:
+class BranchFlow:
     """The lines between two buses. flow: MW from the first to the second. loading: percent, NaN without a limit."""
 
     ends: tuple[str, str]
@@ -89,7 +89,7 @@ class Line:
         return "bx" if math.isnan(self.loading) else f"b{np.searchsorted(LOADINGS, self.loading, side='right')}"
 
 
-def lines(rows: Sequence[Row]) -> list[Line]:
+def lines(rows: Sequence[Row]) -> list[BranchFlow]:
     """Lines that join the same two buses as one: flows added, the highest loading of them."""
     together: dict[frozenset[int], list[Row]] = {}
     for row in rows:
@@ -106,7 +106,9 @@ def lines(rows: Sequence[Row]) -> list[Line]:
         start, end = (a, b) if flow >= 0 else (b, a)
         title = f"branch {which}, {start} to {end}: {fixed(abs(flow), 3)} MW, {loading_words}"
         out.append(
-            Line((str(a), str(b)), flow if math.isfinite(flow) else 0.0, loading, parallel[0]["tie"] == "yes", title)
+            BranchFlow(
+                (str(a), str(b)), flow if math.isfinite(flow) else 0.0, loading, parallel[0]["tie"] == "yes", title
+            )
         )
     return out
 
@@ -170,7 +172,7 @@ class Picture(Drawing):
     def __init__(
         self,
         grid: Network,
-        power: Sequence[Line],
+        power: Sequence[BranchFlow],
         layers: Sequence[Layer],
         shape: Shape,
         position: Array | None = None,
@@ -211,11 +213,11 @@ class Picture(Drawing):
                 out.append("</g>")
         return out
 
-    def _flow(self, one: Line) -> str:
+    def _flow(self, one: BranchFlow) -> str:
         drawn = self.line(*one.ends)
         return drawn if self.narrow else f"{drawn[:-2]}><title>{escape(one.title)}</title></line>"
 
-    def _arrow(self, one: Line, largest: float) -> tuple[Array, Array, float] | None:
+    def _arrow(self, one: BranchFlow, largest: float) -> tuple[Array, Array, float] | None:
         """Where it stands, its direction and half its length; None where there is no flow or no room."""
         a, b = (self.places[end] for end in one.ends)
         if abs(one.flow) < 5e-4 or largest <= 0:
@@ -298,7 +300,7 @@ class Picture(Drawing):
                 candidates.append((centre + way * (self.radius + gap + reach), 1.2 * step + 0.01 * i))
         labels.put(text, candidates, centre, self.radius, False)
 
-    def _along(self, labels: Labels, one: Line) -> None:
+    def _along(self, labels: Labels, one: BranchFlow) -> None:
         text = f"{one.loading:.0f} %"
         if self.few and not self.narrow:
             text = f"{abs(one.flow):.0f} MW, {text}"

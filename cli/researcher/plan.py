@@ -15,7 +15,7 @@ from hushgrid.kernels.errors import InputError
 from hushgrid.scenarios import find
 
 if TYPE_CHECKING:
-    from hushgrid.lab.planning.search import Found, Line
+    from hushgrid.lab.planning.search import Candidate, PlanResult
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -78,7 +78,7 @@ def _plan(o: argparse.Namespace) -> int:
     return 0
 
 
-def as_text(result: Found, raw: dict[str, Any]) -> str:
+def as_text(result: PlanResult, raw: dict[str, Any]) -> str:
     """The plan as text: a short table, what stands beside it, and what was assumed."""
     from hushgrid.lab.planning.choices import scenario_key
     from hushgrid.lab.planning.made_up import WORDS
@@ -114,7 +114,7 @@ def as_text(result: Found, raw: dict[str, Any]) -> str:
     )
 
 
-def _cells(candidate: Line, key: str, title: str) -> list[str]:
+def _cells(candidate: Candidate, key: str, title: str) -> list[str]:
     import numpy as np
 
     c, middle = candidate.choice, float(np.median(candidate.excess))
@@ -138,10 +138,10 @@ def _number(value: float | None) -> str:
     return "-" if value is None else f"{value:g}"
 
 
-def plain(result: Found) -> dict[str, Any]:
+def plain(result: PlanResult) -> dict[str, Any]:
     """The plan as JSON."""
 
-    def one(candidate: Line) -> dict[str, Any]:
+    def one(candidate: Candidate) -> dict[str, Any]:
         facts = (
             {"title": candidate.title} if candidate.title else candidate.choice._asdict() | {"gossip": candidate.gossip}
         )
@@ -160,7 +160,7 @@ def plain(result: Found) -> dict[str, Any]:
     }
 
 
-def write(result: Found, raw: dict[str, Any], file: Path, out: Path) -> None:
+def write(result: PlanResult, raw: dict[str, Any], file: Path, out: Path) -> None:
     """The scenario with the chosen values; its paths are those of `file`, said from where `out` is."""
     import yaml
 
@@ -189,7 +189,7 @@ def write(result: Found, raw: dict[str, Any], file: Path, out: Path) -> None:
         raise InputError(f"--out {out}: {error.strerror or error}, expected a place for a file") from None
 
 
-def _excess(result: Found) -> str:
+def _excess(result: PlanResult) -> str:
     import numpy as np
 
     return f"{float(np.median(result.chosen.excess)):.3g} (median of {result.seeds} seeds)"

@@ -77,7 +77,7 @@ class ClarabelSolver:
         else:
             self._solver.update(P=P, q=q)
             self._P = P.copy()
-        first = Found.of(self._solver.solve())
+        first = SolverResult.of(self._solver.solve())
         if first.solved:
             return first.x, first.y
         tried = [first]
@@ -102,7 +102,7 @@ class ClarabelSolver:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Found:
+class SolverResult:
     """What a solver has found, and how well by its own residuals."""
 
     x: Floats
@@ -111,7 +111,7 @@ class Found:
     residual: float  #: the largest of primal and dual residual and gap, relative; nan or infinite: it is worth nothing
 
     @classmethod
-    def of(cls, solution: clarabel.DefaultSolution, size: float = 1.0) -> Found:
+    def of(cls, solution: clarabel.DefaultSolution, size: float = 1.0) -> SolverResult:
         """`size`: what the objective was divided by."""
         gap = abs(solution.obj_val - solution.obj_val_dual)
         relative = gap / max(1.0, min(abs(solution.obj_val), abs(solution.obj_val_dual)))
@@ -129,14 +129,16 @@ class Found:
         return self.status == str(_ALMOST) and self.residual < inf
 
 
-def fresh(build: Callable[..., clarabel.DefaultSolver], P: Floats, q: Floats, tolerance: float) -> Iterator[Found]:
+def fresh(
+    build: Callable[..., clarabel.DefaultSolver], P: Floats, q: Floats, tolerance: float
+) -> Iterator[SolverResult]:
     """What solvers find that are scaled for this very problem and used once, one for each rung of the ladder.
 
     Dividing the objective by its largest coefficient moves no minimiser and keeps heavy noise within range.
     """
     size = float(np.abs(q).max(initial=0.0)) or 1.0
     for changes in LADDER:
-        yield Found.of(build(P / size, q / size, tolerance, changes).solve(), size)
+        yield SolverResult.of(build(P / size, q / size, tolerance, changes).solve(), size)
 
 
 def multipliers(cones: Cones, P: Floats, q: Floats, tolerance: float) -> Iterator[Floats]:

@@ -25,7 +25,7 @@ import numpy as np
 from msgspec import Meta
 
 from hushgrid.kernels.algorithms.base import Constrained, Published, Rounds
-from hushgrid.kernels.algorithms.mixing import Mixing, Oracle, bound, check_published, decaying, weights_of
+from hushgrid.kernels.algorithms.mixing import Mixing, NodeOracle, bound, check_published, decaying, weights_of
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.jit import kernel
 from hushgrid.kernels.patterns.neighbours import NeighbourState, NodeContext
@@ -148,7 +148,7 @@ class Node(Mixing):
     def __init__(
         self,
         params: Params,
-        gate: Oracle,
+        gate: NodeOracle,
         weights: Mapping[str, float],
         degree: int,
         M: float,

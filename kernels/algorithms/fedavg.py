@@ -129,7 +129,7 @@ def local_step(x: Vector, g: Vector, w: Vector, alpha: float, mu: float) -> Vect
     return x - alpha * (g + mu * (x - w))
 
 
-class Oracle(Protocol):
+class ClientOracle(Protocol):
     """What a client may ask of its gate."""
 
     def gradient(self, x: Vector) -> Vector: ...
@@ -146,7 +146,9 @@ class ClientState:
 class Client(StarMember):
     """ClientUpdate(p, w)."""
 
-    def __init__(self, params: Params, gate: Oracle, feasible: Feasible, start: Vector, patience: int = 0) -> None:
+    def __init__(
+        self, params: Params, gate: ClientOracle, feasible: Feasible, start: Vector, patience: int = 0
+    ) -> None:
         super().__init__("coordinator", params.rounds, patience)
         self.params, self.feasible = params, feasible
         self.answer = gate.gradient if params.variant == "guarded" else gate.exact_gradient

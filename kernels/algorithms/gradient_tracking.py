@@ -20,7 +20,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from hushgrid.kernels.algorithms.base import Constrained
-from hushgrid.kernels.algorithms.mixing import AnsweredState, FirstOrder, Mixing, Oracle, weights_of
+from hushgrid.kernels.algorithms.mixing import AnsweredState, FirstOrder, Mixing, NodeOracle, weights_of
 from hushgrid.kernels.patterns.neighbours import NodeContext
 from hushgrid.kernels.types import Vector
 
@@ -63,7 +63,7 @@ class Node(Mixing):
     state: NodeState
 
     def __init__(
-        self, params: Params, gate: Oracle, weights: Mapping[str, float], size: int, name: str, **pattern: Any
+        self, params: Params, gate: NodeOracle, weights: Mapping[str, float], size: int, name: str, **pattern: Any
     ) -> None:
         super().__init__(gate, params.variant, weights, params.rounds, 2 * size, name, **pattern)
         self.alpha, self.momentum = params.step_size, params.momentum or 0.0

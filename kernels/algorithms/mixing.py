@@ -63,7 +63,7 @@ class AnsweredState(NeighbourState):
     m: np.ndarray = field(default_factory=lambda: np.zeros(0))  #: (d,) that mean; empty: no answer yet, or no momentum
 
 
-class Oracle(Protocol):
+class NodeOracle(Protocol):
     """What a node may ask of its gate. `perturb`: x plus a paper's noise (published), of scale `scale` per coordinate."""
 
     def gradient(self, x: Vector) -> Vector: ...
@@ -94,7 +94,7 @@ class Mixing(Neighbour):
 
     def __init__(
         self,
-        gate: Oracle,
+        gate: NodeOracle,
         variant: Variant,
         weights: Mapping[str, float],
         messages: int,
@@ -136,7 +136,7 @@ class Proximal(Mixing):
     def __init__(
         self,
         params: FirstOrder,
-        gate: Oracle,
+        gate: NodeOracle,
         regularizer: Regularizer,
         weights: Mapping[str, float],
         size: int,

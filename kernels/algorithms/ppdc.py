@@ -22,7 +22,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from hushgrid.kernels.algorithms.base import Constrained, Published, Rounds
-from hushgrid.kernels.algorithms.mixing import Mixing, Oracle, bound, check_published, decaying, weights_of
+from hushgrid.kernels.algorithms.mixing import Mixing, NodeOracle, bound, check_published, decaying, weights_of
 from hushgrid.kernels.patterns.neighbours import NeighbourState, NodeContext
 from hushgrid.kernels.ranges import FAR_DUAL, Count, Fraction, Noise, Step
 from hushgrid.kernels.types import Vector
@@ -79,7 +79,7 @@ class Node(Mixing):
     state: NodeState
 
     def __init__(
-        self, params: Params, gate: Oracle, weights: Mapping[str, float], size: int, name: str, **pattern: Any
+        self, params: Params, gate: NodeOracle, weights: Mapping[str, float], size: int, name: str, **pattern: Any
     ) -> None:
         super().__init__(gate, params.variant, weights, params.rounds, size, name, **pattern)
         self.params = params

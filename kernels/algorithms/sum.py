@@ -62,7 +62,7 @@ class Params(Star, tag_field="name", tag="sum", frozen=True, kw_only=True):
         return MaskedServer(context, self.rounds)
 
 
-class Oracle(Protocol):
+class StatisticOracle(Protocol):
     """What a node may ask of its gate."""
 
     def statistic(self) -> Vector: ...
@@ -78,7 +78,7 @@ class AddendState:
 class Addend(StarMember):
     """A node that answers once."""
 
-    def __init__(self, params: Params, gate: Oracle, start: Vector) -> None:
+    def __init__(self, params: Params, gate: StatisticOracle, start: Vector) -> None:
         super().__init__("coordinator", params.rounds)
         self.answer = gate.statistic if params.variant == "guarded" else gate.exact_statistic
         self.state = AddendState(0, start.copy())

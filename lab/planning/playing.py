@@ -121,7 +121,7 @@ def made_of(shape: Shape, classes: int) -> tuple[int, ...]:
     return tuple(min(m, most) for m in shape.rows)
 
 
-class Task(NamedTuple):
+class TrialTask(NamedTuple):
     raw: dict[str, Any]  #: without data
     shape: Shape
     seed: int
@@ -135,7 +135,7 @@ def plan_of(raw: dict[str, Any], file: str) -> RunPlan:
 
 
 @np.errstate(over="ignore", invalid="ignore")  # of what diverges
-def play(task: Task) -> Played:
+def play(task: TrialTask) -> Played:
     """One run on made-up rows."""
     try:
         plan = plan_of(task.raw, task.file)
@@ -206,7 +206,7 @@ def wrong(tested: Loss, x: Vector) -> float:
     return float(np.mean(said != b))
 
 
-def beside(task: Task) -> tuple[Played, Played]:
+def beside(task: TrialTask) -> tuple[Played, Played]:
     """Without privacy, and the median node alone with all the rows it has: what it would have without the others."""
     p = plan_of(task.raw, task.file).problem
     here = world(blob_of(p), task.shape, made_of(task.shape, p.classes), task.seed)

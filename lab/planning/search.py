@@ -34,7 +34,7 @@ from hushgrid.kernels.algorithms.registry import PLUGGED, plug
 from hushgrid.kernels.errors import InputError, Stopped
 from hushgrid.kernels.types import Vector
 from hushgrid.lab.planning.choices import Choice, laid, rounds_by, tuned_key
-from hushgrid.lab.planning.playing import GOSSIP, Played, Task, beside, made_of, plan_of, play
+from hushgrid.lab.planning.playing import GOSSIP, Played, TrialTask, beside, made_of, plan_of, play
 from hushgrid.lab.planning.shape import Shape, checked, without_data
 from hushgrid.node.config.scenario import scenario_from
 
@@ -49,7 +49,7 @@ SHOWN = 5  #: choices that are played again
 WORK_S = 40.0  #: s of one processor, about, for these
 
 
-class Line(NamedTuple):
+class Candidate(NamedTuple):
     """A choice with what it gives, over seeds."""
 
     title: str
@@ -59,12 +59,12 @@ class Line(NamedTuple):
     error: Vector  #: (seeds,)
 
 
-class Found(NamedTuple):
+class PlanResult(NamedTuple):
     """What a plan says."""
 
-    best: list[Line]  #: the least excess loss first
-    chosen: Line  #: of these: the fewest answers that are as good but for 1 - AS_GOOD
-    beside: list[Line]  #: the scenario as it is, without privacy, each node alone
+    best: list[Candidate]  #: the least excess loss first
+    chosen: Candidate  #: of these: the fewest answers that are as good but for 1 - AS_GOOD
+    beside: list[Candidate]  #: the scenario as it is, without privacy, each node alone
     seeds: int
     played: int  #: runs
     nodes: int
@@ -110,10 +110,10 @@ class Search:
             for worker in multiprocessing.active_children():
                 worker.terminate()
 
-    def task(self, choice: Choice, seed: int) -> Task:
-        return Task(laid(self.raw, choice, self.rounds), self.shape, seed, self.file)
+    def task(self, choice: Choice, seed: int) -> TrialTask:
+        return TrialTask(laid(self.raw, choice, self.rounds), self.shape, seed, self.file)
 
-    def each(self, work: Callable[[Task], Any], tasks: Sequence[Task]) -> list[Any]:
+    def each(self, work: Callable[[TrialTask], Any], tasks: Sequence[TrialTask]) -> list[Any]:
         if self.pool is None:
             return [work(t) for t in tasks]
         try:
@@ -276,17 +276,17 @@ def seconds_of(search: Search, choice: Choice) -> float:
     return n * answers * each
 
 
-def line(search: Search, choice: Choice, seeds: Sequence[int], title: str = "") -> Line:
+def line(search: Search, choice: Choice, seeds: Sequence[int], title: str = "") -> Candidate:
     """A choice with what came of it: with the fewest rounds of averaging that are enough."""
     each = [search.known[choice, seed] for seed in seeds]
     if any(len(run.excess) == 1 for run in each):
-        return Line(title, choice, 0, np.array([r.excess[0] for r in each]), np.array([r.error[0] for r in each]))
+        return Candidate(title, choice, 0, np.array([r.excess[0] for r in each]), np.array([r.error[0] for r in each]))
     excess, error = (np.array([getattr(r, name) for r in each]) for name in ("excess", "error"))
     medians = np.median(excess, axis=0)
     k = int(np.flatnonzero(medians <= medians[-1] * ENOUGH)[0]) if isfinite(medians[-1]) else 0
     if title:  # as it stands: with the rounds that the scenario says
         k = int(np.argmin(np.abs(np.array(GOSSIP) - gossip_of(search.scenario.algorithm))))
-    return Line(title, choice, GOSSIP[k], excess[:, k], error[:, k])
+    return Candidate(title, choice, GOSSIP[k], excess[:, k], error[:, k])
 
 
 def planned(
@@ -298,7 +298,7 @@ def planned(
     seeds: int | None = None,
     workers: int | None = None,
     say: Callable[[str], None] = lambda text: None,
-) -> Found:
+) -> PlanResult:
     """The plan of a scenario's mapping. Raises InputError, one line.
 
     rows: of all nodes together; features: of a row; where the scenario does not say. seeds: how many are shown [as many
@@ -327,17 +327,19 @@ def planned(
         sides = search.each(beside, [search.task(given, seed) for seed in which])
     scenario = line(search, given, which, "as the scenario is")
     others = [
-        Line(title, given, 0, np.array([s[k].excess[0] for s in sides]), np.array([s[k].error[0] for s in sides]))
+        Candidate(title, given, 0, np.array([s[k].excess[0] for s in sides]), np.array([s[k].error[0] for s in sides]))
         for k, title in enumerate(("without privacy", "each alone"))
     ]
     kind = search.plan.problem.objective.kind
     measure = "rms error" if kind == "least-squares" else "rows wrong"
     made = max(made_of(shape, search.plan.problem.classes))
     chosen = min((li for li in best if middle(li) <= middle(best[0]) / AS_GOOD), key=lambda li: li.choice.answers or 0)
-    return Found(best, chosen, [scenario, *others], n, len(search.known), len(shape.rows), about(search), made, measure)
+    return PlanResult(
+        best, chosen, [scenario, *others], n, len(search.known), len(shape.rows), about(search), made, measure
+    )
 
 
-def middle(of: Line) -> float:
+def middle(of: Candidate) -> float:
     """The median excess loss."""
     return float(np.median(of.excess))
 

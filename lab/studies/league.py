@@ -143,7 +143,7 @@ class Cell(NamedTuple):
     epsilon: float
 
 
-class Line(NamedTuple):
+class LeagueRow(NamedTuple):
     cell: Cell
     values: dict[str, float]  #: what was chosen
     figures: dict[str, Median]  #: over the seeds that are shown
@@ -223,7 +223,7 @@ def lines(
     seeds: Sequence[int] = SHOWN,
     levels: Sequence[int] = LEVELS,
     swept: bool = True,
-) -> list[Line]:
+) -> list[LeagueRow]:
     """Tuned on some seeds, shown on others. swept: the runs that are shown are a sweep's, as they are always of tokens, whose
     mean model is no mean; else the first seed's is, for its bytes, and the figures are of all seeds played at once.
     """
@@ -257,7 +257,7 @@ def lines(
         figures |= of.shown(values, seeds) if not whole(cell.method) else {}
         ends = zip(search.axes, place, strict=True)
         at = [a.key for a, k in ends if not (a.has(k - 1) and a.has(k + 1))]
-        found.append(Line(cell, values, figures, at, _over_answers(of, place, tuned_on)))
+        found.append(LeagueRow(cell, values, figures, at, _over_answers(of, place, tuned_on)))
     return found
 
 
@@ -299,7 +299,7 @@ def given(found: Median) -> str:
     return in_digits(found.value) + ("" if np.isnan(found.error) else f" ± {found.error:.1g}")
 
 
-def row(line: Line) -> list[str | float]:
+def row(line: LeagueRow) -> list[str | float]:
     f = line.figures
     values = [(key, value) for key, value in line.values.items() if key != "answers"]
     said = ", ".join(f"{key} {value:.3g}{' (limit)' * (key in line.limits)}" for key, value in values)
@@ -319,7 +319,7 @@ def row(line: Line) -> list[str | float]:
     ]
 
 
-def tables(setting: Setting, found: Sequence[Line]) -> list[Table]:
+def tables(setting: Setting, found: Sequence[LeagueRow]) -> list[Table]:
     """By total epsilon and by the kind of promise, the least own gap first; then what needs no privacy."""
     made = []
     for epsilon in setting.epsilons:
@@ -338,7 +338,7 @@ def tables(setting: Setting, found: Sequence[Line]) -> list[Table]:
     return [*made, Table(f"{setting.title}: without privacy", names, body)]
 
 
-def picture(found: Mapping[str, Sequence[Line]]) -> str:
+def picture(found: Mapping[str, Sequence[LeagueRow]]) -> str:
     """The own gap over the number of answers, all else as chosen, of the points that the walk saw; a panel a setting and total."""
     panels = []
     for title, each in found.items():

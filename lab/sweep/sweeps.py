@@ -147,7 +147,7 @@ def _make(
     progress: Progress,
 ) -> None:
     """Every run that has no row yet: first all points of one seed, then of the next."""
-    from hushgrid.lab.sweep.workers import Task
+    from hushgrid.lab.sweep.workers import RunTask
 
     missing = [(point, seed) for seed in seeds for point in grid if (str(point.number), str(seed)) not in record.rows]
     if strange := [key for key in record.rows if int(key[1]) not in seeds]:
@@ -169,7 +169,7 @@ def _make(
     asked = [(point, seed) for point, seed in missing if point.scenario is not None]
     if not asked:
         return
-    tasks = (Task(point.number, seed, seeded(point, seed), file) for point, seed in asked)
+    tasks = (RunTask(point.number, seed, seeded(point, seed), file) for point, seed in asked)
     with engine() as working:
         progress.phase(working.about)
         began = time.monotonic()

@@ -43,7 +43,7 @@ LOOPBACK = {"dashboard_address": "127.0.0.1:0", "worker_dashboard_address": "127
 Measure = Mapping[str, Callable[[Result], Any]]
 
 
-class Task(NamedTuple):
+class RunTask(NamedTuple):
     """A run to be made."""
 
     point: int
@@ -78,7 +78,7 @@ class Common(WorkerPlugin):  # type: ignore[misc]
         self.kept = Cache(self.rows) if here is None else here
 
 
-def one(common: str, task: Task) -> dict[str, Any]:
+def one(common: str, task: RunTask) -> dict[str, Any]:
     """A worker makes a run: its figures, or how it ended otherwise and why."""
     found = get_worker().plugins[common]
     try:
@@ -106,12 +106,12 @@ class Engine:
         n = len(self.client.nthreads())
         return f"{n} worker{'s' * (n != 1)} {self.where}" if n else f"no worker {self.where} yet: waiting for one"
 
-    def rows(self, tasks: Iterator[Task]) -> Iterator[tuple[Task, dict[str, Any]]]:
+    def rows(self, tasks: Iterator[RunTask]) -> Iterator[tuple[RunTask, dict[str, Any]]]:
         """Each run with what `one` returned, as they end. Raises Stopped if the scheduler is gone."""
-        waiting: dict[Any, Task] = {}
+        waiting: dict[Any, RunTask] = {}
         ended = as_completed(loop=self.client.loop)
 
-        def submit(task: Task) -> None:
+        def submit(task: RunTask) -> None:
             key = f"{self.common.name}-{task.point}-{task.seed}"
             future = self.client.submit(one, self.common.name, task, key=key, pure=False)
             waiting[future] = task

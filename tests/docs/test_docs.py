@@ -34,8 +34,8 @@ FOLDERS = tuple(
 SPAN = re.compile(r"`([^`\s]+)`(?: \(((?:`[^`]+`(?:, | and )?)+)\))?|`([^`\s]+) \(([^`()]+)\)`")
 #: What the tutorials add.
 PLACEHOLDERS = {
-    "kernels/algorithms/exact_diffusion.py", "node/transport/loop.py", "node/problems/median/__init__.py",
-    "node/problems/median/kind.py", "broker/simulation/problems/median.py",
+    "kernels/algorithms/exact_diffusion.py", "node/transport/loop.py", "node/problems/smooth_median/__init__.py",
+    "node/problems/smooth_median/kind.py", "broker/simulation/problems/smooth_median.py",
 }  # fmt: skip
 
 

@@ -39,7 +39,7 @@ RIVALRY = tuple(k / 10 for k in range(1, 10))  #: r of Figure 3
 METHODS = ("DPP2", "DiaDSP", "PPDC")
 
 
-class Task(NamedTuple):
+class Dpp2Task(NamedTuple):
     figure: str  #: 1, 2, eta, long or 3
     method: str
     r: float
@@ -49,8 +49,8 @@ class Task(NamedTuple):
     rounds: int
 
 
-class Line(NamedTuple):
-    task: Task
+class Dpp2Result(NamedTuple):
+    task: Dpp2Task
     k: Vector
     optimality: Vector  #: (31) after round k
     gradient: float  #: |sum_i f_i'(x_i)/N|^2 at the end
@@ -65,7 +65,7 @@ def problem(n: int) -> tuple[list[Loss], Graph]:
     return fs, connected(n, RADIUS if n >= N else 0.8)
 
 
-def parameters(task: Task) -> dpp2.Params:
+def parameters(task: Dpp2Task) -> dpp2.Params:
     """Section VI's; Figure 3 has its own alpha and u_w. Without noise, r and u are any."""
     eta = counter_generator(0, "dpp2 eta", 0).uniform(0.01, 0.99, task.rounds)
     third = task.figure == "3"
@@ -82,13 +82,13 @@ def parameters(task: Task) -> dpp2.Params:
     )
 
 
-def measure(task: Task) -> Line:
+def measure(task: Dpp2Task) -> Dpp2Result:
     """One run, in this process."""
     fs, graph = problem(task.n)
     return _dpp2(task, fs, graph) if task.method == "DPP2" else _rival(task, fs, graph)
 
 
-def _dpp2(task: Task, fs: Sequence[Loss], graph: Graph) -> Line:
+def _dpp2(task: Dpp2Task, fs: Sequence[Loss], graph: Graph) -> Dpp2Result:
     p, shape = parameters(task), (task.rounds, len(fs), D)
     w = e = None
     if task.r and task.u:
@@ -103,7 +103,7 @@ def _dpp2(task: Task, fs: Sequence[Loss], graph: Graph) -> Line:
     g = _gradients(fs, x[-1])
     added = (1.0 - p.eta_k(task.rounds)) * float(np.max(np.abs(nodes.d)))
     optimality = np.array([dpp2.stationarity(x[i], _gradients(fs, x[i])) for i in k])
-    return Line(task, np.array(k, np.float64) + 1, optimality, float(np.sum(g.mean(axis=0) ** 2)), added, x[-1])
+    return Dpp2Result(task, np.array(k, np.float64) + 1, optimality, float(np.sum(g.mean(axis=0) ** 2)), added, x[-1])
 
 
 class Publishing(Exact):
@@ -117,7 +117,7 @@ class Publishing(Exact):
         return x + scale * self.draw.laplace(size=x.size)
 
 
-def _rival(task: Task, fs: Sequence[Loss], graph: Graph) -> Line:
+def _rival(task: Dpp2Task, fs: Sequence[Loss], graph: Graph) -> Dpp2Result:
     nodes: list[Neighbour] = []
     for i, f in enumerate(fs):
         node = routes.name(i)
@@ -145,7 +145,7 @@ def _rival(task: Task, fs: Sequence[Loss], graph: Graph) -> Line:
     x = np.array([node.state.x for node in nodes])
     g = _gradients(fs, x)
     at_end = np.array([dpp2.stationarity(x, g)])
-    return Line(task, np.array([float(task.rounds)]), at_end, float(np.sum(g.mean(axis=0) ** 2)), nan, x)
+    return Dpp2Result(task, np.array([float(task.rounds)]), at_end, float(np.sum(g.mean(axis=0) ** 2)), nan, x)
 
 
 def _gradients(fs: Sequence[Loss], x: Matrix) -> Matrix:
@@ -155,7 +155,7 @@ def _gradients(fs: Sequence[Loss], x: Matrix) -> Matrix:
 # --- tables and pictures ---
 
 
-def claims(task: Task) -> tuple[float, float]:
+def claims(task: Dpp2Task) -> tuple[float, float]:
     """Epsilon by Theorem 3, and by its own proof with k = 0 (the final x withheld). Without noise both are unbounded."""
     if not (task.r and task.u):
         return np.inf, np.inf
@@ -163,8 +163,8 @@ def claims(task: Task) -> tuple[float, float]:
     return dpp2.claimed_epsilon(p, CHANGE, M, D), dpp2.epsilon(p, CHANGE, M, D)
 
 
-def tables(lines: Sequence[Line]) -> list[Table]:
-    def of(figure: str) -> list[Line]:
+def tables(lines: Sequence[Dpp2Result]) -> list[Table]:
+    def of(figure: str) -> list[Dpp2Result]:
         return [li for li in lines if li.task.figure == figure]
 
     first = [
@@ -197,16 +197,16 @@ def tables(lines: Sequence[Line]) -> list[Table]:
     ]
 
 
-def _doubled(k: float, line: Line) -> bool:
+def _doubled(k: float, line: Dpp2Result) -> bool:
     """Whether k is a run's last point, or that times a power of 2."""
     return bool(np.log2(k / line.k[-1]) % 1 == 0 and k >= line.k[-1])
 
 
-def _rivals_claim(task: Task) -> tuple[float, float]:
+def _rivals_claim(task: Dpp2Task) -> tuple[float, float]:
     return claims(task) if task.method == "DPP2" else (nan, nan)  # reconstructed: none is claimed
 
 
-def picture(lines: Sequence[Line]) -> str:
+def picture(lines: Sequence[Dpp2Result]) -> str:
     def panel(figure: str, title: str, label: str, at: int) -> Panel:
         curves = {f"{label} = {li.task[at]}": (li.k, li.optimality) for li in lines if li.task.figure == figure}
         return Panel(title, "round k", "(31)", curves)
@@ -228,10 +228,10 @@ def picture(lines: Sequence[Line]) -> str:
 
 def study(n: int = N, rounds: int = ROUNDS, rivalry: Sequence[float] = RIVALRY) -> list[Page]:
     """All three figures, eta, and more rounds."""
-    tasks = [Task("1", "DPP2", r, 1.0, "random", n, rounds) for r in DECAYS]
-    tasks += [Task("2", "DPP2", 0.95, u, "random", n, rounds) for u in SCALES]
-    tasks += [Task("eta", "DPP2", 0.9, 1.0, eta, n, rounds) for eta in ETAS]
-    tasks += [Task("long", "DPP2", 0.9, 1.0, 0.5, n, LONGER * rounds)]
-    tasks += [Task("3", method, r, 1.0, "random", n, rounds) for r, method in product(rivalry, METHODS)]
+    tasks = [Dpp2Task("1", "DPP2", r, 1.0, "random", n, rounds) for r in DECAYS]
+    tasks += [Dpp2Task("2", "DPP2", 0.95, u, "random", n, rounds) for u in SCALES]
+    tasks += [Dpp2Task("eta", "DPP2", 0.9, 1.0, eta, n, rounds) for eta in ETAS]
+    tasks += [Dpp2Task("long", "DPP2", 0.9, 1.0, 0.5, n, LONGER * rounds)]
+    tasks += [Dpp2Task("3", method, r, 1.0, "random", n, rounds) for r, method in product(rivalry, METHODS)]
     lines = on_two(measure, tasks, lambda t: f"{t.figure}: {t.method}, r = {t.r:g}, u = {t.u:g}, eta = {t.eta}")
     return [Page("dpp2-figures", tables(lines), {"dpp2-figures.svg": picture(lines)})]

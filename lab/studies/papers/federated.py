@@ -53,7 +53,7 @@ class Images(NamedTuple):
     nodes: int = NODES
 
 
-class Task(NamedTuple):
+class FederatedTask(NamedTuple):
     images: Images
     epsilon: float  #: inf: without privacy
     rounds: int
@@ -65,15 +65,15 @@ class Task(NamedTuple):
     rho: Any = None  #: the penalty, a number or (E.1) [the tuned one]
 
 
-class Line(NamedTuple):
-    task: Task
+class FederatedResult(NamedTuple):
+    task: FederatedTask
     error: Vector  #: (seeds,) share of the test's rows that the mean of all models gets wrong
     own: Vector  #: (seeds,) the same of a node's own model, mean over the nodes
     average: Vector  #: (seeds,) the same of the mean of the averaged iterates (5.1c)
     outside: float  #: largest |x_k| of a node's own model over the box, mean over the seeds
 
 
-def scenario(task: Task, seed: int) -> dict[str, Any]:
+def scenario(task: FederatedTask, seed: int) -> dict[str, Any]:
     """The run of one seed, as in a scenario file."""
     eta, rho, clip = TUNED[task.epsilon]
     if task.box == TIGHT:
@@ -129,7 +129,7 @@ def played(setup: RowSetup, seed: int) -> Iterator[list[Vector]]:
         yield [agent.outcome()["z"] for agent in agents.values()]
 
 
-def measured(task: Task) -> Line:
+def measured(task: FederatedTask) -> FederatedResult:
     """All seeds of a setting; without privacy there is nothing to draw, and one run."""
     setup = RowSetup(scenario_from(scenario(task, 0)))
     assert setup.tests is not None
@@ -140,19 +140,19 @@ def measured(task: Task) -> Line:
         wrong = np.array(test(np.array([last.mean(axis=0), models.mean(axis=(0, 1)), *last])), dtype=np.float64)
         found.append([wrong[0], np.mean(wrong[2:]), wrong[1], np.max(np.abs(last)) / task.box])
     error, own, average, outside = np.array(found).T
-    return Line(task, error, own, average, float(outside.mean()))
+    return FederatedResult(task, error, own, average, float(outside.mean()))
 
 
-def tasks(images: Images, epsilons: Sequence[float], seeds: Sequence[int]) -> list[Task]:
+def tasks(images: Images, epsilons: Sequence[float], seeds: Sequence[int]) -> list[FederatedTask]:
     """Without privacy; E at one number of answers; (3.4) in both boxes; the rivals."""
-    found = [Task(images, inf, PLAIN, 1, box, "objective", seeds) for box in (SLACK, TIGHT)]
+    found = [FederatedTask(images, inf, PLAIN, 1, box, "objective", seeds) for box in (SLACK, TIGHT)]
     for epsilon in epsilons:
         for box in (SLACK, TIGHT):
             for mode in MODES if box == TIGHT else MODES[:2]:
-                found.append(Task(images, epsilon, ANSWERS, 1, box, mode, seeds))
-        found += [Task(images, epsilon, ANSWERS // E, E, SLACK, "objective", seeds) for E in (3, 10)]
-        found += [Task(images, epsilon, ANSWERS, 5, SLACK, "objective", seeds)]
-        found += [Task(images, epsilon, ANSWERS // E, E, SLACK, "objective", seeds, "fedavg") for E in (1, 3)]
+                found.append(FederatedTask(images, epsilon, ANSWERS, 1, box, mode, seeds))
+        found += [FederatedTask(images, epsilon, ANSWERS // E, E, SLACK, "objective", seeds) for E in (3, 10)]
+        found += [FederatedTask(images, epsilon, ANSWERS, 5, SLACK, "objective", seeds)]
+        found += [FederatedTask(images, epsilon, ANSWERS // E, E, SLACK, "objective", seeds, "fedavg") for E in (1, 3)]
     return found
 
 
@@ -162,7 +162,7 @@ COLUMNS = (
 )  # fmt: skip
 
 
-def row(line: Line) -> Sequence[str | float]:
+def row(line: FederatedResult) -> Sequence[str | float]:
     """A line of the table: means over the seeds."""
     t, n = line.task, line.error.size
     noise = "none" if t.epsilon == inf else "gate" if t.mode == "objective" else t.mode
@@ -172,7 +172,7 @@ def row(line: Line) -> Sequence[str | float]:
     return (*about, t.rounds * t.local_updates, *figures, line.outside)
 
 
-def picture(lines: Sequence[Line]) -> str:
+def picture(lines: Sequence[FederatedResult]) -> str:
     """Testing error over epsilon, a panel a box: the gate's noise, and (3.4)."""
     panels = []
     for box, said in ((SLACK, "slack box"), (TIGHT, "tight box")):
@@ -203,7 +203,7 @@ PENALTIES: tuple[Any, ...] = (
 def penalty(images: Images, epsilons: Sequence[float], seeds: Sequence[int], rounds: Sequence[int]) -> Page:
     """Testing errors of output perturbation (3.4) in the slack box at several penalties; the chart has the first rounds."""
     each = [
-        Task(images, epsilon, T, 1, SLACK, "output", seeds, rho=rho)
+        FederatedTask(images, epsilon, T, 1, SLACK, "output", seeds, rho=rho)
         for T, epsilon, rho in product(rounds, epsilons, PENALTIES)
     ]
     lines = on_two(measured, each, lambda t: f"{t.epsilon:g} {t.rho}")

@@ -39,7 +39,7 @@ class Setting(NamedTuple):
     over: dict[str, Any]
 
 
-class Line(NamedTuple):
+class SettingResult(NamedTuple):
     """A setting's outcome over its seeds; arrays are (seeds, T)."""
 
     setting: Setting
@@ -80,7 +80,7 @@ GUARDED: dict[str, dict[str, Any]] = {
 }
 
 
-def measure(task: tuple[Path, Setting, int, int | None]) -> Line:
+def measure(task: tuple[Path, Setting, int, int | None]) -> SettingResult:
     """One setting over its seeds."""
     source, setting, seeds, rounds = task
     over = setting.over | ({"algorithm.rounds": rounds} if rounds else {})
@@ -96,7 +96,7 @@ def measure(task: tuple[Path, Setting, int, int | None]) -> Line:
     if privacy["claimed"]:
         claimed, delta = privacy["claimed"]["epsilon"], privacy["claimed"]["delta"]
         cost = inf if privacy["spent"]["epsilon"] is None else privacy["spent"]["epsilon"]
-    return Line(
+    return SettingResult(
         setting,
         claimed,
         delta,
@@ -128,7 +128,7 @@ COLUMNS = (
 TITLES = {"figure3": "Figure 3: case14, three zones", "figure4": "Figure 4: case118, three zones"}
 
 
-def row(line: Line) -> list[str | float]:
+def row(line: SettingResult) -> list[str | float]:
     """A line of the table: objective and residual over the last rounds, noise and violation over all of them."""
     s, last = line.setting, line.objective[:, -LAST:]
     figures = [
@@ -145,7 +145,7 @@ def row(line: Line) -> list[str | float]:
     return [method, s.local_updates, s.asked, *privacy, *map(float, figures)]
 
 
-def tables(figure: str, lines: list[Line]) -> list[Table]:
+def tables(figure: str, lines: list[SettingResult]) -> list[Table]:
     """The paper's methods, then those at honest totals."""
     T, seeds = lines[0].objective.shape[1], max(line.objective.shape[0] for line in lines)
     base = f"{TITLES[figure]}, {T} rounds, {seeds} seeds; objective over the last {LAST} rounds, p.u.²"
@@ -156,7 +156,7 @@ def tables(figure: str, lines: list[Line]) -> list[Table]:
     ]
 
 
-def picture(figure: str, lines: list[Line]) -> str:
+def picture(figure: str, lines: list[SettingResult]) -> str:
     """The paper's figure: noise, objective for each E, feasibility, a column for each method."""
     by_setting = {li.setting[:3]: li for li in lines if li.setting.eta == PAPER}
 
@@ -180,7 +180,7 @@ def picture(figure: str, lines: list[Line]) -> str:
 # --- the study ---
 
 
-def measured(figure: str, chosen: Iterable[Setting], seeds: int, rounds: int | None = None) -> list[Line]:
+def measured(figure: str, chosen: Iterable[Setting], seeds: int, rounds: int | None = None) -> list[SettingResult]:
     """The lines of one figure, in order, on two processes. InputError where scenarios/ is not."""
     source = SOURCES / f"{figure}.yaml"
     if not source.is_file():

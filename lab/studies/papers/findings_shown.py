@@ -191,13 +191,13 @@ def own_experiment(decays: Iterable[float] = (0.9, 0.95, 0.99), upto: int = 500)
     K = np.unique(np.geomspace(2, upto, 40).astype(int))
     curves, rows = {}, []
     for r in decays:
-        tasks = [dpp2_figures.Task("1", "DPP2", r, 1.0, 0.5, dpp2_figures.N, int(k) + 1) for k in K]
+        tasks = [dpp2_figures.Dpp2Task("1", "DPP2", r, 1.0, 0.5, dpp2_figures.N, int(k) + 1) for k in K]
         told = np.array([dpp2_figures.claims(task) for task in tasks])
         curves[f"r = {r:g}, Theorem 3"] = K.astype(float), told[:, 0]
         if r == 0.9:
             curves["r = 0.9, by its proof"] = K.astype(float), told[:, 1]
         at = (10, 50, upto)
-        some = [dpp2_figures.claims(dpp2_figures.Task("1", "DPP2", r, 1.0, 0.5, dpp2_figures.N, k + 1)) for k in at]
+        some = [dpp2_figures.claims(dpp2_figures.Dpp2Task("1", "DPP2", r, 1.0, 0.5, dpp2_figures.N, k + 1)) for k in at]
         rows.append((r, *(said for said, _ in some), some[-1][1]))
     columns = ("r", "K = 10", "K = 50", f"K = {upto}", "by its proof")
     table = Table(

@@ -69,7 +69,7 @@ class Curve(NamedTuple):
     distance: Vector
 
 
-class Task(NamedTuple):
+class IncrementalTask(NamedTuple):
     kind: Kind
     N: int
     eta: float
@@ -99,7 +99,7 @@ def incremental(fs: Sequence[Loss], setup: Setup, method: str, walk: list[int], 
     return Walked(walk, record[:, 0], record[:, 1], agents, start)
 
 
-def way(task: Task) -> Curve:
+def way(task: IncrementalTask) -> Curve:
     """A method on a problem and a network, with the paper's parameters."""
     fs, setup = losses(task.kind, task.N, task.seed), PAPER[task.kind]
     graph = Network(kind="erdos-renyi", nodes=task.N, density=task.eta, seed=task.seed).build()
@@ -125,7 +125,12 @@ def way(task: Task) -> Curve:
 
 
 def _other(
-    task: Task, gates: Sequence[Exact], near: Sequence[Sequence[int]], L: Sequence[float], star: Vector, K: int
+    task: IncrementalTask,
+    gates: Sequence[Exact],
+    near: Sequence[Sequence[int]],
+    L: Sequence[float],
+    star: Vector,
+    K: int,
 ) -> Curve:
     update, tau = PAPER[task.kind].update, PAPER[task.kind].tau
     steps: Iterator[tuple[int, Matrix]]
@@ -150,7 +155,7 @@ def needed(curve: Curve, level: float) -> float:
     return float(curve.sent[below[0]]) if below.size else np.nan
 
 
-def accuracy(curves: dict[Task, Curve]) -> Table:
+def accuracy(curves: dict[IncrementalTask, Curve]) -> Table:
     """Accuracy and communication."""
     columns = (
         "problem",
@@ -178,7 +183,7 @@ def accuracy(curves: dict[Task, Curve]) -> Table:
     return Table("Accuracy and communication", columns, rows)
 
 
-def panels(curves: dict[Task, Curve], settings: Sequence[tuple[int, float]]) -> list[list[Panel]]:
+def panels(curves: dict[IncrementalTask, Curve], settings: Sequence[tuple[int, float]]) -> list[list[Panel]]:
     """A row a problem and measure, a panel a setting: the methods over the vectors sent."""
     return [
         [
@@ -187,7 +192,10 @@ def panels(curves: dict[Task, Curve], settings: Sequence[tuple[int, float]]) -> 
                 "vectors sent",
                 label,
                 {
-                    m: (curves[Task(kind, N, eta, m)].sent, getattr(curves[Task(kind, N, eta, m)], what))
+                    m: (
+                        curves[IncrementalTask(kind, N, eta, m)].sent,
+                        getattr(curves[IncrementalTask(kind, N, eta, m)], what),
+                    )
                     for m in METHODS
                 },
                 xlog=True,

@@ -23,9 +23,9 @@ from hushgrid.lab.studies.papers.incremental import (
     PAPER,
     SETTINGS,
     VISITS,
+    IncrementalTask,
     P,
     Setup,
-    Task,
     Walked,
     accuracy,
     incremental,
@@ -63,7 +63,7 @@ class Leak(NamedTuple):
     game: float  #: the share of right answers to "which of two data sets"
 
 
-def leak(task: Task, games: int = 200, rivals: int = 10) -> Leak:
+def leak(task: IncrementalTask, games: int = 200, rivals: int = 10) -> Leak:
     """How well an eavesdropper hears the gradients of a run on a cycle; and the one-sample game, a small network a game."""
     setup = PAPER[task.kind]
     fs = losses(task.kind, task.N, task.seed)
@@ -83,7 +83,7 @@ def leak(task: Task, games: int = 200, rivals: int = 10) -> Leak:
     return Leak(task.method, sent, error, float(np.mean(last)), right / games if games else np.nan)
 
 
-def _guessed(task: Task, setup: Setup, N: int, game: int) -> bool:
+def _guessed(task: IncrementalTask, setup: Setup, N: int, game: int) -> bool:
     """Agent 0 has one of two data sets that differ in one record; is it the one whose gradient at z is the nearer?"""
     fs, coin = losses(task.kind, N, 1000 + game), game % 2
     other = Loss(fs[0].objective, fs[0].A.copy(), fs[0].b)
@@ -124,7 +124,7 @@ class Estimates(NamedTuple):
     worst: float  #: |y - y found| by the forward recursion at the last visit, the largest over agents and coordinates
 
 
-def estimates(task: Task, count: int = FIRST) -> Estimates:
+def estimates(task: IncrementalTask, count: int = FIRST) -> Estimates:
     """The first `count` visits to every agent of a cycle."""
     fs, setup, N = losses(task.kind, task.N, task.seed), PAPER[task.kind], task.N
     run = incremental(fs, setup, task.method, [k % N for k in range(count * N)], task.seed)
@@ -143,7 +143,7 @@ def estimates(task: Task, count: int = FIRST) -> Estimates:
     return Estimates(task.method, x, y, worst)
 
 
-def estimates_table(found: dict[Task, Estimates]) -> Table:
+def estimates_table(found: dict[IncrementalTask, Estimates]) -> Table:
     """How far y_1(1) is off at the first visit and the last, by each way."""
     rows = []
     for task, of in found.items():
@@ -157,7 +157,7 @@ def estimates_table(found: dict[Task, Estimates]) -> Table:
     return Table("Figures 4 and 6: how far y_1(1) is off", columns, rows)
 
 
-def estimates_panels(found: dict[Task, Estimates]) -> list[list[Panel]]:
+def estimates_panels(found: dict[IncrementalTask, Estimates]) -> list[list[Panel]]:
     """A row a problem, a panel a method: how far y_1(1) is off over the visits. In place of the paper's lines, which lie
     on each other, what is between them."""
     rows = []
@@ -180,7 +180,7 @@ def estimates_panels(found: dict[Task, Estimates]) -> list[list[Panel]]:
 # --- the whole ---
 
 
-def tables(leaks: dict[Task, Leak], found: dict[Task, Estimates]) -> list[Table]:
+def tables(leaks: dict[IncrementalTask, Leak], found: dict[IncrementalTask, Estimates]) -> list[Table]:
     """What an eavesdropper hears, the whole models it finds, Figures 4 and 6."""
     whole = models()
     rows = [(t.kind, k.method, k.error[0], k.error[-1], k.at_optimum, k.game) for t, k in leaks.items()]
@@ -201,12 +201,12 @@ def tables(leaks: dict[Task, Leak], found: dict[Task, Estimates]) -> list[Table]
 
 def study(settings: Sequence[tuple[int, float]] = SETTINGS, games: int = 200) -> list[Page]:
     """All four figures and the leak."""
-    tasks = [Task(kind, N, eta, method) for kind, (N, eta), method in product(PAPER, settings, METHODS)]
+    tasks = [IncrementalTask(kind, N, eta, method) for kind, (N, eta), method in product(PAPER, settings, METHODS)]
     ways = on_two(way, tasks, lambda t: f"{t.kind} N = {t.N} eta = {t.eta:g}: {t.method}")
     curves = dict(zip(tasks, ways, strict=True))
-    of = [Task(kind, *settings[0], m) for kind in PAPER for m in LEAKING]
+    of = [IncrementalTask(kind, *settings[0], m) for kind in PAPER for m in LEAKING]
     leaks = dict(zip(of, on_two(leak, of, lambda t: f"{t.kind}: {t.method} overheard"), strict=True))
-    four = {t: estimates(t) for t in (Task(kind, *settings[0], m) for kind in PAPER for m in ESTIMATED)}
+    four = {t: estimates(t) for t in (IncrementalTask(kind, *settings[0], m) for kind in PAPER for m in ESTIMATED)}
     gradients = [
         Panel(
             f"{kind}, N = {settings[0][0]}",

@@ -63,7 +63,7 @@ class Ask(NamedTuple):
         )
 
 
-class Line(NamedTuple):
+class Recovery(NamedTuple):
     """What came of one."""
 
     ask: Ask
@@ -185,7 +185,7 @@ def _scenario(ask: Ask, data: Mapping[str, Any]) -> dict[str, Any]:
     return raw
 
 
-def measure(ask: Ask) -> Line:
+def measure(ask: Ask) -> Recovery:
     """A run, and the attack on it."""
     with tempfile.TemporaryDirectory() as directory:
         place = Path(directory)
@@ -200,7 +200,7 @@ def measure(ask: Ask) -> Line:
         images = [told[f"rows_n{i}"] for i in range(ask.nodes) if f"rows_n{i}" in told]
         noise = _noise(ask, told, place, made.history) if ask.variant == "guarded" else nan
         whole = np.concatenate(images)[:SHOWN] if images else np.zeros((0, true[0].shape[1]))
-        return Line(ask, found, whole, np.concatenate(true)[:SHOWN], noise, seconds)
+        return Recovery(ask, found, whole, np.concatenate(true)[:SHOWN], noise, seconds)
 
 
 def _noise(ask: Ask, told: Any, place: Path, history: Mapping[str, Any]) -> float:
@@ -217,7 +217,7 @@ def _noise(ask: Ask, told: Any, place: Path, history: Mapping[str, Any]) -> floa
     return float(total / heard / (sum(v for v in history["noise_l1_expected"] if v) / answers))
 
 
-def image_table(lines: list[Line], title: str = "Images that were recovered") -> Table:
+def image_table(lines: list[Recovery], title: str = "Images that were recovered") -> Table:
     """A line a run."""
     rows = []
     for li in lines:
@@ -236,7 +236,7 @@ def image_table(lines: list[Line], title: str = "Images that were recovered") ->
     return Table(title, columns, rows)
 
 
-def gradient_table(lines: list[Line]) -> Table:
+def gradient_table(lines: list[Recovery]) -> Table:
     """A line a problem and noise."""
     rows = []
     for li in lines:
@@ -248,7 +248,7 @@ def gradient_table(lines: list[Line]) -> Table:
     return Table("RECAL's gradients on other losses: 8 nodes of 200 made-up rows, 20 visits each", columns, rows)
 
 
-def picture(lines: list[Line]) -> bytes:
+def picture(lines: list[Recovery]) -> bytes:
     """The first images: true; recovered without noise, with the published, and with the gate's; of one collection."""
     ones = [li for li in lines if li.ask.title == "RECAL" and li.ask.m == 1 and li.ask.nodes < MANY]
     q = ones[0].true.shape[1]
@@ -256,7 +256,7 @@ def picture(lines: list[Line]) -> bytes:
     return png(sheet([list(ones[0].true), *(list(li.images) for li in ones)], (q // side, side)))
 
 
-def curves(lines: list[Line]) -> str:
+def curves(lines: list[Recovery]) -> str:
     """PSNR against the epsilon that is claimed, of one image a node."""
     ways = {"noise at the gate": "guarded", "published noise": "published"}
     of = {

@@ -16,7 +16,7 @@ import numpy as np
 from hushgrid.kernels.algorithms.radmm import Growth
 from hushgrid.lab.studies.common.study import Page, Panel, Table, chart, on_two
 from hushgrid.lab.studies.papers import recycled_limits as limits
-from hushgrid.lab.studies.papers.recycled_runs import METHODS, ROUNDS, RUNS, Found, Setting, lowest, measure
+from hushgrid.lab.studies.papers.recycled_runs import METHODS, ROUNDS, RUNS, RunsResult, Setting, lowest, measure
 
 EPSILONS = {
     5: (1.0, 4.0, 16.0),
@@ -66,7 +66,7 @@ def label(s: Setting) -> str:
     return f"q₁ = {eta.growth:g}" if isinstance(eta, Growth) else s.method
 
 
-def panel(title: str, found: Sequence[Found]) -> Panel:
+def panel(title: str, found: Sequence[RunsResult]) -> Panel:
     """L above that of the optimum over iterations, the mean of all runs and their range."""
     curves, ranges = {}, {}
     for f in found:
@@ -78,10 +78,10 @@ def panel(title: str, found: Sequence[Found]) -> Panel:
     return Panel(title, "iteration", "L(t) − L(x*)", curves, ranges=ranges)
 
 
-def pictures(found: Sequence[Found], rounds: int) -> list[str]:
+def pictures(found: Sequence[RunsResult], rounds: int) -> list[str]:
     """Figure 1; Figures 3 to 5 of 5 nodes, and of 20."""
 
-    def of(figure: str, **like: Any) -> list[Found]:
+    def of(figure: str, **like: Any) -> list[RunsResult]:
         return [
             f for f in found if f.setting.figure == figure and all(getattr(f.setting, k) == v for k, v in like.items())
         ]
@@ -99,7 +99,7 @@ def pictures(found: Sequence[Found], rounds: int) -> list[str]:
     return charts
 
 
-def tables(found: Sequence[Found]) -> list[Table]:
+def tables(found: Sequence[RunsResult]) -> list[Table]:
     plain, noisy = [], []
     for f in found:
         s, (loss, spread, error, errors) = f.setting, f.last

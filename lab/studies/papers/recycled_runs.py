@@ -70,7 +70,7 @@ class Setting(NamedTuple):
     runs: int = RUNS
 
 
-class Found(NamedTuple):
+class RunsResult(NamedTuple):
     setting: Setting
     loss: Matrix  #: (runs, rounds) L(t); NaN where the gate refuses: an answer may not cost so little
     wrong: Vector  #: (runs,) the share of the test rows classified wrong by the mean of all f_i, at the end
@@ -199,7 +199,7 @@ def stated(method: str, nodes: Sequence[radmm.Agent], gates: Sequence[RowsGate])
     return float(max(each))
 
 
-def run(s: Setting, seed: int, step: float = nan) -> Found:
+def run(s: Setting, seed: int, step: float = nan) -> RunsResult:
     """One run of a setting."""
     fs, method = losses(s.N), METHODS[s.method]
     keys = method.keys | {"rounds": s.rounds, "variant": "none" if s.epsilon == inf else "guarded"} | s.keys
@@ -220,17 +220,17 @@ def run(s: Setting, seed: int, step: float = nan) -> Found:
     except InputError:  # so many answers at so little are refused before any is drawn
         if gates[0].spends:
             raise
-        return Found(s, loss, np.array([nan]), answers, (nan, nan), nan, step)
+        return RunsResult(s, loss, np.array([nan]), answers, (nan, nan), nan, step)
     alpha, said = (inf, inf), nan
     if s.epsilon < inf:
         ends = gates[0].spends[0], gates[0].spends[-1]
         perturbed = method.machine is not dpladmm and keys.get("perturb") != "primal"
         alpha = (1 / ends[0].scale, 1 / ends[1].scale) if perturbed else (nan, nan)
         said = stated(s.method, nodes, gates)
-    return Found(s, loss, np.array([wrong(f.mean(axis=0))]), answers, alpha, said, step)
+    return RunsResult(s, loss, np.array([wrong(f.mean(axis=0))]), answers, alpha, said, step)
 
 
-def measure(s: Setting) -> Found:
+def measure(s: Setting) -> RunsResult:
     """All runs of a setting; linearised ADMM's step is the best of its grid, by the loss at the end: optimistic."""
     found = []
     for step in STEPS if METHODS[s.method].machine is dpladmm else (nan,):

@@ -72,7 +72,7 @@ class Problem(NamedTuple):
         return each
 
 
-class Task(NamedTuple):
+class RelayTask(NamedTuple):
     kind: str
     n: int
     method: str
@@ -80,10 +80,10 @@ class Task(NamedTuple):
     seeds: int
 
 
-class Line(NamedTuple):
+class RelayResult(NamedTuple):
     """A method's best parameter on one graph; medians over seeds. Infinite: not within the limit."""
 
-    task: Task
+    task: RelayTask
     edges: int
     parameter: float
     activations: float
@@ -159,22 +159,22 @@ def reached(p: Problem, method: str, parameter: float, seed: int, limit: int) ->
     return [inf, inf, inf], kept
 
 
-def measure(task: Task) -> Line:
+def measure(task: RelayTask) -> RelayResult:
     """One method on one graph: the best of its grid."""
     p = problem(task.kind, task.n)
     seeds = 1 if task.method in ("RECAL, cycle", "I-ADMM", "ADMM, synchronous") else task.seeds
-    best, limit = Line(task, len(p.graph.edges), nan, inf, inf, inf, (np.zeros(0), np.zeros(0))), task.limit
+    best, limit = RelayResult(task, len(p.graph.edges), nan, inf, inf, inf, (np.zeros(0), np.zeros(0))), task.limit
     for parameter in METHODS[task.method]:
         runs = [reached(p, task.method, parameter, seed, limit) for seed in range(seeds)]
         activations, plf, sent = np.median([figures for figures, _ in runs], axis=0)
         if activations < best.activations:
             sent_on_way, errors = np.array([(s.sent, s.error) for s in runs[0][1]]).T
-            best = Line(task, best.edges, parameter, activations, plf, sent, (sent_on_way, errors))
+            best = RelayResult(task, best.edges, parameter, activations, plf, sent, (sent_on_way, errors))
             limit = min(limit, int(2 * activations))  # what takes longer is not the best
     return best
 
 
-def growth(lines: Sequence[Line], what: str) -> float:
+def growth(lines: Sequence[RelayResult], what: str) -> float:
     """The exponent of n, by least squares of the logarithms; NaN where one is not measured."""
     values = [getattr(line, what) for line in lines]
     if len(values) < 2 or not all(map(isfinite, values)):
@@ -182,7 +182,7 @@ def growth(lines: Sequence[Line], what: str) -> float:
     return float(np.polyfit(np.log([line.task.n for line in lines]), np.log(values), 1)[0])
 
 
-def tables(lines: Sequence[Line]) -> list[Table]:
+def tables(lines: Sequence[RelayResult]) -> list[Table]:
     """Counts, and their growth beside what is claimed."""
     columns = ("graph", "n", "edges", "method", "parameter", "activations", "PLF", "vectors sent")
     counted = [
@@ -205,7 +205,7 @@ def tables(lines: Sequence[Line]) -> list[Table]:
     ]
 
 
-def picture(lines: Sequence[Line]) -> str:
+def picture(lines: Sequence[RelayResult]) -> str:
     """PLF and vectors over n, and the error over vectors on the largest graph."""
     rows = []
     for what, label in (("plf", "privacy leakage frequency"), ("sent", "vectors sent")):
@@ -247,6 +247,6 @@ def picture(lines: Sequence[Line]) -> str:
 
 def study(sizes: Sequence[int] = SIZES, limit: int = LIMIT, seeds: int = SEEDS) -> list[Page]:
     """Both parts: counts on graphs, and where answers cost something."""
-    tasks = [Task(kind, n, method, limit, seeds) for kind, n, method in product(GRAPHS, sizes, METHODS)]
+    tasks = [RelayTask(kind, n, method, limit, seeds) for kind, n, method in product(GRAPHS, sizes, METHODS)]
     lines = on_two(measure, tasks, lambda t: f"{t.kind} of {t.n}: {t.method}")
     return [Page("relay-graphs", tables(lines), {"relay-graphs.svg": picture(lines)}), relay_private.page()]

@@ -162,7 +162,7 @@ class Ask(NamedTuple):
     epsilon: float
 
 
-class Line(NamedTuple):
+class PrivateResult(NamedTuple):
     ask: Ask
     claimed: float
     honest: float
@@ -184,12 +184,12 @@ def asked() -> list[Ask]:
     return [*whole, *(Ask(name, way, epsilon) for (name, way), epsilon in product(honest, EPSILONS))]
 
 
-def measure(ask: Ask, visits: Sequence[int] = VISITS) -> Line:
+def measure(ask: Ask, visits: Sequence[int] = VISITS) -> PrivateResult:
     """The best of the way's grid, by the median of the error over seeds."""
     return best_of(problems()[ask.problem](), ask, visits)
 
 
-def best_of(p: Problem, ask: Ask, visits: Sequence[int] = VISITS) -> Line:
+def best_of(p: Problem, ask: Ask, visits: Sequence[int] = VISITS) -> PrivateResult:
     """The same of a problem that is at hand."""
     seeds, found = range(SEEDS), []
     if ask.way == "none":
@@ -214,12 +214,14 @@ def _plf() -> int:
     return int(np.median([np.bincount(ring_walk(seed)).max() for seed in range(SEEDS)]))
 
 
-def _line(p: Problem, ask: Ask, claimed: float, honest: float, chosen: str, plf: int, runs: Sequence[Matrix]) -> Line:
+def _line(
+    p: Problem, ask: Ask, claimed: float, honest: float, chosen: str, plf: int, runs: Sequence[Matrix]
+) -> PrivateResult:
     error = float(np.median([p.error(x[-1]) for x in runs]))
     accuracy = float(np.median([p.accuracy(x[-1]) for x in runs]))
     noise = last_noise(p, ask.epsilon) if ask.way == "published" else nan
     zeros = float(np.mean(p.star == 0))
-    return Line(
+    return PrivateResult(
         ask, claimed, honest, chosen, plf, error, accuracy, noise, zeros, np.array([p.error(x) for x in runs[0]])
     )
 
@@ -343,7 +345,7 @@ def page(asks: Sequence[Ask] | None = None, visits: Sequence[int] = VISITS) -> P
     return Page("relay-private", tables, {"relay-private.svg": picture(paper, honest)})
 
 
-def picture(paper: Sequence[Line], honest: Sequence[Line]) -> str:
+def picture(paper: Sequence[PrivateResult], honest: Sequence[PrivateResult]) -> str:
     """The error on its way, without noise and with the published; and what honest totals reach."""
     ways = {"none": "no noise", "published": f"published, ε = {CLAIMED:g} claimed"}
     names = list(dict.fromkeys(li.ask.problem for li in paper if li.ask.problem.split(", ")[1] == "least-squares"))

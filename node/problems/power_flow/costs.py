@@ -17,7 +17,7 @@ TOTALS = ("served", "unserved", "spilled")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Found:
+class LeastCost:
     """What a step tells (`star.Least`)."""
 
     z: Vector
@@ -39,8 +39,8 @@ class LocalCost:
         """`CostStep.bound`: a function of the loads that the gate has answered, whatever lam is."""
         return self._step.bound(lam)
 
-    def minimum(self, v: Vector, factor: float) -> Found:
+    def minimum(self, v: Vector, factor: float) -> LeastCost:
         least = self._step.minimum(v, factor)
         unserved, spilled = (s.reshape(2, -1).sum(axis=1) for s in (least.unserved, least.spilled))
         totals = np.stack([self._load - unserved, unserved, spilled]) * self._base
-        return Found(least.z, least.value, totals.T.ravel(), least.price)
+        return LeastCost(least.z, least.value, totals.T.ravel(), least.price)

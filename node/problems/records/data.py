@@ -17,8 +17,8 @@ from hushgrid.kernels.randomness import counter_generator
 from hushgrid.kernels.types import Matrix, Vector
 from hushgrid.node.problems.records.files import (
     LARGEST_TABLE,
+    RecordTable,
     Shard,
-    Table,
     check_widths,
     lines_of,
     printable,
@@ -242,16 +242,16 @@ def _as_declared(data: Data, shards: list[Shard], kind: Kind) -> tuple[list[Shar
     return shards, notes
 
 
-def _read(data: Data, base: Path, kind: Kind) -> Table:
+def _read(data: Data, base: Path, kind: Kind) -> RecordTable:
     if data.libsvm is not None:
         A, b = read_libsvm(base / data.libsvm, kind, features=data.features, first_index=data.first_index)
-        return Table(A, b)
+        return RecordTable(A, b)
     if data.idx is not None:
-        return Table(*read_idx(base / data.idx, kind, data.pool))
+        return RecordTable(*read_idx(base / data.idx, kind, data.pool))
     return read_csv(base / (data.csv or ""), kind, label=data.label, header=data.header)
 
 
-def _split(data: Data, base: Path, table: Table, n: int) -> list[Shard]:
+def _split(data: Data, base: Path, table: RecordTable, n: int) -> list[Shard]:
     A, b = table.A, table.b
     if isinstance(data.split, str):
         parts = even(len(b), n)

@@ -38,7 +38,7 @@ class Shard(NamedTuple):
     b: Vector  #: (m,)
 
 
-class Table(NamedTuple):
+class RecordTable(NamedTuple):
     """The rows of a file with the names of its columns, if it has any."""
 
     A: Matrix  #: (m, q)
@@ -150,7 +150,7 @@ def _entry(word: bytes, last: int, where: str) -> tuple[int, float]:
     return k, _number(value, where, "value")
 
 
-def read_csv(path: Path, kind: Kind, *, label: str | int = -1, header: bool | None = None) -> Table:
+def read_csv(path: Path, kind: Kind, *, label: str | int = -1, header: bool | None = None) -> RecordTable:
     """Numbers separated by commas, a row a line; plain, gzip or bzip2.
 
     `header`: whether the first line has the columns' names. None: it does if no field of it is a number, so that a row
@@ -185,7 +185,7 @@ def read_csv(path: Path, kind: Kind, *, label: str | int = -1, header: bool | No
     position = _column(path, label, names, width)
     b = table[:, position].copy()
     _check_labels(b, kind, places.__getitem__)
-    return Table(np.delete(table, position, axis=1), b, tuple(names[:position] + names[position + 1 :]))
+    return RecordTable(np.delete(table, position, axis=1), b, tuple(names[:position] + names[position + 1 :]))
 
 
 def _column(path: Path, label: str | int, names: list[str], width: int) -> int:

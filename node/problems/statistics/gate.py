@@ -42,7 +42,7 @@ def lattice_of(plan: StatisticsPlan, i: int, t: Terms) -> Lattice:
 
 
 class StatisticGate(Gate):
-    """One run's gate of a node's records A (m, q), b (m,). An algorithm sees of it the protocol kernels.algorithms.sum.Oracle."""
+    """One run's gate of a node's records A (m, q), b (m,). An algorithm sees of it the protocol kernels.algorithms.sum.StatisticOracle."""
 
     def __init__(
         self,

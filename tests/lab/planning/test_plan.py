@@ -186,7 +186,7 @@ def test_what_is_played_is_what_a_run_computes():
         del ran["problem"]["data"]
         x = run(ran | {"seed": 1}, data=[(s.A, s.b) for s in rows]).solution
         own = [x.get(f"x_n{i}", x.get(f"z_n{i}")) for i in range(4)]
-        played = playing.play(playing.Task(raw, shape, 0, "scenario"))
+        played = playing.play(playing.TrialTask(raw, shape, 0, "scenario"))
         here = playing.world.__wrapped__(playing.blob_of(p), shape, shape.rows, 0)
         models = np.array(own) if raw["algorithm"]["name"] in ("dgd", "admm") else x["x"][None]
         excess, error = playing.figures(p, here, models)
@@ -291,7 +291,7 @@ def test_masked_sums_are_planned_with_the_noise_of_a_share():
     shape = checked(raw, "scenario", None, None)
 
     def excess(raw):
-        return np.mean([playing.play(playing.Task(raw, shape, seed, "scenario")).excess[0] for seed in range(12)])
+        return np.mean([playing.play(playing.TrialTask(raw, shape, seed, "scenario")).excess[0] for seed in range(12)])
 
     masked = deepcopy(raw)
     masked["privacy"]["masked"] = {"corrupt": 1}

@@ -14,7 +14,7 @@ def in_turn(monkeypatch):
 
 
 def task(figure="1", method="DPP2", r=0.9, u=1.0, eta="random", rounds=60):
-    return dpp2_figures.Task(figure, method, r, u, eta, 6, rounds)
+    return dpp2_figures.Dpp2Task(figure, method, r, u, eta, 6, rounds)
 
 
 def test_eta_changes_no_x_and_makes_y_grow():

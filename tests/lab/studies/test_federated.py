@@ -6,7 +6,17 @@ import pytest
 from hushgrid.broker.simulation import run
 from hushgrid.broker.simulation.problems.records import RowSetup
 from hushgrid.lab.studies.papers import federated
-from hushgrid.lab.studies.papers.federated import SLACK, TIGHT, Images, Task, measured, played, row, scenario, tasks
+from hushgrid.lab.studies.papers.federated import (
+    SLACK,
+    TIGHT,
+    FederatedTask,
+    Images,
+    measured,
+    played,
+    row,
+    scenario,
+    tasks,
+)
 from hushgrid.node.config.scenario import scenario_from
 
 
@@ -18,7 +28,7 @@ def task(tmp_path, epsilon=4.0, **keys):
         lines = [",".join(map(str, [*a.round(3), int(a[0] > a[1])])) for a in A]
         (tmp_path / name).write_text("\n".join(lines))
     images = Images(str(tmp_path / "train.csv"), str(tmp_path / "test.csv"), 2, 3)
-    return Task(**{
+    return FederatedTask(**{
         "images": images, "epsilon": epsilon, "rounds": 4, "local_updates": 2, "box": SLACK, "mode": "objective",
         "seeds": (5, 6),
     } | keys)  # fmt: skip

@@ -8,7 +8,7 @@ import pytest
 from hushgrid.kernels.privacy import perturbation
 from hushgrid.lab.studies.common.study import Exact, Willing
 from hushgrid.lab.studies.papers import recycled, recycled_limits, recycled_runs
-from hushgrid.lab.studies.papers.recycled_runs import METHODS, Found, Setting
+from hushgrid.lab.studies.papers.recycled_runs import METHODS, RunsResult, Setting
 from hushgrid.node.privacy.noise_source import SeededNoise
 from hushgrid.node.problems.records.gate import RowsGate
 from tests.support.agents import lockstep_rounds
@@ -112,8 +112,8 @@ def test_the_stored_gradient_of_an_inexact_solve_tells_the_data_set_and_the_publ
 @pytest.mark.runs
 def test_tables_and_charts_hold_the_mean_and_the_range_over_runs():
     loss = np.array([[0.7, 0.5], [0.7, 0.3]])
-    noisy = Found(Setting("5", "R-ADMM", {}, 16.0, rounds=2), loss, np.array([0.2, 0.1]), 1, (1.0, 1.0), 17.0, nan)
-    plain = Found(Setting("3", "ADMM", {}, inf, rounds=2), loss[:1], np.array([0.2]), 2, (inf, inf), nan, nan)
+    noisy = RunsResult(Setting("5", "R-ADMM", {}, 16.0, rounds=2), loss, np.array([0.2, 0.1]), 1, (1.0, 1.0), 17.0, nan)
+    plain = RunsResult(Setting("3", "ADMM", {}, inf, rounds=2), loss[:1], np.array([0.2]), 2, (inf, inf), nan, nan)
     one, second = recycled.tables([plain, noisy])
     assert len(one.rows) == 1
     assert second.rows[0][-4:] == pytest.approx((0.4, 0.2, 0.15, 0.1))

@@ -12,7 +12,7 @@ from hushgrid.kernels.errors import InputError, Refused
 from hushgrid.kernels.problems.prox import Regularizer
 from hushgrid.lab.studies.common import study
 from hushgrid.lab.studies.papers import incremental, incremental_leak, relay, relay_private
-from hushgrid.lab.studies.papers.relay import Task
+from hushgrid.lab.studies.papers.relay import RelayTask
 from hushgrid.lab.studies.problems import relay as relay_problems
 from hushgrid.lab.vectorised import recal as whole_recal
 
@@ -71,7 +71,7 @@ def test_an_axis_of_less_than_a_decade_has_numbers():
 
 @pytest.mark.parametrize("method", relay.METHODS)
 def test_activations_leakage_frequency_and_vectors_are_counted_on_the_way_to_the_accuracy(method):
-    line = relay.measure(Task("ring", 5, method, 20_000, 1))
+    line = relay.measure(RelayTask("ring", 5, method, 20_000, 1))
     sent, error = line.curve
     assert error[-1] <= relay.ACCURACY < np.min(error[:-1])
     assert sent[-1] == line.sent
@@ -85,12 +85,15 @@ def test_activations_leakage_frequency_and_vectors_are_counted_on_the_way_to_the
 
 
 def test_what_is_not_reached_within_the_limit_is_said_to_be_infinite():
-    line = relay.measure(Task("ring", 5, "RECAL, cycle", 20, 1))
+    line = relay.measure(RelayTask("ring", 5, "RECAL, cycle", 20, 1))
     assert (line.activations, line.plf, line.sent) == (inf, inf, inf)
 
 
 def test_growth_is_the_exponent_of_n():
-    lines = [relay.Line(Task("ring", n, "", 0, 0), 0, 1.0, 0.0, 3.0 * n**2, 5.0, (None, None)) for n in (4, 8, 16)]
+    lines = [
+        relay.RelayResult(RelayTask("ring", n, "", 0, 0), 0, 1.0, 0.0, 3.0 * n**2, 5.0, (None, None))
+        for n in (4, 8, 16)
+    ]
     assert relay.growth(lines, "plf") == pytest.approx(2.0)
     assert relay.growth(lines, "sent") == pytest.approx(0.0, abs=1e-12)
 
@@ -176,7 +179,7 @@ def short(monkeypatch):
 @pytest.mark.parametrize("kind", ["ridge", "logistic"])
 @pytest.mark.parametrize("method", incremental.METHODS)
 def test_the_accuracy_is_each_distance_over_its_own_start(short, kind, method):
-    curve = incremental.way(incremental.Task(kind, 12, 0.5, method))
+    curve = incremental.way(incremental.RelayTask(kind, 12, 0.5, method))
     assert np.all(np.diff(curve.sent) >= 0)  # COCA may be silent for rounds
     if method.startswith("PI"):  # started far away: (21) flatters
         assert np.all(curve.accuracy[5:] < curve.distance[5:])
@@ -194,7 +197,7 @@ def test_communication_is_counted_to_the_first_time_an_error_is_reached():
 @pytest.mark.runs
 def test_an_eavesdropper_hears_I_ADMM_at_once_and_PI_ADMM1_in_the_end(short):
     plain, hidden = (
-        incremental_leak.leak(incremental.Task("logistic", 12, 1.0, m), games=4) for m in ("I-ADMM", "PI-ADMM1")
+        incremental_leak.leak(incremental.RelayTask("logistic", 12, 1.0, m), games=4) for m in ("I-ADMM", "PI-ADMM1")
     )
     assert np.max(plain.error) < 1e-8
     assert hidden.error[0] > 0.1 > 1e-3 > hidden.error[-1]
@@ -210,7 +213,7 @@ def test_ten_visits_tell_a_ridge_agents_whole_model_under_PI_ADMM1():
 @pytest.mark.parametrize("kind", ["ridge", "logistic"])
 def test_the_estimator_of_the_paper_diverges_where_the_forward_recursion_does_not(kind):
     """Figures 4 and 6 with 20 agents: (23) is further off than a guess of 0, and colluders who go back double their error."""
-    found = {m: incremental_leak.estimates(incremental.Task(kind, 20, 0.3, m)) for m in incremental_leak.ESTIMATED}
+    found = {m: incremental_leak.estimates(incremental.RelayTask(kind, 20, 0.3, m)) for m in incremental_leak.ESTIMATED}
     assert found["I-ADMM"].worst < 1e-12
     for method in ("PI-ADMM1", "PI-ADMM2"):
         of = found[method]

@@ -9,6 +9,7 @@ from hushgrid.kernels.algorithms import consensus_admm
 
 pytestmark = pytest.mark.runs
 
+
 FRAMES = 14  #: from `cli.main.main` to the update, both counted
 FILES = 8
 

@@ -189,6 +189,7 @@ def test_a_saved_model_comes_back_the_same(tmp_path):
     assert [file.name for file in tmp_path.iterdir()] == ["z2.npz"]
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("damage", ["missing", "text", "cut", "other", "mixed"])
 def test_a_damaged_model_file_is_an_input_error(tmp_path, damage):
     model = zone_models(CASE14, ZONES14, cache=False)["z2"]

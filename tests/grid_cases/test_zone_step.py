@@ -106,6 +106,7 @@ def test_the_answer_satisfies_the_variational_inequality_of_a_projection(models)
             assert all((D * (v[i] - z[i])) @ (y - z[i]) <= slack for y in z)
 
 
+@pytest.mark.runs
 def test_a_feasible_point_is_its_own_projection(models):
     for model in models[False].values():
         D = weights(model, 0.1)

@@ -35,6 +35,7 @@ def test_it_begins_at_the_last_x_and_comes_nearer(tmp_path):
     assert np.abs(ended - whole.w).max() > 1e-2
 
 
+@pytest.mark.runs
 def test_its_velocity_does_not_carry_over(tmp_path):
     made = fleet(tmp_path, MOMENTUM)
     made.interval()

@@ -108,6 +108,7 @@ def test_each_record_names_who_was_not_in_it_and_who_has_refused(life):
         assert (record["refused"], set(record["held"])) == (row["refused"], away)
 
 
+@pytest.mark.runs
 def test_nobody_waits_long_for_a_device_that_is_known_to_be_gone_or_to_refuse(life):
     fleet, lines = life
     lasted = [row["ended_s"] - row["began_s"] for row, _, _ in lines]

@@ -155,6 +155,7 @@ def cells(text: str) -> list[list[str]]:
     return [re.findall(r"<td>(.*?)</td>", row) for row in re.findall(r"<tr>(.*?)</tr>", text)]
 
 
+@pytest.mark.runs
 def test_every_figure_of_the_tables_stands_in_the_report_with_three_decimals(tmp_path: Path) -> None:
     found = [set(row) for row in cells(html(write_least_cost(tmp_path)))]
     for name in rundir.TABLES:

@@ -202,6 +202,7 @@ def test_the_round_in_which_the_cap_is_reached_is_the_last(name, answers, rounds
     assert abs(r.privacy["spent"]["epsilon"] - 140.0) < 1e-9
 
 
+@pytest.mark.runs
 def test_a_cap_that_is_not_reached_ends_nothing(quiet):
     assert quiet["nids"].privacy["capped"] == []
 

@@ -174,6 +174,7 @@ def test_epsilon_per_answer_gives_the_total():
 # --- variants and problems ---
 
 
+@pytest.mark.runs
 def test_published_RECAL_says_why_its_claim_does_not_hold(tmp_path):
     run(scenario(DP_RECAL), out=tmp_path / "out")
     result, history, *_ = files_of(tmp_path / "out")

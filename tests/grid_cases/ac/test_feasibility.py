@@ -32,6 +32,7 @@ def test_the_losses_of_the_least_shedding_solution_are_fictitious_so_it_is_no_di
     assert check.relaxed_losses > 3 * check.losses
 
 
+@pytest.mark.runs
 def test_power_is_balanced_at_every_bus_of_the_answer():
     """Summed over the network: generation - load - shunts = losses, and the slack bus closes the balance."""
     case = load("case118")

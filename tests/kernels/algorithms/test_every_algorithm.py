@@ -230,6 +230,7 @@ def test_each_ledger_shows_as_many_spends_as_the_algorithm_declares(label, quiet
     assert max(declared) > 0
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("label", [label for label in EVERY if ALGORITHMS[label.split()[0]].pattern == "token"])
 def test_no_step_bound_of_a_walk_is_tighter_for_fewer_nodes(label, quiet):
     """After a recount the problem has fewer nodes: what was checked at the start holds for every part of them."""

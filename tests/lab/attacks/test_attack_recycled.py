@@ -11,6 +11,7 @@ from tests.support.runs.attacked_runs import attacked_rows
 
 pytestmark = pytest.mark.runs
 
+
 GROWTH = {"start": 0.5, "growth": 1.01}
 RUNS = [("admm", {"eta": 0.5}), ("radmm", {"eta": 0.5, "gamma": 0.2}), ("mradmm", {"eta": GROWTH, "gamma": 0.2}),
         ("madmm", {"eta": GROWTH, "theta": 0.3})]  # fmt: skip

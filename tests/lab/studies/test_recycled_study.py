@@ -79,6 +79,7 @@ def test_equal_answers_are_equal_noise():
     assert half.loss[0, 0] == recycled_admm.loss[0, 0]
 
 
+@pytest.mark.runs
 def test_what_the_gate_refuses_has_no_figure():
     found = recycled_runs.measure(Setting("5", "ADMM", {}, 0.1, rounds=30, runs=2))
     assert np.isnan(found.loss).all()

@@ -87,6 +87,7 @@ def test_a_point_that_is_refused_says_why_in_its_rows_and_the_others_are_made(tm
     assert "2 refused" in (tmp_path / "s" / "comparison.html").read_text()
 
 
+@pytest.mark.runs
 def test_what_the_check_of_a_scenario_refuses_is_a_row_too():
     over = {"algorithm.variant": ["guarded", "none"]}  # without noise there is no privacy section
     found = sweep(SWEPT, over, seeds=1)

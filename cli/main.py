@@ -33,7 +33,8 @@ COMMANDS = {
     ),
     "audit": (
         "Measure what a scenario's noise reveals, and compare it with the claim.\n"
-        "A lower bound on epsilon from games at the gate on neighbouring data sets: it can refute a claim, never confirm one."
+        "A lower bound on epsilon from games at the gate on neighbouring data sets: it can refute a claim, "
+        "never confirm one."
     ),
     "compare": "Compare finished runs: what they reached, promise and cost, and what differs.",
     "check": (
@@ -48,7 +49,8 @@ COMMANDS = {
     "status": "Show a fleet of devices, as its broker knows it, without stopping one.",
     "doctor": (
         "Check an installation step by step, without disturbing a running device.\n"
-        "Each step is ok, warn or bad, with what to do. Exit code 2: there is something to do; 4: it may pass by itself."
+        "Each step is ok, warn or bad, with what to do. Exit code 2: there is something to do; 4: "
+        "it may pass by itself."
     ),
     "node": "Run one device, until SIGTERM.",
     "coordinator": (

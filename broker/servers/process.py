@@ -65,7 +65,9 @@ class OwnBroker(RunningBroker):
         raise NotImplementedError
 
     def start(self, port: int | None = None, stopping: Callable[[], bool] = lambda: False) -> None:
-        """On `port`, or on a free one. Stopped, with what its log complains of, when it does not start, or `asked` to end."""
+        """On `port`, or on a free one. Stopped, with what its log complains of, when it does not start,
+        or `asked` to end.
+        """
         tries = 1 if port is not None else 5
         for last in [False] * (tries - 1) + [True]:
             self.port = port if port is not None else free_port()

@@ -60,11 +60,12 @@ def _zone_device(data: str, ask: Asked) -> Draft:
     per_run = ask("per-run", number, str(epsilon))
 
     def written(folder: Path) -> str:
+        network = relative(case, folder) if Path(case).is_file() else quoted(case)
         return (
             head(folder)
             + f"""\
 data:
-  case: {relative(case, folder) if Path(case).is_file() else quoted(case)}                    # the public network; the loads in it are not used
+  case: {network}                    # the public network; the loads in it are not used
   zone: {quoted(buses)}
   loads: {relative(data, folder)}    # private
 """
@@ -101,10 +102,11 @@ def _rows_device(data: str, ask: Asked) -> Draft:
     per_run = ask("per-run", number, str(epsilon))
 
     def written(folder: Path) -> str:
+        rows = f"A {table.A.shape}, each row divided by its norm, and b, from {relative(data, folder)}"
         return (
             head(folder)
             + f"""\
-data: {quoted(f"{name}.npz")}                      # private: A {table.A.shape}, each row divided by its norm, and b, from {relative(data, folder)}
+data: {quoted(f"{name}.npz")}                      # private: {rows}
 labels: {labels}              # public: no plan can ask what its labels are; one beyond is moved to the nearest
 """
             + _consent(epsilon, per_run, f"\n  delta: {quoted(delta)}", "{replace-one-record: {clip: 1.0}}")

@@ -29,6 +29,7 @@ def _grid(data: str, ask: Asked) -> Draft:
 
     def written(folder: Path) -> str:
         network = relative(data, folder) if Path(data).is_file() else quoted(data)
+        power = f"{change * case.base_mva:g} MW or MVAr more or less ({change:g} p.u. of {case.base_mva:g} MVA)"
         return f"""\
 # Power flow over {zones} zones of {case.name}: the zones agree on it without telling each other their loads.
 hushgrid: 1
@@ -45,7 +46,7 @@ algorithm:
   # local_updates: 5              # more work in each zone, the same number of messages
 
 privacy:
-  # What is hidden: that one bus draws {change * case.base_mva:g} MW or MVAr more or less ({change:g} p.u. of {case.base_mva:g} MVA).
+  # What is hidden: that one bus draws {power}.
   adjacency: {{bounded-change: {quoted(change)}}}
   # How well, over the whole run: whoever sees every message tells the two apart with odds of at most e^epsilon.
   epsilon: {quoted(epsilon)}
@@ -73,8 +74,9 @@ def _records(data: str, ask: Asked) -> Draft:
     class_line = f"\n  classes: {classes}                      # public" if classes else ""
 
     def written(folder: Path) -> str:
+        rows = f"{m} rows of {q} features"
         return f"""\
-# {nodes} nodes learn one model from {m} rows of {q} features: a token with the model walks from node to node, and each adds a
+# {nodes} nodes learn one model from {rows}: a token with the model walks from node to node, and each adds a
 # step computed from a noisy gradient of its own rows.
 hushgrid: 1
 name: {quoted(name)}

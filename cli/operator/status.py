@@ -21,7 +21,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--config",
         metavar="FILE",
         type=Path,
-        help="the file of the identity watch; or a coordinator's or device's file, with watch.crt beside its certificate "
+        help="the file of the identity watch; or a coordinator's or device's file, with watch.crt beside its "
+        "certificate "
         f"[{USUAL[0]}, else {USUAL[1]}]",
     )
     add("--broker", metavar="URL", help="instead of a file: mqtt://host:port; with --fleet")
@@ -42,7 +43,8 @@ def main(options: argparse.Namespace) -> int:
     seen = look(config)
     if not seen:
         raise InputError(
-            f"fleet: found nobody in {config.fleet} on {config.broker}, expected a node (may {_watch()} read its topics?)"
+            f"fleet: found nobody in {config.fleet} on {config.broker}, "
+            f"expected a node (may {_watch()} read its topics?)"
         )
     if options.name is not None:
         if options.name not in seen:

@@ -136,7 +136,9 @@ def plan(options: argparse.Namespace) -> str:
 
 
 def unit_of(config: DeviceConfig) -> Unit:
-    """The owner's unit of change. Of zones errors are in MW (MVAr); of rows, in multiples of the answer's sensitivity."""
+    """The owner's unit of change. Of zones errors are in MW (MVAr); of rows,
+    in multiples of the answer's sensitivity.
+    """
     adjacency = config.budget.adjacency
     assert adjacency is not None  # load_device has seen to it
     change = adjacency.of_loads
@@ -234,7 +236,10 @@ def _text(config: DeviceConfig, unit: Unit, rows: list[Row], best: list[Row], dr
     delta = f", delta {budget.delta:g}" if budget.delta else ", no delta (so no gaussian noise)"
     counted = renews(budget) or " over the life of the ledger (no window)"
     yield f"node {config.node}: budget epsilon {budget.epsilon:g}{delta}{counted}"
-    yield f"rms error of one load in {unit.name}: noise only, from public numbers; what a load does meanwhile is not in it"
+    yield (
+        f"rms error of one load in {unit.name}: noise only, from public numbers; "
+        f"what a load does meanwhile is not in it"
+    )
     header = ["", "epsilon", "mechanism", "fresh", "rounds", "epsilon a run", "one answer", "a run", "age up to"]
     table: list[list[object]] = []
     for row in rows:
@@ -250,12 +255,17 @@ def _text(config: DeviceConfig, unit: Unit, rows: list[Row], best: list[Row], dr
         table.append(cells if drift is None else [*cells, f"{row.stale:.3g}", f"{row.total:.3g}"])
     yield columns(table, header if drift is None else [*header, "stale", "in all"], indent=2)
     if drift is None:
-        yield "*: the least noise of the freshest; --drift X says how far a load moves in an hour, and finds the least of both"
+        yield (
+            "*: the least noise of the freshest; --drift X says how far a load moves in an hour, "
+            "and finds the least of both"
+        )
     else:
         yield f"*: the least in all, if {drift.in_words(unit.name)}"
     if budget.span:
         times = ceil(YEAR / budget.span)
         yield (
-            f"each window of {in_words(budget.span)} begins anew: someone present for a year has told {times} times the "
-            f"epsilon (pure); the window is closed, so an answer that comes early is refused until the first has left it"
+            f"each window of {in_words(budget.span)} begins anew: someone present for a year has told {times} times "
+            f"the "
+            f"epsilon (pure); the window is closed, so an answer that comes early is refused until the first has left "
+            f"it"
         )

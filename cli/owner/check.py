@@ -36,8 +36,8 @@ def main(options: argparse.Namespace) -> int:
 
 
 def check(path: Path) -> str:
-    """What the file describes, in one line; for a device, its owner's consent in words in the lines below, for a scenario
-    what its model leaves out of a case.
+    """What the file describes, in one line; for a device, its owner's consent in words in the lines below,
+    for a scenario what its model leaves out of a case.
 
     The keys say whether it is a scenario, a device's or a coordinator's file. Raises InputError if the file is none of
     these, or is wrong.

@@ -38,7 +38,8 @@ def _limits(config: DeviceConfig, device: Device) -> list[str]:
     return [
         f"one run: {', '.join(algorithms) or 'no algorithm'}; epsilon {run:g} at most{unlimited}: whoever sees every "
         f"message can tell two such data sets apart with odds of at most {_odds(run)}{exact}",
-        f"all runs: epsilon {budget.epsilon:g}{counted}, enough for {enough}: odds of at most {_odds(budget.epsilon)}{exact}",
+        f"all runs: epsilon {budget.epsilon:g}{counted}, enough for {enough}: "
+        f"odds of at most {_odds(budget.epsilon)}{exact}",
         *([] if budget.span is None else [_not_promised(budget, config.retention)]),
         *([_expires(config)] if config.expiring else []),
         *([] if allow.masked is None else [_masked(allow.masked)]),
@@ -50,8 +51,10 @@ def _masked(allowed: AllowMasked) -> str:
     whose = f"{len(allowed.peers)} certificates" if allowed.peers else f"whom {allowed.ca} has certified"
     corrupt = allowed.corrupt if isinstance(allowed.corrupt, int) else f"{allowed.corrupt:g} of the contributors"
     return (
-        f"masked sums: with {whose}; at least {corrupt} reckoned corrupt, and each share counted as one of {allowed.honest} honest "
-        f"ones, this device's among them, whatever the plan says; if all others were corrupt, all its shares over the life of the "
+        f"masked sums: with {whose}; at least {corrupt} reckoned corrupt, "
+        f"and each share counted as one of {allowed.honest} honest "
+        f"ones, this device's among them, whatever the plan says; if all others were corrupt, "
+        f"all its shares over the life of the "
         f"ledger would be worth epsilon {allowed.alone:g} at most"
     )
 
@@ -72,7 +75,8 @@ def _not_promised(budget: Budget, retention: Length | None) -> str:
     year = f"epsilon {budget.epsilon:g} x {many} = {budget.epsilon * many:g}" if many > 1 else "within one window"
     at_most = f", and {budget.lifetime:g} at most" if budget.lifetime is not None else ""
     return (
-        f"a window hides an event of at most {in_words(hidden)}; each window of {in_words(span)} begins anew, so a habit "
+        f"a window hides an event of at most {in_words(hidden)}; each window of {in_words(span)} begins anew, "
+        f"so a habit "
         f"that is seen through many windows is not hidden: someone present for a year: {year} (pure){at_most}"
     )
 
@@ -88,7 +92,10 @@ def _expires(config: DeviceConfig) -> str:
             if config.file.name
             else "a load is zero (no data.loads)"
         )
-    return f"a reading counts for {length} of running time after it was read first, whatever a coordinator says; then {then}"
+    return (
+        f"a reading counts for {length} of running time after it was read first, whatever a coordinator says; "
+        f"then {then}"
+    )
 
 
 def _odds(epsilon: float) -> str:

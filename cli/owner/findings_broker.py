@@ -1,4 +1,6 @@
-"""What `hushgrid doctor` finds of the broker: its name, the connection, TLS, whether it takes this identity, its topics."""
+"""What `hushgrid doctor` finds of the broker: its name, the connection, TLS, whether it takes this identity,
+its topics.
+"""
 
 from __future__ import annotations
 
@@ -76,7 +78,10 @@ def _dialled(targets: list[Any], address: Address, context: ssl.SSLContext | Non
             finally:
                 dial.close()
         except ssl.SSLCertVerificationError as error:
-            do = "tls.ca is another authority's, the broker's name is another, its certificate has ended, or a clock is wrong"
+            do = (
+                "tls.ca is another authority's, the broker's name is another, its certificate has ended, "
+                "or a clock is wrong"
+            )
             return bad("connection", f"{place}: its certificate is not accepted: {error.verify_message}", do), False
         except OSError as error:
             why = error.strerror or str(error)
@@ -156,5 +161,6 @@ def _watched(place: Place) -> Iterator[Finding]:
         yield bad("topic", topic, "does the access list allow it?")
     yield ok(
         "topics",
-        f"{place.name} is seen on the broker, session {seen.birth.session if seen.birth else seen.status and seen.status.session}",
+        f"{place.name} is seen on the broker, session "
+        f"{seen.birth.session if seen.birth else seen.status and seen.status.session}",
     )

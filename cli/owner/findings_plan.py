@@ -17,7 +17,9 @@ DO = "the device's data section and the coordinator's scenario must agree: docs/
 
 
 def plan(place: Place, reached: bool) -> Iterator[Finding]:
-    """By the plan of the last run that its ledger has, and if the broker was `reached` by what the coordinator says now."""
+    """By the plan of the last run that its ledger has, and if the broker was `reached` by what the coordinator says
+    now.
+    """
     if place.name == COORDINATOR:
         return
     from hushgrid.node.config.device import load_device

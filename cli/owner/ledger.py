@@ -226,14 +226,18 @@ def facts(ledger: Ledger, where: Source, delta: float | None = None) -> dict[str
 
 
 def _masked(t: Terms | None, planned: Terms | None, answers: int) -> dict[str, Any]:
-    """Of a masked run: what its shares are worth alone, of how many honest ones each is counted, and of how many by the plan."""
+    """Of a masked run: what its shares are worth alone, of how many honest ones each is counted,
+    and of how many by the plan.
+    """
     if t is None or t.masked is None or planned is None or planned.masked is None:
         return {}
     return {"alone": _finite(t.alone(answers)), "honest": t.masked.honest, "honest_of_plan": planned.masked.honest}
 
 
 def _shares(ledger: Ledger, adjacency: str, delta: float) -> dict[str, Any]:
-    """What all shares of masked sums are worth to everybody else together, accepted gaps as if they were some; {} without any."""
+    """What all shares of masked sums are worth to everybody else together, accepted gaps as if they were some;
+    {} without any.
+    """
     shares, lost = ledger.shares(adjacency)
     return {"alone": _finite(worth_alone(shares + lost, delta))} if shares else {}
 
@@ -394,7 +398,10 @@ def accept(file: Path, mark: Path | None) -> str:
         return f"{where.path}: was {behind}; {lost}"
     many = f"{answers:,} answers" if answers != 1 else "1 answer"
     price = _price(gaps, (where.budget and where.budget.delta) or DELTA)
-    return f"{where.path}: spends {before + 1} to {after} recorded as lost and spent: {price} in {many}, under every adjacency"
+    return (
+        f"{where.path}: spends {before + 1} to {after} recorded as lost and spent: {price} in {many}, "
+        f"under every adjacency"
+    )
 
 
 def _price(gaps: Sequence[StoredSpend], delta: float) -> str:
@@ -408,10 +415,8 @@ def _price(gaps: Sequence[StoredSpend], delta: float) -> str:
     if not mu:
         return f"epsilon {sum(gap.value for gap in gaps):g}"
     pure = sum(gap.value for gap in gaps)
-    return (
-        (f"epsilon {pure:g} and " if pure else "")
-        + f"mu {mu:.4g}, {'together ' if pure else ''}epsilon {total_epsilon(counted.totals, delta):.4g} at delta {delta:g}"
-    )
+    total = f"epsilon {total_epsilon(counted.totals, delta):.4g} at delta {delta:g}"
+    return (f"epsilon {pure:g} and " if pure else "") + f"mu {mu:.4g}, {'together ' if pure else ''}{total}"
 
 
 def new_data(file: Path, mark: Path | None) -> str:

@@ -1,4 +1,6 @@
-"""The questions that a device answers, as its owner reads them in `hushgrid check DEVICE`: one line each, from public numbers."""
+"""The questions that a device answers, as its owner reads them in `hushgrid check DEVICE`: one line each,
+from public numbers.
+"""
 
 from __future__ import annotations
 

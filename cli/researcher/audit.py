@@ -162,12 +162,15 @@ def _one_run(o: argparse.Namespace, raw: dict[str, Any], file: Path, say: Any) -
     delta = f", delta {c.delta:g}" if c.delta else ""
     verdict = "ABOVE THE CLAIM" if audit.above else "no more than is claimed is shown; that no attack can is not shown"
     print(
-        f"{audit.name}: {facts['algorithm']}, one run over {audit.transport}, {audit.canaries:,} canaries at {audit.node}\n"
+        f"{audit.name}: {facts['algorithm']}, one run over {audit.transport}, "
+        f"{audit.canaries:,} canaries at {audit.node}\n"
         f"claimed     epsilon {c.epsilon:.4g}{delta}, over the run\n"
         f"measured    epsilon at least {audit.epsilon:.4g}, with confidence {audit.confidence:g}\n"
-        f"power       epsilon {audit.power:.4g}, {audit.share:.2g} of the claim's {'epsilon' if audit.mu is None else 'mu'}: a "
+        f"power       epsilon {audit.power:.4g}, {audit.share:.2g} of the claim's "
+        f"{'epsilon' if audit.mu is None else 'mu'}: a "
         f"perfect attack on exactly the claimed noise shows no more with {audit.canaries:,} canaries, in the middle\n"
-        f"  {audit.right} of the {audit.guesses} surest guesses are right, from {audit.seen} answers of {t.answers}; for any mechanism: "
+        f"  {audit.right} of the {audit.guesses} surest guesses are right, from {audit.seen} answers of {t.answers}; "
+        f"for any mechanism: "
         f"epsilon at least {audit.plain:.4g}\n  {verdict}"
     )
     return _ended(audit.above, audit.name, audit.epsilon, c, o.confidence)
@@ -202,11 +205,13 @@ def _interference(o: argparse.Namespace, raw: dict[str, Any], file: Path, say: A
             for one in comparison.compared
         ]
         print(
-            f"{comparison.name}: {comparison.messages} messages, logs, outcomes, ledgers and results, with the gates' answers held still"
+            f"{comparison.name}: {comparison.messages} messages, logs, outcomes, ledgers and results, "
+            f"with the gates' answers held still"
         )
         print(columns(cells, ["over", "beside the scenario's own data"], 2))
         print(
-            f"  with the gates' own answers {len(comparison.control)} things differ, the transcript among them: the comparison can fail"
+            f"  with the gates' own answers {len(comparison.control)} things differ, the transcript among them: "
+            f"the comparison can fail"
         )
     return 0 if same and "transcript" in comparison.control else 1
 
@@ -340,10 +345,12 @@ def as_text(audit: AuditResult) -> str:
     if audit.typical is not None:
         rows.append(["a typical pair", *_cells(audit.typical, c), audit.typical.canary.description])
     lines = [
-        f"{audit.name}: {audit.plan.algorithm.name}, {t.answers} answers of {audit.node}{sums}, {t.mechanism} noise, {t.adjacency}",
+        f"{audit.name}: {audit.plan.algorithm.name}, {t.answers} answers of {audit.node}{sums}, {t.mechanism} noise, "
+        f"{t.adjacency}",
         f"claimed     epsilon {t.epsilon:.4g}{delta}, over the run",
         f"measured    epsilon at least {audit.worst.bounds[c].epsilon:.4g}, with confidence {c:g}",
-        f"power       epsilon {audit.power:.4g} at most: what a perfect attack could have shown with so many games ({audit.expected:.4g} in the middle)",
+        f"power       epsilon {audit.power:.4g} at most: what a perfect attack could have shown with so many games "
+        f"({audit.expected:.4g} in the middle)",
         columns([row[:-1] for row in rows], ["", *(f"at {100 * k:g} %" for k in audit.worst.bounds), "games", "by"], 2),
         *(f"  {name}: {sentence}" for name, *_, sentence in rows),
         _verdict(audit),

@@ -29,8 +29,8 @@ OTHER_LIMITS = {
 
 
 def solve(name: str, objective: str, as_json: bool, ac: bool = False, ignore: Sequence[str] = ()) -> str:
-    """The central solution. In $/h, or p.u.^2 of load shed; it is of a relaxation, so no dispatch. Generators and lines are
-    counted by their row in the case file, from 1.
+    """The central solution. In $/h, or p.u.^2 of load shed; it is of a relaxation, so no dispatch.
+    Generators and lines are counted by their row in the case file, from 1.
 
     Least cost serves every load if that is possible, else what it can at the value of lost load. `ac`: with the
     objective cost, the AC optimum beside it; with shedding, what the network would do at this generation.

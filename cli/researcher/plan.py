@@ -107,7 +107,8 @@ def as_text(result: PlanResult, raw: dict[str, Any]) -> str:
             f"  up to {result.rows:,} of each node's rows are made up, the noise is that of all",
             "medians over seeds of rows and noise; trust the order of the choices more than the figures",
             columns(rows, header, indent=2),
-            f"  * the fewest answers that are as good as the best but for 10 %; {result.played} runs, {result.seeds} seeds shown",
+            f"  * the fewest answers that are as good as the best but for 10 %; {result.played} runs, "
+            f"{result.seeds} seeds shown",
             "  excess loss: of a node's own model over the best model of all rows, per unit of scale",
             "  each alone: a node's own rows, without noise, for nothing leaves it",
         ]

@@ -11,7 +11,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "path",
         metavar="RUN_DIR",
         type=Path,
-        help="the directory of a run; or the file of a zone controller, on its device: what its set-points do at its true "
+        help="the directory of a run; or the file of a zone controller, on its device: what its set-points do at "
+        "its true "
         "loads, shown here and sent to nobody",
     )
 

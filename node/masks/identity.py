@@ -54,7 +54,9 @@ def framed(*parts: bytes) -> bytes:
 
 
 def statement(run: bytes, node: str, key: bytes, mark: bytes = b"") -> bytes:
-    """What a member signs: that `key`, X25519 (32,), is its public key of this run, and `mark` its ledger's, if it says so."""
+    """What a member signs: that `key`, X25519 (32,), is its public key of this run, and `mark` its ledger's,
+    if it says so.
+    """
     return framed(WORDS, run, node.encode(), key, *([mark] if mark else []))
 
 
@@ -74,8 +76,9 @@ class Identity:
     def read(cls, node: str, cert: str, key: str) -> Identity:
         """That of `node`, by its PEM files (`tls.cert`, `tls.key`): EC, Ed25519 or RSA.
 
-        Raises InputError if a file is absent or no such PEM, or the certificate is another node's, or does not belong to
-        the key. Whether it is valid now is asked when a run begins (`untimely`): a clock is set, a certificate renewed.
+        Raises InputError if a file is absent or no such PEM, or the certificate is another node's,
+        or does not belong to the key. Whether it is valid now is asked when a run begins (`untimely`): a clock is set,
+        a certificate renewed.
         """
         (certificate, *_), private = _certificates(cert), _private_key(key)
         if (wrong := _misnamed(certificate, node)) is not None:
@@ -178,14 +181,17 @@ def trust_of(masked: AllowMasked, tls: Tls, clock: Clock = now) -> Trust:
             raise InputError(f"allow.masked.ca: {masked.ca}: found a certificate that may sign none, expected a CA's")
         if _public(authority) in fleet:
             raise InputError(
-                f"allow.masked.ca: {masked.ca}: found the key of the fleet's own authority (tls.ca), expected another one: "
+                f"allow.masked.ca: {masked.ca}: found the key of the fleet's own authority (tls.ca), "
+                f"expected another one: "
                 "whoever holds that key can certify members that do not exist"
             )
     return Trust((), authorities, clock, masked.revoked or (), _lists(masked.crl, authorities) if masked.crl else ())
 
 
 def _lists(file: str, authorities: Sequence[x509.Certificate]) -> list[x509.CertificateRevocationList]:
-    """Every list of revoked certificates in a file. Raises InputError unless each is signed by one of these authorities."""
+    """Every list of revoked certificates in a file. Raises InputError unless each is signed by one of these
+    authorities.
+    """
     blob = _read(file, "allow.masked.crl")
     try:
         lists = [x509.load_pem_x509_crl(one) for one in LIST.findall(blob)] or [x509.load_der_x509_crl(blob)]

@@ -1,14 +1,16 @@
 """The keys and masks of one device in one masked run (docs/attack-model.md, keys of a masked run).
 
 Each member makes an X25519 key for this run and shows it, signed. Two members i and j then have a key in common that
-nobody else has, and of it for each question a stream of words m_ij. The one whose name sorts first adds it, the other one
-subtracts it: in a sum over all who were told the same, modulo 2^64, every mask cancels, and what one member sends looks
-uniform to whoever lacks one of its keys. As in K. Bonawitz et al., Practical secure aggregation for privacy-preserving
-machine learning, 2017, without their recovery of members that drop out: no mask is ever revealed.
+nobody else has, and of it for each question a stream of words m_ij. The one whose name sorts first adds it,
+the other one subtracts it: in a sum over all who were told the same, modulo 2^64, every mask cancels,
+and what one member sends looks uniform to whoever lacks one of its keys. As in K. Bonawitz et al.,
+Practical secure aggregation for privacy-preserving machine learning, 2017,
+without their recovery of members that drop out: no mask is ever revealed.
 
-A question is all that was asked: round, attempt, set and point. So the answers to two of them have two pads, whatever a device
-remembers: one that was set back within a run, by an old copy of its ledger, and is asked for something else under a number that
-it has used, gives no difference away. The same question again is answered with the same bytes: the machine stores what it sends,
+A question is all that was asked: round, attempt, set and point. So the answers to two of them have two pads,
+whatever a device remembers: one that was set back within a run, by an old copy of its ledger,
+and is asked for something else under a number that it has used, gives no difference away.
+The same question again is answered with the same bytes: the machine stores what it sends,
 and the gate's note the noise. And members that were told different points, or sets, have nothing to add up.
 """
 
@@ -51,8 +53,9 @@ class Side(Struct, frozen=True, order=True):
 def pair_key(private: X25519PrivateKey, run: bytes, side: Side, peer: Side) -> bytes:
     """k_ij (32,), the same at both ends: HKDF-SHA256 (RFC 5869) of the X25519 secret (RFC 7748), without a salt.
 
-    It is bound to the run and to both ends, the smaller fingerprint first. Raises ValueError if the peer's key is a point
-    of low order, for which the secret would be the same whatever our key is.
+    It is bound to the run and to both ends, the smaller fingerprint first.
+    Raises ValueError if the peer's key is a point of low order, for which the secret would be the same whatever our key
+    is.
     """
     secret = private.exchange(X25519PublicKey.from_public_bytes(peer.key))
     first, second = sorted((side, peer))
@@ -61,14 +64,17 @@ def pair_key(private: X25519PrivateKey, run: bytes, side: Side, peer: Side) -> b
 
 
 def question(round: int, attempt: int, among: Sequence[str], x: Vector) -> bytes:
-    """What a pad is named by: the round, the attempt, and the digests of set and point as all members were told them. x: (d,)."""
+    """What a pad is named by: the round, the attempt, and the digests of set and point as all members were told them.
+    x: (d,).
+    """
     members = sha256(framed(*(node.encode() for node in sorted({*among})))).digest()
     point = sha256(np.ascontiguousarray(x, dtype="<f8").tobytes()).digest()
     return framed(b"pad", struct.pack("<QI", round, attempt), members, point)
 
 
 def stream(key: bytes, info: bytes, size: int) -> Pad:
-    """m_ij (size,) of a question: ChaCha20 (RFC 8439) from block 0 on under HKDF-SHA256(k_ij, question), little-endian words.
+    """m_ij (size,) of a question: ChaCha20 (RFC 8439) from block 0 on under HKDF-SHA256(k_ij, question),
+    little-endian words.
 
     A key serves once, so the nonce is 0.
     """
@@ -103,8 +109,8 @@ class RunMasks:
     def introduction(self) -> Introduction:
         """What this device shows to the others: made at the first call, and in the ledger before it is returned.
 
-        The same bytes ever after, if its certificate is renewed, too. Call it once the run is joined. Raises LedgerFailed,
-        and Refused if the run is not under way.
+        The same bytes ever after, if its certificate is renewed, too. Call it once the run is joined.
+        Raises LedgerFailed, and Refused if the run is not under way.
         """
         return self._own().introduction
 

@@ -47,8 +47,8 @@ class Change(Section, frozen=True, kw_only=True, omit_defaults=True):
     power_factor: PowerFactor | None = None  #: cos(phi) of that customer
     #: one load, p or q of a bus, differs by at most this share of its contracted capacity
     relative: Share | None = None
-    #: the public capacities, a CSV file of bus, p_mw, q_mvar with a row a bus (0: never any load); in a plan the SHA-256
-    #: digest of its rows
+    #: the public capacities, a CSV file of bus, p_mw, q_mvar with a row a bus (0: never any load);
+    #: in a plan the SHA-256 digest of its rows
     of: Annotated[str, Meta(min_length=1, max_length=4096)] | None = None
     digest: Sha256 | None = None  #: what the digest of that file must be [whatever it is]; in no plan
 
@@ -67,7 +67,9 @@ class Change(Section, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def reactive(self) -> float:
-        """beta tan(phi) of a pair, p.u., never too small; 0 of a relative change. tan = sqrt((1 - cos)(1 + cos))/cos."""
+        """beta tan(phi) of a pair, p.u., never too small; 0 of a relative change.
+        tan = sqrt((1 - cos)(1 + cos))/cos.
+        """
         if self.pair is None or self.power_factor is None:
             return 0.0
         cos = self.power_factor
@@ -82,14 +84,16 @@ class Change(Section, frozen=True, kw_only=True, omit_defaults=True):
 class Adjacency(Section, frozen=True, kw_only=True):
     """Which two data sets a device's privacy makes alike; one of the two."""
 
-    #: zones: one load, p or q of a bus, differs by at most so many p.u., or a change of another kind; data: the gradient
-    #: differs by at most so much everywhere, L1 for laplace, L2 for gaussian
+    #: zones: one load, p or q of a bus, differs by at most so many p.u., or a change of another kind; data:
+    #: the gradient differs by at most so much everywhere, L1 for laplace, L2 for gaussian
     bounded_change: Magnitude | Change | None = field(default=None, name="bounded-change")
     #: data: one row and its label are replaced by any other
     replace_one_record: ReplaceOneRecord | None = field(default=None, name="replace-one-record")
 
     def __str__(self) -> str:
-        """The relation that a ledger counts by: bounded change with its unit; replacing k records, whatever the clip."""
+        """The relation that a ledger counts by: bounded change with its unit; replacing k records,
+        whatever the clip.
+        """
         if self.of_loads is not None:
             return str(self.of_loads)
         if self.bounded_change is not None:
@@ -135,9 +139,9 @@ class Budget(Section, frozen=True, kw_only=True):
 
     epsilon: Epsilon  #: the most that the ledger may spend, over all runs; with a window: in any window
     delta: Delta | None = None  #: required if runs with gaussian noise are allowed
-    #: a sliding window of the device's own running time, e.g. 24h: epsilon is the most that may be spent on what the data
-    #: are within any such interval, and on any one data version of whatever age; the time off counts nothing [epsilon is
-    #: over the life of the ledger]
+    #: a sliding window of the device's own running time, e.g. 24h: epsilon is the most that may be spent on what the
+    #: data are within any such interval, and on any one data version of whatever age;
+    #: the time off counts nothing [epsilon is over the life of the ledger]
     window: Length | None = None
     #: the most epsilon that the ledger may spend over its life beside the window's, at the same delta [no limit with a
     #: window; without one epsilon is it]
@@ -162,9 +166,11 @@ class Budget(Section, frozen=True, kw_only=True):
 class Masking(Section, frozen=True, kw_only=True):
     """Masked sums: broker and coordinator see only sums over devices, and each adds a share of the noise."""
 
-    #: t: of a round's contributors so many may work together with broker and coordinator; the others' shares are noise enough
+    #: t: of a round's contributors so many may work together with broker and coordinator;
+    #: the others' shares are noise enough
     corrupt: Annotated[int, Meta(ge=0, lt=NODES)]
-    #: s: the fewest devices of a round [all]; with fewer than all a round can be asked again without those that are silent
+    #: s: the fewest devices of a round [all]; with fewer than all a round can be asked again without those that are
+    #: silent
     contributors: Count | UnsetType = UNSET
     #: in a plan alone: a pad is named by the whole question, and a device takes part under no other rule
     pads: Literal["question"] | UnsetType = UNSET
@@ -191,16 +197,20 @@ class Privacy(Section, frozen=True, kw_only=True):
     #: with them: less noise in sums, up to twice as much in single loads [plain]
     release: Literal["plain", "totals"] | UnsetType = UNSET
     budget: Budget | None = None  #: what each simulated node's ledger lets it spend
-    #: logistic regression, gaussian, replace-one-record: pointwise scales the noise of an answer by how far a record can move
-    #: the gradient at the point asked for: less noise near zero, at the same cost [uniform: at the worst point]
+    #: logistic regression, gaussian, replace-one-record: pointwise scales the noise of an answer by how far a record
+    #: can move the gradient at the point asked for: less noise near zero, at the same cost [uniform:
+    #: at the worst point]
     sensitivity: Literal["uniform", "pointwise"] | UnsetType = UNSET
-    #: star, gaussian: only sums over devices are seen, so each device's noise may be smaller [each sum is seen by itself]
+    #: star, gaussian: only sums over devices are seen, so each device's noise may be smaller [each sum is seen by
+    #: itself]
     masked: Masking | UnsetType = UNSET
     #: gradients of records, gaussian: how the total is spread over a node's answers, by a public number [evenly]
     schedule: Schedule | UnsetType = UNSET
 
     def public(self) -> Privacy:
-        """As a plan says it: no budget, which stays with the nodes; files by their digests; nothing said of the usual."""
+        """As a plan says it: no budget, which stays with the nodes; files by their digests;
+        nothing said of the usual.
+        """
         release: Literal["totals"] | UnsetType = "totals" if self.release == "totals" else UNSET
         sensitivity: Literal["pointwise"] | UnsetType = "pointwise" if self.sensitivity == "pointwise" else UNSET
         return replace(
@@ -244,21 +254,22 @@ Fingerprints = Annotated[tuple[Sha256, ...], Meta(min_length=1, max_length=NODES
 class AllowMasked(Section, frozen=True, kw_only=True):
     """Which masked runs a device's owner consents to, and whose certificates it believes in them: `peers` or `ca`."""
 
-    #: the fewest of a round's contributors that a plan must reckon to be corrupt: their number, or a share of them below 1, of
-    #: which part of a device counts as one
+    #: the fewest of a round's contributors that a plan must reckon to be corrupt: their number,
+    #: or a share of them below 1, of which part of a device counts as one
     corrupt: Annotated[int, Meta(ge=0, lt=NODES)] | Annotated[float, Meta(gt=0, lt=1)]
-    #: h: how many honest contributors of a round, this device among them, its owner believes in. A plan must rely on as many at
-    #: least, and whatever it relies on, each share is counted as one of h
+    #: h: how many honest contributors of a round, this device among them, its owner believes in.
+    #: A plan must rely on as many at least, and whatever it relies on, each share is counted as one of h
     honest: Annotated[int, Meta(ge=1, le=NODES)]
     #: fingerprints of the members' certificates: SHA-256 of DER, in lower case, without colons
     peers: Fingerprints | None = None
-    #: certificates of authorities, a file; a member is whoever has one of theirs. None with the key of `tls.ca`, which can
-    #: certify members that do not exist
+    #: certificates of authorities, a file; a member is whoever has one of theirs. None with the key of `tls.ca`,
+    #: which can certify members that do not exist
     ca: str | None = None
     revoked: Fingerprints | None = None  #: beside `ca`: fingerprints of certificates that are believed no more
     #: beside `ca`: a file with its authorities' lists of revoked certificates, in PEM or DER, read before each run
     crl: str | None = None
-    #: the most that all its shares over the life of the ledger may be worth against everybody else together, at the budget's delta
+    #: the most that all its shares over the life of the ledger may be worth against everybody else together,
+    #: at the budget's delta
     alone: Epsilon
 
     def __post_init__(self) -> None:
@@ -268,7 +279,9 @@ class AllowMasked(Section, frozen=True, kw_only=True):
             raise ValueError("Expected revoked and crl beside ca alone: of peers a certificate is left out")
 
     def least_corrupt(self, contributors: int) -> int:
-        """How many of so many contributors a plan must reckon to be corrupt. A share is the decimal that somebody wrote."""
+        """How many of so many contributors a plan must reckon to be corrupt.
+        A share is the decimal that somebody wrote.
+        """
         if isinstance(self.corrupt, int):
             return self.corrupt
         return ceil(Fraction(repr(self.corrupt)) * contributors)
@@ -330,8 +343,8 @@ class AllowedProblem(Section, frozen=True, kw_only=True):
 class Allow(Section, frozen=True, kw_only=True):
     """What the device's owner consents to; a plan outside of it is refused."""
 
-    #: the questions that the device answers, and no others [the kinds that there were when its ledger was born, or the one that
-    #: `problem` declares]
+    #: the questions that the device answers, and no others [the kinds that there were when its ledger was born,
+    #: or the one that `problem` declares]
     problems: Annotated[tuple[AllowedProblem, ...], Meta(max_length=1000)] | None = None
 
     algorithms: list[str] | None = None  #: by name [every one that solves its kind of problem]

@@ -1,10 +1,10 @@
 """How a device gets its data: from the file that its owner replaces, or from a source that other programs write.
 
-Whether the data are new is never decided by what they are. A file that takes another's place is another data version, and
-one that stands still is none, whatever a coordinator says. Of a folder, a program or topics each run is one: values come
-and change as they like, and the device takes the last good ones when a run begins. A value that is late, missing or none
-is told to the owner alone. With `retention` no reading counts longer than that after it was read first, and a public one
-stands in for it then (docs/gate.md, windows).
+Whether the data are new is never decided by what they are. A file that takes another's place is another data version,
+and one that stands still is none, whatever a coordinator says. Of a folder, a program or topics each run is one:
+values come and change as they like, and the device takes the last good ones when a run begins. A value that is late,
+missing or none is told to the owner alone. With `retention` no reading counts longer than that after it was read first,
+and a public one stands in for it then (docs/gate.md, windows).
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ class DataSource(ABC):
     def __call__(self, affordable: bool = True, agree: Agree = lambda version: None) -> Device:
         """The device with the data of a new run.
 
-        `affordable`: whether the window of its budget has room for an answer about new data. `agree` is told the data version
-        that the run would have, before anything is renewed; if it raises, nothing is.
+        `affordable`: whether the window of its budget has room for an answer about new data.
+        `agree` is told the data version that the run would have, before anything is renewed; if it raises, nothing is.
         """
 
     @property
@@ -63,7 +63,9 @@ class DataSource(ABC):
 
     @property
     def data_state(self) -> str:
-        """Of the data that an answer of now is about: `current`, `last-good` (nothing of now could be read), `expired`."""
+        """Of the data that an answer of now is about: `current`, `last-good` (nothing of now could be read),
+        `expired`.
+        """
         return "last-good" if self.reason else "current"
 
     @abstractmethod
@@ -72,7 +74,8 @@ class DataSource(ABC):
 
     @abstractmethod
     def declared(self, config: DeviceConfig) -> DataSource:
-        """The data source by the owner's file of now: this one, or one that takes its place. It takes no value of a source.
+        """The data source by the owner's file of now: this one, or one that takes its place.
+        It takes no value of a source.
 
         Raises InputError if the file is wrong; nothing has changed then.
         """
@@ -90,7 +93,9 @@ class DataSource(ABC):
 
 
 def data_source_of(config: DeviceConfig, path: str, ledger: Ledger, log: Say) -> DataSource:
-    """The data source of a device with its data read. Raises InputError if they are wrong, Stopped if there are none yet."""
+    """The data source of a device with its data read. Raises InputError if they are wrong,
+    Stopped if there are none yet.
+    """
     if config.source is None:
         return FileDataSource(config, path, ledger, log)
     return LiveDataSource(config, config.source, path, ledger, log)
@@ -107,7 +112,9 @@ def _meant(config: DeviceConfig) -> tuple[object, ...]:
 
 
 def _public(device: Device) -> str:
-    """A digest of what is public of the data: of another case, zone, mask, or number of features they are other data."""
+    """A digest of what is public of the data: of another case, zone, mask,
+    or number of features they are other data.
+    """
     return hashlib.sha256(f"{device.kind} {device.public_part}".encode()).hexdigest()
 
 
@@ -135,8 +142,8 @@ def device_of(config: DeviceConfig, path: str) -> Device:
 class FileDataSource(DataSource):
     """The data as their file holds them; a file that is another one is a new data version.
 
-    Whether it is another is judged by inode, size and time, never by what it holds: that would tell whether two data sets
-    are equal. The version is raised in the ledger before the new data are used.
+    Whether it is another is judged by inode, size and time, never by what it holds:
+    that would tell whether two data sets are equal. The version is raised in the ledger before the new data are used.
     """
 
     def __init__(self, config: DeviceConfig, path: str, ledger: Ledger, log: Say, before: Device | None = None) -> None:
@@ -248,7 +255,8 @@ class LiveDataSource(DataSource):
         self._anew = before is not None
         last, now = self.store.fitting(self.feed), running(ledger)
         stands = last is not None and self.store.current and not another
-        #: whether what a source gives at first may have been read before: which files were, is lost, and answers were given
+        #: whether what a source gives at first may have been read before: which files were, is lost,
+        #: and answers were given
         self._lost = last is None and before is None and config.expiring and ledger.answers() > 0
         self.readings = self._first(before, now, last) if last is None or (before and not stands) else last
         if self._lost and self.readings is not None:
@@ -268,7 +276,9 @@ class LiveDataSource(DataSource):
         ledger.saw_public(digest, known=True)
 
     def _first(self, before: Device | None, now: float, last: Readings | None) -> Readings | None:
-        """What counts until there is a good value. A file's own data stood still, nobody knows how long, and expire at once."""
+        """What counts until there is a good value. A file's own data stood still, nobody knows how long,
+        and expire at once.
+        """
         if before is None:
             return self.feed.first(now)
         values = self.feed.values_of(before)
@@ -371,7 +381,9 @@ class LiveDataSource(DataSource):
         self.reason = reason
 
     def _merged(self, reading: Reading | None, now: float) -> Readings | None:
-        """What counts once this was read, at running time `now`: each value keeps the time at which it was read first."""
+        """What counts once this was read, at running time `now`: each value keeps the time at which it was read
+        first.
+        """
         before, values = self.readings, reading.values if reading else None
         if reading is None or values is None:
             return before

@@ -1,9 +1,9 @@
 """What Home Assistant is told of a device's topics (MQTT discovery), so that its owner need not describe them by hand.
 
 Each set-point is a sensor of one device. Home Assistant has no MVAr: its device class `reactive_power` takes var, since
-2025.5 kvar too, and since 2025.9 mvar, by which it means a thousandth of a var. So MVAr are multiplied to var there, which
-every version takes, and no name of an entity has a unit. A sensor is unavailable while this program is away, and once
-its value is old.
+2025.5 kvar too, and since 2025.9 mvar, by which it means a thousandth of a var. So MVAr are multiplied to var there,
+which every version takes, and no name of an entity has a unit. A sensor is unavailable while this program is away,
+and once its value is old.
 """
 
 from __future__ import annotations

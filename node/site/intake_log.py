@@ -1,8 +1,8 @@
 """Which reading a device has taken when, and until when it counts at the most: for its owner, who may audit it.
 
-`hushgrid audit --events` recounts from it, from the ledger and from what travelled what was told of each reading. It has
-no value. A line is JSON: the budget that the device claims to keep, or readings that were taken together. It is written
-before any answer is made of them.
+`hushgrid audit --events` recounts from it, from the ledger and from what travelled what was told of each reading.
+It has no value. A line is JSON: the budget that the device claims to keep, or readings that were taken together.
+It is written before any answer is made of them.
 """
 
 from __future__ import annotations

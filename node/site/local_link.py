@@ -33,7 +33,8 @@ class LocalLink(MqttLink):
         tls: Tls | None = None,
     ) -> None:
         super().__init__(
-            url, name, will=will, subscriptions=subscriptions, tls=tls, persistent=False, payload_limit=PAYLOAD, secrets=SECRETS
+            url, name, will=will, subscriptions=subscriptions, tls=tls, persistent=False, payload_limit=PAYLOAD,
+            secrets=SECRETS,
         )  # fmt: skip
         self._since, self._taken = 0.0, 0
         #: takes messages that the broker had kept before we subscribed, which nobody may have sent lately; None: as any

@@ -68,7 +68,8 @@ class Publisher:
         self.sinks = self.sinks_of(config)
         self._place = place_of(config)
         self._resume()
-        #: when the file is tried again, of time.monotonic(); 0: it is written. At a start it may say that we have stopped
+        #: when the file is tried again, of time.monotonic(); 0: it is written.
+        #: At a start it may say that we have stopped
         self._due = time.monotonic() if self.now else 0.0
         self._last: tuple[bytes, bytes] | None = None
         self._told = ""  #: the run whose outcome came last, taken or not

@@ -1,7 +1,8 @@
 """Reading a source: a file, a folder or what a program prints, whole and within a fixed time, in a process of its own.
 
-A row of a file is a reading, and is read once. Which rows have been read is known by the file itself (its inode, and when
-that was made) and their places in it: so a file that is kept, touched, renamed or appended to gives no row twice.
+A row of a file is a reading, and is read once. Which rows have been read is known by the file itself (its inode,
+and when that was made) and their places in it: so a file that is kept, touched,
+renamed or appended to gives no row twice.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""The answer in force, as it is kept over restarts, and as the file of a sink has it; also once the device has ended."""
+"""The answer in force, as it is kept over restarts, and as the file of a sink has it;
+also once the device has ended.
+"""
 
 from __future__ import annotations
 
@@ -98,4 +100,5 @@ def standing_words(config: DeviceConfig) -> list[str]:
     age = document["age"]
     old = "" if age is None else f", {in_words(age)} old when it was made"
     until = f", good until {document['valid_until']}" if document["valid_until"] else ""
-    return [f"the answer in force is of {document['time']}{until}: run {document['run'][:8]}, data version {document['data_version']}{old}"]  # fmt: skip
+    run = f"run {document['run'][:8]}, data version {document['data_version']}{old}"
+    return [f"the answer in force is of {document['time']}{until}: {run}"]

@@ -19,15 +19,17 @@ START_S = 10.0  #: for the topics to give a first value
 class Subscriber(LocalEnd):
     """Hears the topics of a source. A message that is no value is noted, and changes nothing.
 
-    A value is read when it comes. What the broker had kept before we subscribed may be of any time: it is no younger than
-    the value that was held of its entry, or else a local broker that comes and goes would make it young each time. A row
-    that was kept is none: it would count once more at each connection.
+    A value is read when it comes. What the broker had kept before we subscribed may be of any time:
+    it is no younger than the value that was held of its entry, or else a local broker that comes and goes would make it
+    young each time. A row that was kept is none: it would count once more at each connection.
     """
 
     def __init__(
         self, section: MqttSource, feed: Feed, name: str, log: Callable[[str], None], running: Callable[[], float]
     ) -> None:
-        """Raises InputError if the URL is wrong. `name`: of the device, for the client id. `running`: the ledger's time, s."""
+        """Raises InputError if the URL is wrong. `name`: of the device, for the client id. `running`:
+        the ledger's time, s.
+        """
         self.feed, self.running = feed, running
         self.slots = feed.slots(section.topic)
         self.wrong = ""  #: why the last message is no value; "" if it is one

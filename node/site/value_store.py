@@ -1,4 +1,5 @@
-"""The values of a device's data version, beside its ledger: what the device holds is a function of version and time alone.
+"""The values of a device's data version, beside its ledger: what the device holds is a function of version and time
+alone.
 
 A device that is started again within a run goes on with the values that the run began with, whatever its source says
 now. Were they read again, one version would have two data sets, and readings would count for longer than they may: so
@@ -90,7 +91,8 @@ class ValueStore:
         return self.now.version == self.ledger.data_version
 
     def rise(self, readings: Readings, good: float, reading: Reading | None = None) -> int:
-        """A new version with these values, good at running time `good`. Returns its number. Raises Stopped if the disk fails.
+        """A new version with these values, good at running time `good`. Returns its number.
+        Raises Stopped if the disk fails.
 
         `reading`: what the source gave last, and from which files.
         """
@@ -130,7 +132,9 @@ class ValueStore:
 
 
 def _remembered(before: StoredValues | None, reading: Reading | None) -> tuple[Files, int]:
-    """The files that were read, those that are there and the last of the others; and how late one was made that is not in them."""
+    """The files that were read, those that are there and the last of the others;
+    and how late one was made that is not in them.
+    """
     old, forgotten = (before.files, before.forgotten) if before else ({}, 0)
     if reading is None or reading.files is None:
         return old, forgotten

@@ -62,8 +62,8 @@ class Attempts:
     def answered(self, refusal: Any) -> bool:
         """The broker refused an attempt (None: without a reason). True if the next begins at once, with MQTT 3.1.1.
 
-        One of MQTT 3.1.1 says that 5 is unsupported, and is not asked again; or it just closes the connection, as one does
-        that cannot serve anybody now (a cluster that elects): then both versions are tried in turn.
+        One of MQTT 3.1.1 says that 5 is unsupported, and is not asked again; or it just closes the connection,
+        as one does that cannot serve anybody now (a cluster that elects): then both versions are tried in turn.
         """
         before = self.protocol
         if refusal is not None and refusal.value == UNSUPPORTED_VERSION:

@@ -71,8 +71,8 @@ def tls_context(address: Address, tls: Tls | None) -> ssl.SSLContext | None:
 class Trust:
     """Whom we trust and who we are, by files that may be replaced: each attempt to connect has those of its time.
 
-    Raises InputError if they cannot be read at first. Later ones that cannot, or that do not belong together because one
-    of them is still to come, are not taken.
+    Raises InputError if they cannot be read at first. Later ones that cannot,
+    or that do not belong together because one of them is still to come, are not taken.
     """
 
     def __init__(self, address: Address, tls: Tls | None) -> None:

@@ -39,7 +39,9 @@ class Lookup:
         os.close(out)
 
     def answer(self) -> list[Any] | None:
-        """The addresses, as `resolve` returns them; None as long as there is no answer. Raises OSError if there is none."""
+        """The addresses, as `resolve` returns them; None as long as there is no answer.
+        Raises OSError if there is none.
+        """
         while select.select([self._fd], [], [], 0)[0] and len(self._said) < LONGEST:
             piece = os.read(self._fd, LONGEST)
             self._said += piece

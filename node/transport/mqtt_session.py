@@ -29,9 +29,9 @@ SESSION_S = 3600  #: how long a persistent session outlives its connection, s (M
 #: How long the broker waits with the last will, s (MQTT 5): a device in a run tries again within that time, and a
 #: connection that is made again is no death. A session that nobody keeps ends at once, and the will is published then.
 WILL_S = round(LAST_DELAY_S)
-#: How long the broker keeps a message for a receiver that is away, s (MQTT 5), unless its sender says; what it retains, for
-#: ever. Whoever needs an answer sends again every five seconds (`RETRY_S` of node/runtime/endpoint.py), so an older copy
-#: serves nobody.
+#: How long the broker keeps a message for a receiver that is away, s (MQTT 5), unless its sender says;
+#: what it retains, for ever. Whoever needs an answer sends again every five seconds (`RETRY_S` of
+#: node/runtime/endpoint.py), so an older copy serves nobody.
 EXPIRY_S = 60
 QUEUE, QUEUE_BYTES = 4096, 64 << 20  #: the most messages and bytes without acknowledgement; beyond that `put` refuses
 HEAD = 16  #: bytes of a published packet besides its topic and payload, at most

@@ -72,7 +72,9 @@ def vars_of(event):
 
 
 def test_with_a_drift_the_best_row_has_the_least_of_noise_and_age(planned):
-    """24 answers a day beside 96 runs: each is up to 45 minutes old, which a random walk of 8.8 MW an hour makes 5.4."""
+    """24 answers a day beside 96 runs: each is up to 45 minutes old, which a random walk of 8.8 MW an hour makes
+    5.4.
+    """
     options = ["--every", "15min", "--drift", "8.8"]
     found = rows(planned(DAY, "--json", *options))
     hourly = found["gaussian", 24, 1, 5.0]
@@ -87,7 +89,9 @@ def test_with_a_drift_the_best_row_has_the_least_of_noise_and_age(planned):
 
 
 def test_a_drift_by_age_is_averaged_over_the_ages_in_use_and_ends_at_its_last(planned):
-    """Four runs an answer, whose loads are 0, 15, 30 and 45 minutes old; between 15 and 30 minutes the variance is linear."""
+    """Four runs an answer, whose loads are 0, 15, 30 and 45 minutes old;
+    between 15 and 30 minutes the variance is linear.
+    """
     found = rows(planned(DAY, "--json", "--every", "15min", "--fresh", "24,48,96", "--drift", "15min=12,30min=16"))
     assert found["gaussian", 24, 1, 5.0]["stale"] == pytest.approx(sqrt((0 + 144 + 256 + 256) / 4))
     assert found["gaussian", 48, 1, 5.0]["stale"] == pytest.approx(sqrt(144 / 2))

@@ -1,4 +1,6 @@
-"""The rows of a fleet: made of what stands on its topics, whoever wrote it, and the same figures in Prometheus' format."""
+"""The rows of a fleet: made of what stands on its topics, whoever wrote it,
+and the same figures in Prometheus' format.
+"""
 
 import json
 

@@ -94,7 +94,8 @@ def test_a_ledger_shows_what_was_spent_on_what_and_reading_it_changes_nothing(hu
 
 def test_what_is_left_is_told_to_who_names_the_devices_configuration(hushgrid, restored, tmp_path):
     (tmp_path / "n1.yaml").write_text(
-        "node: n1\nfleet: f\nbroker: mqtt://localhost\nstate: .\nmark: n1.mark\ndata: {case: case14, zone: [1], loads: l.csv}\n"
+        "node: n1\nfleet: f\nbroker: mqtt://localhost\nstate: .\nmark: n1.mark\ndata: {case: case14, zone: [1], "
+        "loads: l.csv}\n"
         "budget: {epsilon: 4.0, adjacency: {bounded-change: 0.01}}\n"
     )
     (total,) = json.loads(hushgrid("ledger", "show", "n1.yaml", "--json").out)["totals"]

@@ -18,7 +18,8 @@ from tests.support.command_line import SCENARIO, assert_a_private_run_leaves_wha
 def test_a_good_file_is_one_line_that_says_what_it_is(hushgrid):
     assert hushgrid("check", SCENARIO) == (
         0,
-        "ok: scenario case14-three-zones: case14 in 3 zones, consensus-admm (guarded), 200 rounds, laplace, epsilon 5 in 1 answers\n",
+        "ok: scenario case14-three-zones: case14 in 3 zones, consensus-admm (guarded), 200 rounds, laplace, "
+        "epsilon 5 in 1 answers\n",
         "",
     )
 

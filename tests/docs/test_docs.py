@@ -25,7 +25,8 @@ from tests.support.paths import ROOT
 
 PAGES = sorted([*paths.PAGES, *(p.relative_to(ROOT).as_posix() for p in (ROOT / "docs").rglob("*.md"))])
 PAGES += ["lab/benchmarks/README.md", "scenarios/data/README.md"]
-#: Pages that speak of the code, by its files and what is in them: all but the studies, whose tables are made by commands.
+#: Pages that speak of the code, by its files and what is in them: all but the studies,
+#: whose tables are made by commands.
 OF_CODE = tuple(p for p in PAGES if not p.startswith("docs/studies/") and p not in ("CHANGELOG.md", "docs/history.md"))
 FOLDERS = tuple(
     f"{name}/" for name in paths.FOLDERS if name != "hushgrid"
@@ -148,7 +149,9 @@ FOUND = {number: text for page in PAPERS.values() for number, text in numbered(p
 
 @cache
 def written() -> tuple[tuple[str, str], ...]:
-    """(file, text) of what is said in words: pages without code, files of settings, comments and docstrings of the code."""
+    """(file, text) of what is said in words: pages without code, files of settings,
+    comments and docstrings of the code.
+    """
     return tuple(_written())
 
 

@@ -1,6 +1,7 @@
 """The pages' English: sentences of at most 35 words, none of the turns below, and a count of words that stays small.
 
-Prose only: fenced blocks, indented code, quotations of the program, tables, formulas in code spans, headings and link targets are left out.
+Prose only: fenced blocks, indented code, quotations of the program, tables, formulas in code spans,
+headings and link targets are left out.
 """
 
 import argparse

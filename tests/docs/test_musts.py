@@ -1,8 +1,10 @@
-"""Each "must" and "never" of the pages that an owner reads is a rule of `hushgrid check` with a test, or no file can break it.
+"""Each "must" and "never" of the pages that an owner reads is a rule of `hushgrid check` with a test,
+or no file can break it.
 
-`check` is the owner's only lawyer: a sentence that asks something of a file, and that nothing refuses, protects nobody. So
-each such sentence has a row here: words of it, and beside them the test of the rule, or why there is no file that the
-sentence could be held against. A new "must" without a row fails; write the rule, its test and the row.
+`check` is the owner's only lawyer: a sentence that asks something of a file, and that nothing refuses,
+protects nobody. So each such sentence has a row here: words of it, and beside them the test of the rule,
+or why there is no file that the sentence could be held against. A new "must" without a row fails; write the rule,
+its test and the row.
 """
 
 import ast

@@ -1,4 +1,6 @@
-"""Findings of docs/papers/objpert-ladmm.md that are about the paper's text alone: 2.1 its total, 2.2 its sensitivity."""
+"""Findings of docs/papers/objpert-ladmm.md that are about the paper's text alone: 2.1 its total,
+2.2 its sensitivity.
+"""
 
 from math import erfc, exp, log, sqrt
 

@@ -25,7 +25,9 @@ AMONG_NEIGHBOURS = [file for file in FILES if load_scenario(file).algorithm.patt
 
 
 def said(file):
-    """What the comment of a scenario says is classified right: the lowest and highest of some runs, and of which rows."""
+    """What the comment of a scenario says is classified right: the lowest and highest of some runs,
+    and of which rows.
+    """
     comment = " ".join(line.lstrip("# ") for line in file.read_text().splitlines() if line.startswith("#"))
     found = re.search(r"data/adult\.(tst|trn)\.bz2\D.*?\(\w+ runs: ([\d.]+) to ([\d.]+) %", comment)
     return found and (float(found[2]) / 100, float(found[3]) / 100, found[1])

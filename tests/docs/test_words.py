@@ -1,4 +1,6 @@
-"""The words of the code: few names of the kind that say nothing, no class name twice over, `Any` only where it must be."""
+"""The words of the code: few names of the kind that say nothing, no class name twice over,
+`Any` only where it must be.
+"""
 
 import ast
 from collections import Counter, defaultdict

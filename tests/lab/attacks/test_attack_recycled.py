@@ -40,7 +40,9 @@ def test_the_even_messages_of_the_program_are_functions_of_public_values(tmp_pat
 
 
 class Hurried(radmm.Agent):
-    """Four short steps of descent for a minimiser, and the gradient that it stored in the even message (Finding 5.2)."""
+    """Four short steps of descent for a minimiser, and the gradient that it stored in the even message (Finding
+    5.2).
+    """
 
     def answer(self, v, k, f):
         loss, q, x = self.gate.loss, self.quadratic(k), np.zeros(self.size)

@@ -1,4 +1,6 @@
-"""`hushgrid attack` around a coordinator: with one local step the difference is the gradient, with several it is not."""
+"""`hushgrid attack` around a coordinator: with one local step the difference is the gradient,
+with several it is not.
+"""
 
 import numpy as np
 import pytest

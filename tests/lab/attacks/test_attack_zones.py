@@ -51,7 +51,9 @@ def test_of_exact_steps_on_the_messages_of_the_borders_every_load_is_recovered(t
 
 
 def test_loads_that_one_round_does_not_determine_are_no_find(tmp_path, monkeypatch):
-    """The zones of scenarios/case14-nonprivate.yaml: other loads, .3 and .7 p.u. away, explain their first messages as well."""
+    """The zones of scenarios/case14-nonprivate.yaml: other loads, .3 and .7 p.u. away,
+    explain their first messages as well.
+    """
     monkeypatch.setattr(attacked_zones, "WIDEST", 10)
     parts = [[1, 2, 3, 4, 5], [7, 8, 9, 10, 14], [6, 11, 12, 13]]
     out = zones(tmp_path, {"name": "ladmm", "variant": "none", "rounds": 1}, zones=parts, loads=None)

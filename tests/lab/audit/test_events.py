@@ -1,4 +1,6 @@
-"""What was told of each reading over a life, recounted: never more than a window's budget, whoever the coordinator is."""
+"""What was told of each reading over a life, recounted: never more than a window's budget,
+whoever the coordinator is.
+"""
 
 import json
 import os
@@ -86,7 +88,9 @@ def folder(directory, dice, **privacy):
 
 
 def lived(life, happens, dice, days):
-    """A coordinator that keeps runs open, stops and resumes them, asks again what was refused, and strikes the device dead."""
+    """A coordinator that keeps runs open, stops and resumes them, asks again what was refused,
+    and strikes the device dead.
+    """
     life.start()
     began, joined = life.clock.now, False
     while life.clock.now < began + days * DAY:

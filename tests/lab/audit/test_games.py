@@ -1,5 +1,5 @@
-"""`hushgrid audit` at the gate: bulk answers are the gate's own, honest claims are nearly reached and never passed, and each way
-in which noise can be wrong is caught."""
+"""`hushgrid audit` at the gate: bulk answers are the gate's own, honest claims are nearly reached and never passed,
+and each way in which noise can be wrong is caught."""
 
 import os
 

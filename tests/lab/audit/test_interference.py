@@ -1,5 +1,5 @@
-"""`hushgrid audit --interference`: the standing test on a scenario of one's own. That it finds nothing in any of the program's
-algorithms is tests/broker/simulation/test_noninterference.py."""
+"""`hushgrid audit --interference`: the standing test on a scenario of one's own.
+That it finds nothing in any of the program's algorithms is tests/broker/simulation/test_noninterference.py."""
 
 import pytest
 import yaml

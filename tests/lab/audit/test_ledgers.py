@@ -1,4 +1,6 @@
-"""`hushgrid audit --ledger`: every answer on the wire stands in its device's ledger, at the plan's price, or it is said."""
+"""`hushgrid audit --ledger`: every answer on the wire stands in its device's ledger, at the plan's price,
+or it is said.
+"""
 
 import json
 import shutil

@@ -1,4 +1,6 @@
-"""`hushgrid audit --one-run`: answers are found in the transcript to rounding, and what is proved holds and is near what may be."""
+"""`hushgrid audit --one-run`: answers are found in the transcript to rounding,
+and what is proved holds and is near what may be.
+"""
 
 import numpy as np
 import pytest
@@ -106,7 +108,9 @@ def test_a_run_shows_much_of_its_claim_and_not_more(epsilon, least):
 @pytest.mark.runs
 @pytest.mark.parametrize(("canaries", "doubt", "share"), [(1000, 0.05, 0.60), (1000, 0.001, 0.40), (4000, 0.001, 0.49)])
 def test_how_much_of_a_claim_a_run_can_show_is_known_beforehand(canaries, doubt, share):
-    """A perfect attack on exactly the claimed Gaussian noise, 20 answers at epsilon 4: what docs/accounting.md states."""
+    """A perfect attack on exactly the claimed Gaussian noise, 20 answers at epsilon 4:
+    what docs/accounting.md states.
+    """
     raw = asks("dgd", 4.0)
     plan = prepared(scenario_from(raw), "s")[1]
     t = plan.terms_of("n0")

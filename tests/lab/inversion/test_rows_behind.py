@@ -1,4 +1,6 @@
-"""From gradients the rows behind them: one row of each loss, batches of softmax regression, and what noise makes of it."""
+"""From gradients the rows behind them: one row of each loss, batches of softmax regression,
+and what noise makes of it.
+"""
 
 from dataclasses import replace
 

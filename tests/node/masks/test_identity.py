@@ -157,7 +157,9 @@ def fleet(place):
 
 
 def test_the_fleets_own_authority_is_no_authority_of_masked_runs_whatever_its_files_are_called(tmp_path, authority):
-    """Whoever holds the key of `tls.ca` can certify members that do not exist. Keys are compared, in each file of several."""
+    """Whoever holds the key of `tls.ca` can certify members that do not exist. Keys are compared,
+    in each file of several.
+    """
     owner, tls = {"corrupt": 1, "honest": 2, "alone": 3.0}, fleet(tmp_path)
     fleets, another = Path(tls.ca).read_bytes(), authority.certificate.public_bytes(Encoding.PEM)
     renewed = Authority("the fleet's, renewed", key=authority.key)

@@ -1,4 +1,6 @@
-"""The keys and masks of a run: pads cancel among those who were told the same, one alone looks uniform, none is used twice."""
+"""The keys and masks of a run: pads cancel among those who were told the same, one alone looks uniform,
+none is used twice.
+"""
 
 from itertools import combinations
 
@@ -107,7 +109,8 @@ def test_devices_that_were_told_different_points_have_nothing_to_add_up(met):
 
 
 def test_a_device_that_is_set_back_within_a_run_gives_no_difference_of_two_answers_away(tmp_path):
-    """An old copy of the ledger, its key among it, is put back after an answer; the same number is asked at another point.
+    """An old copy of the ledger, its key among it, is put back after an answer;
+    the same number is asked at another point.
 
     Named by round and attempt, the two messages had one pad, and their difference was y' - y exactly.
     """

@@ -1,4 +1,6 @@
-"""Whom an owner trusts is read anew for each run: a list of revoked certificates that is replaced counts from the next run on."""
+"""Whom an owner trusts is read anew for each run: a list of revoked certificates that is replaced counts from the next
+run on.
+"""
 
 from contextlib import closing
 from types import SimpleNamespace

@@ -1,4 +1,6 @@
-"""What a source may hold becomes values: tables, documents, topics a bus, archives, lines of rows. Errors never quote them."""
+"""What a source may hold becomes values: tables, documents, topics a bus, archives, lines of rows.
+Errors never quote them.
+"""
 
 import io
 import json

@@ -357,7 +357,7 @@ def told_broker(device, monkeypatch):
 def retained(wire, topic, five):
     """The last message on a topic: (document, the seconds for which the broker is to keep it)."""
     name = len(topic).to_bytes(2, "big") + topic.encode()
-    body = [body for first, body in wire.heard if first & 0xF1 == 0x31 and body.startswith(name)][-1]
+    body = [body for first, body in wire.received if first & 0xF1 == 0x31 and body.startswith(name)][-1]
     properties = body[len(name) + 2 :]  # after the packet's number
     if not five:
         return json.loads(properties), None
@@ -392,5 +392,5 @@ def test_a_device_that_ends_tells_the_broker_that_its_answer_is_old(device, told
     device.publisher.close()
     document, seconds = retained(wire, "grid/z1", five)
     assert (document["state"], document["reason"], seconds) == ("old", "the device has stopped", None)
-    last = [body for first, body in wire.heard if first & 0xF1 == 0x31][-1]
+    last = [body for first, body in wire.received if first & 0xF1 == 0x31][-1]
     assert last.endswith(b"offline")

@@ -1,4 +1,6 @@
-"""Readings expire: entry by entry and row by row, however often a coordinator asks, files are kept, or a device dies."""
+"""Readings expire: entry by entry and row by row, however often a coordinator asks, files are kept,
+or a device dies.
+"""
 
 import json
 import os
@@ -361,7 +363,9 @@ class Died(BaseException):
 
 @pytest.mark.parametrize("expired", [False, True])
 def test_noise_that_was_drawn_is_used_again_on_the_same_readings_alone(tmp_path, monkeypatch, expired):
-    """The same noise on other data would tell the difference: what a device that died had drawn is paid, and drawn anew."""
+    """The same noise on other data would tell the difference: what a device that died had drawn is paid,
+    and drawn anew.
+    """
     made, commit = [], Ledger.commit
     monkeypatch.setattr(Lattice, "release", lambda lattice, v, n: made.append((v.tolist(), n.tolist())) or v)
     plan = ZONES | {"algorithm": {"name": "ladmm", "rounds": 2}, "privacy": ZONES["privacy"] | {"epsilon": 0.5}}
@@ -401,7 +405,9 @@ HAPPENS = st.lists(
 @examples.of(30)
 @given(HAPPENS)
 def test_no_row_ever_counts_longer_than_it_may_whatever_befalls_folder_and_device(tmp_path_factory, events):
-    """Each value is written once: where it counts, in all its life, lies within one retention by the ledger's own time."""
+    """Each value is written once: where it counts, in all its life, lies within one retention by the ledger's own
+    time.
+    """
     with pytest.MonkeyPatch.context() as patch:
         at_once(patch)
         life = row_life(tmp_path_factory.mktemp("rows"))

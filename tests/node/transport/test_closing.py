@@ -74,8 +74,8 @@ def test_a_link_closes_at_whichever_call_its_broker_goes(dialled, five, forget):
             if wire.calls < lives:
                 break
         assert 6 < wire.calls < 99
-        assert wire.on_received[-1][0] == DISCONNECT
-        cleared = [body for first, body in wire.on_received if first & 0xF1 == PUBLISH | 1]
+        assert wire.received[-1][0] == DISCONNECT
+        cleared = [body for first, body in wire.received if first & 0xF1 == PUBLISH | 1]
         assert [body[2:7] for body in cleared] == [b"state", b"more\0"]
 
 

@@ -41,7 +41,7 @@ def test_a_publication_that_paho_writes_is_read_as_paho_reads_it(topic, payload,
     assert twin.read(written)
     ((first, body),) = packets_of(written)
     found = packets.published(first, body, five)
-    assert [tuple(found)] == twin.on_received == [(topic, payload, retain, number if qos else 0)]
+    assert [tuple(found)] == twin.received == [(topic, payload, retain, number if qos else 0)]
     if qos:
         assert packets.acknowledgement(number) == twin.said()
 
@@ -55,11 +55,11 @@ def test_of_bytes_that_are_no_publication_nothing_is_taken_that_paho_would_not_t
     except packets.Invalid:
         return
     twin = PahoTwin(five)
-    twin.client.on_message = lambda c, data, m: twin.on_received.append(
+    twin.client.on_message = lambda c, data, m: twin.received.append(
         (m._topic.decode(errors="ignore") and found.topic, bytes(m.payload), m.retain, m.mid)
     )
     assert twin.read(bytes((first, len(body))) + body)
-    assert [(t, *rest) for t, *rest in twin.on_received] == [tuple(found)] or not found.topic
+    assert [(t, *rest) for t, *rest in twin.received] == [tuple(found)] or not found.topic
 
 
 @given(numbers, st.sampled_from([0x00, 0x10, 0x80, 0x83, 0x87, 0x90, 0x97, 0x99]), st.none() | topics)

@@ -17,11 +17,11 @@ class Broker:
     """A session and the broker's end of its socket. `heard` and `refused`: what the session has told its link."""
 
     def __init__(self, five=True, subscriptions=(), keepalive=60, connack=None):
-        self.pipe, self.on_received, self.refused = Pipe(), [], []
+        self.pipe, self.received, self.refused = Pipe(), [], []
         listener = SimpleNamespace(
             subscriptions=subscriptions,
             dropped=0,
-            on_received=lambda *message: self.on_received.append(message),
+            on_received=lambda *message: self.received.append(message),
             refuse=lambda *why: self.refused.append(why),
         )
         client = Client(Address("h", 1, False), "n0", None, None, None, keepalive, True, 1 << 20)
@@ -108,7 +108,7 @@ def test_a_malformed_packet_ends_the_connection(five, data):
     broker = Broker(five)
     assert not broker.say(data)
     assert not broker.say(b"\x30\x05\x00\x01t\x00x")  # and nothing after it is heard
-    assert broker.on_received == []
+    assert broker.received == []
 
 
 def test_why_a_connection_was_given_up_is_said():
@@ -122,7 +122,7 @@ def test_what_came_before_the_end_is_heard():
     broker.pipe.recv = lambda size, data=[b"\x30\x05\x00\x01t\x00x", b""]: data.pop(0)
     assert broker.session.turn(True, lambda: False)
     assert not broker.session.turn(True, lambda: False)
-    assert broker.on_received == [("t", b"x", False)]
+    assert broker.received == [("t", b"x", False)]
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,6 @@
-"""Which version of MQTT is spoken to a broker that refuses one, or answers nothing: by a socket that plays the broker."""
+"""Which version of MQTT is spoken to a broker that refuses one, or answers nothing:
+by a socket that plays the broker.
+"""
 
 import socket
 import time
@@ -13,7 +15,9 @@ REFUSES = {"unsupported": b"\x20\x02\x00\x01", "unavailable": b"\x20\x02\x00\x03
 
 
 class Played:
-    """A broker that answers each CONNECT by its version, 4 (3.1.1) or 5, and closes. `asked`: the versions, in order."""
+    """A broker that answers each CONNECT by its version, 4 (3.1.1) or 5, and closes. `asked`: the versions,
+    in order.
+    """
 
     def __init__(self, answers):
         self.answers, self.unacknowledged, self.open = answers, [], []

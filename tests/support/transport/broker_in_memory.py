@@ -19,7 +19,7 @@ class Wire:
     def __init__(self, lives=FOREVER, *, five=True, silent=(), connack=None, reset=False):
         self.lives, self.five, self.silent, self.connack, self.reset = lives, five, silent, connack, reset
         self.calls = 0
-        self.on_received = []  #: (first byte, body) of each packet
+        self.received = []  #: (first byte, body) of each packet
         self.ours, self.theirs = socket.socketpair()
         self.ours.setblocking(False)
         self.want = select.POLLOUT
@@ -79,7 +79,7 @@ class Wire:
         if self.theirs.fileno() < 0:
             return
         for first, body in packets_of(self.theirs.recv(1 << 16)):
-            self.on_received.append((first, body))
+            self.received.append((first, body))
             kind = first & 0xF0 if first & 0xF0 == PUBLISH else first
             if kind == DISCONNECT:
                 self.die()
@@ -129,17 +129,15 @@ class Pipe:
 
 
 class PahoTwin:
-    """A connected paho client. `heard`: (topic, payload, retain, number) of the publications it has read."""
+    """A connected paho client. `received`: (topic, payload, retain, number) of the publications it has read."""
 
     def __init__(self, five):
-        self.pipe, self.five, self.on_received, self.acknowledged = Pipe(), five, [], []
+        self.pipe, self.five, self.received, self.acknowledged = Pipe(), five, [], []
         self.client = paho.Client(
             paho.CallbackAPIVersion.VERSION2, client_id="twin", protocol=paho.MQTTv5 if five else paho.MQTTv311
         )
         self.client._create_socket = lambda: self.pipe
-        self.client.on_message = lambda c, data, m: self.on_received.append(
-            (m.topic, bytes(m.payload), m.retain, m.mid)
-        )
+        self.client.on_message = lambda c, data, m: self.received.append((m.topic, bytes(m.payload), m.retain, m.mid))
         self.client.on_publish = lambda c, data, mid, reason, p: self.acknowledged.append((mid, reason.value))
         self.client.connect("127.0.0.1")
         self.read(b"\x20\x03\x00\x00\x00" if five else b"\x20\x02\x00\x00")

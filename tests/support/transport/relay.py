@@ -15,11 +15,11 @@ class Relay(Endpoint):
         super().__init__(name, "many", ledger, self.told.append)
         self.to, self.last = to, last
         self.subscriptions = (f"{ROOT}/+/{name}",)
-        self.on_received, self.births, self.ticks, self.idled = [], 0, 0, 0
+        self.received, self.births, self.ticks, self.idled = [], 0, 0, 0
 
     @property
     def finished(self):
-        return bool(self.on_received) and self.on_received[-1] >= self.last
+        return bool(self.received) and self.received[-1] >= self.last
 
     def say(self, number):
         return [(f"{ROOT}/{self.name}/{self.to}", b"%d" % number, False)]
@@ -30,8 +30,8 @@ class Relay(Endpoint):
 
     def on_message(self, topic, payload):
         assert topic == f"{ROOT}/{topic.split('/')[-2]}/{self.name}"  # to nobody else
-        self.on_received.append(int(payload))
-        return self.say(self.on_received[-1] + 1) if self.on_received[-1] < self.last else []
+        self.received.append(int(payload))
+        return self.say(self.received[-1] + 1) if self.received[-1] < self.last else []
 
     def on_tick(self, now):
         self.ticks += 1

@@ -110,9 +110,9 @@ class Case:
                     digest.update(values.astype(values.dtype.newbyteorder("<")).tobytes())
         return digest.hexdigest()
 
-    def without(self, words: Iterable[str]) -> Case:
+    def without(self, ignored: Iterable[str]) -> Case:
         """The case without these parts (`parts.WITHOUT`)."""
-        empty = {name: table for word in words for name, table in parts.WITHOUT[word].items()}
+        empty = {name: table for word in ignored for name, table in parts.WITHOUT[word].items()}
         return replace(self, **empty) if empty else self
 
     def held_parts(self) -> dict[str, str]:
@@ -124,18 +124,18 @@ class Case:
             "dispatchable-loads": len(self.power_factors),
             "constraints": len(self.constraints),
         }
-        words = {
+        phrases = {
             "reactive-costs": "reactive costs of {} generator{}",
             "capability-curves": "capability curves of {} generator{}",
             "dc-lines": "{} dc line{}",
             "dispatchable-loads": "the power factor of {} dispatchable load{}",
             "constraints": f"constraints or costs of the user's own ({', '.join(f'mpc.{k}' for k in self.constraints)})",
         }
-        return {part: words[part].format(count, "s" * (count > 1)) for part, count in numbers.items() if count}
+        return {part: phrases[part].format(count, "s" * (count > 1)) for part, count in numbers.items() if count}
 
-    def left_out(self, words: Iterable[str]) -> list[str]:
+    def left_out(self, ignored: Iterable[str]) -> list[str]:
         """What the case holds and its model has not, if these parts are left out: a line each."""
-        owned, lines = set(words), []
+        owned, lines = set(ignored), []
         for part, what in self.held_parts().items():
             if part in owned:
                 lines.append(f"{what}: left out (ignore: {part})")
@@ -156,8 +156,8 @@ class Case:
 
 def loads(case: Case, buses: tuple[int, ...]) -> Floats:
     """The private data of a zone: d = (p_d, q_d) of its buses in the order given, shape (2 len(buses),), p.u."""
-    at = case.index(np.array(buses, np.int64))
-    return np.concatenate([case.buses.p_d[at], case.buses.q_d[at]])
+    places = case.index(np.array(buses, np.int64))
+    return np.concatenate([case.buses.p_d[places], case.buses.q_d[places]])
 
 
 def facts(case: Case) -> dict[str, Any]:
@@ -185,9 +185,11 @@ def facts(case: Case) -> dict[str, Any]:
 
 
 def _check(case: Case) -> None:
-    def refuse(wrong: NDArray[np.bool_], table: str, ids: Ints, found: str, expected: str) -> None:
+    def refuse(wrong: NDArray[np.bool_], table: str, ids: Ints, actual: str, expected: str) -> None:
         if wrong.any():
-            raise InputError(f"case {case.name}: {table} {ids[np.flatnonzero(wrong)[0]]}: {found}, expected {expected}")
+            raise InputError(
+                f"case {case.name}: {table} {ids[np.flatnonzero(wrong)[0]]}: {actual}, expected {expected}"
+            )
 
     buses, generators, lines = case.buses, case.generators, case.lines
     if not (np.isfinite(case.base_mva) and case.base_mva > 0):
@@ -225,14 +227,14 @@ def _check(case: Case) -> None:
     refuse(no_such, "piecewise cost of generator", piecewise.generator, "found no such generator", "its position")
     for name in ("slope", "intercept"):
         values = getattr(piecewise, name)
-        at = generators.rows[piecewise.generator]
-        refuse(~np.isfinite(values), gens, at, f"found a {name} of its cost not finite", "a finite number")
+        rows = generators.rows[piecewise.generator]
+        refuse(~np.isfinite(values), gens, rows, f"found a {name} of its cost not finite", "a finite number")
     twice = ~np.isnan(generators.cost_2) & np.isin(np.arange(len(generators)), piecewise.generator)
     refuse(twice, gens, generators.rows, "found a polynomial and a piecewise-linear cost", "one of them")
     _check_parts(case, refuse)
     for end in ("from_bus", "to_bus"):
-        found = f"found an unknown {end.replace('_', ' ')}"
-        refuse(~np.isin(getattr(lines, end), buses.numbers), "branch row", lines.rows, found, "a bus in service")
+        actual = f"found an unknown {end.replace('_', ' ')}"
+        refuse(~np.isin(getattr(lines, end), buses.numbers), "branch row", lines.rows, actual, "a bus in service")
     refuse(lines.from_bus == lines.to_bus, "branch row", lines.rows, "found both ends at one bus", "two buses")
     refuse((lines.r == 0) & (lines.x == 0), "branch row", lines.rows, "found r = x = 0", "a series impedance")
     refuse(lines.tap <= 0, "branch row", lines.rows, "found a tap ratio <= 0", "a positive ratio (0 in the file: 1)")

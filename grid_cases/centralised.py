@@ -2,7 +2,8 @@
 
 The second-order-cone relaxation of the AC optimal power flow, with the zones' own constraints (D.2d)-(D.2l). Its
 optimum is a lower bound of the AC optimum; it is not a dispatch, for its losses may be fictitious. With a value of lost
-load, slack s+ (load not served) and s- (power spilled) of each p_i and q_i is priced at it, so that there always is one.
+load, slack s+ (load not served) and s- (power spilled) of each p_i and q_i is priced at it,
+so that there always is one.
 """
 
 from __future__ import annotations
@@ -42,17 +43,17 @@ class Solution:
 def solve(case: Case, objective: str = "shedding", voll: float | None = None, loads: Floats | None = None) -> Solution:
     """Least load shedding (D.2), or least generation cost: with every load served, or with slack at a price.
 
-    voll: value of lost load, $/MWh, of the objective cost; None: every load is served. loads: (p_d, q_d), shape (2 nb,),
-    p.u.; None: the case's own. Raises InputError for another objective, a cost that is no polynomial of degree <= 2 or
-    concave, a part of the case that is not modelled, and loads of another shape or not finite; Stopped where the
-    relaxation has no solution.
+    voll: value of lost load, $/MWh, of the objective cost; None: every load is served. loads: (p_d, q_d),
+    shape (2 nb,), p.u.; None: the case's own. Raises InputError for another objective,
+    a cost that is no polynomial of degree <= 2 or concave, a part of the case that is not modelled,
+    and loads of another shape or not finite; raises Stopped if the relaxation has no solution.
     """
     import cvxpy as cp
 
     if objective not in OBJECTIVES:
         raise InputError(f"objective: found {objective!r}, expected one of {', '.join(OBJECTIVES)}")
     buses = tuple(case.buses.numbers.tolist())
-    layout, d = Layout.of(case, buses), own_loads(case, buses) if loads is None else np.asarray(loads)
+    layout, d = Layout.from_case(case, buses), own_loads(case, buses) if loads is None else np.asarray(loads)
     if d.shape != (2 * len(buses),) or not np.all(np.isfinite(d)):
         raise InputError(f"case {case.name}: loads: found shape {d.shape}, expected {(2 * len(buses),)} finite numbers")
     z = cp.Variable(len(layout.keys))
@@ -87,21 +88,21 @@ def solve(case: Case, objective: str = "shedding", voll: float | None = None, lo
     if program.status not in (cp.OPTIMAL, cp.OPTIMAL_INACCURATE):
         served = " with every load served" if voll is None else ""
         raise Stopped(f"case {case.name}: found status {program.status}, expected a solution{served}")
-    at = np.asarray(z.value)
-    flows, dc = (np.stack([at[first + k] for k in range(4)], axis=1) for first in (layout.p_F, layout.dc_p_F))
+    minimiser = np.asarray(z.value)
+    flows, dc = (np.stack([minimiser[first + k] for k in range(4)], axis=1) for first in (layout.p_F, layout.dc_p_F))
     prices = None if balance is None else balance.dual_value.reshape(2, -1).T * (scale / case.base_mva)
     return Solution(
         objective=objective,
         value=float(program.value) * scale,
-        cost=dispatch_cost(case, at[layout.p_g], at[layout.p_g + 1], dc) if objective == "cost" else None,
+        cost=dispatch_cost(case, minimiser[layout.p_g], minimiser[layout.p_g + 1], dc) if objective == "cost" else None,
         status=str(program.status),
-        p_g=at[layout.p_g],
-        q_g=at[layout.p_g + 1],
-        c=at[layout.c],
+        p_g=minimiser[layout.p_g],
+        q_g=minimiser[layout.p_g + 1],
+        c=minimiser[layout.c],
         flows=flows,
         dc=dc,
-        shed=(layout.balance() @ at + d).reshape(2, -1).T,
+        shed=(layout.balance() @ minimiser + d).reshape(2, -1).T,
         prices=prices,
         keys=layout.keys,
-        z=at,
+        z=minimiser,
     )

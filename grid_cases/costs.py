@@ -92,10 +92,10 @@ def of_controls(case: Case) -> Costs:
     ng, dc, reactive = len(case.generators), case.dc_lines, case.reactive
     columns = list[Floats]()
     of_dc = [np.where(np.isin(np.arange(len(dc)), case.dc_cost_lines.generator), 0.0, getattr(dc, k)) for k in COLUMNS]
-    for own, of_line, of_q in zip(polynomials(case), of_dc, (getattr(reactive, k) for k in COLUMNS), strict=True):
+    for quadratic, of_line, of_q in zip(polynomials(case), of_dc, (getattr(reactive, k) for k in COLUMNS), strict=True):
         q = np.zeros(ng)
         q[reactive.generator] = of_q
-        columns.append(np.concatenate([own, q, of_line]))
+        columns.append(np.concatenate([quadratic, q, of_line]))
     each = ((case.piecewise, 0), (case.reactive_lines, ng), (case.dc_cost_lines, 2 * ng))
     lines = CostLines(
         np.concatenate([table.generator + first for table, first in each]),

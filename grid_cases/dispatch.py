@@ -199,12 +199,14 @@ def relaxed(case: Case, parts: Mapping[str, Part]) -> Dispatch:
     lines, dc_lines = _Shared(len(case.lines)), _Shared(len(case.dc_lines))
     for part in parts.values():
         layout, z = part.layout, part.z
-        at = case.index(np.array(layout.buses, np.int64))
-        d[at], price[at] = part.d.reshape(2, -1).T, part.price.reshape(2, -1).T
-        v[at] = np.sqrt(np.maximum(z[layout.c[np.searchsorted(layout.seen, layout.buses)]], 0.0))
+        places = case.index(np.array(layout.buses, np.int64))
+        d[places], price[places] = part.d.reshape(2, -1).T, part.price.reshape(2, -1).T
+        v[places] = np.sqrt(np.maximum(z[layout.c[np.searchsorted(layout.seen, layout.buses)]], 0.0))
         p_g[layout.generators], q_g[layout.generators] = z[layout.p_g], z[layout.p_g + 1]
         s = (layout.balance() @ z + part.d).reshape(2, -1)
-        base_slack[at] = np.stack([*(x for row in s for x in (np.maximum(row, 0.0), np.maximum(-row, 0.0)))], axis=1)
+        base_slack[places] = np.stack(
+            [*(x for row in s for x in (np.maximum(row, 0.0), np.maximum(-row, 0.0)))], axis=1
+        )
         lines.add(layout.lines, np.stack([z[layout.p_F + k] for k in range(4)], axis=1))
         dc_lines.add(layout.dc, np.stack([z[layout.dc_p_F + k] for k in range(4)], axis=1))
     base_slack[base_slack < SMALLEST] = 0.0

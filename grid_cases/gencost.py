@@ -60,12 +60,12 @@ def _points(row: Floats, where: str) -> Floats:
 
 def _lines(points: Floats, where: str) -> list[tuple[float, float]]:
     """Slope and intercept of each segment, from left to right; points on the line between their neighbours drop out."""
-    kept = list[Floats]()  # the lower convex hull
+    corners = list[Floats]()  # the lower convex hull
     for point in points:
-        while len(kept) > 1 and _slope(kept[-2], kept[-1]) >= _slope(kept[-1], point):
-            kept.pop()
-        kept.append(point)
-    hull = np.array(kept)
+        while len(corners) > 1 and _slope(corners[-2], corners[-1]) >= _slope(corners[-1], point):
+            corners.pop()
+        corners.append(point)
+    hull = np.array(corners)
     above = points[:, 1] - np.interp(points[:, 0], hull[:, 0], hull[:, 1])
     wrong = np.flatnonzero(above > _ROUNDED * np.abs(points[:, 1]).max())
     if len(wrong):

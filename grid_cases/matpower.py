@@ -58,5 +58,5 @@ def load(name_or_path: str | Path) -> Case:
 
 def parse(content: bytes, name: str, where: str | None = None) -> Case:
     """The case in a file's bytes; `where` names the file in messages. Raises InputError `where:LINE: found ...`."""
-    found = Parser(content.decode("utf-8", "replace"), where or name).fields()
-    return from_fields(found, name, where or name)
+    fields = Parser(content.decode("utf-8", "replace"), where or name).fields()
+    return from_fields(fields, name, where or name)

@@ -75,35 +75,35 @@ _TOKEN = re.compile(
 
 
 def _tokens(text: str) -> Iterator[Token]:
-    line, at, depth = 1, 0, 0
+    line, position, depth = 1, 0, 0
     begins_line = True
-    while at < len(text):
-        if text[at] in "%#":
-            stop = text.find("\n", at)
+    while position < len(text):
+        if text[position] in "%#":
+            stop = text.find("\n", position)
             stop = len(text) if stop < 0 else stop
-            comment = text[at:stop].rstrip()
+            comment = text[position:stop].rstrip()
             # %{ and %} alone on their lines open and close a block comment, which may nest.
             if begins_line and comment in ("%{", "#{"):
                 depth += 1
             elif begins_line and comment in ("%}", "#}"):
                 depth = max(0, depth - 1)
-            at = stop
+            position = stop
             continue
         if depth:
-            if text[at] == "\n":
+            if text[position] == "\n":
                 line, begins_line = line + 1, True
-            elif not text[at].isspace():
+            elif not text[position].isspace():
                 begins_line = False
-            at += 1
+            position += 1
             continue
-        found = _TOKEN.match(text, at)
-        assert found is not None  # the last alternative takes any character
-        kind, word = str(found.lastgroup), found.group()
+        match = _TOKEN.match(text, position)
+        assert match is not None  # the last alternative takes any character
+        kind, word = str(match.lastgroup), match.group()
         if kind != "space":
             yield Token(word if kind == "mark" else kind, word, line)
             begins_line = kind == "newline"
         line += word.count("\n")
-        at = found.end()
+        position = match.end()
     yield Token("end", "", line)
 
 
@@ -115,7 +115,7 @@ class Parser:
         self.stream = _tokens(text)
         self.token = next(self.stream)
         self.struct = "mpc"
-        self.found: dict[str, Value] = {}
+        self.values: dict[str, Value] = {}
         self.names: dict[str, float] = {}  # scalars and columns that the file has named
 
     def advance(self) -> Token:
@@ -126,8 +126,8 @@ class Parser:
 
     def fail(self, expected: str, token: Token | None = None) -> NoReturn:
         token = token or self.token
-        found = {"end": "the end of the file", "newline": "the end of the line"}.get(token.kind, repr(token.text[:40]))
-        raise InputError(f"{self.where}:{token.line}: found {found}, expected {expected}")
+        actual = {"end": "the end of the file", "newline": "the end of the line"}.get(token.kind, repr(token.text[:40]))
+        raise InputError(f"{self.where}:{token.line}: found {actual}, expected {expected}")
 
     def expect(self, kind: str, expected: str) -> Token:
         if self.token.kind != kind:
@@ -153,7 +153,7 @@ class Parser:
                 self.end_of_statement(token.text)
             elif not (token.kind == "name" and token.text in ("end", "endfunction", "return")):
                 self.fail(f"{self.struct}.FIELD = {_EXPECTED}", token)
-        return self.found
+        return self.values
 
     def field(self, name: str) -> None:
         """The statement after `mpc.NAME`."""
@@ -167,7 +167,7 @@ class Parser:
             self.fail(f"'=' after {self.struct}.{name}: {_EXPECTED}")
         self.advance()
         if name in FIELDS:
-            self.found[name] = self.value(name)
+            self.values[name] = self.value(name)
         else:
             self.noted(name)
 
@@ -182,7 +182,7 @@ class Parser:
         """Over a value we do not use; that it is there, and not empty, is noted of some."""
         line = self.token.line
         if self.skip_statement() and name in NOTED:
-            self.found.setdefault(name, Value(line))
+            self.values.setdefault(name, Value(line))
 
     def skip_statement(self) -> bool:
         """To the end of the statement outside every bracket. Whether there is more than brackets in it."""
@@ -285,7 +285,7 @@ class Parser:
         self.end_of_statement(f"{self.struct}.{name}(...)")
 
     def rows(self, name: str) -> list[tuple[int, list[float]]]:
-        rows = self.found[name].rows if name in self.found else None
+        rows = self.values[name].rows if name in self.values else None
         if rows is None:
             self.fail(f"a matrix {self.struct}.{name} before its columns are used")
         return rows
@@ -295,20 +295,20 @@ class Parser:
         form = f"{self.struct}.{name}(:, COLUMNS)"
         for kind in ("(", ":", ","):
             self.expect(kind, form)
-        found = list[int]()
+        columns = list[int]()
         if self.token.kind == "[":
             self.advance()
             while self.token.kind != "]":
-                found.append(self.place(form))
+                columns.append(self.place(form))
                 if self.token.kind == ",":
                     self.advance()
             self.advance()
         else:
-            found.append(self.place(form))
+            columns.append(self.place(form))
         self.expect(")", form)
-        if not found or len(set(found)) != len(found):
+        if not columns or len(set(columns)) != len(columns):
             self.fail("each column once")
-        return found
+        return columns
 
     def place(self, form: str) -> int:
         """A row or a column, counted from 0."""
@@ -376,8 +376,8 @@ class Parser:
 
     def entry(self, field: Token) -> float:
         """`mpc.baseMVA` or `mpc.bus(1, BASE_KV)`."""
-        if field.text == "baseMVA" and "baseMVA" in self.found:
-            scalar = self.found["baseMVA"].scalar
+        if field.text == "baseMVA" and "baseMVA" in self.values:
+            scalar = self.values["baseMVA"].scalar
             if isinstance(scalar, float):
                 return scalar
         if field.text not in _CONVERTED:

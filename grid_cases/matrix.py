@@ -40,7 +40,7 @@ class Matrix:
         object.__setattr__(self, "columns", columns)
 
     @classmethod
-    def of(cls, shape: tuple[int, int], rows: Ints, columns: Ints, data: Floats) -> Matrix:
+    def from_entries(cls, shape: tuple[int, int], rows: Ints, columns: Ints, data: Floats) -> Matrix:
         """From its entries in any order, each once; one that is zero stays an entry."""
         order = np.lexsort((rows, columns))
         indptr = np.concatenate([[0], np.cumsum(np.bincount(columns, minlength=shape[1]))])
@@ -52,7 +52,7 @@ class Matrix:
 
     @property
     def T(self) -> Matrix:
-        return Matrix.of((self.shape[1], self.shape[0]), self.columns, self.indices, self.data)
+        return Matrix.from_entries((self.shape[1], self.shape[0]), self.columns, self.indices, self.data)
 
     def gram(self) -> Floats:
         """A A^T, dense, shape (rows, rows)."""
@@ -62,8 +62,12 @@ class Matrix:
             np.arange(first.size) - np.repeat(np.cumsum(counts) - counts, counts) + self.indptr[self.columns[first]]
         )
         m = self.shape[0]
-        at = self.indices[first] * m + self.indices[second]
-        return np.bincount(at, self.data[first] * self.data[second], m * m).astype(np.float64, copy=False).reshape(m, m)
+        places = self.indices[first] * m + self.indices[second]
+        return (
+            np.bincount(places, self.data[first] * self.data[second], m * m)
+            .astype(np.float64, copy=False)
+            .reshape(m, m)
+        )
 
     def toarray(self) -> Floats:
         dense = np.zeros(self.shape)

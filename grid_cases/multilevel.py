@@ -54,37 +54,37 @@ def split(lines: Lines, parts: int) -> list[int]:
     graph = Graph([1] * n, lines)
     if parts in (1, n):
         return [0 if parts == 1 else v for v in range(n)]
-    kept: dict[tuple[int, int, int], list[int]] = {}  # one split for each score
+    best: dict[tuple[int, int, int], list[int]] = {}  # one split for each score
     stale = 0
     for seed in range(_SPLITS):
-        _keep(kept, _found(graph, bounds, seed))
+        _keep(best, _found(graph, bounds, seed))
     for seed in range(_SPLITS, _SPLITS + _COMBINED):
-        ranked = [kept[score] for score in sorted(kept)]
+        ranked = [best[score] for score in sorted(best)]
         if seed % 6 and len(ranked) > 1:
             one = _mixed(seed, 0) % len(ranked)
             two = (one + 1 + _mixed(seed, 1) % (len(ranked) - 1)) % len(ranked)
             base, other = ranked[min(one, two)], ranked[max(one, two)]
         else:  # now and then the best with one from a new start
-            base, other = ranked[0], _found(graph, bounds, seed).of
-        stale = 0 if _keep(kept, _combined(graph, bounds, seed, base, other)) else stale + 1
+            base, other = ranked[0], _found(graph, bounds, seed).part_of
+        stale = 0 if _keep(best, _combined(graph, bounds, seed, base, other)) else stale + 1
         if stale == _STALE:
             break
-    return kept[min(kept)]
+    return best[min(best)]
 
 
-def _keep(kept: dict[tuple[int, int, int], list[int]], found: _Split) -> bool:
+def _keep(best: dict[tuple[int, int, int], list[int]], candidate: _Split) -> bool:
     """Whether a split is taken in.
 
     Of equally good ones the one stays whose list of parts, read from its end, is the smallest.
     """
     names: dict[int, int] = {}
-    score, of = found.score(), [names.setdefault(part, len(names)) for part in found.of]
-    if score in kept and kept[score][::-1] <= of[::-1]:
+    score, numbers = candidate.score(), [names.setdefault(part, len(names)) for part in candidate.part_of]
+    if score in best and best[score][::-1] <= numbers[::-1]:
         return False
-    kept[score] = of
-    if len(kept) > _SPLITS:
-        del kept[max(kept)]
-    return score in kept
+    best[score] = numbers
+    if len(best) > _SPLITS:
+        del best[max(best)]
+    return score in best
 
 
 def _found(graph: Graph, bounds: Bounds, seed: int) -> _Split:
@@ -92,7 +92,7 @@ def _found(graph: Graph, bounds: Bounds, seed: int) -> _Split:
     levels, joined = _levels(graph, bounds, seed, [0] * len(graph.weight))
     tried = min(_GROWN, 1 + len(levels[-1].weight) // 10, 1 + 100 // bounds.parts)
     grown = [_grown(levels[-1], bounds.parts, seed * _GROWN + k) for k in range(tried)]
-    refined = [_refined(_Split(levels[-1], of, bounds), seed) for of in grown]
+    refined = [_refined(_Split(levels[-1], part_of, bounds), seed) for part_of in grown]
     return _upwards(levels, joined, min(refined, key=_Split.score), seed)
 
 
@@ -101,13 +101,13 @@ def _combined(graph: Graph, bounds: Bounds, seed: int, base: list[int], other: l
     names: dict[tuple[int, int], int] = {}
     apart = [names.setdefault(both, len(names)) for both in zip(base, other, strict=True)]
     levels, joined = _levels(graph, bounds, seed, apart)
-    of = base
+    part_of = base
     for into, level in zip(joined, levels[1:], strict=True):
         coarse = [0] * len(level.weight)
         for v, c in enumerate(into):
-            coarse[c] = of[v]
-        of = coarse
-    return _upwards(levels, joined, _refined(_Split(levels[-1], list(of), bounds), seed), seed)
+            coarse[c] = part_of[v]
+        part_of = coarse
+    return _upwards(levels, joined, _refined(_Split(levels[-1], list(part_of), bounds), seed), seed)
 
 
 def _levels(graph: Graph, bounds: Bounds, seed: int, apart: list[int]) -> tuple[list[Graph], list[list[int]]]:
@@ -161,11 +161,11 @@ def _coarser(graph: Graph, heaviest: int, seed: int, apart: list[int]) -> tuple[
     return coarse, into
 
 
-def _upwards(levels: list[Graph], joined: list[list[int]], found: _Split, seed: int) -> _Split:
+def _upwards(levels: list[Graph], joined: list[list[int]], division: _Split, seed: int) -> _Split:
     """A split of the smallest graph carried to the largest, refined on every level."""
     for graph, into in zip(reversed(levels[:-1]), reversed(joined), strict=True):
-        found = _refined(_Split(graph, [found.of[c] for c in into], found.bounds), seed)
-    return found
+        division = _refined(_Split(graph, [division.part_of[c] for c in into], division.bounds), seed)
+    return division
 
 
 def _grown(graph: Graph, parts: int, seed: int) -> list[int]:
@@ -178,22 +178,22 @@ def _grown(graph: Graph, parts: int, seed: int) -> list[int]:
         # With an even seed the farthest vertex, with an odd one any of the farther half.
         starts.append(order[_mixed(seed, n + len(starts)) % (len(order) // 2 or 1) if seed % 2 else 0])
         hops = [min(a, b) for a, b in zip(hops, distances(lines, starts[-1]), strict=True)]
-    of = [-1] * n
+    part_of = [-1] * n
     weight = [0] * parts
     frontier: list[set[int]] = [set() for _ in starts]
 
     def take(v: int, part: int) -> None:
-        of[v] = part
+        part_of[v] = part
         weight[part] += graph.weight[v]
         for u in lines[v]:
-            if of[u] < 0:
+            if part_of[u] < 0:
                 frontier[part].add(u)
             else:
-                frontier[of[u]].discard(v)
+                frontier[part_of[u]].discard(v)
 
     def attraction(v: int, part: int) -> tuple[int, int]:
         # Lines into the part against lines to vertices still free. No two vertices have the same second entry.
-        return sum(k * ((of[u] == part) - (of[u] < 0)) for u, k in lines[v].items()), _mixed(seed, v)
+        return sum(k * ((part_of[u] == part) - (part_of[u] < 0)) for u, k in lines[v].items()), _mixed(seed, v)
 
     for part, start in enumerate(starts):
         take(start, part)
@@ -203,7 +203,7 @@ def _grown(graph: Graph, parts: int, seed: int) -> list[int]:
         if frontier[part]:
             take(max(frontier[part], key=lambda v: attraction(v, part)), part)
             heappush(lightest, (weight[part], part))
-    return of
+    return part_of
 
 
 def distances(lines: Lines, start: int, among: set[int] | None = None) -> list[int]:
@@ -222,13 +222,15 @@ def distances(lines: Lines, start: int, among: set[int] | None = None) -> list[i
 class _Split:
     """An assignment of every vertex to a part, with weights and cut kept current."""
 
-    def __init__(self, graph: Graph, of: list[int], bounds: Bounds) -> None:
-        self.graph, self.of, self.bounds = graph, of, bounds
+    def __init__(self, graph: Graph, part_of: list[int], bounds: Bounds) -> None:
+        self.graph, self.part_of, self.bounds = graph, part_of, bounds
         self.weight, self.count = [0] * bounds.parts, [0] * bounds.parts
-        for v, part in enumerate(of):
+        for v, part in enumerate(part_of):
             self.weight[part] += graph.weight[v]
             self.count[part] += 1
-        self.cut = sum(k for v, ns in enumerate(graph.lines) for u, k in ns.items() if v < u and of[u] != of[v])
+        self.cut = sum(
+            k for v, ns in enumerate(graph.lines) for u, k in ns.items() if v < u and part_of[u] != part_of[v]
+        )
         self.beyond = sum(self._excess(weight) for weight in self.weight)
         self.squares = sum(weight * weight for weight in self.weight)
 
@@ -245,22 +247,24 @@ class _Split:
         return self._excess(a - moved) + self._excess(b + moved) - self._excess(a) - self._excess(b)
 
     def move(self, v: int, there: int) -> None:
-        here, moved = self.of[v], self.graph.weight[v]
-        self.cut += sum(k * ((self.of[u] == here) - (self.of[u] == there)) for u, k in self.graph.lines[v].items())
+        here, moved = self.part_of[v], self.graph.weight[v]
+        self.cut += sum(
+            k * ((self.part_of[u] == here) - (self.part_of[u] == there)) for u, k in self.graph.lines[v].items()
+        )
         self.beyond += self._change(moved, here, there)
         self.squares += 2 * moved * (self.weight[there] - self.weight[here] + moved)
         self.weight[here] -= moved
         self.weight[there] += moved
         self.count[here] -= 1
         self.count[there] += 1
-        self.of[v] = there
+        self.part_of[v] = there
 
     def best_move(self, v: int) -> tuple[int, int, int, int] | None:
         """(lines gained, weight returned within the bounds, evenness, - part) of the best move of v, None if none."""
-        here, moved = self.of[v], self.graph.weight[v]
+        here, moved = self.part_of[v], self.graph.weight[v]
         into: dict[int, int] = {}
         for u, k in self.graph.lines[v].items():
-            into[self.of[u]] = into.get(self.of[u], 0) + k
+            into[self.part_of[u]] = into.get(self.part_of[u], 0) + k
         inside = into.pop(here, 0)
         low, high, a = self.bounds.low - self.bounds.slack, self.bounds.high + self.bounds.slack, self.weight[here]
         best = None
@@ -277,77 +281,77 @@ class _Split:
 
         The rest is searched from all neighbours of v at once: either the searches meet, or the smallest ends first.
         """
-        of, lines, part = self.of, self.graph.lines, self.of[v]
-        near = [u for u in lines[v] if of[u] == part]
-        if len(near) < 2:
+        part_of, lines, part = self.part_of, self.graph.lines, self.part_of[v]
+        fellows = [u for u in lines[v] if part_of[u] == part]
+        if len(fellows) < 2:
             return self.count[part] > 1
-        search = {u: k for k, u in enumerate(near)} | {v: -1}
-        met, frontier, left = list(range(len(near))), [[u] for u in near], len(near)
+        search = {u: k for k, u in enumerate(fellows)} | {v: -1}
+        met, frontier, unreached = list(range(len(fellows))), [[u] for u in fellows], len(fellows)
         while True:
-            for k in range(len(near)):
+            for k in range(len(fellows)):
                 if met[k] != k:
                     continue
                 grown = list[int]()
                 for w in frontier[k]:
                     for u in lines[w]:
-                        if of[u] != part:
+                        if part_of[u] != part:
                             continue
-                        other = search.setdefault(u, len(near))
-                        if other == len(near):
+                        other = search.setdefault(u, len(fellows))
+                        if other == len(fellows):
                             search[u] = k
                             grown.append(u)
                             continue
                         while other >= 0 and met[other] != other:
                             other = met[other]
                         if other not in (k, -1):
-                            met[other], left = k, left - 1
+                            met[other], unreached = k, unreached - 1
                             grown += frontier[other]
-                if left == 1:
+                if unreached == 1:
                     return True
                 if not grown:
                     return False
                 frontier[k] = grown
 
 
-def _refined(found: _Split, seed: int) -> _Split:
+def _refined(division: _Split, seed: int) -> _Split:
     """Passes of the best allowed move over the boundary, each vertex once, undone back to the best point seen."""
-    lines = found.graph.lines
+    lines = division.graph.lines
     order = [_mixed(seed, v) for v in range(len(lines))]
 
     def entry(v: int) -> list[tuple[int, int, int, int]]:
-        move = found.best_move(v)
+        move = division.best_move(v)
         return [(-move[0], -move[1], order[v], v)] if move else []
 
     for _ in range(_PASSES):
-        start = best = found.score()
+        start = best = division.score()
         done, keep = list[tuple[int, int]](), 0
         fixed = bytearray(len(lines))
         heap = [e for v in range(len(lines)) for e in entry(v)]
         heapify(heap)
         while heap and len(done) - keep <= _PATIENCE:
             *promised, _, v = heappop(heap)
-            move = None if fixed[v] else found.best_move(v)
+            move = None if fixed[v] else division.best_move(v)
             if move is None:
                 continue
             if [-move[0], -move[1]] > promised:  # no longer as good as it was: it waits its turn
                 heappush(heap, (-move[0], -move[1], order[v], v))
                 continue
-            if not found.may_leave(v):
+            if not division.may_leave(v):
                 continue
-            done.append((v, found.of[v]))
+            done.append((v, division.part_of[v]))
             fixed[v] = True
-            found.move(v, -move[3])
-            if found.score() < best:
-                best, keep = found.score(), len(done)
+            division.move(v, -move[3])
+            if division.score() < best:
+                best, keep = division.score(), len(done)
             for u in lines[v]:
                 if not fixed[u]:
                     for e in entry(u):
                         heappush(heap, e)
         for v, part in reversed(done[keep:]):
-            found.move(v, part)
+            division.move(v, part)
         if best == start:
             break
-    return found
+    return division
 
 
 def _mixed(seed: int, k: int) -> int:

@@ -142,14 +142,14 @@ def write(case: Case, path: Path) -> None:
 def _tables(case: Case, p_g: Floats | None, q_g: Floats | None, v: Floats | None) -> dict[str, Any]:
     """MATPOWER's tables of a case, with its bus numbers."""
     mva, buses, generators, lines = case.base_mva, case.buses, case.generators, case.lines
-    at = case.index(generators.bus)
+    places = case.index(generators.bus)
     p_g = _even_share(case) if p_g is None else np.asarray(p_g)
     q_g = np.zeros(len(generators)) if q_g is None else np.asarray(q_g)
     v = np.clip(1.0, buses.v_min, buses.v_max) if v is None else np.asarray(v)
     kind = np.ones(len(buses))
-    kind[at] = 2
-    if len(at):
-        capacity = np.bincount(at, weights=np.minimum(generators.p_max, 1e6), minlength=len(buses))
+    kind[places] = 2
+    if len(places):
+        capacity = np.bincount(places, weights=np.minimum(generators.p_max, 1e6), minlength=len(buses))
         kind[int(np.argmax(capacity))] = 3
     zero, one = np.zeros(len(buses)), np.ones(len(buses))
     volts = np.where(buses.base_kv > 0, buses.base_kv, 1.0)
@@ -163,7 +163,7 @@ def _tables(case: Case, p_g: Floats | None, q_g: Floats | None, v: Floats | None
     limits = [np.clip(limit, -1e9, 1e9) for limit in (generators.q_max * mva, generators.q_min * mva)]
     p_limits = [np.clip(limit, -1e9, 1e9) for limit in (generators.p_max * mva, generators.p_min * mva)]
     full = np.full(len(generators), mva)
-    gen = [generators.bus, p_g * mva, q_g * mva, *limits, v[at], full, np.ones(len(generators)), *p_limits]
+    gen = [generators.bus, p_g * mva, q_g * mva, *limits, v[places], full, np.ones(len(generators)), *p_limits]
     # pandapower's converter wants the tap at the side of higher voltage: the same transformer, from its other end.
     turned = transformer & (volts[i] < volts[j])
     ends = np.where(turned, [lines.to_bus, lines.from_bus], [lines.from_bus, lines.to_bus])

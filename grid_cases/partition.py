@@ -62,9 +62,9 @@ def explicit(case: Case, lists: Sequence[Iterable[int]] | Mapping[str, Iterable[
     if missing:
         raise InputError(f"zones: bus {missing[0]} of {case.name} is in no zone, expected each bus in one")
     graph = _graph(case)
-    of = [int(owner[int(bus)][1:]) - 1 for bus in case.buses.numbers]
+    part_of = [int(owner[int(bus)][1:]) - 1 for bus in case.buses.numbers]
     for zone in range(len(lists)):
-        members = [v for v in range(n) if of[v] == zone]
+        members = [v for v in range(n) if part_of[v] == zone]
         inside = distances(graph, members[0], set(members))
         cut_off = [v for v in members if inside[v] < 0]
         if cut_off:
@@ -89,8 +89,8 @@ def between(lines: Elements | DcLines, zones: Zones) -> NDArray[np.bool_]:
 
 def without_generator(case: Case, zones: Zones) -> list[str]:
     """The zones in which no generator stands: all their power comes over tie lines."""
-    at = set(case.generators.bus.tolist())
-    return [name for name, buses in zones.items() if at.isdisjoint(buses)]
+    supplied = set(case.generators.bus.tolist())
+    return [name for name, buses in zones.items() if supplied.isdisjoint(buses)]
 
 
 def _graph(case: Case) -> Lines:
@@ -101,8 +101,8 @@ def _graph(case: Case) -> Lines:
     return [dict(sorted(neighbours.items())) for neighbours in lines]
 
 
-def _named(case: Case, of: list[int]) -> Zones:
+def _named(case: Case, part_of: list[int]) -> Zones:
     members: dict[int, list[int]] = {}
-    for bus, zone in zip(case.buses.numbers.tolist(), of, strict=True):
+    for bus, zone in zip(case.buses.numbers.tolist(), part_of, strict=True):
         members.setdefault(zone, []).append(bus)
     return {f"z{k + 1}": tuple(buses) for k, buses in enumerate(members.values())}

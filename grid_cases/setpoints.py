@@ -43,16 +43,16 @@ def released_keys(case: Case, layout: Layout) -> list[str]:
     """What a zone is told of a recovered dispatch, by name: p_g, q_g of its generators, |V| of its own buses, and p, q at
     its own end of every line to another zone and at each of its ends of dc lines."""
     dc = case.dc_lines
-    generators, lines, own = case.generators.rows[layout.generators].tolist(), case.lines, set(layout.buses)
+    generators, lines, buses = case.generators.rows[layout.generators].tolist(), case.lines, set(layout.buses)
     keys = [f"{kind}:{row}" for row in generators for kind in ("pg", "qg")]
     keys += [f"v:{bus}" for bus in layout.buses]
     for k in layout.lines.tolist():
-        first, second = int(lines.from_bus[k]) in own, int(lines.to_bus[k]) in own
+        first, second = int(lines.from_bus[k]) in buses, int(lines.to_bus[k]) in buses
         if first != second:
             keys += [f"{kind}{'F' if first else 'T'}:{lines.rows[k]}" for kind in "pq"]
     for k in layout.dc.tolist():
         for end, bus in (("F", dc.from_bus[k]), ("T", dc.to_bus[k])):
-            keys += [f"dc_{kind}{end}:{dc.rows[k]}" for kind in "pq" if int(bus) in own]
+            keys += [f"dc_{kind}{end}:{dc.rows[k]}" for kind in "pq" if int(bus) in buses]
     return keys
 
 

@@ -29,39 +29,39 @@ COLUMNS = {"bus": 13, "gen": 10, "branch": 11, "gencost": 4, "dcline": 17, "dcli
 PMAX, PMIN, PC1, QC2MAX = 8, 9, 10, 15  #: columns of mpc.gen
 
 
-def from_fields(found: dict[str, Value], name: str, where: str) -> Case:
+def from_fields(fields: dict[str, Value], name: str, where: str) -> Case:
     """The case in the fields of a file or of a program that knows MATPOWER's tables. Raises InputError."""
     with np.errstate(all="ignore"):  # absurd numbers overflow to inf, and the case's own check names them
-        return _case(found, name, where)
+        return _case(fields, name, where)
 
 
-def _case(found: dict[str, Value], name: str, where: str) -> Case:
-    version = found.get("version")
+def _case(fields: dict[str, Value], name: str, where: str) -> Case:
+    version = fields.get("version")
     if version is None or version.scalar not in ("2", 2.0):
         line = f":{version.line}" if version else ""
-        shown = repr(version.scalar) if version else "none"
-        raise InputError(f"{where}{line}: found mpc.version {shown}, expected '2' (MATPOWER format version 2)")
-    base = found.get("baseMVA")
+        text = repr(version.scalar) if version else "none"
+        raise InputError(f"{where}{line}: found mpc.version {text}, expected '2' (MATPOWER format version 2)")
+    base = fields.get("baseMVA")
     if base is None or not isinstance(base.scalar, float):
         raise InputError(f"{where}{f':{base.line}' if base else ''}: found no number mpc.baseMVA, expected MVA")
     if not (math.isfinite(base.scalar) and base.scalar > 0):
         raise InputError(f"{where}:{base.line}: found mpc.baseMVA = {base.scalar}, expected a positive number")
     mva = base.scalar
-    bus = _matrix(found, "bus", where)
-    gen = _matrix(found, "gen", where)
-    branch = _matrix(found, "branch", where)
+    bus = _matrix(fields, "bus", where)
+    gen = _matrix(fields, "gen", where)
+    branch = _matrix(fields, "branch", where)
     for field, matrix, columns in (("bus", bus, [0, 1]), ("gen", gen, [0, 7]), ("branch", branch, [0, 1, 10])):
-        _whole_numbers(found[field], matrix, columns, field, where)
+        _whole_numbers(fields[field], matrix, columns, field, where)
 
     bus = bus[bus[:, 1] != 4]  # type 4: isolated, out of service with all that hangs on it
     bus = bus[np.argsort(bus[:, 0], kind="stable")]
-    isolated = np.setdiff1d(_matrix(found, "bus", where)[:, 0], bus[:, 0])
+    isolated = np.setdiff1d(_matrix(fields, "bus", where)[:, 0], bus[:, 0])
     gen_rows = np.flatnonzero((gen[:, 7] > 0) & ~np.isin(gen[:, 0], isolated))
     line_rows = np.flatnonzero((branch[:, 10] > 0) & ~np.isin(branch[:, :2], isolated).any(axis=1))
-    polynomials, piecewise = _costs(found, len(gen), gen_rows, mva, where)
-    reactive, reactive_lines = _reactive_costs(found, len(gen), gen_rows, mva, where)
-    dc_lines, dc_cost_lines = _dc_lines(found, isolated, mva, where)
-    gen, branch, places = gen[gen_rows], branch[line_rows], _places(found["gen"], where)
+    polynomials, piecewise = _costs(fields, len(gen), gen_rows, mva, where)
+    reactive, reactive_lines = _reactive_costs(fields, len(gen), gen_rows, mva, where)
+    dc_lines, dc_cost_lines = _dc_lines(fields, isolated, mva, where)
+    gen, branch, places = gen[gen_rows], branch[line_rows], _places(fields["gen"], where)
     return Case(
         name,
         mva,
@@ -94,7 +94,7 @@ def _case(found: dict[str, Value], name: str, where: str) -> Case:
         _power_factors(gen),
         dc_lines,
         dc_cost_lines,
-        tuple(name for name in NOTED if name in found),
+        tuple(name for name in NOTED if name in fields),
     )
 
 
@@ -142,15 +142,15 @@ def _power_factors(gen: Floats) -> PowerFactors:
     return PowerFactors(loads, (q_max + q_min)[loads] / gen[loads, PMIN])
 
 
-def _dc_lines(found: dict[str, Value], isolated: Floats, mva: float, where: str) -> tuple[DcLines, CostLines]:
-    if "dcline" not in found or not found["dcline"].rows:
+def _dc_lines(fields: dict[str, Value], isolated: Floats, mva: float, where: str) -> tuple[DcLines, CostLines]:
+    if "dcline" not in fields or not fields["dcline"].rows:
         return NO_DC_LINES, NO_COST_LINES
-    table = _matrix(found, "dcline", where)
-    _whole_numbers(found["dcline"], table, [0, 1, 2], "dcline", where)
+    table = _matrix(fields, "dcline", where)
+    _whole_numbers(fields["dcline"], table, [0, 1, 2], "dcline", where)
     rows = np.flatnonzero((table[:, 2] > 0) & ~np.isin(table[:, :2], isolated).any(axis=1))
     polynomials, lines = np.zeros((len(rows), 3)), NO_COST_LINES
-    if "dclinecost" in found:
-        costs, value = _matrix(found, "dclinecost", where), found["dclinecost"]
+    if "dclinecost" in fields:
+        costs, value = _matrix(fields, "dclinecost", where), fields["dclinecost"]
         if len(costs) != len(table):
             raise InputError(f"{where}:{value.line}: found {len(costs)} rows in mpc.dclinecost, expected {len(table)}")
         polynomials, lines = gencost.read(costs, rows, mva, _places(value, where))
@@ -164,11 +164,11 @@ def _dc_lines(found: dict[str, Value], isolated: Floats, mva: float, where: str)
     return DcLines(rows.astype(np.int64), *columns), lines
 
 
-def _matrix(found: dict[str, Value], field: str, where: str) -> Floats:
-    value = found.get(field)
+def _matrix(fields: dict[str, Value], field: str, where: str) -> Floats:
+    value = fields.get(field)
     if value is None or value.rows is None:
-        at = f"{where}:{value.line}" if value else where
-        raise InputError(f"{at}: found no matrix mpc.{field}, expected one (MATPOWER format version 2)")
+        place = f"{where}:{value.line}" if value else where
+        raise InputError(f"{place}: found no matrix mpc.{field}, expected one (MATPOWER format version 2)")
     width = len(value.rows[0][1]) if value.rows else COLUMNS[field]
     if width < COLUMNS[field]:
         line = value.rows[0][0]
@@ -193,12 +193,12 @@ def _whole_numbers(value: Value, matrix: Floats, columns: list[int], field: str,
 
 
 def _costs(
-    found: dict[str, Value], generators: int, in_service: Ints, mva: float, where: str
+    fields: dict[str, Value], generators: int, in_service: Ints, mva: float, where: str
 ) -> tuple[Floats, CostLines]:
     """(c2, c1, c0) of each generator in service in $/h of p.u., NaN where there is none, and the piecewise costs."""
-    if "gencost" not in found:
+    if "gencost" not in fields:
         return np.full((len(in_service), 3), np.nan), NO_COST_LINES
-    table, value = _matrix(found, "gencost", where), found["gencost"]
+    table, value = _matrix(fields, "gencost", where), fields["gencost"]
     if len(table) not in (generators, 2 * generators):  # the second half, if any, is for reactive power
         raise InputError(
             f"{where}:{value.line}: found {len(table)} rows in mpc.gencost, expected {generators}, "
@@ -208,13 +208,13 @@ def _costs(
 
 
 def _reactive_costs(
-    found: dict[str, Value], generators: int, in_service: Ints, mva: float, where: str
+    fields: dict[str, Value], generators: int, in_service: Ints, mva: float, where: str
 ) -> tuple[ReactiveCosts, CostLines]:
     """The second half of mpc.gencost, if there is one, without the generators whose reactive power is free."""
-    table = _matrix(found, "gencost", where)[generators:] if "gencost" in found else np.zeros((0, 4))
+    table = _matrix(fields, "gencost", where)[generators:] if "gencost" in fields else np.zeros((0, 4))
     if not len(table):
         return NO_REACTIVE_COSTS, NO_COST_LINES
-    polynomials, lines = gencost.read(table, in_service, mva, _places(found["gencost"], where)[generators:])
+    polynomials, lines = gencost.read(table, in_service, mva, _places(fields["gencost"], where)[generators:])
     costed = np.setdiff1d(np.flatnonzero(np.any(polynomials != 0, axis=1)), lines.generator)
     return ReactiveCosts(costed, *polynomials[costed].T), lines
 

@@ -42,16 +42,16 @@ class Layout:
     dc_p_F: Ints  #: positions in z; q_F, p_T, q_T stand after it
 
     @classmethod
-    def of(cls, case: Case, buses: Iterable[int]) -> Layout:
+    def from_case(cls, case: Case, buses: Iterable[int]) -> Layout:
         """The layout of the zone with these own buses."""
-        own = tuple(sorted(buses))
+        numbers = tuple(sorted(buses))
         network = case.lines
-        generators = np.flatnonzero(np.isin(case.generators.bus, own))
-        lines = np.flatnonzero(np.isin(network.from_bus, own) | np.isin(network.to_bus, own))
+        generators = np.flatnonzero(np.isin(case.generators.bus, numbers))
+        lines = np.flatnonzero(np.isin(network.from_bus, numbers) | np.isin(network.to_bus, numbers))
         ends = np.stack([network.from_bus[lines], network.to_bus[lines]], axis=1)
-        seen = np.union1d(np.array(own, np.int64), ends)
+        seen = np.union1d(np.array(numbers, np.int64), ends)
         pairs = np.unique(np.sort(ends, axis=1), axis=0)
-        dc = np.flatnonzero(np.isin(case.dc_lines.from_bus, own) | np.isin(case.dc_lines.to_bus, own))
+        dc = np.flatnonzero(np.isin(case.dc_lines.from_bus, numbers) | np.isin(case.dc_lines.to_bus, numbers))
         first = np.cumsum([0, 2 * len(generators), 4 * len(lines), len(seen), 2 * len(pairs)])
         keys = (
             *(f"{kind}:{row}" for row in case.generators.rows[generators] for kind in ("pg", "qg")),
@@ -62,7 +62,7 @@ class Layout:
         )
         return cls(
             case,
-            own,
+            numbers,
             keys,
             generators,
             lines,
@@ -79,14 +79,14 @@ class Layout:
     def shared(self, diagonal: bool = False) -> Ints:
         """Positions in z of the consensus: of each cut line the four flows, cr and si, which another zone holds too, of a
         cut dc line its flows; with `diagonal` also c of a line's end buses (the flows already force these)."""
-        own, network = np.array(self.buses), self.case.lines
-        inside = np.isin(network.from_bus, own) & np.isin(network.to_bus, own)
+        buses, network = np.array(self.buses), self.case.lines
+        inside = np.isin(network.from_bus, buses) & np.isin(network.to_bus, buses)
         cut = self.lines[~inside[self.lines]]
         ends = np.stack([network.from_bus[cut], network.to_bus[cut]], axis=1)
         common = {f"{kind}:{row}" for row in network.rows[cut] for kind in ("pF", "qF", "pT", "qT")}
         common |= {f"{kind}:{min(pair)}-{max(pair)}" for pair in ends.tolist() for kind in ("cr", "si")}
         dc = self.case.dc_lines
-        inside = np.isin(dc.from_bus, own) & np.isin(dc.to_bus, own)
+        inside = np.isin(dc.from_bus, buses) & np.isin(dc.to_bus, buses)
         common |= {f"{kind}:{row}" for row in dc.rows[self.dc[~inside[self.dc]]] for kind in DC_FLOWS}
         if diagonal:
             common |= {f"c:{bus}" for bus in ends.ravel()}
@@ -115,14 +115,14 @@ class Layout:
     def balance(self) -> Matrix:
         """A of (D.2b), (D.2c) without the loads, shape (2 nb, n): p of each own bus, then q."""
         case, nb = self.case, len(self.buses)
-        network, own = case.lines, np.array(self.buses, np.int64)
+        network, buses = case.lines, np.array(self.buses, np.int64)
         rows, columns, values = list[Ints](), list[Ints](), list[Floats]()
 
         def add(bus: Ints, column: Ints, p: float | Floats, q_column: Ints, q: float | Floats) -> None:
-            mine = np.flatnonzero(np.isin(bus, own))
-            row = np.searchsorted(own, bus[mine])
-            for at, column_of, value in ((row, column, p), (row + nb, q_column, q)):
-                rows.append(at)
+            mine = np.flatnonzero(np.isin(bus, buses))
+            row = np.searchsorted(buses, bus[mine])
+            for place, column_of, value in ((row, column, p), (row + nb, q_column, q)):
+                rows.append(place)
                 columns.append(column_of[mine])
                 values.append(np.broadcast_to(value, bus.shape)[mine])
 
@@ -134,9 +134,9 @@ class Layout:
         shunts = case.index(self.seen)
         add(self.seen, self.c, case.buses.g_s[shunts], self.c, -case.buses.b_s[shunts])
         data = np.concatenate(values)
-        kept = np.flatnonzero(data)
-        at = np.concatenate(rows)[kept], np.concatenate(columns)[kept]
-        return Matrix.of((2 * nb, len(self.keys)), *at, data[kept])
+        entries = np.flatnonzero(data)
+        places = np.concatenate(rows)[entries], np.concatenate(columns)[entries]
+        return Matrix.from_entries((2 * nb, len(self.keys)), *places, data[entries])
 
     def angle_limits(self) -> tuple[Floats, Floats]:
         """tan of the angle limits of each pair, in its direction i < j, shape (pairs,); parallel lines intersected."""
@@ -167,17 +167,17 @@ class Layout:
         """(D.2d)-(D.2l) as cvxpy constraints on the variable z of shape (n,); every row in p.u."""
         import cvxpy as cp
 
-        case, found = self.case, list[Any]()
+        case, constraints = self.case, list[Any]()
         generators, network = case.generators, case.lines
-        at = case.index(self.seen)
-        found += _within(z[self.c], case.buses.v_min[at] ** 2, case.buses.v_max[at] ** 2)  # (D.2d)
+        places = case.index(self.seen)
+        constraints += _within(z[self.c], case.buses.v_min[places] ** 2, case.buses.v_max[places] ** 2)  # (D.2d)
         g = self.generators
         if len(g):  # (D.2e)
-            found += _within(z[self.p_g], generators.p_min[g], generators.p_max[g])
-            found += _within(z[self.p_g + 1], generators.q_min[g], generators.q_max[g])
-        found += self._couplings(z)
+            constraints += _within(z[self.p_g], generators.p_min[g], generators.p_max[g])
+            constraints += _within(z[self.p_g + 1], generators.q_min[g], generators.q_max[g])
+        constraints += self._couplings(z)
         if not len(self.lines):
-            return found
+            return constraints
 
         line, pair = self.lines, self.pair_of_line()
         c_i = z[self.c[np.searchsorted(self.seen, network.from_bus[line])]]
@@ -187,7 +187,7 @@ class Layout:
         p_F, q_F, p_T, q_T = (z[self.p_F + k] for k in range(4))
         ff, ft, tf, tt = admittance(case, line)
         times = cp.multiply
-        found += [
+        constraints += [
             p_F == times(ft.real, cr) + times(ft.imag, si) + times(ff.real, c_i),  # (D.2f)
             q_F == times(ft.real, si) - times(ft.imag, cr) - times(ff.imag, c_i),  # (D.2g)
             p_T == times(tf.real, cr) - times(tf.imag, si) + times(tt.real, c_j),  # (D.2h)
@@ -196,22 +196,22 @@ class Layout:
         rated = np.flatnonzero(network.rate[line] > 0)
         if len(rated):  # (D.2j)
             rate = network.rate[line][rated]
-            found += [cp.SOC(rate, cp.vstack([p[rated], q[rated]])) for p, q in ((p_F, q_F), (p_T, q_T))]
+            constraints += [cp.SOC(rate, cp.vstack([p[rated], q[rated]])) for p, q in ((p_F, q_F), (p_T, q_T))]
 
         low, high = self.angle_limits()
         cr, si = z[self.cr], z[self.cr + 1]
         limited = np.flatnonzero(np.isfinite(low) | np.isfinite(high))
         lower, upper = np.flatnonzero(np.isfinite(low)), np.flatnonzero(np.isfinite(high))
         if len(limited):  # (D.2k); below 90 degrees also means cr >= 0
-            found.append(cr[limited] >= 0)
+            constraints.append(cr[limited] >= 0)
         if len(lower):
-            found.append(si[lower] >= times(low[lower], cr[lower]))
+            constraints.append(si[lower] >= times(low[lower], cr[lower]))
         if len(upper):
-            found.append(si[upper] <= times(high[upper], cr[upper]))
+            constraints.append(si[upper] <= times(high[upper], cr[upper]))
         c_i = z[self.c[np.searchsorted(self.seen, self.pairs[:, 0])]]
         c_j = z[self.c[np.searchsorted(self.seen, self.pairs[:, 1])]]
-        found.append(cp.SOC((c_i + c_j) / 2, cp.vstack([cr, si, (c_i - c_j) / 2])))  # (D.2l), one cone a pair
-        return found
+        constraints.append(cp.SOC((c_i + c_j) / 2, cp.vstack([cr, si, (c_i - c_j) / 2])))  # (D.2l), one cone a pair
+        return constraints
 
     def _couplings(self, z: Any) -> list[Any]:
         """Capability curves and power factors of generators; limits and losses of dc lines."""
@@ -221,10 +221,10 @@ class Layout:
         place = np.full(len(case.generators), -1)
         place[self.generators] = self.p_g
         curves, factors, dc = case.capability, case.power_factors, case.dc_lines
-        own, fixed = place[curves.generator] >= 0, place[factors.generator] >= 0
-        if own.any():
-            p = place[curves.generator[own]]
-            result.append(times(curves.p[own], z[p]) + times(curves.q[own], z[p + 1]) <= curves.most[own])
+        curved, fixed = place[curves.generator] >= 0, place[factors.generator] >= 0
+        if curved.any():
+            p = place[curves.generator[curved]]
+            result.append(times(curves.p[curved], z[p]) + times(curves.q[curved], z[p + 1]) <= curves.most[curved])
         if fixed.any():
             p = place[factors.generator[fixed]]
             result.append(z[p + 1] == times(factors.ratio[fixed], z[p]))

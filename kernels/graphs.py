@@ -4,8 +4,8 @@ A graph is connected, simple and undirected, its neighbours sorted; the random k
 cyclic route is a Hamiltonian cycle where one is found, else a closed walk through every node: a cycle need not exist,
 and where its absence has a short proof (a node of degree 1, a node whose loss cuts the graph, a bipartite graph with
 unequal sides) no search is made.
-Sources: L. Posa, Hamiltonian circuits in random graphs (1976); N. Christofides (1976), by networkx; S. Boyd, P. Diaconis,
-L. Xiao, Fastest mixing Markov chain on a graph (2004), for the Metropolis weights.
+Sources: L. Posa, Hamiltonian circuits in random graphs (1976); N. Christofides (1976), by networkx; S. Boyd, P.
+Diaconis, L. Xiao, Fastest mixing Markov chain on a graph (2004), for the Metropolis weights.
 """
 
 from __future__ import annotations
@@ -38,7 +38,9 @@ class Graph:
 
     @classmethod
     def of(cls, n: int, edges: Iterable[Edge]) -> Graph:
-        """InputError unless every edge joins two different nodes of 0..n-1 and the graph is connected, n >= 2."""
+        """Raises InputError unless every edge joins two different nodes of 0..n-1 and the graph is connected,
+        n >= 2.
+        """
         if n < 2:
             raise InputError(f"network: found {n} nodes, expected at least 2")
         near: list[set[int]] = [set() for _ in range(n)]
@@ -80,7 +82,9 @@ class Graph:
         return parts
 
     def metropolis(self) -> Matrix:
-        """W (n, n): W_ij = 1/(1 + max(d_i, d_j)) on edges, the rest of each row on its diagonal. Symmetric, rows sum to 1."""
+        """W (n, n): W_ij = 1/(1 + max(d_i, d_j)) on edges, the rest of each row on its diagonal. Symmetric,
+        rows sum to 1.
+        """
         W = np.zeros((self.n, self.n))
         for i, j in self.edges:
             W[i, j] = W[j, i] = 1.0 / (1 + max(len(self.neighbours[i]), len(self.neighbours[j])))
@@ -112,7 +116,7 @@ class Network(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
     seed: Annotated[int, Meta(ge=0)] | None = None  #: geometric, erdos-renyi: of the draw
 
     def build(self) -> Graph:
-        """The graph; InputError where a key is missing or without meaning, or the graph is not connected."""
+        """The graph; raises InputError if a key is missing or without meaning, or the graph is not connected."""
         needed = KEYS.get(self.kind, ())
         for key in ("edges", "radius", "density", "seed"):
             found = getattr(self, key)
@@ -174,7 +178,7 @@ class Route:
 def closed_walk(graph: Graph, lost: set[int]) -> tuple[int, ...]:
     """A closed walk through every node but `lost`: a Hamiltonian cycle where one is found, else depth-first.
 
-    What every node computes alike, without networkx. InputError where the rest is not connected.
+    What every node computes alike, without networkx. Raises InputError if the rest is not connected.
     """
     left = [i for i in range(graph.n) if i not in lost]
     number = {i: k for k, i in enumerate(left)}
@@ -184,7 +188,9 @@ def closed_walk(graph: Graph, lost: set[int]) -> tuple[int, ...]:
 
 
 def cyclic_route(graph: Graph, seed: int = 0) -> Route:
-    """A Hamiltonian cycle; where none exists or none is found, the shorter of Christofides' and the depth-first walk."""
+    """A Hamiltonian cycle; where none exists or none is found, the shorter of Christofides' and the depth-first
+    walk.
+    """
     reason = _no_cycle(graph)
     if not reason:
         if cycle := _search(graph, seed):
@@ -281,7 +287,7 @@ def _christofides(graph: Graph) -> tuple[int, ...]:
 
 
 def check_walk(graph: Graph, walk: Sequence[int], activations: int, key: str = "algorithm.walk") -> None:
-    """InputError unless a given walk names the active node of each activation, every hop along an edge."""
+    """Raises InputError unless a given walk names the active node of each activation, every hop along an edge."""
     if len(walk) < activations:
         raise InputError(f"{key}: found {len(walk)} nodes, expected one for each of {activations} activations")
     near = [frozenset(nodes) for nodes in graph.neighbours]  # a hub may have thousands, a walk millions of hops

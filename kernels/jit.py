@@ -4,8 +4,9 @@ Not asked for, numba is never imported: a small device keeps its memory, and whe
 changes no bits. A kernel is therefore written to be right and fast in both: whole-array numpy that numba accepts too.
 
 numba keeps compiled code beside a stamp of the kernel's own file and never looks at the files of its callees. The cache
-directory is hence named by a digest of every file below this folder: an edit to any of them starts an empty one. It lies
-in $CACHE_DIRECTORY (systemd's), else the user's cache; where neither can be written, each process compiles anew.
+directory is hence named by a digest of every file below this folder: an edit to any of them starts an empty one.
+It lies in $CACHE_DIRECTORY (systemd's), else the user's cache; where neither can be written,
+each process compiles anew.
 """
 
 from __future__ import annotations
@@ -33,12 +34,16 @@ MODE = _mode()  #: "numba" or "numpy"; one process runs all its kernels in one m
 
 
 def kernel(function: Function) -> Function:
-    """`function` compiled (mode numba: njit, IEEE division, cached) or as it is. InputError where numba is missing."""
+    """`function` compiled (mode numba: njit, IEEE division, cached) or as it is.
+    Raises InputError if numba is missing.
+    """
     return _compiled(function) if MODE == "numba" else function
 
 
 def kernel_or(plain: Function) -> Callable[[Function], Function]:
-    """`@kernel_or(plain)`: loops that only a compiler makes fast; where nothing is compiled, `plain` takes their place."""
+    """`@kernel_or(plain)`: loops that only a compiler makes fast; where nothing is compiled,
+    `plain` takes their place.
+    """
     return lambda loops: _compiled(loops) if MODE == "numba" else plain
 
 

@@ -1,6 +1,8 @@
-"""The arrays of the mathematics, by the number of their axes. Sizes stand in the docstrings."""
+"""The arrays of the mathematics, by the number of their axes (sizes stand in the docstrings), and documents."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,3 +11,4 @@ Vector = NDArray[np.float64]  #: one axis
 Matrix = NDArray[np.float64]  #: two
 Tensor = NDArray[np.float64]  #: three or more
 Index = NDArray[np.int64]  #: whole numbers: positions, counts
+Document = dict[str, Any]  #: of JSON or YAML, as it was read or is to be written: by its keys, of any depth

@@ -1,9 +1,10 @@
 """How often a random walk visits each node: its law at equilibrium, and a cap for each node. All public.
 
-The walk is reversible: it goes from i to j with probability P_ij = w_ij/w_i, w_i = sum_j w_ij, by symmetric public weights
-w_ij (the simple walk: 1 on every edge), so that pi_i = w_i/sum_j w_j. Then the number of visits to node i in K activations
-has the mean K pi_i + O(1) and the variance K v_i + O(1), v_i = 2 pi_i Z_ii - pi_i - pi_i^2 with the fundamental matrix
-Z = (I - P + 1 pi)^-1 (J. G. Kemeny, J. L. Snell, Finite Markov Chains, 1960).
+The walk is reversible: it goes from i to j with probability P_ij = w_ij/w_i, w_i = sum_j w_ij,
+by symmetric public weights w_ij (the simple walk: 1 on every edge), so that pi_i = w_i/sum_j w_j.
+Then the number of visits to node i in K activations has the mean K pi_i + O(1) and the variance K v_i + O(1),
+v_i = 2 pi_i Z_ii - pi_i - pi_i^2 with the fundamental matrix Z = (I - P + 1 pi)^-1 (J. G. Kemeny, J. L. Snell,
+Finite Markov Chains, 1960).
 """
 
 from __future__ import annotations
@@ -24,15 +25,18 @@ STOPPED = 1e-3  #: beta, the chance that any node of a walk reaches its cap befo
 
 
 def simple(graph: Graph) -> Matrix:
-    """The weights (n, n) of the simple walk, P_ij = 1/deg(i): 1 on every edge. InputError beyond LARGEST nodes."""
+    """The weights (n, n) of the simple walk, P_ij = 1/deg(i): 1 on every edge.
+    Raises InputError beyond LARGEST nodes.
+    """
     return _weights(graph, lambda i, j: 1)
 
 
 def metropolis(graph: Graph) -> Matrix:
-    """Of the Metropolis walk that never waits: 1/max(deg i, deg j) on every edge, times 2^32. InputError as above.
+    """Of the Metropolis walk that never waits: 1/max(deg i, deg j) on every edge, times 2^32.
+    Raises InputError as above.
 
-    Waiting would make all visits alike often; without, a node of many neighbours is still visited less often than by the
-    simple walk, and no hop is lost.
+    Waiting would make all visits alike often; without, a node of many neighbours is still visited less often than by
+    the simple walk, and no hop is lost.
     """
     return _weights(graph, lambda i, j: metropolis_weight(graph, i, j))
 
@@ -40,7 +44,8 @@ def metropolis(graph: Graph) -> Matrix:
 def _weights(graph: Graph, of: Callable[[int, int], int]) -> Matrix:
     if graph.n > LARGEST:
         raise InputError(
-            f"privacy.answers: found none, and a random walk over {graph.n} nodes, expected a number (or {LARGEST} nodes)"
+            f"privacy.answers: found none, and a random walk over {graph.n} nodes, "
+            f"expected a number (or {LARGEST} nodes)"
         )
     w = np.zeros((graph.n, graph.n))
     for i, near in enumerate(graph.neighbours):

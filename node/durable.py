@@ -10,7 +10,8 @@ from pathlib import Path
 def write_file(
     path: Path, data: bytes, *, sync: bool = True, mode: int | None = None, group: int | None = None
 ) -> None:
-    """Replace a file by one with this content; it is on the disk, and so is its name, when this returns. OSError.
+    """Replace a file by one with this content; it is on the disk, and so is its name, when this returns.
+    Raises OSError if the disk fails.
 
     A rename may reach the disk before the content it names, and is itself kept only once its folder is. With `mode` and
     `group` (a number) the file has these before anybody can open it under its name.
@@ -42,13 +43,13 @@ def _private(path: str, flags: int) -> int:
 
 
 def sync_file(path: Path) -> None:
-    """What a file holds is on the disk when this returns. OSError."""
+    """What a file holds is on the disk when this returns. Raises OSError if the disk fails."""
     with open(path, "rb") as file:
         os.fsync(file.fileno())
 
 
 def sync_folder(path: Path) -> None:
-    """The names in a folder are on the disk when this returns. OSError."""
+    """The names in a folder are on the disk when this returns. Raises OSError if the disk fails."""
     folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(folder)
@@ -57,6 +58,8 @@ def sync_folder(path: Path) -> None:
 
 
 def stamp(path: Path) -> str:
-    """What a file looks like from outside: a file that was replaced has another inode, size or time. OSError."""
+    """What a file looks like from outside: a file that was replaced has another inode, size or time.
+    Raises OSError if the disk fails.
+    """
     found = os.stat(path)
     return f"{found.st_ino} {found.st_size} {found.st_mtime_ns}"

@@ -37,14 +37,16 @@ class Status(Struct, frozen=True, kw_only=True):
     session: int  #: its starts so far
     since: Moment  #: start of this one
     at: Moment  #: when this was said
-    state: Word  #: what it does now: idle, running, off (it has ended in order); the coordinator also gathering, joining, over
+    #: what it does now: idle, running, off (it has ended in order); the coordinator also gathering, joining, over
+    state: Word
     run: Annotated[str, Meta(pattern=r"^([0-9a-f]{32})?\Z")] = ""  #: the run under way, or the last one
     last: Word = (
         ""  #: how the last run stands here: joined, running, owed (its outcome is not written), done, stopped, refused
     )
     #: the rule by which it has refused last in this session: budget, window, lifetime, per-run, algorithm, adjacency,
-    #: problem (a question that is not on its owner's list), masked, variant, mark (its ledger is behind its mark), input (a plan that
-    #: is not for it), failed (a step), certificate (its own is not valid by its clock; masked runs), device
+    #: problem (a question that is not on its owner's list), masked, variant, mark (its ledger is behind its mark),
+    #: input (a plan that is not for it), failed (a step), certificate (its own is not valid by its clock;
+    #: masked runs), device
     refused: Word = ""
     #: rounds that are done in this run, as the coordinator says: its own, and a device's of a run that is over
     round: int | None = None
@@ -78,7 +80,7 @@ def encode(status: Status) -> bytes:
 
 
 def decode(payload: bytes) -> Status:
-    """The status in `payload`. Malformed on anything else."""
+    """The status in `payload`. Raises Malformed on anything else."""
     if len(payload) > LIMIT:
         raise Malformed(f"{len(payload)} bytes, at most {LIMIT} expected")
     try:

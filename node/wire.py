@@ -55,7 +55,9 @@ Number = Annotated[int, Meta(ge=1, le=1 << 16)]  #: of a wire
 
 
 class Capabilities(Struct, frozen=True):
-    """What a device offers, in its birth: public facts only. A field is added with a default, so that older births decode."""
+    """What a device offers, in its birth: public facts only. A field is added with a default,
+    so that older births decode.
+    """
 
     version: str
     algorithms: tuple[str, ...]
@@ -72,7 +74,9 @@ class Capabilities(Struct, frozen=True):
 
 
 def common(spoken: tuple[int, ...], own: tuple[int, ...] | None = None) -> int | None:
-    """The highest number that both parties speak: they can work together. None: they cannot, whatever their versions."""
+    """The highest number that both parties speak: they can work together. None: they cannot,
+    whatever their versions.
+    """
     return max({*spoken} & {*((WIRE, *OLDER) if own is None else own)}, default=None)
 
 
@@ -212,7 +216,9 @@ class Topics(NamedTuple):
         return f"{ROOT}/{self.fleet}/status/{node}"
 
     def parse(self, topic: str) -> tuple[str, str, str]:
-        """(kind, src, dst) of a topic of this fleet, both names of nodes; dst is "" but for an edge. Malformed otherwise."""
+        """(kind, src, dst) of a topic of this fleet, both names of nodes; dst is "" but for an edge.
+        Raises Malformed otherwise.
+        """
         return (_parsed if len(topic) <= USUAL else _parsed.__wrapped__)(self.fleet, topic)
 
 
@@ -278,13 +284,13 @@ def encode(value: Any) -> bytes:
 
 
 def decode_envelope(payload: bytes, limit: int) -> Envelope:
-    """The envelope in `payload`, at most `limit` bytes. Malformed on anything else."""
+    """The envelope in `payload`, at most `limit` bytes. Raises Malformed on anything else."""
     envelope: Envelope = _guarded(_envelope, payload, limit)
     return envelope
 
 
 def decode_presence(payload: bytes) -> Presence:
-    """What stands on a state topic. Malformed on anything else."""
+    """What stands on a state topic. Raises Malformed on anything else."""
     presence: Presence = _guarded(_presence, payload, SMALL)
     return presence
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-from hushgrid.broker.report import plots
+from hushgrid.broker.report.drawings import plots
 from hushgrid.broker.servers import choose as brokers
 from hushgrid.broker.servers.mosquitto import find_mosquitto
 from hushgrid.broker.servers.process import OwnBroker, RunningBroker

@@ -13,15 +13,16 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hushgrid.broker.report import dispatch, dispatch_page, gridmap, quality, summary
+from hushgrid.broker.report import dispatch, dispatch_page, quality, summary
 from hushgrid.broker.report import network as row_page
 from hushgrid.broker.report.charts import WITHHELD, charts
-from hushgrid.broker.report.page import document, facts, figure, paragraphs, section, table
+from hushgrid.broker.report.drawings import gridmap
+from hushgrid.broker.report.drawings.numbers import MISSING, number
+from hushgrid.broker.report.drawings.page import document, facts, figure, paragraphs, section, table
 from hushgrid.broker.report.run_directory import Run, read
-from hushgrid.broker.report.statement import MISSING, Statement, number, standing, statement
-from hushgrid.kernels.algorithms.base import UNITS
+from hushgrid.broker.report.statement import Statement, standing, statement
+from hushgrid.broker.report.wording import wording_of
 from hushgrid.kernels.errors import InputError
-from hushgrid.kernels.problems.statistics import STATISTICS
 
 if TYPE_CHECKING:
     from hushgrid.grid_cases.case import Case
@@ -81,10 +82,11 @@ def _found(run: Run, case: Case | None, absent: str, along: str) -> list[str]:
 
 def _first(run: Run) -> list[str]:
     """The sentences under the run's name."""
+    verdict = wording_of(run).verdict
     if not run.least_cost:
-        return [verdict(run)]
+        return [verdict]
     title = f"{dispatch_page.name(run)} in {len(run.nodes())} zones"
-    return [f"{title}: {dispatch_page.dispatch_of(run).headline}.", verdict(run)]
+    return [f"{title}: {dispatch_page.dispatch_of(run).headline}.", verdict]
 
 
 def _case(run: Run) -> tuple[Case | None, str]:
@@ -96,27 +98,6 @@ def _case(run: Run) -> tuple[Case | None, str]:
     except InputError as error:
         return None, f"The grid is not drawn: {error}."
     return (case.without_loads() if standing(run.result) == "upheld" else case), ""
-
-
-def verdict(run: Run) -> str:
-    """The run in one sentence."""
-    result = run.result
-    names, zones = run.nodes(), run.zones
-    what = f"set-points for {run.scenario['problem'].get('case')}" if zones else "one common solution"
-    if run.least_cost:
-        what = f"the least cost for {dispatch_page.name(run)}"
-    how = {"star": "around a coordinator", "token": "handing on a token", "neighbours": "among neighbours"}[run.pattern]
-    who = f"{len(names) or number(result.get('nodes'))} {'zones' if zones else 'nodes'}"
-    unit = " p.u." if zones else ""
-    agreed = f"consensus residual {number(result.get('consensus_residual'))}{unit}"
-    if result.get("max_violation") is not None and not run.least_cost:  # there it is not that of what is shown
-        agreed += f", no limit violated by more than {number(result['max_violation'])} p.u."
-    done = f"{number(result.get('rounds_done'))} {UNITS[run.algorithm.pattern]}"
-    text = f"{who} worked on {what} in {done} of {run.algorithm.title}, {how} ({agreed})"
-    if run.sums:
-        added = STATISTICS[str(run.scenario["problem"].get("kind"))].added(len(run.tables.get("sum", ())))
-        text = f"{who} added up {added} over {number(result.get('records'))} records, {how} ({run.algorithm.title})"
-    return f"{text}."
 
 
 def _banner(statement: Statement) -> str:
@@ -144,7 +125,7 @@ def _quality(run: Run) -> str:
     """The verdict on the answer, which is none on privacy and never in its colours; "" of a run that has none."""
     verdict = run.result.get("quality")
     if not isinstance(verdict, Mapping) or not (
-        why := quality.sentence(verdict, run.zones, dispatch.feasible(run.result))
+        why := quality.sentence(verdict, wording_of(run).differ, dispatch.feasible(run.result))
     ):
         return ""
     word = quality.WORD[verdict["verdict"]]
@@ -184,11 +165,10 @@ def _bytes(value: Any) -> str:
 
 
 def _key_figures(run: Run) -> list[tuple[str, str]]:
-    result, zones, walks = run.result, run.zones, run.walks
+    result, wording, walks = run.result, wording_of(run), run.walks
     rows = dispatch_page.key_figures(run) if run.least_cost else []
     planned = (run.scenario.get("algorithm") or {}).get("rounds")
     rounds = number(result.get("rounds_done")) + (f" of {number(planned)}" if planned is not None else "")
-    unit = " p.u." if zones else ""
     if walks:
         blocks = f"{number(len(run.history['round']))} blocks of {number(len(run.nodes()))}"
         rows += [("Activations", f"{rounds} ({blocks})"), ("Walk", row_page.walk_words(result["walk"]))]
@@ -199,7 +179,7 @@ def _key_figures(run: Run) -> list[tuple[str, str]]:
         summed = result.get("summed") or ()
         rows += [("Nodes in the sum", number(len(summed))), ("Their records", number(result.get("records")))]
     else:
-        rows.append(("Consensus residual", number(result.get("consensus_residual")) + unit))
+        rows.append(("Consensus residual", number(result.get("consensus_residual")) + wording.unit))
     if result.get("max_violation") is not None:
         which = ", by the relaxation" if run.least_cost else ""
         rows.append((f"Largest violation of a limit{which}", number(result["max_violation"]) + " p.u."))
@@ -221,7 +201,7 @@ def _key_figures(run: Run) -> list[tuple[str, str]]:
         ("Messages (tokens handed over)" if walks else "Messages", number(result.get("messages"))),
         ("Bytes of these tokens" if walks else "Bytes", _bytes(result.get("bytes"))),
         ("Wall time", f"{number(wall)} s" if wall is not None else MISSING),
-        ("Zones" if zones else "Nodes", number(count if count is not None else len(run.nodes()))),
+        (wording.members.capitalize(), number(count if count is not None else len(run.nodes()))),
         ("Transport", number(result.get("transport"))),
         ("Broker", "none" if result.get("broker") is None else str(result["broker"])),
     ]

@@ -7,10 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from hushgrid.broker.report import dispatch_page, plots
-from hushgrid.broker.report.page import figure, paragraphs
-from hushgrid.broker.report.run_directory import Array, Run, natural
-from hushgrid.broker.report.statement import Statement, number
+from hushgrid.broker.report import dispatch_page
+from hushgrid.broker.report.drawings import plots
+from hushgrid.broker.report.drawings.numbers import natural, number
+from hushgrid.broker.report.drawings.page import figure, paragraphs
+from hushgrid.broker.report.run_directory import Array, Run
+from hushgrid.broker.report.statement import Statement
+from hushgrid.broker.report.wording import wording_of
 
 WITHHELD = "withheld: it would be computed from raw data"
 
@@ -19,14 +22,15 @@ class _Charts:
     """The figures of one run, in their order."""
 
     def __init__(self, run: Run, statement: Statement) -> None:
-        self.run, self.said, self.history = run, statement, run.history
+        self.run, self.statement, self.history = run, statement, run.history
         self.known = {name for name, values in run.history.items() if bool(np.isfinite(values).any())}
         self.rounds, self.xlabel, self.per = run.history["round"], "round", "round"
         if run.walks:  # a row is a block of n activations, the last one perhaps shorter
             n, done = len(run.nodes()), run.result.get("rounds_done")
             self.rounds = np.minimum(self.rounds * n, done if isinstance(done, int) else np.inf)
             self.xlabel, self.per = "activations", f"{n} activations"
-        self.unit = " (p.u.)" if run.zones else ""
+        unit = wording_of(run).unit.strip()
+        self.unit = f" ({unit})" if unit else ""
         self.out: list[str] = []
         self.said_once: list[str] = []  #: of figures that do not change: in words instead of a chart
 
@@ -150,7 +154,7 @@ class _Charts:
         caption = (
             "ε spent so far by each node, all answers together. The claim is the total, which is fixed beforehand."
         )
-        if self.said.standing != "upheld":
+        if self.statement.standing != "upheld":
             caption = "ε counted so far by each node. In this run it is not a protection."
         if all(steady(values) and values[0] == values[-1] for values in spent.values()):
             totals = {node: number(float(values[-1]), 4) for node, values in spent.items()}
@@ -175,7 +179,7 @@ class _Charts:
                 self.out.append(figure(title, chart, "Counted over all edges of the network."))
 
     def notes(self) -> list[str]:
-        upheld = self.said.standing == "upheld"
+        upheld = self.statement.standing == "upheld"
         notes = [f"The objective is {WITHHELD}."] if upheld else []
         if self.run.least_cost:
             notes = []

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hushgrid.broker.report import dispatch, gridmap, powermap, quality
+from hushgrid.broker.report import dispatch, quality
 from hushgrid.broker.report.dispatch import Dispatch
-from hushgrid.broker.report.page import figure, paragraphs, table
-from hushgrid.broker.report.run_directory import Run, Setpoint, natural
-from hushgrid.broker.report.statement import MISSING, fixed, number
+from hushgrid.broker.report.drawings import gridmap, powermap
+from hushgrid.broker.report.drawings.numbers import MISSING, fixed, natural, number
+from hushgrid.broker.report.drawings.page import figure, paragraphs, table
+from hushgrid.broker.report.run_directory import Run, Setpoint
 
 if TYPE_CHECKING:
     from hushgrid.grid_cases.case import Case

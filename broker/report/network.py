@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from hushgrid.broker.report import gridmap, plots
-from hushgrid.broker.report.page import facts, figure, paragraphs, table
+from hushgrid.broker.report.drawings import gridmap, plots
+from hushgrid.broker.report.drawings.numbers import fixed, number
+from hushgrid.broker.report.drawings.page import facts, figure, paragraphs, table
 from hushgrid.broker.report.run_directory import Run
-from hushgrid.broker.report.statement import fixed, number
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.problems.statistics import STATISTICS
 

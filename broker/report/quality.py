@@ -90,7 +90,7 @@ def judged(
     `optimality`: of rows, what is known of the distance to the optimum; None: nothing. `clipped`, `convex`: whether it is
     that of the clipped problem, and of a convex one.
     `alike`: whether the nodes' copies tend to the answer; around a coordinator each is a local step away from it.
-    `gap`, `left`: of zones, how far the cost of the dispatch and that of the relaxation are from their proven bound, shares
+    `gap`, `distance`: of zones, how far the cost of dispatch and of relaxation are from their proven bound, as shares
     of it; None: there is no bound.
     """
     length = sqrt(copies) * size
@@ -171,8 +171,8 @@ WORD = {
 }
 
 
-def sentence(quality: Mapping[str, Any], zones: bool, feasible: bool = False) -> str:
-    """The verdict's reason, from result.json's `quality`; "" where that is not one.
+def sentence(quality: Mapping[str, Any], differing: str, feasible: bool = False) -> str:
+    """The verdict's reason, from result.json's `quality`; "" where that is not one. `differing`: `wording.Wording.differ`.
 
     `feasible`: of zones, whether what is dispatched can be done (AC), so that the least cost lies below it.
     """
@@ -180,10 +180,9 @@ def sentence(quality: Mapping[str, Any], zones: bool, feasible: bool = False) ->
     size, largest = quality.get("size"), quality.get("largest")
     if verdict not in WORD:
         return ""
-    who = "zones differ by {} of the size of what they share" if zones else "nodes differ by {} of the answer's size"
     if apart is None and noise is not None:  # a sum
         return f"its noise is {percent(noise)} of its size"
-    differ = who.format(percent(apart)) if apart is not None else ""
+    differ = differing.format(percent(apart)) if apart is not None else ""
     gap, unproven = quality.get("gap"), verdict == "not-converged" and apart is not None and apart <= AGREED
     if (bound := quality.get("bound")) is not None and verdict != "diverged":
         text = proven(verdict, bound, differ) + averaged(quality.get("before_averaging"), noise)

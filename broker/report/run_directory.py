@@ -20,6 +20,7 @@ from hushgrid.grid_cases.case import Case
 from hushgrid.kernels.algorithms import registry
 from hushgrid.kernels.algorithms.base import Algorithm, Pattern, walk_of
 from hushgrid.kernels.errors import InputError
+from hushgrid.node.problems.kind import Kind
 from hushgrid.node.problems.registry import TAGS
 
 Array = NDArray[np.float64]
@@ -88,20 +89,34 @@ class Run:
     ]  #: rows by the name of the table: text, int, or float (NaN: empty)
 
     @property
+    def kind(self) -> Kind | None:
+        """Of its problem; None if this program does not know it."""
+        return TAGS.get(str((self.scenario.get("problem") or {}).get("kind")))
+
+    @property
+    def zones(self) -> bool:
+        """Whether it is a run over the zones of a case; else over nodes with rows of data."""
+        return self.kind is not None and not self.kind.records
+
+    @property
     def least_cost(self) -> bool:
         """Whether it is a run over zones at least cost; else, over zones, one of least load shedding."""
         return self.zones and (self.scenario.get("problem") or {}).get("objective") == "cost"
 
     @property
-    def zones(self) -> bool:
-        """Whether it is a run over the zones of a case; else over nodes with rows of data."""
-        kind = TAGS.get(str((self.scenario.get("problem") or {}).get("kind")))
-        return kind is not None and not kind.records
-
-    @property
     def sums(self) -> bool:
         """Whether it is a run that has added up a statistic of records."""
         return self.algorithm.asks() == "statistic"
+
+    @property
+    def privacy(self) -> Mapping[str, Any]:
+        """The scenario's section; empty without one."""
+        return self.scenario.get("privacy") or {}
+
+    @property
+    def mode(self) -> str:
+        """What noise stands on: `privacy.mode`."""
+        return str(self.privacy.get("mode", "objective"))
 
     @property
     def pattern(self) -> Pattern:
@@ -116,7 +131,7 @@ class Run:
     @property
     def noisy_loads(self) -> bool:
         """Whether what is told of loads is told of the gate's own, mode input."""
-        return (self.scenario.get("privacy") or {}).get("mode") == "input"
+        return self.mode == "input"
 
     @property
     def case(self) -> Case | None:
@@ -325,9 +340,3 @@ def _solution(path: Path) -> dict[str, NDArray[Any]]:
             if values is not None and values.shape != saved[name].shape:
                 raise InputError(f"{path}: {name}: found shape {saved[name].shape}, expected {values.shape}")
     return saved
-
-
-def natural(name: str) -> tuple[str, int, str]:
-    """A key to sort names by: z2 before z10."""
-    digits = name[len(name.rstrip("0123456789")) :]
-    return name[: len(name) - len(digits)], int(digits or 0), name

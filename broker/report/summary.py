@@ -8,6 +8,7 @@ from typing import Any
 from hushgrid.broker.report import dispatch, quality
 from hushgrid.broker.report.network import walk_words
 from hushgrid.broker.report.result import Result
+from hushgrid.broker.report.wording import WORDINGS
 from hushgrid.node.columns import columns
 from hushgrid.node.config.scenario import Scenario
 from hushgrid.node.problems import masking_words
@@ -22,7 +23,8 @@ def text(result: Result, scenario: Scenario) -> str:
         f"{r['rounds_done']} of {scenario.algorithm.rounds}{finished(r)}",
         f"stopped because: {r['stopped_because']}",
     )
-    unit = "p.u." if zones else ""
+    wording = WORDINGS[scenario.kind.folder]
+    unit = wording.unit.strip()
     noisy = scenario.privacy is not None and scenario.privacy.mode == "input"
     rows, title = [], f"{r['name']}: {r['algorithm']}, {r['nodes']} nodes {through}"
     if zones and objective_of(scenario.problem, scenario.algorithm) == "cost":
@@ -40,7 +42,10 @@ def text(result: Result, scenario: Scenario) -> str:
         )
     judged = r["quality"]
     rows.append(
-        ("quality", f"{quality.WORD[judged['verdict']]}: {quality.sentence(judged, zones, dispatch.feasible(r))}")
+        (
+            "quality",
+            f"{quality.WORD[judged['verdict']]}: {quality.sentence(judged, wording.differ, dispatch.feasible(r))}",
+        )
     )
     if r["walk"] is None:
         rows.append(("rounds", f"{done}, {because}"))

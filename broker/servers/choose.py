@@ -40,7 +40,7 @@ class Embedded(OwnBroker):
 
 
 def check_choice(choice: str) -> None:
-    """InputError unless `choice` is one of CHOICES; whether it is there is not asked."""
+    """Raises InputError unless `choice` is one of CHOICES; whether it is there is not asked."""
     if choice.startswith(("mqtt://", "mqtts://")):
         parse_url(choice)
     elif choice not in ("auto", "embedded", "mosquitto"):
@@ -61,8 +61,8 @@ def start(
 
     `directory` takes the log and configuration of one of ours; `acl`, `password`, `tls` and `config` are for
     mosquitto (see Mosquitto).
-    InputError: no such choice, or not installed. Stopped: a given broker is not there, ours does not start, or `asked`
-    to end meanwhile.
+    Raises InputError: no such choice, or not installed. Raises Stopped: a given broker is not there,
+    ours does not start, or `asked` to end meanwhile.
     """
     if choice.startswith(("mqtt://", "mqtts://")):
         link = MqttLink(choice, f"hushgrid-probe-{os.getpid()}", persistent=False)

@@ -25,7 +25,9 @@ PLUGINS = {"amqtt.plugins.authentication.AnonymousAuthPlugin": {"allow_anonymous
 
 
 def serve(port: int = 0, host: str = "127.0.0.1") -> None:
-    """Serves until SIGINT or SIGTERM; prints `listening on mqtt://HOST:PORT` when it does. InputError: port taken."""
+    """Serves until SIGINT or SIGTERM; prints `listening on mqtt://HOST:PORT` when it does. Raises InputError:
+    port taken.
+    """
     # asyncio sets TCP_NODELAY only where the protocol is named.
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)

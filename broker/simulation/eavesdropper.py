@@ -29,14 +29,14 @@ class Spy:
     """An eavesdropper's own connection to a broker."""
 
     def __init__(self, url: str, eavesdropper: Eavesdropper) -> None:
-        self.heard = eavesdropper
+        self.eavesdropper = eavesdropper
         everything = f"{ROOT}/{eavesdropper.topics.fleet}/#"
         self.link = MqttLink(url, f"eavesdropper-{os.getpid()}", subscriptions=[everything], persistent=False)
         self.link.connect(REACH_S)
 
     def listen(self) -> None:
         for message in self.link.poll(0.0):
-            self.heard(message.topic, message.payload)
+            self.eavesdropper(message.topic, message.payload)
 
     def close(self) -> None:
         self.listen()

@@ -30,7 +30,9 @@ if TYPE_CHECKING:
 
 
 def lay_rows(raw: dict[str, Any], data: Iterable[tuple[ArrayLike, ArrayLike]]) -> Arrays:
-    """The pairs (A_i, b_i) as arrays; their shapes, which are public, are laid into the scenario `raw`. InputError."""
+    """The pairs (A_i, b_i) as arrays; their shapes, which are public, are laid into the scenario `raw`.
+    Raises InputError if it is wrong.
+    """
     expected = "a pair (A, b) for each node, A (m, q) and b (m,)"
     arrays = []
     try:
@@ -49,7 +51,9 @@ def lay_rows(raw: dict[str, Any], data: Iterable[tuple[ArrayLike, ArrayLike]]) -
 
 
 def lay_graph(raw: dict[str, Any], graph: Graph) -> None:
-    """The graph's edges, laid into the scenario `raw` as its network. Its node i is n<i>. InputError."""
+    """The graph's edges, laid into the scenario `raw` as its network. Its node i is n<i>.
+    Raises InputError if it is wrong.
+    """
     if raw.get("network") is not None:
         raise InputError("network: found a section and graph=, expected one of them")
     try:
@@ -61,7 +65,8 @@ def lay_graph(raw: dict[str, Any], graph: Graph) -> None:
     strange = [node for node in nodes if node not in range(len(nodes))]
     if strange:
         raise InputError(
-            f"graph: found node {strange[0]!r:.40}, expected 0..{len(nodes) - 1} (networkx.convert_node_labels_to_integers)"
+            f"graph: found node {strange[0]!r:.40}, expected 0..{len(nodes) - 1} "
+            f"(networkx.convert_node_labels_to_integers)"
         )
     raw["network"] = {
         "kind": "edges",

@@ -50,7 +50,7 @@ class MemoryBroker:
             self._follow(name)
 
     def run(self, until: Callable[[], bool], interrupted: Callable[[], bool] = lambda: False) -> None:
-        """Deliver until `until()`; when nothing is on its way, time passes. Stopped where nothing ever comes."""
+        """Deliver until `until()`; when nothing is on its way, time passes. Raises Stopped if nothing ever comes."""
         for name in list(self.endpoints):
             self.endpoints[name].on_tick(self.now)
             self._connect(name)
@@ -113,7 +113,8 @@ class MemoryBroker:
             self.crashes += 1
             if self._happens(0.5):
                 e.on_message(delivery.topic, delivery.payload)  # committed, and never published
-            # With the connection goes what was on its way: the resends carry everything, no broker's queue is relied on.
+            # With the connection goes what was on its way: the resends carry everything,
+            # no broker's queue is relied on.
             self.queue = [d for d in self.queue if d.dst != delivery.dst]
             topic, payload = e.will
             self.endpoints[delivery.dst] = self.rebuild(delivery.dst)

@@ -35,7 +35,7 @@ def check_out(out: Path) -> None:
 
 
 def check_place(path: Path, option: str) -> None:
-    """InputError unless `path` is a directory to write to, or can be made one."""
+    """Raises InputError unless `path` is a directory to write to, or can be made one."""
     nearest = next(p for p in (path, *path.absolute().parents) if p.exists())
     if not nearest.is_dir() or not os.access(nearest, os.W_OK | os.X_OK):
         what = "not writable" if nearest.is_dir() else "not a directory"

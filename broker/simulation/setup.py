@@ -21,5 +21,5 @@ def prepare(scenario: Scenario, file: str = "scenario", arrays: Arrays | None = 
 
     arrays: the nodes' rows, if they were given in Python.
     """
-    given = () if arrays is None else (arrays,)  # of a kind with rows only: the scenario's section has seen to it
-    return setup_of(scenario.kind)(scenario, file, *given)  # type: ignore[arg-type]
+    rows = () if arrays is None else (arrays,)  # of a kind with rows only: the scenario's section has seen to it
+    return setup_of(scenario.kind)(scenario, file, *rows)  # type: ignore[arg-type]

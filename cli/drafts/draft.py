@@ -39,7 +39,7 @@ def title(name: str) -> str:
 
 
 def is_case(data: str) -> bool:
-    """Whether it names a power-system case; InputError if it is no file either."""
+    """Whether it names a power-system case; raises InputError if it is no file either."""
     from hushgrid.grid_cases.matpower import BUILT_IN
 
     if Path(data).is_file():

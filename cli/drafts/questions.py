@@ -45,7 +45,9 @@ QUESTIONS = {
 
 
 class Asked:
-    """The answers: an option's, else one from the terminal, else the default. InputError if there is none of these."""
+    """The answers: an option's, else one from the terminal, else the default.
+    Raises InputError if there is none of these.
+    """
 
     def __init__(
         self, options: dict[str, str | None], terminal: bool | None = None, read: Callable[[str], str] = input

@@ -39,7 +39,9 @@ class Seen(NamedTuple):
 
 
 def look(config: WatchConfig, quiet_s: float = QUIET_S) -> dict[str, Seen]:
-    """Every node of a fleet, by name; the coordinator too. Stopped if the broker is not there, or refuses `watch`."""
+    """Every node of a fleet, by name; the coordinator too. Raises Stopped if the broker is not there,
+    or refuses `watch`.
+    """
     topics = Topics(config.fleet)
     link = MqttLink(
         config.broker,

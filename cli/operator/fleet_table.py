@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from hushgrid.cli.operator.fleet import Seen
 from hushgrid.kernels.errors import printable
+from hushgrid.kernels.types import Document
 from hushgrid.node.columns import columns
 from hushgrid.node.wire import COORDINATOR
 
@@ -16,13 +15,13 @@ HEAD = (
 )
 
 
-def rows(fleet: str, seen: dict[str, Seen]) -> dict[str, Any]:
+def rows(fleet: str, seen: dict[str, Seen]) -> Document:
     """All that is known of the nodes: {fleet, nodes: [a row each]}. What nobody has said is null."""
     centre = seen.get(COORDINATOR)
     return {"fleet": fleet, "nodes": [_row(node, centre) for node in seen.values()]}
 
 
-def _row(node: Seen, centre: Seen | None) -> dict[str, Any]:
+def _row(node: Seen, centre: Seen | None) -> Document:
     birth, report, progress = node.birth, node.status, node.progress
     offered = birth.capabilities if birth else None
     awaited = centre.status if centre and centre.status and node.name in centre.status.waits_for else None
@@ -63,7 +62,7 @@ def _told(centre: Seen | None, run: str) -> int | None:
     return progress.round if progress and progress.run.hex() == run else None
 
 
-def table(facts: dict[str, Any]) -> str:
+def table(facts: Document) -> str:
     """The rows as text, and in a line below it who is waited for."""
     lines = [columns([_cells(row) for row in facts["nodes"]], HEAD)]
     for row in facts["nodes"]:
@@ -75,7 +74,7 @@ def table(facts: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _cells(row: dict[str, Any]) -> tuple[str, ...]:
+def _cells(row: Document) -> tuple[str, ...]:
     def cell(key: str, unit: str = "") -> str:
         value = row[key]
         return "-" if value is None else f"{value:.4g}{unit}" if isinstance(value, float) else f"{value}{unit}"

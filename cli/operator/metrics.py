@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import calendar
 import time
-from typing import Any
+
+from hushgrid.kernels.types import Document
 
 #: (metric, key of a row, what it is). All are gauges.
 GAUGES = (
@@ -24,11 +25,11 @@ MOMENTS = (
 )
 
 
-def text(facts: dict[str, Any]) -> str:
+def text(facts: Document) -> str:
     """The metrics of all rows of `hushgrid status`; a figure that nobody has said is left out."""
     fleet, nodes = facts["fleet"], facts["nodes"]
 
-    def labels(row: dict[str, Any], **more: str) -> str:
+    def labels(row: Document, **more: str) -> str:
         return ",".join(
             f'{key}="{_escaped(value)}"' for key, value in {"fleet": fleet, "node": row["node"], **more}.items()
         )

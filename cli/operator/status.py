@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from hushgrid.kernels.errors import InputError
+from hushgrid.kernels.types import Document
 
 #: Where a machine that watches, or coordinates, has its file.
 USUAL = (Path("/etc/hushgrid/watch.yaml"), Path("/etc/hushgrid/coordinator.yaml"))
@@ -85,7 +86,7 @@ def _watch() -> str:
     return WATCH
 
 
-def _write(path: Path, facts: dict[str, Any]) -> None:
+def _write(path: Path, facts: Document) -> None:
     from hushgrid.cli.operator.metrics import text
     from hushgrid.kernels.errors import Stopped
     from hushgrid.node.durable import write_file

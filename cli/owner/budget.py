@@ -8,12 +8,13 @@ from collections.abc import Iterator
 from itertools import pairwise, product
 from math import ceil, floor, hypot, pi, sqrt
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from hushgrid.cli.owner.consent import YEAR, renews
 from hushgrid.grid_cases import load
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.privacy.limits import mu_max
+from hushgrid.kernels.types import Document
 from hushgrid.node.columns import columns
 from hushgrid.node.config.device import DeviceConfig, load_device
 from hushgrid.node.problems.power_flow.section import ZoneData
@@ -220,7 +221,7 @@ def _numbers(option: str, option_text: str | None, low: float, high: float, *, i
 
 def _json(config: DeviceConfig, unit: Unit, rows: list[Row], best: list[Row]) -> str:
     budget = config.budget
-    facts: dict[str, Any] = {
+    facts: Document = {
         "node": config.node,
         "delta": budget.delta or 0.0,
         "window_s": budget.span,

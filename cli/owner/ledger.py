@@ -11,12 +11,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from math import inf
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
 from hushgrid.kernels.errors import InputError, printable
 from hushgrid.kernels.privacy.accounting import fixed_epsilon, total_epsilon
+from hushgrid.kernels.types import Document
 from hushgrid.node import wire
 from hushgrid.node.columns import columns
 from hushgrid.node.config.device import load_device
@@ -142,12 +143,12 @@ def show(file: Path, mark: Path | None, delta: float | None, as_json: bool) -> s
 Latest = dict[str, tuple[bytes, RunPlan, Terms]]  #: by relation: the last run under it, its plan, and how it is counted
 
 
-def _runs(ledger: Ledger) -> tuple[list[dict[str, Any]], Latest]:
+def _runs(ledger: Ledger) -> tuple[list[Document], Latest]:
     """A row for each run, and the last run of each relation."""
-    runs, last = list[dict[str, Any]](), Latest()
+    runs, last = list[Document](), Latest()
     for run in ledger.runs():
         plan = _plan(ledger.node, run.plan)
-        row: dict[str, Any] = {"run": run.id.hex(), "status": run.status, "started": run.started}
+        row: Document = {"run": run.id.hex(), "status": run.status, "started": run.started}
         if plan is None:
             runs.append(row | _NOTHING)
             continue
@@ -170,7 +171,7 @@ def _runs(ledger: Ledger) -> tuple[list[dict[str, Any]], Latest]:
     return runs, last
 
 
-def facts(ledger: Ledger, where: Source, delta: float | None = None) -> dict[str, Any]:
+def facts(ledger: Ledger, where: Source, delta: float | None = None) -> Document:
     """All that `show` says."""
     ahead = ledger.told()
     runs, last = _runs(ledger)
@@ -225,7 +226,7 @@ def facts(ledger: Ledger, where: Source, delta: float | None = None) -> dict[str
     }
 
 
-def _masked(t: Terms | None, planned: Terms | None, answers: int) -> dict[str, Any]:
+def _masked(t: Terms | None, planned: Terms | None, answers: int) -> Document:
     """Of a masked run: what its shares are worth alone, of how many honest ones each is counted,
     and of how many by the plan.
     """
@@ -234,7 +235,7 @@ def _masked(t: Terms | None, planned: Terms | None, answers: int) -> dict[str, A
     return {"alone": _finite(t.alone(answers)), "honest": t.masked.honest, "honest_of_plan": planned.masked.honest}
 
 
-def _shares(ledger: Ledger, adjacency: str, delta: float) -> dict[str, Any]:
+def _shares(ledger: Ledger, adjacency: str, delta: float) -> Document:
     """What all shares of masked sums are worth to everybody else together, accepted gaps as if they were some;
     {} without any.
     """
@@ -242,7 +243,7 @@ def _shares(ledger: Ledger, adjacency: str, delta: float) -> dict[str, Any]:
     return {"alone": _finite(worth_alone(shares + lost, delta))} if shares else {}
 
 
-def _window(renewal: Renewal, every: float | None) -> dict[str, Any]:
+def _window(renewal: Renewal, every: float | None) -> Document:
     """What a budget that renews has spent and left: of its window, and of its life."""
     now = budget_status(renewal.ledger, renewal.budget, expiring=renewal.expiring)
     return {
@@ -294,7 +295,7 @@ def _finite(value: float) -> float | None:
     return value if value != inf else None
 
 
-def _text(seen: dict[str, Any]) -> str:
+def _text(seen: Document) -> str:
     refuses = f", {seen['refuses']}: it refuses every run, see 'hushgrid ledger accept'" if seen["refuses"] else ""
     lines = [
         f"{seen['file']}: ledger {seen['ledger'][:8]} of {seen['node']}, session {seen['session']}, "
@@ -327,7 +328,7 @@ def _text(seen: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _of_window(total: dict[str, Any]) -> str:
+def _of_window(total: Document) -> str:
     window, spent = total["window"], total["window"]["epsilon"]
     span, every, renews = window["seconds"], window["every"], window["renews_in"]
     life = "no limit over its life" if window["lifetime"] is None else f"lifetime {window['lifetime']:g}"
@@ -340,7 +341,7 @@ def _of_window(total: dict[str, Any]) -> str:
     )
 
 
-def _epsilon(row: dict[str, Any]) -> str:
+def _epsilon(row: Document) -> str:
     if row["delta"] is None:
         return "everything (no privacy)"
     spent, alone = (
@@ -371,7 +372,7 @@ def verify(file: Path, mark: Path | None) -> str:
 
 
 def _alone(where: Source) -> None:
-    """InputError if a device holds the ledger: what its owner says is said while it is stopped."""
+    """Raises InputError if a device holds the ledger: what its owner says is said while it is stopped."""
     try:
         if held(where.path):
             raise InputError(

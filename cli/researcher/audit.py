@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Callable
 from math import inf
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from hushgrid.broker.simulation.interrupts import EndedInALine
 from hushgrid.cli.completion import plug_algorithms, scenario_or_file
 from hushgrid.kernels.errors import HushgridError, InputError
+from hushgrid.kernels.types import Document
 from hushgrid.node.schema.durations import in_words
 from hushgrid.scenarios import find
 
@@ -107,7 +109,7 @@ def _ended(above: bool, name: str, epsilon: float, claim: Claim, confidence: flo
     return 0
 
 
-def _read(file: Path, assignments: list[str]) -> dict[str, Any]:
+def _read(file: Path, assignments: list[str]) -> Document:
     from hushgrid.node.schema.yaml_file import read_yaml, set_path
 
     raw = read_yaml(file)
@@ -119,7 +121,7 @@ def _read(file: Path, assignments: list[str]) -> dict[str, Any]:
 # --- one run ---
 
 
-def _one_run(o: argparse.Namespace, raw: dict[str, Any], file: Path, say: Any) -> int:
+def _one_run(o: argparse.Namespace, raw: Document, file: Path, say: Callable[[str], None]) -> int:
     from hushgrid.lab.audit.one_run import CANARIES, one_run
 
     audit = one_run(
@@ -179,7 +181,7 @@ def _one_run(o: argparse.Namespace, raw: dict[str, Any], file: Path, say: Any) -
 # --- the standing tests ---
 
 
-def _interference(o: argparse.Namespace, raw: dict[str, Any], file: Path, say: Any) -> int:
+def _interference(o: argparse.Namespace, raw: Document, file: Path, say: Callable[[str], None]) -> int:
     from hushgrid.lab.audit.interference import interference
     from hushgrid.node.columns import columns
 
@@ -216,7 +218,7 @@ def _interference(o: argparse.Namespace, raw: dict[str, Any], file: Path, say: A
     return 0 if same and "transcript" in comparison.control else 1
 
 
-def _questions(o: argparse.Namespace, raw: dict[str, Any], file: Path) -> int:
+def _questions(o: argparse.Namespace, raw: Document, file: Path) -> int:
     from hushgrid.lab.audit.questions import questions
     from hushgrid.node.columns import columns
 
@@ -296,7 +298,7 @@ def _events(o: argparse.Namespace) -> int:
 # --- games ---
 
 
-def plain(audit: AuditResult) -> dict[str, Any]:
+def plain(audit: AuditResult) -> Document:
     """The audit as JSON."""
     t, worst = audit.terms, audit.worst
     return {

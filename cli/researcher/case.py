@@ -7,7 +7,6 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 from textwrap import fill
-from typing import Any
 
 from hushgrid.cli.researcher.case_solve import solve
 from hushgrid.grid_cases import load
@@ -16,6 +15,7 @@ from hushgrid.grid_cases.elements.parts import WITHOUT, DcLines
 from hushgrid.grid_cases.matpower import BUILT_IN
 from hushgrid.grid_cases.partition import Zones, between, explicit, partition, without_generator
 from hushgrid.kernels.errors import InputError
+from hushgrid.kernels.types import Document
 from hushgrid.node.columns import columns
 
 HEADER = ("case", "buses", "lines", "generators", "load MW", "load MVAr")
@@ -106,7 +106,7 @@ def show(name: str, as_json: bool) -> str:
     return f"{f['case']}\n{columns(rows, indent=2)}"
 
 
-def _costs(f: dict[str, Any]) -> str:
+def _costs(f: Document) -> str:
     without = f["generators"] - f["polynomial_costs"] - f["piecewise_costs"]
     counts = {"polynomial": f["polynomial_costs"], "piecewise linear": f["piecewise_costs"], "without": without}
     return ", ".join(f"{count} {kind}" for kind, count in counts.items() if count) or "none"
@@ -162,7 +162,7 @@ def _runs(numbers: Sequence[int]) -> str:
     return " ".join(f"{run[0]}-{run[-1]}" if len(run) > 2 else " ".join(map(str, run)) for run in runs)
 
 
-def _ties(zones: Zones, table: Lines | DcLines) -> list[dict[str, Any]]:
+def _ties(zones: Zones, table: Lines | DcLines) -> list[Document]:
     """The lines between zones, their rows counted from 1, as the case file does."""
     zone_of = {bus: zone for zone, buses in zones.items() for bus in buses}
     cut = between(table, zones)

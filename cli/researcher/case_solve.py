@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from hushgrid.grid_cases import load
 from hushgrid.grid_cases.case import Case, Floats, loads
 from hushgrid.grid_cases.costs import VOLL
 from hushgrid.kernels.errors import Stopped
+from hushgrid.kernels.types import Document
 from hushgrid.node.columns import columns
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ def solve(name: str, objective: str, as_json: bool, ac: bool = False, ignore: Se
     else:
         s, voll = central.solve(case, objective), None
     base = case.base_mva
-    facts: dict[str, Any] = {
+    facts: Document = {
         "case": case.name,
         "objective": objective,
         "value": s.value,
@@ -64,7 +65,7 @@ def solve(name: str, objective: str, as_json: bool, ac: bool = False, ignore: Se
     return json.dumps(facts, indent=2) if as_json else _told(facts)
 
 
-def _told(facts: dict[str, Any]) -> str:
+def _told(facts: Document) -> str:
     """The central solution in lines."""
     ac, header = facts.get("ac", {}), ["generator", "bus", "MW", "MVAr"]
     rows = [[e["row"], e["bus"], f"{e['p_mw']:.2f}", f"{e['q_mvar']:.2f}"] for e in facts["generators"]]
@@ -117,7 +118,9 @@ def _least_cost(case: Case, ac: bool) -> tuple[Solution, float | None, AcDispatc
             solution = NoDispatch("absent", ABSENT)
         elif ac:
             start = relaxed(case, dict(zip(s.keys, s.z.tolist(), strict=True)))
-            solution = AcSolver(Program.of(case, voll)).solve(loads(case, tuple(case.buses.numbers.tolist())), start)
+            solution = AcSolver(Program.from_case(case, voll)).solve(
+                loads(case, tuple(case.buses.numbers.tolist())), start
+            )
             if isinstance(solution, NoDispatch) and solution.reason == "failed" and voll is None:
                 continue
         break
@@ -134,7 +137,7 @@ def _slack(shed: Floats, base: float) -> dict[str, float]:
     return {name: float(value) for name, value in parts.items()}
 
 
-def _slack_line(facts: dict[str, Any]) -> str:
+def _slack_line(facts: Document) -> str:
     if facts.get("voll") is None:
         return ""
     return (
@@ -153,7 +156,7 @@ def _by_bus(case: Case, prices: Floats) -> dict[str, float]:
     return {str(bus): price for bus, price in zip(case.buses.numbers.tolist(), prices[:, 0].tolist(), strict=True)}
 
 
-def _optimum_figures(case: Case, solution: Solution, optimum: AcDispatch | NoDispatch | None) -> dict[str, Any]:
+def _optimum_figures(case: Case, solution: Solution, optimum: AcDispatch | NoDispatch | None) -> Document:
     """The AC optimum beside the relaxation's; without one, its status and why."""
     from hushgrid.grid_cases.ac.network import binding
     from hushgrid.grid_cases.ac.opf import AcDispatch
@@ -193,13 +196,13 @@ def _optimum_figures(case: Case, solution: Solution, optimum: AcDispatch | NoDis
     }
 
 
-def _generators(case: Case, p_g: Floats, q_g: Floats) -> list[dict[str, Any]]:
+def _generators(case: Case, p_g: Floats, q_g: Floats) -> list[Document]:
     rows, columns = case.generators.rows + 1, (case.generators.bus, p_g * case.base_mva, q_g * case.base_mva)
     each = zip(*(column.tolist() for column in (rows, *columns)), strict=True)
     return [{"row": row, "bus": bus, "p_mw": p, "q_mvar": q} for row, bus, p, q in each]
 
 
-def _dc_lines(case: Case, dc: Floats) -> list[dict[str, Any]]:
+def _dc_lines(case: Case, dc: Floats) -> list[Document]:
     """dc: (dc lines, 4) p and q into each line at its first and at its second bus, p.u."""
     lines, names = case.dc_lines, ("p_from_mw", "q_from_mvar", "p_to_mw", "q_to_mvar")
     ends = zip((lines.rows + 1).tolist(), lines.from_bus.tolist(), lines.to_bus.tolist(), strict=True)
@@ -215,7 +218,7 @@ def _first(names: list[str], most: int = 8) -> str:
     return " ".join(names[:most]) + more
 
 
-def _optimum_lines(ac: dict[str, Any]) -> str:
+def _optimum_lines(ac: Document) -> str:
     if "why" in ac:
         return f"  AC optimum: none; {ac['why']}\n"
     binding, slack = ac["binding"], ""
@@ -238,7 +241,7 @@ def _optimum_lines(ac: dict[str, Any]) -> str:
     )
 
 
-def _ac_figures(case: Case, solution: Solution) -> dict[str, Any]:
+def _ac_figures(case: Case, solution: Solution) -> Document:
     """The AC power flow at a central solution; null where Newton's method found none."""
     from hushgrid.grid_cases.ac.feasibility import ac_check
 
@@ -255,7 +258,7 @@ def _ac_figures(case: Case, solution: Solution) -> dict[str, Any]:
     return {"converged": check.converged, "iterations": check.iterations, "mismatch_pu": check.mismatch} | known
 
 
-def _ac_lines(ac: dict[str, Any]) -> str:
+def _ac_lines(ac: Document) -> str:
     if not ac["converged"]:
         return (
             f"  AC power flow at this generation: none found, a mismatch of {ac['mismatch_pu']:.3g} p.u. is left after "

@@ -7,11 +7,12 @@ import json
 import os
 from copy import deepcopy
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from hushgrid.broker.simulation.interrupts import EndedInALine
 from hushgrid.cli.completion import plug_algorithms, scenario_argument
 from hushgrid.kernels.errors import InputError
+from hushgrid.kernels.types import Document
 from hushgrid.scenarios import find
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ def _plan(o: argparse.Namespace) -> int:
     return 0
 
 
-def as_text(result: PlanResult, raw: dict[str, Any]) -> str:
+def as_text(result: PlanResult, raw: Document) -> str:
     """The plan as text: a short table, what stands beside it, and what was assumed."""
     from hushgrid.lab.planning.choices import scenario_key
     from hushgrid.lab.planning.made_up import WORDS
@@ -139,10 +140,10 @@ def _number(value: float | None) -> str:
     return "-" if value is None else f"{value:g}"
 
 
-def plain(result: PlanResult) -> dict[str, Any]:
+def plain(result: PlanResult) -> Document:
     """The plan as JSON."""
 
-    def one(candidate: Candidate) -> dict[str, Any]:
+    def one(candidate: Candidate) -> Document:
         facts = (
             {"title": candidate.title} if candidate.title else candidate.choice._asdict() | {"gossip": candidate.gossip}
         )
@@ -161,7 +162,7 @@ def plain(result: PlanResult) -> dict[str, Any]:
     }
 
 
-def write(result: PlanResult, raw: dict[str, Any], file: Path, out: Path) -> None:
+def write(result: PlanResult, raw: Document, file: Path, out: Path) -> None:
     """The scenario with the chosen values; its paths are those of `file`, said from where `out` is."""
     import yaml
 

@@ -66,7 +66,7 @@ def _again(o: argparse.Namespace) -> str:
 def _sweep(o: argparse.Namespace) -> int:
     from hushgrid.broker.simulation import results
     from hushgrid.broker.simulation.progress import Progress
-    from hushgrid.lab.comparison.words import told
+    from hushgrid.lab.comparison.words import summary
     from hushgrid.lab.sweep.grid import axes_of, seeds_of
     from hushgrid.lab.sweep.sweeps import sweep
     from hushgrid.node.schema.yaml_file import assigned, read_yaml
@@ -85,5 +85,5 @@ def _sweep(o: argparse.Namespace) -> int:
         table = sweep(
             file, over, seeds, set=laid, out=o.out, resume=o.resume, workers=workers, dask=o.dask, progress=progress
         )
-    print(told(table, o.out))
+    print(summary(table, o.out))
     return 0

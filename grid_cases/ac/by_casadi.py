@@ -26,11 +26,11 @@ class Solver:
 
     def solve(self, loads: Floats, x: Floats) -> Ended:
         bounds, rows = self._bounds, self._rows
-        found = self._solve(x0=x, p=loads, lbx=bounds.low, ubx=bounds.high, lbg=rows.low, ubg=rows.high)
-        told = self._solve.stats()
-        word = str(told["return_status"])
-        x, multipliers = (np.array(found[key]).ravel() for key in ("x", "lam_g"))
-        return Ended(ACCEPTED.get(word), word, int(told["iter_count"]), x, multipliers)
+        solution = self._solve(x0=x, p=loads, lbx=bounds.low, ubx=bounds.high, lbg=rows.low, ubg=rows.high)
+        stats = self._solve.stats()
+        word = str(stats["return_status"])
+        x, multipliers = (np.array(solution[key]).ravel() for key in ("x", "lam_g"))
+        return Ended(ACCEPTED.get(word), word, int(stats["iter_count"]), x, multipliers)
 
 
 def _expressions(program: Program) -> dict[str, Any]:
@@ -43,10 +43,10 @@ def _expressions(program: Program) -> dict[str, Any]:
     cr, si = v_i * v_j * ca.cos(difference), v_i * v_j * ca.sin(difference)
     c = (v_i**2, v_i**2, v_j**2, v_j**2)
     flow = [
-        ca.DM(own) * c[k] + ca.DM(b) * cr + ca.DM(e) * si
-        for k, (own, b, e) in enumerate(np.moveaxis(program.terms, 0, 2))
+        ca.DM(square) * c[k] + ca.DM(b) * cr + ca.DM(e) * si
+        for k, (square, b, e) in enumerate(np.moveaxis(program.terms, 0, 2))
     ]
-    at_i, at_j, generated = (_incidence(at, nb) for at in (i, j, program.at))
+    at_i, at_j, generated = (_incidence(place, nb) for place in (i, j, program.generator_bus))
     rows = [
         at_i @ flow[0] + at_j @ flow[2] + ca.DM(case.buses.g_s) * v**2 - generated @ p_g + d[:nb],
         at_i @ flow[1] + at_j @ flow[3] - ca.DM(case.buses.b_s) * v**2 - generated @ q_g + d[nb:],
@@ -81,12 +81,12 @@ def _expressions(program: Program) -> dict[str, Any]:
     return {"x": x, "p": d, "f": goal, "g": ca.vertcat(*rows)}
 
 
-def _entries(x: Any, at: Ints) -> Any:
+def _entries(x: Any, places: Ints) -> Any:
     """x[at] as a column, also where there is none."""
-    return x[at.tolist()] if len(at) else ca.MX(0, 1)
+    return x[places.tolist()] if len(places) else ca.MX(0, 1)
 
 
-def _incidence(at: Ints, n: int) -> Any:
+def _incidence(rows: Ints, n: int) -> Any:
     """(n, len(at)): 1 in row at[k] of column k."""
-    columns = list(range(len(at)))
-    return ca.DM.triplet(at.tolist(), columns, ca.DM.ones(len(at)), n, len(at))
+    columns = list(range(len(rows)))
+    return ca.DM.triplet(rows.tolist(), columns, ca.DM.ones(len(rows)), n, len(rows))

@@ -38,27 +38,27 @@ def ac_check(case: Case, solution: Solution) -> AcCheck:
     Where Newton's method does not converge, `converged` is False and the figures are those of its last iterate.
     """
     buses, n = case.buses, len(case.buses)
-    at = case.index(case.generators.bus)
-    given = solution.shed[:, 0] + 1j * solution.shed[:, 1] - buses.p_d - 1j * buses.q_d  # shed: load not served
-    np.add.at(given, at, solution.p_g + 1j * solution.q_g)
+    generator_bus = case.index(case.generators.bus)
+    injected = solution.shed[:, 0] + 1j * solution.shed[:, 1] - buses.p_d - 1j * buses.q_d  # shed: load not served
+    np.add.at(injected, generator_bus, solution.p_g + 1j * solution.q_g)
     for ends, k in ((case.dc_lines.from_bus, 0), (case.dc_lines.to_bus, 2)):
-        np.add.at(given, case.index(ends), -(solution.dc[:, k] + 1j * solution.dc[:, k + 1]))
-    slack = int(np.argmax(np.bincount(at, weights=np.minimum(case.generators.p_max, 1e6), minlength=n)))
+        np.add.at(injected, case.index(ends), -(solution.dc[:, k] + 1j * solution.dc[:, k + 1]))
+    slack = int(np.argmax(np.bincount(generator_bus, weights=np.minimum(case.generators.p_max, 1e6), minlength=n)))
     held = np.zeros(n, np.bool_)
-    held[[slack, *at]] = True
-    found = newton(case, given, np.sqrt(np.maximum(solution.c, 0.0)) + 0j, held, np.eye(n)[slack])
+    held[[slack, *generator_bus]] = True
+    state = newton(case, injected, np.sqrt(np.maximum(solution.c, 0.0)) + 0j, held, np.eye(n)[slack])
 
-    v, angle = np.abs(found.voltage), np.angle(found.voltage)
+    v, angle = np.abs(state.voltage), np.angle(state.voltage)
     flow, over = flows(case, v, angle), violations(case, Point(v, angle, solution.p_g, solution.q_g, solution.dc))
     return AcCheck(
-        converged=found.converged,
-        iterations=found.iterations,
-        mismatch=found.mismatch,
-        voltage=found.voltage,
+        converged=state.converged,
+        iterations=state.iterations,
+        mismatch=state.mismatch,
+        voltage=state.voltage,
         losses=float(flow[:, [0, 2]].sum()),
         relaxed_losses=float(solution.flows[:, [0, 2]].sum()),
         slack=int(buses.numbers[slack]),
-        slack_change=found.taken_up,
+        slack_change=state.taken_up,
         voltage_violation=over["v"],
         thermal_violation=over["rating"],
     )

@@ -30,8 +30,8 @@ class Point:
     @property
     def voltage(self) -> Complexes:
         """(nb,) complex voltages."""
-        found: Complexes = self.v * np.exp(1j * self.angle)
-        return found
+        voltage: Complexes = self.v * np.exp(1j * self.angle)
+        return voltage
 
 
 def flat(case: Case) -> Point:
@@ -49,14 +49,20 @@ def relaxed(case: Case, values: Mapping[str, float]) -> Point:
     add up to 0: the angles are their weighted least-squares fit, weights |y| of the pair.
     """
     start, numbers = flat(case), case.buses.numbers.tolist()
-    given = values.get
-    c = np.array([given(f"c:{bus}", 1.0) for bus in numbers])
-    p_g = [given(f"pg:{row}", at) for row, at in zip(case.generators.rows.tolist(), start.p_g.tolist(), strict=True)]
-    q_g = [given(f"qg:{row}", at) for row, at in zip(case.generators.rows.tolist(), start.q_g.tolist(), strict=True)]
+    value_of = values.get
+    c = np.array([value_of(f"c:{bus}", 1.0) for bus in numbers])
+    p_g = [
+        value_of(f"pg:{row}", default)
+        for row, default in zip(case.generators.rows.tolist(), start.p_g.tolist(), strict=True)
+    ]
+    q_g = [
+        value_of(f"qg:{row}", default)
+        for row, default in zip(case.generators.rows.tolist(), start.q_g.tolist(), strict=True)
+    ]
     pairs = np.unique(np.sort(np.stack([case.lines.from_bus, case.lines.to_bus], axis=1), axis=1), axis=0)
     names = [f"{i}-{j}" for i, j in pairs.tolist()]
-    difference = np.arctan2([given(f"si:{k}", 0.0) for k in names], [given(f"cr:{k}", 1.0) for k in names])
-    dc = np.array([[given(f"{kind}:{row}", 0.0) for kind in DC_FLOWS] for row in case.dc_lines.rows.tolist()])
+    difference = np.arctan2([value_of(f"si:{k}", 0.0) for k in names], [value_of(f"cr:{k}", 1.0) for k in names])
+    dc = np.array([[value_of(f"{kind}:{row}", 0.0) for kind in DC_FLOWS] for row in case.dc_lines.rows.tolist()])
     v, angle = np.sqrt(np.maximum(c, 0.0)), _fitted(case, pairs, difference)
     return Point(v, angle, np.array(p_g), np.array(q_g), dc.reshape(-1, 4))
 
@@ -97,9 +103,9 @@ def flows(case: Case, v: Floats, angle: Floats) -> Floats:
     """(lines, 4) p_F, q_F, p_T, q_T at these voltages, p.u."""
     i, j = case.index(case.lines.from_bus), case.index(case.lines.to_bus)
     size, difference = v[i] * v[j], angle[i] - angle[j]
-    own, b, e = np.moveaxis(flow_terms(case), 2, 0)
+    square, b, e = np.moveaxis(flow_terms(case), 2, 0)
     c = np.stack([v[i], v[i], v[j], v[j]], axis=1) ** 2
-    result: Floats = own * c + b * (size * np.cos(difference))[:, None] + e * (size * np.sin(difference))[:, None]
+    result: Floats = square * c + b * (size * np.cos(difference))[:, None] + e * (size * np.sin(difference))[:, None]
     return result
 
 
@@ -120,8 +126,8 @@ def bus_admittance(case: Case) -> Any:
     n, i, j = len(case.buses), case.index(case.lines.from_bus), case.index(case.lines.to_bus)
     ff, ft, tf, tt = admittance(case, np.arange(len(case.lines)))
     shunt, every = case.buses.g_s + 1j * case.buses.b_s, np.arange(n)
-    at = (np.concatenate([i, i, j, j, every]), np.concatenate([i, j, i, j, every]))
-    return sparse.csr_array((np.concatenate([ff, ft, tf, tt, shunt]), at), shape=(n, n))
+    places = (np.concatenate([i, i, j, j, every]), np.concatenate([i, j, i, j, every]))
+    return sparse.csr_array((np.concatenate([ff, ft, tf, tt, shunt]), places), shape=(n, n))
 
 
 def excess(case: Case, point: Point) -> dict[str, Floats]:
@@ -130,13 +136,13 @@ def excess(case: Case, point: Point) -> dict[str, Floats]:
     return {kind: np.maximum(by, 0.0) for kind, by in _beyond(case, point).items()}
 
 
-def binding(case: Case, point: Point, near: float = 1e-4) -> dict[str, Ints]:
+def binding(case: Case, point: Point, tolerance: float = 1e-4) -> dict[str, Ints]:
     """The elements at a limit, or nearer to it than `near` (p.u., rad), by kind as in `excess`: positions in their
     tables. Generators without a choice (min = max) are left out."""
-    g, found = case.generators, _beyond(case, point)
-    sides = np.arange(len(found["capability"])) < len(case.capability)
+    g, beyond = case.generators, _beyond(case, point)
+    sides = np.arange(len(beyond["capability"])) < len(case.capability)
     choice = {"p": g.p_min < g.p_max, "q": g.q_min < g.q_max, "capability": sides}
-    return {kind: np.flatnonzero((by > -near) & choice.get(kind, True)) for kind, by in found.items()}
+    return {kind: np.flatnonzero((by > -tolerance) & choice.get(kind, True)) for kind, by in beyond.items()}
 
 
 def violations(case: Case, point: Point) -> dict[str, float]:

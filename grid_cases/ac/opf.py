@@ -105,7 +105,7 @@ class AcSolver:
         if program.margins is not None:
             priced += sum(m.sum() for m in given_up) * program.margins.price
         wrong = outflow(case, v, flow, dc) + loads.reshape(2, -1).T - (slack[:, [0, 2]] - slack[:, [1, 3]])
-        np.subtract.at(wrong, program.at, np.stack([p_g, q_g], axis=1))
+        np.subtract.at(wrong, program.generator_bus, np.stack([p_g, q_g], axis=1))
         return AcDispatch(
             status=status,
             iterations=iterations,
@@ -144,7 +144,7 @@ def recover(
     finite.
     """
     _check(case, loads)
-    Program.of(case, voll, margins, firm)  # what is wrong with the case is said here, not in the child
+    Program.from_case(case, voll, margins, firm)  # what is wrong with the case is said here, not in the child
     if not installed():
         return NoDispatch("absent", ABSENT)
     request = io.BytesIO()
@@ -195,47 +195,47 @@ def _packed(case: Case, loads: Floats, start: Point, settings: Settings) -> dict
         packed["firm"] = firm
     if margins is not None:
         tables["margins"] = margins
-    for table, of in tables.items():
-        columns = {f"{table}.{f.name}": getattr(of, f.name) for f in fields(of)}
+    for table, contents in tables.items():
+        columns = {f"{table}.{f.name}": getattr(contents, f.name) for f in fields(contents)}
         packed |= {key: value for key, value in columns.items() if value is not None}
     return packed
 
 
-def _unpacked(given: dict[str, Any]) -> tuple[Case, Floats, Point, Settings]:
+def _unpacked(packed: dict[str, Any]) -> tuple[Case, Floats, Point, Settings]:
     def table(kind: Any, name: str) -> Any:
         keys = {f.name: f"{name}.{f.name}" for f in fields(kind)}
-        return kind(**{own: given[key] for own, key in keys.items() if key in given})
+        return kind(**{field: packed[key] for field, key in keys.items() if key in packed})
 
     buses, generators, lines = table(Buses, "buses"), table(Generators, "generators"), table(Lines, "lines")
     parts = {name: table(kind, name) for name, kind in PARTS.items()}
-    case = Case(str(given["name"]), float(given["base_mva"]), buses, generators, lines, **parts)
-    margins = table(Margins, "margins") if "margins.v" in given else None
-    voll = float(given["voll"]) if "voll" in given else None
-    settings = (voll, margins, given.get("firm"), float(given["limit_s"]))
-    return case, given["loads"], table(Point, "start"), settings
+    case = Case(str(packed["name"]), float(packed["base_mva"]), buses, generators, lines, **parts)
+    margins = table(Margins, "margins") if "margins.v" in packed else None
+    voll = float(packed["voll"]) if "voll" in packed else None
+    settings = (voll, margins, packed.get("firm"), float(packed["limit_s"]))
+    return case, packed["loads"], table(Point, "start"), settings
 
 
 def _told(outcome: AcDispatch | NoDispatch) -> dict[str, Any]:
-    told = {f.name: getattr(outcome, f.name) for f in fields(outcome)}
+    packed = {f.name: getattr(outcome, f.name) for f in fields(outcome)}
     if isinstance(outcome, AcDispatch):
-        told["kinds"], told["violations"] = list(outcome.violations), list(outcome.violations.values())
-    return told
+        packed["kinds"], packed["violations"] = list(outcome.violations), list(outcome.violations.values())
+    return packed
 
 
-def _answer(told: dict[str, Any]) -> AcDispatch | NoDispatch:
-    if "why" in told:
-        return NoDispatch(told["reason"].item(), told["why"].item())
-    told["violations"] = dict(zip(told.pop("kinds").tolist(), told["violations"].tolist(), strict=True))
-    return AcDispatch(**{k: v.item() if isinstance(v, np.ndarray) and v.ndim == 0 else v for k, v in told.items()})
+def _answer(packed: dict[str, Any]) -> AcDispatch | NoDispatch:
+    if "why" in packed:
+        return NoDispatch(packed["reason"].item(), packed["why"].item())
+    packed["violations"] = dict(zip(packed.pop("kinds").tolist(), packed["violations"].tolist(), strict=True))
+    return AcDispatch(**{k: v.item() if isinstance(v, np.ndarray) and v.ndim == 0 else v for k, v in packed.items()})
 
 
 def main() -> int:
     """Solve the problem on standard input and write the answer to standard output, both .npz of `recover`."""
     out = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # a solver that prints does not spoil the answer
-    with np.load(io.BytesIO(sys.stdin.buffer.read()), allow_pickle=False) as given:
-        case, loads, start, (voll, margins, firm, limit_s) = _unpacked({key: given[key] for key in given.files})
-    outcome = AcSolver(Program.of(case, voll, margins, firm), limit_s).solve(loads, start)
+    with np.load(io.BytesIO(sys.stdin.buffer.read()), allow_pickle=False) as request:
+        case, loads, start, (voll, margins, firm, limit_s) = _unpacked({key: request[key] for key in request.files})
+    outcome = AcSolver(Program.from_case(case, voll, margins, firm), limit_s).solve(loads, start)
     np.savez(answer := io.BytesIO(), allow_pickle=False, **_told(outcome))
     with out:
         out.write(answer.getvalue())

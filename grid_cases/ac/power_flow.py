@@ -37,7 +37,7 @@ class Newton:
     mismatch: float  #: largest |P| or |Q| mismatch left, p.u.
     voltage: Complexes  #: (buses,)
     taken_up: float  #: active power given beyond the injections, shared as asked, p.u.
-    given: Complexes  #: (buses,) power that each bus gives to the network, p.u.
+    power: Complexes  #: (buses,) power that each bus gives to the network, p.u.
 
 
 def newton(case: Case, injected: Complexes, voltage: Complexes, held: NDArray[np.bool_], share: Floats) -> Newton:
@@ -52,8 +52,8 @@ def newton(case: Case, injected: Complexes, voltage: Complexes, held: NDArray[np
     taken_up, beyond = 0.0, np.concatenate([-share, np.zeros(len(sizes))])[:, None]
     for iteration in range(MOST_ITERATIONS + 1):
         current = Y @ V
-        given = V * np.conj(current)
-        off = given - injected - taken_up * share
+        power = V * np.conj(current)
+        off = power - injected - taken_up * share
         wrong = np.concatenate([off.real, off.imag[sizes]])
         mismatch = float(np.abs(wrong).max(initial=0.0))
         if mismatch < TOLERANCE or iteration == MOST_ITERATIONS or not np.isfinite(mismatch):
@@ -75,7 +75,7 @@ def newton(case: Case, injected: Complexes, voltage: Complexes, held: NDArray[np
         size[sizes] += step[len(angles) : -1]
         taken_up += float(step[-1])
         V = size * np.exp(1j * angle)
-    return Newton(mismatch < TOLERANCE, iteration, mismatch, V, taken_up, given)
+    return Newton(mismatch < TOLERANCE, iteration, mismatch, V, taken_up, power)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -126,31 +126,31 @@ def operate(case: Case, point: Point, loads: Floats, shed: Floats | None = None)
     g, n = case.generators, len(case.buses)
     if np.shape(loads) != (2 * n,) or not np.all(np.isfinite(loads)):
         raise InputError(f"case {case.name}: loads: found shape {np.shape(loads)}, expected {(2 * n,)} finite numbers")
-    at, shed = case.index(g.bus), np.zeros((n, 2)) if shed is None else shed
+    generator_bus, shed = case.index(g.bus), np.zeros((n, 2)) if shed is None else shed
     injected = -(loads[:n] - shed[:, 0]) - 1j * (loads[n:] - shed[:, 1])
-    np.add.at(injected, at, point.p_g + 1j * point.q_g)
+    np.add.at(injected, generator_bus, point.p_g + 1j * point.q_g)
     if point.dc is not None:  # dc lines carry what they were set to
         for end, k in ((case.dc_lines.from_bus, 0), (case.dc_lines.to_bus, 2)):
             np.add.at(injected, case.index(end), -(point.dc[:, k] + 1j * point.dc[:, k + 1]))
     room = headroom(case, point.p_g)
     share = room / room.sum() if room.sum() > 0 else np.zeros(len(g))
-    reference = int(at[np.argmax(np.minimum(g.p_max, AMPLE))]) if len(g) else 0
-    by_bus: Any = np.bincount(at, weights=share, minlength=n) if share.any() else np.eye(n)[reference]
-    held = np.bincount(at, weights=g.q_max > g.q_min, minlength=n) > 0
+    reference = int(generator_bus[np.argmax(np.minimum(g.p_max, AMPLE))]) if len(g) else 0
+    by_bus: Any = np.bincount(generator_bus, weights=share, minlength=n) if share.any() else np.eye(n)[reference]
+    held = np.bincount(generator_bus, weights=g.q_max > g.q_min, minlength=n) > 0
     if unheld := not held.any():
         held[reference] = True
-    found = newton(case, injected, point.voltage, held, by_bus)
+    state = newton(case, injected, point.voltage, held, by_bus)
 
-    v, angle = np.abs(found.voltage), np.angle(found.voltage)
-    needed = found.given.imag - injected.imag  # at held buses, beyond the set-points
-    after = Point(v, angle, point.p_g + found.taken_up * share, point.q_g + _reactive(case, needed * held), point.dc)
+    v, angle = np.abs(state.voltage), np.angle(state.voltage)
+    needed = state.power.imag - injected.imag  # at held buses, beyond the set-points
+    after = Point(v, angle, point.p_g + state.taken_up * share, point.q_g + _reactive(case, needed * held), point.dc)
     return Operation(
-        converged=found.converged,
-        iterations=found.iterations,
-        mismatch=found.mismatch,
+        converged=state.converged,
+        iterations=state.iterations,
+        mismatch=state.mismatch,
         point=after,
         flows=flows(case, v, angle),
-        imbalance=found.taken_up,
+        imbalance=state.taken_up,
         headroom=float(room.sum()),
         q_unheld=float(abs(needed[reference])) if unheld else 0.0,
         excess=excess(case, after),
@@ -173,8 +173,8 @@ def operate_zone(
     that is in the zone, by the 0-based row of mpc.dcline. Lines inside the zone are checked, tie lines are not: their
     flow is given. Raises InputError for tie lines and ends of dc lines that are not the zone's, all of them.
     """
-    own = np.array(sorted(buses), np.int64)
-    network, inside = case.lines, [np.isin(k, own) for k in (case.lines.from_bus, case.lines.to_bus)]
+    numbers = np.array(sorted(buses), np.int64)
+    network, inside = case.lines, [np.isin(k, numbers) for k in (case.lines.from_bus, case.lines.to_bus)]
     cut = np.flatnonzero(inside[0] ^ inside[1])
     if set(network.rows[cut].tolist()) != set(ties):
         raise InputError(
@@ -183,23 +183,23 @@ def operate_zone(
     dc, converters = case.dc_lines, converters or {}
     terminals = {(row, "F"): bus for row, bus in zip(dc.rows.tolist(), dc.from_bus.tolist(), strict=True)}
     terminals |= {(row, "T"): bus for row, bus in zip(dc.rows.tolist(), dc.to_bus.tolist(), strict=True)}
-    inner = {key: bus for key, bus in terminals.items() if bus in own}
+    inner = {key: bus for key, bus in terminals.items() if bus in numbers}
     if set(inner) != set(converters):
         raise InputError(f"case {case.name}: converters: found {sorted(converters)}, expected {sorted(inner)}")
-    mine = np.isin(case.generators.bus, own)
+    mine = np.isin(case.generators.bus, numbers)
     zone = replace(
         case.without(WITHOUT),
         piecewise=NO_COST_LINES,
         capability=_renumbered(case.capability, mine),
         power_factors=_renumbered(case.power_factors, mine),
-        buses=rows_but(case.buses, ~np.isin(case.buses.numbers, own)),
+        buses=rows_but(case.buses, ~np.isin(case.buses.numbers, numbers)),
         generators=rows_but(case.generators, ~mine),
         lines=rows_but(network, ~(inside[0] & inside[1])),
     )
-    out, end = np.zeros((len(own), 2)), np.where(inside[0], network.from_bus, network.to_bus)[cut]
+    out, end = np.zeros((len(numbers), 2)), np.where(inside[0], network.from_bus, network.to_bus)[cut]
     np.add.at(out, zone.index(end), np.array([ties[row] for row in network.rows[cut].tolist()]).reshape(-1, 2))
     for key, bus in inner.items():
-        out[np.searchsorted(own, bus)] += converters[key]
+        out[np.searchsorted(numbers, bus)] += converters[key]
     return operate(zone, point, np.asarray(loads) + out.T.ravel())
 
 
@@ -211,8 +211,8 @@ def _renumbered(table: Coupled, mine: NDArray[np.bool_]) -> Coupled:
 
 def _reactive(case: Case, needed: Floats) -> Floats:
     """(generators,) reactive power needed at each bus, shared by its generators' ranges."""
-    g, at = case.generators, case.index(case.generators.bus)
+    g, generator_bus = case.generators, case.index(case.generators.bus)
     range_ = np.clip(g.q_max - g.q_min, 0.0, AMPLE)
-    whole = np.bincount(at, weights=range_, minlength=len(needed))[at]
-    result: Floats = needed[at] * np.divide(range_, whole, out=np.zeros(len(g)), where=whole > 0)
+    bus_range = np.bincount(generator_bus, weights=range_, minlength=len(needed))[generator_bus]
+    result: Floats = needed[generator_bus] * np.divide(range_, bus_range, out=np.zeros(len(g)), where=bus_range > 0)
     return result

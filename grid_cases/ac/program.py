@@ -67,7 +67,7 @@ class Program:
     voll: float | None  #: $/MWh; None: every load is served
     margins: Margins | None
     scale: float  #: $/h by which the objective is divided
-    at: Ints  #: (ng,) bus of each generator, its position
+    generator_bus: Ints  #: (ng,) bus of each generator, its position
     i: Ints  #: (nl,) from bus of each line, its position
     j: Ints  #: (nl,) to bus
     terms: Floats  #: (nl, 4, 3) of `flow_terms`
@@ -82,7 +82,7 @@ class Program:
     firm: Ints  #: positions of the buses at which there is no slack
 
     @classmethod
-    def of(
+    def from_case(
         cls, case: Case, voll: float | None = VOLL, margins: Margins | None = None, firm: Ints | None = None
     ) -> Program:
         """Raises InputError for a cost that is concave, or neither a polynomial of degree <= 2 nor piecewise linear, and for
@@ -105,7 +105,7 @@ class Program:
             voll,
             margins,
             cost_scale(case),
-            at=case.index(g.bus),
+            generator_bus=case.index(g.bus),
             i=case.index(lines.from_bus),
             j=case.index(lines.to_bus),
             terms=flow_terms(case),
@@ -125,7 +125,7 @@ class Program:
         """Of angle, v, p_g, q_g, the dc lines (p, q at the first, q at the second bus, into the line), the slack (p+, p-,
         q+, q-, each nb, or none), the margins given up (v, rating, p, q, or none), and the piecewise-linear costs over
         `scale`, as they stand in x."""
-        nb, ng = len(self.case.buses), len(self.at)
+        nb, ng = len(self.case.buses), len(self.generator_bus)
         slack = 0 if self.voll is None else 4 * nb
         return nb, nb, ng, ng, 3 * len(self.case.dc_lines), slack, *map(len, self._given_up), len(self.costs.lined)
 
@@ -141,7 +141,7 @@ class Program:
         """Of x. The angle of the largest generator's bus is 0."""
         b, g, infinite = self.case.buses, self.case.generators, np.full(len(self.case.buses), np.inf)
         angle = infinite.copy()
-        angle[self.at[np.argmax(g.p_max)] if len(g) else 0] = 0.0
+        angle[self.generator_bus[np.argmax(g.p_max)] if len(g) else 0] = 0.0
         slack, most = np.zeros(self.sizes[SLACK]), np.full(self.sizes[SLACK], np.inf)
         most.reshape(-1, len(b))[:, self.firm] = 0.0
         given_up, free = np.concatenate(self._given_up), np.full(len(self.costs.lined), np.inf)

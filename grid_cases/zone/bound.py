@@ -52,8 +52,8 @@ def lower_bound(P: Floats, q: Floats, cones: Cones, y: Floats) -> float:
 
 def bounds(cones: Cones) -> tuple[Floats, Floats]:
     """(lowest, highest), (n,) each: what no feasible x is beyond; infinite where no row says it."""
-    kept = cones.A.data != 0
-    rows, columns, data = cones.A.indices[kept], cones.A.columns[kept], cones.A.data[kept]
+    entries = cones.A.data != 0
+    rows, columns, data = cones.A.indices[entries], cones.A.columns[entries], cones.A.data[entries]
     n = cones.A.shape[1]
     lowest, highest = np.full(n, -inf), np.full(n, inf)
     linear = cones.zero + cones.nonneg
@@ -63,12 +63,12 @@ def bounds(cones: Cones) -> tuple[Floats, Floats]:
         tops, member = _tops(cones)
         if tops.size:
             most = _highest(cones, rows, columns, data, lowest, highest)[tops]
-            own = np.flatnonzero(single & (rows >= linear))
-            own = own[~np.isin(rows[own], tops)]
-            reach = most[member[rows[own] - linear]]
+            simple = np.flatnonzero(single & (rows >= linear))
+            simple = simple[~np.isin(rows[simple], tops)]
+            reach = most[member[rows[simple] - linear]]
             for sign in (1.0, -1.0):  # |b - a x| <= reach
-                beyond = sign * cones.b[rows[own]] + reach
-                _bound(lowest, highest, columns[own], sign * data[own], beyond, np.False_, np.isfinite(reach))
+                beyond = sign * cones.b[rows[simple]] + reach
+                _bound(lowest, highest, columns[simple], sign * data[simple], beyond, np.False_, np.isfinite(reach))
         _by_the_others(cones, rows, columns, data, lowest, highest)
     return lowest, highest
 
@@ -134,11 +134,11 @@ def _finite_minimum(q: Floats, cones: Cones, y: Floats, lowest: Floats, highest:
     """y, smaller on the linear rows of every variable whose minimum would be -infinite."""
     A, y = cones.A, y.copy()
     for k in np.flatnonzero((P == 0) & ~(np.isfinite(lowest) & np.isfinite(highest))).tolist():
-        at = slice(A.indptr[k], A.indptr[k + 1])
-        rows, given = A.indices[at], float(A.data[at] @ y[A.indices[at]])
+        column = slice(A.indptr[k], A.indptr[k + 1])
+        rows, reduced = A.indices[column], float(A.data[column] @ y[A.indices[column]])
         spare = OUTWARD * abs(q[k])
-        up, down = highest[k] == inf and q[k] + given < spare, lowest[k] == -inf and q[k] + given > -spare
-        if given and ((up and q[k] >= 0) or (down and q[k] <= 0)):
+        up, down = highest[k] == inf and q[k] + reduced < spare, lowest[k] == -inf and q[k] + reduced > -spare
+        if reduced and ((up and q[k] >= 0) or (down and q[k] <= 0)):
             inside = rows[rows < cones.zero + cones.nonneg]
-            y[inside] *= max(-q[k] / given * (1 - 2 * OUTWARD), 0.0)
+            y[inside] *= max(-q[k] / reduced * (1 - 2 * OUTWARD), 0.0)
     return y

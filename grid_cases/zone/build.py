@@ -33,7 +33,7 @@ def build(case: Case, name: str, buses: Iterable[int], diagonal: bool = False) -
     """The model of the zone with these own buses, canonicalised by cvxpy. It depends on no other zone's split."""
     import cvxpy as cp
 
-    layout = Layout.of(case.without_loads(), buses)
+    layout = Layout.from_case(case.without_loads(), buses)
     n = len(layout.keys)
     z, D, q = cp.Variable(n), np.arange(1.0, n + 1), np.arange(-1.0, -n - 1, -1.0)
     program = cp.Problem(cp.Minimize(0.5 * cp.sum(cp.multiply(D, cp.square(z))) + q @ z), layout.constraints(z))
@@ -52,7 +52,7 @@ def build(case: Case, name: str, buses: Iterable[int], diagonal: bool = False) -
         shared=layout.shared(diagonal),
         start=layout.flat_start(),
         A=layout.balance(),
-        cone_A=Matrix.of(cone_A.shape, cone_A.row, cone_A.col, cone_A.data),
+        cone_A=Matrix.from_entries(cone_A.shape, cone_A.row, cone_A.col, cone_A.data),
         cone_b=np.asarray(data["b"], np.float64),
         zero=int(dims.zero),
         nonneg=int(dims.nonneg),
@@ -85,9 +85,9 @@ def ensure_model(
     known = set(case.buses.numbers.tolist())
     if foreign := [bus for bus in buses if bus not in known]:
         raise InputError(f"zone {name}: found bus {foreign[0]}, expected buses of {case.name}")
-    kept = _read(_cache_file(case, name, buses, diagonal))
-    if kept is not None:
-        return kept
+    cached = _read(_cache_file(case, name, buses, diagonal))
+    if cached is not None:
+        return cached
     if importlib.util.find_spec("cvxpy") is None:
         raise InputError(
             f"zone model {name} of {case.name}: not in the cache, and cvxpy is not installed; copy the file made by "
@@ -108,9 +108,9 @@ def ensure_model(
 
 def cache_directory() -> Path:
     """Where models are kept: $CACHE_DIRECTORY (set by systemd), else the user's cache directory."""
-    given = os.environ.get("CACHE_DIRECTORY", "").split(":")[0]
+    service = os.environ.get("CACHE_DIRECTORY", "").split(":")[0]
     user = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return (Path(given) if given else Path(user) / "hushgrid") / "zones"
+    return (Path(service) if service else Path(user) / "hushgrid") / "zones"
 
 
 def _cache_file(case: Case, name: str, buses: Iterable[int], diagonal: bool) -> Path | None:
@@ -162,9 +162,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("buses", type=int, nargs="+", help="its own bus numbers")
     parser.add_argument("--diagonal", action="store_true", help="also share c of the cut lines' end buses")
     parser.add_argument("--ignore", action="append", default=[], choices=WITHOUT, help="a part that is left out")
-    given = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     try:
-        save_model(build(load(given.case).without(given.ignore), given.name, given.buses, given.diagonal), given.out)
+        save_model(
+            build(load(options.case).without(options.ignore), options.name, options.buses, options.diagonal),
+            options.out,
+        )
     except (InputError, OSError) as error:
         print(error, file=sys.stderr)
         return 2

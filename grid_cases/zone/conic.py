@@ -60,9 +60,9 @@ class ClarabelSolver:
     """Clarabel, updated in place. P >= 0, (n,); its zeros stay in the pattern."""
 
     def __init__(
-        self, cones: Cones, P_first: Floats, tolerance: float, about: str, feasibility: float | None = None
+        self, cones: Cones, P_first: Floats, tolerance: float, label: str, feasibility: float | None = None
     ) -> None:
-        self.cones, self.about, self.tolerance = cones, about, tolerance
+        self.cones, self.label, self.tolerance = cones, label, tolerance
         self._P = np.array(P_first, np.float64)
         self._solver = self._built(self._P, np.zeros(self._P.size), feasibility or tolerance)
         # P as updated differs in its last bits from P as built: update it once, so that the first P too gives the same
@@ -71,13 +71,13 @@ class ClarabelSolver:
 
     def solve(self, P: Floats, q: Floats) -> tuple[Floats, Floats]:
         if not (np.isfinite(q).all() and np.isfinite(P).all() and np.all(P >= 0)):
-            raise StepFailed(f"{self.about}: found a step that is not finite, expected finite numbers and P >= 0")
+            raise StepFailed(f"{self.label}: found a step that is not finite, expected finite numbers and P >= 0")
         if np.array_equal(P, self._P):
             self._solver.update(q=q)
         else:
             self._solver.update(P=P, q=q)
             self._P = P.copy()
-        first = SolverResult.of(self._solver.solve())
+        first = SolverResult.from_solution(self._solver.solve())
         if first.solved:
             return first.x, first.y
         tried = [first]
@@ -90,7 +90,7 @@ class ClarabelSolver:
         best = min(tried, key=lambda one: one.residual)
         if not (best.residual <= RESIDUAL or best.almost):
             raise StepFailed(
-                f"{self.about}: the solver ended {first.status}, and {len(tried) - 1} others left residuals of "
+                f"{self.label}: the solver ended {first.status}, and {len(tried) - 1} others left residuals of "
                 f"{best.residual:.2g} or more, expected at most {RESIDUAL:g}"
             )
         return best.x, best.y
@@ -111,7 +111,7 @@ class SolverResult:
     residual: float  #: the largest of primal and dual residual and gap, relative; nan or infinite: it is worth nothing
 
     @classmethod
-    def of(cls, solution: clarabel.DefaultSolution, size: float = 1.0) -> SolverResult:
+    def from_solution(cls, solution: clarabel.DefaultSolution, size: float = 1.0) -> SolverResult:
         """`size`: what the objective was divided by."""
         gap = abs(solution.obj_val - solution.obj_val_dual)
         relative = gap / max(1.0, min(abs(solution.obj_val), abs(solution.obj_val_dual)))
@@ -138,7 +138,7 @@ def fresh(
     """
     size = float(np.abs(q).max(initial=0.0)) or 1.0
     for changes in LADDER:
-        yield SolverResult.of(build(P / size, q / size, tolerance, changes).solve(), size)
+        yield SolverResult.from_solution(build(P / size, q / size, tolerance, changes).solve(), size)
 
 
 def multipliers(cones: Cones, P: Floats, q: Floats, tolerance: float) -> Iterator[Floats]:

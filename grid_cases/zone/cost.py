@@ -47,9 +47,9 @@ def stiffness(case: Case, keys: Sequence[str], joint: Mapping[str, float] | None
         if kind == "cr":
             for bus in element.split("-"):
                 at_bus[bus] = max(at_bus.get(bus, 0.0), pairs[element])
-    of = {"cr": pairs, "si": pairs, "c": at_bus}
+    kinds = {"cr": pairs, "si": pairs, "c": at_bus}
     parted = (key.partition(":") for key in keys)
-    return np.array([of[kind][element] if kind in of else np.nan for kind, _, element in parted])
+    return np.array([kinds[kind][element] if kind in kinds else np.nan for kind, _, element in parted])
 
 
 def joint_stiffness(case: Case, shared: Mapping[str, Sequence[str]]) -> dict[str, float]:
@@ -59,13 +59,13 @@ def joint_stiffness(case: Case, shared: Mapping[str, Sequence[str]]) -> dict[str
     sum to zero, and the zones would agree on a point that is not the optimum.
     """
     keys = tuple(dict.fromkeys(key for mine in shared.values() for key in mine))
-    whole = dict(zip(keys, stiffness(case, keys).tolist(), strict=True))
-    found: dict[str, float] = {}
+    together = dict(zip(keys, stiffness(case, keys).tolist(), strict=True))
+    raised: dict[str, float] = {}
     for mine in shared.values():
         for key, y2 in zip(mine, stiffness(case, mine).tolist(), strict=True):
-            if y2 < whole[key]:
-                found[key.partition(":")[2]] = whole[key]
-    return found
+            if y2 < together[key]:
+                raised[key.partition(":")[2]] = together[key]
+    return raised
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -99,7 +99,7 @@ class CostStep:
         self.model, self.d, self.shared, self.weight, self.voll = model, d, shared, weight, voll
         self.base, self.scale = case.base_mva, cost_scale(case)
         n, rows = model.n, 2 * len(model.buses)
-        layout = Layout.of(case, model.buses)
+        layout = Layout.from_case(case, model.buses)
         costs = of_controls(case)
         #: positions among the case's controls that this zone pays for, and in z; active power of generators first
         self._paid, self._columns = layout.paid()
@@ -151,8 +151,8 @@ class CostStep:
         """
         q = self._q.copy()
         q[self.shared] += lam
-        found = [lower_bound(self._P, q, self._cones, y) for y in multipliers(self._cones, self._P, q, TOLERANCE)]
-        return self.scale * max(found, default=-inf) + self._constant
+        bounds = [lower_bound(self._P, q, self._cones, y) for y in multipliers(self._cones, self._P, q, TOLERANCE)]
+        return self.scale * max(bounds, default=-inf) + self._constant
 
 
 class Epigraphs(NamedTuple):
@@ -166,8 +166,8 @@ class Epigraphs(NamedTuple):
 
 def own_lines(lines: CostLines, positions: Ints) -> CostLines:
     """The lines of piecewise-linear costs of these powers (positions, ascending)."""
-    own = np.isin(lines.generator, positions)
-    return CostLines(lines.generator[own], lines.slope[own], lines.intercept[own])
+    chosen = np.isin(lines.generator, positions)
+    return CostLines(lines.generator[chosen], lines.slope[chosen], lines.intercept[chosen])
 
 
 def cones(model: ZoneModel, d: Floats, base: float, costs: Epigraphs) -> Cones:
@@ -188,8 +188,8 @@ def cones(model: ZoneModel, d: Floats, base: float, costs: Epigraphs) -> Cones:
         (above, n + 2 * rows + costs.top, np.full(count, -1.0)),
     ]
     shape = total, n + 2 * rows + (int(costs.top.max()) + 1 if count else 0)
-    A = Matrix.of(shape, *(np.concatenate(column) for column in zip(*entries, strict=True)))
-    own = model.cone_b
-    parts = [own[: model.zero], -d, own[model.zero : linear], np.zeros(2 * rows), costs.bound, own[linear:]]
+    A = Matrix.from_entries(shape, *(np.concatenate(column) for column in zip(*entries, strict=True)))
+    right = model.cone_b
+    parts = [right[: model.zero], -d, right[model.zero : linear], np.zeros(2 * rows), costs.bound, right[linear:]]
     nonneg = model.nonneg + 2 * rows + count
     return Cones(A, np.concatenate(parts), model.zero + rows, nonneg, model.soc)

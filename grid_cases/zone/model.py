@@ -101,11 +101,11 @@ def consensus(models: Iterable[ZoneModel]) -> tuple[tuple[str, ...], dict[str, I
 
 def place(shared: Mapping[str, Sequence[str]]) -> tuple[tuple[str, ...], dict[str, Ints]]:
     """The same from the keys each zone shares."""
-    at: dict[str, int] = {}
+    places: dict[str, int] = {}
     positions = {
-        name: np.array([at.setdefault(key, len(at)) for key in mine], np.int64) for name, mine in shared.items()
+        name: np.array([places.setdefault(key, len(places)) for key in mine], np.int64) for name, mine in shared.items()
     }
-    return tuple(at), positions
+    return tuple(places), positions
 
 
 def save_model(model: ZoneModel, path: str | Path) -> None:

@@ -75,7 +75,7 @@ class Lattice:
         """The largest grid that costs little, and the least noise on it, for pure `epsilon`.
 
         `sensitivity`: L1, of the unrounded value as the machine computes it; `moved`: how many coordinates one record
-        can move. InputError where a number is not positive and finite, or the noise passes 2^44 grid steps.
+        can move. Raises InputError if a number is not positive and finite, or the noise passes 2^44 grid steps.
         """
         moved = _checked("epsilon", epsilon, sensitivity, moved)
         g, total = _grid(epsilon, sensitivity, moved, moved)
@@ -126,7 +126,7 @@ class Lattice:
     def release(self, v: Vector, n: Index) -> Vector:
         """g (round(v/g) + n), every step exact. v: float64 values; n: as many integers from `sample`.
 
-        InputError where v is not finite, or v/g or the sum passes 2^52 and could not be represented.
+        Raises InputError if v is not finite, or v/g or the sum passes 2^52 and could not be represented.
         """
         if v.shape != n.shape:
             raise ValueError(f"shapes differ: v {v.shape}, n {n.shape}")
@@ -134,7 +134,8 @@ class Lattice:
             steps = np.rint(v / self.g)
             noise = n.astype(np.float64)
             total = steps + noise
-            # As nearly always, and then |steps| < EXACT too. What is told apart here, in time, is told by the sum alone.
+            # As nearly always, and then |steps| < EXACT too. What is told apart here, in time,
+            # is told by the sum alone.
             if v.ndim == 1 and total.dot(total) <= _SMALL2 and noise.dot(noise) <= _SMALL2:
                 return total * self.g
             held = np.abs(steps) <= EXACT  # false for nan too

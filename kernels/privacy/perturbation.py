@@ -10,18 +10,20 @@ Laplace of scale g t on the grid g. It costs
     epsilon = 2 C R alpha/B + ln(1 + C c1 R^2/(B mu)) + (2 sqrt(d) tau/mu + g d)/(g t).
 
 Let x* be the exact minimiser of F + <eps, .>: eps = -F'(x*) moves by at most 2 C R/B, the first term; |dx*/deps| =
-1/det F''(x*), and det(H + s aa') <= det(H)(1 + s |a|^2/mu), det(H + s aa') >= det H for the H of the rows that stay, the
-second (at least 2.8 times below the paper's, whose condition on 2 c1 it does not need). Both data sets' x^ lie within tau/mu
-of the same x*, so 2 tau/mu apart in L2, the third: x~ given x* is a Laplace mechanism. An inexact x^ without xi is no
-answer: it tells the data set (Finding 5.2). Split: 2^-10 of epsilon for xi, the rest for alpha.
+1/det F''(x*), and det(H + s aa') <= det(H)(1 + s |a|^2/mu), det(H + s aa') >= det H for the H of the rows that stay,
+the second (at least 2.8 times below the paper's, whose condition on 2 c1 it does not need).
+Both data sets' x^ lie within tau/mu of the same x*, so 2 tau/mu apart in L2, the third:
+x~ given x* is a Laplace mechanism. An inexact x^ without xi is no answer: it tells the data set (Finding 5.2). Split:
+2^-10 of epsilon for xi, the rest for alpha.
 
 Output: x~ = x^ + xi, |F'(x^)|_2 <= tau: two x^ are (2 C R/B + 2 tau)/mu apart in L2 (docs/papers/mechanisms.md has the
 proof). Under Gaussian noise this is the gate's private minimiser.
 
-tau is public: 4 times a bound of the rounding of F' and of eps wherever x* can be, and at least what makes the grid hold
-it. eps is float: |M|_2 N/alpha with M, N of d + 1 and d standard normals, for chi^2_{d+1} is the mixture of variances that
-makes N spherically exponential. Each normal is the inverse of 191 uniform bits, whose error is counted in the residual;
-bits that begin with 128 zeros, and |M|, |N| as rare, are left to `tail`: a delta of (2 d + 3) 2^-128 an answer.
+tau is public: 4 times a bound of the rounding of F' and of eps wherever x* can be,
+and at least what makes the grid hold it. eps is float: |M|_2 N/alpha with M, N of d + 1 and d standard normals,
+for chi^2_{d+1} is the mixture of variances that makes N spherically exponential.
+Each normal is the inverse of 191 uniform bits, whose error is counted in the residual; bits that begin with 128 zeros,
+and |M|, |N| as rare, are left to `tail`: a delta of (2 d + 3) 2^-128 an answer.
 """
 
 from __future__ import annotations
@@ -55,14 +57,17 @@ class Perturbation:
     alpha: float = 0.0  #: of eps; 0: none (output perturbation)
 
     def expected_l1(self, d: int) -> float:
-        """Expected sum of |noise|: of eps, E|M|_2 d sqrt(2/pi)/alpha with E|M|_2 = sqrt 2 Gamma(d/2 + 1)/Gamma((d + 1)/2)."""
+        """Expected sum of |noise|: of eps, E|M|_2 d sqrt(2/pi)/alpha with E|M|_2 = sqrt 2 Gamma(d/2 + 1)/Gamma((d +
+        1)/2).
+        """
         if not self.alpha:
             return d * self.lattice.expected_l1
         return 2 * d * exp(lgamma(d / 2 + 1) - lgamma((d + 1) / 2)) / (sqrt(pi) * self.alpha)
 
 
 def objective(loss: Public, epsilon: float, linear: Vector, quadratic: float, records: int = 1) -> Perturbation:
-    """The least noise of which one answer costs at most `epsilon`, pure. InputError with the reason where there is none.
+    """The least noise of which one answer costs at most `epsilon`, pure.
+    Raises InputError with the reason where there is none.
 
     `records`: k are replaced. The first two terms are those of k steps, one record each, and count k times; the third
     compares two certified solutions of one and the same problem, and counts once.
@@ -80,7 +85,8 @@ def objective(loss: Public, epsilon: float, linear: Vector, quadratic: float, re
     left = epsilon * (1 - SHARE) - curvature
     if not left > 0:
         raise InputError(
-            f"private minimiser: found epsilon {epsilon:.3g} an answer, expected more than {'k ' * (records > 1)}ln(1 + C c1/(B mu)) = {curvature:.3g}: "
+            f"private minimiser: found epsilon {epsilon:.3g} an answer, "
+            f"expected more than {'k ' * (records > 1)}ln(1 + C c1/(B mu)) = {curvature:.3g}: "
             "fewer answers, or a larger eta"
         )
     alpha = left / (change * SLACK)
@@ -92,7 +98,7 @@ def objective(loss: Public, epsilon: float, linear: Vector, quadratic: float, re
 def output(
     loss: Public, kind: Kind, per_answer: float, linear: Vector, quadratic: float, records: int = 1
 ) -> Perturbation:
-    """The same, `per_answer` epsilon (laplace) or mu of GDP (gaussian); InputError with the reason.
+    """The same, `per_answer` epsilon (laplace) or mu of GDP (gaussian); raises InputError with the reason.
 
     F' of the other data set differs by k times as much at every point, so its minimiser by k times as much.
     """
@@ -131,7 +137,7 @@ def tail(d: int, answers: int) -> float:
 
 
 def _public(loss: Public, quadratic: float, records: int) -> tuple[float, float, float]:
-    """mu, R and 2 C R k/B (softmax: |L'| <= sqrt 2), k <= B; InputError unless all are promised."""
+    """mu, R and 2 C R k/B (softmax: |L'| <= sqrt 2), k <= B; raises InputError unless all are promised."""
     o = loss.objective
     if o.lam:
         raise InputError(f"private minimiser: found a nonconvex term, lambda = {o.lam:g}, expected none")
@@ -148,7 +154,8 @@ def _public(loss: Public, quadratic: float, records: int) -> tuple[float, float,
 
 
 def _tau(loss: Public, mu: float, quadratic: float, linear: float, eps: float, rounded: float) -> float:
-    """ROOM times the rounding of F' (as in losses' bounds, to first order in U) where |v| = `linear`, |eps| <= `eps`, |x| <= X.
+    """ROOM times the rounding of F' (as in losses' bounds, to first order in U) where |v| = `linear`, |eps| <= `eps`,
+    |x| <= X.
 
     |x*| <= |F'(0) + eps|/mu, for F is mu-convex. The last term lets |x*| be held in 2^51 steps of xi's grid.
     """

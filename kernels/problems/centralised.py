@@ -1,4 +1,5 @@
-"""The network-wide optimum of a data problem: min_x G(x) = sum_i f_i(x) + n r(x), r(x) = l1 |x|_1 + l2/2 |x|^2, |x_k| <= box.
+"""The network-wide optimum of a data problem: min_x G(x) = sum_i f_i(x) + n r(x), r(x) = l1 |x|_1 + l2/2 |x|^2,
+|x_k| <= box.
 
 The referee of the algorithms' relative errors, computed from all raw rows at once: for runs that are not private.
 
@@ -51,9 +52,9 @@ class Optimum:
 def optimum(losses: Sequence[Loss], regularizer: Regularizer) -> Optimum:
     """A minimiser of G from the raw rows of all n = len(losses) nodes.
 
-    Where there is none (separable labels, nothing that bounds x), x is far out, where rounding is all that is left of the
-    gradient: `distance` is inf, `unique` false. InputError: losses of different lengths, or none; numbers too large to
-    square; no end of Newton's method.
+    Where there is none (separable labels, nothing that bounds x), x is far out,
+    where rounding is all that is left of the gradient: `distance` is inf, `unique` false. Raises InputError:
+    losses of different lengths, or none; numbers too large to square; no end of Newton's method.
     """
     if not losses or len({loss.size for loss in losses}) > 1:
         raise InputError(f"optimum: found losses of {[loss.size for loss in losses]} unknowns, expected one length")
@@ -193,12 +194,15 @@ def _descend(point: _Point) -> _Point:
             return point
         point = new
     raise InputError(
-        f"optimum: found |subgradient| {point.size:.3g} after {STEPS} steps, expected a problem that Newton's method solves"
+        f"optimum: found |subgradient| {point.size:.3g} after {STEPS} steps, "
+        f"expected a problem that Newton's method solves"
     )
 
 
 def _direction(point: _Point) -> tuple[Any, float]:
-    """Newton's on the free coordinates, the scaled gradient's on those about to meet a bound; the decrease it foretells."""
+    """Newton's on the free coordinates, the scaled gradient's on those about to meet a bound;
+    the decrease it foretells.
+    """
     x, g = point.x, point.slope
     H, _ = point.problem.hessian(x.astype(np.float64))
     flat = max(float(np.trace(H)), float(np.finfo(np.float64).tiny)) * 8 * U

@@ -1,12 +1,13 @@
 """argmin_x F(x) = f_i(x) + <v, x> + rho/2 |x|^2, with a certificate: what ADMM's x-steps ask of a node.
 
-F is mu-convex, mu = rho + l2 - lambda omega/2 > 0 (a public number), so |F'(x)| <= tau proves |x - x*| <= tau/mu. tau is
-the residual as computed plus a bound of its rounding error. Least squares have a closed form: one eigendecomposition of
-A'A/m serves every rho (which PI-ADMM changes at each step, R-ADMM each round). The rest is Newton's method with
-conjugate gradients (J. Nocedal, S. Wright, Numerical Optimization (2006), 7.1), each step halved until |F'| falls; the
-direction descends on |F'|^2 for as long as the inner residual is below |F'|, so only gradients are needed, and
-the limit is the rounding of the gradient, not of F. The same eigendecomposition preconditions them: c1 A'A/m bounds the
-Hessian of the data, whatever x is, and an answer after a restart has the bits it would have had.
+F is mu-convex, mu = rho + l2 - lambda omega/2 > 0 (a public number), so |F'(x)| <= tau proves |x - x*| <= tau/mu.
+tau is the residual as computed plus a bound of its rounding error. Least squares have a closed form:
+one eigendecomposition of A'A/m serves every rho (which PI-ADMM changes at each step, R-ADMM each round).
+The rest is Newton's method with conjugate gradients (J. Nocedal, S. Wright, Numerical Optimization (2006), 7.1),
+each step halved until |F'| falls; the direction descends on |F'|^2 for as long as the inner residual is below |F'|,
+so only gradients are needed, and the limit is the rounding of the gradient, not of F.
+The same eigendecomposition preconditions them: c1 A'A/m bounds the Hessian of the data, whatever x is,
+and an answer after a restart has the bits it would have had.
 """
 
 from __future__ import annotations
@@ -45,7 +46,9 @@ class Minimizer:
     def __call__(
         self, linear: Vector, quadratic: float, *, start: Vector | None = None, tolerance: float = inf
     ) -> Minimum:
-        """As near as rounding allows, whatever `tolerance` is. InputError unless mu > 0; Refused where tau > tolerance."""
+        """As near as rounding allows, whatever `tolerance` is. Raises InputError unless mu > 0;
+        raises Refused if tau > tolerance.
+        """
         loss, o = self.loss, self.loss.objective
         mu = quadratic + o.convexity
         if not 0 < mu < inf:
@@ -174,7 +177,9 @@ def _newton(F: _Function, inverse: Operator, start: Vector) -> _Point:
 
 
 def _conjugate_gradients(product: Operator, inverse: Operator, b: Vector, tolerance: float) -> Vector:
-    """x with |product(x) - b| <= tolerance, or the last one after 2 d + 10 steps; both operators are positive definite."""
+    """x with |product(x) - b| <= tolerance, or the last one after 2 d + 10 steps;
+    both operators are positive definite.
+    """
     x, r = np.zeros_like(b), b.copy()
     z = inverse(r)
     p, rz = z, float(r @ z)

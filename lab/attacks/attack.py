@@ -15,6 +15,7 @@ import numpy as np
 from hushgrid.broker.report.run_directory import mapping
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.problems.losses import Declared
+from hushgrid.kernels.types import Document
 from hushgrid.lab.attacks import registry
 from hushgrid.lab.attacks.answers import judged
 from hushgrid.lab.attacks.base import Attacked, Recovered
@@ -32,7 +33,7 @@ SHOWN = 12  #: images of a node in its picture, at most
 PICTURES = 24  #: nodes with a picture, at most
 
 
-def attack(run_dir: Path, held: Path | None = None, shape: str | None = None) -> dict[str, Any]:
+def attack(run_dir: Path, held: Path | None = None, shape: str | None = None) -> Document:
     """Attacks a run by its transcript, writes RUN_DIR/attack/ (replacing it) and returns what `--json` prints.
 
     held: a directory with the true rows, n<i>.npz of A and b. shape: "HxW". Raises InputError, one line.
@@ -111,7 +112,7 @@ def _told(run_dir: Path) -> Mapping[str, Any]:
     return mapping(path, json.loads)
 
 
-def _row_summary(rows: Rows) -> dict[str, Any]:
+def _row_summary(rows: Rows) -> Document:
     residual = float(rows.residual) if isfinite(rows.residual) else None
     return {"count": len(rows.rows), "method": rows.method, "residual": residual, "consistent": rows.consistent}
 
@@ -130,7 +131,7 @@ def _pictures(attacked: Attacked) -> dict[str, bytes]:
 
 def _write(run_dir: Path, attacked: Attacked, pictures: Mapping[str, bytes], summary: Mapping[str, Any]) -> None:
     partial, place = run_dir / f".{PLACE}.partial-{os.getpid()}", run_dir / PLACE
-    arrays: dict[str, Any] = dict(attacked.recovered.arrays)
+    arrays: Document = dict(attacked.recovered.arrays)
     for node, seen in attacked.recovered.gradients.items():
         arrays |= {f"at_{node}": seen.points, f"g_{node}": seen.g, f"when_{node}": seen.when}
     for node, rows in attacked.rows.items():

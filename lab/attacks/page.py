@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from html import escape
 from typing import Any
 
-from hushgrid.broker.report.page import document, facts, figure, paragraphs, section, table
+from hushgrid.broker.report.drawings.page import document, facts, figure, paragraphs, section, table
 from hushgrid.lab.attacks.base import Attacked
 from hushgrid.lab.inversion.recovered import CONSISTENT
 

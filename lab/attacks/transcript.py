@@ -23,7 +23,7 @@ from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.machine import Malformed
 from hushgrid.kernels.patterns.neighbours import Iterate
 from hushgrid.kernels.patterns.token import Token
-from hushgrid.kernels.types import Vector
+from hushgrid.kernels.types import Document, Vector
 from hushgrid.node import wire
 from hushgrid.node.problems.plan import RunPlan, decode_plan
 
@@ -107,14 +107,14 @@ class Transcript:
                 yield Visit(k, self.place[sent.src], before, token.vectors, len(self.nodes) - missing)
             before, toured, missing, k = token.vectors, touring, len(token.missing), k + 1
 
-    def rounds(self, down: type, up: type) -> Iterator[tuple[int, dict[str, Any], dict[str, Any]]]:
+    def rounds(self, down: type, up: type) -> Iterator[tuple[int, Document, Document]]:
         """(t, what the coordinator of a star sent in round t, what came back), by member, from 1 on.
 
         down, up: the types of the two messages, whose first fields are vectors in the same coordinates. A round of
         which a message is missing ends it, and one whose size is not that of the member's other messages is none.
         """
-        sent: dict[int, dict[str, Any]] = {}
-        back: dict[int, dict[str, Any]] = {}
+        sent: dict[int, Document] = {}
+        back: dict[int, Document] = {}
         sizes: dict[str, int] = {}
         for m in self.messages:
             messages, member, kind = (sent, m.dst, down) if m.src == wire.COORDINATOR else (back, m.src, up)

@@ -78,7 +78,7 @@ class Zone:
         self.plan, self.rounds = transcript.plan, rounds
         buses = tuple(transcript.problem.zones[name])
         self.model = model_of(name, case.name, buses)
-        self.shared = shared_of(Layout.of(case.without_loads(), buses), transcript.problem)
+        self.shared = shared_of(Layout.from_case(case.without_loads(), buses), transcript.problem)
         mask = mask_of(transcript.problem, buses)
         self.free = np.arange(2 * len(buses)) if mask is None else np.flatnonzero(mask)  # the others are zero
         self.iterates = np.concatenate([z.z for _, z in rounds])

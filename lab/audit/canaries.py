@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hushgrid.kernels.errors import InputError
-from hushgrid.kernels.types import Vector
+from hushgrid.kernels.types import Document, Vector
 from hushgrid.lab.audit.answers import Answer, Likely, Quiet, answers_of, honest_sum
 from hushgrid.lab.in_process import Willing
 from hushgrid.node.privacy.gate import Gate
@@ -43,7 +43,7 @@ class Canary(NamedTuple):
     computed: bool  #: whether it is computed from somebody's data
 
     @property
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> Document:
         return {"words": self.description, "moved": self.moved, "from_data": self.computed}
 
 

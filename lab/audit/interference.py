@@ -29,7 +29,7 @@ from hushgrid.broker.simulation import fleet
 from hushgrid.broker.simulation.front import run
 from hushgrid.kernels.errors import HushgridError
 from hushgrid.kernels.privacy.noise import Lattice
-from hushgrid.kernels.types import Index, Vector
+from hushgrid.kernels.types import Document, Index, Vector
 from hushgrid.node import wire
 from hushgrid.node.config.scenario import scenario_from
 from hushgrid.node.privacy.gate import Gate
@@ -38,7 +38,7 @@ from hushgrid.node.problems.records.files import Shard
 
 NOW = 1_700_000_000.0
 Release = Callable[[Lattice, Vector, Index], Vector]
-Seen = dict[str, Any]
+Seen = Document
 
 
 def constant(lattice: Lattice, size: int) -> Vector:

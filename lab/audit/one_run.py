@@ -25,7 +25,7 @@ from hushgrid.kernels.privacy import auditing
 from hushgrid.kernels.privacy.accounting import gdp_epsilon
 from hushgrid.kernels.privacy.noise import simulated
 from hushgrid.kernels.problems.losses import Loss
-from hushgrid.kernels.types import Matrix, Vector
+from hushgrid.kernels.types import Document, Matrix, Vector
 from hushgrid.lab.attacks.transcript import parse
 from hushgrid.lab.audit.audit import SURE, terms_of
 from hushgrid.lab.audit.games import Claim
@@ -171,7 +171,7 @@ def again_at_the_gate(first: OneRun, coins: Iterator[np.random.Generator]) -> It
 
 def with_canaries(
     raw: Mapping[str, Any], file: str, signs: Vector, node: str | None, base: Any
-) -> tuple[dict[str, Any], list[tuple[Matrix, Vector]], int]:
+) -> tuple[Document, list[tuple[Matrix, Vector]], int]:
     """The scenario over canaries, every node's rows, and the audited node's number. Raises InputError."""
     made = deepcopy(dict(raw))
     scenario = scenario_from(deepcopy(made), file, *(() if base is None else (base,)))

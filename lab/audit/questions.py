@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hushgrid.kernels.errors import HushgridError, InputError, Refused
+from hushgrid.kernels.types import Document
 from hushgrid.lab.audit.answers import Quiet
 from hushgrid.lab.audit.audit import prepared
 from hushgrid.lab.audit.interference import others, with_data
@@ -107,11 +108,11 @@ def plans(plan: RunPlan) -> Iterator[tuple[str, bytes]]:
         yield description, json.dumps(other).encode()
 
 
-def lies(sections: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+def lies(sections: Document) -> list[tuple[str, Document]]:
     """What is changed, by path, and in words."""
     privacy, problem = sections["privacy"], sections["problem"]
     unit = "replace-one-record" if privacy["adjacency"].get("replace-one-record") else "bounded-change"
-    lies_of_plan: list[tuple[str, dict[str, Any]]] = [
+    lies_of_plan: list[tuple[str, Document]] = [
         ("without privacy", {"algorithm.variant": "none", "privacy": None}),
         ("with the paper's own noise", {"algorithm.variant": "published"}),
         ("rounds that no run has", {"algorithm.rounds": 10**12}),

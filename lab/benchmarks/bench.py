@@ -83,12 +83,14 @@ def step(cases: tuple[tuple[str, str], ...] = (("case14", "z1"), ("case118", "z3
     """A zone's local step as its daemon takes it, beside the bare solver on the same data."""
     rows: list[Row] = []
     for case, zone in cases:
-        whole, bare = _steps(case, zone, rounds)
+        complete, bare = _steps(case, zone, rounds)
         rival = row(f"{case} {zone}: clarabel update + solve alone", "ms", bare)
-        ratios = np.array(whole) / np.array(bare)  # of the same solve: what slows the machine slows both
-        ours = row(f"{case} {zone}: gate, spend, step, dual", "ms", whole, rival=rival, ratio=float(np.median(ratios)))
+        ratios = np.array(complete) / np.array(bare)  # of the same solve: what slows the machine slows both
+        ours = row(
+            f"{case} {zone}: gate, spend, step, dual", "ms", complete, rival=rival, ratio=float(np.median(ratios))
+        )
         rows += [against(ours, 1.3, "ratio"), rival]
-    return Table(name="step", about="one local update of a zone (E = 1), mode objective, exact noise", rows=rows)
+    return Table(name="step", summary="one local update of a zone (E = 1), mode objective, exact noise", rows=rows)
 
 
 class _Kept:
@@ -128,10 +130,10 @@ def _steps(case: str, zone: str, rounds: int) -> tuple[list[float], list[float]]
                 name, ledger, run, setup.plan.algorithm, setup.plan.terms_of(name), None, Allow(), simulated=True
             )
             agents[name], gates[name] = setup.device(name).machine(setup.plan, run, ledger, SystemNoise(), budget_check)
-        kept = _Kept(agents[zone].feasible)
-        agents[zone].feasible = kept
+        recorder = _Kept(agents[zone].feasible)
+        agents[zone].feasible = recorder
         model = setup.models[zone]
-        whole, bare, alone = [], [], None
+        complete, bare, alone = [], [], None
         messages = {send.dst: send.body for send in server.start().send}
         for t in range(1, rounds + 1):
             answers: dict[str, Z] = {}
@@ -144,10 +146,10 @@ def _steps(case: str, zone: str, rounds: int) -> tuple[list[float], list[float]]
                 machine.state.t = t
                 answers[name] = machine.answer_body()
                 if name == zone:
-                    whole.append(1e3 * taken)
-                    alone = alone or _bare(model, kept.D)
+                    complete.append(1e3 * taken)
+                    alone = alone or _bare(model, recorder.D)
                     began = time.perf_counter()
-                    alone.update(P=kept.D, q=-kept.D * kept.v)
+                    alone.update(P=recorder.D, q=-recorder.D * recorder.v)
                     np.array(alone.solve().x)
                     bare.append(1e3 * (time.perf_counter() - began))
                 gates[name].committed()
@@ -155,7 +157,7 @@ def _steps(case: str, zone: str, rounds: int) -> tuple[list[float], list[float]]
                 messages |= {send.dst: send.body for send in server.receive(name, t, answer).send}
         for ledger in ledgers:
             ledger.close()
-    return whole, bare
+    return complete, bare
 
 
 def _bare(model: Any, D: Vector) -> clarabel.DefaultSolver:
@@ -194,8 +196,8 @@ def noise(sizes: tuple[int, ...] = (64, 2048, 32768, 1_000_000), repeats: int = 
             ours = row(f"{kind}, {size} at once", "ns", each(lambda n=size, a=lattice: a.sample(n)), rival=rival)  # type: ignore[misc]
             rows += [against(ours, 1000.0) if size >= 2048 else ours, rival]
     rows += _opendp(min(sizes[-1], 20_000), repeats)
-    about = "the gate's exact noise, a coordinate (numpy's leaks, OpenDP's does not)"
-    return Table(name="noise", about=about, rows=rows)
+    summary = "the gate's exact noise, a coordinate (numpy's leaks, OpenDP's does not)"
+    return Table(name="noise", summary=summary, rows=rows)
 
 
 def _opendp(size: int, repeats: int) -> list[Row]:

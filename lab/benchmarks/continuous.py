@@ -90,7 +90,7 @@ class Fleet:
         self.ledgers: dict[str, Ledger] = {}
         self.logs: dict[str, list[str]] = {}
         self.loads: dict[str, Vector] = {z: setup.loads(z) for z in self.zones}
-        self.own: dict[str, Vector] = {}  #: z_p of each zone at the end of its last run
+        self.iterates: dict[str, Vector] = {}  #: z_p of each zone at the end of its last run
         self.now = 0.0  #: s
         self.clocks = Clocks(lambda: self.now, lambda: 1.8e9 + self.now, lambda: "boot")
         run = keys.pop("run", Continuous(every="15min"))
@@ -136,15 +136,15 @@ class Fleet:
             self.centre = following
             self.hub.add(following)
             self.hub.until(over)
-        found = self.intervals.row(self.centre)
+        row = self.intervals.row(self.centre)
         self.line = self.intervals.end(self.centre)
         self.hub.until(lambda: not self.hub.queue)
-        return found
+        return row
 
     def shed(self) -> float:
         """sum_p f_p(z_p) of what the zones hold, at the loads of now, p.u.^2."""
         models = self.setup.models
-        return sum(objective(models[z].A, self.own[z], self.loads[z]) for z in self.zones)
+        return sum(objective(models[z].A, self.iterates[z], self.loads[z]) for z in self.zones)
 
     def restarts(self, who: str) -> None:
         """The process of `who` ends where it is, and starts again."""
@@ -167,8 +167,8 @@ class Fleet:
     def _member(self, zone: str) -> Member:
         ledger, log = self._ledger(zone), self.logs.setdefault(zone, []).append
 
-        def outcome(left: dict[str, Vector], about: RunFacts) -> None:
-            self.own[zone] = left["z"]
+        def outcome(vectors: dict[str, Vector], facts: RunFacts) -> None:
+            self.iterates[zone] = vectors["z"]
 
         simulated = Simulated(self.seed)
         return Member(NAME, self._zone(zone), ledger, None, simulated=simulated, log=log, outcome=outcome)
@@ -194,11 +194,11 @@ def scenario(
 ) -> ZoneSetup:
     """The zones of a case: in mode input at this epsilon, with this section of privacy, or without noise. ac: as in a
     scenario, of costs. `keys`: more of the algorithm's."""
-    own: dict[str, Any] = {"loads": {"nonzero": "case"}, "ac": ac} if name == "consensus-admm" else {}
+    of_costs: dict[str, Any] = {"loads": {"nonzero": "case"}, "ac": ac} if name == "consensus-admm" else {}
     raw: dict[str, Any] = {
         "hushgrid": 1,
         "name": NAME,
-        "problem": {"kind": "zones", "case": case, "zones": ZONES[case]} | own,
+        "problem": {"kind": "zones", "case": case, "zones": ZONES[case]} | of_costs,
         "algorithm": {"name": name, "rounds": rounds} | keys | ({} if privacy else {"variant": "none"}),
     }
     if isinstance(privacy, float):
@@ -222,8 +222,8 @@ def fleet(setup: ZoneSetup, **keys: Any) -> Iterator[Fleet]:
 def households(setup: ZoneSetup) -> list[dict[str, Vector]]:
     """The loads of each zone in each interval of a day, p.u."""
     case = setup.case
-    at = {z: case.index(np.array(model.buses, np.int64)) for z, model in setup.models.items()}
-    return [{z: loads[:, buses].ravel() for z, buses in at.items()} for loads in day(case)]
+    places = {z: case.index(np.array(model.buses, np.int64)) for z, model in setup.models.items()}
+    return [{z: loads[:, buses].ravel() for z, buses in places.items()} for loads in day(case)]
 
 
 def figures(setup: ZoneSetup, changes: list[dict[str, Vector]], *, warm: bool) -> list[dict[str, Any]]:
@@ -248,18 +248,18 @@ def warm(most: int = 96) -> Table:
         setup = scenario("ladmm", rounds, None, rho=rho)
         changes = households(setup)[:most]
         best = [setup.optimum(loads) for loads in changes[1:]]
-        about = f"ladmm, {rounds} rounds, rho {rho:g}"
+        summary = f"ladmm, {rounds} rounds, rho {rho:g}"
         lines = {w: figures(setup, changes, warm=w) for w in (True, False)}
-        found = {w: [line["residual"] for line in lines[w]] for w in lines}
+        residuals = {w: [line["residual"] for line in lines[w]] for w in lines}
         gaps = {
             w: [line["shed"] - least for line, least in zip(lines[w], best, strict=True) if least is not None]
             for w in lines
         }
-        cold = row(f"{about}, from the flat start", "residual", found[False])
-        ours = row(f"{about}, from the last interval's end", "residual", found[True], rival=cold)
+        cold = row(f"{summary}, from the flat start", "residual", residuals[False])
+        ours = row(f"{summary}, from the last interval's end", "residual", residuals[True], rival=cold)
         rows += [against(ours, SEEN[rounds, True]), cold]
-        cold = row(f"{about}, from the flat start: load shed above the optimum", "p.u.^2", gaps[False])
-        rows += [row(f"{about}, from the last interval's end: the same", "p.u.^2", gaps[True], rival=cold), cold]
+        cold = row(f"{summary}, from the flat start: load shed above the optimum", "p.u.^2", gaps[False])
+        rows += [row(f"{summary}, from the last interval's end: the same", "p.u.^2", gaps[True], rival=cold), cold]
     for epsilon in (5.0, 1.0):
         setup = scenario("consensus-admm", 200, epsilon)
         still = [setup.loads(z) for z in setup.plan.nodes]
@@ -270,9 +270,14 @@ def warm(most: int = 96) -> Table:
         for what, changes in kinds.items():
             lines = {w: figures(setup, changes, warm=w) for w in (True, False)}
             made = {w: [float(line["rounds"]) for line in lines[w]] for w in lines}
-            about = f"consensus-admm, epsilon {epsilon:g}, {what}"
-            cold = row(f"{about}: to the stop, from the flat start", "rounds", made[False])
-            rows += [row(f"{about}: to the stop, from the last interval's end", "rounds", made[True], rival=cold), cold]
+            summary = f"consensus-admm, epsilon {epsilon:g}, {what}"
+            cold = row(f"{summary}: to the stop, from the flat start", "rounds", made[False])
+            rows += [
+                row(f"{summary}: to the stop, from the last interval's end", "rounds", made[True], rival=cold),
+                cold,
+            ]
     return Table(
-        name="warm", about=f"zones of case14, {most} intervals of 15 minutes, new loads or new noise in each", rows=rows
+        name="warm",
+        summary=f"zones of case14, {most} intervals of 15 minutes, new loads or new noise in each",
+        rows=rows,
     )

@@ -51,7 +51,7 @@ def daemons(starts: int = 5) -> Table:
         for mode in ROWS_MB if find_spec("numba") else ("numpy",):
             rows += _sensor(Path(scratch, mode), running.url, starts, mode)
     return Table(
-        name="daemon", about=f"hushgrid node, ready as it tells systemd, caches warm, {running.name}", rows=rows
+        name="daemon", summary=f"hushgrid node, ready as it tells systemd, caches warm, {running.name}", rows=rows
     )
 
 
@@ -105,11 +105,11 @@ def _measured(
     forbidden: Sequence[str],
     environment: Mapping[str, str],
 ) -> list[Row]:
-    name, found = names[0], []
+    name, seconds = names[0], []
     for _ in range(1 + starts):  # the first fills the caches
         with daemon(place, name, (), environment) as (child, ready):
             time.sleep(0.3)  # what it draws ahead when nothing waits is drawn
-            found.append((ready, resident_mb(child)))
+            seconds.append((ready, resident_mb(child)))
     with daemon(place, name, ["-X", "importtime"], environment):
         pass
     log = (place / f"{name}.log").read_text()
@@ -117,8 +117,8 @@ def _measured(
     heavy = [m for m in forbidden if m in modules]
     after = [_after_a_run(place, names, environment) for _ in range(1 + starts)]  # the first compiles
     return [
-        against(row(f"{what}: time to ready", "s", [f[0] for f in found[1:]]), 1.0),
-        against(row(f"{what}: resident memory", "MB", [f[1] for f in found[1:]]), most_mb),
+        against(row(f"{what}: time to ready", "s", [f[0] for f in seconds[1:]]), 1.0),
+        against(row(f"{what}: resident memory", "MB", [f[1] for f in seconds[1:]]), most_mb),
         against(row(f"{what}: resident after a run", "MB", after[1:]), most_mb),
         Row(what=f"{what}: modules loaded", unit="", value=len(modules)),
         against(Row(what=f"{what}: of these heavy: {', '.join(heavy) or 'none'}", unit="", value=len(heavy)), 0),
@@ -201,22 +201,22 @@ def daemon(
     """
     address, log = place / f"{name}.notify", log or place / f"{name}.log"
     address.unlink(missing_ok=True)
-    own = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
-    own |= {"NOTIFY_SOCKET": str(address), "PYTHONPYCACHEPREFIX": str(place.parent / "bytecode"), **environment}
+    variables = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
+    variables |= {"NOTIFY_SOCKET": str(address), "PYTHONPYCACHEPREFIX": str(place.parent / "bytecode"), **environment}
     role = "coordinator" if name == COORDINATOR else "node"
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as told, log.open("wb") as errors:
-        told.bind(str(address))
-        told.settimeout(PATIENCE_S)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notices, log.open("wb") as errors:
+        notices.bind(str(address))
+        notices.settimeout(PATIENCE_S)
         began = time.perf_counter()
         child = subprocess.Popen(
             [*within, sys.executable, *flags, "-m", "hushgrid", role, str(place / f"{name}.yaml")],
-            env=own,
+            env=variables,
             stdin=subprocess.DEVNULL,
             stdout=errors,
             stderr=errors,
         )
         try:
-            told.recv(64)
+            notices.recv(64)
             ready = time.perf_counter() - began
         except TimeoutError:
             child.kill()
@@ -308,8 +308,8 @@ class Group:
     @property
     def killed(self) -> int:
         """Processes in it that were ended for want of memory."""
-        said = (self.memory / ("memory.events" if self.two else "memory.oom_control")).read_text()
-        return int(dict(line.split() for line in said.splitlines())["oom_kill"])
+        events = (self.memory / ("memory.events" if self.two else "memory.oom_control")).read_text()
+        return int(dict(line.split() for line in events.splitlines())["oom_kill"])
 
     @property
     def within(self) -> list[str]:
@@ -328,7 +328,7 @@ class Group:
 def _controllers() -> dict[str, Path]:
     """Where control groups are made: "" for version 2, else by the name of a controller."""
     mounts = [line.split() for line in Path("/proc/mounts").read_text().splitlines()]
-    old = {name: Path(at) for _, at, kind, options, *_ in mounts if kind == "cgroup" for name in options.split(",")}
+    old = {name: Path(path) for _, path, kind, options, *_ in mounts if kind == "cgroup" for name in options.split(",")}
     if "memory" in old:
         return {name: old[name] for name in ("memory", "cpu") if name in old}
-    return dict([("", Path(at)) for _, at, kind, *_ in mounts if kind == "cgroup2"][:1])
+    return dict([("", Path(path)) for _, path, kind, *_ in mounts if kind == "cgroup2"][:1])

@@ -93,8 +93,8 @@ def rounds(rounds: int = 400, nodes: int = 4) -> Table:
             place = Path(scratch, broker)
             with start(broker, place / "broker") as running:
                 rows += _beside_bare_rounds(running.url, running.name, place, rounds, nodes)
-    about = f"an empty round of {nodes} node processes: one gate answer, ledger commit and message each, and the coordinator's"
-    return Table(name="round", about=about, rows=rows)
+    summary = f"an empty round of {nodes} node processes: one gate answer, ledger commit and message each, and the coordinator's"
+    return Table(name="round", summary=summary, rows=rows)
 
 
 def _beside_bare_rounds(url: str, name: str, place: Path, rounds: int, nodes: int) -> list[Row]:
@@ -173,11 +173,11 @@ class _Stopwatch(Progress):
 
     def __init__(self) -> None:
         super().__init__(quiet=True)
-        self.at: list[tuple[int, float]] = []
+        self.moments: list[tuple[int, float]] = []
 
     def round(self, t: int, total: int, residual: float | None) -> None:
-        if not self.at or t > self.at[-1][0]:
-            self.at.append((t, time.perf_counter()))
+        if not self.moments or t > self.moments[-1][0]:
+            self.moments.append((t, time.perf_counter()))
 
 
 def case118(rounds: int = 100, local_updates: int = 5, case: str = "case118") -> Table:
@@ -193,15 +193,15 @@ def case118(rounds: int = 100, local_updates: int = 5, case: str = "case118") ->
     watch = _Stopwatch()
     began = time.perf_counter()
     result = run(raw, transport="mqtt", broker=broker, progress=watch)
-    whole = time.perf_counter() - began
-    (first, early), (last, late) = watch.at[0], watch.at[-1]
+    total = time.perf_counter() - began
+    (first, early), (last, late) = watch.moments[0], watch.moments[-1]
     inside = (late - early) * rounds / max(last - first, 1)
     rows = [
         against(Row(what=f"{rounds} rounds (scaled from rounds {first} to {last})", unit="s", value=inside), 10.0),
-        Row(what="whole call: models, processes, rounds, results", unit="s", value=whole),
+        Row(what="whole call: models, processes, rounds, results", unit="s", value=total),
     ]
-    about = f"{case}, E = {local_updates}, T = {rounds}, {result.nodes} zones as processes, {result.broker}"
-    return Table(name="case118", about=about, rows=rows)
+    summary = f"{case}, E = {local_updates}, T = {rounds}, {result.nodes} zones as processes, {result.broker}"
+    return Table(name="case118", summary=summary, rows=rows)
 
 
 # --- hundreds of nodes ---
@@ -227,11 +227,11 @@ def nodes(count: int = 200, activations: int = 2000) -> Table:
     watch = _Stopwatch()
     began = time.perf_counter()
     result = run(raw, transport="mqtt", broker=broker, progress=watch)
-    whole = time.perf_counter() - began
-    (first, early), (last, late) = watch.at[0], watch.at[-1]
-    rows = [Row(what="whole call: processes, joining, activations, results", unit="s", value=whole)]
+    total = time.perf_counter() - began
+    (first, early), (last, late) = watch.moments[0], watch.moments[-1]
+    rows = [Row(what="whole call: processes, joining, activations, results", unit="s", value=total)]
     if last > first:
         each = 1e3 * (late - early) / (last - first)
         rows.append(Row(what=f"an activation (from {first} to {last})", unit="ms", value=each))
-    about = f"{result.rounds_done} activations of {count} nodes in {os.cpu_count()} processes, ledgers kept, {result.broker}"
-    return Table(name="nodes", about=about, rows=rows)
+    summary = f"{result.rounds_done} activations of {count} nodes in {os.cpu_count()} processes, ledgers kept, {result.broker}"
+    return Table(name="nodes", summary=summary, rows=rows)

@@ -62,9 +62,9 @@ def runs() -> Iterator[tuple[str, Any, dict[str, Any]]]:
         for k, keys in enumerate(known.get("published", ())):
             unclaimed = published is not None and published.source == "scales"
             variants.append((f"published {k + 1}", keys, None if unclaimed else honest))
-        for words, keys, private in variants:
-            section = {"name": name, "variant": words.split()[0], "rounds": ROUNDS[declared.pattern]} | keys
-            label = f"{name} of records {words}" if len(declared.sharing) > 1 else f"{name} {words}"
+        for variant, keys, private in variants:
+            section = {"name": name, "variant": variant.split()[0], "rounds": ROUNDS[declared.pattern]} | keys
+            label = f"{name} of records {variant}" if len(declared.sharing) > 1 else f"{name} {variant}"
             problem, network = (LOGISTIC, RING) if declared.pattern != "star" else (AROUND, None)
             if "addends" in declared.sharing:
                 problem = {"kind": "total", "data": AROUND["data"]}
@@ -72,15 +72,15 @@ def runs() -> Iterator[tuple[str, Any, dict[str, Any]]]:
     for mechanism in ("laplace", "gaussian"):
         base: dict[str, Any] = {"adjacency": {"bounded-change": 0.01}, "epsilon": 50.0, "mechanism": mechanism}
         base |= {"delta": 1e-5} if mechanism == "gaussian" else {}
-        for mode, at, E in (
+        for mode, place, E in (
             ("input", "data", 1),
             ("objective", "data", 1),
             ("objective", "data", 2),
             ("objective", "gradient", 1),
         ):
             algorithm = {"name": "ladmm", "rounds": 5, "local_updates": E}
-            privacy = base | {"mode": mode, "at": at}
-            yield f"ladmm {mechanism} {mode} {at} E{E}", _scenario(ZONES, algorithm, privacy, None), {}
+            privacy = base | {"mode": mode, "at": place}
+            yield f"ladmm {mechanism} {mode} {place} E{E}", _scenario(ZONES, algorithm, privacy, None), {}
         for mode in ("objective", "output", "output-projected"):
             algorithm = {"name": "ladmm", "rounds": 5, "variant": "published"}
             yield f"ladmm published {mechanism} {mode}", _scenario(ZONES, algorithm, base | {"mode": mode}, None), {}
@@ -92,11 +92,11 @@ def _scenario(problem: Any, algorithm: Any, privacy: Any, network: Any) -> dict[
     return raw | ({"privacy": privacy} if privacy else {}) | ({"network": network} if network else {})
 
 
-def digest(found: dict[str, Any]) -> str:
+def digest(arrays: dict[str, Any]) -> str:
     """Of arrays by name: their dtype, shape and bytes."""
     total = hashlib.sha256()
-    for key in sorted(found):
-        value = np.ascontiguousarray(found[key])
+    for key in sorted(arrays):
+        value = np.ascontiguousarray(arrays[key])
         total.update(f"{key} {value.dtype} {value.shape} ".encode() + value.tobytes())
     return total.hexdigest()[:24]
 
@@ -105,15 +105,15 @@ def transcript(lines: list[dict[str, Any]]) -> dict[str, np.ndarray]:
     """What travelled, in order, by edge: topics and messages without what is random in them."""
     edges: dict[str, list[bytes]] = {}
     for line in lines:
-        told = msgspec.msgpack.decode(base64.b64decode(line["bytes"])) if line["bytes"] else None
-        if isinstance(told, list):  # an envelope: run, epoch, seq, mark, body
-            if isinstance(told[4], dict) and told[4]["type"] == "plan":
-                told[4] = told[4]["plan"]
-            told = [*told[1:3], _without_ids(told[4])]
-        elif isinstance(told, dict):
-            told = [*sorted(told), told["type"]]
-        edges.setdefault(line["topic"], []).append(msgspec.msgpack.encode(told))
-    return {topic: np.frombuffer(b"".join(found), np.uint8) for topic, found in edges.items()}
+        message = msgspec.msgpack.decode(base64.b64decode(line["bytes"])) if line["bytes"] else None
+        if isinstance(message, list):  # an envelope: run, epoch, seq, mark, body
+            if isinstance(message[4], dict) and message[4]["type"] == "plan":
+                message[4] = message[4]["plan"]
+            message = [*message[1:3], _without_ids(message[4])]
+        elif isinstance(message, dict):
+            message = [*sorted(message), message["type"]]
+        edges.setdefault(line["topic"], []).append(msgspec.msgpack.encode(message))
+    return {topic: np.frombuffer(b"".join(parts), np.uint8) for topic, parts in edges.items()}
 
 
 def _without_ids(message: Any) -> Any:
@@ -129,20 +129,24 @@ def _without_ids(message: Any) -> Any:
 
 
 def record() -> dict[str, dict[str, str]]:
-    found: dict[str, dict[str, str]] = {}
+    digests: dict[str, dict[str, str]] = {}
     for name, scenario, over in runs():
         try:
             result = run(scenario, set=over)
         except HushgridError as error:  # part of the record: it must go on being refused
-            found[name] = {"error": type(error).__name__}
+            digests[name] = {"error": type(error).__name__}
             continue
         history = {k: np.array([repr(v) for v in result.history[k]]) for k in HISTORY}
         setpoints = {str(k): np.array([repr(v) for v in row]) for k, row in enumerate(result.setpoints)}
-        found[name] = {"solution": digest(result.solution), "history": digest(history), "setpoints": digest(setpoints)}
+        digests[name] = {
+            "solution": digest(result.solution),
+            "history": digest(history),
+            "setpoints": digest(setpoints),
+        }
         if not name.startswith("scenario"):
-            told = run(scenario, set=over | {"run.record": "transcript"}).transcript
-            found[name]["wire"] = digest(transcript(told or []))
-    return found
+            lines = run(scenario, set=over | {"run.record": "transcript"}).transcript
+            digests[name]["wire"] = digest(transcript(lines or []))
+    return digests
 
 
 def compare(one: dict[str, Any], other: dict[str, Any]) -> list[str]:

@@ -78,10 +78,10 @@ def hop(hops: int = 2000, rings: tuple[int, ...] = (2, 4)) -> Table:
                 for nodes, guarded in product(rings, (True, False)):
                     place = Path(scratch, f"{broker}-{nodes}-{guarded}")
                     what = f"{nodes} nodes, {'guarded' if guarded else 'variant none'}, {running.name}"
-                    size, found = _beside_bare_parts(running.url, place, walk(hops, nodes, guarded), what)
-                    rows += found
-        about = f"RECAL around a ring of member processes, a token of {size} bytes, ledgers on {file_system(scratch)}"
-    return Table(name="hop", about=about, rows=rows)
+                    size, times = _beside_bare_parts(running.url, place, walk(hops, nodes, guarded), what)
+                    rows += times
+        summary = f"RECAL around a ring of member processes, a token of {size} bytes, ledgers on {file_system(scratch)}"
+    return Table(name="hop", summary=summary, rows=rows)
 
 
 def _beside_bare_parts(url: str, place: Path, scenario: Scenario, what: str) -> tuple[int, list[Row]]:
@@ -99,20 +99,20 @@ def _beside_bare_parts(url: str, place: Path, scenario: Scenario, what: str) -> 
         used = time.process_time()
         coordinate(TokenCoordinator(fleet, setup.plan, "", ledger, silent_s=PATIENCE_S), url)
         used = time.process_time() - used
-    found = {
+    records = {
         name: msgspec.msgpack.decode((place / f"{name}.hops").read_bytes(), type=_Seen) for name in setup.plan.nodes
     }
     watch = Watch(WARM)
-    watch.parts = dict(found[first].parts)
-    taken = watch.times({t: at for seen in found.values() for t, at in seen.ends.items()})
+    watch.parts = dict(records[first].parts)
+    taken = watch.times({t: moment for seen in records.values() for t, moment in seen.ends.items()})
     way = row(f"half a bare paho ping-pong, {what}", "ms", watch.pooled(0))
     commit = row(f"{BARE_COMMIT}, {what}", "ms", watch.pooled(1))
     rival = Row(what=f"both of them, {what}", unit="ms", value=way.value + commit.value)
     ratio = float(np.median(watch.ratios(taken, sum)))
     ours = row(f"hop, {what}", "ms", list(taken.values()), rival=rival, ratio=ratio)
-    processor = row(f"processor time an answer at a node, {what}", "ms", [seen.processor for seen in found.values()])
+    processor = row(f"processor time an answer at a node, {what}", "ms", [seen.processor for seen in records.values()])
     rounds = scenario.algorithm.rounds
-    return round(sum(seen.size for seen in found.values()) / (rounds - 1)), [
+    return round(sum(seen.size for seen in records.values()) / (rounds - 1)), [
         against(ours, 2.0, "ratio", never=2.8) if "mosquitto" in what else ours,
         way,
         commit,
@@ -151,9 +151,9 @@ def _member(url: str, fleet: str, name: str, scenario: Scenario, place: str, pre
             watch.seen(driver.machine.state.t, measure if prefix else None)
 
         attend(Member(fleet, device, ledger, None, simulated=Simulated(), observe=observe), url)
-    ends = {t: at for t, at in watch.ends.items() if t}
-    found = _Seen(ends, {t: list(parts) for t, parts in watch.parts.items()}, watch.processor, sent)
-    (Path(place) / f"{name}.hops").write_bytes(msgspec.msgpack.encode(found))
+    ends = {t: moment for t, moment in watch.ends.items() if t}
+    record = _Seen(ends, {t: list(parts) for t, parts in watch.parts.items()}, watch.processor, sent)
+    (Path(place) / f"{name}.hops").write_bytes(msgspec.msgpack.encode(record))
 
 
 def file_system(path: str) -> str:

@@ -56,13 +56,13 @@ class Seen:
         """Wake-ups, processor seconds and bytes written since it began."""
         tasks = [Path(task) for task in Path(f"/proc/{self.child.pid}/task").iterdir()]
         status = [line for task in tasks for line in (task / "status").read_text().splitlines()]
-        found = {
+        counts = {
             "wakes": sum(float(line.split()[1]) for line in status if line.startswith("voluntary_ctxt_switches")),
             "processor": sum(float((task / "schedstat").read_text().split()[0]) / 1e9 for task in tasks),
         }
         if self.disk and (size := written(self.disk)) is not None:
-            found["written"] = size
-        return found
+            counts["written"] = size
+        return counts
 
     def rows(self, where: str, seconds: float) -> list[Row]:
         now, what = self.counts(), f"{self.what}, {where}"
@@ -92,13 +92,13 @@ class Standing:
 
     def start(self, what: str, name: str) -> None:
         state = self.place / "state" / name
-        own = self.stack.enter_context(disk_of_its_own(self.place / f"{name}.img", state))
+        disk = self.stack.enter_context(disk_of_its_own(self.place / f"{name}.img", state))
         # As in its unit: it feeds the watchdog too. The note of what is drawn is in memory.
         environment = {"WATCHDOG_USEC": "60000000", "RUNTIME_DIRECTORY": str(self.place)}
         child, _ = self.stack.enter_context(daemon(self.place, name, (), environment, state / "log"))
-        self.seen[name] = Seen(what, child, state if own else None)
+        self.seen[name] = Seen(what, child, state if disk else None)
 
-    def said(self, text: str, count: int = 1) -> None:
+    def wait_for(self, text: str, count: int = 1) -> None:
         """Waits until the coordinator has said `text` so often."""
         log, deadline = self.place / "state" / COORDINATOR / "log", time.monotonic() + PATIENCE_S
         while log.read_text().count(text) < count:
@@ -108,11 +108,11 @@ class Standing:
 
     def runs(self) -> None:
         """Two runs: the first one makes the files. What each daemon writes in the second is kept in `before`."""
-        self.said("the next run:")
+        self.wait_for("the next run:")
         for seen in self.seen.values():
             seen.before = seen.counts()
         self.seen[COORDINATOR].child.send_signal(signal.SIGUSR1)
-        self.said("the next run:", 2)
+        self.wait_for("the next run:", 2)
 
     def run_rows(self) -> list[Row]:
         """After `runs`: what was written."""
@@ -128,14 +128,14 @@ class Standing:
 
 def seconds() -> float:
     """How long is measured, s. Raises InputError if the environment says no such thing."""
-    said = os.environ.get(SECONDS, "60")
+    text = os.environ.get(SECONDS, "60")
     try:
-        found = float(said)
+        value = float(text)
     except ValueError:
-        found = 0.0
-    if not 0 < found < 1e6:
-        raise InputError(f"{SECONDS}: found {said!r}, expected seconds above 0")
-    return found
+        value = 0.0
+    if not 0 < value < 1e6:
+        raise InputError(f"{SECONDS}: found {text!r}, expected seconds above 0")
+    return value
 
 
 def idle(settle: float = SETTLE_S) -> Table:
@@ -157,14 +157,14 @@ def idle(settle: float = SETTLE_S) -> Table:
             one.runs()
             rows += one.run_rows()
         time.sleep(settle)
-        shown = [
+        standing = [
             (rests, "the run over", (ZONE_NAMES[0], COORDINATOR)),
             (rests_too, "the run over", SENSORS[:1]),
             (waits, "a member absent", (ZONE_NAMES[0], COORDINATOR)),
             (away, "the broker away", (ZONE_NAMES[0], COORDINATOR)),
             (away_too, "the broker away", SENSORS[:1]),
         ]
-        stand = [(fleet.seen[node], where) for fleet, where, names in shown for node in names]
+        stand = [(fleet.seen[node], where) for fleet, where, names in standing for node in names]
         for seen, _ in stand:
             seen.before = seen.counts()
         began = time.monotonic()
@@ -172,7 +172,7 @@ def idle(settle: float = SETTLE_S) -> Table:
         taken = time.monotonic() - began
         for seen, where in stand:
             rows += seen.rows(where, taken)
-    return Table(name="idle", about=f"daemons that stand for {taken:.0f} s, {name}", rows=rows)
+    return Table(name="idle", summary=f"daemons that stand for {taken:.0f} s, {name}", rows=rows)
 
 
 def _compile(place: Path, url: str) -> None:
@@ -183,7 +183,7 @@ def _compile(place: Path, url: str) -> None:
             fleet = Standing(place / f"first-{what}", stack)
             for name in (*names, COORDINATOR):
                 fleet.start(what, name)
-            fleet.said("the next run:")
+            fleet.wait_for("the next run:")
 
 
 def _fleet(

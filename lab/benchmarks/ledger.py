@@ -40,10 +40,10 @@ def ledger(commits: int = 1500, runs: int = 15, spends: int = SPENDS) -> Table:
             rows += _bytes(place / "disk", commits, runs)
         of_spends(place / "past.ledger", spends)
         rows += _past(place / "past.ledger", spends)
-        about = f"states of {STATE} bytes, ledger and mark on {file_system(scratch)}, bytes on " + (
+        summary = f"states of {STATE} bytes, ledger and mark on {file_system(scratch)}, bytes on " + (
             "a disk of its own" if alone else "it, other programs' too"
         )
-    return Table(name="ledger", about=about, rows=[*rows, bare])
+    return Table(name="ledger", summary=summary, rows=[*rows, bare])
 
 
 @contextmanager
@@ -81,17 +81,17 @@ def _spend(k: int) -> Spend:
 
 def _past(path: Path, spends: int) -> list[Row]:
     """A ledger with so many spends, opened by a process that has just started, its file not in the system's cache."""
-    found, what = [], f"a ledger of {spends:,} spends"
+    rows, what = [], f"a ledger of {spends:,} spends"
     for _ in range(5):
         file = os.open(path, os.O_RDONLY)
         os.fsync(file)
         os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
         os.close(file)
-        found.append(opened(path))
+        rows.append(opened(path))
     return [
-        against(row(f"{what}: opens", "s", [one.opens for one in found]), OPEN_S),
-        against(row(f"{what}: joins a run", "ms", [1e3 * one.joins for one in found]), JOIN_MS),
-        against(row(f"{what}: memory", "MB", [one.memory / 1e6 for one in found]), MEMORY_MB),
+        against(row(f"{what}: opens", "s", [one.opens for one in rows]), OPEN_S),
+        against(row(f"{what}: joins a run", "ms", [1e3 * one.joins for one in rows]), JOIN_MS),
+        against(row(f"{what}: memory", "MB", [one.memory / 1e6 for one in rows]), MEMORY_MB),
     ]
 
 

@@ -50,8 +50,8 @@ def masks(
     for n in sizes:
         rows += _keys(n, repeats)
     rows += _memory(max(sizes))
-    about = f"fedavg, {FEATURES} unknowns, 50 rows a device, so that a round is messages and ledgers; t = 1"
-    return Table(name="masks", about=about, rows=rows)
+    summary = f"fedavg, {FEATURES} unknowns, 50 rows a device, so that a round is messages and ledgers; t = 1"
+    return Table(name="masks", summary=summary, rows=rows)
 
 
 # --- rounds ---
@@ -62,30 +62,30 @@ class _Stopwatch(Progress):
 
     def __init__(self) -> None:
         super().__init__(quiet=True)
-        self.at: dict[int, float] = {}
+        self.moments: dict[int, float] = {}
 
     def round(self, t: int, total: int, residual: float | None) -> None:
-        self.at.setdefault(t, time.perf_counter())
+        self.moments.setdefault(t, time.perf_counter())
 
 
-def _taken(at: Mapping[int, float]) -> list[float]:
-    """Milliseconds of each round but the first ones; `at`: the seconds at which it was over."""
-    return [1e3 * (at[t] - at[t - 1]) for t in sorted(at) if t > WARM and t - 1 in at]
+def _taken(moments: Mapping[int, float]) -> list[float]:
+    """Milliseconds of each round but the first ones; `moments`: the seconds at which it was over."""
+    return [1e3 * (moments[t] - moments[t - 1]) for t in sorted(moments) if t > WARM and t - 1 in moments]
 
 
 @contextmanager
 def _commits() -> Iterator[list[str]]:
     """The nodes whose ledgers in this process commit a step, one after the other."""
-    found: list[str] = []
+    names: list[str] = []
     commit = Ledger.commit
 
-    def counted(self: Ledger, *given: Any, **named: Any) -> Any:
-        found.append(self.node)
-        return commit(self, *given, **named)
+    def counted(self: Ledger, *arguments: Any, **named: Any) -> Any:
+        names.append(self.node)
+        return commit(self, *arguments, **named)
 
     Ledger.commit = counted  # type: ignore[method-assign]
     try:
-        yield found
+        yield names
     finally:
         Ledger.commit = commit  # type: ignore[method-assign]
 
@@ -119,7 +119,7 @@ def _in_process(n: int, rounds: int, masked: bool) -> list[Row]:
     with _commits() as committed:
         history = run(_scenario(n, rounds, masked), transport="memory", progress=watch).history
     return [
-        row(what, "ms", _taken(watch.at)),
+        row(what, "ms", _taken(watch.moments)),
         *(row(f"{what}: {name}", "", [float(v or 0) for v in history[name][WARM:]]) for name in ("messages", "bytes")),
         Row(what=f"{what}: commits, {rounds} rounds", unit="", value=len(committed)),
     ]
@@ -128,10 +128,10 @@ def _in_process(n: int, rounds: int, masked: bool) -> list[Row]:
 def _wired(n: int, rounds: int, masked: bool) -> Row:
     """Milliseconds from one round's commit at the coordinator to the next one's; each member is a process."""
     setup, fleet = prepare(scenario_from(_scenario(n, rounds, masked))), f"bench-{secrets.token_hex(3)}"
-    at: dict[int, float] = {}
+    moments: dict[int, float] = {}
 
     def observe(driver: Driver, fresh: bool) -> None:
-        at.setdefault(driver.machine.state.t, time.perf_counter())
+        moments.setdefault(driver.machine.state.t, time.perf_counter())
 
     with ExitStack() as stack:
         place = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="hushgrid-bench-")))
@@ -143,7 +143,7 @@ def _wired(n: int, rounds: int, masked: bool) -> Row:
         ]
         stack.enter_context(processes(members, farewell_s=2.0))
         coordinate(centre, broker.url)
-    return row(f"round of {n}, {'masked' if masked else 'plain'}, {broker.name}", "ms", _taken(at))
+    return row(f"round of {n}, {'masked' if masked else 'plain'}, {broker.name}", "ms", _taken(moments))
 
 
 def _member(url: str, fleet: str, name: str, data: dict[str, Any], place: str) -> None:
@@ -153,10 +153,10 @@ def _member(url: str, fleet: str, name: str, data: dict[str, Any], place: str) -
 
 def _beside(ours: list[Row], rivals: list[Row]) -> list[Row]:
     """Each of ours, and behind it the rival's own."""
-    found = []
-    for own, rival in zip(ours, rivals, strict=True):
-        found += [msgspec.structs.replace(own, rival=rival.what, ratio=own.value / rival.value), rival]
-    return found
+    rows = []
+    for masked, rival in zip(ours, rivals, strict=True):
+        rows += [msgspec.structs.replace(masked, rival=rival.what, ratio=masked.value / rival.value), rival]
+    return rows
 
 
 # --- keys and pads ---
@@ -178,25 +178,25 @@ def _keys(n: int, repeats: int) -> list[Row]:
             ledger = stack.enter_context(closing(Ledger(place / f"{node}.ledger", node)))
             ledger.join(RUN, b"")
             members.append(RunMasks(node, RUN, ledger, identities[node], trust))
-        shown = {}
+        rows = {}
         for member in members:
             began = time.perf_counter()
-            shown[member.node] = member.introduction()
+            rows[member.node] = member.introduction()
             taken["introduction"].append(1e3 * (time.perf_counter() - began))
         for _ in range(repeats):
             began = time.perf_counter()
-            members[0].meet(shown)
+            members[0].meet(rows)
             taken["meet"].append(1e3 * (time.perf_counter() - began))
         for k in range(repeats):
             began = time.perf_counter()
             members[0].pad(k + 1, 1, nodes, x, FEATURES)
             taken["pad"].append(1e3 * (time.perf_counter() - began))
-    words = {
+    labels = {
         "introduction": "its key made, signed, stored",
         "meet": f"{n - 1} others checked",
         "pad": f"{FEATURES} words",
     }
-    return [row(f"{what} of a device among {n}: {words[what]}", "ms", values) for what, values in taken.items()]
+    return [row(f"{what} of a device among {n}: {labels[what]}", "ms", values) for what, values in taken.items()]
 
 
 # --- memory ---
@@ -245,5 +245,5 @@ def _memory(n: int) -> list[Row]:
     if ended.returncode:
         raise InputError(f"bench masks: {ended.stderr.decode(errors='replace').strip().splitlines()[-1]}")
     plain, imported, met = json.loads(ended.stdout)
-    words = {"a device's program": plain, "with masks": imported, f"with masks, {n - 1} others met": met}
-    return [Row(what=f"resident memory: {what}", unit="MB", value=value) for what, value in words.items()]
+    programs = {"a device's program": plain, "with masks": imported, f"with masks, {n - 1} others met": met}
+    return [Row(what=f"resident memory: {what}", unit="MB", value=value) for what, value in programs.items()]

@@ -81,49 +81,49 @@ def cases_here() -> dict[str, Asked]:
 
 
 def opf(cases: dict[str, Asked] | None = None) -> Table:
-    """Rows of every case. InputError where the file named by HUSHGRID_CASE588 is not one."""
+    """Rows of every case. Raises InputError if the file named by HUSHGRID_CASE588 is not one."""
     rows: list[Row] = []
-    for name, asked in (cases_here() if cases is None else cases).items():
-        rows += measured(name, asked)
+    for name, request in (cases_here() if cases is None else cases).items():
+        rows += measured(name, request)
     left_out = (
         "" if cases is not None or os.environ.get(CASE588) else f"; 588 is not there: {CASE588} may name its file"
     )
     left_out += "" if find_spec("qoco") else "; QOCO left out: not installed"
     left_out += "" if installed() else "; AC left out: no Ipopt"
-    about = f"zones solve the relaxation (SOC), one AC optimal power flow at the end; true loads, {brokers_here()[0]}"
-    return Table(name="opf", about=about + left_out, rows=rows)
+    summary = f"zones solve the relaxation (SOC), one AC optimal power flow at the end; true loads, {brokers_here()[0]}"
+    return Table(name="opf", summary=summary + left_out, rows=rows)
 
 
-def measured(name: str, asked: Asked) -> list[Row]:
+def measured(name: str, request: Asked) -> list[Row]:
     """The rows of one case."""
     setup = ZoneSetup(
         scenario_from(
             {
                 "hushgrid": 1,
                 "name": "bench-opf",
-                "problem": {"kind": "zones", "case": asked.case, "zones": asked.zones},
+                "problem": {"kind": "zones", "case": request.case, "zones": request.zones},
                 "algorithm": {"name": "consensus-admm", "rounds": ROUNDS, "variant": "none"},
             }
         )
     )
-    whole, after = _over_broker(setup), f"{name} in {len(setup.zones)} zones: "
+    total, after = _over_broker(setup), f"{name} in {len(setup.zones)} zones: "
     played, central, central_s = _played(setup), *_central(setup)
 
     def beside(what: str, unit: str, value: float) -> list[Row]:
         """The row, and the published figure if there is one."""
         ours = Row(what=after + what, unit=unit, value=value)
-        if unit not in asked.theirs:
+        if unit not in request.theirs:
             return [ours]
-        theirs = Row(what=f"{name}, {THEIRS[unit]}", unit=unit, value=asked.theirs[unit])
+        theirs = Row(what=f"{name}, {THEIRS[unit]}", unit=unit, value=request.theirs[unit])
         return [Row(what=ours.what, unit=unit, value=value, rival=theirs.what, ratio=value / theirs.value), theirs]
 
-    run = beside("from the first message to the dispatch", "s", whole.seconds)
-    run[0] = run[0] if asked.goal_s is None else against(run[0], asked.goal_s)
+    run = beside("from the first message to the dispatch", "s", total.seconds)
+    run[0] = run[0] if request.goal_s is None else against(run[0], request.goal_s)
     gap = 100 * (played.figures["objective"] - central) / central
-    a_round = row(after + "a round through the broker", "ms", whole.rounds_ms)
+    a_round = row(after + "a round through the broker", "ms", total.rounds_ms)
     rows = [
         *run,
-        Row(what=after + "of it the AC optimal power flow, a process's start included", unit="s", value=whole.ac_s),
+        Row(what=after + "of it the AC optimal power flow, a process's start included", unit="s", value=total.ac_s),
         *_ac_alone(setup, after),
         a_round,
         *beside("rounds to the stop", "rounds", played.rounds),
@@ -168,9 +168,9 @@ def _over_broker(setup: ZoneSetup) -> Whole:
                 with processes(members, farewell_s=2.0):
                     coordinate(run, running.url)
     first, last = dict[int, float](), dict[int, float]()
-    for t, at in commits:
-        first.setdefault(t, at)
-        last[t] = at
+    for t, moment in commits:
+        first.setdefault(t, moment)
+        last[t] = moment
     rounds = max(last) - 2  # two closing exchanges follow
     ends = [last[t] for t in sorted(last)]
     return Whole(ends[-1] - commits[0][1], first[rounds + 2] - last[rounds + 1], list(1e3 * np.diff(ends[1:rounds])))
@@ -278,8 +278,8 @@ class Bare:
             self.qoco.update_matrix_data(P=P)
             self._P_qoco = P
         self.qoco.update_vector_data(c=q)
-        found = self.qoco.solve()
-        return 1e3 * (time.perf_counter() - began), str(found.status) == "QOCO_SOLVED"
+        status = self.qoco.solve()
+        return 1e3 * (time.perf_counter() - began), str(status.status) == "QOCO_SOLVED"
 
 
 def _diagonal(P: Floats) -> Any:
@@ -304,20 +304,20 @@ def _qoco(cones: Cones, P: Floats) -> Any:
 
 def _central(setup: ZoneSetup) -> tuple[float, float]:
     """The least cost of the whole relaxation, $/h, and the seconds to build and solve it; its model is there."""
-    (whole,) = zone_models(setup.case, [setup.case.buses.numbers.tolist()]).values()
-    d, none = loads(setup.case, whole.buses), np.zeros(0, np.int64)
+    (model,) = zone_models(setup.case, [setup.case.buses.numbers.tolist()]).values()
+    d, none = loads(setup.case, model.buses), np.zeros(0, np.int64)
     began = time.perf_counter()
-    found = CostStep(setup.case, whole, d, none, np.zeros(0), setup.plan.problem.voll).minimum(np.zeros(0), 1.0)
-    return found.value, time.perf_counter() - began
+    least = CostStep(setup.case, model, d, none, np.zeros(0), setup.plan.problem.voll).minimum(np.zeros(0), 1.0)
+    return least.value, time.perf_counter() - began
 
 
 def _ac_alone(setup: ZoneSetup, after: str) -> list[Row]:
     """The AC optimal power flow once more in this process, which runs already."""
     if not installed():
         return []
-    solver = AcSolver(Program.of(setup.case, setup.plan.problem.voll))
-    found = solver.solve(loads(setup.case, tuple(setup.case.buses.numbers.tolist())))
-    if not isinstance(found, AcDispatch):
+    solver = AcSolver(Program.from_case(setup.case, setup.plan.problem.voll))
+    dispatch = solver.solve(loads(setup.case, tuple(setup.case.buses.numbers.tolist())))
+    if not isinstance(dispatch, AcDispatch):
         return []
-    what = f"AC alone in a process that runs, {found.iterations} iterations"
-    return [Row(what=after + what, unit="s", value=found.build_s + found.solve_s)]
+    what = f"AC alone in a process that runs, {dispatch.iterations} iterations"
+    return [Row(what=after + what, unit="s", value=dispatch.build_s + dispatch.solve_s)]

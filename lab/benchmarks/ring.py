@@ -43,19 +43,19 @@ def ring(rounds: int = 300, nodes: int = 16, hands: int = 4) -> Table:
     with tempfile.TemporaryDirectory(prefix="hushgrid-bench-") as scratch:
         for broker in brokers_here():
             with start(broker, Path(scratch, broker)) as running:
-                found: list[tuple[bool, float, float, list[float]]] = []
+                runs: list[tuple[bool, float, float, list[float]]] = []
                 for guarded in (True, False):
                     place = Path(scratch, f"{broker}-{guarded}")
-                    found.append((guarded, *_rounds(running.url, place, scenario(rounds, nodes, guarded), hands)))
-                size = round(found[0][2] / found[0][1])
+                    runs.append((guarded, *_rounds(running.url, place, scenario(rounds, nodes, guarded), hands)))
+                size = round(runs[0][2] / runs[0][1])
                 place = Path(scratch, f"{broker}-bare")
                 place.mkdir()
                 name = running.name
                 rival = row(f"bare paho, {name}", "ms", _bare_rounds(running.url, place, size, rounds, nodes, hands))
-            for guarded, _, _, taken in found:
+            for guarded, _, _, taken in runs:
                 rows.append(row(f"round, {'guarded' if guarded else 'variant none'}, {name}", "ms", taken, rival=rival))
             rows.append(rival)
-        _, messages, travelled, _ = found[0]
+        _, messages, travelled, _ = runs[0]
         vectors = Row(what=f"bytes a round, {nodes} bare vectors", unit="bytes", value=8.0 * FEATURES * nodes)
         rows += [
             Row(what="messages a round", unit="", value=messages, rival="bare paho", ratio=messages / nodes),
@@ -65,33 +65,33 @@ def ring(rounds: int = 300, nodes: int = 16, hands: int = 4) -> Table:
             vectors,
             row("one bare SQLite commit (WAL, synchronous FULL)", "ms", commits(Path(scratch), rounds)),
         ]
-        about = (
+        summary = (
             f"DGD, {nodes} members on a ring in {hands} processes, each step and spend in its ledger before it is said "
             f"({nodes} commits a round on {file_system(scratch)}); the reports to the coordinator are not counted"
         )
-    return Table(name="ring", about=about, rows=rows)
+    return Table(name="ring", summary=summary, rows=rows)
 
 
-def _rounds(url: str, place: Path, of: Scenario, hands: int) -> tuple[float, float, list[float]]:
+def _rounds(url: str, place: Path, scenario: Scenario, hands: int) -> tuple[float, float, list[float]]:
     """Messages and bytes of a round, and the milliseconds from one round's last commit to the next one's."""
-    fleet, setup = f"bench-{secrets.token_hex(3)}", prepare(of)
-    nodes, rounds = setup.plan.nodes, of.algorithm.rounds
-    members = [(_members, (url, fleet, nodes[k::hands], of, str(place))) for k in range(hands)]
+    fleet, setup = f"bench-{secrets.token_hex(3)}", prepare(scenario)
+    nodes, rounds = setup.plan.nodes, scenario.algorithm.rounds
+    members = [(_members, (url, fleet, nodes[k::hands], scenario, str(place))) for k in range(hands)]
     with closing(Ledger(place / "coordinator.ledger", COORDINATOR)) as ledger, processes(members, farewell_s=5.0):
         coordinate(NeighboursCoordinator(fleet, setup.plan, "", ledger, silent_s=PATIENCE_S), url)
-    found = np.array([np.fromfile(place / f"{name}.steps").reshape(rounds, 3) for name in nodes])
-    messages, size = found[:, -1, 1:].sum(axis=0) / rounds
-    return float(messages), float(size), _between(found[:, :, 0])
+    steps = np.array([np.fromfile(place / f"{name}.steps").reshape(rounds, 3) for name in nodes])
+    messages, size = steps[:, -1, 1:].sum(axis=0) / rounds
+    return float(messages), float(size), _between(steps[:, :, 0])
 
 
-def _between(at: np.ndarray) -> list[float]:
+def _between(moments: np.ndarray) -> list[float]:
     """Milliseconds between the ends of successive rounds; `at` (nodes, rounds) in seconds of the machine's one clock."""
-    return list(1e3 * np.diff(at.max(axis=0))[WARM:])
+    return list(1e3 * np.diff(moments.max(axis=0))[WARM:])
 
 
-def _members(url: str, fleet: str, names: list[str], of: Scenario, place: str) -> None:
+def _members(url: str, fleet: str, names: list[str], scenario: Scenario, place: str) -> None:
     """Members in one process, and when each made which step, with its messages and bytes so far."""
-    setup = prepare(of)
+    setup = prepare(scenario)
     with ExitStack() as stack:
         seats = [stack.enter_context(closing(_Seat(url, fleet, name, setup, place))) for name in names]
         pairs = [(seat.member, seat.link) for seat in seats]
@@ -140,20 +140,20 @@ def _bare_rounds(url: str, place: Path, size: int, rounds: int, nodes: int, hand
     return _between(np.array([np.fromfile(place / f"{i}.bare") for i in range(nodes)]))
 
 
-def _bare(url: str, prefix: str, of: list[int], nodes: int, size: int, rounds: int, place: str) -> None:
-    own = [_Bare(url, prefix, i, nodes, size, rounds) for i in of]
-    while any(len(node.at) < rounds or node.client.want_write() for node in own) and os.getppid() != 1:
-        sockets = {node.client.socket(): node.client for node in own}
+def _bare(url: str, prefix: str, numbers: list[int], nodes: int, size: int, rounds: int, place: str) -> None:
+    nodes_here = [_Bare(url, prefix, i, nodes, size, rounds) for i in numbers]
+    while any(len(node.moments) < rounds or node.client.want_write() for node in nodes_here) and os.getppid() != 1:
+        sockets = {node.client.socket(): node.client for node in nodes_here}
         full = [s for s, client in sockets.items() if client.want_write()]
         ready, free, _ = select.select([*sockets], full, [], 1.0)
         for s in ready:
             sockets[s].loop_read()
         for s in free:
             sockets[s].loop_write()
-    for node in own:
-        np.array(node.at).tofile(Path(place) / f"{node.i}.bare")
-        told = node.say("there")
-        while not told.is_published() and os.getppid() != 1:
+    for node in nodes_here:
+        np.array(node.moments).tofile(Path(place) / f"{node.i}.bare")
+        notice = node.say("there")
+        while not notice.is_published() and os.getppid() != 1:
             node.client.loop(0.1)
 
 
@@ -162,7 +162,7 @@ class _Bare:
 
     def __init__(self, url: str, prefix: str, i: int, nodes: int, size: int, rounds: int) -> None:
         self.prefix, self.i, self.rounds, self.rest = prefix, i, rounds, os.urandom(size - 4)
-        self.t, self.at = 0, list[float]()
+        self.t, self.moments = 0, list[float]()
         self.far = {f"{prefix}/{j}": 0 for j in ((i - 1) % nodes, (i + 1) % nodes)}  #: the last message of each
         topics = [(topic, 1) for topic in (f"{prefix}/go", *self.far)]
         self.client = bare_client(url, f"{prefix}-{i}", topics, self.hear)
@@ -178,8 +178,8 @@ class _Bare:
         elif not self.t:
             self.t = 1
             self.say("next")
-        while 0 < self.t <= min(self.far.values()) and len(self.at) < self.rounds:
-            self.at.append(time.perf_counter())
+        while 0 < self.t <= min(self.far.values()) and len(self.moments) < self.rounds:
+            self.moments.append(time.perf_counter())
             self.t += 1
-            if len(self.at) < self.rounds:
+            if len(self.moments) < self.rounds:
                 self.say("next")

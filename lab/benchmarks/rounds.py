@@ -25,11 +25,11 @@ OBJECTIVE = Objective(kind="logistic", nonconvex=Nonconvex(lam=0.001, omega=1.0)
 def dpp2() -> Table:
     """Both modes, numba where it is installed."""
     rows = in_each_mode("hushgrid.lab.benchmarks.rounds")
-    return Table(name="dpp2", about="whole runs in one process, no network, no gate", rows=rows)
+    return Table(name="dpp2", summary="whole runs in one process, no network, no gate", rows=rows)
 
 
 def connected(n: int, radius: float) -> Graph:
-    """The first connected geometric graph. InputError where none of a hundred seeds gives one."""
+    """The first connected geometric graph. Raises InputError if none of a hundred seeds gives one."""
     for seed in range(100):
         try:
             return Network(kind="geometric", nodes=n, radius=radius, seed=seed).build()
@@ -39,8 +39,8 @@ def connected(n: int, radius: float) -> Graph:
 
 
 def measured(n: int = N, rows: int = ROWS, rounds: int = ROUNDS, repeats: int = 15) -> list[Row]:
-    """The rows of this process's mode: milliseconds of a whole run of `rounds`, n nodes of `rows` rows, in turn with the
-    bare loop."""
+    """The rows of this process's mode: milliseconds of a whole run of `rounds`, n nodes of `rows` rows,
+    in turn with the bare loop."""
     draw, graph = counter_generator(0, "bench dpp2", 0), connected(n, 0.3)
     fs = [Loss(OBJECTIVE, draw.normal(size=(rows, D)), np.sign(draw.normal(size=rows))) for _ in range(n)]
     name = f"DPP2, N = {n}, K = {rounds}, {jit.MODE}: whole run"
@@ -56,14 +56,16 @@ def measured(n: int = N, rows: int = ROWS, rounds: int = ROUNDS, repeats: int = 
     if not np.allclose(ours().x, bare(), rtol=0, atol=1e-9):
         raise InputError("dpp2: found another result of the bare loop, expected the same arithmetic")
     pairs = [(timed(ours, 1)[0], timed(bare, 1)[0]) for _ in range(repeats)]  # what slows the machine slows both
-    whole, loop = 1e3 * np.array(pairs).T
+    nodes_ms, loop = 1e3 * np.array(pairs).T
     rival = row("bare loop by hand, four rows at a time", "ms", loop.tolist())
-    found = row(name, "ms", whole.tolist(), rival=rival, ratio=float(np.median(whole / loop)))
-    return [against(found, 1.5, "ratio"), rival]
+    line = row(name, "ms", nodes_ms.tolist(), rival=rival, ratio=float(np.median(nodes_ms / loop)))
+    return [against(line, 1.5, "ratio"), rival]
 
 
 def _bare(fs: list[Loss], edges: Edges, rounds: int) -> Callable[[], Any]:
-    """(20)-(21) for this problem and nothing else, rows a multiple of 4: no temporary array, -b/(1 + exp(b t)) as it stands."""
+    """(20)-(21) for this problem and nothing else, rows a multiple of 4: no temporary array,
+    -b/(1 + exp(b t)) as it stands.
+    """
     import numba
 
     @numba.njit(error_model="numpy")  # type: ignore[untyped-decorator]
@@ -72,7 +74,7 @@ def _bare(fs: list[Loss], edges: Edges, rounds: int) -> Callable[[], Any]:
         A: Any,
         b: Any,
         start: Any,
-        near: Any,
+        around: Any,
         weight: Any,
         x: Any,
         q: Any,
@@ -104,7 +106,7 @@ def _bare(fs: list[Loss], edges: Edges, rounds: int) -> Callable[[], Any]:
                 for k in range(d):
                     mixed = 0.0
                     for e in range(start[i], start[i + 1]):
-                        mixed += weight[e] * (x[i, k] - x[near[e], k])
+                        mixed += weight[e] * (x[i, k] - x[around[e], k])
                     v = 1.0 + omega * x[i, k] * x[i, k]
                     q[i, k] += rho * mixed
                     z[i, k] = g[k] / m + 2.0 * lam * omega * x[i, k] / (v * v) + q[i, k]
@@ -112,7 +114,7 @@ def _bare(fs: list[Loss], edges: Edges, rounds: int) -> Callable[[], Any]:
                 for k in range(d):
                     mixed = 0.0
                     for e in range(start[i], start[i + 1]):
-                        mixed += weight[e] * (z[i, k] - z[near[e], k])
+                        mixed += weight[e] * (z[i, k] - z[around[e], k])
                     new[i, k] = x[i, k] - alpha * z[i, k] + beta * mixed
             x[:] = new
 

@@ -27,15 +27,15 @@ POINTS = {"slopes near e^-720": SUBNORMAL / FIRST, "products near 1e-311": 1e-31
 
 def timing(rows: int = 4000, features: int = 123, games: int = 200) -> Table:
     """Of so many rows all, or one, have what the question is about."""
-    found: list[Row] = []
+    rows_: list[Row] = []
     for what, one, other in _pairs(rows, features):
         apart = _apart(one, other, games)
         rival = row(f"{what[0]}: {what[1]}", "ms", [first for first, _ in apart])
         ratio = float(np.median([second / first for first, second in apart]))
         ours = row(f"{what[0]}: {what[2]}", "ms", [second for _, second in apart], rival=rival)
-        found += [replace(ours, ratio=ratio), rival]
+        rows_ += [replace(ours, ratio=ratio), rival]
     return Table(
-        name="timing", about="what an answer computes of the rows, asked so that unlike rows would tell", rows=found
+        name="timing", summary="what an answer computes of the rows, asked so that unlike rows would tell", rows=rows_
     )
 
 
@@ -45,12 +45,12 @@ def _apart(one: Callable[[], object], other: Callable[[], object], games: int) -
     gc.disable()
     try:
         for k in range(games + 1):
-            at = [0.0, 0.0]
+            seconds = [0.0, 0.0]
             for which in (k % 2, 1 - k % 2):
                 began = time.perf_counter()
                 (one, other)[which]()
-                at[which] = 1e3 * (time.perf_counter() - began)
-            taken.append((at[0], at[1]))
+                seconds[which] = 1e3 * (time.perf_counter() - began)
+            taken.append((seconds[0], seconds[1]))
     finally:
         gc.enable()
     return taken[1:]
@@ -59,8 +59,8 @@ def _apart(one: Callable[[], object], other: Callable[[], object], games: int) -
 def _pairs(m: int, q: int) -> Iterator[tuple[tuple[str, str, str], Callable[[], object], Callable[[], object]]]:
     """What is asked, of whom, and the two askings."""
     kinds: tuple[Kind, ...] = ("logistic", "least-squares", "softmax")
-    for kind, (name, at) in product(kinds, {"the point 0": 0.0, **POINTS}.items()):
-        none, one, each = (_asked(kind, m, q, at, having) for having in (0, 1, m))
+    for kind, (name, size) in product(kinds, {"the point 0": 0.0, **POINTS}.items()):
+        none, one, each = (_asked(kind, m, q, size, having) for having in (0, 1, m))
         yield (f"{kind}, {name}", "no record has the feature", f"one of {m} has it"), none, one
         yield (f"{kind}, {name}", "no record has the feature", f"all of {m} have it"), none, each
     draw = np.random.default_rng(1)
@@ -75,7 +75,7 @@ def _pairs(m: int, q: int) -> Iterator[tuple[tuple[str, str, str], Callable[[], 
         yield (f"{statistic.name}, {5 * m} records", "all alike", "in disorder"), equal, unlike
 
 
-def _asked(kind: Kind, m: int, q: int, at: float, having: int) -> Callable[[], Vector]:
+def _asked(kind: Kind, m: int, q: int, size: float, having: int) -> Callable[[], Vector]:
     """Asks m records, of which the first so many have feature 0, at a point that is 0 beside it."""
     draw = np.random.default_rng(2)
     classes = 10 if kind == "softmax" else 1
@@ -84,7 +84,7 @@ def _asked(kind: Kind, m: int, q: int, at: float, having: int) -> Callable[[], V
     A[:having, 0] = FIRST
     b = np.zeros(m) if kind == "softmax" else np.ones(m)
     loss, x = Loss(Objective(kind=kind), A, b, classes, row_bound=1.0), np.zeros(q * classes)
-    x[0] = at
+    x[0] = size
     return lambda: loss.clipped_gradient(x, 1.0, 2)
 
 

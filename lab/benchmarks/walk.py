@@ -1,4 +1,5 @@
-"""The token walks' arithmetic without their network: a step beside a bare compiled loop, a whole run on the paper's data.
+"""The token walks' arithmetic without their network: a step beside a bare compiled loop,
+a whole run on the paper's data.
 
 Each mode of the kernels is a process of its own.
 """
@@ -30,17 +31,17 @@ AGENTS, ACTIVATIONS = 8, 2400  #: the RECAL paper's Table IV: PLF = 300 on a rin
 
 
 def walk() -> Table:
-    """Both modes, numba where it is installed. InputError where the file named by HUSHGRID_IJCNN1 is not one."""
+    """Both modes, numba where it is installed. Raises InputError if the file named by HUSHGRID_IJCNN1 is not one."""
     rows = in_each_mode("hushgrid.lab.benchmarks.walk")
     where = "" if os.environ.get(IJCNN1) else f"; ijcnn1 is not there: {IJCNN1} may name its file"
-    return Table(name="walk", about=f"activations in one process, no network, no gate{where}", rows=rows)
+    return Table(name="walk", summary=f"activations in one process, no network, no gate{where}", rows=rows)
 
 
-def measured(steps: int = 20_000, repeats: int = 100, activations: int = ACTIVATIONS, whole: int = 5) -> list[Row]:
+def measured(steps: int = 20_000, repeats: int = 100, activations: int = ACTIVATIONS, compiled: int = 5) -> list[Row]:
     """The rows of this process's mode. `steps` and `repeats` of I-ADMM; `activations` of RECAL, `whole` times."""
     rows = step(steps, repeats)
     if path := os.environ.get(IJCNN1):
-        rows += ijcnn1(Path(path), activations, whole)
+        rows += ijcnn1(Path(path), activations, compiled)
     return rows
 
 
@@ -55,8 +56,8 @@ def step(steps: int, repeats: int) -> list[Row]:
     nodes = np.arange(steps) % N
 
     def agents(update: Any, rho: float = RHO) -> Callable[[], object]:
-        whole = whole_iadmm.Agents(iadmm.Params(rounds=steps, rho=rho, variant="none", update=update), fs)
-        return lambda: whole.walk(nodes)
+        compiled = whole_iadmm.Agents(iadmm.Params(rounds=steps, rho=rho, variant="none", update=update), fs)
+        return lambda: compiled.walk(nodes)
 
     def each(call: Callable[[], object]) -> list[float]:
         return [1e9 * s / steps for s in timed(call, repeats)]
@@ -101,7 +102,9 @@ def _bare(fs: list[Loss], nodes: Any) -> Callable[[], object]:
 
 
 def ijcnn1(path: Path, activations: int, repeats: int) -> list[Row]:
-    """Seconds of the paper's run, r = |x|_1/2 + |x|_2^2/2: linear regression (by Gram forms) and logistic regression."""
+    """Seconds of the paper's run, r = |x|_1/2 + |x|_2^2/2: linear regression (by Gram forms) and logistic
+    regression.
+    """
     began = time.perf_counter()
     shards = load(Data(libsvm=str(path), nodes=AGENTS), Path(), "logistic").shards
     loading = time.perf_counter() - began

@@ -75,7 +75,7 @@ def medians(frame: DataFrame, figures: Sequence[str]) -> DataFrame:
         row = values | {"runs": len(runs), "done": len(done)}
         row |= {key: " or ".join(sorted({*done[key]})) for key in ("dp",) if key not in values}
         for name in figures:
-            found = median(numbers(done, name))
-            row |= {name: found.value, f"{name}_se": found.error}
+            value = median(numbers(done, name))
+            row |= {name: value.value, f"{name}_se": value.error}
         rows.append(row)
     return DataFrame(rows)

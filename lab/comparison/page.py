@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import yaml
 
-from hushgrid.broker.report import plots
-from hushgrid.broker.report.page import document, facts, figure, paragraphs, section, table
-from hushgrid.broker.report.statement import number
+from hushgrid.broker.report.drawings import plots
+from hushgrid.broker.report.drawings.numbers import number
+from hushgrid.broker.report.drawings.page import document, facts, figure, paragraphs, section, table
 from hushgrid.lab.comparison.medians import Median, differences, groups, median, medians, numbers
 from hushgrid.lab.comparison.rows import FIGURES, TEXT, WHOLE
 
@@ -37,31 +37,31 @@ CURVES = 24  #: in one chart at most
 LISTED = 40  #: rows of a table of what was refused
 
 
-def qualities(found: DataFrame) -> list[str]:
+def qualities(runs: DataFrame) -> list[str]:
     """What the runs of a sweep are compared by: of QUALITIES, and what was measured beside them."""
-    mine = [name for name in found if name not in (*FIGURES, *TEXT, *WHOLE, *found.attrs["over"])]
-    some = [name for name in (*QUALITIES, *mine) if name in found and found[name].dtype != "str"]
-    known = [str(name) for name in some if numbers(found, name)[found["status"] == "done"].size]
-    known = [name for name in known if median(numbers(found, name)).n]
+    mine = [name for name in runs if name not in (*FIGURES, *TEXT, *WHOLE, *runs.attrs["over"])]
+    some = [name for name in (*QUALITIES, *mine) if name in runs and runs[name].dtype != "str"]
+    known = [str(name) for name in some if numbers(runs, name)[runs["status"] == "done"].size]
+    known = [name for name in known if median(numbers(runs, name)).n]
     return [name for name in known if name != "objective" or "optimality_gap" not in known]
 
 
-def medians_of(found: DataFrame) -> DataFrame:
+def medians_of(runs: DataFrame) -> DataFrame:
     """A row a point: medians and their standard errors of what it is compared by, and of what it costs."""
-    return medians(found, [*qualities(found), *COSTS])
+    return medians(runs, [*qualities(runs), *COSTS])
 
 
 class _Points:
     """The points of a sweep, as the page names them."""
 
-    def __init__(self, found: DataFrame) -> None:
-        self.found, self.over = found, [str(key) for key in found.attrs["over"]]
-        self.done = found[found["status"] == "done"]
+    def __init__(self, runs: DataFrame) -> None:
+        self.runs, self.over = runs, [str(key) for key in runs.attrs["over"]]
+        self.done = runs[runs["status"] == "done"]
         self.done.attrs["over"] = self.over
-        self.axes = [key for key in self.over if found[key].nunique() > 1]
+        self.axes = [key for key in self.over if runs[key].nunique() > 1]
         self.kinds = sorted({*self.done["dp"]} - {"none"})
-        numeric = [key for key in self.axes if found[key].dtype.kind in "if"]
-        self.along = sorted(numeric, key=lambda key: -found[key].nunique())  # stable: the first of the longest
+        numeric = [key for key in self.axes if runs[key].dtype.kind in "if"]
+        self.along = sorted(numeric, key=lambda key: -runs[key].nunique())  # stable: the first of the longest
 
     def named(self, values: Mapping[str, object], runs: DataFrame, but: str = "") -> str:
         """A point in words, without one of its values; of which kind its epsilon is, if there are several kinds."""
@@ -76,21 +76,23 @@ class _Points:
 
     def curves(self, name: str, along: str) -> dict[str, plots.Band]:
         """Medians and quartiles of a figure along an axis, by the other values of the points."""
-        of: dict[str, list[tuple[float, Median]]] = {}
+        by_name: dict[str, list[tuple[float, Median]]] = {}
         for values, runs in groups(self.done):
-            at = median(numbers(runs, name))
-            if at.n:
-                of.setdefault(self.named(values, runs, along), []).append((float(str(values[along])), at))
-        return {key: _band(sorted(at)) for key, at in of.items()}
+            middle = median(numbers(runs, name))
+            if middle.n:
+                by_name.setdefault(self.named(values, runs, along), []).append((float(str(values[along])), middle))
+        return {key: _band(sorted(middle)) for key, middle in by_name.items()}
 
     def rivals(self, name: str) -> list[tuple[str, list[tuple[str, DataFrame, Median]]]]:
         """Points that promise the same, with the best one first, by what they promise; none of those that have no rival."""
-        of: dict[str, list[tuple[str, DataFrame, Median]]] = {}
+        by_point: dict[str, list[tuple[str, DataFrame, Median]]] = {}
         for values, runs in groups(self.done):
-            at = median(numbers(runs, name))
-            if at.n:
-                of.setdefault(_promise(runs), []).append((self.named(values, runs), runs, at))
-        return [(where, sorted(points, key=lambda p: p[2].value)) for where, points in of.items() if len(points) > 1]
+            middle = median(numbers(runs, name))
+            if middle.n:
+                by_point.setdefault(_promise(runs), []).append((self.named(values, runs), runs, middle))
+        return [
+            (where, sorted(points, key=lambda p: p[2].value)) for where, points in by_point.items() if len(points) > 1
+        ]
 
 
 def _promise(runs: DataFrame) -> str:
@@ -106,100 +108,100 @@ def _plain(value: object) -> Any:
 
 
 def _band(points: list[tuple[float, Median]]) -> plots.Band:
-    rows = np.array([(x, at.value, at.low, at.high) for x, at in points])
+    rows = np.array([(x, middle.value, middle.low, middle.high) for x, middle in points])
     return rows[:, 0], rows[:, 1], rows[:, 2], rows[:, 3]
 
 
-def of_sweep(found: DataFrame, scenario: Mapping[str, Any]) -> str:
-    """The page of a sweep. found: a row a run, as `sweep` returns it; scenario: what was swept."""
-    of, name = _Points(found), str(scenario.get("name", "sweep"))
-    shown = qualities(found)
+def of_sweep(runs: DataFrame, scenario: Mapping[str, Any]) -> str:
+    """The page of a sweep. runs: a row a run, as `sweep` returns it; scenario: what was swept."""
+    points, name = _Points(runs), str(scenario.get("name", "sweep"))
+    names = qualities(runs)
     body = [
         f'<header><p class="kind">hushgrid · comparison of a sweep</p><h1>{escape(name)}</h1>'
-        f'<p class="verdict">{escape(_about(of))}</p></header>' + _banner(of),
-        section("Medians and bands", _charts(of, shown)),
-        section("Every point", _table(of, shown)),
-        *(_pairs(of, shown[0]) if shown else []),
-        *_refused(of),
-        section("What was swept", _scenario(of, scenario)),
+        f'<p class="verdict">{escape(_about(points))}</p></header>' + _banner(points),
+        section("Medians and bands", _charts(points, names)),
+        section("Every point", _table(points, names)),
+        *(_pairs(points, names[0]) if names else []),
+        *_refused(points),
+        section("What was swept", _scenario(points, scenario)),
     ]
     return document(f"{name} – hushgrid comparison", "\n".join(body))
 
 
-def _about(of: _Points) -> str:
-    counts = of.found["status"].value_counts()
-    axes = [f"{of.found[key].nunique()} values of {key}" for key in of.over]
-    by = " × ".join([*axes, f"{of.found['seed'].nunique()} seeds"])
+def _about(points: _Points) -> str:
+    counts = points.runs["status"].value_counts()
+    axes = [f"{points.runs[key].nunique()} values of {key}" for key in points.over]
+    by = " × ".join([*axes, f"{points.runs['seed'].nunique()} seeds"])
     failed = [f"{counts[status]} {status}" for status in ("refused", "stopped", "defect") if counts.get(status, 0)]
-    return f"{len(of.found)} runs ({by}): " + ", ".join([f"{counts.get('done', 0)} done", *failed]) + "."
+    return f"{len(points.runs)} runs ({by}): " + ", ".join([f"{counts.get('done', 0)} done", *failed]) + "."
 
 
-def _banner(of: _Points) -> str:
-    words = [
+def _banner(points: _Points) -> str:
+    phrases = [
         "Every run has a seed. So runs of one seed share their noise, errors may be computed from raw data, and none of "
         "these runs is private. An ε here is the total that a node of the same run claims without the seed."
     ]
-    if {"pure", "approximate"} <= {*of.kinds}:
-        words.append(
+    if {"pure", "approximate"} <= {*points.kinds}:
+        phrases.append(
             "Two kinds of ε are on this page: pure (δ = 0) and approximate (with the δ in its row). They are not the same "
             "promise, and a smaller error at the same number is no proof of a better method."
         )
-    if "not upheld" in of.kinds:
-        words.append("An ε that is not upheld is a paper's own claim; the run may reveal more.")
-    if {*of.kinds} == {"approximate"}:
-        deltas = sorted({*of.done["delta"].dropna()})
-        words.append(f"Every ε on this page is approximate, with δ = {' or '.join(f'{d:g}' for d in deltas)}.")
-    more = "".join(f"<p>{escape(text)}</p>" for text in words[1:])
+    if "not upheld" in points.kinds:
+        phrases.append("An ε that is not upheld is a paper's own claim; the run may reveal more.")
+    if {*points.kinds} == {"approximate"}:
+        deltas = sorted({*points.done["delta"].dropna()})
+        phrases.append(f"Every ε on this page is approximate, with δ = {' or '.join(f'{d:g}' for d in deltas)}.")
+    more = "".join(f"<p>{escape(text)}</p>" for text in phrases[1:])
     return (
         '<section class="banner not-private" aria-label="Privacy"><p class="word">Not private</p>'
-        f'<div><p class="headline">{escape(words[0])}</p>{more}</div></section>'
+        f'<div><p class="headline">{escape(phrases[0])}</p>{more}</div></section>'
     )
 
 
-def _charts(of: _Points, shown: list[str]) -> str:
+def _charts(points: _Points, names: list[str]) -> str:
     drawn: list[str] = []
-    wanted = [(name, along) for name in shown[:1] for along in of.along]
-    wanted += [(name, of.along[0]) for name in shown[1:] if of.along]
+    wanted = [(name, along) for name in names[:1] for along in points.along]
+    wanted += [(name, points.along[0]) for name in names[1:] if points.along]
     for name, along in wanted[:DRAWN]:
-        words, curves = QUALITIES.get(name, name), of.curves(name, along)
+        quality, curves = QUALITIES.get(name, name), points.curves(name, along)
         if not 0 < len(curves) <= CURVES:
             continue
-        title = f"{words[0].upper()}{words[1:]} over {along}"
-        chart = plots.bands(f"c{len(drawn)}", title, curves, xlabel=along, ylabel=words)
+        title = f"{quality[0].upper()}{quality[1:]} over {along}"
+        chart = plots.bands(f"c{len(drawn)}", title, curves, xlabel=along, ylabel=quality)
         drawn.append(figure(title, chart, "Medians over seeds; the band is from the first to the third quartile."))
-    if not of.along:
-        drawn = [_bars(of, name, k) for k, name in enumerate(shown[:DRAWN])]
+    if not points.along:
+        drawn = [_bars(points, name, k) for k, name in enumerate(names[:DRAWN])]
     if not drawn:
         return paragraphs(["There is nothing to draw: no figure is known of any run, or too many points differ."])
     return f'<div class="charts">{"".join(drawn)}</div>'
 
 
-def _bars(of: _Points, name: str, k: int) -> str:
-    words, values = QUALITIES.get(name, name), {}
-    for point, runs in groups(of.done):
-        if (at := median(numbers(runs, name))).n:
-            values[of.named(point, runs) or "all runs"] = (at.value, at.low, at.high)
-    title = f"{words[0].upper()}{words[1:]}"
-    chart = plots.points(f"c{k}", title, values, xlabel=words)
+def _bars(points: _Points, name: str, k: int) -> str:
+    quality, values = QUALITIES.get(name, name), {}
+    for point, runs in groups(points.done):
+        if (middle := median(numbers(runs, name))).n:
+            values[points.named(point, runs) or "all runs"] = (middle.value, middle.low, middle.high)
+    title = f"{quality[0].upper()}{quality[1:]}"
+    chart = plots.points(f"c{k}", title, values, xlabel=quality)
     return figure(title, chart, "Medians over seeds; the bar is from the first to the third quartile.")
 
 
-def _said(at: Median) -> str:
+def _said(middle: Median) -> str:
     """A median with its standard error."""
-    if not at.n:
+    if not middle.n:
         return number(None)
-    return number(at.value) + (f" ± {number(at.error, 2)}" if at.error > 0 else "")
+    return number(middle.value) + (f" ± {number(middle.error, 2)}" if middle.error > 0 else "")
 
 
-def _table(of: _Points, shown: list[str]) -> str:
+def _table(points: _Points, qualities: list[str]) -> str:
     """A row a point. Its epsilon stands in the column of its kind."""
-    kinds = [kind for kind in ("pure", "approximate", "not upheld") if kind in of.kinds]
+    kinds = [kind for kind in ("pure", "approximate", "not upheld") if kind in points.kinds]
     heads = {"pure": "ε, pure", "approximate": "ε, with δ", "not upheld": "ε, not upheld"}
-    names = [*shown, "messages", "wall_s"]
+    names = [*qualities, "messages", "wall_s"]
     rows = []
-    for values, runs in groups(of.found):
+    for values, runs in groups(points.runs):
         done = runs[runs["status"] == "done"]
-        cells = [number(_plain(values[key])) for key in of.over] or ["all"]
+        cells = [number(_plain(values[key])) for key in points.over] or ["all"]
         for kind in kinds:
             claims = done[done["dp"] == kind]
             claimed = [
@@ -212,48 +214,48 @@ def _table(of: _Points, shown: list[str]) -> str:
         verdicts = done["quality"].value_counts()
         cells.append(", ".join(f"{count} {verdict}" for verdict, count in verdicts.items()) or number(None))
         rows.append(cells)
-    head = [*(of.over or ["point"]), *(heads[kind] for kind in kinds), "done"]
+    head = [*(points.over or ["point"]), *(heads[kind] for kind in kinds), "done"]
     head += [{"messages": "messages", "wall_s": "wall, s"}.get(name, QUALITIES.get(name, name)) for name in names]
     caption = "Medians over seeds ± their standard error (Maritz and Jarrett 1978). ε: total of each node over the run."
     return table([*head, "answers are"], rows, caption)
 
 
-def _pairs(of: _Points, name: str) -> list[str]:
+def _pairs(points: _Points, name: str) -> list[str]:
     """How far each point is from the best of those that promise the same, seed by seed."""
-    words, rows = QUALITIES.get(name, name), []
-    for where, (best, *others) in of.rivals(name):
+    quality, rows = QUALITIES.get(name, name), []
+    for where, (best, *others) in points.rivals(name):
         rows.append([where, best[0], _said(best[2]), "the least median", ""])
-        for title, runs, at in others:
+        for title, runs, middle in others:
             gaps = differences(runs, best[1], name)
             gap = median(gaps)
-            rows.append(["", title, _said(at), _said(gap), f"{(gaps > 0).sum()} of {gap.n}"])
+            rows.append(["", title, _said(middle), _said(gap), f"{(gaps > 0).sum()} of {gap.n}"])
     if not rows:
         return []
     caption = (
-        f"By {words}: runs of one seed share their noise up to its scale, so a difference seed by seed is surer than that "
+        f"By {quality}: runs of one seed share their noise up to its scale, so a difference seed by seed is surer than that "
         "of two medians. The best is chosen by the seeds it is shown on: part of its lead is luck."
     )
-    head = ["at the same promise", "point", words, "more than the best", "seeds in which it is more"]
+    head = ["at the same promise", "point", quality, "more than the best", "seeds in which it is more"]
     return [section("Under the same noise", table(head, rows, caption))]
 
 
-def _refused(of: _Points) -> list[str]:
-    failed = of.found[of.found["status"] != "done"]
+def _refused(points: _Points) -> list[str]:
+    failed = points.runs[points.runs["status"] != "done"]
     if failed.empty:
         return []
     rows = []
     for (point, status, error), runs in failed.groupby(["point", "status", "error"], sort=True):
-        first = of.found[of.found["point"] == point].iloc[0]
-        at = ", ".join(f"{key} {number(_plain(first[key]))}" for key in of.over)
-        rows.append([at or "all", str(len(runs)), str(status), str(error)])
+        first = points.runs[points.runs["point"] == point].iloc[0]
+        place = ", ".join(f"{key} {number(_plain(first[key]))}" for key in points.over)
+        rows.append([place or "all", str(len(runs)), str(status), str(error)])
     more = f" The first {LISTED} of {len(rows)} are shown; runs.csv has all." if len(rows) > LISTED else ""
-    shown = table(["point", "runs", "how they ended", "why"], rows[:LISTED], "Runs without an answer." + more)
-    return [section("What has no answer", shown)]
+    listed = table(["point", "runs", "how they ended", "why"], rows[:LISTED], "Runs without an answer." + more)
+    return [section("What has no answer", listed)]
 
 
-def _scenario(of: _Points, scenario: Mapping[str, Any]) -> str:
-    pairs = [(key, ", ".join(dict.fromkeys(number(_plain(v)) for v in of.found[key]))) for key in of.over]
-    seeds = sorted({*of.found["seed"]})
+def _scenario(points: _Points, scenario: Mapping[str, Any]) -> str:
+    pairs = [(key, ", ".join(dict.fromkeys(number(_plain(v)) for v in points.runs[key]))) for key in points.over]
+    seeds = sorted({*points.runs["seed"]})
     even = [*range(int(seeds[0]), int(seeds[-1]) + 1)] == [int(s) for s in seeds]
     pairs.append(("seeds", f"{seeds[0]} to {seeds[-1]}" if even else ", ".join(map(str, seeds))))
     text = yaml.safe_dump(dict(scenario), sort_keys=False)

@@ -86,9 +86,9 @@ def frame(rows: Sequence[Mapping[str, str]], columns: Iterable[str], over: Seque
     """
     pandas = needed("pandas")
     table = {name: _typed(pandas, name, [row.get(name, "") for row in rows], name in over) for name in columns}
-    found: DataFrame = pandas.DataFrame(table)
-    found.attrs["over"] = list(over)
-    return found
+    made: DataFrame = pandas.DataFrame(table)
+    made.attrs["over"] = list(over)
+    return made
 
 
 def _typed(pandas: Any, name: str, texts: list[str], swept: bool) -> Series:

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import yaml
 
-from hushgrid.broker.report import plots
-from hushgrid.broker.report.page import document, figure, paragraphs, section, table
+from hushgrid.broker.report.drawings import plots
+from hushgrid.broker.report.drawings.numbers import MISSING, number
+from hushgrid.broker.report.drawings.page import document, figure, paragraphs, section, table
 from hushgrid.broker.report.result import Result
 from hushgrid.broker.report.run_directory import mapping
-from hushgrid.broker.report.statement import MISSING, number
 from hushgrid.broker.report.summary import size
 from hushgrid.kernels.errors import InputError
 from hushgrid.lab.comparison.rows import figures
@@ -52,22 +52,22 @@ class Compared:
     def differences(self) -> list[tuple[str, list[str]]]:
         """The keys of the resolved scenarios that are not the same in all runs, with their values."""
         keys = dict.fromkeys(key for scenario in self.scenarios for key in scenario)
-        found = [(key, [scenario.get(key, MISSING) for scenario in self.scenarios]) for key in keys]
-        return [(key, values) for key, values in found if len({*values}) > 1]
+        rows = [(key, [scenario.get(key, MISSING) for scenario in self.scenarios]) for key in keys]
+        return [(key, values) for key, values in rows if len({*values}) > 1]
 
     @property
     def warnings(self) -> list[str]:
         """What keeps these runs from being compared by one number."""
-        said = []
+        lines = []
         other = [key for key, _ in self.differences() if key.partition(".")[0] == "problem"]
         if other:
-            said.append(f"The runs do not solve the same problem: {', '.join(other[:4])} differ.")
+            lines.append(f"The runs do not solve the same problem: {', '.join(other[:4])} differ.")
         kinds = {row["dp"] for row in self.rows}
         if {"pure", "approximate"} <= kinds:
-            said.append("Pure and approximate epsilons stand in columns of their own: they are not the same promise.")
+            lines.append("Pure and approximate epsilons stand in columns of their own: they are not the same promise.")
         if "not upheld" in kinds:
-            said.append("A claim that is not upheld is a paper's own; the run may reveal more.")
-        return said
+            lines.append("A claim that is not upheld is a paper's own; the run may reveal more.")
+        return lines
 
     def table(self) -> tuple[list[str], list[list[str]]]:
         """Header and rows: a run each, what it reached, what it promises, what it costs."""
@@ -79,8 +79,8 @@ class Compared:
         def add(title: str, values: Sequence[str]) -> None:
             if any(value != MISSING for value in values):
                 head.append(title)
-                for own, value in zip(cells, values, strict=True):
-                    own.append(value)
+                for cell, value in zip(cells, values, strict=True):
+                    cell.append(value)
 
         for name, title in SHOWN.items():
             add(title, [number(row.get(name), 4) for row in self.rows])
@@ -111,9 +111,9 @@ class Compared:
             section("Round by round", self._charts()),
         ]
         if differing := self.differences():
-            told = [[key, *map(_short, values)] for key, values in differing]
-            shown = table(["key", *self.names], told, "Keys of the resolved scenarios that differ.")
-            body.append(section("What differs", shown))
+            lines = [[key, *map(_short, values)] for key, values in differing]
+            differences = table(["key", *self.names], lines, "Keys of the resolved scenarios that differ.")
+            body.append(section("What differs", differences))
         return document("hushgrid comparison", "\n".join(body))
 
     def _charts(self) -> str:
@@ -123,8 +123,8 @@ class Compared:
             curves = {}
             for run, result in zip(self.names, self.results, strict=True):
                 values = np.full(longest, np.nan)
-                own = np.array(result.history.get(name, []), float)
-                values[: len(own)] = own
+                curve = np.array(result.history.get(name, []), float)
+                values[: len(curve)] = curve
                 if np.isfinite(values).any():
                     curves[run] = values
             if curves:
@@ -150,8 +150,8 @@ def _short(value: str) -> str:
 
 def flat(section: Mapping[str, Any], above: str = "") -> dict[str, str]:
     """A mapping's values as text, by dotted key."""
-    found: dict[str, str] = {}
+    leaves: dict[str, str] = {}
     for key, value in section.items():
         path = f"{above}{key}"
-        found |= flat(value, f"{path}.") if isinstance(value, Mapping) else {path: str(value)}
-    return found
+        leaves |= flat(value, f"{path}.") if isinstance(value, Mapping) else {path: str(value)}
+    return leaves

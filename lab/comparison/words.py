@@ -16,27 +16,25 @@ FIRST = 3  #: figures, the page has more
 LISTED = 60  #: points
 
 
-def told(found: DataFrame, out: Path | None) -> str:
+def summary(runs: DataFrame, out: Path | None) -> str:
     """Medians and their standard errors at every point, in aligned columns; what failed, and where the rest is."""
-    over, shown = found.attrs["over"], qualities(found)[:FIRST]
-    kinds = sorted({*found["dp"].dropna()} - {"", "none"})
+    over, names = runs.attrs["over"], qualities(runs)[:FIRST]
+    kinds = sorted({*runs["dp"].dropna()} - {"", "none"})
     rows = []
-    for values, runs in groups(found):
-        done = runs[runs["status"] == "done"]
+    for values, same in groups(runs):
+        done = same[same["status"] == "done"]
         row = [str(values[key]) for key in over]
         row += ["/".join(sorted({*done["dp"]}))] * (len(kinds) > 1)
-        for name in shown:
-            at = median(numbers(done, name))
-            row += [f"{at.value:.4g}" if at.n else "-", f"{at.error:.2g}" if at.n > 1 else "-"]
-        rows.append([*row, f"{len(done)}/{len(runs)}"])
+        for name in names:
+            middle = median(numbers(done, name))
+            row += [f"{middle.value:.4g}" if middle.n else "-", f"{middle.error:.2g}" if middle.n > 1 else "-"]
+        rows.append([*row, f"{len(done)}/{len(same)}"])
     header = [*over, *["ε is"] * (len(kinds) > 1)]
-    header += [word for name in shown for word in (QUALITIES.get(name, name), "±")] + ["done"]
-    counts = found["status"].value_counts()
+    header += [word for name in names for word in (QUALITIES.get(name, name), "±")] + ["done"]
+    counts = runs["status"].value_counts()
     ended = ", ".join(f"{counts[status]} {status}" for status in counts.index)
-    seeds = found["seed"].nunique()
-    lines = [
-        f"{len(found)} runs, {seeds} seeds a point: {ended}. Medians, ± their standard error; not private (seeds)."
-    ]
+    seeds = runs["seed"].nunique()
+    lines = [f"{len(runs)} runs, {seeds} seeds a point: {ended}. Medians, ± their standard error; not private (seeds)."]
     lines.append(columns(rows[:LISTED], header, indent=2))
     if len(rows) > LISTED:
         lines.append(f"  and {len(rows) - LISTED} points more")

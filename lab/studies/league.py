@@ -83,17 +83,17 @@ class Judge:
             return float("nan")
         return float(np.mean((self.tests.A @ X.T > 0) != (self.tests.b > 0)[:, None]))
 
-    def figures(self, own: Matrix, mean: Vector) -> dict[str, float]:
-        """own: (n, d) what each device has; mean: the mean of these, or the token."""
-        gaps = self.value(own) - self.least
+    def figures(self, models: Matrix, mean: Vector) -> dict[str, float]:
+        """models: (n, d) what each device has; mean: the mean of these, or the token."""
+        gaps = self.value(models) - self.least
         length = float(np.linalg.norm(self.star))
         return {
             "own_gap": float(np.mean(gaps)),
             "worst_gap": float(np.max(gaps)),
             "mean_gap": float(self.value(mean[None])[0]) - self.least,
-            "own_error": float(np.mean(np.linalg.norm(own - self.star, axis=1))) / length,
+            "own_error": float(np.mean(np.linalg.norm(models - self.star, axis=1))) / length,
             "mean_error": float(np.linalg.norm(mean - self.star)) / length,
-            "own_test": self.wrong(own),
+            "own_test": self.wrong(models),
         }
 
     def without_privacy(self) -> dict[str, dict[str, float]]:
@@ -122,12 +122,12 @@ def figure(name: str, title: str, result: Result) -> float:
     """
     if not _LAST or _LAST[0][0] is not result:
         s, graph = result.solution, SETTINGS[title].graph
-        own = np.array([v for key, v in s.items() if key.startswith("x_")])
+        models = np.array([v for key, v in s.items() if key.startswith("x_")])
         if made := result.summary.get("finish", {}).get("gossip"):
-            own = np.linalg.matrix_power(weights(graph), rounds_to_agree(graph) - made) @ own
-        if "w" in s and result.rounds_done > 1 and len(own) > 1:
-            own = s["w"][None]
-        _LAST[:] = [(result, judge(title).figures(own, s["x"]))]
+            models = np.linalg.matrix_power(weights(graph), rounds_to_agree(graph) - made) @ models
+        if "w" in s and result.rounds_done > 1 and len(models) > 1:
+            models = s["w"][None]
+        _LAST[:] = [(result, judge(title).figures(models, s["x"]))]
     return _LAST[0][1][name]
 
 
@@ -162,36 +162,36 @@ class Tuned:
         self.at_once = AtOnce(directory / f"{cell.method.layout}.jsonl", seeds) if cell.method.at_once else None
 
     def point(self, values: Mapping[str, float]) -> dict[str, Any]:
-        return self.cell.method.point(values, self.cell.epsilon, self.graph, whole=False)
+        return self.cell.method.point(values, self.cell.epsilon, self.graph, averaged=False)
 
     def error(self, values: Mapping[str, float], seed: int) -> float | None:
         point = self.point(values)
         return self.at_once.error(point, seed) if self.at_once else self.known.error(point, seed, TARGETED)
 
-    def run(self, asked: Mapping[str, Any]) -> None:
-        """asked: seeds by a point's values, as JSON."""
-        points = [(self.point(json.loads(values)), seeds) for values, seeds in asked.items()]
+    def run(self, wanted: Mapping[str, Any]) -> None:
+        """wanted: seeds by a point's values, as JSON."""
+        points = [(self.point(json.loads(values)), seeds) for values, seeds in wanted.items()]
         if self.at_once:
-            with using_cache(self.known.kept):
+            with using_cache(self.known.cache):
                 self.at_once.run(self.scenario, [point for point, _ in points], self.worth)
         else:
             self.known.run(self.scenario, points, measured(self.title))
 
-    def worth(self, own: Matrix) -> list[float]:
-        """own: (S, n, d). Of methods that finish with averaging the mean's gap: at the end all have that but for a hundredth."""
-        of = judge(self.title)
-        each = own.mean(axis=1, keepdims=True) if self.cell.method.finishes else own
-        return [float(np.mean(of.value(X))) - of.least for X in each]
+    def worth(self, models: Matrix) -> list[float]:
+        """models: (S, n, d). A method that ends with averaging is judged by the gap of the mean: all end within 1 % of it."""
+        referee = judge(self.title)
+        each = models.mean(axis=1, keepdims=True) if self.cell.method.finishes else models
+        return [float(np.mean(referee.value(X))) - referee.least for X in each]
 
-    def shown(self, values: Mapping[str, float], seeds: Sequence[int]) -> dict[str, Median]:
+    def medians(self, values: Mapping[str, float], seeds: Sequence[int]) -> dict[str, Median]:
         """Figures of other seeds, played at once."""
-        of, found = judge(self.title), []
-        with using_cache(self.known.kept):
+        referee, figures = judge(self.title), []
+        with using_cache(self.known.cache):
             every = at_once.played({**self.scenario, **self.point(values)}, seeds)
         W = np.linalg.matrix_power(weights(self.graph), rounds_to_agree(self.graph))
-        for own in every:
-            found.append(of.figures(W @ own if self.cell.method.finishes else own, own.mean(axis=0)))
-        return {name: median(np.array([f[name] for f in found])) for name in FIGURES}
+        for models in every:
+            figures.append(referee.figures(W @ models if self.cell.method.finishes else models, models.mean(axis=0)))
+        return {name: median(np.array([f[name] for f in figures])) for name in FIGURES}
 
 
 def measured(title: str) -> dict[str, Any]:
@@ -202,16 +202,16 @@ def played(tuned: Sequence[Tuned], seeds: Sequence[int], levels: Sequence[int]) 
     """The chosen point of each cell: waves of runs until no walk asks for more."""
     ended: dict[int, Place] = {}
     while len(ended) < len(tuned):
-        for k, of in enumerate(tuned):
+        for k, one in enumerate(tuned):
             if k in ended:
                 continue
-            search = of.cell.method.search(seeds, levels[-1:] if of.at_once else levels)
-            place, wanted = search.advance(lambda p, seed, s=search, of=of: of.error(s.values(p), seed))  # type: ignore[misc]
+            search = one.cell.method.search(seeds, levels[-1:] if one.at_once else levels)
+            place, wanted = search.advance(lambda p, seed, s=search, one=one: one.error(s.values(p), seed))  # type: ignore[misc]
             if wanted:
-                of.run({json.dumps(search.values(p)): which for p, which in wanted.items()})
+                one.run({json.dumps(search.values(p)): which for p, which in wanted.items()})
             else:
                 ended[k] = place
-                line = f"{of.title}: {of.cell.method.title}: {search.values(place)}"
+                line = f"{one.title}: {one.cell.method.title}: {search.values(place)}"
                 print(f"{time.strftime('%H:%M:%S')} {line}", file=sys.stderr, flush=True)
     return [ended[k] for k in range(len(tuned))]
 
@@ -229,7 +229,7 @@ def lines(
     """
     titles = setting.methods or tuple(METHODS)
 
-    def whole(method: Method) -> bool:
+    def is_baseline(method: Method) -> bool:
         return swept or not method.at_once or method.kind.pattern == "token"
 
     cells = [Cell(METHODS[t], epsilon) for epsilon in setting.epsilons for t in titles]
@@ -237,16 +237,19 @@ def lines(
     graph = setting.graph
     tuned = [Tuned(setting, cell, known[cell.method.layout], directory / setting.directory, tuned_on) for cell in cells]
     places = played(tuned, tuned_on, levels)
-    found = []
+    rows = []
     for layout in LAYOUTS:
         chosen = [
-            (c.method.point(c.method.search().values(p), c.epsilon, graph), seeds if whole(c.method) else seeds[:1])
+            (
+                c.method.point(c.method.search().values(p), c.epsilon, graph),
+                seeds if is_baseline(c.method) else seeds[:1],
+            )
             for c, p in zip(cells, places, strict=True)
             if c.method.layout == layout
         ]
         known[layout].run(setting.scenario(layout), chosen, measured(setting.title))
-    for of, place in zip(tuned, places, strict=True):
-        cell = of.cell
+    for one, place in zip(tuned, places, strict=True):
+        cell = one.cell
         search = cell.method.search()
         values = search.values(place)
         key = cell.method.point(values, cell.epsilon, graph)
@@ -254,21 +257,21 @@ def lines(
         figures = {
             n: median(np.array([known[cell.method.layout].error(key, s, n) for s in seeds], float)) for n in names
         }
-        figures |= of.shown(values, seeds) if not whole(cell.method) else {}
+        figures |= one.medians(values, seeds) if not is_baseline(cell.method) else {}
         ends = zip(search.axes, place, strict=True)
-        at = [a.key for a, k in ends if not (a.has(k - 1) and a.has(k + 1))]
-        found.append(LeagueRow(cell, values, figures, at, _over_answers(of, place, tuned_on)))
-    return found
+        limits = [a.key for a, k in ends if not (a.has(k - 1) and a.has(k + 1))]
+        rows.append(LeagueRow(cell, values, figures, limits, _over_answers(one, place, tuned_on)))
+    return rows
 
 
-def _over_answers(of: Tuned, place: Place, seeds: Sequence[int]) -> tuple[Vector, Vector]:
-    search = of.cell.method.search()
+def _over_answers(one: Tuned, place: Place, seeds: Sequence[int]) -> tuple[Vector, Vector]:
+    search = one.cell.method.search()
     i = next(i for i, a in enumerate(search.axes) if a.key == "answers")
     seen = []
     for k in range(-12, 13):
         if search.axes[i].has(k):
             values = search.values((*place[:i], k, *place[i + 1 :]))
-            errors = [of.error(values, seed) for seed in seeds]
+            errors = [one.error(values, seed) for seed in seeds]
             known = [error for error in errors if error is not None and error < inf]
             if known and errors[0] == known[0]:
                 seen.append((values["answers"], float(np.median(known))))
@@ -292,25 +295,25 @@ COLUMNS = (
 )
 
 
-def given(found: Median) -> str:
+def with_error(value: Median) -> str:
     """A median and its standard error."""
-    if found.n == 0:
+    if value.n == 0:
         return "refused"
-    return in_digits(found.value) + ("" if np.isnan(found.error) else f" ± {found.error:.1g}")
+    return in_digits(value.value) + ("" if np.isnan(value.error) else f" ± {value.error:.1g}")
 
 
 def row(line: LeagueRow) -> list[str | float]:
     f = line.figures
     values = [(key, value) for key, value in line.values.items() if key != "answers"]
-    said = ", ".join(f"{key} {value:.3g}{' (limit)' * (key in line.limits)}" for key, value in values)
+    chosen = ", ".join(f"{key} {value:.3g}{' (limit)' * (key in line.limits)}" for key, value in values)
     test = f["own_test"]
     return [
         line.cell.method.title,
-        said,
-        given(f["own_gap"]),
+        chosen,
+        with_error(f["own_gap"]),
         f["worst_gap"].value,
-        given(f["mean_gap"]),
-        given(f["own_error"]),
+        with_error(f["mean_gap"]),
+        with_error(f["own_error"]),
         "" if test.n == 0 else f"{test.value:.4f}",
         f["answers"].value,
         f["messages"].value,
@@ -319,12 +322,12 @@ def row(line: LeagueRow) -> list[str | float]:
     ]
 
 
-def tables(setting: Setting, found: Sequence[LeagueRow]) -> list[Table]:
+def tables(setting: Setting, outcomes: Sequence[LeagueRow]) -> list[Table]:
     """By total epsilon and by the kind of promise, the least own gap first; then what needs no privacy."""
     made = []
     for epsilon in setting.epsilons:
         for pure in (False, True):
-            same = [li for li in found if li.cell.epsilon == epsilon and li.cell.method.pure == pure]
+            same = [li for li in outcomes if li.cell.epsilon == epsilon and li.cell.method.pure == pure]
             same.sort(key=lambda li: li.figures[TARGETED].value if li.figures[TARGETED].n else inf)
             promise = f"({epsilon:g}, {DELTA:g})" if not pure else f"pure {epsilon:g}: delta is 0"
             if same:
@@ -338,10 +341,10 @@ def tables(setting: Setting, found: Sequence[LeagueRow]) -> list[Table]:
     return [*made, Table(f"{setting.title}: without privacy", names, body)]
 
 
-def picture(found: Mapping[str, Sequence[LeagueRow]]) -> str:
+def picture(outcomes: Mapping[str, Sequence[LeagueRow]]) -> str:
     """The own gap over the number of answers, all else as chosen, of the points that the walk saw; a panel a setting and total."""
     panels = []
-    for title, each in found.items():
+    for title, each in outcomes.items():
         totals = sorted({li.cell.epsilon for li in each})
         row = []
         for epsilon in totals:
@@ -366,11 +369,11 @@ def study(
     directory: Path = DIRECTORY,
     swept: Collection[str] = SWEPT,
 ) -> list[Page]:
-    """Tune, show and write all of these settings, or go on with it. epsilons: [each setting's own]. swept: of which
+    """Tune and show all of these settings, or go on with it.
 
-    settings the runs that are shown are a sweep's; of the others they are played at once.
+    epsilons: [each setting's own]. swept: settings whose runs are a sweep's; the runs of the others are played at once.
     """
-    asked = [replace(s, epsilons=tuple(epsilons) or s.epsilons) for s in (SETTINGS[title] for title in settings)]
-    found = {setting.title: lines(setting, directory, swept=setting.title in swept) for setting in asked}
-    each = [table for setting in asked for table in tables(setting, found[setting.title])]
-    return [Page("league-table", each, {"league-table.svg": picture(found)})]
+    wanted = [replace(s, epsilons=tuple(epsilons) or s.epsilons) for s in (SETTINGS[title] for title in settings)]
+    outcomes = {setting.title: lines(setting, directory, swept=setting.title in swept) for setting in wanted}
+    each = [table for setting in wanted for table in tables(setting, outcomes[setting.title])]
+    return [Page("league-table", each, {"league-table.svg": picture(outcomes)})]

@@ -55,8 +55,8 @@ class Setting:
         if self.deal and layout != "curator":
             data = data | {"split": {"given": str(self.dealt())}}
         problem = {**self.problem, "data": data}
-        found = {"hushgrid": 1, "name": "league", "problem": problem, "run": {"record": "end"}}
-        return found | ({"network": dict(self.network)} if layout == "graph" else {})
+        raw = {"hushgrid": 1, "name": "league", "problem": problem, "run": {"record": "end"}}
+        return raw | ({"network": dict(self.network)} if layout == "graph" else {})
 
     def dealt(self) -> Path:
         """A file of a node number for each row: unequal, node i has i + 1 parts; by feature, sorted by the one that varies most."""
@@ -173,17 +173,17 @@ class Method:
 
     @property
     def axes(self) -> list[Axis]:
-        found = [Axis(key, value) for key, value in self.start.items()]
-        found.append(Axis("answers", self.answers, low=1, high=50 if self.alone else inf))  # 50: of local_updates
-        return found + [Axis("clip", 0.5**0.5, factor=2**0.5, high=1.0)] * self.clips
+        axes = [Axis(key, value) for key, value in self.start.items()]
+        axes.append(Axis("answers", self.answers, low=1, high=50 if self.alone else inf))  # 50: of local_updates
+        return axes + [Axis("clip", 0.5**0.5, factor=2**0.5, high=1.0)] * self.clips
 
     def search(self, seeds: Sequence[int] = (), levels: Sequence[int] = ()) -> Search:
         """Of minimisers two walks: from one answer with small penalties, and from four."""
         one, more = (-4,) * len(self.start), (0,) * len(self.start)
         return Search(self.axes, seeds, levels, () if self.clips else [(*one, 0), (*more, 2)])
 
-    def point(self, values: Mapping[str, float], epsilon: float, graph: Graph, whole: bool = True) -> dict[str, Any]:
-        """The sections of a run: algorithm and privacy. whole: with all rounds of averaging, else with one; the rest of them
+    def point(self, values: Mapping[str, float], epsilon: float, graph: Graph, averaged: bool = True) -> dict[str, Any]:
+        """The sections of a run: algorithm and privacy. averaged: with all rounds of averaging, else with one; the others
         is a product with W."""
         algorithm: dict[str, Any] = {k: dict(v) if isinstance(v, dict) else v for k, v in self.algorithm.items()}
         for key in self.start:
@@ -198,7 +198,7 @@ class Method:
         else:
             algorithm["rounds"] = rounds_of(self.kind, algorithm, answers, graph.n)
         if self.finishes:
-            algorithm["finish"] = {"gossip": rounds_to_agree(graph) if whole else 1}
+            algorithm["finish"] = {"gossip": rounds_to_agree(graph) if averaged else 1}
         adjacency = {"replace-one-record": {"clip": values.get("clip", 1.0)}}
         return {"algorithm": algorithm, "privacy": {**self.privacy, "epsilon": epsilon, "adjacency": adjacency}}
 
@@ -240,15 +240,15 @@ def _start(grid: Sequence[Mapping[str, Any]]) -> dict[str, float]:
 
 
 def _flat(keys: Mapping[str, Any]) -> dict[str, float]:
-    found: dict[str, float] = {}
+    flat: dict[str, float] = {}
     for key, value in keys.items():
-        found |= {f"{key}.{k}": v for k, v in value.items()} if isinstance(value, dict) else {key: value}
-    return found
+        flat |= {f"{key}.{k}": v for k, v in value.items()} if isinstance(value, dict) else {key: value}
+    return flat
 
 
 def _methods() -> dict[str, Method]:
     """Of every algorithm that solves data problems on a graph the lines that it declares; around a coordinator; without."""
-    found = []
+    methods = []
     for name, kind in {name: ALGORITHMS[name] for name in KINDS["data"].algorithms}.items():
         if kind.pattern == "star":
             continue
@@ -259,15 +259,15 @@ def _methods() -> dict[str, Method]:
             section = convert({**fixed, **race.grid[0], "rounds": 9}, kind, "league")
             finishes = kind.pattern == "neighbours"
             if section.asks() != "minimiser":
-                found.append(Method(race.title, fixed, start, finishes=finishes))
+                methods.append(Method(race.title, fixed, start, finishes=finishes))
                 continue
             for privacy, word in ((LAPLACE, "pure"), (GAUSSIAN, "Gaussian")):
                 if word == "Gaussian" and section.by_output("laplace"):
                     continue  # under Gaussian noise all minimisers are private by output perturbation: it is ADMM
                 title = f"{race.title}, {word}"
-                found.append(Method(title, fixed, start, privacy, answers=1, clips=False, finishes=finishes))
-    dgd = next(m for m in found if m.title == "DGD")
-    found += [
+                methods.append(Method(title, fixed, start, privacy, answers=1, clips=False, finishes=finishes))
+    dgd = next(m for m in methods if m.title == "DGD")
+    methods += [
         Method("DGD, no finishing", dgd.algorithm, dgd.start),
         Method("DGD, pointwise", dgd.algorithm, dgd.start, {**GAUSSIAN, "sensitivity": "pointwise"}, finishes=True),
         Method("DGD, momentum .5", {**dgd.algorithm, "momentum": 0.5}, dgd.start, finishes=True),
@@ -276,7 +276,7 @@ def _methods() -> dict[str, Method]:
         Method("each alone", {"name": "fedavg"}, {"step_size": 1.0}, layout="star", alone=True),
         Method("a curator with all rows", {"name": "fedavg"}, {"step_size": 1.0}, layout="curator"),
     ]
-    return {m.title: m for m in found}
+    return {m.title: m for m in methods}
 
 
 METHODS = _methods()

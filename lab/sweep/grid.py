@@ -40,16 +40,16 @@ class Point(NamedTuple):
 
 def axis(key: str, values: Iterable[Any]) -> Axis:
     """An axis. Raises InputError."""
-    found = tuple(values) if isinstance(values, Iterable) and not isinstance(values, str | Mapping) else ()
-    if not key or not found:
+    choices = tuple(values) if isinstance(values, Iterable) and not isinstance(values, str | Mapping) else ()
+    if not key or not choices:
         raise InputError(f"--over {key}: found no values, expected KEY=v1,v2,...")
     if key in OWN:
         raise InputError(f"--over {key}: found a key that every run has its own of, expected {OWN[key]}")
-    names = _labels(found)
+    names = _labels(choices)
     for k, name in enumerate(names):
         if name in names[:k]:
             raise InputError(f"--over {key}: found {name} twice, expected different values")
-    return Axis(key, found, names)
+    return Axis(key, choices, names)
 
 
 def axis_of(text: str) -> Axis:
@@ -63,13 +63,13 @@ def axis_of(text: str) -> Axis:
 
 def axes_of(texts: Sequence[str]) -> dict[str, tuple[Any, ...]]:
     """Several such, the values by key. Raises InputError."""
-    found: dict[str, tuple[Any, ...]] = {}
+    by_key: dict[str, tuple[Any, ...]] = {}
     for text in texts:
         read = axis_of(text)
-        if read.key in found:
+        if read.key in by_key:
             raise InputError(f"--over {read.key}: found twice, expected all its values in one option")
-        found[read.key] = read.values
-    return found
+        by_key[read.key] = read.values
+    return by_key
 
 
 def listed(points: Sequence[Mapping[str, Any]]) -> tuple[list[Axis], list[tuple[int, ...]]]:
@@ -101,10 +101,10 @@ def _labels(values: Sequence[Any]) -> tuple[str, ...]:
         others = [
             s for s in sections if s is not value and next((s[k] for k in ("name", "kind") if k in s), "") == title
         ]
-        told = [key for key in value if any(other.get(key) != value[key] for other in others)]
-        if not title and not told:
-            told = list(value)
-        return ", ".join([title] * bool(title) + [f"{key} {_plain(value[key])}" for key in told if key != title])
+        differing = [key for key in value if any(other.get(key) != value[key] for other in others)]
+        if not title and not differing:
+            differing = list(value)
+        return ", ".join([title] * bool(title) + [f"{key} {_plain(value[key])}" for key in differing if key != title])
 
     return tuple(" ".join(label(value).split()) for value in values)
 
@@ -128,7 +128,7 @@ def points(
     """
     if (runs := (prod(len(a.values) for a in axes) if choices is None else len(choices)) * seeds) > MOST:
         raise InputError(f"--over: found {runs} runs, expected at most {MOST}")
-    found = []
+    grid = []
     for number, choice in enumerate(product(*(range(len(a.values)) for a in axes)) if choices is None else choices):
         laid: dict[str, Any] = deepcopy(dict(raw))
         laid.pop("seed", None)
@@ -139,14 +139,14 @@ def points(
                 raise InputError(f"--over {error}") from None
         labels = {a.key: a.labels[k] for a, k in zip(axes, choice, strict=True)}
         try:
-            found.append(Point(number, labels, scenario_from(laid, file, base)))
+            grid.append(Point(number, labels, scenario_from(laid, file, base)))
         except Unfit:
             raise
         except InputError as error:
-            found.append(Point(number, labels, None, str(error)))
-    if all(point.scenario is None for point in found):
-        raise InputError(found[0].why)
-    return found
+            grid.append(Point(number, labels, None, str(error)))
+    if all(point.scenario is None for point in grid):
+        raise InputError(grid[0].why)
+    return grid
 
 
 def seeded(point: Point, seed: int) -> Scenario:
@@ -159,9 +159,9 @@ def seeds_of(text: str) -> range:
     """`20`: 0 to 19; `100-119`: these. Raises InputError."""
     first, sign, last = text.partition("-")
     try:
-        found = range(int(first), int(last) + 1) if sign else range(int(first))
+        numbers = range(int(first), int(last) + 1) if sign else range(int(first))
     except ValueError:
-        found = range(0)
-    if not found:
+        numbers = range(0)
+    if not numbers:
         raise InputError(f"--seeds: found {text}, expected how many, or first-last")
-    return found
+    return numbers

@@ -26,8 +26,8 @@ Key = tuple[str, str]  #: point and seed, as in a row
 class Record:
     """The rows of a sweep so far; in a directory, or in memory if there is none."""
 
-    def __init__(self, out: Path | None, about: Mapping[str, Any], columns: Sequence[str], resume: bool) -> None:
-        """about: what is swept; `seeds` may be others than before. Raises InputError, one line."""
+    def __init__(self, out: Path | None, facts: Mapping[str, Any], columns: Sequence[str], resume: bool) -> None:
+        """facts: what is swept; `seeds` may be others than before. Raises InputError, one line."""
         self.out, self.columns = out, list(columns)
         self.rows: dict[Key, dict[str, str]] = {}
         self._file: BinaryIO | None = None
@@ -42,7 +42,7 @@ class Record:
             out.mkdir(parents=True, exist_ok=True)
             self._lock = os.open(out, os.O_RDONLY | os.O_DIRECTORY)
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            self._open(out, dict(about) | {"columns": self.columns}, resume)
+            self._open(out, dict(facts) | {"columns": self.columns}, resume)
         except BlockingIOError:
             self.close()
             raise InputError(f"{out}: found a sweep at work in it, expected none") from None
@@ -53,23 +53,23 @@ class Record:
             self.close()
             raise
 
-    def _open(self, out: Path, about: dict[str, Any], resume: bool) -> None:
+    def _open(self, out: Path, facts: dict[str, Any], resume: bool) -> None:
         if resume:
-            self._same(out, about)
+            self._same(out, facts)
             self._read(out / "runs.csv")
-        write_file(out / "sweep.json", msgspec.json.format(msgspec.json.encode(about), indent=2) + b"\n")
+        write_file(out / "sweep.json", msgspec.json.format(msgspec.json.encode(facts), indent=2) + b"\n")
         self._file = (out / "runs.csv").open("ab")
         if not self._file.tell():
             self._write(self.columns)
             sync_folder(out)
 
-    def _same(self, out: Path, about: dict[str, Any]) -> None:
-        """InputError unless what was swept before is swept now."""
+    def _same(self, out: Path, facts: dict[str, Any]) -> None:
+        """Raises InputError unless what was swept before is swept now."""
         try:
             before = msgspec.json.decode((out / "sweep.json").read_bytes(), type=dict[str, Any])
         except msgspec.DecodeError as error:
             raise InputError(f"{out / 'sweep.json'}: {error}, expected a file as `hushgrid sweep` writes it") from None
-        now = msgspec.json.decode(msgspec.json.encode(about))
+        now = msgspec.json.decode(msgspec.json.encode(facts))
         for key in now:
             if key != "seeds" and before.get(key) != now[key]:
                 raise InputError(f"--resume: found another {key} than in {out / 'sweep.json'}, expected the same sweep")
@@ -77,13 +77,13 @@ class Record:
     def _read(self, path: Path) -> None:
         """The rows that are whole; what a kill has left of the last one is cut off."""
         data = path.read_bytes() if path.exists() else b""
-        whole = data.rfind(b"\n") + 1
-        if whole < len(data):
+        complete = data.rfind(b"\n") + 1
+        if complete < len(data):
             with path.open("r+b") as file:
-                file.truncate(whole)
+                file.truncate(complete)
                 os.fsync(file.fileno())
-        reader = csv.DictReader(io.StringIO(data[:whole].decode()))
-        if whole and reader.fieldnames != self.columns:
+        reader = csv.DictReader(io.StringIO(data[:complete].decode()))
+        if complete and reader.fieldnames != self.columns:
             raise InputError(f"{path}:1: found other columns, expected those of its sweep.json")
         for row in reader:
             if None in row or None in row.values():

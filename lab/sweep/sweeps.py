@@ -82,7 +82,7 @@ def sweep(
     grid = points(raw, axes, file, base, len(which), choices)
     columns = _columns(axes, measure or {})
     rows, content = _rows(grid)
-    about = {
+    facts = {
         "scenario": raw,
         "over": {a.key: a.values for a in axes} if choices is None else over,
         "seeds": which,
@@ -93,32 +93,32 @@ def sweep(
         from hushgrid.lab.sweep import workers as dask_workers
 
         common = dask_workers.Common(
-            rows, measure or {}, own=workers is not None and dask is None, kept=current_cache()
+            rows, measure or {}, local=workers is not None and dask is None, cache=current_cache()
         )
         return dask_workers.engine(workers, dask, common)
 
-    with closing(Record(Path(out) if out is not None else None, about, columns, resume)) as record:
+    with closing(Record(Path(out) if out is not None else None, facts, columns, resume)) as record:
         _make(grid, which, file, record, engine, progress or Progress(quiet=True))
         ordered = [record.rows[str(point.number), str(seed)] for point in grid for seed in which]
-        found = frame(ordered, columns, [a.key for a in axes])
+        table = frame(ordered, columns, [a.key for a in axes])
         if record.out is not None:
             record.finish(ordered)
             if report:
-                _write(found, raw, record.out)
-    return found
+                _write(table, raw, record.out)
+    return table
 
 
 def _columns(axes: Sequence[Axis], measure: Mapping[str, Any]) -> list[str]:
-    keys, own = [a.key for a in axes], ("seed", "status", "error")
-    if clash := sorted({*measure} & {"point", *keys, *own, *FIGURES}):
+    keys, others = [a.key for a in axes], ("seed", "status", "error")
+    if clash := sorted({*measure} & {"point", *keys, *others, *FIGURES}):
         raise InputError(f"measure: found {clash[0]}, which is a column already, expected another name")
-    return ["point", *keys, *own, *(name for name in FIGURES if name not in keys), *measure]
+    return ["point", *keys, *others, *(name for name in FIGURES if name not in keys), *measure]
 
 
 def _rows(grid: Sequence[Point]) -> tuple[dict[bytes, Loaded], list[str]]:
     """The rows of files, read once for all workers, and a digest of their content; what cannot be read says so in its runs."""
-    found: dict[bytes, Loaded] = {}
-    told, size, tried = [], 0, {b""}
+    loaded: dict[bytes, Loaded] = {}
+    lines, size, tried = [], 0, {b""}
     for scenario in (point.scenario for point in grid):
         if scenario is None or not scenario.kind.records or scenario.problem.data.synthetic is not None:
             continue
@@ -129,13 +129,13 @@ def _rows(grid: Sequence[Point]) -> tuple[dict[bytes, Loaded], list[str]]:
             if key in tried or size > SHARED:
                 continue
             tried.add(key)
-            found[key] = read(data, Path(), kind, nodes, None)
+            loaded[key] = read(data, Path(), kind, nodes, None)
             content = hashlib.blake2b(digest_size=16)
-            for array in (part for shard in found[key].shards for part in shard):
+            for array in (part for shard in loaded[key].shards for part in shard):
                 content.update(np.ascontiguousarray(array).data)
                 size += array.nbytes
-            told.append(content.hexdigest())
-    return found, told
+            lines.append(content.hexdigest())
+    return loaded, lines
 
 
 def _make(
@@ -158,20 +158,20 @@ def _make(
     def ended(point: Point, seed: int, row: Mapping[str, Any]) -> None:
         record.add(cells({**row, "point": point.number, "seed": seed, **point.labels}))
         counts[row["status"]] += 1
-        left = (time.monotonic() - began) / made * (total - sum(counts.values())) if made else None
-        progress.runs(sum(counts.values()), total, counted(counts), left)
+        remaining = (time.monotonic() - began) / made * (total - sum(counts.values())) if made else None
+        progress.runs(sum(counts.values()), total, counted(counts), remaining)
 
     if len(missing) < total:
         progress.phase(f"{total - len(missing)} of {total} runs were made before")
     for point, seed in missing:
         if point.scenario is None:
             ended(point, seed, {"status": "refused", "error": point.why})
-    asked = [(point, seed) for point, seed in missing if point.scenario is not None]
-    if not asked:
+    wanted = [(point, seed) for point, seed in missing if point.scenario is not None]
+    if not wanted:
         return
-    tasks = (RunTask(point.number, seed, seeded(point, seed), file) for point, seed in asked)
+    tasks = (RunTask(point.number, seed, seeded(point, seed), file) for point, seed in wanted)
     with engine() as working:
-        progress.phase(working.about)
+        progress.phase(working.summary)
         began = time.monotonic()
         for task, row in working.rows(tasks):
             made += 1
@@ -183,12 +183,12 @@ def counted(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{counts[status]} {status}" for status in STATUS[1:] if counts.get(status))
 
 
-def _write(found: DataFrame, raw: Mapping[str, Any], out: Path) -> None:
+def _write(table: DataFrame, raw: Mapping[str, Any], out: Path) -> None:
     """What a sweep leaves beside its rows when all its runs have ended."""
     from hushgrid.lab.comparison import page
 
     parquet = io.BytesIO()
-    found.to_parquet(parquet, index=False)
+    table.to_parquet(parquet, index=False)
     write_file(out / "runs.parquet", parquet.getvalue())
-    write_file(out / "medians.csv", page.medians_of(found).to_csv(index=False).encode())
-    write_file(out / "comparison.html", page.of_sweep(found, raw).encode())
+    write_file(out / "medians.csv", page.medians_of(table).to_csv(index=False).encode())
+    write_file(out / "comparison.html", page.of_sweep(table, raw).encode())

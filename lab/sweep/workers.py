@@ -59,32 +59,32 @@ _HERE: WeakValueDictionary[str, Cache] = WeakValueDictionary()
 class Common(WorkerPlugin):  # type: ignore[misc]
     """What the runs of one sweep have in common, at each worker, those that join later among them."""
 
-    def __init__(self, rows: Mapping[bytes, Any], measure: Measure, own: bool, kept: Cache | None = None) -> None:
-        """own: the workers are this program's processes. kept: what earlier sweeps of this process have kept."""
+    def __init__(self, rows: Mapping[bytes, Any], measure: Measure, local: bool, cache: Cache | None = None) -> None:
+        """local: the workers are this program's processes. cache: what earlier sweeps of this process have loaded."""
         self.name = f"hushgrid-{secrets.token_hex(6)}"
         self.rows, self.measure = dict(rows), dict(measure)
-        self.plugins, self.version, self.own = tuple(PLUGGED), version("hushgrid"), own
-        if kept is not None:
-            _HERE[self.name] = kept
+        self.plugins, self.version, self.local = tuple(PLUGGED), version("hushgrid"), local
+        if cache is not None:
+            _HERE[self.name] = cache
 
     def setup(self, worker: Any) -> None:
         """At a worker, when the sweep begins or when it joins."""
-        if (found := version("hushgrid")) != self.version:
-            raise InputError(f"{worker.address}: found hushgrid {found}, expected {self.version} as here")
+        if (installed := version("hushgrid")) != self.version:
+            raise InputError(f"{worker.address}: found hushgrid {installed}, expected {self.version} as here")
         plug(self.plugins, "--plugin")
-        if self.own and threading.current_thread() is threading.main_thread():
+        if self.local and threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGINT, signal.SIG_IGN)  # of a terminal; the program that is asked ends its workers
         here = _HERE.get(self.name)
-        self.kept = Cache(self.rows) if here is None else here
+        self.cache = Cache(self.rows) if here is None else here
 
 
 def one(common: str, task: RunTask) -> dict[str, Any]:
     """A worker makes a run: its figures, or how it ended otherwise and why."""
-    found = get_worker().plugins[common]
+    engine = get_worker().plugins[common]
     try:
-        with using_cache(found.kept):
+        with using_cache(engine.cache):
             result = run(task.scenario, file=task.file)
-        more = {name: measured(result) for name, measured in found.measure.items()}
+        more = {name: measured(result) for name, measured in engine.measure.items()}
     except Stopped as error:
         return {"status": "stopped", "error": str(error)}
     except (InputError, Refused) as error:
@@ -101,7 +101,7 @@ class Engine:
         self.client, self.where, self.common = client, where, common
 
     @property
-    def about(self) -> str:
+    def summary(self) -> str:
         """The workers in a few words."""
         n = len(self.client.nthreads())
         return f"{n} worker{'s' * (n != 1)} {self.where}" if n else f"no worker {self.where} yet: waiting for one"

@@ -1,4 +1,6 @@
-"""Whole runs of DPP2, all nodes in a few arrays, for studies: no gate and no network. The updates are kernels/algorithms/dpp2.py's."""
+"""Whole runs of DPP2, all nodes in a few arrays, for studies: no gate and no network.
+The updates are kernels/algorithms/dpp2.py's.
+"""
 
 from __future__ import annotations
 
@@ -33,8 +35,8 @@ def whole_run(
 ) -> None:
     """(16)-(19) for every eta^k of `eta` (K,), in turn; x, q, d (N, d) in place.
 
-    Of each round and node: `noise` (K, N, d) on the gradient, `w` and `e` on y and z; `record` (K, 2, N, d) takes x and q
-    after it. Each may have length 0: there is none.
+    Of each round and node: `noise` (K, N, d) on the gradient, `w` and `e` on y and z; `record` (K, 2, N,
+    d) takes x and q after it. Each may have length 0: there is none.
     """
     K, shape = eta.size, x.shape
     if q.shape != shape or d.shape != shape or f.start.size != shape[0] + 1:
@@ -65,7 +67,7 @@ def whole_run(
 class Nodes:
     """All N nodes of a graph. M: the largest M_i, where a sharper one than Loss.L is known.
 
-    InputError where no compiled gradient serves, or the parameters are unstable.
+    Raises InputError if no compiled gradient serves, or the parameters are unstable.
     """
 
     def __init__(self, params: Params, fs: Sequence[Loss], graph: Graph, M: float | None = None) -> None:

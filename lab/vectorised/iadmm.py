@@ -1,5 +1,5 @@
-"""Whole walks of I-ADMM, PI-ADMM1 and 2, all agents in a few arrays, for studies: no gate and no network. The updates are
-those of kernels/algorithms/iadmm.py.
+"""Whole walks of I-ADMM, PI-ADMM1 and 2, all agents in a few arrays, for studies: no gate and no network.
+The updates are those of kernels/algorithms/iadmm.py.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def whole_walk(
 
 
 class Agents:
-    """All N agents; `start` (N, p) holds their v of Algorithm 2. InputError where no compiled update serves."""
+    """All N agents; `start` (N, p) holds their v of Algorithm 2. Raises InputError if no compiled update serves."""
 
     def __init__(self, params: Params, fs: Sequence[Loss], start: Matrix | None = None) -> None:
         N, p = len(fs), fs[0].size

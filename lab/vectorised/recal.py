@@ -1,4 +1,6 @@
-"""Whole walks of RECAL, all agents in a few arrays, for studies: no gate and no network. The update is kernels/algorithms/recal.py's."""
+"""Whole walks of RECAL, all agents in a few arrays, for studies: no gate and no network.
+The update is kernels/algorithms/recal.py's.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,8 @@ def whole_walk(
     """Algorithm 1 at each agent of `walk` (K,) in turn; x, u (q,) and y, lam, last (n, q) in place.
 
     Of each activation: `noise` (K, q) on the gradient; `eps` (K, q) on u~, where `last` holds each agent's own, added
-    back `kept` times (reading A 0, B 1); `record` (K, 2, q) takes x and u after it. Each may have length 0: there is none.
+    back `kept` times (reading A 0, B 1); `record` (K, 2, q) takes x and u after it. Each may have length 0:
+    there is none.
     """
     n, q = y.shape
     check(walk, y, noise, record)
@@ -62,7 +65,7 @@ def whole_walk(
 
 
 class Agents:
-    """All n agents. InputError where no compiled gradient serves."""
+    """All n agents. Raises InputError if no compiled gradient serves."""
 
     def __init__(
         self, params: Params, fs: Sequence[Loss], regularizer: Regularizer, reading: Literal["A", "B"] = "B"

@@ -25,7 +25,7 @@ def in_clear(url: str) -> bool:
 
 
 def check_clear(place: str, url: str, owned: bool) -> None:
-    """InputError if the broker at `url` is unencrypted and on another machine, and nobody owns that (`owned`).
+    """Raises InputError if the broker at `url` is unencrypted and on another machine, and nobody owns that (`owned`).
 
     `place`: of the key `broker`, as an error line begins.
     """
@@ -41,7 +41,8 @@ def check_clear(place: str, url: str, owned: bool) -> None:
 
 
 def check_brokers(fleet: str, owned: bool, source: Source | None, sink: Sink | None, path: Path) -> None:
-    """InputError unless a device's brokers are encrypted, local or owned, and its site's are not the fleet's, at `fleet`.
+    """Raises InputError unless a device's brokers are encrypted, local or owned, and its site's are not the fleet's,
+    at `fleet`.
 
     A site's topic is neither one of the fleet's, on whatever broker, nor one for raw data and for set-points at once.
     """
@@ -60,13 +61,15 @@ def check_brokers(fleet: str, owned: bool, source: Source | None, sink: Sink | N
             )
         if f"{section.topic}/".startswith(f"{ROOT}/"):
             raise InputError(
-                f"{path}: {key}.topic: found {section.topic!r}, a fleet's, expected a topic that does not begin with {ROOT}"
+                f"{path}: {key}.topic: found {section.topic!r}, a fleet's, "
+                f"expected a topic that does not begin with {ROOT}"
             )
     if source and source.mqtt and sink and sink.mqtt:
         raw = re.escape(source.mqtt.topic).replace(r"\{bus\}", "[^/]+").replace(r"\{quantity\}", "[^/]+")
         if any(re.fullmatch(raw, sink.mqtt.topic + below) for below in BELOW):
             raise InputError(
-                f"{path}: sink.mqtt.topic: found {sink.mqtt.topic!r}, the source's, expected another one: raw data are there"
+                f"{path}: sink.mqtt.topic: found {sink.mqtt.topic!r}, the source's, expected another one: "
+                f"raw data are there"
             )
 
 

@@ -34,7 +34,9 @@ class Continuous(Section, frozen=True, kw_only=True):
         return seconds(self.every)
 
     def check(self, path: Path, wait_s: float, quorum: int | None) -> None:
-        """InputError unless the lengths fit each other, and the wait for members, s, if there is a quorum without some."""
+        """Raises InputError unless the lengths fit each other, and the wait for members, s,
+        if there is a quorum without some.
+        """
         if self.every_s < SHORTEST_S:
             raise InputError(f"{path}: run.every: found {self.every}, expected at least {SHORTEST_S:g}s")
         if seconds(self.jitter) >= self.every_s:
@@ -43,7 +45,8 @@ class Continuous(Section, frozen=True, kw_only=True):
         if quorum is not None and wait_s >= shortest:
             less = "" if shortest == self.every_s else f" less run.jitter, {self.jitter}"
             raise InputError(
-                f"{path}: wait_s: found {wait_s:g}, expected less than run.every, {self.every}{less}: the next run would be "
+                f"{path}: wait_s: found {wait_s:g}, expected less than run.every, {self.every}{less}: "
+                f"the next run would be "
                 "due before one of a quorum begins"
             )
 

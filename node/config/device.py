@@ -36,7 +36,8 @@ class DeviceConfig(Section, frozen=True, kw_only=True):
     fleet: Name  #: the fleet's name, a part of every topic
     broker: str  #: mqtt://host:port or mqtts://host:port
     tls: Tls | None = None  #: required of mqtts
-    #: its owner knows that a broker of this file is reached without encryption over a network (mqtt:// to another machine)
+    #: its owner knows that a broker of this file is reached without encryption over a network (mqtt:// to another
+    #: machine)
     broker_in_clear: bool = False
     keepalive: Keepalive = 60  #: without a word for 1.5 times as long, the broker takes it for dead
     state: str  #: a directory of its own: ledger and outcome
@@ -48,10 +49,11 @@ class DeviceConfig(Section, frozen=True, kw_only=True):
     #: of a data problem; required under bounded-change: a plan that differs, or asks for anything else, is refused
     problem: DeclaredProblem | None = None
     budget: Budget  #: over the life of the ledger, or in any window, whatever a coordinator asks
-    #: required of a `source` beside `budget.window`, and less than that: no reading counts in an answer so long after it was
-    #: read first, in running time; then a load is the one that `data.loads` names, a row the zero row. Of a file without a
-    #: source, where nothing expires, from data of how long each answer is computed. What is hidden is an event of at most the
-    #: window less this [answers look at the moment]
+    #: required of a `source` beside `budget.window`, and less than that:
+    #: no reading counts in an answer so long after it was read first, in running time;
+    #: then a load is the one that `data.loads` names, a row the zero row. Of a file without a source,
+    #: where nothing expires, from data of how long each answer is computed.
+    #: What is hidden is an event of at most the window less this [answers look at the moment]
     retention: Length | None = None
     allow: Allow = Allow()  #: what the owner consents to in one run
     #: modules from outside whose algorithms may run here, importable where this program runs; no other is imported
@@ -150,7 +152,9 @@ def _located(config: DeviceConfig, path: Path) -> DeviceConfig:
 
 
 def _check_owner(config: DeviceConfig, path: Path) -> None:
-    """InputError unless the owner's limits are complete, of one meaning, and about the kind of data the device has."""
+    """Raises InputError unless the owner's limits are complete, of one meaning,
+    and about the kind of data the device has.
+    """
 
     def wrong(key: str, actual: str, expected: str) -> InputError:
         return InputError(f"{path}: {key}: {actual}, expected {expected}")

@@ -4,23 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from msgspec.structs import replace
 
 from hushgrid.kernels.errors import InputError
+from hushgrid.kernels.types import Document
 from hushgrid.node.log import Warned
 from hushgrid.node.schema.sections import Section, Tls
 
 
-def unwrapped(raw: dict[str, Any], key: str, path: Path) -> dict[str, Any]:
+def unwrapped(raw: Document, key: str, path: Path) -> Document:
     """What stands under `node:` or `coordinator:`, which is then the file's only key; else the file itself."""
     if not isinstance(raw.get(key), dict):
         return raw
     for other in raw:
         if other != key:
             raise InputError(f"{path}: {other}: found beside {key}, expected {key} alone")
-    section: dict[str, Any] = raw[key]
+    section: Document = raw[key]
     return section
 
 

@@ -14,6 +14,7 @@ from hushgrid.kernels.algorithms import registry
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.graphs import Network
 from hushgrid.kernels.ranges import Count, Seed, Title
+from hushgrid.kernels.types import Document
 from hushgrid.node.privacy.terms import check_privacy
 from hushgrid.node.problems.kind import Kind
 from hushgrid.node.problems.registry import TAGS, AnyProblem, kind_of
@@ -40,7 +41,8 @@ class Run(Section, frozen=True, kw_only=True):
     stop: Stop | None = None  #: when to stop before all rounds are done; star and token
     faults: Faults | None = None  #: injected into the memory transport; the answer does not change
     truth: bool = False  #: fill in the figures of raw data; the run is then not private
-    #: the directory of an earlier run of the same zones: this one begins where that one ended; consensus-admm, simulation only
+    #: the directory of an earlier run of the same zones: this one begins where that one ended; consensus-admm,
+    #: simulation only
     warm_start: str | None = None
     processes: Count | None = None  #: of all nodes together (mqtt) [one each up to 16 nodes, else one a core]
 
@@ -84,7 +86,7 @@ def load_scenario(
     return scenario_from(raw, str(path), path.parent)
 
 
-def _with_defaults(raw: dict[str, Any]) -> dict[str, Any]:
+def _with_defaults(raw: Document) -> Document:
     """The mapping with the mode and the stopping rule that its algorithm has by default."""
     algorithm, privacy, run = (raw.get(key) for key in ("algorithm", "privacy", "run"))
     kind = registry.ALGORITHMS.get(algorithm.get("name", "")) if isinstance(algorithm, dict) else None
@@ -110,7 +112,7 @@ def _with_files(privacy: Privacy, kind: Kind, base: Path) -> Privacy:
     return msgspec.structs.replace(located, budget=budget)
 
 
-def scenario_from(raw: dict[str, Any], file: str = "scenario", base: Path = Path()) -> Scenario:
+def scenario_from(raw: Document, file: str = "scenario", base: Path = Path()) -> Scenario:
     """A scenario from its mapping; relative paths in it are relative to `base`."""
     algorithm = raw.get("algorithm")
     if isinstance(algorithm, dict) and not registry.is_known(algorithm.get("name")):

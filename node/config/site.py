@@ -36,7 +36,7 @@ def near_sink(sink: Sink | None, path: Path) -> Sink | None:
 
 
 def check_site(source: Source | None, sink: Sink | None, records: bool, path: Path) -> None:
-    """InputError unless the sections are complete and fit the kind of data. Nothing is opened."""
+    """Raises InputError unless the sections are complete and fit the kind of data. Nothing is opened."""
     if source is not None:
         _check_source(source, records, path)
     if sink is not None:
@@ -90,7 +90,8 @@ def ready_words(source: Source | None, sink: Sink | None, path: Path) -> list[st
         if source.mqtt:
             tls_context(parse_url(source.mqtt.broker), source.mqtt.tls)
         lines.append(
-            f"source: {source.description}, read within {source.deadline:g} s before each run; what is late, missing or none "
+            f"source: {source.description}, read within {source.deadline:g} s before each run; what is late, "
+            f"missing or none "
             "leaves the last good value, and the run costs the same"
         )
     if sink is not None:

@@ -1,4 +1,6 @@
-"""Whoever only watches a fleet: the file of the identity `watch`, or what a coordinator's or device's file says of its place."""
+"""Whoever only watches a fleet: the file of the identity `watch`, or what a coordinator's or device's file says of its
+place.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ class WatchConfig(Section, frozen=True, kw_only=True):
 
 
 def load_watch(path: Path) -> WatchConfig:
-    """Where the fleet of a file is. InputError.
+    """Where the fleet of a file is. Raises InputError if it is wrong.
 
     The certificate of a device's or coordinator's file is not used: that would end the connection of the process that
     has it. `watch.crt` and `watch.key` in the same folder are.

@@ -45,7 +45,7 @@ def link_for(
 
 
 def reach(link: Link, asked: Callable[[], bool] | Signals = lambda: False, seconds: float = REACH_S) -> bool:
-    """Connect; False where somebody has asked to end meanwhile. Stopped: no broker within `seconds`."""
+    """Connect; False where somebody has asked to end meanwhile. Raises Stopped: no broker within `seconds`."""
     stop: Callable[[], bool] = asked.__bool__ if isinstance(asked, Signals) else asked
     return link.connect(seconds, stop) and not stop()
 

@@ -11,6 +11,7 @@ import msgspec
 import yaml
 
 from hushgrid.kernels.errors import InputError
+from hushgrid.kernels.types import Document
 from hushgrid.node.schema.durations import EXPECTED, PATTERN
 
 #: PyYAML's constructors raise these too where a tag and its text do not match.
@@ -38,8 +39,8 @@ _Loader.add_implicit_resolver(
 )
 
 
-def read_yaml(path: Path) -> dict[str, Any]:
-    """The mapping in a YAML file; InputError on anything else."""
+def read_yaml(path: Path) -> Document:
+    """The mapping in a YAML file; raises InputError on anything else."""
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
@@ -49,7 +50,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
     return parse_yaml(text, str(path))
 
 
-def parse_yaml(text: str, file: str) -> dict[str, Any]:
+def parse_yaml(text: str, file: str) -> Document:
     try:
         raw = yaml.load(text, Loader=_Loader)
     except _NOT_YAML as error:
@@ -156,7 +157,7 @@ def assigned(assignment: str) -> tuple[str, Any]:
         raise InputError(f"--set {assignment}: found {_short(value)}, expected a YAML value") from None
 
 
-def set_path(raw: dict[str, Any], assignment: str) -> None:
+def set_path(raw: Document, assignment: str) -> None:
     """Lays `--set path.to.key=value` over a mapping."""
     try:
         lay(raw, *assigned(assignment))
@@ -164,8 +165,8 @@ def set_path(raw: dict[str, Any], assignment: str) -> None:
         raise InputError(str(error) if str(error).startswith("--set") else f"--set {error}") from None
 
 
-def lay(raw: dict[str, Any], path: str, value: Any) -> None:
-    """`value` at a dotted key path; InputError where the path leads below another value."""
+def lay(raw: Document, path: str, value: Any) -> None:
+    """`value` at a dotted key path; raises InputError if the path leads below another value."""
     *parents, last = path.split(".")
     here = raw
     for key in parents:

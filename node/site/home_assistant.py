@@ -9,10 +9,10 @@ and once its value is old.
 from __future__ import annotations
 
 from math import ceil
-from typing import Any
 
 import msgspec
 
+from hushgrid.kernels.types import Document
 from hushgrid.node.versions import version
 
 PREFIX = "homeassistant"  #: Home Assistant's own default
@@ -25,14 +25,14 @@ PER_BUS = (
 
 
 def discovery(
-    fleet: str, node: str, topic: str, document: dict[str, Any], validity: float | None, source: bool
+    fleet: str, node: str, topic: str, document: Document, validity: float | None, source: bool
 ) -> list[tuple[str, bytes]]:
     """(topic, payload) of each entity; all are to be retained.
 
     `topic`: of the document. `validity`: s for which it counts, if that is known. `source`: whether the device has one.
     """
     name = f"hushgrid-{fleet}-{node}"
-    shared: dict[str, Any] = {
+    shared: Document = {
         "device": {
             "identifiers": [name],
             "name": f"hushgrid {node}",
@@ -53,7 +53,7 @@ def discovery(
     ]
 
 
-def _values(topic: str, document: dict[str, Any], validity: float | None) -> dict[tuple[str, str], dict[str, Any]]:
+def _values(topic: str, document: Document, validity: float | None) -> dict[tuple[str, str], Document]:
     """The sensors of the set-points, by component and name."""
     here = {"topic": available(topic)}
     young = {"topic": topic, "value_template": "{{ 'offline' if value_json.state == 'old' else 'online' }}"}
@@ -77,10 +77,10 @@ def _values(topic: str, document: dict[str, Any], validity: float | None) -> dic
     return values
 
 
-def _states(topic: str, source: bool) -> dict[tuple[str, str], dict[str, Any]]:
+def _states(topic: str, source: bool) -> dict[tuple[str, str], Document]:
     """Whether they count, until when, and how the device's own source is."""
     attributes = ", ".join(f"'{key}': value_json.{key}" for key in ("run", "reason", "data_state", "age"))
-    states: dict[tuple[str, str], dict[str, Any]] = {
+    states: dict[tuple[str, str], Document] = {
         ("sensor", "state"): {
             "name": "Set-points",
             "state_topic": topic,

@@ -11,12 +11,12 @@ import os
 from collections.abc import Sequence
 from math import isfinite
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import numpy as np
 
 from hushgrid.kernels.errors import Stopped
+from hushgrid.kernels.types import Document
 from hushgrid.node.config.device import DeviceConfig
 from hushgrid.node.durable import write_file
 from hushgrid.node.problems.feed import Readings
@@ -33,7 +33,7 @@ class IntakeLog:
         self.path = log_file(config.state, config.node)
         self.ledger, self.rows = ledger, rows
         self.claim(config)
-        self._written: dict[str, Any] | None = None
+        self._written: Document | None = None
 
     def claim(self, config: DeviceConfig) -> None:
         """What the device claims from now on."""
@@ -51,11 +51,11 @@ class IntakeLog:
 
     def add(self, now: float, readings: Readings, new: np.ndarray, names: Sequence[str]) -> None:
         """Those of the readings that are `new` (k,) count from running time `now` on."""
-        lines: list[dict[str, Any]] = [] if self._claim == self._written else [{"claim": self._claim}]
+        lines: list[Document] = [] if self._claim == self._written else [{"claim": self._claim}]
         lines.append({"taken": now})  # always, so that it takes as long if nothing is new
         for read, until in sorted({*zip(readings.read[new].tolist(), readings.until[new].tolist(), strict=True)}):
             which = np.flatnonzero(new & (readings.read == read) & (readings.until == until))
-            line: dict[str, Any] = {"taken": now, "read": read, "until": until if isfinite(until) else None}
+            line: Document = {"taken": now, "read": read, "until": until if isfinite(until) else None}
             if self.rows:
                 first = readings.number - self.rows + 1
                 line["rows"] = [[first + int(part[0]), first + int(part[-1])] for part in _stretches(which)]

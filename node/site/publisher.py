@@ -76,7 +76,9 @@ class Publisher:
         self._health: tuple[bool, str] | None = None
 
     def sinks_of(self, config: DeviceConfig) -> Sinks:
-        """By which the owner's file has outcomes told: those that stay as they are, and new ones. InputError."""
+        """By which the owner's file has outcomes told: those that stay as they are, and new ones.
+        Raises InputError if it is wrong.
+        """
         sink, had = config.sink or Sink(), self.sinks
         named = sink.file and sink.file.group
         group = group_of(named, f"{self.path}: sink.file.group") if named else None

@@ -7,12 +7,12 @@ from __future__ import annotations
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import msgspec
 from msgspec import Struct
 
 from hushgrid.kernels.errors import InputError, Stopped
+from hushgrid.kernels.types import Document
 from hushgrid.node.config.device import DeviceConfig
 from hushgrid.node.config.site import group_of
 from hushgrid.node.durable import write_file
@@ -26,7 +26,7 @@ STOPPED = "the device has stopped"  #: why an answer is old that nobody would ca
 class Standing(Struct):
     """The answer in force, as it is kept over restarts."""
 
-    document: dict[str, Any]  #: what others are told
+    document: Document  #: what others are told
     archive: bytes | None  #: of rows: the model, .npz
     ran: float  #: running time when it was written, s
     validity: float | None  #: s for which it counts

@@ -20,7 +20,8 @@ BEGIN, END = "-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----"
 def days_left(path: str | Path, now: float | None = None) -> int:
     """Whole days until the certificate in a PEM file ends, by this machine's clock; negative if it has ended.
 
-    Of a file with several certificates the first counts, which is the owner's. `now`: s since 1970. InputError.
+    Of a file with several certificates the first counts, which is the owner's. `now`: s since 1970.
+    Raises InputError if it is wrong.
     """
     ends = not_after(path).timestamp()
     return floor((ends - (time.time() if now is None else now)) / DAY_S)

@@ -282,7 +282,10 @@ def drawn(rows, columns, density=0.4):
 @pytest.mark.parametrize("shape", [(30, 17), (17, 30), (1, 5), (5, 1), (200, 90)])
 def test_products_are_those_of_scipy_bit_for_bit(shape):
     (m, n), rows, columns, data = drawn(*shape)
-    ours, theirs = Matrix.of((m, n), rows, columns, data), sparse.csr_array((data, (rows, columns)), shape=shape)
+    ours, theirs = (
+        Matrix.from_entries((m, n), rows, columns, data),
+        sparse.csr_array((data, (rows, columns)), shape=shape),
+    )
     theirs.sort_indices()
     for _ in range(5):
         x, y = DICE.normal(size=n), DICE.normal(size=m)
@@ -295,9 +298,9 @@ def test_products_are_those_of_scipy_bit_for_bit(shape):
 
 def test_an_entry_that_is_zero_stays_an_entry_and_a_matrix_may_have_none():
     (m, n), rows, columns, data = drawn(6, 6)
-    assert Matrix.of((m, n), rows, columns, data).data.size == data.size
+    assert Matrix.from_entries((m, n), rows, columns, data).data.size == data.size
     none = np.zeros(0, np.int64)
-    empty = Matrix.of((3, 2), none, none, np.zeros(0))
+    empty = Matrix.from_entries((3, 2), none, none, np.zeros(0))
     assert (empty @ np.ones(2)).tolist() == [0.0] * 3
     assert (empty @ np.ones(2)).dtype == empty.gram().dtype == np.float64
     assert empty.T.shape == (2, 3)

@@ -28,7 +28,7 @@ def case_of(content: str) -> Case:
 
 def optimum(case: Case, voll: float | None = None) -> AcDispatch:
     pytest.importorskip("casadi", reason="no Ipopt: the extra laptop is not installed")
-    dispatch = AcSolver(Program.of(case, voll)).solve(loads(case, tuple(case.buses.numbers.tolist())))
+    dispatch = AcSolver(Program.from_case(case, voll)).solve(loads(case, tuple(case.buses.numbers.tolist())))
     assert isinstance(dispatch, AcDispatch), dispatch
     return dispatch
 
@@ -56,7 +56,7 @@ def test_constraints_of_the_users_own_are_named_and_no_least_cost_goes_past_them
     said = f"constraints or costs of the user's own (mpc.{name})"
     assert case.held_parts()["constraints"] == said
     assert case.left_out([]) == [f"{said}: not modelled"]
-    for refused in (require_modelled, lambda one: solve(one, "cost"), Program.of):
+    for refused in (require_modelled, lambda one: solve(one, "cost"), Program.from_case):
         with pytest.raises(InputError, match=r"found constraints or costs of .*, expected a case without, or ignore:"):
             refused(case)
     owned = case.without(["constraints"])
@@ -166,7 +166,7 @@ def test_the_relaxation_is_below_the_AC_optimum_which_is_a_point_of_it(name):
     assert found.value == pytest.approx(RELAXED[name], abs=0.01)
     assert found.value == pytest.approx(found.cost, rel=1e-6)
     assert found.value <= dispatch.objective * (1 + 1e-7)
-    keys = Layout.of(case, case.buses.numbers.tolist()).keys
+    keys = Layout.from_case(case, case.buses.numbers.tolist()).keys
     model = build(case, "z1", case.buses.numbers.tolist())
     assert model.keys == keys
     z = point_of(case, dispatch)
@@ -203,9 +203,9 @@ def test_a_solution_starts_the_AC_solver_with_its_dc_lines():
 def test_a_zone_shares_the_flows_of_the_dc_lines_that_it_is_cut_across():
     case = load(path("t_case9_dcline"))
     for buses in ZONES9:
-        layout = Layout.of(case, buses)
+        layout = Layout.from_case(case, buses)
         shared = {layout.keys[k] for k in layout.shared()}
         own = {str(row) for row in case.dc_lines.rows[layout.dc].tolist()}
         assert {key.partition(":")[2] for key in shared if key.startswith("dc_")} == own
-    together = Layout.of(case, [30, 4, 6, 5, 1, 7, 9, 8])
+    together = Layout.from_case(case, [30, 4, 6, 5, 1, 7, 9, 8])
     assert not [key for key in (together.keys[k] for k in together.shared()) if key.startswith("dc_")]

@@ -58,8 +58,8 @@ def test_a_zone_step_the_central_solver_and_the_AC_optimum_minimise_the_largest_
     assert found.value == pytest.approx(generation_cost(lined, p_of(lined, found)), rel=1e-6)
     assert found.value == pytest.approx(solve(lined, "cost").value, rel=1e-5)
     assert found.value == pytest.approx(solve(smooth, "cost").value, rel=2e-3)
-    recovered = AcSolver(Program.of(lined)).solve(d)
-    exact = AcSolver(Program.of(smooth)).solve(d)
+    recovered = AcSolver(Program.from_case(lined)).solve(d)
+    exact = AcSolver(Program.from_case(smooth)).solve(d)
     assert recovered.cost == pytest.approx(exact.cost, rel=2e-3)
     assert recovered.cost == pytest.approx(generation_cost(lined, recovered.p_g))
     assert recovered.cost >= found.value - 1e-3

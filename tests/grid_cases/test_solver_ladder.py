@@ -10,7 +10,9 @@ from hushgrid.grid_cases.zone import conic
 from hushgrid.grid_cases.zone.conic import LADDER, RESIDUAL, ClarabelSolver, Cones, StepFailed
 
 #: min x^2/2 - x for x <= 0.5: x = 0.5, multiplier 0.5
-ONE = Cones(Matrix.of((1, 1), np.zeros(1, np.int64), np.zeros(1, np.int64), np.ones(1)), np.array([0.5]), 0, 1, ())
+ONE = Cones(
+    Matrix.from_entries((1, 1), np.zeros(1, np.int64), np.zeros(1, np.int64), np.ones(1)), np.array([0.5]), 0, 1, ()
+)
 P, Q = np.ones(1), np.array([-1.0])
 
 

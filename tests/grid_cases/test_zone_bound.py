@@ -105,7 +105,7 @@ def test_every_variable_of_a_zone_is_bounded_but_for_the_slack(zone):
 
 
 def test_where_nothing_bounds_it_there_is_none():
-    one = Matrix.of((1, 2), np.array([0, 0]), np.array([0, 1]), np.array([1.0, 1.0]))
+    one = Matrix.from_entries((1, 2), np.array([0, 0]), np.array([0, 1]), np.array([1.0, 1.0]))
     cones = Cones(one, np.ones(1), 1, 0, ())  # x1 + x2 = 1
     P, q = np.zeros(2), np.array([1.0, 2.0])
     assert lower_bound(P, q, cones, np.array([-1.0])) == -inf

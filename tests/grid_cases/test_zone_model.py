@@ -109,7 +109,7 @@ def test_any_physical_voltages_satisfy_the_flow_equations_and_their_cones_exactl
     zones = zone_model.zones_of(free, 3)
     model = build(free, "z2", zones["z2"])
     p_g, q_g = rng.normal(size=(2, len(case.generators)))
-    z = voltages_to_z(free, Layout.of(free, zones["z2"]), voltage, p_g, q_g)
+    z = voltages_to_z(free, Layout.from_case(free, zones["z2"]), voltage, p_g, q_g)
     scale = np.abs(model.cone_A.scipy()).sum(axis=1).max() * np.abs(z).max()
     assert violation(model, z) <= 1e-13 * scale
     # and a wrong sign of one si is seen
@@ -153,7 +153,7 @@ def test_angle_limits_turn_with_the_line_and_parallel_lines_intersect():
             angle_max=[high, *lines.angle_max[1:]],
         ),
     )
-    limits = Layout.of(turned, (1, 2)).angle_limits()
+    limits = Layout.from_case(turned, (1, 2)).angle_limits()
     assert (limits[0][0], limits[1][0]) == pytest.approx((np.tan(-high), np.tan(-low)))
 
     def parallel(of_second: tuple[float, float]) -> Case:
@@ -164,12 +164,12 @@ def test_angle_limits_turn_with_the_line_and_parallel_lines_intersect():
         columns["angle_min"][-1], columns["angle_max"][-1] = of_second
         return replace(turned, lines=replace(lines, **columns))
 
-    both = Layout.of(parallel((-0.1, 1.0)), (1, 2))
-    assert len(both.pairs) == len(Layout.of(CASE14, (1, 2)).pairs)
+    both = Layout.from_case(parallel((-0.1, 1.0)), (1, 2))
+    assert len(both.pairs) == len(Layout.from_case(CASE14, (1, 2)).pairs)
     assert both.angle_limits()[0][0] == pytest.approx(np.tan(-0.1))
     assert both.angle_limits()[1][0] == pytest.approx(np.tan(np.pi / 6))
     with pytest.raises(InputError, match="disjoint angle limits on parallel lines 1-2"):
-        Layout.of(parallel((0.6, 1.0)), (1, 2)).angle_limits()
+        Layout.from_case(parallel((0.6, 1.0)), (1, 2)).angle_limits()
 
 
 @pytest.mark.runs

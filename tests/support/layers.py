@@ -112,7 +112,16 @@ INSIDE: dict[str, tuple[str, ...]] = dict.fromkeys(WINGS, ("",)) | {
         ),
         *("config", "site", "runtime"),
     ),
-    "broker": ("servers", "coordinator", "report", "simulation/recorders", "simulation/problems", "simulation", ""),
+    "broker": (
+        "servers",
+        "coordinator",
+        "report/drawings",
+        "report",
+        "simulation/recorders",
+        "simulation/problems",
+        "simulation",
+        "",
+    ),
     "lab": (
         *("", "vectorised", "inversion", "attacks", "comparison", "sweep", "planning", "audit"),
         *("benchmarks/common", "benchmarks"),

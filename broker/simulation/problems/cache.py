@@ -20,19 +20,19 @@ class Cache:
     """Things by the digest of what they were made from."""
 
     def __init__(self, entries: Mapping[bytes, Any] | None = None) -> None:
-        self.found: OrderedDict[bytes, Any] = OrderedDict(entries or {})
-        self.most = MOST + len(self.found)
+        self.entries: OrderedDict[bytes, Any] = OrderedDict(entries or {})
+        self.most = MOST + len(self.entries)
         self.lock = threading.RLock()
 
     def get(self, key: bytes, make: Callable[[], T]) -> T:
         """What is kept under `key`; made if there is none."""
         with self.lock:  # a worker may have several threads
-            if key not in self.found:
-                self.found[key] = make()
-            self.found.move_to_end(key)
-            if len(self.found) > self.most:
-                self.found.popitem(last=False)
-            thing: T = self.found[key]
+            if key not in self.entries:
+                self.entries[key] = make()
+            self.entries.move_to_end(key)
+            if len(self.entries) > self.most:
+                self.entries.popitem(last=False)
+            thing: T = self.entries[key]
         return thing
 
 

@@ -44,15 +44,15 @@ class WalkTrace:
     def __init__(self, directory: Path, node: str, algorithm: Walk, widths: Widths, reveal: bool) -> None:
         self._directory, self.node, self.algorithm, self.reveal = directory, node, algorithm, reveal
         self.token = {key: widths[key] for key in algorithm.token}
-        self.own = {key: widths[key] for key in algorithm.recorded}
+        self.own_widths = {key: widths[key] for key in algorithm.recorded}
         self._last = (-1, -1)  #: (epoch, activation) of the row written last
 
     def __call__(self, driver: Driver, fresh: bool) -> None:
         machine = cast(TokenNode, driver.machine)
         s = machine.state
         if not s.before_t:
-            vectors = dict(zip(machine.node_vectors, s.before, strict=True)) if s.t else own_of(s, self.own)
-            declared(self.own, self.algorithm.name, vectors).tofile(self._directory / f"{self.node}.start")
+            vectors = dict(zip(machine.node_vectors, s.before, strict=True)) if s.t else own_of(s, self.own_widths)
+            declared(self.own_widths, self.algorithm.name, vectors).tofile(self._directory / f"{self.node}.start")
         token = s.out.vectors if s.out else s.final
         step = s.epoch, s.t - 1
         if not s.t or not token or step == self._last:
@@ -86,7 +86,7 @@ class WalkTrace:
         return declared(self.token, self.algorithm.name, dict(zip(self.token, vectors, strict=True)))
 
     def _own(self, state: TokenState) -> np.ndarray:
-        return declared(self.own, self.algorithm.name, own_of(state, self.own))
+        return declared(self.own_widths, self.algorithm.name, own_of(state, self.own_widths))
 
 
 def widths(plan: RunPlan, shape: Shape, name: str) -> Widths:

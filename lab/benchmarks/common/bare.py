@@ -44,14 +44,14 @@ class Watch:
         """Step t is committed. `measure`: of the bare parts, called every BLOCK steps."""
         if t in self.ends:
             return
-        at, used = time.perf_counter(), time.process_time()
+        now, used = time.perf_counter(), time.process_time()
         if t >= self.warm:
             self._first = self._first if self._first[0] else (t, used)
             self._last = t, used - self._away
         if measure and t >= self.warm and t >= max(self.parts, default=-BLOCK) + BLOCK:
             self.parts[t] = measure()
             self._away += time.process_time() - used
-        self.ends[t] = at, time.perf_counter()
+        self.ends[t] = now, time.perf_counter()
 
     @property
     def processor(self) -> float:
@@ -67,13 +67,13 @@ class Watch:
         """Milliseconds of a bare part, all of them."""
         return [ms for parts in self.parts.values() for ms in parts[part]]
 
-    def ratios(self, times: dict[int, float], of: Callable[[list[float]], float]) -> list[float]:
+    def ratios(self, times: dict[int, float], statistic: Callable[[list[float]], float]) -> list[float]:
         """For each block of steps: their median over `of` the medians of the bare parts measured just before it."""
-        found = []
+        ratios = []
         for t, parts in self.parts.items():
             if steps := [times[k] for k in range(t + 1, t + BLOCK + 1) if k in times]:
-                found.append(float(np.median(steps)) / of([float(np.median(part)) for part in parts]))
-        return found
+                ratios.append(float(np.median(steps)) / statistic([float(np.median(part)) for part in parts]))
+        return ratios
 
 
 class BareCommits:

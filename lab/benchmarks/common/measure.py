@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 import numpy as np
-from msgspec import Struct
+from msgspec import Struct, field
 
 from hushgrid.broker.simulation.problems.base import versions
 from hushgrid.kernels.errors import InputError
@@ -48,24 +48,24 @@ class Row(Struct, frozen=True, kw_only=True):
 
 class Table(Struct, frozen=True, kw_only=True):
     name: str
-    about: str
+    summary: str = field(name="about")
     rows: list[Row]
 
 
-def row(what: str, unit: str, values: Sequence[float], *, rival: Row | None = None, **said: Any) -> Row:
+def row(what: str, unit: str, values: Sequence[float], *, rival: Row | None = None, **facts: Any) -> Row:
     """The median of `values` with p10 and p90, and its ratio to a rival row's."""
     p10, median, p90 = (float(v) for v in np.percentile(values, [10, 50, 90]))
     if rival is not None:
-        said = {"rival": rival.what, "ratio": median / rival.value} | said
-    return Row(what=what, unit=unit, value=median, p10=p10, p90=p90, samples=len(values), **said)
+        facts = {"rival": rival.what, "ratio": median / rival.value} | facts
+    return Row(what=what, unit=unit, value=median, p10=p10, p90=p90, samples=len(values), **facts)
 
 
-def against(row: Row, limit: float, of: str = "value", never: float | None = None) -> Row:
+def against(row: Row, limit: float, quantity: str = "value", never: float | None = None) -> Row:
     """The row with its target, value (or ratio) at most `limit`. `never`: what it must not pass on any day, in words."""
-    found = row.ratio if of == "ratio" else row.value
-    unit = "x" if of == "ratio" else f" {row.unit}"
+    measured = row.ratio if quantity == "ratio" else row.value
+    unit = "x" if quantity == "ratio" else f" {row.unit}"
     target = f"<= {limit:g}{unit}".rstrip() + (f", never above {never:g}{unit}" if never else "")
-    return msgspec.structs.replace(row, target=target, met=found is not None and found <= limit)
+    return msgspec.structs.replace(row, target=target, met=measured is not None and measured <= limit)
 
 
 def timed(call: Callable[[], object], repeats: int) -> list[float]:
@@ -86,7 +86,7 @@ def timed(call: Callable[[], object], repeats: int) -> list[float]:
 def in_each_mode(module: str) -> list[Row]:
     """What `python -m module` prints, rows as JSON, in a process for each mode of the kernels: numba where it is installed.
 
-    InputError with the last line of its complaint.
+    Raises InputError with the last line of its complaint.
     """
     rows: list[Row] = []
     for mode in ("numba", "numpy") if find_spec("numba") else ("numpy",):
@@ -98,8 +98,8 @@ def in_each_mode(module: str) -> list[Row]:
             check=False,
         )
         if ended.returncode:
-            said = ended.stderr.decode(errors="replace").strip().splitlines()[-1]
-            raise InputError(f"bench {module.rpartition('.')[2]}: {said}")
+            complaint = ended.stderr.decode(errors="replace").strip().splitlines()[-1]
+            raise InputError(f"bench {module.rpartition('.')[2]}: {complaint}")
         rows += msgspec.json.decode(ended.stdout, type=list[Row])
     return rows
 
@@ -133,19 +133,19 @@ def machine() -> dict[str, Any]:
 
 def as_json(tables: Iterable[Table]) -> str:
     """All of it: tables, versions, machine."""
-    whole = {
+    report = {
         "machine": machine(),
         "versions": versions(),
         "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "tables": [msgspec.to_builtins(t) for t in tables],
     }
-    return msgspec.json.format(msgspec.json.encode(whole), indent=2).decode()
+    return msgspec.json.format(msgspec.json.encode(report), indent=2).decode()
 
 
 def footer() -> str:
     """Machine and versions in two lines."""
-    found = machine()
-    return f"{found['processor']}, {found['cores']} cores, load {found['load']}, {found['system']}\n" + ", ".join(
+    host = machine()
+    return f"{host['processor']}, {host['cores']} cores, load {host['load']}, {host['system']}\n" + ", ".join(
         f"{k} {v}" for k, v in versions().items()
     )
 
@@ -154,14 +154,14 @@ def as_text(table: Table) -> str:
     """A table for a terminal."""
     header = ("", "median", "p10", "p90", "n", "", "ratio", "to", "target", "")
     lines = [header, *(_cells(r) for r in table.rows)]
-    shown = [c for c in range(len(header)) if any(line[c] for line in lines[1:])]
-    width = {c: max(len(line[c]) for line in lines) for c in shown}
+    used = [c for c in range(len(header)) if any(line[c] for line in lines[1:])]
+    width = {c: max(len(line[c]) for line in lines) for c in used}
     numbers = {1, 2, 3, 4, 6}
     body = [
-        "  ".join(line[c].rjust(width[c]) if c in numbers else line[c].ljust(width[c]) for c in shown).rstrip()
+        "  ".join(line[c].rjust(width[c]) if c in numbers else line[c].ljust(width[c]) for c in used).rstrip()
         for line in lines
     ]
-    return "\n".join([f"{table.name}: {table.about}", *(f"  {line}" for line in body)])
+    return "\n".join([f"{table.name}: {table.summary}", *(f"  {line}" for line in body)])
 
 
 def _cells(r: Row) -> tuple[str, ...]:

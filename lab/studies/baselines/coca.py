@@ -44,20 +44,20 @@ def run(
 ) -> Iterator[Round]:
     """Round by round from x = x^ = lambda = 0. `L` (n,) for the first-order update."""
     n, c, sent = len(gates), params.c, 0
-    x, heard, lam = np.zeros((n, size)), np.zeros((n, size)), np.zeros((n, size))
+    x, received, lam = np.zeros((n, size)), np.zeros((n, size)), np.zeros((n, size))
     for k in range(1, params.rounds + 1):
         new = np.empty_like(x)
         for i, gate in enumerate(gates):
             d = len(neighbours[i])
-            linear = lam[i] - c * sum((heard[i] + heard[j] for j in neighbours[i]), np.zeros(size))
+            linear = lam[i] - c * sum((received[i] + received[j] for j in neighbours[i]), np.zeros(size))
             if params.update == "exact":
                 new[i] = gate.exact_minimizer(linear, 2.0 * c * d)
             else:
                 new[i] = (L[i] * x[i] - gate.exact_gradient(x[i]) - linear) / (L[i] + 2.0 * c * d)
-        informative = np.linalg.norm(heard - new, axis=1) >= params.alpha * params.rho**k
-        heard = np.where(informative[:, None], new, heard)
+        informative = np.linalg.norm(received - new, axis=1) >= params.alpha * params.rho**k
+        received = np.where(informative[:, None], new, received)
         for i in range(n):
-            lam[i] = lam[i] + c * sum((heard[i] - heard[j] for j in neighbours[i]), np.zeros(size))
+            lam[i] = lam[i] + c * sum((received[i] - received[j] for j in neighbours[i]), np.zeros(size))
             sent += len(neighbours[i]) * int(informative[i])
         x = new
         yield Round(x, sent)

@@ -56,10 +56,10 @@ def run(
     N, M, rho, tau = len(gates), params.tokens, params.rho, params.tau
     x, z = np.zeros((N, size)), np.zeros((M, size))
     seen, y, u = (np.zeros((N, M, size)) for _ in range(3))
-    at, visits = [m % N for m in range(M)], [0] * N
+    places, visits = [m % N for m in range(M)], [0] * N
     for k in range(params.rounds):
         m = k % M
-        i = at[m]
+        i = places[m]
         visits[i] += 1
         seen[i, m] = z[m]
         pull = np.sum(rho * seen[i] + y[i], axis=0) + tau * x[i]
@@ -71,7 +71,7 @@ def run(
         new = x[i] - y[i, m] / rho
         z[m] = z[m] + (new - u[i, m]) / N
         u[i, m] = new
-        near = neighbours[i]
-        drawn = [near[int(j)] for j in generator.integers(len(near), size=params.choices)]
-        at[m] = min(drawn, key=lambda j: visits[j])
+        around = neighbours[i]
+        drawn = [around[int(j)] for j in generator.integers(len(around), size=params.choices)]
+        places[m] = min(drawn, key=lambda j: visits[j])
         yield Activation(m, i, x.copy(), z.copy(), k + 1)

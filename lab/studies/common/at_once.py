@@ -64,8 +64,8 @@ class Rows:
     def hessian(self, x: Vector) -> Matrix:
         """Of the mean loss at one point, shape (d, d)."""
         s = expit(self.A @ x.astype(np.float32))[:, None]
-        found = self.At @ (self.A * (s * (1 - s)))
-        return np.array(found.toarray() if issparse(found) else found, dtype=float) * (self.scale / self.m)
+        hessian = self.At @ (self.A * (s * (1 - s)))
+        return np.array(hessian.toarray() if issparse(hessian) else hessian, dtype=float) * (self.scale / self.m)
 
 
 class Gate:
@@ -83,8 +83,8 @@ class Gate:
         self.answers += 1
         scale = self.real.lattice_at(self.answers).scale
         noise = np.array([self._noise(r, scale) for r in self.random])
-        found = self.rows.gradients(x.reshape(noise.shape), self.clip) + noise
-        answer: Vector = found.ravel() + self.loss.public_gradient(x)
+        noisy = self.rows.gradients(x.reshape(noise.shape), self.clip) + noise
+        answer: Vector = noisy.ravel() + self.loss.public_gradient(x)
         return answer
 
     def minimizer(self, linear: Vector, quadratic: float) -> Vector:
@@ -97,8 +97,8 @@ class Gate:
             V = V + np.array([self._spherical(r) / p.alpha for r in self.random])
         self.start = self._least(self.start, V, quadratic + self.l2, CLOSE * p.change)
         kind = "gaussian" if t.mechanism == "gaussian" else "laplace"
-        found = self.start + np.array([self._noise(r, p.lattice.scale, kind) for r in self.random])
-        answer: Vector = found.ravel()
+        noisy = self.start + np.array([self._noise(r, p.lattice.scale, kind) for r in self.random])
+        answer: Vector = noisy.ravel()
         return answer
 
     def _least(self, X: Matrix, V: Matrix, mu: float, close: float) -> Matrix:
@@ -145,18 +145,18 @@ def played(scenario: Mapping[str, Any], seeds: Sequence[int], gate_of: Callable[
     if algorithm.pattern == "star":
         server = around(plan, machines)
         each = [getattr(m.state, algorithm.recorded[0]) for m in machines]
-        own = np.array([server.state.w if algorithm.rounds > 1 and len(machines) > 1 else z for z in each])
+        models = np.array([server.state.w if algorithm.rounds > 1 and len(machines) > 1 else z for z in each])
     elif algorithm.pattern == "token":
         last(plan, machines)
-        own = np.array([getattr(m.state, algorithm.recorded[0]) for m in machines])
+        models = np.array([getattr(m.state, algorithm.recorded[0]) for m in machines])
     elif gossip_of(algorithm):
         *_, sent = rounds_of(machines, of_messages=True)
         for m, x in zip(machines, sent, strict=True):
             m.state.last = x
-        own = np.array([m.kept()["x"] for m in machines])
+        models = np.array([m.kept()["x"] for m in machines])
     else:
-        own = last(plan, machines)
-    return own.reshape(len(machines), len(seeds), -1).transpose(1, 0, 2)
+        models = last(plan, machines)
+    return models.reshape(len(machines), len(seeds), -1).transpose(1, 0, 2)
 
 
 class AtOnce:
@@ -164,14 +164,14 @@ class AtOnce:
 
     def __init__(self, file: Path, seeds: Sequence[int]) -> None:
         self.file, self.seeds = file, list(seeds)
-        self.found: dict[str, list[float]] = {}
+        self.errors: dict[str, list[float]] = {}
         if file.is_file():
-            whole, _, _ = file.read_text().rpartition("\n")
-            self.found = dict(json.loads(line) for line in whole.splitlines())
+            complete, _, _ = file.read_text().rpartition("\n")
+            self.errors = dict(json.loads(line) for line in complete.splitlines())
 
     def error(self, point: Mapping[str, Any], seed: int) -> float | None:
-        found = self.found.get(key_of(point))
-        return None if found is None else found[self.seeds.index(seed)]
+        errors = self.errors.get(key_of(point))
+        return None if errors is None else errors[self.seeds.index(seed)]
 
     def run(
         self,
@@ -181,14 +181,14 @@ class AtOnce:
     ) -> None:
         """worth: of (S, n, d) each seed's error, what is refused or not finite is worth infinitely much."""
         for point in points:
-            if (key := key_of(point)) in self.found:
+            if (key := key_of(point)) in self.errors:
                 continue
             try:
-                own = played({**scenario, **point}, self.seeds)
-                errors = [float(e) if np.isfinite(e) else inf for e in worth(own)]
+                models = played({**scenario, **point}, self.seeds)
+                errors = [float(e) if np.isfinite(e) else inf for e in worth(models)]
             except (InputError, Refused):
                 errors = [inf] * len(self.seeds)
-            self.found[key] = errors
+            self.errors[key] = errors
             self.file.parent.mkdir(parents=True, exist_ok=True)
             with self.file.open("a") as file:
                 file.write(json.dumps([key, errors]) + "\n")

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from hushgrid.broker.report.gridmap import PALETTE
-from hushgrid.broker.report.plots import DASHES, STYLE
+from hushgrid.broker.report.drawings.gridmap import PALETTE
+from hushgrid.broker.report.drawings.plots import DASHES, STYLE
 from hushgrid.kernels.errors import Refused
 from hushgrid.kernels.graphs import Graph
 from hushgrid.kernels.problems.losses import Loss

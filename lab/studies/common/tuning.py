@@ -40,12 +40,12 @@ class Axis(NamedTuple):
     low: float = 0.0
     high: float = inf
 
-    def at(self, k: int) -> float:
+    def value(self, k: int) -> float:
         value = self.start * self.factor**k
         return float(f"{value:.4g}")
 
     def has(self, k: int) -> bool:
-        return self.low <= self.at(k) <= self.high
+        return self.low <= self.value(k) <= self.high
 
 
 class Search:
@@ -60,7 +60,7 @@ class Search:
         self.starts = starts or [(0,) * len(axes)]
 
     def values(self, place: Place) -> dict[str, float]:
-        return {a.key: a.at(k) for a, k in zip(self.axes, place, strict=True)}
+        return {a.key: a.value(k) for a, k in zip(self.axes, place, strict=True)}
 
     def around(self, place: Place) -> list[Place]:
         """One step along one axis, either way; and along the first and the `answers` at once, since a shorter step wants
@@ -71,8 +71,8 @@ class Search:
         if answers:
             both = product((-1, 1), repeat=2)
             moves += [tuple(a * (j == 0) + b * (j == answers) for j in range(count)) for a, b in both]
-        found = [tuple(k + d for k, d in zip(place, move, strict=True)) for move in moves]
-        return [to for to in found if all(a.has(k) for a, k in zip(self.axes, to, strict=True))]
+        places = [tuple(k + d for k, d in zip(place, move, strict=True)) for move in moves]
+        return [to for to in places if all(a.has(k) for a, k in zip(self.axes, to, strict=True))]
 
     def advance(self, error: Error) -> tuple[Place, Asked]:
         """The best place so far, and what must be known to go on: nothing if all walks have ended.
@@ -80,16 +80,16 @@ class Search:
         error: of a point under a seed, infinite if it was refused; None if it is not known yet.
         """
         ends = [self._walk(start, error) for start in self.starts]
-        asked: Asked = {}
+        wanted: Asked = {}
         for _, more in ends:
-            asked |= more
+            wanted |= more
         count = self.levels[-1]
-        best = ends[0][0] if asked else min((place for place, _ in ends), key=lambda p: self._score(p, count, error))
-        return best, asked
+        best = ends[0][0] if wanted else min((place for place, _ in ends), key=lambda p: self._score(p, count, error))
+        return best, wanted
 
     def _score(self, place: Place, count: int, error: Error) -> float:
-        found = [error(place, s) for s in self.seeds[:count]]
-        return float(np.median([inf if e is None else e for e in found]))
+        errors = [error(place, s) for s in self.seeds[:count]]
+        return float(np.median([inf if e is None else e for e in errors]))
 
     def _walk(self, centre: Place, error: Error) -> tuple[Place, Asked]:
         """On all seeds a place is compared with its best neighbour on the seeds of the level before, if that came CLOSE
@@ -104,14 +104,14 @@ class Search:
             last = level == self.levels[-1]
             while True:
                 rivals = self.around(centre)
-                if asked := missing([centre, *rivals], before if last else level):
-                    return centre, asked
+                if wanted := missing([centre, *rivals], before if last else level):
+                    return centre, wanted
                 if last:
-                    own = self._score(centre, before, error)
+                    score = self._score(centre, before, error)
                     rivals = sorted(rivals, key=lambda p: self._score(p, before, error))[:1]
-                    rivals = [p for p in rivals if self._score(p, before, error) < CLOSE * own]
-                    if asked := missing([centre, *rivals], level):
-                        return centre, asked
+                    rivals = [p for p in rivals if self._score(p, before, error) < CLOSE * score]
+                    if wanted := missing([centre, *rivals], level):
+                        return centre, wanted
                 best = min(rivals, key=lambda p: self._score(p, level, error), default=centre)
                 if not self._score(best, level, error) < BETTER * self._score(centre, level, error):
                     break
@@ -131,15 +131,15 @@ class Known:
     """Rows of runs by point and seed, of all sweeps in a directory."""
 
     def __init__(self, directory: Path) -> None:
-        self.directory, self.kept = directory, Cache()
+        self.directory, self.cache = directory, Cache()
         self.rows: dict[tuple[str, int], Row] = {}
-        for about in sorted(directory.glob("*/sweep.json")):
-            self._read(about.parent)
+        for record in sorted(directory.glob("*/sweep.json")):
+            self._read(record.parent)
 
     def _read(self, sweep_dir: Path) -> None:
         points = [key_of(point) for point in json.loads((sweep_dir / "sweep.json").read_text())["over"]]
-        whole, _, _ = (sweep_dir / "runs.csv").read_text().rpartition("\n")
-        for row in csv.DictReader(whole.splitlines()):
+        complete, _, _ = (sweep_dir / "runs.csv").read_text().rpartition("\n")
+        for row in csv.DictReader(complete.splitlines()):
             self.rows[points[int(row["point"])], int(row["seed"])] = row
 
     def error(self, point: Mapping[str, Any], seed: int, column: str) -> float | None:
@@ -151,22 +151,22 @@ class Known:
     def run(
         self,
         scenario: Mapping[str, Any],
-        asked: Iterable[tuple[Mapping[str, Any], Sequence[int]]],
+        wanted: Iterable[tuple[Mapping[str, Any], Sequence[int]]],
         measure: Mapping[str, Callable[..., Any]],
     ) -> None:
         """Make runs: points, each with its seeds. Those of the same seeds are one sweep."""
         by_seeds: dict[tuple[int, ...], list[Mapping[str, Any]]] = defaultdict(list)
-        for point, seeds in asked:
-            left = tuple(s for s in seeds if (key_of(point), s) not in self.rows)
-            if left and point not in by_seeds[left]:
-                by_seeds[left].append(point)
+        for point, seeds in wanted:
+            missing = tuple(s for s in seeds if (key_of(point), s) not in self.rows)
+            if missing and point not in by_seeds[missing]:
+                by_seeds[missing].append(point)
         for seeds, points in by_seeds.items():
             if not points:
                 continue
             content = key_of({"scenario": scenario, "points": points, "seeds": seeds})
             out = self.directory / hashlib.blake2b(content.encode(), digest_size=6).hexdigest()
             try:
-                with using_cache(self.kept):  # rows are read once for all sweeps
+                with using_cache(self.cache):  # rows are read once for all sweeps
                     sweep(scenario, points, seeds, out=out, resume=out.exists(), measure=measure, report=False)
             except Unfit:
                 raise

@@ -54,7 +54,7 @@ class Dpp2Result(NamedTuple):
     k: Vector
     optimality: Vector  #: (31) after round k
     gradient: float  #: |sum_i f_i'(x_i)/N|^2 at the end
-    said: float  #: the largest entry of y, less x: what merging by eta adds to it
+    merging: float  #: the largest entry of y, less x: what merging by eta adds to it
     x: Matrix
 
 
@@ -94,8 +94,8 @@ def _dpp2(task: Dpp2Task, fs: Sequence[Loss], graph: Graph) -> Dpp2Result:
     if task.r and task.u:
         scales = np.array([p.theta(k) for k in range(task.rounds)])
         w, e = (
-            scales[:, at, None, None] * counter_generator(0, f"dpp2 {name}", 0).laplace(size=shape)
-            for at, name in enumerate("we")
+            scales[:, place, None, None] * counter_generator(0, f"dpp2 {name}", 0).laplace(size=shape)
+            for place, name in enumerate("we")
         )
     nodes = whole_dpp2.Nodes(p, fs, graph)
     x = nodes.run(task.rounds, w=w, e=e, record=True)[:, 0]
@@ -121,13 +121,13 @@ def _rival(task: Dpp2Task, fs: Sequence[Loss], graph: Graph) -> Dpp2Result:
     nodes: list[Neighbour] = []
     for i, f in enumerate(fs):
         node = routes.name(i)
-        near = {routes.name(j): w for j, w in zip(graph.neighbours[i], metropolis(graph, i), strict=True)}
+        weights = {routes.name(j): w for j, w in zip(graph.neighbours[i], metropolis(graph, i), strict=True)}
         gate = Publishing(f, node)
         if task.method == "DiaDSP":
             tracking = diadsp.Params(
                 variant="published", rounds=task.rounds, alpha=0.01, decay=task.r, u_x=2 * task.u, u_y=5 * task.u
             )
-            nodes.append(diadsp.Node(tracking, gate, near, D, node))
+            nodes.append(diadsp.Node(tracking, gate, weights, D, node))
         else:
             dual = ppdc.Params(
                 variant="published",
@@ -139,7 +139,7 @@ def _rival(task: Dpp2Task, fs: Sequence[Loss], graph: Graph) -> Dpp2Result:
                 u_x=task.u,
                 u_v=task.u,
             )
-            nodes.append(ppdc.Node(dual, gate, near, D, node))
+            nodes.append(ppdc.Node(dual, gate, weights, D, node))
     for _ in stepped(nodes):
         pass
     x = np.array([node.state.x for node in nodes])
@@ -164,24 +164,30 @@ def claims(task: Dpp2Task) -> tuple[float, float]:
 
 
 def tables(lines: Sequence[Dpp2Result]) -> list[Table]:
-    def of(figure: str) -> list[Dpp2Result]:
+    def in_figure(figure: str) -> list[Dpp2Result]:
         return [li for li in lines if li.task.figure == figure]
 
     first = [
         (li.task.figure, li.task.r, li.task.u, li.optimality[len(li.k) // 5], li.optimality[-1], *claims(li.task))
-        for li in (*of("1"), *of("2"))
+        for li in (*in_figure("1"), *in_figure("2"))
     ]
-    merged = of("eta")
+    merged = in_figure("eta")
     eta = [
-        (str(li.task.eta), li.optimality[-1], float(np.max(np.abs(li.x - merged[0].x))), li.said, *claims(li.task))
+        (str(li.task.eta), li.optimality[-1], float(np.max(np.abs(li.x - merged[0].x))), li.merging, *claims(li.task))
         for li in merged
     ]
-    gone_on = [(int(k), li.optimality[int(k) // EVERY - 1]) for li in of("long") for k in li.k if _doubled(k, lines[0])]
-    third = [(li.task.r, li.task.method, li.gradient, li.optimality[-1], *_rivals_claim(li.task)) for li in of("3")]
+    gone_on = [
+        (int(k), li.optimality[int(k) // EVERY - 1]) for li in in_figure("long") for k in li.k if _doubled(k, lines[0])
+    ]
+    third = [
+        (li.task.r, li.task.method, li.gradient, li.optimality[-1], *_rivals_claim(li.task)) for li in in_figure("3")
+    ]
     task = lines[0].task
     graph = problem(task.n)[1]
     P = np.eye(graph.n) - graph.metropolis()
-    found = [(c.where, c.found, c.below, "yes" if c.holds else "no") for c in dpp2.conditions(parameters(task), P, M)]
+    conditions = [
+        (c.where, c.found, c.below, "yes" if c.holds else "no") for c in dpp2.conditions(parameters(task), P, M)
+    ]
     claimed = "ε by Theorem 3", "ε by its proof"
     K = task.rounds - 1
     return [
@@ -193,7 +199,7 @@ def tables(lines: Sequence[Dpp2Result]) -> list[Table]:
         Table("η: r = .9, u = 1", ("η", "(31) at K", "|x - x of the first|", "|y - x|, largest", *claimed), eta),
         Table("r = .9, u = 1, for longer", ("round", "(31)"), gone_on),
         Table("Figure 3: |f'(x)/N|² at K", ("r", "method", "|f'(x)/N|²", "(31)", *claimed), third),
-        Table("(24)-(27) at the paper's parameters", ("condition", "found", "below", "holds"), found),
+        Table("(24)-(27) at the paper's parameters", ("condition", "found", "below", "holds"), conditions),
     ]
 
 
@@ -207,8 +213,8 @@ def _rivals_claim(task: Dpp2Task) -> tuple[float, float]:
 
 
 def picture(lines: Sequence[Dpp2Result]) -> str:
-    def panel(figure: str, title: str, label: str, at: int) -> Panel:
-        curves = {f"{label} = {li.task[at]}": (li.k, li.optimality) for li in lines if li.task.figure == figure}
+    def panel(figure: str, title: str, label: str, place: int) -> Panel:
+        curves = {f"{label} = {li.task[place]}": (li.k, li.optimality) for li in lines if li.task.figure == figure}
         return Panel(title, "round k", "(31)", curves)
 
     third = {

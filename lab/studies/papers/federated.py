@@ -68,7 +68,7 @@ class FederatedTask(NamedTuple):
 class FederatedResult(NamedTuple):
     task: FederatedTask
     error: Vector  #: (seeds,) share of the test's rows that the mean of all models gets wrong
-    own: Vector  #: (seeds,) the same of a node's own model, mean over the nodes
+    single: Vector  #: (seeds,) the same of a node's own model, mean over the nodes
     average: Vector  #: (seeds,) the same of the mean of the averaged iterates (5.1c)
     outside: float  #: largest |x_k| of a node's own model over the box, mean over the seeds
 
@@ -83,7 +83,7 @@ def scenario(task: FederatedTask, seed: int) -> dict[str, Any]:
     variant = "none" if not private else "guarded" if task.mode == "objective" else "published"
     section = {"name": task.name, "rounds": task.rounds, "local_updates": task.local_updates, "variant": variant}
     section |= {"eta": eta, "rho": rho} if task.name == "ladmm" else {"step_size": 1 / (1 / eta + rho)}
-    found = {
+    raw = {
         "hushgrid": 1,
         "name": "federated",
         "seed": seed,
@@ -106,7 +106,7 @@ def scenario(task: FederatedTask, seed: int) -> dict[str, Any]:
         "delta": DELTA,
         "mode": task.mode,
     }
-    return found | ({"privacy": privacy} if private else {})
+    return raw | ({"privacy": privacy} if private else {})
 
 
 def played(setup: RowSetup, seed: int) -> Iterator[list[Vector]]:
@@ -133,27 +133,27 @@ def measured(task: FederatedTask) -> FederatedResult:
     """All seeds of a setting; without privacy there is nothing to draw, and one run."""
     setup = RowSetup(scenario_from(scenario(task, 0)))
     assert setup.tests is not None
-    found = []
+    figures = []
     for seed in task.seeds[: None if task.epsilon < inf else 1]:
         models = np.array(list(played(setup, seed)))  # (T, nodes, d)
         last, test = models[-1], setup.tests.errors
         wrong = np.array(test(np.array([last.mean(axis=0), models.mean(axis=(0, 1)), *last])), dtype=np.float64)
-        found.append([wrong[0], np.mean(wrong[2:]), wrong[1], np.max(np.abs(last)) / task.box])
-    error, own, average, outside = np.array(found).T
-    return FederatedResult(task, error, own, average, float(outside.mean()))
+        figures.append([wrong[0], np.mean(wrong[2:]), wrong[1], np.max(np.abs(last)) / task.box])
+    error, single, average, outside = np.array(figures).T
+    return FederatedResult(task, error, single, average, float(outside.mean()))
 
 
 def tasks(images: Images, epsilons: Sequence[float], seeds: Sequence[int]) -> list[FederatedTask]:
     """Without privacy; E at one number of answers; (3.4) in both boxes; the rivals."""
-    found = [FederatedTask(images, inf, PLAIN, 1, box, "objective", seeds) for box in (SLACK, TIGHT)]
+    tasks_ = [FederatedTask(images, inf, PLAIN, 1, box, "objective", seeds) for box in (SLACK, TIGHT)]
     for epsilon in epsilons:
         for box in (SLACK, TIGHT):
             for mode in MODES if box == TIGHT else MODES[:2]:
-                found.append(FederatedTask(images, epsilon, ANSWERS, 1, box, mode, seeds))
-        found += [FederatedTask(images, epsilon, ANSWERS // E, E, SLACK, "objective", seeds) for E in (3, 10)]
-        found += [FederatedTask(images, epsilon, ANSWERS, 5, SLACK, "objective", seeds)]
-        found += [FederatedTask(images, epsilon, ANSWERS // E, E, SLACK, "objective", seeds, "fedavg") for E in (1, 3)]
-    return found
+                tasks_.append(FederatedTask(images, epsilon, ANSWERS, 1, box, mode, seeds))
+        tasks_ += [FederatedTask(images, epsilon, ANSWERS // E, E, SLACK, "objective", seeds) for E in (3, 10)]
+        tasks_ += [FederatedTask(images, epsilon, ANSWERS, 5, SLACK, "objective", seeds)]
+        tasks_ += [FederatedTask(images, epsilon, ANSWERS // E, E, SLACK, "objective", seeds, "fedavg") for E in (1, 3)]
+    return tasks_
 
 
 COLUMNS = (
@@ -167,27 +167,27 @@ def row(line: FederatedResult) -> Sequence[str | float]:
     t, n = line.task, line.error.size
     noise = "none" if t.epsilon == inf else "gate" if t.mode == "objective" else t.mode
     spread = float(np.std(line.error, ddof=1) / n**0.5) if n > 1 else nan
-    about = (f"{t.epsilon:g}" if t.epsilon < inf else "none", t.name, noise, t.box, t.rounds, t.local_updates)
-    figures = (float(line.error.mean()), spread, float(line.own.mean()), float(line.average.mean()))
-    return (*about, t.rounds * t.local_updates, *figures, line.outside)
+    setting = (f"{t.epsilon:g}" if t.epsilon < inf else "none", t.name, noise, t.box, t.rounds, t.local_updates)
+    figures = (float(line.error.mean()), spread, float(line.single.mean()), float(line.average.mean()))
+    return (*setting, t.rounds * t.local_updates, *figures, line.outside)
 
 
 def picture(lines: Sequence[FederatedResult]) -> str:
     """Testing error over epsilon, a panel a box: the gate's noise, and (3.4)."""
     panels = []
-    for box, said in ((SLACK, "slack box"), (TIGHT, "tight box")):
+    for box, title in ((SLACK, "slack box"), (TIGHT, "tight box")):
         curves: dict[str, tuple[Vector, Vector]] = {}
         for mode in MODES if box == TIGHT else MODES[:2]:
-            of = [
+            same = [
                 li
                 for li in lines
                 if (li.task.mode, li.task.box, li.task.name) == (mode, box, "ladmm")
                 and li.task.local_updates == 1
                 and li.task.epsilon < inf
             ]
-            x, y = [li.task.epsilon for li in of], [float(li.error.mean()) for li in of]
+            x, y = [li.task.epsilon for li in same], [float(li.error.mean()) for li in same]
             curves["noise at the gate" if mode == "objective" else mode] = (np.array(x), np.array(y))
-        panels.append(Panel(f"{said}, u = {box:g}", "total epsilon", "testing error", curves, xlog=True, marks=True))
+        panels.append(Panel(f"{title}, u = {box:g}", "total epsilon", "testing error", curves, xlog=True, marks=True))
     return chart("Testing error, ten nodes", [panels])
 
 
@@ -210,9 +210,9 @@ def penalty(images: Images, epsilons: Sequence[float], seeds: Sequence[int], rou
     rows: list[Sequence[str | float]] = []
     for line in lines:
         rho, n = line.task.rho, line.error.size
-        words = f"(E.1), c1 {rho['c1']:g}, c2 {rho['c2']:g}" if isinstance(rho, dict) else f"{rho:g}"
+        label = f"(E.1), c1 {rho['c1']:g}, c2 {rho['c2']:g}" if isinstance(rho, dict) else f"{rho:g}"
         spread = float(np.std(line.error, ddof=1) / n**0.5) if n > 1 else nan
-        rows.append((f"{line.task.epsilon:g}", line.task.rounds, words, float(line.error.mean()), spread))
+        rows.append((f"{line.task.epsilon:g}", line.task.rounds, label, float(line.error.mean()), spread))
     columns = ("epsilon", "rounds", "rho", "testing error", "standard error")
     drawn = [li for li in lines if li.task.rounds == rounds[0] and not isinstance(li.task.rho, dict)]
     curves = {}

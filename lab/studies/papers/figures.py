@@ -33,7 +33,7 @@ class Setting(NamedTuple):
     """One line of a study's table: a scenario file and what is laid over it."""
 
     method: str
-    asked: str  #: epsilon as the method states it
+    claim: str  #: epsilon as the method states it
     local_updates: int
     eta: str
     over: dict[str, Any]
@@ -142,7 +142,7 @@ def row(line: SettingResult) -> list[str | float]:
     ]
     privacy = [line.claimed, line.delta, line.honest, line.honest_small]
     method = s.method if s.eta == PAPER else f"{s.method}, η {s.eta}"
-    return [method, s.local_updates, s.asked, *privacy, *map(float, figures)]
+    return [method, s.local_updates, s.claim, *privacy, *map(float, figures)]
 
 
 def tables(figure: str, lines: list[SettingResult]) -> list[Table]:
@@ -181,12 +181,12 @@ def picture(figure: str, lines: list[SettingResult]) -> str:
 
 
 def measured(figure: str, chosen: Iterable[Setting], seeds: int, rounds: int | None = None) -> list[SettingResult]:
-    """The lines of one figure, in order, on two processes. InputError where scenarios/ is not."""
+    """The lines of one figure, in order, on two processes. Raises InputError if scenarios/ is not."""
     source = SOURCES / f"{figure}.yaml"
     if not source.is_file():
         raise InputError(f"{source}: no such file, expected `hushgrid study figures` to run where scenarios/ is")
     tasks = [(source, setting, seeds, rounds) for setting in chosen]
-    return on_two(measure, tasks, lambda t: f"{figure}: {t[1].method} {t[1].asked}, E = {t[1].local_updates}")
+    return on_two(measure, tasks, lambda t: f"{figure}: {t[1].method} {t[1].claim}, E = {t[1].local_updates}")
 
 
 def study(seeds: dict[str, int] | None = None, rounds: int | None = None) -> list[Page]:

@@ -34,8 +34,8 @@ Curves = dict[str, tuple[Vector, Vector]]
 
 def beside(title: str, counted: str, rows: Sequence[tuple[int, float, float]]) -> Panel:
     """The epsilon that is claimed and the true one, over what is counted."""
-    n, said, true = np.array(rows, float).T
-    curves = {"claimed": (n, said), "true": (n, true)}
+    n, claimed, true = np.array(rows, float).T
+    curves = {"claimed": (n, claimed), "true": (n, true)}
     return Panel(title, counted, "epsilon in all", curves, xlog=True, marks=True)
 
 
@@ -84,20 +84,22 @@ def decayed(rounds: int = ROUNDS) -> tuple[Table, Panel]:
         raw = scenario(ask, place)
         raw["algorithm"]["rounds"], raw["network"] = rounds, {"kind": "ring", "nodes": 4}
         del raw["privacy"]
-        found = attacked(run(raw), place)
-        told = np.load(place / "attack/recovered.npz")
+        scores = attacked(run(raw), place)
+        recovered = np.load(place / "attack/recovered.npz")
         errors = []
         for i in range(4):
             held = np.load(place / f"n{i}.npz")
             f = Loss(Objective(kind="softmax", l2=0.01), held["A"], held["b"], 10)
-            true = np.array([f.gradient(at) for at in told[f"at_n{i}"]])
-            errors.append(np.linalg.norm(told[f"g_n{i}"] - true, axis=1) / np.linalg.norm(true, axis=1))
+            true = np.array([f.gradient(point) for point in recovered[f"at_n{i}"]])
+            errors.append(np.linalg.norm(recovered[f"g_n{i}"] - true, axis=1) / np.linalg.norm(true, axis=1))
     k, error = np.arange(1.0, rounds + 1), np.median(errors, axis=0)
-    shown = sorted({min(t, rounds) for t in (1, 50, 100, 150, 200, 250, 300)})
+    rows_shown = sorted({min(t, rounds) for t in (1, 50, 100, 150, 200, 250, 300)})
     columns = ("round", "relative error of the gradient that is read, median of 4 nodes")
-    table = Table("Finding 4.1: DPP2 as published, u = 1, r = 0.9", columns, [(t, float(error[t - 1])) for t in shown])
+    table = Table(
+        "Finding 4.1: DPP2 as published, u = 1, r = 0.9", columns, [(t, float(error[t - 1])) for t in rows_shown]
+    )
     last = "PSNR of the worst image, dB, from the last rounds"
-    table = table._replace(rows=[*table.rows, (last, float(found["scores"]["psnr_worst"]))])
+    table = table._replace(rows=[*table.rows, (last, float(scores["scores"]["psnr_worst"]))])
     curves = {"what is read off the messages": (k, error)}
     return table, Panel("4.1: DPP2's gradients", "round", "relative error", curves)
 
@@ -170,7 +172,7 @@ def study() -> list[Page]:
     """Tables, one chart of five findings and one of each of the others."""
     rows = [[totals(), noise_that_decays(), corollary_1()], [decayed()], [wrong_limit()]]
     panels = [[panel for _, panel in row] for row in rows]
-    more = on_two(findings_shown.shown, list(findings_shown.EVERY), str)
+    more = on_two(findings_shown.finding, list(findings_shown.EVERY), str)
     tables = [table for row in rows for table, _ in row] + [table for table, _ in more]
     pictures = {f"{NAME}.svg": chart("Claims that do not hold", panels)}
     for name, (_, panel) in zip(findings_shown.EVERY, more, strict=True):

@@ -67,15 +67,15 @@ def added_record(classes: Iterable[int] = (2, 3, 5, 10, 20, 62), rows: int = 100
     Made up: all records have the same features, and another label than the new one. Digits of the first C classes: each of
     those that ship is added to all others, or to those of one other class; the largest.
     """
-    found: list[tuple[int, float, float, float]] = []
+    worst_of_each: list[tuple[int, float, float, float]] = []
     for C in classes:
         A, others = np.ones((rows, 1)), np.ones(rows)
         worst = _added(A, others, C, np.ones(1), 0.0)
         images = [_added_digits(C)] if C <= 10 else []
-        found.append((C, worst, *(images[0] if images else (nan, nan))))
+        worst_of_each.append((C, worst, *(images[0] if images else (nan, nan))))
     columns = ("classes", "worst, made up", "digits, a node of all classes", "digits, a node of one class")
-    table = Table("Finding 2.2: what adding a record changes, over (6.4)", columns, found)
-    n, worst_of, mixed, one = np.array(found, float).T
+    table = Table("Finding 2.2: what adding a record changes, over (6.4)", columns, worst_of_each)
+    n, worst_of, mixed, one = np.array(worst_of_each, float).T
     curves = {
         "(6.4)": (n, np.ones(len(n))), "worst, made up": (n, worst_of),
         "digits, a node of one class": (n[n <= 10], one[n <= 10]), "of all classes": (n[n <= 10], mixed[n <= 10]),
@@ -91,9 +91,9 @@ def _added(A: np.ndarray, b: Vector, C: int, row: Vector, label: float) -> float
     def at_zero(A: np.ndarray, b: Vector) -> Vector:
         return Loss(Objective(kind="softmax"), A, b, C).gradient(np.zeros(C * A.shape[1]))
 
-    own = at_zero(row[None], np.array([label]))
+    alone = at_zero(row[None], np.array([label]))
     moved = at_zero(np.vstack([A, row]), np.append(b, label)) - at_zero(A, b)
-    return float(np.linalg.norm(moved) * (len(b) + 1) / np.linalg.norm(own))
+    return float(np.linalg.norm(moved) * (len(b) + 1) / np.linalg.norm(alone))
 
 
 def _added_digits(C: int) -> tuple[float, float]:
@@ -103,14 +103,14 @@ def _added_digits(C: int) -> tuple[float, float]:
     every = digits()[digits()[:, -1] < C]
     A, b = every[:, :-1] / 16.0, every[:, -1]
     S = np.full((C, len(b)), 1.0 / C) - (np.arange(C)[:, None] == b)  # slopes at 0
-    own = np.einsum("cm,mq->mcq", S, A)
-    most = float(np.max(np.linalg.norm(own, axis=(1, 2))))
+    alone = np.einsum("cm,mq->mcq", S, A)
+    most = float(np.max(np.linalg.norm(alone, axis=(1, 2))))
 
     def far(new: np.ndarray, mean: np.ndarray) -> float:
         return float(np.max(np.linalg.norm(new - mean, axis=(1, 2)))) / most
 
-    mixed = max(far(one[None], (own.sum(axis=0) - one) / (len(b) - 1)) for one in own)
-    return mixed, max(far(own[b != c], own[b == c].mean(axis=0)) for c in range(C))
+    mixed = max(far(one[None], (alone.sum(axis=0) - one) / (len(b) - 1)) for one in alone)
+    return mixed, max(far(alone[b != c], alone[b == c].mean(axis=0)) for c in range(C))
 
 
 # --- 2.3: the row of A that Section 6.1 forgets ---
@@ -119,7 +119,7 @@ def _added_digits(C: int) -> tuple[float, float]:
 def forgotten_row(cases: Iterable[str] = ("case5", "case14", "case30", "case57", "case118", "case300")) -> Shown:
     """Finding 2.3: how far a zone's gradient moves if one load moves by beta, over the 2 beta of Table 1; the worst bus."""
     beta = 0.01
-    found: list[tuple[str, int, float, float]] = []
+    rows: list[tuple[str, int, float, float]] = []
     for name in cases:
         buses = tuple(int(b) for b in load(name).buses.numbers)
         model = model_of("z1", name, buses)
@@ -131,13 +131,13 @@ def forgotten_row(cases: Iterable[str] = ("case5", "case14", "case30", "case57",
             most = [
                 max(a, float(np.linalg.norm(moved, order)) / (2 * beta)) for a, order in zip(most, (1, 2), strict=True)
             ]
-        found.append((name, len(buses), most[0], most[1]))
+        rows.append((name, len(buses), most[0], most[1]))
     columns = ("case", "buses", "L1 (Laplace)", "L2 (Gaussian)")
-    table = Table("Finding 2.3: what one load moves the gradient by, over 2 beta", columns, found)
-    n = np.array([row[1] for row in found], float)
+    table = Table("Finding 2.3: what one load moves the gradient by, over 2 beta", columns, rows)
+    n = np.array([row[1] for row in rows], float)
     curves = {
         "Table 1": (n, np.ones(len(n))),
-        "L1, Laplace": (n, np.array([row[2] for row in found])), "L2, Gaussian": (n, np.array([row[3] for row in found])),
+        "L1, Laplace": (n, np.array([row[2] for row in rows])), "L2, Gaussian": (n, np.array([row[3] for row in rows])),
     }  # fmt: skip
     return table, Panel("2.3: one load moves", "buses", "change, over 2 β", curves, xlog=True, marks=True)
 
@@ -154,7 +154,7 @@ def final_x(counts: Iterable[int] = (2, 5, 10, 20, 40, 80), nodes: int = 4) -> S
     keys: dict[str, Any] = {
         "name": "dpp2", "alpha": 1.0, "beta": 0.5, "rho": 0.5, "eta": 0.6, "decay": 0.99, "u_w": 1.0, "u_e": 1.0
     }  # fmt: skip
-    found: list[tuple[int, float, float]] = []
+    rows: list[tuple[int, float, float]] = []
     for K in counts:
         with tempfile.TemporaryDirectory() as directory:
             place = Path(directory)
@@ -164,22 +164,22 @@ def final_x(counts: Iterable[int] = (2, 5, 10, 20, 40, 80), nodes: int = 4) -> S
             made, way = (run(raw | {"run": {"record": what}}) for what in ("transcript", "trajectory"))
             held = [np.load(place / f"n{i}.npz") for i in range(nodes)]
             fs = [Loss(Objective(kind="softmax", l2=0.01), h["A"], h["b"], 10) for h in held]
-        heard = transcript.parse(made.transcript or [], "4.4")
-        p: Any = heard.plan.running
-        P, said = np.eye(nodes) - heard.problem.graph.metropolis(), heard.shares(2 * K, heard.problem.size)
-        x, g = untied(said[0::2], said[1::2], np.array([p.eta_k(k) for k in range(K)]), p.rho, P)
-        final = np.array([made.solution[f"x_{node}"] for node in heard.nodes])
-        e = (final - (x[-1] - (p.alpha * np.eye(nodes) - p.beta * P) @ said[-1])) / p.alpha  # by (18)
+        messages = transcript.parse(made.transcript or [], "4.4")
+        p: Any = messages.plan.running
+        P, shares = np.eye(nodes) - messages.problem.graph.metropolis(), messages.shares(2 * K, messages.problem.size)
+        x, g = untied(shares[0::2], shares[1::2], np.array([p.eta_k(k) for k in range(K)]), p.rho, P)
+        final = np.array([made.solution[f"x_{node}"] for node in messages.nodes])
+        e = (final - (x[-1] - (p.alpha * np.eye(nodes) - p.beta * P) @ shares[-1])) / p.alpha  # by (18)
         assert way.trajectory is not None
         true = np.array([f.gradient(v) for f, v in zip(fs, way.trajectory["x"][K - 1], strict=True)])
-        far = [np.linalg.norm(told - true, axis=1) / np.linalg.norm(true, axis=1) for told in (g[-1], g[-1] - e)]
-        found.append((K, float(np.median(far[0])), float(np.median(far[1]))))
+        far = [np.linalg.norm(guess - true, axis=1) / np.linalg.norm(true, axis=1) for guess in (g[-1], g[-1] - e)]
+        rows.append((K, float(np.median(far[0])), float(np.median(far[1]))))
     columns = ("rounds", "from the messages", "with the final x")
     table = Table(
-        "Finding 4.4: relative error of the last gradient, median of the nodes (u = 1, r = 0.99)", columns, found
+        "Finding 4.4: relative error of the last gradient, median of the nodes (u = 1, r = 0.99)", columns, rows
     )
-    k, messages, also = np.array(found, float).T
-    curves = {"from the messages": (k, messages), "with the final x": (k, also)}
+    k, alone, also = np.array(rows, float).T
+    curves = {"from the messages": (k, alone), "with the final x": (k, also)}
     return table, Panel("4.4: the final x", "rounds", "relative error", curves, xlog=True, marks=True)
 
 
@@ -192,13 +192,15 @@ def own_experiment(decays: Iterable[float] = (0.9, 0.95, 0.99), upto: int = 500)
     curves, rows = {}, []
     for r in decays:
         tasks = [dpp2_figures.Dpp2Task("1", "DPP2", r, 1.0, 0.5, dpp2_figures.N, int(k) + 1) for k in K]
-        told = np.array([dpp2_figures.claims(task) for task in tasks])
-        curves[f"r = {r:g}, Theorem 3"] = K.astype(float), told[:, 0]
+        totals = np.array([dpp2_figures.claims(task) for task in tasks])
+        curves[f"r = {r:g}, Theorem 3"] = K.astype(float), totals[:, 0]
         if r == 0.9:
-            curves["r = 0.9, by its proof"] = K.astype(float), told[:, 1]
-        at = (10, 50, upto)
-        some = [dpp2_figures.claims(dpp2_figures.Dpp2Task("1", "DPP2", r, 1.0, 0.5, dpp2_figures.N, k + 1)) for k in at]
-        rows.append((r, *(said for said, _ in some), some[-1][1]))
+            curves["r = 0.9, by its proof"] = K.astype(float), totals[:, 1]
+        marks = (10, 50, upto)
+        some = [
+            dpp2_figures.claims(dpp2_figures.Dpp2Task("1", "DPP2", r, 1.0, 0.5, dpp2_figures.N, k + 1)) for k in marks
+        ]
+        rows.append((r, *(claimed for claimed, _ in some), some[-1][1]))
     columns = ("r", "K = 10", "K = 50", f"K = {upto}", "by its proof")
     table = Table(
         "Finding 4.5: epsilon of Section VI, u = 1, alpha = .1, M = 5.03, d = 10, gradients 1 apart", columns, rows
@@ -279,12 +281,18 @@ def loads_heard(counts: Iterable[int] = (1, 2, 3, 4), epsilons: Iterable[float] 
                 "rho": 100,
             }
             made = run(one | ({"privacy": privacy} if privacy else {}))
-            heard = transcript.parse(made.transcript or [], way)
-            found = registry.fitting(heard)[0].recover(heard).loads
-            errors = [float(np.max(np.abs(found[zone].d - d))) for zone, d in true.items()]
-            sure = sum(of.consistent and of.what == "gradient" for of in found.values())
+            messages = transcript.parse(made.transcript or [], way)
+            recovered = registry.fitting(messages)[0].recover(messages).loads
+            errors = [float(np.max(np.abs(recovered[zone].d - d))) for zone, d in true.items()]
+            sure = sum(guess.consistent and guess.what == "gradient" for guess in recovered.values())
             rows.append(
-                (way, rounds, f"{sure} of {len(found)}", max(of.residual for of in found.values()), max(errors))
+                (
+                    way,
+                    rounds,
+                    f"{sure} of {len(recovered)}",
+                    max(guess.residual for guess in recovered.values()),
+                    max(errors),
+                )
             )
     columns = ("noise", "rounds", "finds", "left of what was heard", "largest error of a load, p.u.")
     curves = {
@@ -305,6 +313,6 @@ EVERY: dict[str, Callable[[], Shown]] = {
 }  # fmt: skip
 
 
-def shown(name: str) -> Shown:
+def finding(name: str) -> Shown:
     """One of them."""
     return EVERY[name]()

@@ -116,18 +116,18 @@ def way(task: IncrementalTask) -> Curve:
         task.seed,
     )
     now = np.linalg.norm(run.start - star, axis=1)
-    first, kept = now.copy(), []
+    first, iterates = now.copy(), []
     for k, (i, d) in enumerate(zip(run.walk, np.linalg.norm(run.x - star, axis=1).tolist(), strict=True), 1):
         now[i] = d
         if k % (task.N // 4) == 0:
-            kept.append((k, np.mean(now / first), np.mean(now)))
-    return Curve(*np.array(kept).T)
+            iterates.append((k, np.mean(now / first), np.mean(now)))
+    return Curve(*np.array(iterates).T)
 
 
 def _other(
     task: IncrementalTask,
     gates: Sequence[Exact],
-    near: Sequence[Sequence[int]],
+    neighbours: Sequence[Sequence[int]],
     L: Sequence[float],
     star: Vector,
     K: int,
@@ -135,11 +135,11 @@ def _other(
     update, tau = PAPER[task.kind].update, PAPER[task.kind].tau
     steps: Iterator[tuple[int, Matrix]]
     if task.method == "COCA":
-        rounds = coca.run(coca.Params(rounds=VISITS, update=update), gates, near, P, L)
+        rounds = coca.run(coca.Params(rounds=VISITS, update=update), gates, neighbours, P, L)
         steps = ((r.sent, r.x) for r in rounds)
     else:
         p = ipwadmm.Params(rounds=K, rho=1.0, tau=tau, tokens=TOKENS, update=update)
-        activations = ipwadmm.run(p, gates, near, P, counter_generator(task.seed, "IPW-ADMM", task.N))
+        activations = ipwadmm.run(p, gates, neighbours, P, counter_generator(task.seed, "IPW-ADMM", task.N))
         steps = ((a.sent, a.x) for a in activations if a.sent % (task.N // 4) == 0)
     distances = [(sent, np.mean(np.linalg.norm(x - star, axis=1))) for sent, x in steps]
     sent, distance = np.array(distances).T

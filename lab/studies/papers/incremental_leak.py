@@ -47,12 +47,12 @@ def visits(run: Walked, N: int) -> Iterator[Visit]:
         before = z
 
 
-def heard(every: dict[int, Exchanges], rho: float) -> Matrix:
+def gradients_read(every: dict[int, Exchanges], rho: float) -> Matrix:
     """(K, p) the gradient of the active agent after each activation, as an eavesdropper has it: starts are taken for 0."""
-    found = np.empty((sum(len(of.when) for of in every.values()), P))
-    for of in every.values():
-        found[of.when] = forward(of, rho)[1]
-    return found
+    gradients = np.empty((sum(len(visits.when) for visits in every.values()), P))
+    for visits in every.values():
+        gradients[visits.when] = forward(visits, rho)[1]
+    return gradients
 
 
 class Leak(NamedTuple):
@@ -69,17 +69,17 @@ def leak(task: IncrementalTask, games: int = 200, rivals: int = 10) -> Leak:
     fs = losses(task.kind, task.N, task.seed)
     run = incremental(fs, setup, task.method, [k % task.N for k in range(VISITS * task.N)], task.seed)
     every = exchanges_of(visits(run, task.N))
-    now, kept, held = np.full(task.N, np.nan), [], run.start.copy()
-    for k, (i, g, x) in enumerate(zip(run.walk, heard(every, setup.rho), run.x, strict=True), 1):
+    now, errors, held = np.full(task.N, np.nan), [], run.start.copy()
+    for k, (i, g, x) in enumerate(zip(run.walk, gradients_read(every, setup.rho), run.x, strict=True), 1):
         truth = fs[i].gradient(x if setup.update == "exact" else held[i])  # where the update asked for it
         now[i], held[i] = np.linalg.norm(g - truth) / np.linalg.norm(truth), x
         if k % task.N == 0:
-            kept.append((k, np.mean(now)))
+            errors.append((k, np.mean(now)))
     z, u = run.z[-1], np.array([every[i].u[-1] for i in range(task.N)])
     truths = np.array([f.gradient(z) for f in fs])
     last = np.linalg.norm(setup.rho * (z - u) - truths, axis=1) / np.linalg.norm(truths, axis=1)
     right = sum(_guessed(task, setup, rivals, game) for game in range(games))
-    sent, error = np.array(kept).T
+    sent, error = np.array(errors).T
     return Leak(task.method, sent, error, float(np.mean(last)), right / games if games else np.nan)
 
 
@@ -103,9 +103,9 @@ def models(N: int = 12, count: int = 10) -> Vector:
     every, errors = exchanges_of(visits(run, N)), []
     gamma = (1 - setup.width / setup.rho, 1 + setup.width / setup.rho)
     for i, f in enumerate(fs):
-        found = model(every[i], setup.rho, gamma, f.L)
-        assert found is not None
-        H, h, _ = found
+        solved = model(every[i], setup.rho, gamma, f.L)
+        assert solved is not None
+        H, h, _ = solved
         scale = f.objective.scale / f.rows
         truth = np.column_stack([scale * f.A.T @ f.A, scale * f.A.T @ f.b])
         errors.append(np.linalg.norm(np.column_stack([H, h]) - truth) / np.linalg.norm(truth))
@@ -131,25 +131,27 @@ def estimates(task: IncrementalTask, count: int = FIRST) -> Estimates:
     every, rho, middle = exchanges_of(visits(run, N)), setup.rho, 0.0
     if task.method != "I-ADMM":
         middle = setup.high / 2
-    true_x = {i: run.x[of.when] for i, of in every.items()}
-    true_y = {i: rho * (true_x[i] - of.u) for i, of in every.items()}
+    true_x = {i: run.x[seen.when] for i, seen in every.items()}
+    true_y = {i: rho * (true_x[i] - seen.u) for i, seen in every.items()}
     found_x, found_y = forward(every[0], rho, 1.0, middle)
     lx, ly = estimator(every, N, rho)[0]
     last = every[0].u[-1] - sum(true_y[j][-1] for j in range(1, N)) / rho  # x = u + y/rho, y by (20)
     back = backward(every[0], last)
-    worst = max(float(np.max(np.abs(forward(of, rho, 1.0, middle)[1][-1] - true_y[i][-1]))) for i, of in every.items())
+    worst = max(
+        float(np.max(np.abs(forward(seen, rho, 1.0, middle)[1][-1] - true_y[i][-1]))) for i, seen in every.items()
+    )
     x = {"true": true_x[0], "forward recursion": found_x, "estimator (23)": lx, "N - 1 colluders, backwards": back}
     y = {name: rho * (v - every[0].u) for name, v in x.items()} | {"forward recursion": found_y, "estimator (23)": ly}
     return Estimates(task.method, x, y, worst)
 
 
-def estimates_table(found: dict[IncrementalTask, Estimates]) -> Table:
+def estimates_table(each: dict[IncrementalTask, Estimates]) -> Table:
     """How far y_1(1) is off at the first visit and the last, by each way."""
     rows = []
-    for task, of in found.items():
-        errors = {name: np.abs(y[:, 0] - of.y["true"][:, 0]) for name, y in of.y.items() if name != "true"}
-        each = [errors[name][k] for name in errors for k in (0, -1)]
-        rows.append((task.kind, task.method, abs(of.y["true"][-1, 0]), *each, of.worst))
+    for task, estimate in each.items():
+        errors = {name: np.abs(y[:, 0] - estimate.y["true"][:, 0]) for name, y in estimate.y.items() if name != "true"}
+        ends = [errors[name][k] for name in errors for k in (0, -1)]
+        rows.append((task.kind, task.method, abs(estimate.y["true"][-1, 0]), *ends, estimate.worst))
     columns = (
         "problem", "method", "y at visit 20", "forward: visit 1", "visit 20", "(23): visit 1", "visit 20",
         "colluders: visit 1", "visit 20", "forward, worst of all agents: visit 20",
@@ -157,21 +159,21 @@ def estimates_table(found: dict[IncrementalTask, Estimates]) -> Table:
     return Table("Figures 4 and 6: how far y_1(1) is off", columns, rows)
 
 
-def estimates_panels(found: dict[IncrementalTask, Estimates]) -> list[list[Panel]]:
+def estimates_panels(each: dict[IncrementalTask, Estimates]) -> list[list[Panel]]:
     """A row a problem, a panel a method: how far y_1(1) is off over the visits. In place of the paper's lines, which lie
     on each other, what is between them."""
     rows = []
     for kind in PAPER:
         row = []
-        for task, of in found.items():
+        for task, estimate in each.items():
             if task.kind == kind:
-                k = np.arange(1.0, len(of.y["true"]) + 1)
+                k = np.arange(1.0, len(estimate.y["true"]) + 1)
                 curves = {
-                    name: (k, np.maximum(np.abs(y[:, 0] - of.y["true"][:, 0]), 1e-17))
-                    for name, y in of.y.items()
+                    name: (k, np.maximum(np.abs(y[:, 0] - estimate.y["true"][:, 0]), 1e-17))
+                    for name, y in estimate.y.items()
                     if name != "true"
                 }
-                curves["|y| itself"] = (k, np.abs(of.y["true"][:, 0]))
+                curves["|y| itself"] = (k, np.abs(estimate.y["true"][:, 0]))
                 row.append(Panel(f"{kind}, {task.method}", "visit to agent 1", "|y_1(1) found − y_1(1)|", curves))
         rows.append(row)
     return rows
@@ -180,9 +182,9 @@ def estimates_panels(found: dict[IncrementalTask, Estimates]) -> list[list[Panel
 # --- the whole ---
 
 
-def tables(leaks: dict[IncrementalTask, Leak], found: dict[IncrementalTask, Estimates]) -> list[Table]:
+def tables(leaks: dict[IncrementalTask, Leak], each: dict[IncrementalTask, Estimates]) -> list[Table]:
     """What an eavesdropper hears, the whole models it finds, Figures 4 and 6."""
-    whole = models()
+    errors = models()
     rows = [(t.kind, k.method, k.error[0], k.error[-1], k.at_optimum, k.game) for t, k in leaks.items()]
     return [
         Table(
@@ -193,9 +195,9 @@ def tables(leaks: dict[IncrementalTask, Leak], found: dict[IncrementalTask, Esti
         Table(
             "The whole model of a ridge agent, from its first ten visits under PI-ADMM1: relative error over 12 agents",
             ("median", "worst"),
-            [(float(np.median(whole)), float(whole.max()))],
+            [(float(np.median(errors)), float(errors.max()))],
         ),
-        estimates_table(found),
+        estimates_table(each),
     ]
 
 
@@ -204,8 +206,8 @@ def study(settings: Sequence[tuple[int, float]] = SETTINGS, games: int = 200) ->
     tasks = [IncrementalTask(kind, N, eta, method) for kind, (N, eta), method in product(PAPER, settings, METHODS)]
     ways = on_two(way, tasks, lambda t: f"{t.kind} N = {t.N} eta = {t.eta:g}: {t.method}")
     curves = dict(zip(tasks, ways, strict=True))
-    of = [IncrementalTask(kind, *settings[0], m) for kind in PAPER for m in LEAKING]
-    leaks = dict(zip(of, on_two(leak, of, lambda t: f"{t.kind}: {t.method} overheard"), strict=True))
+    leaking = [IncrementalTask(kind, *settings[0], m) for kind in PAPER for m in LEAKING]
+    leaks = dict(zip(leaking, on_two(leak, leaking, lambda t: f"{t.kind}: {t.method} overheard"), strict=True))
     four = {t: estimates(t) for t in (IncrementalTask(kind, *settings[0], m) for kind in PAPER for m in ESTIMATED)}
     gradients = [
         Panel(

@@ -67,14 +67,14 @@ class Recovery(NamedTuple):
     """What came of one."""
 
     ask: Ask
-    found: Mapping[str, Any]  #: what `hushgrid attack --json` prints
+    scores: Mapping[str, Any]  #: what `hushgrid attack --json` prints
     images: Matrix  #: the first images that were recovered, in the nodes' order
     true: Matrix  #: and the true ones
     noise: float  #: guarded: mean |answer - gradient|_1 over its expectation
     seconds: float  #: of the attack
 
 
-def asked() -> list[Ask]:
+def every_setting() -> list[Ask]:
     """The lines of the table of images."""
     both: list[Ask] = [Ask("RECAL", RECAL, "none"), Ask("RECAL", RECAL, "published", 0.1)]
     both += [Ask("RECAL", RECAL, "guarded", epsilon) for epsilon in EPSILONS]
@@ -193,35 +193,35 @@ def measure(ask: Ask) -> Recovery:
         (place / "result.json").write_text(json.dumps(made.summary))
         (place / "transcript.jsonl").write_text("".join(json.dumps(line) + "\n" for line in made.transcript or ()))
         began = time.perf_counter()
-        found = attack(place, place)
+        scores = attack(place, place)
         seconds = time.perf_counter() - began
-        told = np.load(place / "attack/recovered.npz")
+        recovered = np.load(place / "attack/recovered.npz")
         true = [np.load(place / f"n{i}.npz")["A"] for i in range(ask.nodes)]
-        images = [told[f"rows_n{i}"] for i in range(ask.nodes) if f"rows_n{i}" in told]
-        noise = _noise(ask, told, place, made.history) if ask.variant == "guarded" else nan
-        whole = np.concatenate(images)[:SHOWN] if images else np.zeros((0, true[0].shape[1]))
-        return Recovery(ask, found, whole, np.concatenate(true)[:SHOWN], noise, seconds)
+        images = [recovered[f"rows_n{i}"] for i in range(ask.nodes) if f"rows_n{i}" in recovered]
+        noise = _noise(ask, recovered, place, made.history) if ask.variant == "guarded" else nan
+        sheet_images = np.concatenate(images)[:SHOWN] if images else np.zeros((0, true[0].shape[1]))
+        return Recovery(ask, scores, sheet_images, np.concatenate(true)[:SHOWN], noise, seconds)
 
 
-def _noise(ask: Ask, told: Any, place: Path, history: Mapping[str, Any]) -> float:
+def _noise(ask: Ask, recovered: Any, place: Path, history: Mapping[str, Any]) -> float:
     """The mean of |answer - gradient|_1 over what the gates' noise is expected to be, a public number."""
     p: Any = ask.problem or SOFTMAX
     total = 0.0
     for i in range(ask.nodes):
         held = np.load(place / f"n{i}.npz")
         loss = Loss(Objective(kind=p["kind"], l2=p["l2"]), held["A"], held["b"], 10 if not ask.problem else 1)
-        pairs = zip(told[f"at_n{i}"], told[f"g_n{i}"], strict=True)
-        total += sum(float(np.abs(g - loss.gradient(at)).sum()) for at, g in pairs)
-    heard = sum(len(told[f"g_n{i}"]) for i in range(ask.nodes))
+        pairs = zip(recovered[f"at_n{i}"], recovered[f"g_n{i}"], strict=True)
+        total += sum(float(np.abs(g - loss.gradient(point)).sum()) for point, g in pairs)
+    gradients = sum(len(recovered[f"g_n{i}"]) for i in range(ask.nodes))
     answers = ANSWERS * ask.nodes
-    return float(total / heard / (sum(v for v in history["noise_l1_expected"] if v) / answers))
+    return float(total / gradients / (sum(v for v in history["noise_l1_expected"] if v) / answers))
 
 
 def image_table(lines: list[Recovery], title: str = "Images that were recovered") -> Table:
     """A line a run."""
     rows = []
     for li in lines:
-        s, nodes = li.found["scores"], li.found["rows"].values()
+        s, nodes = li.scores["scores"], li.scores["rows"].values()
         sure, most = sum(r["consistent"] for r in nodes), max((r["residual"] or 0.0 for r in nodes), default=nan)
         cosines = [abs(c) for node in s["nodes"].values() for c in node["cosine"]]
         error = s["gradient_error"] if s["gradient_error"] is not None else nan
@@ -240,10 +240,12 @@ def gradient_table(lines: list[Recovery]) -> Table:
     """A line a problem and noise."""
     rows = []
     for li in lines:
-        count = sum(g["count"] for g in li.found["gradients"].values())
-        whole = sum(g["complete"] for g in li.found["gradients"].values())
-        worst = max(e for node in li.found["scores"]["nodes"].values() for e in node["gradient_error"])
-        rows.append((li.ask.title, li.ask.noise, count, whole, li.found["scores"]["gradient_error"], worst, li.noise))
+        count = sum(g["count"] for g in li.scores["gradients"].values())
+        complete = sum(g["complete"] for g in li.scores["gradients"].values())
+        worst = max(e for node in li.scores["scores"]["nodes"].values() for e in node["gradient_error"])
+        rows.append(
+            (li.ask.title, li.ask.noise, count, complete, li.scores["scores"]["gradient_error"], worst, li.noise)
+        )
     columns = ("problem", "noise", "gradients read", "complete", "error, median", "error, worst", "noise over expected")
     return Table("RECAL's gradients on other losses: 8 nodes of 200 made-up rows, 20 visits each", columns, rows)
 
@@ -259,15 +261,15 @@ def picture(lines: list[Recovery]) -> bytes:
 def curves(lines: list[Recovery]) -> str:
     """PSNR against the epsilon that is claimed, of one image a node."""
     ways = {"noise at the gate": "guarded", "published noise": "published"}
-    of = {
+    by_way = {
         name: [
             li for li in lines if (li.ask.title, li.ask.m, li.ask.variant) == ("RECAL", 1, way) and li.ask.nodes < MANY
         ]
         for name, way in ways.items()
     }
     psnr = {
-        n: (np.array([li.ask.epsilon for li in ls]), np.array([li.found["scores"]["psnr"] for li in ls]))
-        for n, ls in of.items()
+        n: (np.array([li.ask.epsilon for li in ls]), np.array([li.scores["scores"]["psnr"] for li in ls]))
+        for n, ls in by_way.items()
     }
     panel = Panel(
         "One image a node", "epsilon that is claimed", "PSNR, dB, median", psnr, xlog=True, marks=True, linear=10.0
@@ -277,7 +279,7 @@ def curves(lines: list[Recovery]) -> str:
 
 def study() -> list[Page]:
     """Tables, chart and pictures; of images by path one more table, and a picture of each collection."""
-    digit, other, further = asked(), gradients_asked(), asked_by_path()
+    digit, other, further = every_setting(), gradients_asked(), asked_by_path()
     lines = on_two(measure, [*digit, *other, *further], lambda a: f"{a.images}: {a.title}, {a.m} a node: {a.noise}")
     images, gradients, others = lines[: len(digit)], lines[len(digit) :][: len(other)], lines[len(digit) + len(other) :]
     made = [image_table(images), gradient_table(gradients)]

@@ -27,7 +27,7 @@ Q2 = (0.01, 0.005, 0.003, 0.015, 0.01)  #: Figure 1(b): q1 = 1 + k q2
 ETA_HAT = (1.0, 1.03, 1.02, 0.8, 1.01)
 
 
-def asked(runs: int = RUNS, rounds: int = ROUNDS) -> list[Setting]:
+def every_setting(runs: int = RUNS, rounds: int = ROUNDS) -> list[Setting]:
     """Every setting of Figures 1, 3, 4 and 5."""
     long = 2 * rounds
     plain = [Setting("1a", "ADMM", {"eta": 0.5}, N=N, rounds=long) for N in (5, 20)]
@@ -66,10 +66,10 @@ def label(s: Setting) -> str:
     return f"q₁ = {eta.growth:g}" if isinstance(eta, Growth) else s.method
 
 
-def panel(title: str, found: Sequence[RunsResult]) -> Panel:
+def panel(title: str, lines: Sequence[RunsResult]) -> Panel:
     """L above that of the optimum over iterations, the mean of all runs and their range."""
     curves, ranges = {}, {}
-    for f in found:
+    for f in lines:
         if not np.isnan(f.loss).any():
             t = np.arange(1.0, f.loss.shape[1] + 1)
             above = f.loss - lowest(f.setting.N)
@@ -78,30 +78,32 @@ def panel(title: str, found: Sequence[RunsResult]) -> Panel:
     return Panel(title, "iteration", "L(t) − L(x*)", curves, ranges=ranges)
 
 
-def pictures(found: Sequence[RunsResult], rounds: int) -> list[str]:
+def pictures(lines: Sequence[RunsResult], rounds: int) -> list[str]:
     """Figure 1; Figures 3 to 5 of 5 nodes, and of 20."""
 
-    def of(figure: str, **like: Any) -> list[RunsResult]:
+    def chosen(figure: str, **like: Any) -> list[RunsResult]:
         return [
-            f for f in found if f.setting.figure == figure and all(getattr(f.setting, k) == v for k, v in like.items())
+            f for f in lines if f.setting.figure == figure and all(getattr(f.setting, k) == v for k, v in like.items())
         ]
 
     one = [
-        [panel(f"1(a), N = {N}", of("1a", N=N)) for N in (5, 20)],
-        [panel("1(b), N = 5", of("1b")), panel("1(c), N = 5", of("1c"))],
+        [panel(f"1(a), N = {N}", chosen("1a", N=N)) for N in (5, 20)],
+        [panel("1(b), N = 5", chosen("1b")), panel("1(c), N = 5", chosen("1c"))],
     ]
     charts = [chart("Figure 1 of the Recycled ADMM paper again: no noise", one)]
     for N, epsilons in EPSILONS.items():
-        green = of("3", epsilon=inf, N=N)
-        panels = [[panel(f"{n}, ε = {e:g}", green + of(n, epsilon=e, N=N)) for e in epsilons[1:]] for n in ("3", "4")]
-        panels.append([panel(f"5, ε = {e:g}", green + of("5", epsilon=e, N=N, rounds=rounds)) for e in epsilons])
+        green = chosen("3", epsilon=inf, N=N)
+        panels = [
+            [panel(f"{n}, ε = {e:g}", green + chosen(n, epsilon=e, N=N)) for e in epsilons[1:]] for n in ("3", "4")
+        ]
+        panels.append([panel(f"5, ε = {e:g}", green + chosen("5", epsilon=e, N=N, rounds=rounds)) for e in epsilons])
         charts.append(chart(f"Figures 3 to 5 of the Recycled ADMM paper again, N = {N}, at honest totals", panels))
     return charts
 
 
-def tables(found: Sequence[RunsResult]) -> list[Table]:
+def tables(lines: Sequence[RunsResult]) -> list[Table]:
     plain, noisy = [], []
-    for f in found:
+    for f in lines:
         s, (loss, spread, error, errors) = f.setting, f.last
         if s.epsilon == inf:
             ends = f"{f.loss[0, 0]:.4f}", f"{f.loss[0, -2]:.4f}", f"{loss:.4f}"
@@ -141,13 +143,13 @@ def tables(found: Sequence[RunsResult]) -> list[Table]:
 
 def study(runs: int = RUNS, rounds: int = ROUNDS) -> list[Page]:
     """All figures and both findings."""
-    settings = asked(runs, rounds)
-    found = on_two(
+    settings = every_setting(runs, rounds)
+    lines = on_two(
         measure,
         settings,
         lambda s: f"figure {s.figure}: N = {s.N}, {s.method} {s.keys} ε = {s.epsilon:g}, {s.rounds} rounds",
     )
-    more = [limits.figure_two(), limits.wrong_limit(), limits.told()]
-    plain, private, of_20 = pictures(found, rounds)
+    more = [limits.figure_two(), limits.wrong_limit(), limits.recycled_gradient()]
+    plain, private, of_20 = pictures(lines, rounds)
     charts = {"recycled-plain.svg": plain, "recycled-figures.svg": private, "recycled-figures-of-20.svg": of_20}
-    return [Page("recycled-figures", [*tables(found), *more], charts)]
+    return [Page("recycled-figures", [*tables(lines), *more], charts)]

@@ -17,7 +17,7 @@ from hushgrid.kernels.randomness import counter_generator
 from hushgrid.kernels.types import Vector
 from hushgrid.lab.attacks.recycled import named
 from hushgrid.lab.studies.common.study import Exact, Table, Willing
-from hushgrid.lab.studies.papers import recycled_runs as of
+from hushgrid.lab.studies.papers import recycled_runs as runs_of
 from hushgrid.node.privacy.noise_source import SeededNoise
 from hushgrid.node.problems.records.gate import RowsGate
 
@@ -30,12 +30,12 @@ EPSILON = 2.0  #: of the answer
 
 def figure_two(rhos: tuple[float, ...] = RHOS, rounds: int = 50) -> Table:
     """L, and the share of the test rows that ADMM's mean classifies wrong, over rho."""
-    method, rows = of.METHODS["ADMM"], []
+    method, rows = runs_of.METHODS["ADMM"], []
     for rho in rhos:
-        fs = of.losses(5, rho)
+        fs = runs_of.losses(5, rho)
         keys = method.keys | {"rounds": rounds, "variant": "none"}
-        *_, f = of.messages(of.fleet(method, keys, [Exact(g) for g in fs], of.neighbours(5), fs[0].size))
-        rows.append((f"{rho:g}", of.wrong(f.mean(axis=0)), of.wrong(optimum(fs, Regularizer()).x)))
+        *_, f = runs_of.messages(runs_of.fleet(method, keys, [Exact(g) for g in fs], runs_of.neighbours(5), fs[0].size))
+        rows.append((f"{rho:g}", runs_of.wrong(f.mean(axis=0)), runs_of.wrong(optimum(fs, Regularizer()).x)))
     return Table(
         "Figure 2: the share classified wrong over rho", ("rho", f"ADMM, {rounds} iterations", "optimum"), rows
     )
@@ -43,15 +43,17 @@ def figure_two(rhos: tuple[float, ...] = RHOS, rounds: int = 50) -> Table:
 
 def wrong_limit(rounds: int = 400, rho: float = STRONG) -> Table:
     """Finding 5.1, fixed eta_i, all unlike, of nodes and of edges: how far the nodes end up from either limit."""
-    fs = of.losses(5, rho)
+    fs = runs_of.losses(5, rho)
     o, rows = fs[0].objective, []
     right = optimum(fs, Regularizer()).x
     scaled = [msgspec.structs.replace(o, scale=o.scale / e, l2=o.l2 / e) for e in UNLIKE]
     other = optimum([Loss(s, f.A, f.b) for s, f in zip(scaled, fs, strict=True)], Regularizer()).x
     for penalties in ("node", "edge"):
-        keys = {"eta": UNLIKE, "gamma": of.GAMMA, "penalties": penalties, "rounds": rounds, "variant": "none"}
-        nodes = of.fleet(of.METHODS["MR-ADMM"], keys, [Exact(f) for f in fs], of.neighbours(5), fs[0].size)
-        *_, f = of.messages(nodes)
+        keys = {"eta": UNLIKE, "gamma": runs_of.GAMMA, "penalties": penalties, "rounds": rounds, "variant": "none"}
+        nodes = runs_of.fleet(
+            runs_of.METHODS["MR-ADMM"], keys, [Exact(f) for f in fs], runs_of.neighbours(5), fs[0].size
+        )
+        *_, f = runs_of.messages(nodes)
         rows.append(
             (
                 penalties,
@@ -73,8 +75,8 @@ def descended(f: Loss, v: Vector, q: float, steps: int = DESCENT) -> Vector:
 
 def pairs(games: int) -> Iterator[tuple[int, tuple[Loss, Loss], np.random.Generator]]:
     """Of each game its number, two data sets of B rows that differ in one record, and its randomness."""
-    A, b = of.adult()[0]
-    base = of.losses(5)[0]
+    A, b = runs_of.adult()[0]
+    base = runs_of.losses(5)[0]
     for game in range(games):
         draw = counter_generator(0, "recycled game", game)
         other = Loss(base.objective, base.A.copy(), base.b.copy(), row_bound=1.0)
@@ -101,7 +103,7 @@ def won(games: int = 200, q: float = 4.0, epsilon: float = EPSILON, steps: int =
 
 def won_by_the_gate(games: int = 200, q: float = 4.0, epsilon: float = EPSILON) -> int:
     """The same of the gate's certified answer and KKT's right-hand side."""
-    t, right = of.terms("laplace", epsilon, 1), 0
+    t, right = runs_of.terms("laplace", epsilon, 1), 0
     for game, pair, _ in pairs(games):
         gate = RowsGate("n000", pair[game % 2], t, SeededNoise(game, "n000"), Willing())
         answer = gate.minimizer(np.zeros(pair[0].size), q)
@@ -109,7 +111,7 @@ def won_by_the_gate(games: int = 200, q: float = 4.0, epsilon: float = EPSILON) 
     return right
 
 
-def told(games: int = 200) -> Table:
+def recycled_gradient(games: int = 200) -> Table:
     """Finding 5.2: from f_i(1) and the gradient that the even message tells, which of two data sets of B rows is it?"""
     ways = (
         (f"{DESCENT} steps of descent", "the stored gradient"),

@@ -114,7 +114,7 @@ def neighbours(N: int) -> list[list[int]]:
             graph = Network(kind="erdos-renyi", nodes=N, density=0.6 if N < 10 else 0.25, seed=seed).build()
         except InputError:  # not connected
             continue
-        return [list(near) for near in graph.neighbours]
+        return [list(around) for around in graph.neighbours]
     raise InputError(f"network: found no connected graph of {N} nodes, expected one in 1000 seeds")
 
 
@@ -140,11 +140,11 @@ def wrong(x: Vector) -> float:
 
 
 def fleet(
-    method: Method, keys: dict[str, Any], gates: Sequence[Any], near: Sequence[Sequence[int]], d: int
+    method: Method, keys: dict[str, Any], gates: Sequence[Any], around: Sequence[Sequence[int]], d: int
 ) -> list[Any]:
     params = method.params(**keys)
     return [
-        method.machine.Agent(params, gate, d, name(i), [name(j) for j in near[i]], centre="")
+        method.machine.Agent(params, gate, d, name(i), [name(j) for j in around[i]], centre="")
         for i, gate in enumerate(gates)
     ]
 
@@ -152,10 +152,10 @@ def fleet(
 def messages(nodes: Sequence[radmm.Agent]) -> Iterator[Matrix]:
     """f(t), (N, d): what the nodes send, round by round, in this process."""
     sent = [node.first() for node in nodes]
-    at = {node.name: i for i, node in enumerate(nodes)}
+    place_of = {node.name: i for i, node in enumerate(nodes)}
     for t in range(1, nodes[0].messages + 1):
         yield np.array(sent)
-        sent = [node.step(t, sent[i], {j: sent[at[j]] for j in node.neighbours}) for i, node in enumerate(nodes)]
+        sent = [node.step(t, sent[i], {j: sent[place_of[j]] for j in node.neighbours}) for i, node in enumerate(nodes)]
 
 
 def terms(mechanism: Any, epsilon: float, answers: int) -> Terms:
@@ -221,20 +221,20 @@ def run(s: Setting, seed: int, step: float = nan) -> RunsResult:
         if gates[0].spends:
             raise
         return RunsResult(s, loss, np.array([nan]), answers, (nan, nan), nan, step)
-    alpha, said = (inf, inf), nan
+    alpha, claimed = (inf, inf), nan
     if s.epsilon < inf:
         ends = gates[0].spends[0], gates[0].spends[-1]
         perturbed = method.machine is not dpladmm and keys.get("perturb") != "primal"
         alpha = (1 / ends[0].scale, 1 / ends[1].scale) if perturbed else (nan, nan)
-        said = stated(s.method, nodes, gates)
-    return RunsResult(s, loss, np.array([wrong(f.mean(axis=0))]), answers, alpha, said, step)
+        claimed = stated(s.method, nodes, gates)
+    return RunsResult(s, loss, np.array([wrong(f.mean(axis=0))]), answers, alpha, claimed, step)
 
 
 def measure(s: Setting) -> RunsResult:
     """All runs of a setting; linearised ADMM's step is the best of its grid, by the loss at the end: optimistic."""
-    found = []
+    outcomes = []
     for step in STEPS if METHODS[s.method].machine is dpladmm else (nan,):
         runs = [run(s, seed, step) for seed in range(s.runs if s.epsilon < inf else 1)]
         loss = np.concatenate([r.loss for r in runs])
-        found.append(runs[0]._replace(loss=loss, wrong=np.concatenate([r.wrong for r in runs])))
-    return min(found, key=lambda f: np.inf if np.isnan(f.last[0]) else f.last[0])
+        outcomes.append(runs[0]._replace(loss=loss, wrong=np.concatenate([r.wrong for r in runs])))
+    return min(outcomes, key=lambda f: np.inf if np.isnan(f.last[0]) else f.last[0])

@@ -115,11 +115,11 @@ def problem(kind: str, n: int) -> Problem:
 
 def states(p: Problem, method: str, parameter: float, seed: int, limit: int) -> Iterator[State]:
     """The method on the problem, one gradient a question."""
-    n, near, rho = len(p.losses), p.graph.neighbours, parameter * max(p.L)
+    n, neighbours, rho = len(p.losses), p.graph.neighbours, parameter * max(p.L)
     of_degree = rho * n / (2 * len(p.graph.edges))  # times d_i it is about rho
     if method == "ADMM, synchronous":  # COCA without a censor: everything is informative
         q = coca.Params(rounds=limit // n, c=of_degree, alpha=1e-300, update="first-order")
-        for r in coca.run(q, [Exact(f) for f in p.losses], near, FEATURES, p.L):
+        for r in coca.run(q, [Exact(f) for f in p.losses], neighbours, FEATURES, p.L):
             yield State(float(np.mean(p.errors(r.x))), range(n), r.sent)
         return
     cycle = cyclic_route(p.graph).nodes
@@ -127,7 +127,7 @@ def states(p: Problem, method: str, parameter: float, seed: int, limit: int) -> 
     walk = [cycle[k % len(cycle)] for k in range(limit)] if around else random_walk(p.graph, limit, seed)
     if method == "RW-ADMM":
         w = rwadmm.Params(rounds=limit, rho=of_degree, update="first-order")
-        for step in rwadmm.run(w, [Exact(f) for f in p.losses], near, FEATURES, walk, p.L):
+        for step in rwadmm.run(w, [Exact(f) for f in p.losses], neighbours, FEATURES, walk, p.L):
             yield State(float(np.mean(p.errors(step.x))), (step.i,), step.sent)
         return
     agents: whole_recal.Agents | whole_iadmm.Agents
@@ -146,17 +146,17 @@ def states(p: Problem, method: str, parameter: float, seed: int, limit: int) -> 
 
 def reached(p: Problem, method: str, parameter: float, seed: int, limit: int) -> tuple[list[float], list[State]]:
     """(activations, PLF, vectors) at ACCURACY, infinite where it is not reached; and some states on the way."""
-    visits, kept, next_kept = np.zeros(len(p.losses), dtype=np.int64), [], 1.0
+    visits, curve, next_kept = np.zeros(len(p.losses), dtype=np.int64), [], 1.0
     for state in states(p, method, parameter, seed, limit):
         visits[list(state.active)] += 1
         if state.error <= ACCURACY or state.sent >= next_kept:
-            kept.append(state)
+            curve.append(state)
             next_kept = 1.02 * state.sent
         if state.error <= ACCURACY:
-            return [float(visits.sum()), float(visits.max()), float(state.sent)], kept
+            return [float(visits.sum()), float(visits.max()), float(state.sent)], curve
         if not state.error < 1e6:  # diverges
             break
-    return [inf, inf, inf], kept
+    return [inf, inf, inf], curve
 
 
 def measure(task: RelayTask) -> RelayResult:

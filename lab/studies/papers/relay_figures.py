@@ -58,8 +58,8 @@ MATCHED: dict[str, tuple[Distance, float]] = {
 
 def sets() -> dict[str, Callable[[], Shard]]:
     """Name -> rows of two classes, labels -1 and 1, and how to have them."""
-    found: dict[str, Callable[[], Shard]] = {"digits": digits}
-    return found | {name: partial(two_of, Path(os.environ[images.PATHS[name]])) for name in images.by_path()}
+    by_name: dict[str, Callable[[], Shard]] = {"digits": digits}
+    return by_name | {name: partial(two_of, Path(os.environ[images.PATHS[name]])) for name in images.by_path()}
 
 
 def digits() -> Shard:
@@ -103,15 +103,15 @@ class Curve(NamedTuple):
         return way.get(self.ask.way, f"{self.ask.way}, gate, ε = {self.ask.epsilon:g}")
 
 
-def asked() -> list[Ask]:
+def every_setting() -> list[Ask]:
     """Figures 2 and 5 in both regularisers; Figures 3 and 6 with the ridge, where there is something to learn."""
-    found = []
+    asks = []
     for name, kind, penalty in product(sets(), KINDS, PENALTIES):
-        found.append(Ask(name, kind, penalty, "none"))
-        found += [Ask(name, kind, penalty, "published", epsilon) for epsilon in (*CLAIMS, EPSILON)]
+        asks.append(Ask(name, kind, penalty, "none"))
+        asks += [Ask(name, kind, penalty, "published", epsilon) for epsilon in (*CLAIMS, EPSILON)]
     for name, kind in product(sets(), KINDS):
-        found += [Ask(name, kind, "ridge", way, EPSILON) for way in ("RECAL", *RIVALS)]
-    return found
+        asks += [Ask(name, kind, "ridge", way, EPSILON) for way in ("RECAL", *RIVALS)]
+    return asks
 
 
 def problem(ask: Ask) -> Problem:
@@ -130,7 +130,7 @@ def measure(ask: Ask) -> Curve:
 
 def _rival(ask: Ask, p: Problem) -> Curve:
     """Noise at the gate of each node of the same ring, counted by GDP; of each point of the grid the seed in the middle."""
-    found = []
+    curves = []
     for T, step, clip in product(*GRID):
         errors = []
         for seed in range(1, SEEDS + 1):
@@ -139,8 +139,8 @@ def _rival(ask: Ask, p: Problem) -> Curve:
             errors.append(np.array([p.error(v) for v in made.trajectory["x"].mean(axis=1)[1:]]))
         error = sorted(errors, key=lambda one: float(one[-1]))[SEEDS // 2]
         sent = np.array([2.0 * AGENTS * k for k in range(1, len(error) + 1)])  # to both neighbours
-        found.append(Curve(ask, sent, error, f"T = {T}, step = {step:g}/L, c = {clip:g}", float(error[-1])))
-    return min(found, key=lambda curve: curve.final)
+        curves.append(Curve(ask, sent, error, f"T = {T}, step = {step:g}/L, c = {clip:g}", float(error[-1])))
+    return min(curves, key=lambda curve: curve.final)
 
 
 def _scenario(ask: Ask, p: Problem, T: int, step: float, clip: float, seed: int) -> dict[str, Any]:
@@ -172,17 +172,19 @@ def panels(curves: Sequence[Curve]) -> list[list[Panel]]:
     """A row a set and figure: least squares and logistic regression."""
 
     def panel(title: str, chosen: list[Curve]) -> Panel:
-        told = {c.label: (c.sent, np.maximum(c.error, 1e-17)) for c in chosen}
-        return Panel(title, "vectors sent", "relative error", told)
+        curves = {c.label: (c.sent, np.maximum(c.error, 1e-17)) for c in chosen}
+        return Panel(title, "vectors sent", "relative error", curves)
 
-    def of(name: str, kind: Kind, penalty: str, rival: bool) -> list[Curve]:
+    def chosen(name: str, kind: Kind, penalty: str, rival: bool) -> list[Curve]:
         here = [c for c in curves if (c.ask.set, c.ask.kind, c.ask.penalty) == (name, kind, penalty)]
         return [c for c in here if (c.ask.epsilon == EPSILON or c.ask.way == "none") == rival or c.ask.way == "none"]
 
     rows = []
     for name in sets():
-        rows += [[panel(f"{name}, {k}, {p}", of(name, k, p, rival=False)) for k in KINDS] for p in PENALTIES]
-        rows.append([panel(f"{name}, {k}, ridge, ε = {EPSILON:g}", of(name, k, "ridge", rival=True)) for k in KINDS])
+        rows += [[panel(f"{name}, {k}, {p}", chosen(name, k, p, rival=False)) for k in KINDS] for p in PENALTIES]
+        rows.append(
+            [panel(f"{name}, {k}, ridge, ε = {EPSILON:g}", chosen(name, k, "ridge", rival=True)) for k in KINDS]
+        )
     return rows
 
 
@@ -199,7 +201,7 @@ class Seen(NamedTuple):
 
 def seen() -> list[Seen]:
     """RECAL's; DP-RECAL's by u alone, as if x said nothing, and by x; and the gates'."""
-    found = []
+    sources = []
     ways: list[tuple[str, str, float, bool]] = [
         ("RECAL", "none", inf, False), ("DP-RECAL, from u alone", "published", EPSILON, False),
         ("DP-RECAL, from x", "published", EPSILON, True), ("noise at the gate", "guarded", EPSILON, False),
@@ -207,19 +209,19 @@ def seen() -> list[Seen]:
     for source, variant, epsilon, late in ways:
         ask = images.Ask(source, images.RECAL, variant, epsilon)
         rows = list(images.rows_for(ask))
-        told = parse(run(images.in_memory(ask), data=rows).transcript or [], source)
-        p: Any = told.algorithm
-        of, zero = told.problem, np.zeros(told.problem.size)
-        alpha, beta = [p.alpha_i(i, L) for i, L in enumerate(of.L)], p.beta_n(AGENTS)
-        visits = told.visits((zero, zero))
+        messages = parse(run(images.in_memory(ask), data=rows).transcript or [], source)
+        p: Any = messages.algorithm
+        problem, zero = messages.problem, np.zeros(messages.problem.size)
+        alpha, beta = [p.alpha_i(i, L) for i, L in enumerate(problem.L)], p.beta_n(AGENTS)
+        visits = messages.visits((zero, zero))
         read = (
-            one_visit_late(visits, alpha, beta, of.regularizer, of.size)
+            one_visit_late(visits, alpha, beta, problem.regularizer, problem.size)
             if late
-            else at_once(visits, alpha, beta, of.size)
+            else at_once(visits, alpha, beta, problem.size)
         )
-        H = np.array([read[i][0][2].reshape(of.classes, of.features) for i in range(AGENTS)])
-        found.append(Seen(source, H, np.concatenate([A for A, _ in rows])))
-    return found
+        H = np.array([read[i][0][2].reshape(problem.classes, problem.features) for i in range(AGENTS)])
+        sources.append(Seen(source, H, np.concatenate([A for A, _ in rows])))
+    return sources
 
 
 class Matching(NamedTuple):
@@ -242,8 +244,8 @@ def match(H: Matrix, true: Vector, distance: Distance, tv: float) -> Matching:
     start = np.concatenate([draw.random(q), 0.1 * draw.normal(size=C)])
     taken(start)
     how = {"maxiter": ITERATIONS, "ftol": 1e-30, "gtol": 1e-14}
-    found = minimize(task.value, start, jac=True, method="L-BFGS-B", callback=taken, options=how)
-    return Matching(task.split(found.x)[0][0], np.array(errors))
+    optimum = minimize(task.value, start, jac=True, method="L-BFGS-B", callback=taken, options=how)
+    return Matching(task.split(optimum.x)[0][0], np.array(errors))
 
 
 def matched(every: Sequence[Seen]) -> tuple[Table, bytes, Panel]:
@@ -275,7 +277,7 @@ def _scaled(image: Vector, true: Vector) -> Vector:
 
 def study() -> list[Page]:
     """Tables, chart and picture."""
-    curves = on_two(measure, asked(), lambda a: f"{a.set}, {a.kind}, {a.penalty}: {a.way} {a.epsilon:g}")
+    curves = on_two(measure, every_setting(), lambda a: f"{a.set}, {a.kind}, {a.penalty}: {a.way} {a.epsilon:g}")
     table, picture, ninth = matched(seen())
     drawn = chart("Figures 2, 3, 5, 6 and 9 of the RECAL paper", [*panels(curves), [ninth]])
     pictures: dict[str, str | bytes] = {f"{NAME}-table.svg": drawn, f"{NAME}.png": picture}

@@ -175,13 +175,13 @@ class PrivateResult(NamedTuple):
     curve: Vector  #: of the first seed, after each activation
 
 
-def asked() -> list[Ask]:
+def every_setting() -> list[Ask]:
     """Tables IV and V without and with the published noise; then honest totals."""
     names = list(problems())
-    whole = [Ask(name, way, CLAIMED) for name in names[2:] for way in ("none", "published")]
+    published = [Ask(name, way, CLAIMED) for name in names[2:] for way in ("none", "published")]
     honest = [(MADE_UP, "RECAL"), (SENSORS, "RECAL"), (SENSORS, "I-ADMM")]
     honest += [(name, "RECAL") for name in names if name.endswith("least-squares, ridge")]
-    return [*whole, *(Ask(name, way, epsilon) for (name, way), epsilon in product(honest, EPSILONS))]
+    return [*published, *(Ask(name, way, epsilon) for (name, way), epsilon in product(honest, EPSILONS))]
 
 
 def measure(ask: Ask, visits: Sequence[int] = VISITS) -> PrivateResult:
@@ -191,23 +191,23 @@ def measure(ask: Ask, visits: Sequence[int] = VISITS) -> PrivateResult:
 
 def best_of(p: Problem, ask: Ask, visits: Sequence[int] = VISITS) -> PrivateResult:
     """The same of a problem that is at hand."""
-    seeds, found = range(SEEDS), []
+    seeds, candidates = range(SEEDS), []
     if ask.way == "none":
         for step in STEPS:
             runs = [walked(p, seed, step=step) for seed in seeds]
-            found.append(_line(p, ask, inf, inf, f"{ALPHA} = {step:g}", _plf(), runs))
+            candidates.append(_line(p, ask, inf, inf, f"{ALPHA} = {step:g}", _plf(), runs))
     elif ask.way == "published":
         for R in DECAYS:
             runs = [walked(p, s, published_noise(p, ask.epsilon, R, s)) for s in seeds]
-            found.append(_line(p, ask, ask.epsilon, inf, f"{ALPHA} = 1, R = {R:g}", _plf(), runs))
+            candidates.append(_line(p, ask, ask.epsilon, inf, f"{ALPHA} = 1, R = {R:g}", _plf(), runs))
     else:
         name = ALPHA if ask.way == "RECAL" else "L/ρ"
         for T, step, c in product(visits, STEPS, CLIPS):
             t = terms(ask.epsilon, DELTA, T, c)
-            told = [guarded(p, ask.way, t, step, seed) for seed in seeds]
+            outcomes = [guarded(p, ask.way, t, step, seed) for seed in seeds]
             chosen = f"{name} = {step:g}, T = {T}, c = {c:g}"
-            found.append(_line(p, ask, ask.epsilon, told[0][1], chosen, T, [x for x, _ in told]))
-    return min(found, key=lambda line: line.error)
+            candidates.append(_line(p, ask, ask.epsilon, outcomes[0][1], chosen, T, [x for x, _ in outcomes]))
+    return min(candidates, key=lambda line: line.error)
 
 
 def _plf() -> int:
@@ -252,24 +252,24 @@ def overheard(p: Problem, way: str, epsilon: float) -> Vector:
     gates = [
         RowsGate(f"n{i}", f, t, SeededNoise(0, f"n{i}"), Willing())
         if way == "guarded"
-        else Noisy(f, iter(noise[[k for k, at in enumerate(walk) if at == i]]))
+        else Noisy(f, iter(noise[[k for k, holder in enumerate(walk) if holder == i]]))
         for i, f in enumerate(p.losses)
     ]
     params = recal.Params(rounds=len(walk), variant=way)  # type: ignore[arg-type]
     agents = [
         recal.Agent(params, g, p.regularizer, i, n, p.losses[i].L, d, f"n{i}", (), nowhere) for i, g in enumerate(gates)
     ]
-    asked: list[list[Vector]] = [[np.zeros(d)] for _ in agents]
+    points: list[list[Vector]] = [[np.zeros(d)] for _ in agents]
     before: tuple[Vector, ...] = (np.zeros(d), np.zeros(d))
     visits = []
     for k, i, token in handed(agents, walk, before):
         visits.append(Visit(k, i, before, token, n))
-        asked[i].append(agents[i].state.y)
+        points[i].append(agents[i].state.y)
         before = token
-    heard = one_visit_late(visits, [a.alpha for a in agents], params.beta_n(n), p.regularizer, d)
+    recovered = one_visit_late(visits, [a.alpha for a in agents], params.beta_n(n), p.regularizer, d)
     errors = []
-    for i, told in heard.items():
-        for y, (_, _, g) in zip(asked[i], told, strict=False):  # of the last question he hears no answer
+    for i, triples in recovered.items():
+        for y, (_, _, g) in zip(points[i], triples, strict=False):  # of the last question he hears no answer
             true = p.losses[i].gradient(y)
             errors.append(np.linalg.norm(g - true) / np.linalg.norm(true))
     return np.array(errors)
@@ -281,11 +281,11 @@ def overheard(p: Problem, way: str, epsilon: float) -> Vector:
 def page(asks: Sequence[Ask] | None = None, visits: Sequence[int] = VISITS) -> Page:
     """Tables IV and V, honest totals, the leak."""
     work = partial(measure, visits=visits)
-    lines = on_two(work, asks if asks is not None else asked(), lambda a: f"{a.problem}: {a.way} {a.epsilon:g}")
+    lines = on_two(work, asks if asks is not None else every_setting(), lambda a: f"{a.problem}: {a.way} {a.epsilon:g}")
     paper = [line for line in lines if line.ask.way in ("none", "published")]
     honest = [line for line in lines if line not in paper]
     p = made_up()
-    told = [
+    leaks = [
         (way, epsilon, float(np.median(errors)), float(errors.max()))
         for way, epsilon in (("none", inf), *product(("published", "guarded"), EPSILONS))
         for errors in [overheard(p, way, min(epsilon, CLAIMED))]
@@ -339,7 +339,7 @@ def page(asks: Sequence[Ask] | None = None, visits: Sequence[int] = VISITS) -> P
         Table(
             "Finding 1.1: the gradients an eavesdropper reads off the token, relative error",
             ("noise", "ε claimed", "median", "worst"),
-            told,
+            leaks,
         ),
     ]
     return Page("relay-private", tables, {"relay-private.svg": picture(paper, honest)})

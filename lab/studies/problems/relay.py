@@ -66,8 +66,8 @@ def adult(name: str) -> Problem:
     A, b = read_libsvm(ADULT, "logistic")
     test = read_libsvm(ADULT_TEST, "logistic", features=A.shape[1], first_index=0)
     A = unit_rows(A)
-    found = _problem(name, _dealt(A, b), Objective(kind="logistic", l2=0.001), 1.0)
-    return found._replace(test=Shard(unit_rows(test.A), test.b))
+    problem = _problem(name, _dealt(A, b), Objective(kind="logistic", l2=0.001), 1.0)
+    return problem._replace(test=Shard(unit_rows(test.A), test.b))
 
 
 def table_four(name: str, path: Path, kind: Kind, regularizer: Regularizer) -> Problem:
@@ -98,10 +98,10 @@ def _problem(
 
 def problems() -> dict[str, Callable[[], Problem]]:
     """Name -> how to make it. The paper's r is |x|^2/2 + |x|_1/2."""
-    found: dict[str, Callable[[], Problem]] = {MADE_UP: made_up, SENSORS: partial(adult, SENSORS)}
-    sets = {"Adult": ADULT} | ({"ijcnn1": Path(at)} if (at := os.environ.get("HUSHGRID_IJCNN1")) else {})
+    makers: dict[str, Callable[[], Problem]] = {MADE_UP: made_up, SENSORS: partial(adult, SENSORS)}
+    sets = {"Adult": ADULT} | ({"ijcnn1": Path(file)} if (file := os.environ.get("HUSHGRID_IJCNN1")) else {})
     kinds: tuple[Kind, ...] = ("least-squares", "logistic")
-    for (label, path), kind, (said, r) in product(sets.items(), kinds, PENALTIES.items()):
-        name = f"{label}, {kind}, {said}"
-        found[name] = partial(table_four, name, path, kind, r)
-    return found
+    for (label, path), kind, (penalty, r) in product(sets.items(), kinds, PENALTIES.items()):
+        name = f"{label}, {kind}, {penalty}"
+        makers[name] = partial(table_four, name, path, kind, r)
+    return makers

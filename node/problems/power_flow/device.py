@@ -110,7 +110,7 @@ def smoothness(case: Case, zones: dict[str, tuple[int, ...]]) -> float:
     """L = 2 lambda_max(A_z A_z^T), the largest over the zones: public."""
     largest = 0.0
     for buses in zones.values():
-        balance = Layout.of(case.without_loads(), buses).balance()
+        balance = Layout.from_case(case.without_loads(), buses).balance()
         largest = max(largest, float(2 * np.linalg.eigvalsh(balance.gram())[-1]))
     return largest
 
@@ -202,7 +202,9 @@ def loss_of(
     contracts: Contracts | None,
     typical: Vector | None = None,
 ) -> ZoneLoss:
-    """A zone's loss in a run: with the entries that its plan, and under a relative change their contracts, let be loads."""
+    """A zone's loss in a run: with the entries that its plan, and under a relative change their contracts,
+    let be loads.
+    """
     unit = None
     if t is not None and t.relative:
         if contracts is None:
@@ -235,7 +237,7 @@ class Zone:
         self.name, self.case, self.model, self.d, self.solver, self.pinned = name, case, model, d, solver, pinned
         self.contracts, self.ignore = contracts, frozenset(ignore)
         self._digest = case.public_digest()
-        self.layout = Layout.of(case.without_loads(), model.buses)
+        self.layout = Layout.from_case(case.without_loads(), model.buses)
 
     def holding(self, d: Vector) -> Zone:
         """The same zone with other loads (2 nb,), p.u. Raises InputError if they are another zone's."""
@@ -257,7 +259,7 @@ class Zone:
         return self._digest
 
     def check(self, plan: Plan) -> None:
-        """InputError unless the plan's public part is this device's own."""
+        """Raises InputError unless the plan's public part is this device's own."""
         problem = plan.problem
         if problem.kind != NAME:
             raise InputError(f"{self.name}: found a plan for a problem of {problem.kind}, expected zones")
@@ -379,7 +381,7 @@ def shared_of(layout: Layout, problem: ZonesPlan) -> Index:
 
 
 def wiring(case: Case, problem: ZonesPlan) -> Wiring:
-    layouts = {z: Layout.of(case.without_loads(), tuple(buses)) for z, buses in problem.zones.items()}
+    layouts = {z: Layout.from_case(case.without_loads(), tuple(buses)) for z, buses in problem.zones.items()}
     shared = {z: shared_of(one, problem) for z, one in layouts.items()}
     keys, position = place({z: [one.keys[k] for k in shared[z]] for z, one in layouts.items()})
     return Wiring(layouts, shared, keys, position)

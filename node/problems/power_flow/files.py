@@ -44,7 +44,8 @@ def read_loads(path: Path, buses: tuple[int, ...], base_mva: float) -> list[floa
                     raise InputError(f"{path}:{reader.line_num}: found a malformed row, expected {expected}") from None
                 if bus in p or bus not in buses or not most >= abs(active) or not most >= abs(reactive):
                     raise InputError(
-                        f"{path}:{reader.line_num}: found bus {bus} (again, foreign, or a load beyond all bounds), expected {expected}"
+                        f"{path}:{reader.line_num}: found bus {bus} (again, foreign, or a load beyond all bounds), "
+                        f"expected {expected}"
                     )
                 p[bus], q[bus] = active / base_mva, reactive / base_mva
     except (OSError, UnicodeDecodeError, csv.Error) as error:
@@ -67,7 +68,9 @@ class Dispatched(NamedTuple):
 
 
 def dispatched(zone: Zone, outcome: Mapping[str, Vector]) -> Dispatched:
-    """Of a run at least cost the recovered dispatch, if there is one. One that passes a limit of the zone is not taken."""
+    """Of a run at least cost the recovered dispatch, if there is one. One that passes a limit of the zone is not
+    taken.
+    """
     released = outcome.get("released", np.zeros(0))
     if not released.size:
         return Dispatched(setpoints(zone.case, zone.model.keys, outcome["z"]), "relaxed")
@@ -77,7 +80,8 @@ def dispatched(zone: Zone, outcome: Mapping[str, Vector]) -> Dispatched:
 
 
 def keep_setpoints(zone: Zone, outcome: Mapping[str, Vector], path: Path) -> str | None:
-    """What the zone's controller is to do now, as CSV, replaced whole. Returns what is to be said of it, or None. OSError.
+    """What the zone's controller is to do now, as CSV, replaced whole. Returns what is to be said of it, or None.
+    Raises OSError if the disk fails.
 
     What is not taken leaves what was there before.
     """

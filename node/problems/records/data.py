@@ -98,8 +98,8 @@ class Data(Section, frozen=True, kw_only=True):
     arrays: list[tuple[Count, Count]] | None = (
         None  #: given to `run` in Python: each node's number of rows and features
     )
-    #: how many rows there are, of all nodes together or of each: public, checked when they are read [counted then]. It is what
-    #: `hushgrid plan` goes by
+    #: how many rows there are, of all nodes together or of each: public, checked when they are read [counted then].
+    #: It is what `hushgrid plan` goes by
     rows: Count | tuple[Count, ...] | None = None
     #: how many share the rows of one file, or of LEAF's users the first so many [the network's number; leaf: all users]
     nodes: Count | None = None
@@ -127,7 +127,7 @@ class Data(Section, frozen=True, kw_only=True):
 def load(data: Data, base: Path, kind: Kind, nodes: int | None = None, arrays: Arrays | None = None) -> Loaded:
     """Every node's rows. `nodes`: the network's number, where it says one. `arrays`: those of `data.arrays`.
 
-    InputError on whatever is wrong.
+    Raises InputError on whatever is wrong.
 
     Logistic labels of 0 and 1 become -1 and 1, and a note says so.
     """
@@ -145,7 +145,8 @@ def load(data: Data, base: Path, kind: Kind, nodes: int | None = None, arrays: A
         raise InputError(f"data.header: found a value, expected none ({sources[0]} has no header)")
     if data.arrays is not None and arrays is None:
         raise InputError(
-            "data.arrays: found the shapes of arrays alone, expected the arrays too (in Python: run(..., data=[(A, b), ...]))"
+            "data.arrays: found the shapes of arrays alone, expected the arrays too (in Python: run(..., data=[(A, "
+            "b), ...]))"
         )
     kind = _as_written(data, kind)
     each: Sequence[object] | None = data.files if data.files is not None else arrays.shards if arrays else None
@@ -180,7 +181,7 @@ def load(data: Data, base: Path, kind: Kind, nodes: int | None = None, arrays: A
 
 
 def _check_declared(data: Data, shards: Sequence[Shard]) -> None:
-    """InputError unless rows and features are as many as the section says."""
+    """Raises InputError unless rows and features are as many as the section says."""
     each = tuple(len(s.b) for s in shards)
     has: tuple[Any, Any] = (each if isinstance(data.rows, tuple) else sum(each)), shards[0].A.shape[1]
     for key, declared, actual in zip(("rows", "features"), (data.rows, data.features), has, strict=True):
@@ -189,10 +190,10 @@ def _check_declared(data: Data, shards: Sequence[Shard]) -> None:
 
 
 def load_test(data: Data, path: Path, kind: Kind, features: int) -> Shard:
-    """Rows of `features` entries to test a model on: A (m, q), b (m,). InputError on whatever is wrong.
+    """Rows of `features` entries to test a model on: A (m, q), b (m,). Raises InputError on whatever is wrong.
 
-    A file named .npz, .csv or .json (LEAF's) is read as one, one with images-idx3 in its name as IDX, any other as the nodes'
-    file is: CSV or LIBSVM text, its labels, indices and norms as theirs.
+    A file named .npz, .csv or .json (LEAF's) is read as one, one with images-idx3 in its name as IDX,
+    any other as the nodes' file is: CSV or LIBSVM text, its labels, indices and norms as theirs.
     """
     kind = _as_written(data, kind)
     if path.suffix == ".npz":
@@ -298,8 +299,8 @@ def even(m: int, n: int) -> list[Rows]:
 def label_skew(b: Vector, n: int, skew: float) -> list[Rows]:
     """A share `skew` of the rows goes to the nodes in order of label, in blocks; the rest is dealt.
 
-    0 is `even`, 1 gives most nodes one label. Sizes differ by at most one. (The skewness of K. Hsieh et al., The non-IID
-    data quagmire of decentralized machine learning, 2020.)
+    0 is `even`, 1 gives most nodes one label. Sizes differ by at most one. (The skewness of K. Hsieh et al.,
+    The non-IID data quagmire of decentralized machine learning, 2020.)
     """
     order = _shuffled(len(b))
     by_label, rest = np.split(order, [round(skew * len(b))])

@@ -31,7 +31,9 @@ Reader = Callable[[Data, Path, LossKind, int | None, Arrays | None], Loaded]
 
 
 def clamped(b: Vector, labels: Labels, kind: LossKind) -> Vector:
-    """Labels (m,) moved into what their owner declares: into low..high; logistic 1 if b > 0, else -1; else the next class."""
+    """Labels (m,) moved into what their owner declares: into low..high; logistic 1 if b > 0, else -1;
+    else the next class.
+    """
     if labels.classes is None:
         return np.clip(b, labels.low, labels.high)
     if kind == "logistic":
@@ -42,8 +44,9 @@ def clamped(b: Vector, labels: Labels, kind: LossKind) -> Vector:
 def shortened(A: Matrix, R: float) -> Matrix:
     """A (m, q) with every row that is longer than R shortened to it: to refuse one would tell that there is one.
 
-    `Loss` takes what this returns as rows within R. Its room for rounding, (q + 4) U, is used up by a row that is R long;
-    one beyond it is made shorter by the roundings of the quotient and the product too.
+    `Loss` takes what this returns as rows within R. Its room for rounding, (q + 4) U,
+    is used up by a row that is R long; one beyond it is made shorter by the roundings of the quotient and the product
+    too.
     """
     norms, room = np.linalg.norm(A, axis=1), (A.shape[1] + 4) * U
     to = np.where(norms > R * (1 + room), R * (1 - room - 4 * U), R)
@@ -74,7 +77,7 @@ class Rows(GraphNode):
         return int(self.shard.A.shape[1])
 
     def check(self, plan: Plan) -> None:
-        """InputError unless the plan's public part is this device's own.
+        """Raises InputError unless the plan's public part is this device's own.
 
         A function of the plan, of m and q, and of what the owner declares: nothing in it reads a row or a label.
         """
@@ -168,7 +171,7 @@ def rows_of(
 
 
 def keep_model(outcome: dict[str, Vector], path: Path) -> None:
-    """What a run has left on this device, replaced whole. OSError."""
+    """What a run has left on this device, replaced whole. Raises OSError if the disk fails."""
     write_file(path, archive_of(outcome))
 
 
@@ -214,7 +217,9 @@ def public(
 
 
 def declared_rows(devices: Devices, n: int | None) -> tuple[int, list[int]]:
-    """The features of rows that are on devices, and how many of them each has. n: the number of nodes, where something says it."""
+    """The features of rows that are on devices, and how many of them each has. n: the number of nodes,
+    where something says it.
+    """
     m = devices.rows
     if n is None and isinstance(m, int):
         raise InputError("problem.data.nodes: missing, expected the number of nodes (all have as many rows)")

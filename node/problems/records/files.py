@@ -92,7 +92,7 @@ def shard_of(A: NDArray[Any], b: NDArray[Any], kind: Kind, place: str) -> Shard:
 
 
 def check_widths(places: Sequence[str], shards: Sequence[Shard], what: str) -> None:
-    """InputError unless all nodes' rows are of one width; `places`: where they are from."""
+    """Raises InputError unless all nodes' rows are of one width; `places`: where they are from."""
     width = shards[0].A.shape[1]
     for place, shard in zip(places, shards, strict=True):
         if shard.A.shape[1] != width:
@@ -100,7 +100,9 @@ def check_widths(places: Sequence[str], shards: Sequence[Shard], what: str) -> N
 
 
 def read_libsvm(path: Path, kind: Kind, *, features: int | None = None, first_index: int | None = None) -> Shard:
-    """LIBSVM text, plain or packed by gzip or bzip2: `label index:value ...`, indices ascending, `#` begins a comment."""
+    """LIBSVM text, plain or packed by gzip or bzip2: `label index:value ...`, indices ascending,
+    `#` begins a comment.
+    """
     labels, indices, values, ends = array("d"), array("q"), array("d"), array("q", [0])
     places: list[str] = []
     known: dict[bytes, tuple[int, float]] = {}  # classes are coded by a few words that stand in every line
@@ -212,7 +214,7 @@ def _check_labels(b: Vector, kind: Kind, place: Callable[[int], str]) -> None:
 
 
 def unpacked(path: Path) -> bytes:
-    """What a file holds, unpacked if it is packed by gzip or bzip2. InputError."""
+    """What a file holds, unpacked if it is packed by gzip or bzip2. Raises InputError if it is wrong."""
     try:
         with open(path, "rb") as raw:
             start = raw.read(3)

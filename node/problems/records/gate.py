@@ -4,15 +4,16 @@
 Guarded, an answer is the data's gradient on the grid plus exact noise; p'(x) is added behind the noise. Two data sets
 of the same m rows, all |a_j|_2 <= row_bound, are made alike where they differ by
 
- - replace-one-record (clip c): one record, or any k of them (`records: k`). Each record's gradient is clipped to norm c,
-   in L1 for Laplace and L2 for Gaussian noise; the sensitivity, rounding included, is `Loss.sensitivity(c, k)`.
+ - replace-one-record (clip c): one record, or any k of them (`records: k`).
+   Each record's gradient is clipped to norm c, in L1 for Laplace and L2 for Gaussian noise; the sensitivity,
+   rounding included, is `Loss.sensitivity(c, k)`.
  - bounded-change (beta): whatever moves the data's gradient by at most beta, in the same norm, at every point x. It is
    a promise about the gradient: one record replaced is such a change only where the loss says so (logistic in L2:
    2 scale row_bound/m <= beta; least squares: never). Nothing is clipped.
 
-With `sensitivity: pointwise` (logistic, Gaussian, replace-one-record) grid and noise are those of a sensitivity of 1, fixed
-for the run; an answer is computed in units of the sensitivity at its own point (`kernels.privacy.pointwise`), which is
-public, and multiplied by it behind the noise. So the cost of an answer is the same and its noise is less.
+With `sensitivity: pointwise` (logistic, Gaussian, replace-one-record) grid and noise are those of a sensitivity of 1,
+fixed for the run; an answer is computed in units of the sensitivity at its own point (`kernels.privacy.pointwise`),
+which is public, and multiplied by it behind the noise. So the cost of an answer is the same and its noise is less.
 
 A private minimiser (replace-one-record, where nothing is clipped: c >= row_bound) is kernels.perturbation's. Its noise
 depends on the question's quadratic, so it is drawn when asked, not ahead.
@@ -62,7 +63,7 @@ def order_of(t: Terms) -> Literal[1, 2]:
 def lattice_of(node: str, loss: Loss, t: Terms | None, answer: int = 1) -> Lattice | None:
     """The grid and noise of a node's answer, from public numbers alone; None where no noise of ours is added.
 
-    InputError without a row_bound, or where no grid holds the noise.
+    Raises InputError without a row_bound, or where no grid holds the noise.
     """
     if t is None or t.published:
         return None
@@ -90,17 +91,18 @@ def _own_lattice(node: str, loss: Loss, t: Terms | None, answer: int = 1) -> Lat
     return lattice
 
 
-#: The sensitivity of an answer's published noise, from how far one record replaced moves a gradient, and the answer's number.
+#: The sensitivity of an answer's published noise, from how far one record replaced moves a gradient,
+#: and the answer's number.
 Scaled = Callable[[float, int], float]
 
 
 def rounding(loss: Loss, x: Vector, order: Literal[1, 2]) -> float:
     """A public bound of |computed - true data gradient| in L`order` at x, for rows within row_bound = R, |b| <= B.
 
-    With s >= |s_j|: R|x| + B (least squares), 1, sqrt 2 (softmax); in units of U = 2^-53, to first order (N. Higham, chapter
-    3): a margin errs by (q + 4) R |x| and its slope by c1 times that; a slope by (C + 16)(s + 1) and 2 B in its own
-    evaluation; the mean of m products and its scaling by (m + 20) s. All of it times scale R; the factor 1 + 2^-10
-    holds what is of second order as long as m, q, d < 2^40.
+    With s >= |s_j|: R|x| + B (least squares), 1, sqrt 2 (softmax); in units of U = 2^-53, to first order (N. Higham,
+    chapter 3): a margin errs by (q + 4) R |x| and its slope by c1 times that;
+    a slope by (C + 16)(s + 1) and 2 B in its own evaluation; the mean of m products and its scaling by (m + 20) s.
+    All of it times scale R; the factor 1 + 2^-10 holds what is of second order as long as m, q, d < 2^40.
     """
     o, (m, q), R = loss.objective, loss.A.shape, loss.R
     length = R * float(np.linalg.norm(x))
@@ -116,8 +118,8 @@ def paper_sd(loss: Loss, t: Terms, answer: int) -> float:
 
       rho + 2 sqrt(rho ln(1/delta)) = epsilon,   rho = sum_k rho_k,   rho_k = Delta^2/(2 sigma_k^2) = R^(k-1) rho_1,
 
-    Delta = 4 alpha beta c as printed (Lemma 5; 2 alpha beta c would do), Terms.step = alpha beta, Terms.decay = R. The paper's
-    2c, how far a gradient moves, is 2 clip scale here, or the bounded change.
+    Delta = 4 alpha beta c as printed (Lemma 5; 2 alpha beta c would do), Terms.step = alpha beta, Terms.decay = R.
+    The paper's 2c, how far a gradient moves, is 2 clip scale here, or the bounded change.
     """
     change = 2 * t.clip * loss.objective.scale if t.clip else t.beta
     Delta = 2 * t.step * change
@@ -129,9 +131,10 @@ def paper_sd(loss: Loss, t: Terms, answer: int) -> float:
 
 
 class RowsGate(Gate):
-    """One run's gate of a node's rows. An algorithm sees of it the protocol kernels.ladmm.Oracle or kernels.iadmm.Oracle.
+    """One run's gate of a node's rows. An algorithm sees of it the protocol kernels.ladmm.Oracle or
+    kernels.iadmm.Oracle.
 
-    InputError, Refused where the terms cannot be met; decided, and said, from public numbers alone.
+    Raises InputError, Refused if the terms cannot be met; decided, and said, from public numbers alone.
     """
 
     def __init__(
@@ -179,7 +182,9 @@ class RowsGate(Gate):
     # --- what an algorithm may ask ---
 
     def gradient(self, x: Vector) -> Vector:
-        """f'(x) plus noise: one answer. Refused where |x| is so large that bounded-change does not cover the rounding."""
+        """f'(x) plus noise: one answer. Raises Refused if |x| is so large that bounded-change does not cover the
+        rounding.
+        """
         t = self._terms()
         if t.published and self.scaled is not None:
             return self.perturb(self.exact_gradient(x))
@@ -223,8 +228,8 @@ class RowsGate(Gate):
     def exact_gradient(self, x: Vector) -> Vector:
         """f'(x) without noise: an answer of infinite cost, in simulation only.
 
-        Published with noise for a sensitivity, the records' gradients are clipped as they are guarded: without that no bound
-        of theirs is one, and a comparison with noise at the gate would be one of clips.
+        Published with noise for a sensitivity, the records' gradients are clipped as they are guarded:
+        without that no bound of theirs is one, and a comparison with noise at the gate would be one of clips.
         """
         t = self.terms
         if t is None:
@@ -314,7 +319,8 @@ class RowsGate(Gate):
         self._noise_lattice()
         if not t.clip >= self.loss.R:
             raise InputError(
-                f"{self.node}: privacy.adjacency: found {t.adjacency}, expected replace-one-record with a clip of at least "
+                f"{self.node}: privacy.adjacency: found {t.adjacency}, "
+                f"expected replace-one-record with a clip of at least "
                 f"row_bound = {self.loss.R:g} (private minimiser: nothing is clipped)"
             )
         return t

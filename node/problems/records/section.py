@@ -32,7 +32,8 @@ from hushgrid.node.schema.sections import Section
 
 NAME = "data"  #: of this kind of problem, in plans and births
 
-#: Of least squares. The gate counts on it under bounded-change, whose rounding grows with labels (rows_gate.LABEL_BOUND).
+#: Of least squares. The gate counts on it under bounded-change, whose rounding grows with labels
+#: (rows_gate.LABEL_BOUND).
 Label = Annotated[float, Meta(ge=-1e4, le=1e4)]
 
 
@@ -56,7 +57,8 @@ class DataProblem(Section, tag_field="kind", frozen=True, kw_only=True):
     regularizer: Elastic = Elastic()  #: r(x), common to all: the network minimises sum_i f_i(x) + n r(x)
     box: Magnitude | None = None  #: |x_k| <= box, a hard constraint
     row_bound: Magnitude | None = None  #: R >= |a|_2 of every row, public; required of guarded [the largest row norm]
-    #: A file of rows that the model is tested on, in any format that nodes' rows have. Nothing protects them: they are public
+    #: A file of rows that the model is tested on, in any format that nodes' rows have. Nothing protects them:
+    #: they are public
     test: str | None = None
 
     @property
@@ -96,7 +98,8 @@ def shared(objective: Objective, rows: Sequence[int], i: int) -> Objective:
 
 
 class Labels(Section, frozen=True, kw_only=True):
-    """The public range of a device's labels b: `classes` (softmax, or logistic: 2), or `low` and `high` (least squares).
+    """The public range of a device's labels b: `classes` (softmax, or logistic: 2),
+    or `low` and `high` (least squares).
 
     A label beyond the range is moved into it (`node.rows.clamped`), so that no refusal depends on a label.
     """
@@ -224,7 +227,7 @@ class DataPlan(OnGraph, tag_field="kind", tag="data", frozen=True, kw_only=True)
         return t.clip * self.node_objective(i).scale
 
     def check(self, algorithm: Algorithm) -> None:
-        """InputError unless its parts belong together: a device computes with them, whoever wrote them."""
+        """Raises InputError unless its parts belong together: a device computes with them, whoever wrote them."""
         n = len(self.rows)
         if len(self.L) != n or (self.classes > 1) != (self.objective.kind == "softmax"):
             raise InputError("plan: found numbers of rows, classes or L that do not fit, expected a problem")

@@ -129,7 +129,7 @@ class StatisticsPlan(OnGraph, tag_field="kind", tag="statistics", frozen=True, k
         return msgspec.structs.replace(self, rows=[self.rows[i] for i in members], present=numbers)
 
     def check(self, algorithm: Algorithm) -> None:
-        """InputError unless its parts belong together: a device computes with them, whoever wrote them."""
+        """Raises InputError unless its parts belong together: a device computes with them, whoever wrote them."""
         super().check(algorithm)
         try:
             self.statistic.check(self.features)

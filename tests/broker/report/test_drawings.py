@@ -10,7 +10,7 @@ import networkx as nx
 import numpy as np
 import pytest
 
-from hushgrid.broker.report import gridmap, plots, statement
+from hushgrid.broker.report.drawings import gridmap, numbers, plots
 from hushgrid.grid_cases import load
 from hushgrid.grid_cases.partition import partition
 from tests.support import examples
@@ -38,7 +38,7 @@ from tests.support import examples
     ],
 )
 def test_numbers_are_written_for_reading(value: Any, text: str) -> None:
-    assert statement.number(value) == text
+    assert numbers.number(value) == text
 
 
 def test_curves_that_coincide_are_drawn_once_under_all_names() -> None:

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hushgrid.broker.report import powermap
 from hushgrid.broker.report import run_directory as rundir
+from hushgrid.broker.report.drawings import powermap
 from hushgrid.grid_cases import load
 from tests.support import examples
 from tests.support.runs.dispatch_pages import made_up, zones_of

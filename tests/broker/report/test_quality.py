@@ -10,6 +10,7 @@ import pytest
 
 from hushgrid.broker.report import quality, summary
 from hushgrid.broker.report.quality import judged, largest_answer
+from hushgrid.broker.report.wording import Records
 from hushgrid.broker.simulation import run
 from hushgrid.broker.simulation.problems.records import RowSetup
 from hushgrid.broker.simulation.setup import prepare
@@ -59,7 +60,7 @@ def test_the_first_verdict_that_applies_is_given(residual, size, noise, largest,
     told = dict(found)
     assert json.loads(json.dumps(told, allow_nan=False)) == told
     assert set(told) >= {"verdict", "residual_relative", "step_ratio"}
-    assert quality.sentence(told, zones=False)
+    assert quality.sentence(told, Records.differ)
 
 
 # --- the largest answer ---
@@ -126,7 +127,7 @@ def test_noise_that_drowns_the_data_is_what_limits_the_answer():
 def test_too_few_rounds_are_not_converged_and_no_noise_is_blamed():
     result = run(scenario({**NOT_PRIVATE, "algorithm.rounds": 4}))
     assert result.quality["verdict"] == "not-converged"
-    assert "that shows the optimum to be near" in quality.sentence(result.quality, zones=False)
+    assert "that shows the optimum to be near" in quality.sentence(result.quality, Records.differ)
 
 
 # --- runs that look well and are not ---
@@ -141,14 +142,14 @@ def test_agreement_that_averaging_has_made_is_not_taken_for_a_good_answer():
         run(raw | {"seed": 1, "algorithm": raw["algorithm"] | {"finish": {"gossip": 40}}}),
     )
     assert plain.quality["before_averaging"] is None
-    assert "averaged" not in quality.sentence(plain.quality, zones=False)
+    assert "averaged" not in quality.sentence(plain.quality, Records.differ)
     assert found.quality["verdict"] == "noise-limited"  # they agree, and it is not the optimum
     assert found.quality["residual_relative"] < 0.01
     before = plain.consensus_residual / (2 * found.quality["size"])
     assert before > 0.05
     assert found.quality["before_averaging"] == pytest.approx(before)
     assert f"averaged; before that by {quality.percent(before)}, no more than" in quality.sentence(
-        found.quality, zones=False
+        found.quality, Records.differ
     )
 
 

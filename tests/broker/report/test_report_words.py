@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from hushgrid.broker.report import gridmap, plots, quality
+from hushgrid.broker.report import quality
 from hushgrid.broker.report.claims import claim_of
+from hushgrid.broker.report.drawings import gridmap, plots
 from hushgrid.broker.simulation import run
 from hushgrid.kernels.algorithms.base import gated
 from hushgrid.kernels.algorithms.registry import ALGORITHMS, variants

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 from hushgrid.broker.report import build as report
-from hushgrid.broker.report import gridmap, summary
+from hushgrid.broker.report import summary
+from hushgrid.broker.report.drawings import gridmap
 from hushgrid.broker.report.network import walk_words
-from hushgrid.broker.report.statement import adjacency_words
+from hushgrid.broker.report.wording import Records, clipping
 from hushgrid.broker.simulation import run
 from hushgrid.broker.simulation.progress import Progress
 from hushgrid.node.config.scenario import scenario_from
-from hushgrid.node.problems.records.words import clipping
 from tests.support.runs.report_pages import Page
 from tests.support.scenarios.record_scenarios import GAUSSIAN, NOT_PRIVATE, iadmm, scenario
 
@@ -181,7 +181,7 @@ def test_what_clipping_does_is_said_by_loss(kind, clip, mechanism, said):
 
 @pytest.mark.parametrize(("mechanism", "norm"), [("laplace", "sum of absolute values"), ("gaussian", "Euclidean norm")])
 def test_a_bounded_change_of_a_gradient_is_said_with_its_norm(mechanism, norm):
-    words = adjacency_words({"bounded-change": 0.5}, False, mechanism, None)
+    words = Records.change(0.5, mechanism)
     assert words == f"one node's data change so that its gradient moves by at most 0.5 ({norm}) at every point"
 
 

@@ -26,7 +26,7 @@ def of():
     def found(name):
         if name not in known:
             case = load(name)
-            dispatch = AcSolver(Program.of(case, None)).solve(loads(case, tuple(case.buses.numbers.tolist())))
+            dispatch = AcSolver(Program.from_case(case, None)).solve(loads(case, tuple(case.buses.numbers.tolist())))
             assert isinstance(dispatch, AcDispatch), dispatch
             known[name] = dispatch
         return known[name]
@@ -51,7 +51,7 @@ def test_a_generator_strictly_inside_its_limits_has_its_bus_price(name, of):
     room = np.minimum(found.p_g - g.p_min, g.p_max - found.p_g)
     inside = np.flatnonzero(room > 1e-4)
     assert inside.size
-    tolerance = 10 * IPOPT * (1 + 2 / room[inside]) * Program.of(case).scale / case.base_mva
+    tolerance = 10 * IPOPT * (1 + 2 / room[inside]) * Program.from_case(case).scale / case.base_mva
     apart = np.abs(marginal(case, found.p_g)[inside] / case.base_mva - found.price[at[inside], 0])
     assert np.all(apart <= tolerance), (apart, tolerance)
     assert tolerance.max() < 0.05  # $/MWh
@@ -65,6 +65,6 @@ def test_case30_pays_its_interior_generator_what_it_asks(of):
 
 def test_the_price_of_load_that_is_not_served_is_what_it_is_worth():
     case = load("case14")
-    found = AcSolver(Program.of(case)).solve(3 * loads(case, tuple(case.buses.numbers.tolist())))
+    found = AcSolver(Program.from_case(case)).solve(3 * loads(case, tuple(case.buses.numbers.tolist())))
     assert isinstance(found, AcDispatch)
     assert found.price[found.slack[:, 0] > 1e-3, 0] == pytest.approx(10_000, rel=1e-5)

@@ -32,7 +32,7 @@ def own_loads(case: Case) -> np.ndarray:
 
 def dispatch(case: Case, d=None, start: Point | None = None, **of) -> AcDispatch:
     pytest.importorskip("casadi", reason="no Ipopt: the extra laptop is not installed")
-    found = AcSolver(Program.of(case, **of)).solve(own_loads(case) if d is None else d, start)
+    found = AcSolver(Program.from_case(case, **of)).solve(own_loads(case) if d is None else d, start)
     assert isinstance(found, AcDispatch), found
     return found
 
@@ -79,7 +79,7 @@ def test_loads_beyond_the_capacity_are_served_up_to_it_at_its_cost(factor, mw, m
 def test_loads_beyond_the_capacity_have_no_dispatch_if_all_must_be_served():
     pytest.importorskip("casadi", reason="no Ipopt: the extra laptop is not installed")
     case = load("case14")
-    found = AcSolver(Program.of(case, voll=None)).solve(3 * own_loads(case))
+    found = AcSolver(Program.from_case(case, voll=None)).solve(3 * own_loads(case))
     assert isinstance(found, NoDispatch)
     assert found.reason == "failed"
     assert "Infeasible_Problem_Detected" in found.why
@@ -96,7 +96,7 @@ def test_load_whose_service_costs_more_than_the_value_of_lost_load_is_not_served
 def test_one_program_is_solved_for_many_loads():
     pytest.importorskip("casadi", reason="no Ipopt: the extra laptop is not installed")
     case = load("case30")
-    solver, d = AcSolver(Program.of(case)), own_loads(case)
+    solver, d = AcSolver(Program.from_case(case)), own_loads(case)
     lighter, own = (solver.solve(k) for k in (0.9 * d, d))
     assert isinstance(lighter, AcDispatch)
     assert isinstance(own, AcDispatch)

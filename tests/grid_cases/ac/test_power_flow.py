@@ -23,7 +23,7 @@ def planned(request):
 def plan(name, factor=1.0):
     case = load(name)
     d = factor * loads(case, tuple(case.buses.numbers.tolist()))
-    found = AcSolver(Program.of(case)).solve(d)
+    found = AcSolver(Program.from_case(case)).solve(d)
     assert isinstance(found, AcDispatch)
     return case, d, found
 

@@ -35,7 +35,7 @@ def test_a_target_is_met_by_the_value_or_by_the_ratio():
 
 def test_a_table_is_shown_aligned_and_without_the_columns_nobody_fills():
     table = Table(
-        name="t", about="a test", rows=[row("one", "ms", [1.0, 2.0, 3.0]), Row(what="two", unit="s", value=4e4)]
+        name="t", summary="a test", rows=[row("one", "ms", [1.0, 2.0, 3.0]), Row(what="two", unit="s", value=4e4)]
     )
     title, header, one, two = measure.as_text(table).splitlines()
     assert title == "t: a test"
@@ -45,7 +45,7 @@ def test_a_table_is_shown_aligned_and_without_the_columns_nobody_fills():
 
 
 def test_json_has_the_tables_the_versions_and_the_machine():
-    whole = json.loads(measure.as_json([Table(name="t", about="a test", rows=[row("one", "ms", [1.0])])]))
+    whole = json.loads(measure.as_json([Table(name="t", summary="a test", rows=[row("one", "ms", [1.0])])]))
     assert set(whole) == {"machine", "versions", "at", "tables"}
     assert whole["tables"][0]["rows"][0]["value"] == 1.0
     assert {"processor", "cores", "load", "system"} == set(whole["machine"])
@@ -108,7 +108,7 @@ def test_a_study_is_refused_as_a_benchmark_in_one_line_that_names_its_command(ca
 
 
 def test_json_output_is_json_and_nothing_else(capsys, monkeypatch):
-    monkeypatch.setattr(bench, "noise", lambda: Table(name="noise", about="", rows=[row("one", "ns", [1.0])]))
+    monkeypatch.setattr(bench, "noise", lambda: Table(name="noise", summary="", rows=[row("one", "ns", [1.0])]))
     assert bench.main("noise", as_json=True) == 0
     assert json.loads(capsys.readouterr().out)["tables"][0]["name"] == "noise"
 

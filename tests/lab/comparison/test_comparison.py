@@ -7,7 +7,7 @@ from hushgrid.broker.simulation import run
 from hushgrid.lab.comparison.medians import median
 from hushgrid.lab.comparison.page import of_sweep
 from hushgrid.lab.comparison.runs import Compared
-from hushgrid.lab.comparison.words import told
+from hushgrid.lab.comparison.words import summary
 from hushgrid.lab.sweep.sweeps import sweep
 from tests.support.scenarios.swept import SWEPT
 
@@ -43,7 +43,7 @@ def both():
 
 @pytest.mark.runs
 def test_pure_and_approximate_epsilons_have_their_own_columns_and_are_no_rivals(both):
-    page, words = of_sweep(both, SWEPT), told(both, None)
+    page, words = of_sweep(both, SWEPT), summary(both, None)
     assert page.count('<th scope="col">ε, pure</th>') == page.count('<th scope="col">ε, with δ</th>') == 1
     assert "They are not the same promise" in page
     rivals = page.split("Under the same noise")[1].split("</table>")[0]

@@ -65,11 +65,11 @@ def test_the_study_covers_the_papers_grid_and_three_honest_ways_at_equal_totals(
     chosen = figures.settings()
     paper = [s for s in chosen if s.method in accuracy.PUBLISHED]
     assert len(paper) == 4 * 4 * 2  # methods, epsilons, E
-    assert {s.asked for s in chosen if s.method.startswith("input")} == {"1 in all", "5 in all", "25 in all"}
+    assert {s.claim for s in chosen if s.method.startswith("input")} == {"1 in all", "5 in all", "25 in all"}
     assert {s.method for s in chosen} - set(accuracy.PUBLISHED) - {"no privacy"} == {
         f"{way}, {law}" for way in ("input", "objective", "gradient") for law in ("laplace", "gaussian")
     }
-    assert len({(s.method, s.asked, s.local_updates, s.eta) for s in chosen}) == len(chosen)
+    assert len({(s.method, s.claim, s.local_updates, s.eta) for s in chosen}) == len(chosen)
 
 
 @pytest.mark.runs

@@ -21,7 +21,7 @@ def test_eta_changes_no_x_and_makes_y_grow():
     """Rounding alone: 60 rounds of numbers below 1e3."""
     less, more = (dpp2_figures.measure(task(eta=eta)) for eta in (0.9, 0.1))
     assert np.max(np.abs(less.x - more.x)) < 1e-9
-    assert more.said > less.said > 0
+    assert more.merging > less.merging > 0
 
 
 def test_the_more_noise_the_farther_from_stationary():

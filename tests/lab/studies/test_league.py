@@ -224,7 +224,7 @@ def test_runs_of_many_seeds_at_once_are_those_that_a_sweep_makes_up_to_their_noi
     """At an epsilon so large little is left of the noise: each part of the vectors is the run of one seed."""
     m = METHODS[title]
     values = {a.key: a.start for a in m.axes} | {"answers": 3} | ({"clip": 0.5} if m.clips else {})
-    point = m.point(values, 1e4 if m.pure else 1e6, small.graph, whole=False)
+    point = m.point(values, 1e4 if m.pure else 1e6, small.graph, averaged=False)
     scenario = small.scenario(m.layout) | point
     own = at_once.played(scenario, (1, 2, 3))
     result = run(scenario, seed=1)
@@ -245,7 +245,7 @@ def test_runs_of_many_seeds_at_once_are_those_that_a_sweep_makes_up_to_their_noi
 
 def test_many_seeds_at_once_have_noise_of_their_own_and_of_the_gate_s_size(small):
     m = METHODS["DGD"]
-    point = m.point({"step_size": 1.0, "answers": 1, "clip": 0.5}, 1.0, small.graph, whole=False)
+    point = m.point({"step_size": 1.0, "answers": 1, "clip": 0.5}, 1.0, small.graph, averaged=False)
     own = at_once.played(small.scenario("graph") | point, range(200))
     setup = league.RowSetup(league.scenario_from(small.scenario("graph") | point))
     gate = setup.device("n0").gate(setup.plan, SeededNoise(1, "n0"), at_once.Willing())
@@ -257,8 +257,8 @@ def test_many_seeds_at_once_have_noise_of_their_own_and_of_the_gate_s_size(small
 
 def test_what_points_are_worth_at_once_is_kept_on_the_disk(small, tmp_path):
     m = METHODS["DGD"]
-    good = m.point({"step_size": 1.0, "answers": 1, "clip": 0.5}, 1.0, small.graph, whole=False)
-    far = m.point({"step_size": 1e4, "answers": 1, "clip": 0.5}, 1.0, small.graph, whole=False)  # refused: unstable
+    good = m.point({"step_size": 1.0, "answers": 1, "clip": 0.5}, 1.0, small.graph, averaged=False)
+    far = m.point({"step_size": 1e4, "answers": 1, "clip": 0.5}, 1.0, small.graph, averaged=False)  # refused: unstable
     store = at_once.AtOnce(tmp_path / "found.jsonl", (5, 6))
     store.run(small.scenario("graph"), [good, far], lambda own: np.abs(own).sum(axis=(1, 2)).tolist())
     with (tmp_path / "found.jsonl").open("a") as file:

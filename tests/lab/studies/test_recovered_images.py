@@ -19,10 +19,10 @@ def lines():
 
 def test_published_as_without_noise_every_image_comes_out_and_from_the_gate_none(lines):
     for line in lines[:2]:
-        assert line.found["scores"]["psnr_worst"] >= 80
+        assert line.scores["scores"]["psnr_worst"] >= 80
         # rows of norm 1, PSNR against the largest entry: 80 dB are 1e-4 of it
         assert np.max(np.abs(line.images - line.true)) <= 1e-4
-    assert not any(r["consistent"] for r in lines[2].found["rows"].values())
+    assert not any(r["consistent"] for r in lines[2].scores["rows"].values())
 
 
 def test_what_is_recovered_of_a_guarded_run_differs_from_the_gradients_by_the_gates_noise(lines):
@@ -42,7 +42,7 @@ def test_gradients_of_other_losses_are_read_too():
     ask = study.gradients_asked()[1]
     line = study.measure(ask._replace(m=5, nodes=3))
     assert study.gradient_table([line]).rows[0][:2] == ("least squares", "published, epsilon 0.1 claimed")
-    assert line.found["scores"]["gradient_error"] <= 1e-10
+    assert line.scores["scores"]["gradient_error"] <= 1e-10
 
 
 def test_images_by_path_are_read_and_recovered_at_their_own_size(tmp_path, monkeypatch):
@@ -60,5 +60,5 @@ def test_images_by_path_are_read_and_recovered_at_their_own_size(tmp_path, monke
     study.images_of.cache_clear()
     assert line.ask.images == "Fashion-MNIST"
     assert line.images.shape == (3, 144)
-    assert line.found["scores"]["psnr_worst"] >= 80
+    assert line.scores["scores"]["psnr_worst"] >= 80
     assert study.image_table([line], "by path").rows[0][0] == "Fashion-MNIST: RECAL"

@@ -105,7 +105,7 @@ def test_node_penalties_end_up_at_the_wrong_limit_and_edge_penalties_at_the_opti
 
 @pytest.mark.runs
 def test_the_stored_gradient_of_an_inexact_solve_tells_the_data_set_and_the_public_one_does_not():
-    told = [row[-1] for row in recycled_limits.told(games=16).rows]
+    told = [row[-1] for row in recycled_limits.recycled_gradient(games=16).rows]
     assert told[0] == "16/16"
     assert "16/16" not in told[1:]
 
@@ -128,7 +128,7 @@ def test_tables_and_charts_hold_the_mean_and_the_range_over_runs():
 
 
 def test_figures_ask_for_every_method_at_every_total_and_for_fewer_rounds():
-    five = [s for s in recycled.asked(runs=3, rounds=6) if s.figure == "5"]
+    five = [s for s in recycled.every_setting(runs=3, rounds=6) if s.figure == "5"]
     assert {(s.method, s.N, s.epsilon, s.rounds) for s in five} == {
         (m, N, e, T) for m in METHODS for N, es in recycled.EPSILONS.items() for e in es for T in (6, *recycled.SHORTER)
     }

@@ -197,7 +197,8 @@ def test_communication_is_counted_to_the_first_time_an_error_is_reached():
 @pytest.mark.runs
 def test_an_eavesdropper_hears_I_ADMM_at_once_and_PI_ADMM1_in_the_end(short):
     plain, hidden = (
-        incremental_leak.leak(incremental.IncrementalTask("logistic", 12, 1.0, m), games=4) for m in ("I-ADMM", "PI-ADMM1")
+        incremental_leak.leak(incremental.IncrementalTask("logistic", 12, 1.0, m), games=4)
+        for m in ("I-ADMM", "PI-ADMM1")
     )
     assert np.max(plain.error) < 1e-8
     assert hidden.error[0] > 0.1 > 1e-3 > hidden.error[-1]
@@ -213,7 +214,9 @@ def test_ten_visits_tell_a_ridge_agents_whole_model_under_PI_ADMM1():
 @pytest.mark.parametrize("kind", ["ridge", "logistic"])
 def test_the_estimator_of_the_paper_diverges_where_the_forward_recursion_does_not(kind):
     """Figures 4 and 6 with 20 agents: (23) is further off than a guess of 0, and colluders who go back double their error."""
-    found = {m: incremental_leak.estimates(incremental.IncrementalTask(kind, 20, 0.3, m)) for m in incremental_leak.ESTIMATED}
+    found = {
+        m: incremental_leak.estimates(incremental.IncrementalTask(kind, 20, 0.3, m)) for m in incremental_leak.ESTIMATED
+    }
     assert found["I-ADMM"].worst < 1e-12
     for method in ("PI-ADMM1", "PI-ADMM2"):
         of = found[method]

@@ -192,7 +192,7 @@ def test_the_bench_measures_both_walks_and_the_file_it_is_told_of(tmp_path, monk
     monkeypatch.delenv(walk.IJCNN1, raising=False)
     assert len(walk.measured(steps=20, repeats=2)) == (3 if jit.MODE == "numba" else 2)
     monkeypatch.setenv(walk.IJCNN1, str(file))
-    rows = walk.measured(steps=20, repeats=2, activations=16, whole=2)[-4:]
+    rows = walk.measured(steps=20, repeats=2, activations=16, compiled=2)[-4:]
     assert [r.target for r in rows] == ["<= 0.5 s", None] * 2
     assert all(0 < whole.value < loaded.value for whole, loaded in (rows[:2], rows[2:]))
     monkeypatch.setenv(walk.IJCNN1, str(tmp_path / "gone"))

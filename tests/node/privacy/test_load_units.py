@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from hushgrid.broker.report.statement import adjacency_words
+from hushgrid.broker.report.wording import Zones
 from hushgrid.kernels.errors import InputError, Refused
 from hushgrid.kernels.privacy.totals import expected_error, reconciled
 from hushgrid.node.privacy.noise_source import SeededNoise
@@ -331,15 +331,15 @@ def test_extreme_plans_are_refused_before_any_answer_or_answered_on_a_grid_that_
 
 
 def test_a_report_says_each_unit_in_words():
-    assert adjacency_words({"bounded-change": 0.01}, True, "laplace", 100.0) == (
+    assert Zones.change(0.01, base_mva=100.0) == (
         "one active or reactive load moves by at most 0.01 p.u. (1 MW or 1 MVAr)"
     )
-    assert adjacency_words({"bounded-change": {"pair": 0.01, "power_factor": 0.8}}, True, "laplace", 100.0) == (
+    assert Zones.change({"pair": 0.01, "power_factor": 0.8}, base_mva=100.0) == (
         "one customer moves the active load of one bus by at most 0.01 p.u. and its reactive load by at most 0.0075 p.u. "
         "(1 MW and 0.75 MVAr)"
     )
     share = {"relative": 0.05, "of": "ab" * 32}
-    assert adjacency_words({"bounded-change": share}, True, "laplace", None) == (
+    assert Zones.change(share, base_mva=None) == (
         "one active or reactive load moves by at most 5 % of its contracted capacity (the public capacities of digest "
         "abababababab); an entry without capacity counts as no load"
     )

@@ -28,7 +28,7 @@ def zones():
 @pytest.fixture(scope="module")
 def dispatch():
     buses = tuple(CASE.buses.numbers.tolist())
-    return AcSolver(Program.of(CASE)).solve(loads(CASE, buses))
+    return AcSolver(Program.from_case(CASE)).solve(loads(CASE, buses))
 
 
 def kept(zone, dispatch, directory):

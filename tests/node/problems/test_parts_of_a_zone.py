@@ -34,7 +34,11 @@ def parted():
         case = load(path(name))
         models = zone_models(case, ZONES9)
         zones = {p: Zone(p, case.without_loads(), m, loads(case, m.buses)) for p, m in models.items()}
-        made[name] = case, zones, AcSolver(Program.of(case)).solve(loads(case, tuple(case.buses.numbers.tolist())))
+        made[name] = (
+            case,
+            zones,
+            AcSolver(Program.from_case(case)).solve(loads(case, tuple(case.buses.numbers.tolist()))),
+        )
     return made
 
 
@@ -86,7 +90,7 @@ def test_a_dispatch_off_a_limit_of_the_zone_is_not_taken(name, zone, key, change
 def test_a_zone_that_is_held_keeps_its_dc_lines(parted):
     """The others are dispatched anew at other loads, around what the held zone said last."""
     case, _, before = parted["t_case9_dcline"]
-    layout = Layout.of(case, ZONES9[2])
+    layout = Layout.from_case(case, ZONES9[2])
     g, dc = layout.generators, layout.dc
     d = loads(case, tuple(case.buses.numbers.tolist()))
     own = loads(case, layout.buses)
@@ -95,7 +99,7 @@ def test_a_zone_that_is_held_keeps_its_dc_lines(parted):
     assert all(np.array_equal(getattr(again, name), getattr(standing, name)) for name in ("d", "p_g", "q_g", "dc"))
     heavier = d.copy()
     heavier[case.index(np.array([5]))] += 0.1
-    dispatch = AcSolver(Program.of(_pinned(case, {"z3": standing}))).solve(heavier)
+    dispatch = AcSolver(Program.from_case(_pinned(case, {"z3": standing}))).solve(heavier)
     assert isinstance(dispatch, AcDispatch)
     assert dispatch.dc[dc] == pytest.approx(before.dc[dc], abs=1e-7)
     assert dispatch.p_g[g] == pytest.approx(before.p_g[g], abs=1e-7)

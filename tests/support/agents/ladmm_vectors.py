@@ -1,4 +1,4 @@
-"""The stored runs of Algorithm 3.1 on rows (tests/vectors/README-ladmm.md), and the machines that go through them."""
+"""The stored runs of Algorithm 3.1 on rows (tests/vectors/README.md), and the machines that go through them."""
 
 from __future__ import annotations
 

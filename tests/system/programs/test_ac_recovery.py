@@ -31,7 +31,7 @@ def test_the_process_gives_the_same_answer_as_a_solve_here():
     keep = Margins(v=0.005, p=np.full(len(g), 0.01))
     for voll, margins in ((10_000.0, None), (None, None), (5_000.0, keep)):
         there = recover(CASE, LOADS, start, voll, margins=margins)
-        here = AcSolver(Program.of(CASE, voll, margins)).solve(LOADS, start)
+        here = AcSolver(Program.from_case(CASE, voll, margins)).solve(LOADS, start)
         assert isinstance(there, AcDispatch)
         assert isinstance(here, AcDispatch)
         for name in ("p_g", "q_g", "v", "angle", "flows", "slack", "price"):

@@ -57,7 +57,7 @@ def test_a_dispatch_of_zones_is_measured_with_its_parts_beside_published_figures
     assert whole.value > ac.value > alone.value > 0
     assert each.samples == rounds.value - 2
     assert "the AC problem distributed" in theirs.what
-    assert table.about.startswith("zones solve the relaxation (SOC), one AC optimal power flow at the end")
+    assert table.summary.startswith("zones solve the relaxation (SOC), one AC optimal power flow at the end")
     assert next(r for r in rest if r.unit == "%").value == pytest.approx(0, abs=0.1)
     assert next(r for r in rest if r.what.endswith("a zone's step")).target == "<= 1.3x"
     assert multiprocessing.active_children() == []
@@ -66,7 +66,7 @@ def test_a_dispatch_of_zones_is_measured_with_its_parts_beside_published_figures
 def test_hundreds_of_nodes_are_measured_in_a_process_a_core():
     table = fleet.nodes(count=20, activations=200)
     _well_formed(table)
-    assert table.about.startswith("200 activations of 20 nodes")
+    assert table.summary.startswith("200 activations of 20 nodes")
     assert table.rows[0].what.startswith("whole call")
 
 
@@ -123,7 +123,7 @@ def test_bytes_are_counted_on_a_disk_of_its_own_and_a_long_past_is_opened_by_ano
     units = [r.unit for r in table.rows]
     assert units in (["ms", "kB", "kB", "s", "ms", "MB", "ms"], ["ms", "s", "ms", "MB", "ms"])  # no disk that counts
     if os.geteuid() == 0:
-        assert table.about.endswith("bytes on a disk of its own")
+        assert table.summary.endswith("bytes on a disk of its own")
     memory = next(r for r in table.rows if r.unit == "MB")
     assert (memory.target, memory.value > 0) == ("<= 50 MB", True)
 

@@ -15,9 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from hushgrid.broker.report.gridmap import FAR, LEGIBLE, PALETTE, Array, Box, Drawing, Labels, Network, Shape
-from hushgrid.broker.report.run_directory import natural
-from hushgrid.broker.report.statement import fixed
+from hushgrid.broker.report.drawings.gridmap import FAR, LEGIBLE, PALETTE, Array, Box, Drawing, Labels, Network, Shape
+from hushgrid.broker.report.drawings.numbers import fixed, natural
 
 Row = Mapping[str, Any]
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hushgrid.broker.report.gridmap import INK, PALETTE
+from hushgrid.broker.report.drawings.gridmap import INK, PALETTE
 from hushgrid.kernels.errors import InputError
 
 if TYPE_CHECKING:

@@ -29,7 +29,7 @@ def write(case: Case, path: Path) -> None:
 def read(path: Path) -> Case:
     """The case in a file that `write` made; nothing in it is executed. Raises InputError."""
     try:
-        with np.load(path, allow_pickle=False) as saved:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as saved:
             arrays = {name: saved[name] for name in saved.files}
         if arrays["hushgrid_case"] != VERSION:
             raise InputError(f"case: {path}: found format {arrays['hushgrid_case']}, expected {VERSION}")

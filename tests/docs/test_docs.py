@@ -35,7 +35,7 @@ FOLDERS = tuple(
 SPAN = re.compile(r"`([^`\s]+)`(?: \(((?:`[^`]+`(?:, | and )?)+)\))?|`([^`\s]+) \(([^`()]+)\)`")
 #: What the tutorials add.
 PLACEHOLDERS = {
-    "kernels/algorithms/exact_diffusion.py", "node/transport/loop.py", "node/problems/smooth_median/__init__.py",
+    "fading_dgd.py", "kernels/algorithms/exact_diffusion.py", "node/transport/loop.py", "node/problems/smooth_median/__init__.py",
     "node/problems/smooth_median/kind.py", "broker/simulation/problems/smooth_median.py",
 }  # fmt: skip
 

@@ -28,7 +28,7 @@ def assert_each_answer_is_paid_once(walk, directory, result, states):
     for i, (name, state) in enumerate(states.items()):
         paid = min(int(np.sum(asked == i)) + undone[name], walk.setup.plan.caps[i])
         assert spends(directory / f"{name}.ledger") == [(k, k) for k in range(1, paid + 1)], name
-        assert state.asked == paid
+        assert state.answers == paid
 
 
 @pytest.mark.runs

@@ -15,7 +15,7 @@ from hushgrid.kernels.errors import Refused, Stopped
 from hushgrid.kernels.graphs import Network, random_walk
 from hushgrid.kernels.patterns.token import Token
 from hushgrid.kernels.problems.centralised import optimum
-from hushgrid.lab.vectorised import recal as whole_recal
+from hushgrid.lab.rollout.compiled import recal as whole_recal
 from hushgrid.node.problems.records.gate import ROUNDING, rounding
 from hushgrid.node.runtime.driver import FAILED
 from tests.support.runs.background_run import assert_same_bits, envelopes, spends

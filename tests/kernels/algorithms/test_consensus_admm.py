@@ -318,7 +318,7 @@ def test_what_the_members_hand_over_is_concluded_once_and_told_to_each():
     _, server, agents = star(rounds=3, conclude=conclude)
     assert run_out(server, agents) == "rounds"
     assert seen == [(["a", "b", "c"], 1.0)]
-    assert server.state.whole.tolist() == [3.0]
+    assert server.state.dispatch.tolist() == [3.0]
     for p, agent in agents.items():
         assert agent.outcome()["released"].tolist() == [1.0]
         assert agent.state.released.status == "ok"

@@ -389,13 +389,13 @@ def test_an_answer_sent_again_under_a_smaller_set_gives_the_late_device_away_and
     first = fleet.centre.state.t
     fleet.until(lambda: len(fleet.centre.state.arrived) == 3, lossy=False)
     (late,) = fleet.centre.missing()
-    answers = {m: fleet.sent[m, first].words for m in fleet.names if m != late}
+    answers = {m: fleet.sent[m, first].share for m in fleet.names if m != late}
     (send,) = fleet.members[late].receive("coordinator", first, masked.Ask(1, 1, ALL, np.zeros(D))).send
-    answers[late] = send.body.words
+    answers[late] = send.body.share
     fleet.dead.add(late)
     fleet.without(late)
     fleet.until(lambda: fleet.centre.state.round == 1, lossy=False)
-    again = [fleet.sent[m, first + 1].words for m in fleet.names if m != late]
+    again = [fleet.sent[m, first + 1].share for m in fleet.names if m != late]
     difference = (masked.decoded(list(answers.values()), G) - masked.decoded(again, G)) / G
     (alone,) = fleet.members[late].gate.given.values()
     assert np.array_equal(difference, alone) is mutated

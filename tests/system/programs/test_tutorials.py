@@ -1,6 +1,7 @@
 """docs/tutorials/: the example of each page is complete, at most 60 lines long, and does what the page says."""
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -55,7 +56,9 @@ def hushgrid(packages: dict[str, Path], *arguments: str) -> dict:
     return json.loads(done.stdout)
 
 
-@pytest.mark.parametrize("page", ["add-an-algorithm.md", "add-a-problem.md", "add-a-transport.md"])
+@pytest.mark.parametrize(
+    "page", ["add-an-algorithm.md", "your-own-package.md", "add-a-problem.md", "add-a-transport.md"]
+)
 def test_an_example_has_at_most_60_lines(page):
     lines = [line for text in files(page).values() for line in text.splitlines() if line.strip()]
     assert 20 < len(lines) <= 60
@@ -79,6 +82,51 @@ def test_the_algorithm_runs_guarded_and_converges_without_noise(tmp_path):
     assert "exact diffusion" in (tmp_path / "a" / "report.html").read_text(encoding="utf-8")
     exact = hushgrid(packages, "run", str(plain), "--out", str(tmp_path / "b"), "--json")
     assert exact["relative_error"] < 1e-9  # strongly convex: linear convergence, to the referee's own accuracy
+
+
+@pytest.fixture
+def package(tmp_path):
+    """The environment in which the package of its page is installed, and the scenario that names its algorithm."""
+    page = "your-own-package.md"
+    ((name, text),), (project,), (scenario,) = files(page).items(), blocks(page, "toml"), blocks(page, "yaml")
+    folder, site = tmp_path / "fading-dgd", tmp_path / "site"
+    folder.mkdir()
+    (folder / name).write_text(text)
+    (folder / "pyproject.toml").write_text(project)
+    offline = ("--no-index", "--no-build-isolation", "--no-deps", "--disable-pip-version-check")
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", *offline, "--target", str(site), str(folder)]
+    installed = subprocess.run(pip, capture_output=True, text=True, timeout=300)
+    assert installed.returncode == 0, installed.stderr
+    (tmp_path / "ring.yaml").write_text(scenario)
+    return os.environ | {"PYTHONPATH": str(site)}
+
+
+def test_an_algorithm_of_an_installed_package_is_found_by_its_name(package, tmp_path):
+    command = [sys.executable, "-m", "hushgrid", "run", str(tmp_path / "ring.yaml"), "--json", "--out"]
+    done = subprocess.run([*command, str(tmp_path / "a")], capture_output=True, text=True, env=package, timeout=120)
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert (result["privacy"]["upheld"], result["privacy"]["per_node"]["n0"]["answers"]) == (True, 30)
+    over = "{'algorithm.variant': 'none', 'privacy': None, 'algorithm.rounds': 200}"
+    program = f"from hushgrid import run; print(run('ring.yaml', set={over}).relative_error)"
+    plain = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, env=package, cwd=tmp_path, timeout=120
+    )
+    assert plain.returncode == 0, plain.stderr
+    assert float(plain.stdout) < 0.05
+
+
+def test_a_report_of_it_is_built_again_and_a_device_still_knows_no_such_algorithm(package, tmp_path):
+    command = [sys.executable, "-m", "hushgrid"]
+    for arguments in (
+        ["run", str(tmp_path / "ring.yaml"), "--quiet", "--out", str(tmp_path / "a")],
+        ["report", str(tmp_path / "a")],
+    ):
+        done = subprocess.run([*command, *arguments], capture_output=True, text=True, env=package, timeout=120)
+        assert done.returncode == 0, done.stderr
+    program = "from hushgrid.node.config.scenario import load_scenario; from pathlib import Path; load_scenario(Path('ring.yaml'))"
+    device = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=package, cwd=tmp_path)
+    assert "found 'fading-dgd', expected one of" in device.stderr
 
 
 def test_the_problem_runs_guarded_and_finds_the_median_without_noise(tmp_path):

@@ -75,6 +75,7 @@ def test_arbitrary_bytes_are_malformed_and_nothing_else(payload):
     decodes(payload)
 
 
+@pytest.mark.runs
 @examples.of(400)
 @given(st.sampled_from([*ENVELOPES, *PRESENCES]), st.data())
 def test_a_mutated_message_is_read_or_malformed_and_nothing_else(value, data):

@@ -162,6 +162,7 @@ def test_of_a_seeded_masked_run_it_is_said_first_that_nothing_holds(tmp_path):
     )
 
 
+@pytest.mark.runs
 def test_a_report_says_what_more_corrupt_devices_mean_and_what_is_not_there_to_see(tmp_path):
     raw = masked(tmp_path)
     del raw["seed"]

@@ -78,6 +78,7 @@ def test_each_round_is_the_references(stored):
             assert np.max(np.abs(v - STORED[f"{name}_v{k}_{t}"])) <= (2e-3 if loose else 5e-4), (t, k)
 
 
+@pytest.mark.runs
 def test_so_is_what_the_coordinator_measures(stored):
     name, found = stored
     said = ABOUT[name]

@@ -100,6 +100,7 @@ def test_31_is_the_stored_measure():
         assert abs(dpp2.stationarity(V["T_x"][k], V["T_g"][k]) - V["opt"][k]) <= 1e-9
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("kind", ["ring", "geometric", "complete"])
 def test_on_a_nonconvex_problem_it_reaches_consensus_and_stationarity_below_1e_20(kind):
     fs, graph = logistic(kind)
@@ -113,6 +114,7 @@ def test_on_a_nonconvex_problem_it_reaches_consensus_and_stationarity_below_1e_2
     assert np.linalg.norm(all_nodes.x[0]) > 0.1
 
 
+@pytest.mark.runs
 def test_decaying_noise_leaves_the_limit_where_it_is_and_the_gates_constant_noise_does_not():
     fs, graph = logistic()
     rounds, draw = 3000, np.random.default_rng(3)
@@ -148,6 +150,7 @@ def test_whole_runs_are_those_of_the_machines(variant):
             assert near(found[t // 2 - 1], [states(fleet, "x"), states(fleet, "q")])
 
 
+@pytest.mark.runs
 def test_the_benchmark_times_the_same_arithmetic_beside_a_bare_loop(monkeypatch):
     numba = pytest.importorskip("numba")
     monkeypatch.setattr(
@@ -174,6 +177,7 @@ def quadratics(n):
     return [Loss(Objective(kind="least-squares"), np.full((1, 1), H**0.5), np.array([i + 1.0])) for i in range(n)]
 
 
+@pytest.mark.runs
 def test_the_bound_of_the_stability_check_is_where_divergence_begins():
     """On a ring of four the largest eigenvalue of P is the bound 4/3 itself, and every curvature is M."""
     most, beta, rho = 4 / 3, 0.01, 2.0

@@ -16,6 +16,7 @@ from tests.support.agents.counting_walk import ABC, Counter, along, assert_total
 
 pytestmark = pytest.mark.runs
 
+
 # --- every interleaving of three nodes: loss, repetition, reordering, restarts, suspicions right and wrong ---
 
 

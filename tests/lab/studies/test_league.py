@@ -117,6 +117,7 @@ def test_every_algorithm_that_solves_data_problems_on_a_graph_races_under_titles
     assert {m.algorithm["name"] for m in METHODS.values() if m.layout == "graph"} == on_a_graph
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("method", METHODS)
 def test_a_node_answers_as_often_as_its_line_says(small, method):
     m = METHODS[method]

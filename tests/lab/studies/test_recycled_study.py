@@ -17,6 +17,7 @@ from tests.support.agents import lockstep_rounds
 QUIET = {"variant": "none", "rounds": 4}
 
 
+@pytest.mark.runs
 def test_nodes_learn_from_rows_of_norm_one_that_no_other_node_and_no_test_has():
     learn, test = recycled_runs.adult()
     assert len(learn.b) + len(test.b) == 48_842
@@ -79,6 +80,7 @@ def test_equal_answers_are_equal_noise():
     assert half.loss[0, 0] == recycled_admm.loss[0, 0]
 
 
+@pytest.mark.runs
 def test_what_the_gate_refuses_has_no_figure():
     found = recycled_runs.measure(Setting("5", "ADMM", {}, 0.1, rounds=30, runs=2))
     assert np.isnan(found.loss).all()

@@ -1,9 +1,9 @@
 """Runs of one point under many seeds at once, without ledgers and messages: what tuning needs.
 
-The machines of most algorithms only add vectors and multiply them by numbers. So one machine that is given vectors of S d
-entries makes the runs of S seeds side by side, if its gate answers each part by itself; and that gate passes over the rows
-once for all seeds. Noise has the law of the gate's, in floating point: single precision for sums over rows. A random walk
-would be the same for all seeds: there a sweep plays, as of other machines.
+The machines of most algorithms only add vectors and multiply them by numbers. So one machine that is given vectors of S
+d entries makes the runs of S seeds side by side, if its gate answers each part by itself; and that gate passes over the
+rows once for all seeds. Noise has the law of the gate's, in floating point: single precision for sums over rows. A
+random walk would be the same for all seeds: there a sweep plays, as of other machines.
 """
 
 from __future__ import annotations
@@ -102,7 +102,8 @@ class Gate:
         return answer
 
     def _least(self, X: Matrix, V: Matrix, mu: float, close: float) -> Matrix:
-        """argmin of loss + <v, x> + mu/2 |x|^2 for each v in V, from X on: Newton's method with the Hessian at the mean; if
+        """argmin of loss + <v, x> + mu/2 |x|^2 for each v in V, from X on: Newton's method with the Hessian at the
+        mean; if
 
         that is slow, with the one at 0, which none exceeds.
         """
@@ -129,7 +130,8 @@ class Gate:
 
 @np.errstate(over="ignore", invalid="ignore")  # of what diverges
 def played(scenario: Mapping[str, Any], seeds: Sequence[int], gate_of: Callable[..., Any] = Gate) -> Matrix:
-    """What each device has at the end, before any rounds of averaging; shape (S, n, d). Around a coordinator: the last model
+    """What each device has at the end, before any rounds of averaging; shape (S, n, d). Around a coordinator: the last
+    model
 
     that it was sent, if there were several rounds. gate_of: makes the gates. Raises InputError or Refused.
     """

@@ -41,7 +41,9 @@ class Exact:
         return self.loss.gradient(x)
 
     def exact_minimizer(self, linear: Vector, quadratic: float) -> Vector:
-        """argmin f_i(x) + <linear, x> + quadratic/2 |x|^2; least squares by the spectrum alone, without its certificate."""
+        """argmin f_i(x) + <linear, x> + quadratic/2 |x|^2; least squares by the spectrum alone, without its
+        certificate.
+        """
         o = self.loss.objective
         if o.kind != "least-squares" or o.lam:
             return self.minimize(linear, quadratic).x

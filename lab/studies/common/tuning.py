@@ -1,7 +1,7 @@
 """Tuning on a grid that has no edge: a walk over a lattice of values until no neighbour of the best point is better.
 
-A walk starts on few seeds, for which many points are cheap, and ends on all of them. The runs of all walks of a wave are one
-`sweep`. What a sweep has left on the disk is known, also of one that was killed: the same walk goes on there.
+A walk starts on few seeds, for which many points are cheap, and ends on all of them. The runs of all walks of a wave
+are one `sweep`. What a sweep has left on the disk is known, also of one that was killed: the same walk goes on there.
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ class Search:
         return {a.key: a.value(k) for a, k in zip(self.axes, place, strict=True)}
 
     def around(self, place: Place) -> list[Place]:
-        """One step along one axis, either way; and along the first and the `answers` at once, since a shorter step wants
-        more answers."""
+        """One step along one axis, either way; and along the first and the `answers` at once, since a shorter step
+        wants more answers."""
         count = len(self.axes)
         moves = [tuple(way * (i == j) for j in range(count)) for i in range(count) for way in (-1, 1)]
         answers = next((i for i, a in enumerate(self.axes) if a.key == "answers"), 0)

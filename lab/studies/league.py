@@ -26,10 +26,9 @@ from hushgrid.broker.simulation.problems.records import RowSetup
 from hushgrid.kernels.problems.centralised import optimum
 from hushgrid.kernels.types import Matrix, Vector
 from hushgrid.lab.comparison.medians import Median, median
-from hushgrid.lab.studies.common import at_once
-from hushgrid.lab.studies.common.at_once import AtOnce, thin
+from hushgrid.lab.rollout.side_by_side import device_models, thin
 from hushgrid.lab.studies.common.study import Page, Panel, Table, chart, in_digits
-from hushgrid.lab.studies.common.tuning import Known, Place
+from hushgrid.lab.studies.common.tuning import Known, KnownPoints, Place
 from hushgrid.lab.studies.races import (
     DELTA,
     METHODS,
@@ -163,7 +162,7 @@ class Tuned:
     def __init__(self, setting: Setting, cell: Cell, known: Known, directory: Path, seeds: Sequence[int]) -> None:
         self.cell, self.known, self.scenario = cell, known, setting.scenario(cell.method.layout)
         self.title, self.graph = setting.title, setting.graph
-        self.at_once = AtOnce(directory / f"{cell.method.layout}.jsonl", seeds) if cell.method.at_once else None
+        self.at_once = KnownPoints(directory / f"{cell.method.layout}.jsonl", seeds) if cell.method.at_once else None
 
     def point(self, values: Mapping[str, float]) -> dict[str, Any]:
         return self.cell.method.point(values, self.cell.epsilon, self.graph, averaged=False)
@@ -193,7 +192,7 @@ class Tuned:
         """Figures of other seeds, played at once."""
         referee, figures = judge(self.title), []
         with using_cache(self.known.cache):
-            every = at_once.played({**self.scenario, **self.point(values)}, seeds)
+            every = device_models({**self.scenario, **self.point(values)}, seeds)
         W = np.linalg.matrix_power(weights(self.graph), rounds_to_agree(self.graph))
         for models in every:
             figures.append(referee.figures(W @ models if self.cell.method.finishes else models, models.mean(axis=0)))

@@ -65,7 +65,7 @@ def induced(plan: OnGraph, present: Sequence[str]) -> dict[str, Any]:
     members = [i for i, node in enumerate(plan.nodes) if node in present]
     place = {i: k for k, i in enumerate(members)}
     edges = [(place[a], place[b]) for a, b in plan.edges if a in place and b in place]
-    graph = Graph.of(len(members), edges)
+    graph = Graph.from_edges(len(members), edges)
     numbers = [routes.index(plan.nodes[i]) for i in members]
     fields: dict[str, Any] = {"L": [plan.L[i] for i in members], "edges": edges, "present": numbers}
     if plan.route:
@@ -155,7 +155,7 @@ class OnGraph(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dic
     @cached_property
     def graph(self) -> Graph:
         """The graph of the nodes 0 to n - 1; around a coordinator no edges."""
-        return Graph.of(len(self.L), self.edges) if self.edges else Graph(((),) * len(self.L))
+        return Graph.from_edges(len(self.L), self.edges) if self.edges else Graph(((),) * len(self.L))
 
     @property
     def regularizer(self) -> Regularizer:
@@ -193,7 +193,7 @@ class OnGraph(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dic
         """The token's walk, which is public: every node and the coordinator compute the same."""
         walk = walk_of(algorithm)
         if not isinstance(walk, str):
-            return routes.given(walk or ())
+            return routes.listed(walk or ())
         seed = int.from_bytes(run[:8], "little") if self.walk_seed is None else self.walk_seed
         if walk == "hamiltonian":
             route = routes.cyclic(self.graph, self.route)
@@ -206,7 +206,7 @@ class OnGraph(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dic
         if self.ids and (len(self.ids) != len(self.L) or sorted(set(self.ids)) != self.ids):
             raise InputError("plan: present: found other numbers, expected one for each node, ascending")
         if algorithm.pattern != "star":
-            Graph.of(len(self.L), self.edges)
+            Graph.from_edges(len(self.L), self.edges)
         elif self.edges or not self.L:
             size = f"{len(self.L)} nodes with {len(self.edges)} edges"
             raise InputError(f"plan: found {size}, expected at least 1 with none ({algorithm.name})")

@@ -120,7 +120,10 @@ class RunPlan(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dic
 def _plan_in(blob: bytes) -> RunPlan:
     """The plan in its bytes, as they are. Raises msgspec.DecodeError, ValueError, RecursionError or InputError."""
     plan = msgspec.json.decode(blob, type=RunPlan)
-    return replace(plan, algorithm=registry.algorithm_from(plan.algorithm))
+    try:
+        return replace(plan, algorithm=registry.algorithm_from(plan.algorithm))
+    except msgspec.ValidationError as error:
+        raise msgspec.ValidationError(str(error).replace("at `$", "at `$.algorithm", 1)) from None
 
 
 def encode_plan(plan: RunPlan) -> bytes:

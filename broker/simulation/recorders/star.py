@@ -53,11 +53,11 @@ class MemberTrace(Trace):
         if self._kept is not None and gate is not None and gate.state.kept.size:
             gate.state.kept.tofile(self._kept)
             self._kept = None
-        if gate is None or not machine.asked:
+        if gate is None or not machine.answered_round:
             return
         if self.reveal:
-            self._noise(machine.asked, gate, fresh, width, row.size)
-        self.write(machine.asked, np.array([float(gate.state.answers)]), width, row.size + 1)
+            self._noise(machine.answered_round, gate, fresh, width, row.size)
+        self.write(machine.answered_round, np.array([float(gate.state.answers)]), width, row.size + 1)
 
     def _noise(self, answers: int, gate: Gate, fresh: bool, width: int, offset: int) -> None:
         """A round may be stored several times, asked again or only told its end: its noise is all that was drawn in

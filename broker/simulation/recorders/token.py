@@ -58,7 +58,7 @@ class WalkTrace:
         if not s.t or not token or step == self._last:
             return
         size = len(driver.tick()[0][1]) if s.out else 0
-        who = (1.0 + index(self.node)) * (-1 if s.toured else 1)
+        who = (1.0 + index(self.node)) * (-1 if s.in_recount else 1)
         row = np.concatenate([[who, size, nan], self._token(token), self._own(s)])
         if self.reveal and fresh and driver.gate is not None:
             row[2], driver.gate.drawn_l1 = driver.gate.drawn_l1, 0.0

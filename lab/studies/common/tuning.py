@@ -19,7 +19,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hushgrid.broker.simulation.problems.cache import Cache, using_cache
-from hushgrid.kernels.errors import InputError
+from hushgrid.kernels.errors import InputError, Refused
+from hushgrid.kernels.types import Tensor
+from hushgrid.lab.rollout.side_by_side import device_models
 from hushgrid.lab.sweep.sweeps import sweep
 from hushgrid.node.schema.yaml_file import Unfit
 
@@ -175,3 +177,38 @@ class Known:
                 self.rows |= {(key_of(point), seed): refused for point in points for seed in seeds}
             else:
                 self._read(out)
+
+
+class KnownPoints:
+    """What points are worth under some seeds, kept in a file: a line a point."""
+
+    def __init__(self, file: Path, seeds: Sequence[int]) -> None:
+        self.file, self.seeds = file, list(seeds)
+        self.errors: dict[str, list[float]] = {}
+        if file.is_file():
+            complete, _, _ = file.read_text().rpartition("\n")
+            self.errors = dict(json.loads(line) for line in complete.splitlines())
+
+    def error(self, point: Mapping[str, Any], seed: int) -> float | None:
+        errors = self.errors.get(key_of(point))
+        return None if errors is None else errors[self.seeds.index(seed)]
+
+    def run(
+        self,
+        scenario: Mapping[str, Any],
+        points: Sequence[Mapping[str, Any]],
+        worth: Callable[[Tensor], Sequence[float]],
+    ) -> None:
+        """worth: of (S, n, d) each seed's error; what is refused or not finite is worth infinitely much."""
+        for point in points:
+            if (key := key_of(point)) in self.errors:
+                continue
+            try:
+                models = device_models({**scenario, **point}, self.seeds)
+                errors = [float(e) if np.isfinite(e) else inf for e in worth(models)]
+            except (InputError, Refused):
+                errors = [inf] * len(self.seeds)
+            self.errors[key] = errors
+            self.file.parent.mkdir(parents=True, exist_ok=True)
+            with self.file.open("a") as file:
+                file.write(json.dumps([key, errors]) + "\n")

@@ -24,8 +24,9 @@ from hushgrid.kernels.problems.losses import Loss
 from hushgrid.kernels.randomness import counter_generator
 from hushgrid.kernels.types import Matrix, Vector
 from hushgrid.lab.benchmarks.rounds import OBJECTIVE, connected
-from hushgrid.lab.studies.common.study import Exact, Page, Panel, Table, chart, on_two, stepped
-from hushgrid.lab.vectorised import dpp2 as whole_dpp2
+from hushgrid.lab.rollout.compiled import dpp2 as whole_dpp2
+from hushgrid.lab.rollout.machines import run_rounds
+from hushgrid.lab.studies.common.study import Exact, Page, Panel, Table, chart, on_two
 
 N, ROWS, D, RADIUS = 50, 200, 10, 0.3
 ROUNDS = 501  #: k = 0..K, K = 500
@@ -141,7 +142,7 @@ def _rival(task: Dpp2Task, fs: Sequence[Loss], graph: Graph) -> Dpp2Result:
                 u_v=task.u,
             )
             nodes.append(ppdc.Node(dual, gate, weights, D, node))
-    for _ in stepped(nodes):
+    for _ in run_rounds(nodes):
         pass
     x = np.array([node.state.x for node in nodes])
     g = _gradients(fs, x)
@@ -189,7 +190,7 @@ def tables(lines: Sequence[Dpp2Result]) -> list[Table]:
     graph = problem(task.n)[1]
     P = np.eye(graph.n) - graph.metropolis()
     conditions = [
-        (c.where, c.found, c.below, "yes" if c.holds else "no") for c in dpp2.conditions(parameters(task), P, M)
+        (c.where, c.actual, c.below, "yes" if c.holds else "no") for c in dpp2.conditions(parameters(task), P, M)
     ]
     claimed = "ε by Theorem 3", "ε by its proof"
     K = task.rounds - 1

@@ -11,21 +11,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import product
 from math import inf, nan
-from typing import Any, Literal, NamedTuple, cast
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from hushgrid import scenarios
 from hushgrid.broker.simulation.problems.records import RowSetup
-from hushgrid.kernels.algorithms.base import Star
-from hushgrid.kernels.patterns.star import StarMember
 from hushgrid.kernels.types import Vector
-from hushgrid.lab.studies.common.study import Page, Panel, Table, Willing, chart, on_two
+from hushgrid.lab.rollout.machines import AllowAll, run_star
+from hushgrid.lab.studies.common.study import Page, Panel, Table, chart, on_two
 from hushgrid.node.config.scenario import scenario_from
 from hushgrid.node.privacy.noise_source import SeededNoise
-from hushgrid.node.problems.machines import place
-from hushgrid.node.problems.records.centre import centre
-from hushgrid.node.wire import COORDINATOR
+from hushgrid.node.problems.machines import machine_of, place
 
 RUN = bytes(16)
 DATA = scenarios.FOLDER / "data"
@@ -112,22 +109,15 @@ def scenario(task: FederatedTask, seed: int) -> dict[str, Any]:
 
 def played(setup: RowSetup, seed: int) -> Iterator[list[Vector]]:
     """What the nodes have sent, after each round."""
-    plan, algorithm = setup.plan, cast(Star, setup.plan.running)
-    agents: dict[str, StarMember] = {}
-    gates = []
+    plan, members, gates = setup.plan, [], []
     for i, name in enumerate(plan.nodes):
         noise = SeededNoise(seed, name)
-        gates.append(setup.device(name).gate(plan, noise, Willing()))  # type: ignore[arg-type]
-        agents[name] = algorithm.agent(place(plan, RUN, i, gates[-1], noise))
-    server = algorithm.server(centre(plan, ""))
-    step = server.start()
-    while step.done is None:
-        for send in step.send:
-            for answer in agents[send.dst].receive(COORDINATOR, send.seq, send.body).send:
-                step = server.receive(send.dst, answer.seq, answer.body)
+        gates.append(setup.device(name).gate(plan, noise, AllowAll()))  # type: ignore[arg-type]
+        members.append(machine_of(plan, place(plan, RUN, i, gates[-1], noise)))
+    for _ in run_star(plan, members):
         for gate in gates:
             gate.committed()
-        yield [agent.outcome()["z"] for agent in agents.values()]
+        yield [member.outcome()["z"] for member in members]
 
 
 def measured(task: FederatedTask) -> FederatedResult:

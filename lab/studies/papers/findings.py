@@ -24,6 +24,7 @@ from hushgrid.kernels.problems.losses import Loss, Objective
 from hushgrid.kernels.problems.prox import Regularizer
 from hushgrid.kernels.types import Vector
 from hushgrid.lab.attacks.attack import attack
+from hushgrid.lab.rollout.machines import run_rounds
 from hushgrid.lab.studies.common.study import Exact, Page, Panel, Table, chart, on_two
 from hushgrid.lab.studies.papers import findings_shown, recycled_runs
 from hushgrid.lab.studies.papers.recovered_images import Ask, scenario
@@ -160,7 +161,7 @@ def wrong_limit(rounds: int = 120, rho: float = 25.0) -> tuple[Table, Panel]:
         )
         far = [
             float(np.max(np.linalg.norm(f - star, axis=1)) / np.linalg.norm(star))
-            for f in recycled_runs.messages(nodes)
+            for f in run_rounds(nodes, of_messages=True)
         ]
         curves[f"penalties of {penalties}s"] = (np.arange(1.0, len(far) + 1), np.array(far))
     table = Table(

@@ -24,11 +24,11 @@ from hushgrid.kernels.problems.centralised import optimum
 from hushgrid.kernels.problems.losses import Loss, Objective
 from hushgrid.kernels.problems.prox import Regularizer
 from hushgrid.kernels.types import Matrix, Vector
+from hushgrid.lab.rollout.compiled import iadmm as whole_iadmm
+from hushgrid.lab.rollout.compiled import recal as whole_recal
 from hushgrid.lab.studies.baselines import coca, rwadmm
 from hushgrid.lab.studies.common.study import Exact, Page, Panel, Table, chart, on_two, random_walk
 from hushgrid.lab.studies.papers import relay_private
-from hushgrid.lab.vectorised import iadmm as whole_iadmm
-from hushgrid.lab.vectorised import recal as whole_recal
 from hushgrid.node.problems.records.data import Synthetic, synthetic
 
 GRAPHS = ("complete", "ring", "geometric")

@@ -197,7 +197,7 @@ def dispatched(case: Case, problem: ZonesPlan, layouts: Mapping[str, Layout], st
     if not state.closing or not covers(case, layouts):
         return None
     relaxed = _together(case, layouts, state)
-    ac = recovered(case, relaxed, state.whole)
+    ac = recovered(case, relaxed, state.dispatch)
     final = ac.dispatch if ac else relaxed
     relaxed_cost = relaxed.generation_cost + problem.voll * case.base_mva * float(relaxed.slack.sum())
     figures: dict[str, Any] = {
@@ -220,7 +220,7 @@ def _by_bus(case: Case, prices: Vector) -> dict[str, float]:
 def figures_of_some(case: Case, layouts: Mapping[str, Layout], state: ServerState, objective: float) -> dict[str, Any]:
     """The figures of a run in which a zone is held: sums over the others. `objective`: theirs in the last round."""
     relaxed = _together(case, layouts, state)
-    ac = recovered(case, relaxed, state.whole)
+    ac = recovered(case, relaxed, state.dispatch)
     status = next(iter(state.released.values())).status
     known = proven(case, state.bound, objective, None)
     if ac:  # its flows to the zones that are held are no constants, so that it may cost less than the bound

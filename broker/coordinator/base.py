@@ -2,7 +2,7 @@
 
 It is a node without a gate: same ledger file, same transaction, same restart. It has no socket and reads no clock: an
 event loop calls `connected`, `on_message` and `on_tick`, and publishes what they return. What it knows of its members is
-in `membership.py`, which run it makes in `announcement.py`.
+in `membership.py`.
 """
 
 from __future__ import annotations
@@ -12,11 +12,8 @@ from functools import cached_property
 from math import inf
 
 from hushgrid.broker.coordinator import run_history
-from hushgrid.broker.coordinator.announcement import Announcement
-from hushgrid.broker.coordinator.membership import Joined, Membership, Phase, check_offer
+from hushgrid.broker.coordinator.membership import Announcement, Fewer, Joined, Membership, Phase, Silence, check_offer
 from hushgrid.broker.coordinator.pattern import Pattern
-from hushgrid.broker.coordinator.refusals import Fewer
-from hushgrid.broker.coordinator.silence import Silence
 from hushgrid.kernels.algorithms.base import UNITS
 from hushgrid.kernels.errors import HushgridError, Refused, Stopped, Suspended, failure, printable
 from hushgrid.kernels.machine import Malformed

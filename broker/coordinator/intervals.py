@@ -19,7 +19,7 @@ import msgspec
 from hushgrid.broker.coordinator import interval_log, run_records, warm_start
 from hushgrid.broker.coordinator.base import Coordinator
 from hushgrid.broker.coordinator.create import coordinator as coordinator_of
-from hushgrid.broker.coordinator.refusals import PATIENCE, Refusals
+from hushgrid.broker.coordinator.membership import PATIENCE, Refusals
 from hushgrid.broker.coordinator.schedule import Clocks, Remembered, Schedule
 from hushgrid.broker.coordinator.star import Held
 from hushgrid.broker.coordinator.warm_start import MemberState, WarmState
@@ -278,7 +278,7 @@ class Intervals:
             "cause": cause,
             "reason": reason,
             "run": coordinator.run.hex(),
-            "start": ("warm" if coordinator.announcement.earlier else "cold") if coordinator.run else "",
+            "start": ("warm" if coordinator.membership.earlier else "cold") if coordinator.run else "",
             "cold": coordinator.cold if coordinator.run else [],
             "rounds": history[-1][0] if history else 0,
             "residual": history[-1][1] if history and history[-1][1] is not None else "",

@@ -1,20 +1,84 @@
-"""The members of one run: who is there, who has joined or refused, and how far each one's ledger has come."""
+"""The members of one run: who is there, joins or refuses, how far each ledger has come, who is silent, and which run it is."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
-from typing import Literal, NamedTuple
+import os
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from typing import Literal, NamedTuple, Protocol
 
-from hushgrid.broker.coordinator.refusals import Fewer
 from hushgrid.kernels.errors import HushgridError, InputError, printable
 from hushgrid.kernels.machine import Malformed
 from hushgrid.node import wire
 from hushgrid.node.privacy.ledger import Ledger
-from hushgrid.node.privacy.ledger_rows import relation
-from hushgrid.node.problems.plan import RunPlan
+from hushgrid.node.privacy.ledger_rows import StoredRun, relation
+from hushgrid.node.problems.plan import RunPlan, encode_plan
 from hushgrid.node.runtime.endpoint import LINE
 from hushgrid.node.versions import RUNNING
-from hushgrid.node.wire import COORDINATOR, Birth, Mark, Seen, Topics
+from hushgrid.node.wire import COORDINATOR, Birth, Capabilities, Envelope, Finish, Mark, Plan, Progress, Seen, Topics
+
+PATIENCE = 3  #: refusals in a row after which a member is asked again only once its birth is another
+
+
+class Fewer(Protocol):
+    """What a coordinator asks about a run without some of its members."""
+
+    def possible(self, present: list[str]) -> bool:
+        """Whether a run of these members alone can be made."""
+        ...
+
+    def passed_over(self, member: str, birth: Birth) -> str:
+        """Why a member of this birth is not asked now, in one line; "" if it is."""
+        ...
+
+
+class Refusal(NamedTuple):
+    """The last one of a member."""
+
+    times: int  #: in a row
+    session: int
+    offer: tuple[Mark, Capabilities, int] | None  #: what its birth said
+    interval: int  #: the number of the interval
+    midway: bool  #: in the rounds of a run, which it has ended
+    reason: str
+
+
+class Refusals:
+    """Of all members. They are known to this process alone: a coordinator that starts again asks everybody."""
+
+    def __init__(self) -> None:
+        self._last: dict[str, Refusal] = {}
+
+    def note(self, member: str, birth: Birth | None, interval: int, reason: str, *, midway: bool) -> int:
+        """A member has refused in an interval. Returns how often it has, in a row."""
+        before = self._last.get(member)
+        times = before.times + 1 if before else 1
+        offer = _offer(birth) if birth else None
+        self._last[member] = Refusal(times, birth.session if birth else -1, offer, interval, midway, reason)
+        return times
+
+    def forget(self, members: list[str]) -> None:
+        """These have taken part in a run that is done."""
+        for member in members:
+            self._last.pop(member, None)
+
+    def standing(self, member: str, birth: Birth, interval: int, *, without: bool = True) -> str:
+        """Why a member of this birth would refuse in an interval, so that it is not asked; "" if it may not.
+
+        It has refused so often, and its birth is the same; or it has ended the run of the interval before, and there may be
+        one `without` it.
+        """
+        last = self._last.get(member)
+        if last is None or birth.session != last.session:
+            return ""
+        same = last.times >= PATIENCE and _offer(birth) == last.offer
+        ended = without and last.midway and interval == last.interval + 1
+        return f"{last.reason} (not asked: {last.times} refusals in a row)" if same or ended else ""
+
+
+def _offer(birth: Birth) -> tuple[Mark, Capabilities, int]:
+    return birth.mark, birth.capabilities, birth.consents
+
 
 Phase = Literal["gathering", "joining", "running", "finishing", "over"]
 
@@ -206,3 +270,98 @@ def check_offer(plan: RunPlan, member: str, offer: wire.Capabilities, entries: i
     for what, actual, right, expected in rows:
         if not right:
             raise InputError(f"{member}: {what}: found {printable(actual, LINE)}, expected {expected}")
+
+
+ANNOUNCED = 3  #: plans announced at once for members that start again before they have joined; the next ones wait,
+ANNOUNCE_S = (1.0, 30.0)  #: twice as long each time: a member that comes and goes writes no ledger full
+
+
+class Announcement:
+    """The run of a plan, before and while it is made."""
+
+    def __init__(self, plan: RunPlan, every: float | None) -> None:
+        """`every`: s until the next run begins; None: by no schedule."""
+        self.blob = encode_plan(plan)
+        self.run = b""  #: id of the run; b"": there is none yet
+        self.sessions: dict[str, int] = {}  #: of the members, when it was announced
+        self.earlier: dict[str, bytes] = {}  #: member: the run at whose end it is to begin
+        self.times = 0  #: plans since the last run that began
+        self.next = 0.0  #: when the next may be, s
+        self._every, self._nonce = every, b""
+
+    def renew(self, sessions: dict[str, int], now: float) -> None:
+        """Another run of the plan: its id holds the members' sessions of now."""
+        self.sessions, self._nonce = sessions, os.urandom(16)
+        self.run = wire.run_id(self.blob, self._nonce, sessions)
+        self.times += 1
+        first, longest = ANNOUNCE_S
+        late = self.times - ANNOUNCED
+        self.next = now + (min(first * 2.0 ** min(late, 10), longest) if late >= 0 else 0.0)
+
+    def take(self, stored: StoredRun) -> None:
+        """A run of the ledger: the same plan to the byte, with the sessions of then, which are part of its id."""
+        plan = wire.decode_state(Plan, stored.plan)
+        self.run, self._nonce, self.sessions = stored.id, plan.nonce, plan.members
+        self._every, self.earlier = plan.every, plan.warm
+
+    def begun(self) -> None:
+        """The rounds begin: the next plan need not wait."""
+        self.times, self.next = 0, 0.0
+
+    def body(self, marks: Mapping[str, tuple[Mark, ...]]) -> Plan:
+        """The plan as it is published, with what is remembered of each member's ledgers."""
+        first = {member: several[0] for member, several in marks.items() if several}
+        beside = {member: several[1:] for member, several in marks.items() if several[1:]}
+        return Plan(self.blob, self._nonce, self.sessions, first, self._every, self.earlier, beside)
+
+    def envelope(self, body: wire.Body) -> Envelope:
+        """A message of this run that is of no round."""
+        return Envelope(self.run, 0, 0, None, body)
+
+    def farewell(self, error: HushgridError | None, reason: str, residual: float | None) -> bytes:
+        """How the run has ended, for a member: stopped by an error, or done."""
+        if error:
+            body = Finish("stopped", str(error), error.kind)
+        else:
+            body = Finish("done", reason, residual=residual, quality="agreed" if reason == "tolerance" else "rounds")
+        return wire.encode(self.envelope(body))
+
+    def progress(self, done: int, *, going: bool, stopped: bool) -> Progress:
+        """How far the run is, for whoever comes late."""
+        return Progress(self.run, done, "running" if going else "stopped" if stopped else "done")
+
+
+class Silence:
+    """When each member that is waited for was heard last, or asked."""
+
+    def __init__(self) -> None:
+        self.now = 0.0  #: of the coordinator's clock, s
+        self.fresh = 0.0  #: silence counts from this time on, s
+        self.wall: Callable[[], float] = time.time
+        self._last: dict[str, float] = {}
+
+    def tick(self, now: float, waiting: Iterable[str]) -> None:
+        """Some time has passed. `waiting`: the members that are waited for."""
+        self.now = now
+        self._last = {m: max(self._last.get(m, now), self.fresh) for m in waiting}
+
+    def ask(self, members: Iterable[str]) -> None:
+        """Something was asked of these members just now."""
+        self._last = dict.fromkeys(members, self.now)
+
+    def end(self, member: str, *, asked: bool = False) -> None:
+        """A member says something. `asked`: it counts from when it was asked, if it was."""
+        self._last[member] = self._last.get(member, 0.0) if asked else self.now
+
+    def longer(self, members: Iterable[str], seconds: float) -> list[str]:
+        """Those of these members that have been silent for longer."""
+        return [m for m in members if self.now - self._last[m] > seconds]
+
+    def moment(self, seconds: float = 0.0) -> str:
+        """The time of day, so many seconds ago."""
+        return time.strftime("%H:%M:%S", time.localtime(self.wall() - seconds))
+
+    def words(self, member: str) -> str:
+        """Since when a member has been silent."""
+        seconds = self.now - self._last[member]
+        return f"{member} silent since {self.moment(seconds)} ({seconds:.0f} s)"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from hushgrid.broker.coordinator.refusals import PATIENCE
+from hushgrid.broker.coordinator.membership import PATIENCE
 from hushgrid.node import wire
 from hushgrid.node.problems.power_flow.device import Zone
 from hushgrid.node.wire import COORDINATOR, Envelope, Mark, Refuse

@@ -234,7 +234,7 @@ def test_no_window_of_running_time_holds_more_than_its_epsilon(day):
 
 def test_all_that_was_to_go_wrong_did(day):
     assert sum("resumed" in line for line in day.logs["z2"]) == 2
-    kinds = [kind for (kind,) in day.ledgers["z3"]._ask("SELECT kind FROM spend ORDER BY no")]
+    kinds = [kind for (kind,) in day.ledgers["z3"].tables.ask("SELECT kind FROM spend ORDER BY no")]
     assert kinds.count("gap") == 1
     assert set(kinds) == {"gaussian", "gap"}
     assert day.ledgers["z1"].spends.running == pytest.approx(day.now - 2 * 3600, abs=60)

@@ -75,7 +75,8 @@ def induced(plan: OnGraph, present: Sequence[str]) -> dict[str, Any]:
 
 
 def wired(sections: ScenarioSections, L: Sequence[float], convexity: float) -> Wiring:
-    """The wiring of a scenario. L: the smoothness constant of each node. convexity: every f_i - convexity/2 |x|^2 is convex.
+    """The wiring of a scenario. L: the smoothness constant of each node. convexity: every f_i - convexity/2 |x|^2 is
+    convex.
 
     Raises InputError if the graph, the walk and the algorithm's parameters do not fit each other.
     """
@@ -275,7 +276,9 @@ class GraphNode(ABC):
         return ""
 
     def limit(self, plan: Plan) -> int:
-        """The bytes of the largest message on this device's edges: its vectors, twice in a recount, and a token's lists."""
+        """The bytes of the largest message on this device's edges: its vectors, twice in a recount, and a token's
+        lists.
+        """
         entries: int = message_vectors(plan.algorithm) * plan.problem.size
         introduced = masking.INTRODUCTION * len(plan.nodes) if plan.terms and plan.terms.masked else 0
         return SMALL + 16 * entries + 200 * len(plan.nodes) + introduced

@@ -1,8 +1,9 @@
-"""`hushgrid study dpp2-figures`: Figures 1 to 3 of Z. Ou, D. Wang, Z. Liu, J. Lu (DPP2), with the honest epsilon beside.
+"""`hushgrid study dpp2-figures`: Figures 1 to 3 of Z. Ou, D. Wang, Z. Liu, J. Lu (DPP2), with the honest epsilon
+beside.
 
-Section VI: N = 50 nodes on a geometric graph (r = .3), m = 200 rows of d = 10 features and a label each, drawn at random,
-logistic loss with the nonconvex penalty (lambda = .001, omega = 1); K = 500. The optimality is (31). Figure 3 compares
-with DiaDSP and PPDC, reconstructed, with the paper's parameters and Metropolis weights.
+Section VI: N = 50 nodes on a geometric graph (r = .3), m = 200 rows of d = 10 features and a label each, drawn at
+random, logistic loss with the nonconvex penalty (lambda = .001, omega = 1); K = 500. The optimality is (31). Figure 3
+compares with DiaDSP and PPDC, reconstructed, with the paper's parameters and Metropolis weights.
 """
 
 from __future__ import annotations
@@ -157,7 +158,9 @@ def _gradients(fs: Sequence[Loss], x: Matrix) -> Matrix:
 
 
 def claims(task: Dpp2Task) -> tuple[float, float]:
-    """Epsilon by Theorem 3, and by its own proof with k = 0 (the final x withheld). Without noise both are unbounded."""
+    """Epsilon by Theorem 3, and by its own proof with k = 0 (the final x withheld). Without noise both are
+    unbounded.
+    """
     if not (task.r and task.u):
         return np.inf, np.inf
     p = parameters(task)

@@ -1,8 +1,9 @@
-"""`hushgrid study federated`: Section 6.2 of Ryu and Kim at honest totals: testing error against epsilon, E and the box.
+"""`hushgrid study federated`: Section 6.2 of Ryu and Kim at honest totals: testing error against epsilon, E and the
+box.
 
-Ten nodes, softmax regression of images in unit rows, `scale: share`, one record replaced, Gaussian noise counted by GDP at
-delta 1e-5. Each setting is a scenario; its seeds are played by the machines and gates that runs have, without ledgers, and
-nothing was tuned on them. Images of other files: see `study`.
+Ten nodes, softmax regression of images in unit rows, `scale: share`, one record replaced, Gaussian noise counted by GDP
+at delta 1e-5. Each setting is a scenario; its seeds are played by the machines and gates that runs have, without
+ledgers, and nothing was tuned on them. Images of other files: see `study`.
 """
 
 from __future__ import annotations
@@ -32,8 +33,8 @@ SEEDS = tuple(range(20))
 ANSWERS = 60  #: of a node, whatever E is
 PLAIN = 300  #: rounds without privacy
 SLACK, TIGHT = 10.0, 0.5  #: boxes: no entry of the optimum that is looked for is beyond the first
-#: eta, rho and clip by epsilon: the best of eta 30, 100, 300, rho .003 to .1, clip .5, .7 (a record's gradient is at most
-#: sqrt 2 long), for the gate's noise in the slack box with E = 1, on seeds from 1000 on.
+#: eta, rho and clip by epsilon: the best of eta 30, 100, 300, rho .003 to .1, clip .5, .7 (a record's gradient is at
+#: most sqrt 2 long), for the gate's noise in the slack box with E = 1, on seeds from 1000 on.
 TUNED = {1.0: (300.0, 0.03, 0.5), 4.0: (300.0, 0.01, 0.7), 10.0: (300.0, 0.003, 0.7), inf: (300.0, 0.01, 1.0)}
 IN_TIGHT = (30.0, 0.03)  #: eta and rho in the tight box, chosen alike at epsilon 4
 
@@ -191,7 +192,9 @@ PENALTIES: tuple[Any, ...] = (
 
 
 def penalty(images: Images, epsilons: Sequence[float], seeds: Sequence[int], rounds: Sequence[int]) -> Page:
-    """Testing errors of output perturbation (3.4) in the slack box at several penalties; the chart has the first rounds."""
+    """Testing errors of output perturbation (3.4) in the slack box at several penalties; the chart has the first
+    rounds.
+    """
     each = [
         FederatedTask(images, epsilon, T, 1, SLACK, "output", seeds, rho=rho)
         for T, epsilon, rho in product(rounds, epsilons, PENALTIES)

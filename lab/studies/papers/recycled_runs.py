@@ -151,7 +151,9 @@ def fleet(
 
 
 def terms(mechanism: Any, epsilon: float, answers: int) -> Terms:
-    """`answers` answers of a node that cost `epsilon` in all: pure, or (Gaussian) at DELTA by GDP; one record replaced."""
+    """`answers` answers of a node that cost `epsilon` in all: pure, or (Gaussian) at DELTA by GDP; one record
+    replaced.
+    """
     delta, accountant = (DELTA, "gdp") if mechanism == "gaussian" else (0.0, "pure-basic")
     return Terms(
         mechanism=mechanism,

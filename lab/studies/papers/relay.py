@@ -1,10 +1,11 @@
-"""`hushgrid study relay`: Tables I to III of L. Wang, L. Guo, S. Yang, X. Shi (RECAL), measured; and what a budget costs.
+"""`hushgrid study relay`: Tables I to III of L. Wang, L. Guo, S. Yang, X. Shi (RECAL), measured; and what a budget
+costs.
 
 Tables I to III give orders of growth. Here every method solves the same least squares to the same accuracy on complete
 graphs, rings and geometric graphs of 8, 16 and 32 agents; a question to the data is one gradient for all of them. What
 is counted, as in the paper: activations (gradients, of all agents together); the privacy leakage frequency
-Theta_K = max_i of agent i's activations after K iterations; and vectors sent. Each method's one parameter is the best of
-a grid, by activations. `lab/studies/papers/relay_private.py` has the rest of the study.
+Theta_K = max_i of agent i's activations after K iterations; and vectors sent. Each method's one parameter is the best
+of a grid, by activations. `lab/studies/papers/relay_private.py` has the rest of the study.
 """
 
 from __future__ import annotations

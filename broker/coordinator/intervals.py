@@ -278,7 +278,7 @@ class Intervals:
             "cause": cause,
             "reason": reason,
             "run": coordinator.run.hex(),
-            "start": ("warm" if coordinator.membership.earlier else "cold") if coordinator.run else "",
+            "start": ("warm" if coordinator.announcement.earlier else "cold") if coordinator.run else "",
             "cold": coordinator.cold if coordinator.run else [],
             "rounds": history[-1][0] if history else 0,
             "residual": history[-1][1] if history and history[-1][1] is not None else "",

@@ -129,7 +129,8 @@ class Case:
             "capability-curves": "capability curves of {} generator{}",
             "dc-lines": "{} dc line{}",
             "dispatchable-loads": "the power factor of {} dispatchable load{}",
-            "constraints": f"constraints or costs of the user's own ({', '.join(f'mpc.{k}' for k in self.constraints)})",
+            "constraints": "constraints or costs of the user's own "
+            f"({', '.join(f'mpc.{k}' for k in self.constraints)})",
         }
         return {part: phrases[part].format(count, "s" * (count > 1)) for part, count in numbers.items() if count}
 

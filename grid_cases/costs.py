@@ -41,7 +41,8 @@ def require_convex(case: Case) -> None:
     ):
         if name != "generator row" and (higher := np.flatnonzero(np.isnan(cost_2))).size:
             raise InputError(
-                f"case {case.name}: {name} {rows[higher[0]]}: found a polynomial cost of degree > 2, expected degree <= 2"
+                f"case {case.name}: {name} {rows[higher[0]]}: found a polynomial cost of degree > 2, expected degree "
+                "<= 2"
             )
         if (concave := np.flatnonzero(cost_2 < 0)).size:
             raise InputError(f"case {case.name}: {name} {rows[concave[0]]}: found a concave cost, expected c2 >= 0")
@@ -124,7 +125,9 @@ def of_generation(case: Case, p_g: Floats) -> Floats:
 
 
 def marginal(case: Case, p_g: Floats) -> Floats:
-    """$/h of one more p.u. of each generator at p_g, (generators,); on a corner of a piecewise-linear cost the upper slope."""
+    """$/h of one more p.u. of each generator at p_g, (generators,); on a corner of a piecewise-linear cost the upper
+    slope.
+    """
     return of_active(case).marginal(p_g)
 
 

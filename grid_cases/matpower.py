@@ -27,7 +27,8 @@ MAX_BYTES = 64 * 2**20
 
 
 def load(name_or_path: str | Path) -> Case:
-    """A built-in case by name (`case14`), or a file: MATPOWER's (.m), a pandapower network (.json), a `Case` kept (.npz).
+    """A built-in case by name (`case14`), or a file: MATPOWER's (.m), a pandapower network (.json), a `Case` kept
+    (.npz).
 
     A path ends so, or holds a slash. Raises InputError, one line, for an unknown name, a missing file, a malformed file
     or an inconsistent case.

@@ -85,8 +85,8 @@ def to_pandapower(case: Case, p_g: Floats | None = None, q_g: Floats | None = No
     p_g, q_g: set-points of the generators, shape (generators,), p.u. v: voltages of the buses, shape (buses,), p.u.
     Without them each generator takes the same share of its range, q = 0 and v = 1. The generator with the largest limit
     is the external grid. Charging of transformers is written as shunts at their ends, which is the same circuit. What
-    pandapower does not have is lost: limits of angle differences, the constant part of a piecewise-linear cost, and what `held_parts` names.
-    Raises InputError if pandapower is not installed.
+    pandapower does not have is lost: limits of angle differences, the constant part of a piecewise-linear cost, and
+    what `held_parts` names. Raises InputError if pandapower is not installed.
     """
     _check_installed(case.name)
     from pandapower.converter.pypower.from_ppc import from_ppc
@@ -103,8 +103,8 @@ Rows = Sequence[Mapping[str, Any]]  #: of a table of `dispatch`
 def solved(case: Case, generation: Rows, buses: Rows, lines: Rows) -> Any:
     """A dispatch as a pandapower network after its power flow: the tables of `dispatch`, MW, MVAr and p.u.
 
-    The load of a bus is what reaches it and does not leave it: generation less the flows into its lines and shunts. Raises
-    InputError if pandapower is not installed, or its power flow finds no solution.
+    The load of a bus is what reaches it and does not leave it: generation less the flows into its lines and shunts.
+    Raises InputError if pandapower is not installed, or its power flow finds no solution.
     """
     _check_installed(case.name)
     import pandapower

@@ -10,8 +10,9 @@ import numpy as np
 from hushgrid.grid_cases.case import Case, Floats
 from hushgrid.grid_cases.variables import DC_FLOWS, Layout
 
-#: Of a row. element: the key's own, rows of mpc.gen, mpc.branch and mpc.dcline counted from 0; number: the same counted from
-#: 1, or the bus number; bus: of a generator or a voltage; from, to: of a flow, dc_p_F of a dc line. source: relaxed, or ac.
+#: Of a row. element: the key's own, rows of mpc.gen, mpc.branch and mpc.dcline counted from 0; number: the same counted
+#: from 1, or the bus number; bus: of a generator or a voltage; from, to: of a flow, dc_p_F of a dc line. source:
+#: relaxed, or ac.
 COLUMNS = ("quantity", "element", "value", "unit", "number", "bus", "from", "to", "source")
 Row = tuple[str, str, float, str, int, int | str, int | str, int | str, str]
 
@@ -40,8 +41,8 @@ def setpoints(case: Case, keys: Sequence[str], values: Floats, source: str = "re
 
 
 def released_keys(case: Case, layout: Layout) -> list[str]:
-    """What a zone is told of a recovered dispatch, by name: p_g, q_g of its generators, |V| of its own buses, and p, q at
-    its own end of every line to another zone and at each of its ends of dc lines."""
+    """What a zone is told of a recovered dispatch, by name: p_g, q_g of its generators, |V| of its own buses, and p, q
+    at its own end of every line to another zone and at each of its ends of dc lines."""
     dc = case.dc_lines
     generators, lines, buses = case.generators.rows[layout.generators].tolist(), case.lines, set(layout.buses)
     keys = [f"{kind}:{row}" for row in generators for kind in ("pg", "qg")]
@@ -59,8 +60,8 @@ def released_keys(case: Case, layout: Layout) -> list[str]:
 def released(
     case: Case, keys: Sequence[str], p_g: Floats, q_g: Floats, v: Floats, flows: Floats, dc: Floats | None = None
 ) -> Floats:
-    """These values of a dispatch of the whole case, p.u.; arrays in the order of the case's tables, flows (lines, 4) and
-    dc (dc lines, 4)."""
+    """These values of a dispatch of the whole case, p.u.; arrays in the order of the case's tables, flows (lines, 4)
+    and dc (dc lines, 4)."""
     generators, lines = case.generators.rows.tolist(), case.lines.rows.tolist()
     named: dict[str, float] = {}
     for kind, ids, values in (("pg", generators, p_g), ("qg", generators, q_g), ("v", case.buses.numbers.tolist(), v)):

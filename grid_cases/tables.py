@@ -135,7 +135,9 @@ def _capability(gen: Floats, mva: float, where: list[str]) -> Capability:
 
 
 def _power_factors(gen: Floats) -> PowerFactors:
-    """Generators from some p < 0 to 0 are dispatchable loads: q follows p where one of its limits is 0, to the other."""
+    """Generators from some p < 0 to 0 are dispatchable loads: q follows p where one of its limits is 0, to the
+    other.
+    """
     q_max, q_min = gen[:, 3], gen[:, 4]
     loads = np.flatnonzero((gen[:, PMIN] < 0) & (gen[:, PMAX] == 0) & ((q_max == 0) != (q_min == 0)))
     loads = loads[np.isfinite(gen[loads][:, [3, 4, PMIN]]).all(axis=1)]

@@ -77,8 +77,8 @@ class Layout:
         )
 
     def shared(self, diagonal: bool = False) -> Ints:
-        """Positions in z of the consensus: of each cut line the four flows, cr and si, which another zone holds too, of a
-        cut dc line its flows; with `diagonal` also c of a line's end buses (the flows already force these)."""
+        """Positions in z of the consensus: of each cut line the four flows, cr and si, which another zone holds too, of
+        a cut dc line its flows; with `diagonal` also c of a line's end buses (the flows already force these)."""
         buses, network = np.array(self.buses), self.case.lines
         inside = np.isin(network.from_bus, buses) & np.isin(network.to_bus, buses)
         cut = self.lines[~inside[self.lines]]

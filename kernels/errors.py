@@ -2,7 +2,9 @@
 
 
 class HushgridError(Exception):
-    """Base of every expected failure; `exit_code` is what the command line returns, `kind` its word between processes."""
+    """Base of every expected failure; `exit_code` is what the command line returns, `kind` its word between
+    processes.
+    """
 
     exit_code = 1
     kind = "stopped"
@@ -50,7 +52,9 @@ class Failed(Stopped):
 
 
 def printable(text: str, limit: int | None = None) -> str:
-    """Text from elsewhere as one line: what a terminal or a log would take as a command is a "?", its end is cut off."""
+    """Text from elsewhere as one line: what a terminal or a log would take as a command is a "?", its end is
+    cut off.
+    """
     line = "".join(c if c.isprintable() else "?" for c in text)
     return line if limit is None or len(line) <= limit else line[: limit - 3] + "..."
 

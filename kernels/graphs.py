@@ -37,19 +37,19 @@ class Graph:
     neighbours: tuple[tuple[int, ...], ...]
 
     @classmethod
-    def of(cls, n: int, edges: Iterable[Edge]) -> Graph:
+    def from_edges(cls, n: int, edges: Iterable[Edge]) -> Graph:
         """Raises InputError unless every edge joins two different nodes of 0..n-1 and the graph is connected,
         n >= 2.
         """
         if n < 2:
             raise InputError(f"network: found {n} nodes, expected at least 2")
-        near: list[set[int]] = [set() for _ in range(n)]
+        neighbours: list[set[int]] = [set() for _ in range(n)]
         for a, b in edges:
             if not (0 <= a < n and 0 <= b < n and a != b):
                 raise InputError(f"network: found edge [{a}, {b}], expected two different nodes of 0..{n - 1}")
-            near[a].add(b)
-            near[b].add(a)
-        graph = cls(tuple(tuple(sorted(nodes)) for nodes in near))
+            neighbours[a].add(b)
+            neighbours[b].add(a)
+        graph = cls(tuple(tuple(sorted(nodes)) for nodes in neighbours))
         parts = graph.components()
         if len(parts) > 1:
             one = str(min(parts, key=len))[:80]
@@ -63,7 +63,7 @@ class Graph:
     @cached_property
     def edges(self) -> tuple[Edge, ...]:
         """Every edge once, as (smaller, larger), sorted."""
-        return tuple((i, j) for i, near in enumerate(self.neighbours) for j in near if i < j)
+        return tuple((i, j) for i, nodes in enumerate(self.neighbours) for j in nodes if i < j)
 
     def components(self, lost: Iterable[int] = ()) -> list[list[int]]:
         """The connected parts of what remains without the nodes `lost`, each sorted, by their smallest node."""
@@ -82,8 +82,9 @@ class Graph:
         return parts
 
     def metropolis(self) -> Matrix:
-        """W (n, n): W_ij = 1/(1 + max(d_i, d_j)) on edges, the rest of each row on its diagonal. Symmetric,
-        rows sum to 1.
+        """W (n, n): W_ij = 1/(1 + max(d_i, d_j)) on edges, the rest of each row on its diagonal.
+
+        Symmetric, rows sum to 1.
         """
         W = np.zeros((self.n, self.n))
         for i, j in self.edges:
@@ -116,21 +117,21 @@ class Network(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
     seed: Annotated[int, Meta(ge=0)] | None = None  #: geometric, erdos-renyi: of the draw
 
     def build(self) -> Graph:
-        """The graph; raises InputError if a key is missing or without meaning, or the graph is not connected."""
+        """The graph. Raises InputError if a key is missing or without meaning, or the graph is not connected."""
         needed = KEYS.get(self.kind, ())
         for key in ("edges", "radius", "density", "seed"):
-            found = getattr(self, key)
-            if found is None and key in needed:
+            value = getattr(self, key)
+            if value is None and key in needed:
                 raise InputError(f"network.{key}: missing, expected a value (kind {self.kind})")
-            if found is not None and key not in needed:
-                raise InputError(f"network.{key}: found {found!r:.40}, expected none (kind {self.kind})")
+            if value is not None and key not in needed:
+                raise InputError(f"network.{key}: found {value!r:.40}, expected none (kind {self.kind})")
         edges: list[Edge] = list(self.edges or [])
         if self.nodes is None and self.kind != "edges":
             raise InputError(f"network.nodes: missing, expected a number (kind {self.kind})")
         n = self.nodes if self.nodes is not None else 1 + max((max(edge) for edge in edges), default=-1)
         if n > 10_000:
             raise InputError(f"network.edges: found node {n - 1}, expected at most 9999")
-        return Graph.of(n, edges if self.kind == "edges" else self._edges(n))
+        return Graph.from_edges(n, edges if self.kind == "edges" else self._edges(n))
 
     def _edges(self, n: int) -> Iterable[Edge]:
         if self.kind in ("path", "ring"):
@@ -145,9 +146,9 @@ class Network(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
             return [(int(i), int(j)) for i, j in pairs]
         generator = counter_generator(self.seed or 0, f"network {self.kind}", 0)
         if self.kind == "geometric":
-            at = generator.random((n, 2))
+            points = generator.random((n, 2))
             radius = self.radius or 0.0
-            chosen = np.sum((at[pairs[:, 0]] - at[pairs[:, 1]]) ** 2, axis=1) <= radius * radius
+            chosen = np.sum((points[pairs[:, 0]] - points[pairs[:, 1]]) ** 2, axis=1) <= radius * radius
         else:
             count = round((self.density or 0.0) * len(pairs))
             chosen = np.argsort(generator.random(len(pairs)), kind="stable")[:count]
@@ -180,16 +181,18 @@ def closed_walk(graph: Graph, lost: set[int]) -> tuple[int, ...]:
 
     What every node computes alike, without networkx. Raises InputError if the rest is not connected.
     """
-    left = [i for i in range(graph.n) if i not in lost]
-    number = {i: k for k, i in enumerate(left)}
-    rest = Graph.of(len(left), [(number[i], number[j]) for i, j in graph.edges if i in number and j in number])
+    members = [i for i in range(graph.n) if i not in lost]
+    number = {i: k for k, i in enumerate(members)}
+    rest = Graph.from_edges(
+        len(members), [(number[i], number[j]) for i, j in graph.edges if i in number and j in number]
+    )
     cycle = None if _no_cycle(rest) else _search(rest, 0)
-    return tuple(left[k] for k in cycle or _depth_first(rest))
+    return tuple(members[k] for k in cycle or _depth_first(rest))
 
 
 def cyclic_route(graph: Graph, seed: int = 0) -> Route:
-    """A Hamiltonian cycle; where none exists or none is found, the shorter of Christofides' and the depth-first
-    walk.
+    """A Hamiltonian cycle; where none exists or none is found, the shorter of Christofides' and the
+    depth-first walk.
     """
     reason = _no_cycle(graph)
     if not reason:
@@ -201,8 +204,8 @@ def cyclic_route(graph: Graph, seed: int = 0) -> Route:
 
 def _no_cycle(graph: Graph) -> str:
     """A certificate that no Hamiltonian cycle exists, or nothing."""
-    for i, near in enumerate(graph.neighbours):
-        if len(near) < 2:
+    for i, neighbours in enumerate(graph.neighbours):
+        if len(neighbours) < 2:
             return f"node {i} has one neighbour"
     for i in range(graph.n):
         if (parts := len(graph.components(lost=[i]))) > 1:
@@ -223,8 +226,8 @@ def _search(graph: Graph, seed: int) -> tuple[int, ...] | None:
     """A Hamiltonian cycle from node 0, where one is found."""
     for k in range(RESTARTS):
         if cycle := _rotate_and_extend(graph, counter_generator(seed, "route", k)):
-            at = cycle.index(0)
-            return (*cycle[at:], *cycle[:at])
+            start = cycle.index(0)
+            return (*cycle[start:], *cycle[:start])
     return None
 
 
@@ -290,11 +293,11 @@ def check_walk(graph: Graph, walk: Sequence[int], activations: int, key: str = "
     """Raises InputError unless a given walk names the active node of each activation, every hop along an edge."""
     if len(walk) < activations:
         raise InputError(f"{key}: found {len(walk)} nodes, expected one for each of {activations} activations")
-    near = [frozenset(nodes) for nodes in graph.neighbours]  # a hub may have thousands, a walk millions of hops
+    neighbours = [frozenset(nodes) for nodes in graph.neighbours]  # a hub may have thousands, a walk millions of hops
     for k, i in enumerate(walk):
         if not 0 <= i < graph.n:
             raise InputError(f"{key}[{k}]: found node {i}, expected one of 0..{graph.n - 1}")
-        if k and i not in near[walk[k - 1]]:
+        if k and i not in neighbours[walk[k - 1]]:
             raise InputError(f"{key}[{k}]: found a hop from {walk[k - 1]} to {i}, expected one along an edge")
 
 
@@ -305,8 +308,8 @@ def next_node(neighbours: Sequence[int], word: int) -> int:
 
 def heavier_node(neighbours: Sequence[int], weights: Sequence[int], word: int) -> int:
     """The hop of a weighted walk, P_ij = w_ij/sum_j w_ij but for 2^-64. Whole weights: every machine hops alike."""
-    at = word * sum(weights) >> 64
-    return neighbours[bisect_right(list(accumulate(weights)), at)]
+    place = word * sum(weights) >> 64
+    return neighbours[bisect_right(list(accumulate(weights)), place)]
 
 
 def metropolis_weight(graph: Graph, i: int, j: int) -> int:

@@ -4,9 +4,8 @@ Not asked for, numba is never imported: a small device keeps its memory, and whe
 changes no bits. A kernel is therefore written to be right and fast in both: whole-array numpy that numba accepts too.
 
 numba keeps compiled code beside a stamp of the kernel's own file and never looks at the files of its callees. The cache
-directory is hence named by a digest of every file below this folder: an edit to any of them starts an empty one.
-It lies in $CACHE_DIRECTORY (systemd's), else the user's cache; where neither can be written,
-each process compiles anew.
+directory is hence named by a digest of every file below this folder: an edit to any of them starts an empty one. It
+lies in $CACHE_DIRECTORY (systemd's), else the user's cache; where neither can be written, each process compiles anew.
 """
 
 from __future__ import annotations
@@ -24,25 +23,25 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def _mode() -> str:
-    found = os.environ.get("HUSHGRID_KERNELS") or "numpy"
-    if found not in ("numba", "numpy"):
-        raise InputError(f"HUSHGRID_KERNELS: found {found!r}, expected numba or numpy")
-    return found
+    mode = os.environ.get("HUSHGRID_KERNELS") or "numpy"
+    if mode not in ("numba", "numpy"):
+        raise InputError(f"HUSHGRID_KERNELS: found {mode!r}, expected numba or numpy")
+    return mode
 
 
 MODE = _mode()  #: "numba" or "numpy"; one process runs all its kernels in one mode
 
 
 def kernel(function: Function) -> Function:
-    """`function` compiled (mode numba: njit, IEEE division, cached) or as it is.
-    Raises InputError if numba is missing.
+    """`function` compiled (mode numba: njit, IEEE division, cached) or as it is. Raises InputError if numba
+    is missing.
     """
     return _compiled(function) if MODE == "numba" else function
 
 
 def kernel_or(plain: Function) -> Callable[[Function], Function]:
-    """`@kernel_or(plain)`: loops that only a compiler makes fast; where nothing is compiled,
-    `plain` takes their place.
+    """`@kernel_or(plain)`: loops that only a compiler makes fast; where nothing is compiled, `plain` takes
+    their place.
     """
     return lambda loops: _compiled(loops) if MODE == "numba" else plain
 
@@ -81,8 +80,8 @@ def _compiled(function: Any) -> Any:
         raise InputError(f"HUSHGRID_KERNELS: found numba, which cannot be imported ({error}), expected numpy") from None
     directory = cache_directory()
     config: Any = numba.config  # sets its attributes at run time
-    kept, config.CACHE_DIR = config.CACHE_DIR, directory or ""
+    before, config.CACHE_DIR = config.CACHE_DIR, directory or ""
     try:  # the place is chosen when a function is decorated: other users of numba keep theirs
         return numba.njit(cache=directory is not None, error_model="numpy")(function)
     finally:
-        config.CACHE_DIR = kept
+        config.CACHE_DIR = before

@@ -53,7 +53,9 @@ NOTHING = Step()
 class Machine(Protocol):
     """One role of an algorithm. Messages may be lost, repeated or reordered; every method is idempotent under that."""
 
-    state: Any  #: a dataclass, the machine's whole memory
+    #: A dataclass, the machine's whole memory. `encoded_names` of its class, if it has that, says under which other
+    #: names fields stand in what is stored.
+    state: Any
 
     @property
     def started(self) -> bool:

@@ -1,10 +1,11 @@
 """The public range of every number that a plan may carry, declared once and read by the structs that carry it.
 
-A plan is written by the coordinator, and the coordinator may be the adversary: with a number large or small enough a step
-overflows, or a solver fails, for some data and not for others. So each number has a range. It is wider than every honest
-use, and narrow enough that one step from iterates of at most 2^40 (`machine.LARGEST`) stays below 1e100: the largest
-product is a penalty (1e9) times a growth of iterates (1e13) times a gradient (scale 1e6, row_bound^2 1e12, iterate 1e13).
-Work and memory are bounded by the counts. What is out of range is refused when a plan is read, before any answer.
+A plan is written by the coordinator, and the coordinator may be the adversary: with a number large or small enough a
+step overflows, or a solver fails, for some data and not for others. So each number has a range. It is wider than every
+honest use, and narrow enough that one step from iterates of at most 2^40 (`machine.LARGEST`) stays below 1e100: the
+largest product is a penalty (1e9) times a growth of iterates (1e13) times a gradient (scale 1e6, row_bound^2 1e12,
+iterate 1e13). Work and memory are bounded by the counts. What is out of range is refused when a plan is read, before
+any answer.
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ BUSES = 100_000  #: of a case
 MOST_MASKED = 500  #: nodes of a masked run: each is introduced to all
 
 
-#: How far beyond its public bound of stability (`Params.step_ratio`) a guarded run may step. The bound holds for the worst
-#: rows; real rows' curvature is far below row_bound^2 and a mixing matrix seldom meets Gershgorin. Noise-free on the Adult
-#: rows (8 sensors, 123 features, optimum |x*| = 8.1; |x| and relative error at a ratio of 10, 30, 100, 300):
+#: How far beyond its public bound of stability (`Params.step_ratio`) a guarded run may step. The bound holds for the
+#: worst rows; real rows' curvature is far below row_bound^2 and a mixing matrix seldom meets Gershgorin. Noise-free on
+#: the Adult rows (8 sensors, 123 features, optimum |x*| = 8.1; |x| and relative error at a ratio of 10, 30, 100, 300):
 #:   NIDS 15 .91, 86 10, 397 49, 5e31; EXTRA 8.1 .006, 14 .79, 35 3.5, 64 7.5; DGD 8.1 .007, 15 .92, 50 5.5, 64 7.5;
 #:   DiaDSP 6.8 .23, 7.9 .05, 18 1.3, 50 5.3; first-order I-ADMM 39 4.2, 132 16, 389 48, 1e17.
 #: So 30 may be useful, 100 is worse than the zero vector for each of them, and what lies beyond diverges.
@@ -39,7 +40,8 @@ Features = Annotated[int, Meta(ge=1, le=ENTRIES)]
 Classes = Annotated[int, Meta(ge=1, le=10_000)]
 Bus = Annotated[int, Meta(ge=0, le=1_000_000_000)]  #: a bus number
 RowCount = Annotated[int, Meta(ge=1, le=1_000_000_000)]
-#: Local updates: a projection onto a zone of a hundred buses takes up to 15 ms, and one message's work less than a second.
+#: Local updates: a projection onto a zone of a hundred buses takes up to 15 ms, and one message's work less than a
+#: second.
 Updates = Annotated[int, Meta(ge=1, le=50)]
 Gossip = Annotated[int, Meta(ge=1, le=1000)]  #: rounds of averaging: few, for differences shrink by a factor in each
 Seed = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]

@@ -1,10 +1,9 @@
 """How often a random walk visits each node: its law at equilibrium, and a cap for each node. All public.
 
-The walk is reversible: it goes from i to j with probability P_ij = w_ij/w_i, w_i = sum_j w_ij,
-by symmetric public weights w_ij (the simple walk: 1 on every edge), so that pi_i = w_i/sum_j w_j.
-Then the number of visits to node i in K activations has the mean K pi_i + O(1) and the variance K v_i + O(1),
-v_i = 2 pi_i Z_ii - pi_i - pi_i^2 with the fundamental matrix Z = (I - P + 1 pi)^-1 (J. G. Kemeny, J. L. Snell,
-Finite Markov Chains, 1960).
+The walk is reversible: it goes from i to j with probability P_ij = w_ij/w_i, w_i = sum_j w_ij, by symmetric public
+weights w_ij (the simple walk: 1 on every edge), so that pi_i = w_i/sum_j w_j. Then the number of visits to node i in K
+activations has the mean K pi_i + O(1) and the variance K v_i + O(1), v_i = 2 pi_i Z_ii - pi_i - pi_i^2 with the
+fundamental matrix Z = (I - P + 1 pi)^-1 (J. G. Kemeny, J. L. Snell, Finite Markov Chains, 1960).
 """
 
 from __future__ import annotations
@@ -41,15 +40,15 @@ def metropolis(graph: Graph) -> Matrix:
     return _weights(graph, lambda i, j: metropolis_weight(graph, i, j))
 
 
-def _weights(graph: Graph, of: Callable[[int, int], int]) -> Matrix:
+def _weights(graph: Graph, weight: Callable[[int, int], int]) -> Matrix:
     if graph.n > LARGEST:
         raise InputError(
-            f"privacy.answers: found none, and a random walk over {graph.n} nodes, "
-            f"expected a number (or {LARGEST} nodes)"
+            f"privacy.answers: found none, and a random walk over {graph.n} nodes, expected a number (or {LARGEST} "
+            "nodes)"
         )
     w = np.zeros((graph.n, graph.n))
-    for i, near in enumerate(graph.neighbours):
-        w[i, list(near)] = [of(i, j) for j in near]
+    for i, neighbours in enumerate(graph.neighbours):
+        w[i, list(neighbours)] = [weight(i, j) for j in neighbours]
     return w
 
 
@@ -71,12 +70,12 @@ def exact(w: Matrix, activations: int, beta: float = STOPPED) -> tuple[int, ...]
 def law(w: Matrix, i: int, activations: int) -> Matrix:
     """P(m of K activations are at node i, the first one at node j): (n, K + 1), by dynamic programming."""
     P, K = w / w.sum(axis=1)[:, None], activations
-    left = np.zeros((len(w), K + 1))
-    left[:, 0] = 1.0
+    chances = np.zeros((len(w), K + 1))
+    chances[:, 0] = 1.0
     for k in range(K):
-        left = P @ left if k else left
-        left[i, 1:], left[i, 0] = left[i, :-1].copy(), 0.0
-    return left
+        chances = P @ chances if k else chances
+        chances[i, 1:], chances[i, 0] = chances[i, :-1].copy(), 0.0
+    return chances
 
 
 def normal(w: Matrix, activations: int, beta: float = STOPPED) -> tuple[int, ...]:
@@ -99,6 +98,6 @@ def normal(w: Matrix, activations: int, beta: float = STOPPED) -> tuple[int, ...
 
 def along(walk: Sequence[int], n: int, activations: int) -> tuple[int, ...]:
     """The visits of each of n nodes in the first `activations` along a walk that is repeated, at least 1."""
-    whole, rest = divmod(activations, len(walk))
-    counts = whole * np.bincount(walk, minlength=n) + np.bincount(walk[:rest], minlength=n)
+    laps, rest = divmod(activations, len(walk))
+    counts = laps * np.bincount(walk, minlength=n) + np.bincount(walk[:rest], minlength=n)
     return tuple(max(count, 1) for count in counts.tolist())

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import re
-from functools import lru_cache
-from typing import Annotated, Any, Literal, NamedTuple, TypeVar
+from dataclasses import MISSING, Field, field, fields, make_dataclass
+from functools import cache, lru_cache
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar, cast, get_type_hints
 
 import msgspec
 import numpy as np
@@ -279,8 +280,11 @@ _presence = msgspec.msgpack.Decoder(Presence)
 
 
 def encode(value: Any) -> bytes:
-    """A struct (or a state dataclass) as bytes; equal values give equal bytes."""
-    return _encoder.encode(value)
+    """A struct (or a state dataclass, under the names of `Machine.state`) as bytes; equal values give equal bytes."""
+    names = getattr(value, "encoded_names", None)
+    return _encoder.encode(
+        {names.get(f.name, f.name): getattr(value, f.name) for f in fields(value)} if names else value
+    )
 
 
 def decode_envelope(payload: bytes, limit: int) -> Envelope:
@@ -306,4 +310,27 @@ def _guarded(decoder: Any, payload: bytes, limit: int) -> Any:
 
 def decode_state(type_: type[T], blob: bytes) -> T:
     """A dataclass saved by `encode`, its arrays as vectors."""
-    return msgspec.msgpack.decode(blob, type=type_, dec_hook=_vector)
+    form = _stored_form(cast(Any, type_))
+    decoded = msgspec.msgpack.decode(blob, type=form, dec_hook=_vector)
+    if form is type_:
+        return cast(T, decoded)
+    names = type_.encoded_names  # type: ignore[attr-defined]
+    return type_(**{f.name: getattr(decoded, names.get(f.name, f.name)) for f in fields(cast(Any, type_))})
+
+
+@cache
+def _stored_form(type_: type[Any]) -> type[Any]:
+    """The dataclass itself, or one whose fields have the stored names."""
+    names = getattr(type_, "encoded_names", {})
+    if not names:
+        return type_
+    hints = get_type_hints(type_)
+    members = [(names.get(f.name, f.name), hints[f.name], _default(f)) for f in fields(type_)]
+    return make_dataclass(type_.__name__, members, kw_only=True)
+
+
+def _default(member: Field[Any]) -> Any:
+    """A new field with the default of another one."""
+    if member.default_factory is not MISSING:
+        return field(default_factory=member.default_factory)
+    return field() if member.default is MISSING else field(default=member.default)

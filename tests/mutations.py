@@ -4,7 +4,7 @@
 files that mirror what it changes are tried first, then all.
 
 `make tiers` records what each test costs, then writes the marks `runs`: to tests with a case above LIMIT seconds of CPU,
-but for the cheapest that sees a mutation which no test of the first tier sees.
+but for those of pages, and for the cheapest that sees a mutation which no test of the first tier sees.
 """
 
 from __future__ import annotations
@@ -245,6 +245,7 @@ def _marked(lines: list[str], slow: set[str]) -> str:
 def choose(costs: dict[str, list[float]]) -> None:
     """Marks by cost, then takes the mark from the cheapest test that sees what the first tier does not see yet."""
     runs = {test for test, cases in costs.items() if max(cases) > LIMIT or sum(cases) > LARGEST}
+    runs -= {test for test in runs if test.startswith("tests/docs/")}
     write(ROOT, runs, costs)
     with tempfile.TemporaryDirectory() as directory:
         copy = Copy(Path(directory))

@@ -19,7 +19,7 @@ from hushgrid.broker.coordinator.refusals import Fewer
 from hushgrid.kernels.algorithms.base import UNITS
 from hushgrid.kernels.errors import HushgridError, Stopped, Suspended, failure
 from hushgrid.kernels.machine import Machine, Malformed
-from hushgrid.kernels.patterns.star import Left
+from hushgrid.kernels.patterns.star import FinalState
 from hushgrid.node import wire
 from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.problems.plan import RunPlan
@@ -92,7 +92,7 @@ class Coordinator(Membership):
         """What the run has found, as far as the coordinator knows it: figures, and tables (columns, rows) by name."""
         return {}, {}
 
-    def left(self) -> Left | None:
+    def final_state(self) -> FinalState | None:
         """What a run that is done leaves for the next one; None: nothing."""
         return None
 

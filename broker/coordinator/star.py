@@ -12,7 +12,7 @@ from hushgrid.broker.coordinator import warm_start
 from hushgrid.broker.coordinator.base import Coordinator
 from hushgrid.broker.coordinator.warm_start import WarmState
 from hushgrid.kernels.algorithms.base import Star
-from hushgrid.kernels.patterns.star import Left, ServerContext, StarCentre
+from hushgrid.kernels.patterns.star import FinalState, ServerContext, StarCentre
 from hushgrid.kernels.types import Vector
 from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.problems.masking import INTRODUCTION
@@ -82,10 +82,10 @@ class StarCoordinator(Coordinator):
     def asks_earlier(self) -> bool:
         return bool(self.earlier) and cast(Star, self.plan.algorithm).both_remember
 
-    def left(self) -> Left | None:
+    def final_state(self) -> FinalState | None:
         if self.driver is None or self.error or not self.driver.done:
             return None
-        return cast(StarCentre, self.driver.machine).left()
+        return cast(StarCentre, self.driver.machine).final_state()
 
     def witnessed(self, member: str) -> Collection[str]:
         masked = self.terms is not None and self.terms.masked is not None

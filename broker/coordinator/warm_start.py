@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from hushgrid.broker.coordinator.schedule import Clocks
 from hushgrid.kernels.machine import LARGEST
-from hushgrid.kernels.patterns.star import Left
+from hushgrid.kernels.patterns.star import FinalState
 from hushgrid.kernels.types import Vector
 from hushgrid.node import wire
 from hushgrid.node.privacy.ledger import Ledger
@@ -28,7 +28,7 @@ class MemberState(Struct, frozen=True):
     """What one member's last run has left."""
 
     run: bytes  #: that run
-    warm: np.ndarray  #: as in `Left`
+    warm: np.ndarray  #: as in `FinalState`
     z: np.ndarray
     dual: np.ndarray  #: empty where the algorithm has none
     number: int  #: of the interval
@@ -37,7 +37,7 @@ class MemberState(Struct, frozen=True):
     wall: float
     standing: np.ndarray = msgspec.field(
         default_factory=lambda: np.zeros(0)
-    )  #: as in `Left`; empty where there is none
+    )  #: as in `FinalState`; empty where there is none
 
 
 class WarmState(Struct, frozen=True):
@@ -76,7 +76,7 @@ def load(ledger: Ledger, plan: RunPlan) -> tuple[WarmState | None, str]:
     return found, ""
 
 
-def keep(ledger: Ledger, plan: RunPlan, run: bytes, left: Left, number: int, clocks: Clocks) -> None:
+def keep(ledger: Ledger, plan: RunPlan, run: bytes, left: FinalState, number: int, clocks: Clocks) -> None:
     """Keeps what a run has left, durably; of members that had no part in it, what they left before."""
     before, _ = load(ledger, plan)
     when: dict[str, Any] = {"boot": clocks.boot_id(), "at": clocks.boot(), "wall": clocks.wall()}

@@ -116,7 +116,8 @@ def _attack(run: Run) -> str:
         return ""
     return section(
         "What an eavesdropper recovers",
-        "<p>The transcript of this run has all that an eavesdropper on every edge had. <code>hushgrid attack</code> of this "
+        "<p>The transcript of this run has all that an eavesdropper on every edge had. <code>hushgrid attack</code> "
+        "of this "
         'directory writes what can be recovered from it: <a href="attack/attack.html">attack/attack.html</a>.</p>',
     )
 
@@ -149,7 +150,8 @@ def power_words(run: Run) -> str:
     }
     which = "the gate's noisy loads" if run.noisy_loads else "the loads"
     return (
-        f"{words_of['generation']} are generated for a load of {words_of['load']}: {words_of['served']} are served, {words_of['unserved']} are "
+        f"{words_of['generation']} are generated for a load of {words_of['load']}: {words_of['served']} are served, "
+        f"{words_of['unserved']} are "
         f"not, {words_of['spilled']} are generated and used by nobody ({which})."
     )
 

@@ -46,7 +46,8 @@ class _Charts:
                 both[title] = self.history[column]
         if both:
             caption = (
-                "Primal: how far the zones' copies of what they share are from their mean, p.u. Dual: how far their prices "
+                "Primal: how far the zones' copies of what they share are from their mean, p.u. Dual: how far their "
+                "prices "
                 "for it are from adding up to nothing, in the algorithm's own scale. Logarithmic."
             )
             levels = {}
@@ -77,7 +78,8 @@ class _Charts:
         """The objective of a run at least cost; in a private run it is one at the noisy loads."""
         dispatch = dispatch_page.dispatch_of(self.run)
         caption = (
-            f"What the zones' own steps cost at the {dispatch.loads}, lost load at its price included. While they disagree it "
+            f"What the zones' own steps cost at the {dispatch.loads}, lost load at its price included. While they "
+            "disagree it "
             "may be less than any dispatch costs. Relaxed."
         )
         levels = {"proven bound": dispatch.bound} if dispatch.bound is not None else {}
@@ -104,7 +106,8 @@ class _Charts:
             each = np.array([self.history[name] for name in columns])
             series |= {"worst of the nodes' own": each.max(axis=0), "best": each.min(axis=0)}
         caption = (
-            f"{test['measure'].capitalize()}, on the {test['rows']:,} rows of {test['file']}, from which no node has learned. "
+            f"{test['measure'].capitalize()}, on the {test['rows']:,} rows of {test['file']}, from which no node has "
+            "learned. "
             "They are public: nothing protects them."
         )
         levels = {"without a model": float(test["trivial"])}
@@ -188,7 +191,8 @@ class _Charts:
         if self.run.walks:
             notes.append(
                 "An activation is one node's step; it ends with the token handed to a neighbour, the one message that "
-                "counts here. Receipts, repeats and what the coordinator is told of the walk carry no iterate and are not "
+                "counts here. Receipts, repeats and what the coordinator is told of the walk carry no iterate and are "
+                "not "
                 "counted."
             )
         return [*notes, *self.said_once]

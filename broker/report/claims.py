@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 from hushgrid.kernels.algorithms.base import Algorithm, Sharing, gated
 from hushgrid.node.problems.plan import RunPlan
 
-#: From the algorithm, the privacy section's mode, the number of nodes and what they share: why `published` promises nothing.
+#: From the algorithm, the privacy section's mode, the number of nodes and what they share: why `published` promises
+#: nothing.
 Reason = Callable[[Any, str, int, Sharing], str]
 Noise = Callable[[Any, str], str]  #: from the algorithm and the mode: a sentence on the published variant's noise
 
@@ -50,7 +51,9 @@ def _of_linearised(a: Any, mode: str, nodes: int, sharing: Sharing) -> str:
 
 
 def _of_penalties(a: Any, mode: str, nodes: int, sharing: Sharing) -> str:
-    """The ADMM family asks the gate for private answers when published too: its epsilon is honest, its limit may be wrong."""
+    """The ADMM family asks the gate for private answers when published too: its epsilon is honest, its limit may be
+    wrong.
+    """
     sentence = _unpromised(a, mode, nodes, sharing)
     differ = any(len({a.eta_i(i, k) for i in range(nodes)}) > 1 for k in (1, 2))
     if differ and not a.of_edges and not a.perturbed_dual:
@@ -104,7 +107,8 @@ CLAIMS: Mapping[str, Claim] = {
     "dpp2": Claim(
         "no: Theorem 3's sum lacks its first term, and the final x has no noise (4.1-4.5)",
         _says(
-            "dpp2 4.1-4.5: eta hides nothing from the nodes, the sum of Theorem 3 lacks its first term, the final x has no "
+            "dpp2 4.1-4.5: eta hides nothing from the nodes, the sum of Theorem 3 lacks its first term, the final x "
+            "has no "
             "noise"
         ),
         _decaying("both messages of a round"),

@@ -162,7 +162,9 @@ def dispatch_of(result: Mapping[str, Any], voll: float | None, noisy: bool) -> D
 
 
 def _bound(result: Mapping[str, Any]) -> float | None:
-    """Proven; of a run directory of before there was one, the optimum of the relaxation, where zones agree and it is known."""
+    """Proven; of a run directory of before there was one, the optimum of the relaxation, where zones agree and it is
+    known.
+    """
     bound, known, value = (_number(result.get(key)) for key in ("bound", "optimality_gap", "objective"))
     if bound is not None or known is None or value is None:
         return bound

@@ -1,4 +1,6 @@
-"""The parts of a report that only a run of zones has: what is told first, key figures, the map, set-points, tables, charts."""
+"""The parts of a report that only a run of zones has: what is told first, key figures, the map, set-points, tables,
+charts.
+"""
 
 from __future__ import annotations
 
@@ -233,7 +235,8 @@ def grid(run: Run) -> str:
     many = "" if len(buses) <= powermap.FEW else " Of this many buses the extremes are labelled."
     caption = (
         f"Arrows point where active power flows. The width of a line and its colour say how much of its limit is used; "
-        f"lines between the same two buses are drawn as one, with the highest loading. G, or a small square where no letter fits, marks a bus with a generator. "
+        "lines between the same two buses are drawn as one, with the highest loading. G, or a small square where no "
+        "letter fits, marks a bus with a generator. "
         f"{_what(run, of_flows=True)} {_prices(run)}{many} The layout follows connections, not geography."
     )
     return figure(f"{title(run)} on the grid", powermap.drawing(run.tables, name(run)), caption)
@@ -302,7 +305,8 @@ def _balance(run: Run) -> str:
         sums = {key: math.fsum(row[key] for row in rows) for key in numbers}
         rows.append({"zone": "all", "interchange_mw": math.nan, **sums, "source": ""})
     sentence = (
-        "Interchange is what leaves a zone into lines to others, at its own end of them; what is lost on these lines is "
+        "Interchange is what leaves a zone into lines to others, at its own end of them; what is lost on these lines "
+        "is "
         "counted half to each of their zones."
     )
     return _head("Balance of each zone", _what(run), sentence) + _table(run, "balance", rows, "All zones")
@@ -329,7 +333,10 @@ def _lines(run: Run) -> str:
 def _dc_lines(run: Run) -> str:
     if "dclines" not in run.tables:
         return ""
-    sentence = "Flows are those into the line at its two ends. DC lines are counted by their row in the case file, from 1; the map does not draw them."
+    sentence = (
+        "Flows are those into the line at its two ends. DC lines are counted by their row in the case file, "
+        "from 1; the map does not draw them."
+    )
     return _head("DC lines", _what(run), sentence) + _table(run, "dclines", run.tables["dclines"], "All dc lines")
 
 
@@ -390,7 +397,10 @@ def _generators(points: Sequence[Setpoint], case: Case | None) -> str:
         rows.append((node, bus, str(int(digits) + 1) if digits.isdigit() else element, *cells))
     if not rows:
         return paragraphs(["No generator set-points were written."])
-    caption = "Set-points of the generators, active and reactive power. Generators are counted by their row in the case file, from 1."
+    caption = (
+        "Set-points of the generators, active and reactive power. Generators are counted by their row in the "
+        "case file, from 1."
+    )
     return table(("Zone", "Bus", "Generator", "Active", "Reactive"), rows, caption)
 
 

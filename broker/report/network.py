@@ -1,4 +1,6 @@
-"""The parts of a report that only a data problem has: the walk in words, the network it went over, the solution, or a sum."""
+"""The parts of a report that only a data problem has: the walk in words, the network it went over, the solution, or a
+sum.
+"""
 
 from __future__ import annotations
 

@@ -5,23 +5,24 @@ noise as drawn. Five verdicts, the first that applies:
 
  - diverged: the answer is not finite, or larger than any answer of the problem can be (`largest_answer`), or the nodes
    lie farther apart than that and than the noise explains.
- - solved: of rows, the optimum is proven, or tested, to be within 0.05 of the answer (`kernels/problems/optimality.py`), and
-   the nodes agree; of zones that have agreed as below, the cost of what is dispatched is within 0.01 of a proven lower bound.
+ - solved: of rows, the optimum is proven, or tested, to be within 0.05 of the answer
+   (`kernels/problems/optimality.py`), and the nodes agree; of zones that have agreed as below, the cost of what is
+   dispatched is within 0.01 of a proven lower bound.
  - agreed, if nothing tests optimality: the residual is at most 0.05 of the answer's size, or `run.stop` was met. Nodes
-   that agree need not have the optimum. Of zones with a bound only where the relaxation is solved, but too loose to prove
-   more of the AC dispatch; farther from the bound it is not-converged.
+   that agree need not have the optimum. Of zones with a bound only where the relaxation is solved, but too loose to
+   prove more of the AC dispatch; farther from the bound it is not-converged.
  - noise-limited: the residual is at most what the answers' noise explains, and so is the gradient that is left.
  - not-converged.
 
 A sum has no copies: it is solved if its noise is at most 0.05 of its size, and noise-limited otherwise.
 
-Rounds of averaging after the last answer make any vectors agree, noise too. What nodes had before them is said beside the
-verdict (`averaged`).
+Rounds of averaging after the last answer make any vectors agree, noise too. What nodes had before them is said beside
+the verdict (`averaged`).
 
-**The largest answer.** Let x be what n nodes tend to without noise, mu = l2 + r's l2, and s_j the slope of record j's loss
-at its margins t_j. Then 0 = <n^-1 sum_i f_i'(x) + r'(x), x>, in which the nonconvex term and the box's normal count
-nonnegative and the slopes, for every record at least, -<s_j, t_j> <= l(0) - l(t_j) <= l(0) = ln C by convexity (C = 2 for
-logistic), clipped or not, since clipping multiplies s_j by a number from 0 to 1. So with c the scale
+**The largest answer.** Let x be what n nodes tend to without noise, mu = l2 + r's l2, and s_j the slope of record j's
+loss at its margins t_j. Then 0 = <n^-1 sum_i f_i'(x) + r'(x), x>, in which the nonconvex term and the box's normal
+count nonnegative and the slopes, for every record at least, -<s_j, t_j> <= l(0) - l(t_j) <= l(0) = ln C by convexity (C
+= 2 for logistic), clipped or not, since clipping multiplies s_j by a number from 0 to 1. So with c the scale
 
     mu |x|^2 + l1 |x|_1 <= c ln C:   |x| <= sqrt(c ln C / mu),   |x| <= c ln C / l1,   |x| <= sqrt(d) box.
 
@@ -87,8 +88,8 @@ def judged(
     """The verdict. `residual`: None where no round was made. `copies`: n; `largest`: inf where no bound is known.
 
     `before`: the residual before the rounds of averaging after the last answer; None without such rounds.
-    `optimality`: of rows, what is known of the distance to the optimum; None: nothing. `clipped`, `convex`: whether it is
-    that of the clipped problem, and of a convex one.
+    `optimality`: of rows, what is known of the distance to the optimum; None: nothing. `clipped`, `convex`: whether it
+    is that of the clipped problem, and of a convex one.
     `alike`: whether the nodes' copies tend to the answer; around a coordinator each is a local step away from it.
     `gap`, `distance`: of zones, how far the cost of dispatch and of relaxation are from their proven bound, as shares
     of it; None: there is no bound.
@@ -145,7 +146,8 @@ def nearness(known: Optimality | None, clipped: bool, convex: bool) -> Nearness 
 
 
 def of_a_sum(size: float | None, noise: float) -> Quality:
-    """The verdict on a sum, which has no copies: by its noise alone. Of what size both are, in L2; None: there is no sum.
+    """The verdict on a sum, which has no copies: by its noise alone. Of what size both are, in L2; None: there is no
+    sum.
 
     noise: what the noise's norm passes with a chance of 1 - `optimality.CONFIDENCE` at most.
     """
@@ -172,7 +174,8 @@ WORD = {
 
 
 def sentence(quality: Mapping[str, Any], differing: str, feasible: bool = False) -> str:
-    """The verdict's reason, from result.json's `quality`; "" where that is not one. `differing`: `wording.Wording.differ`.
+    """The verdict's reason, from result.json's `quality`; "" where that is not one. `differing`:
+    `wording.Wording.differ`.
 
     `feasible`: of zones, whether what is dispatched can be done (AC), so that the least cost lies below it.
     """
@@ -229,7 +232,10 @@ def proven(verdict: str, bound: Mapping[str, Any], differ: str) -> str:
         return f"the answers' noise hides whether it is {optimum} ({place}{sure}); {differ}"
     if least and wanted is not None and least > wanted:
         much = f"{least / wanted:.2g} times the largest" if wanted > 0 else f"{least:.2g}, more than any"
-        return f"the slope of the objective over the last answers is {much} that shows {optimum} to be near{sure}; {differ}"
+        return (
+            f"the slope of the objective over the last answers is {much} that shows {optimum} to be near{sure}; "
+            f"{differ}"
+        )
     if relative is not None and relative < 1:
         return f"it is not shown to be nearer than {percent(relative)} to {optimum}{sure}; {differ}"
     return (
@@ -240,7 +246,9 @@ def proven(verdict: str, bound: Mapping[str, Any], differ: str) -> str:
 
 
 def averaged(before: float | None, noise: float | None) -> str:
-    """What agreement is worth that rounds of averaging have made: they make any vectors agree. Both are shares of the size."""
+    """What agreement is worth that rounds of averaging have made: they make any vectors agree. Both are shares of the
+    size.
+    """
     if before is None or before <= AGREED:
         return ""
     why = "no more than" if noise is not None and before <= noise else "more than"
@@ -248,7 +256,9 @@ def averaged(before: float | None, noise: float | None) -> str:
 
 
 def distance(gap: float, feasible: bool) -> str:
-    """How far the cost of a dispatch is from the least, rounded up. That of zones that agree only nearly may lie below it."""
+    """How far the cost of a dispatch is from the least, rounded up. That of zones that agree only nearly may lie below
+    it.
+    """
     if feasible:
         return f"within {at_most(gap)} of the least cost, proven"
     return f"its cost is within {at_most(gap)} of a proven lower bound of the least"
@@ -273,7 +283,9 @@ def _finite(value: float) -> float | None:
 
 
 def largest_answer(problem: DataPlan, clip: float = 0.0) -> float:
-    """B of the module's text: |x| of no answer is larger; inf where no bound is known. `clip`: of records' gradients, or 0."""
+    """B of the module's text: |x| of no answer is larger; inf where no bound is known. `clip`: of records' gradients,
+    or 0.
+    """
     o, r = problem.objective, problem.regularizer
     scale = o.scale if problem.share is UNSET else 1 / len(problem.rows)  # the mean of all nodes'
     mu, bounds = o.l2 + r.l2, [sqrt(problem.size) * r.box]

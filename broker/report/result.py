@@ -33,9 +33,11 @@ HISTORY = {
     "messages": "messages of the round that carried an iterate",
     "bytes": "their payloads, bytes",
     "dual_residual": "zones at least cost: how far the prices of the zones are apart, |rho (zbar - w) sqrt(n)|",
-    "disagreement_mw": "zones at least cost: the most by which two zones differ in a flow of a line between them, MW or MVAr",
+    "disagreement_mw": "zones at least cost: the most by which two zones differ in a flow of a line between them, MW "
+    "or MVAr",
     "factor": "zones at least cost: the common factor of the penalties",
-    "test_error": "data problems with `problem.test`: the error of the common model on these public rows, as in result.json",
+    "test_error": "data problems with `problem.test`: the error of the common model on these public rows, as in "
+    "result.json",
     "test_error_<node>": "the error of the node's own model on them",
     "epsilon_<node>": "the node's epsilon of this run up to and with the round",
 }
@@ -127,7 +129,8 @@ class Quality(Section):
     noise_relative: float | None  #: how much of the size the answers' noise explains
     size: float | None  #: |x|, or |z| of zones
     largest: float | None  #: no answer of the problem is larger; null if no bound is known
-    #: `residual_relative` before the rounds of averaging after the last answer, which make nodes agree whatever they have
+    #: `residual_relative` before the rounds of averaging after the last answer, which make nodes agree whatever they
+    #: have
     before_averaging: float | None = None
     bound: Nearness | None = None  #: of rows: how far the answer can be from the optimum; null if that was not tested
     gap: float | None = None  #: zones at least cost: as `gap` of the run
@@ -163,7 +166,8 @@ class HeldOut(Section):
 
     file: str  #: their file's name
     rows: int  #: how many they are
-    measure: str  #: what an error on them is: the share of rows that are wrong, or of least squares the root mean squared error
+    #: what an error on them is: the share of rows that are wrong, or of least squares the root mean squared error
+    measure: str
     trivial: float  #: the error of the best model that looks at no row
 
 
@@ -180,8 +184,8 @@ class Summary:
     lost: list[str] | None = None  #: token: nodes lost for good, around which the walk went on
     #: token: the nodes whose data the problem that was solved is about; of one that was lost, a recount takes them out
     solved: list[str] | None = None
-    #: token: those of them of which it has no more than the last linear model: their cap was reached, or they were lost and
-    #: the walk ended before its recount
+    #: token: those of them of which it has no more than the last linear model: their cap was reached, or they were lost
+    #: and the walk ended before its recount
     frozen: list[str] | None = None
     walk: Walk | None = None  #: token: how it went
     rounds_done: int  #: rounds, or activations of a run with a token
@@ -206,8 +210,8 @@ class Summary:
     slack_mvar: float | None = None  #: zones at least cost: reactive power not served or not taken, MVAr
     #: zones at least cost: $/h, proven: no dispatch of these loads costs less
     bound: float | None = None
-    #: zones at least cost: (cost - bound)/cost, of the AC dispatch if there is one, else of the relaxation, whose cost is
-    #: that of zones that agree only nearly, so that its distance is said; null where no bound holds
+    #: zones at least cost: (cost - bound)/cost, of the AC dispatch if there is one, else of the relaxation, whose cost
+    #: is that of zones that agree only nearly, so that its distance is said; null where no bound holds
     gap: float | None = None
     disagreement_mw: float | None = None  #: zones at least cost: the most by which two zones differ in a tie flow, MW
     #: zones at least cost: $/MWh of each bus, what one more MW of load there costs in the dispatch of the tables
@@ -226,10 +230,10 @@ class Result(Summary):
     """A finished run: the fields of result.json as attributes, and the arrays of the other files.
 
     summary: result.json as a mapping. history: the columns of history.csv, None for an empty cell. solution: the arrays
-    of solution.npz. setpoints: the rows of setpoints.csv (node, quantity, element, value, unit, number, bus, from, to, source). trajectory, transcript:
-    None unless `run.record` asks for them. path: the run directory, if there is one. tables: zones at least cost: the
-    columns and rows of generation.csv, balance.csv, lines.csv, buses.csv and, with dc lines, dclines.csv, by name.
-    case: zones: the network without its loads; None if its file is gone.
+    of solution.npz. setpoints: the rows of setpoints.csv (node, quantity, element, value, unit, number, bus, from, to,
+    source). trajectory, transcript: None unless `run.record` asks for them. path: the run directory, if there is one.
+    tables: zones at least cost: the columns and rows of generation.csv, balance.csv, lines.csv, buses.csv and, with dc
+    lines, dclines.csv, by name. case: zones: the network without its loads; None if its file is gone.
     """
 
     def __init__(
@@ -313,9 +317,9 @@ class Result(Summary):
     def to_pandapower(self) -> Any:
         """The dispatch as a pandapower network whose `res_*` tables are filled by pandapower's own power flow.
 
-        Generators and voltages are set as dispatched. A bus's load is what the dispatch serves there, at the loads that the
-        gates have released; a bus's index is its number. If the dispatch is that of the relaxation (`source`), the power
-        flow of these set-points differs from it. Raises InputError if the run has no dispatch, its case is gone,
+        Generators and voltages are set as dispatched. A bus's load is what the dispatch serves there, at the loads that
+        the gates have released; a bus's index is its number. If the dispatch is that of the relaxation (`source`), the
+        power flow of these set-points differs from it. Raises InputError if the run has no dispatch, its case is gone,
         pandapower is not installed, or its power flow finds no solution.
         """
         if "generation" not in self.tables:

@@ -27,8 +27,8 @@ Array = NDArray[np.float64]
 FILES = ("result.json", "history.csv", "solution.npz", "setpoints.csv", "scenario.yaml")
 COLUMNS = ("round", "consensus_residual", "messages", "bytes")  # without these a history says nothing
 POWER = ("generation_mw", "load_mw", "served_mw", "unserved_mw", "spilled_mw")
-# Computed from raw data or from the noise itself. Never read from a run whose privacy claim is upheld, but for what stands
-# in result.json at the noisy loads of mode input, a gate's answer.
+# Computed from raw data or from the noise itself. Never read from a run whose privacy claim is upheld, but for what
+# stands in result.json at the noisy loads of mode input, a gate's answer.
 RAW = ("objective", "optimality_gap", "relative_error", "noise_l1", *POWER)
 OF_ANSWERS = ("objective", "optimality_gap", *POWER)
 #: The tables that a run at least cost has beside these files, each a CSV file of these columns.

@@ -1,6 +1,7 @@
 """What a run's report says about privacy, in plain words: functions of result.json and scenario.yaml alone.
 
-What depends on the kind of problem is said by its `wording.Wording`, what depends on the algorithm by its `claims.Claim`.
+What depends on the kind of problem is said by its `wording.Wording`, what depends on the algorithm by its
+`claims.Claim`.
 """
 
 from __future__ import annotations
@@ -116,8 +117,10 @@ def _meaning(
         )
         apart = f", apart from a probability of δ = {number(delta)}" if delta else ""
         sentences.append(
-            f"Suppose {'such an adversary' if sentences else 'someone'} reads each message of this run, all final values and the "
-            f"code, and knows all other data, and suppose {hidden}. Then nothing they can see becomes more or less likely by "
+            f"Suppose {'such an adversary' if sentences else 'someone'} reads each message of this run, all final "
+            "values and the "
+            f"code, and knows all other data, and suppose {hidden}. Then nothing they can see becomes more or less "
+            "likely by "
             f"more than a factor of {odds}{apart}."
         )
         sentences += wording.larger(delta)

@@ -37,7 +37,8 @@ def text(result: Result, scenario: Scenario) -> str:
             (
                 "power",
                 f"{amounts['generation']} MW generated for a load of {amounts['load']} MW: {amounts['served']} served, "
-                f"{amounts['unserved']} not served, {amounts['spilled']} spilled{' (the noisy loads)' if noisy else ''}",
+                f"{amounts['unserved']} not served, {amounts['spilled']} "
+                f"spilled{' (the noisy loads)' if noisy else ''}",
             )
         )
     judged = r["quality"]
@@ -103,7 +104,8 @@ def test(r: Mapping[str, Any]) -> str:
     rows, errors = r["test"], [r[key] for key in r if key.startswith("test_error_") and r[key] is not None]
     between = "" if not errors else f", {figure(min(errors))} to {figure(max(errors))} of the nodes' own"
     return (
-        f"{figure(r['test_error'])} of the common model{between} ({rows['measure']}; {figure(rows['trivial'])} without a model); "
+        f"{figure(r['test_error'])} of the common model{between} ({rows['measure']}; {figure(rows['trivial'])} "
+        "without a model); "
         f"the {rows['rows']:,} rows of {rows['file']} are public: nothing protects them"
     )
 

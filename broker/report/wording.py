@@ -1,4 +1,6 @@
-"""What a report says of one kind of problem: a class a kind, which hands its sentences to the statement and the page."""
+"""What a report says of one kind of problem: a class a kind, which hands its sentences to the statement and the
+page.
+"""
 
 from __future__ import annotations
 
@@ -97,7 +99,10 @@ class Wording(ABC):
         run = self.run
         residual = f"consensus residual {number(run.result.get('consensus_residual'))}{self.unit}"
         done = f"{number(run.result.get('rounds_done'))} {UNITS[run.pattern]}"
-        return f"{self.who} worked on {self.task} in {done} of {run.algorithm.title}, {self.pattern} ({residual}{self.violated})."
+        return (
+            f"{self.who} worked on {self.task} in {done} of {run.algorithm.title}, {self.pattern} "
+            f"({residual}{self.violated})."
+        )
 
     @property
     def task(self) -> str:
@@ -120,7 +125,10 @@ class Records(Wording):
 
     @classmethod
     def change(cls, beta: Any, mechanism: str = "laplace", base_mva: float | None = None) -> str:
-        return f"one node's data change so that its gradient moves by at most {number(beta)} ({_norm(mechanism)}) at every point"
+        return (
+            f"one node's data change so that its gradient moves by at most {number(beta)} ({_norm(mechanism)}) at "
+            "every point"
+        )
 
     def hidden(self, adjacency: Any, mechanism: str, base_mva: float | None) -> str:
         if (replaced := part(adjacency, "replace-one-record")) is None:
@@ -144,16 +152,20 @@ class Records(Wording):
             what = "Each answer is a gradient of a node's data with fresh noise"
         elif algorithm.by_output(mechanism):
             what = (
-                "Each answer is a private minimiser: the point where a node's own function plus a public quadratic is least, "
+                "Each answer is a private minimiser: the point where a node's own function plus a public quadratic is "
+                "least, "
                 "with fresh noise (output perturbation)"
             )
         else:
             what = (
-                "Each answer is a private minimiser: the point where a node's own function plus a public quadratic and a fresh "
-                "random linear term is least (objective perturbation), with a little more noise for what the solver leaves open"
+                "Each answer is a private minimiser: the point where a node's own function plus a public quadratic "
+                "and a fresh "
+                "random linear term is least (objective perturbation), with a little more noise for what the solver "
+                "leaves open"
             )
         sentence = (
-            f"{what}, added before anything else sees it; all that travels and all that nodes arrive at is computed from such "
+            f"{what}, added before anything else sees it; all that travels and all that nodes arrive at is computed "
+            "from such "
             f"answers. The total counts them, {count}."
         )
         sentence = f"{sentence} {claim_of(algorithm).note(algorithm)}".rstrip()
@@ -169,13 +181,15 @@ class Records(Wording):
         gradients = (
             "What the change is",
             "the promise is about gradients. Replacing a record is such a change only where the loss and the bounds "
-            "say so (logistic: where scale times twice the row bound over the number of records is no more; least squares: "
+            "say so (logistic: where scale times twice the row bound over the number of records is no more; least "
+            "squares: "
             "never).",
         )
         return (
             (
                 "Public by design",
-                f"the network, the algorithm's settings, the bounds, how many records each node has, and the {self.public}.",
+                "the network, the algorithm's settings, the bounds, how many records each node has, and the "
+                f"{self.public}.",
             ),
             (
                 "Who answers when",
@@ -205,7 +219,8 @@ class Sums(Records):
             return (sentence,)
         norm = _norm(str(self.run.privacy.get("mechanism")))
         return (
-            f"{sentence} Records whose columns are longer than {self.clip:g} ({norm}) were shortened to it before: the noise "
+            f"{sentence} Records whose columns are longer than {self.clip:g} ({norm}) were shortened to it before: "
+            "the noise "
             "that is shown is not all of the error, and how much that took is not told.",
         )
 
@@ -238,13 +253,15 @@ class Zones(Wording):
             if change.pair is None:
                 share, digest = 100 * (change.relative or 0.0), change.capacities[:12]
                 return (
-                    f"one active or reactive load moves by at most {share:.4g} % of its contracted capacity (the public "
+                    f"one active or reactive load moves by at most {share:.4g} % of its contracted capacity (the "
+                    "public "
                     f"capacities of digest {digest}); an entry without capacity counts as no load"
                 )
             p, q = change.pair, change.reactive
             power = f" ({p * base_mva:.4g} MW and {q * base_mva:.4g} MVAr)" if base_mva else ""
             return (
-                f"one customer moves the active load of one bus by at most {p:.4g} p.u. and its reactive load by at most "
+                f"one customer moves the active load of one bus by at most {p:.4g} p.u. and its reactive load by at "
+                "most "
                 f"{q:.4g} p.u.{power}"
             )
         power = f" ({number(beta * base_mva)} MW or {number(beta * base_mva)} MVAr)" if base_mva else ""
@@ -257,12 +274,14 @@ class Zones(Wording):
     def noise(self, count: str) -> tuple[str, ...]:
         if self.run.mode == "input":
             return (
-                "Each load was perturbed once; every message is computed from that noisy copy, so more rounds cost nothing.",
+                "Each load was perturbed once; every message is computed from that noisy copy, so more rounds cost "
+                "nothing.",
             )
         if self.run.privacy.get("at") == "gradient":
             return (f"Each answer is a gradient with fresh noise; the total counts the answers, {count}.",)
         return (
-            f"Each answer drew a fresh noisy copy of the loads and was computed from the mean of all copies so far. Whoever "
+            "Each answer drew a fresh noisy copy of the loads and was computed from the mean of all copies so far. "
+            "Whoever "
             f"listens can average them too: the total counts the answers, {count}.",
         )
 
@@ -308,14 +327,18 @@ class Dispatched(Zones):
     def noise(self, count: str) -> tuple[str, ...]:
         loads = self.mask
         which = {
-            "": "Each load was perturbed once: each zone's gate gave one answer, p and q of every bus, load or no load,",
-            "case": "Each load that is other than zero in the public case file was perturbed once: each zone's gate gave one "
+            "": "Each load was perturbed once: each zone's gate gave one answer, p and q of every bus, load or no "
+            "load,",
+            "case": "Each load that is other than zero in the public case file was perturbed once: each zone's gate "
+            "gave one "
             "answer, these p and q",
-            "listed": "Each load that the scenario lists was perturbed once: each zone's gate gave one answer, these p and q",
+            "listed": "Each load that the scenario lists was perturbed once: each zone's gate gave one answer, these "
+            "p and q",
         }[loads]
         rest = "; every other load counts as zero, without a look at it" if loads else ""
         return (
-            f"{which} with noise{rest}. These are the noisy loads. Everything after it, in the rounds and at the end, is "
+            f"{which} with noise{rest}. These are the noisy loads. Everything after it, in the rounds and at the end, "
+            "is "
             "computed from that one answer and from what is public (post-processing), so more rounds cost nothing.",
         )
 
@@ -328,14 +351,18 @@ class Dispatched(Zones):
         limits = [
             (
                 "What the coordinator knows",
-                f"during the rounds what each zone would have flow over the lines it shares, its cost and the sums of its {loads} "
-                f"served and not served; at the end each zone's {loads} one by one, its whole part of the answer, and its "
+                "during the rounds what each zone would have flow over the lines it shares, its cost and the sums of "
+                f"its {loads} "
+                f"served and not served; at the end each zone's {loads} one by one, its whole part of the answer, and "
+                "its "
                 f"prices{ac}.",
             ),
             (
                 "What a zone knows of another",
-                "in each round a point computed from what both hold of the lines they share; at the end how far the zones were "
-                "apart and what came of the AC step, with its own part of it. The tables of this report are the coordinator's.",
+                "in each round a point computed from what both hold of the lines they share; at the end how far the "
+                "zones were "
+                "apart and what came of the AC step, with its own part of it. The tables of this report are the "
+                "coordinator's.",
             ),
         ]
         if self.mask:
@@ -343,7 +370,8 @@ class Dispatched(Zones):
             limits.append(
                 (
                     "Which buses have a load",
-                    f"is public: {what} (problem.loads). A load elsewhere counts as zero and is not served by this plan.",
+                    f"is public: {what} (problem.loads). A load elsewhere counts as zero and is not served by this "
+                    "plan.",
                 )
             )
         return tuple(limits)
@@ -378,10 +406,13 @@ def clipping(problem: Mapping[str, Any], clip: float, mechanism: str) -> str:
         return "No record's gradient can be longer than the clipping bound: clipping changes nothing here."
     if kind == "softmax":
         return (
-            "Clipped softmax gradients are the gradients of no function: where clipping shortens any, what the nodes tend "
+            "Clipped softmax gradients are the gradients of no function: where clipping shortens any, what the nodes "
+            "tend "
             "to, noise apart, is set by where the clipped gradients balance, not by the optimum of any loss."
         )
     return (
-        "Clipped gradients of this loss are those of a Huberised loss, which is convex too: where clipping shortens any, "
-        "it is that loss the nodes work on. An error against the optimum, where one is shown, is against the loss itself."
+        "Clipped gradients of this loss are those of a Huberised loss, which is convex too: where clipping shortens "
+        "any, "
+        "it is that loss the nodes work on. An error against the optimum, where one is shown, is against the loss "
+        "itself."
     )

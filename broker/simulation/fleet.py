@@ -189,7 +189,9 @@ def _write(result: Result, run: Started, target: Path) -> None:
 
 @contextmanager
 def _scratch(signals: Interrupts) -> Iterator[Path]:
-    """A directory for the time of a run: a signal that comes while it is made or removed finds all of it, or nothing."""
+    """A directory for the time of a run: a signal that comes while it is made or removed finds all of it, or
+    nothing.
+    """
     with signals.held():
         directory = tempfile.TemporaryDirectory(prefix="hushgrid-")
     try:
@@ -338,7 +340,9 @@ def _mqtt(run: Started, broker: str, silent_s: float) -> tuple[str, Transcript]:
 
 
 def _read(run: Started) -> tuple[str, list[tuple[int, float, int, int]], dict[str, dict[str, Any]], bytes | None]:
-    """Why the run ended, what travelled and the last state, from the coordinator's ledger; each node's account, from its own."""
+    """Why the run ended, what travelled and the last state, from the coordinator's ledger; each node's account, from
+    its own.
+    """
     with closing(run.ledgers.open(COORDINATOR)) as ledger:
         last = ledger.last_run()
         if last is None or last.status != "done":

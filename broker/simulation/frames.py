@@ -96,8 +96,8 @@ def scenario_around(
 ) -> tuple[dict[str, Any], Table, str]:
     """The scenario of rows that come without one, the rows as it takes them, and what was done to them, in words.
 
-    `over`: the caller's keys. A key below `privacy` makes the run private: then the ranges of columns, or a bound on the
-    rows, must be the caller's, because a range taken from the data would tell of them. Raises InputError.
+    `over`: the caller's keys. A key below `privacy` makes the run private: then the ranges of columns, or a bound on
+    the rows, must be the caller's, because a range taken from the data would tell of them. Raises InputError.
     """
     private = is_private(over)
     bounded = any(key in over for key in BOUNDS)

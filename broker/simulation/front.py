@@ -65,15 +65,15 @@ def run(
     - frame (a pandas DataFrame) and label (a column), or rows (m, q) and labels (m,): one model for all nodes, logistic
       for two classes, else least squares. nodes: how many share the rows, or the column that names each row's node.
       ranges: column -> (low, high), clipped to and scaled from. A private run needs the ranges of all columns (of the
-      label too if it is a number), or `problem.row_bound` in `set`. These bounds are public, so they must come from you:
-      what is measured on the data would tell of them.
+      label too if it is a number), or `problem.row_bound` in `set`. These bounds are public, so they must come from
+      you: what is measured on the data would tell of them.
     With a scenario they take the place of its case or of its `problem.data`, as these do:
     - data: a pair (A_i, b_i) for each node, shapes (m_i, q) and (m_i,). graph: an undirected networkx graph of nodes
       0..n-1, in place of `network`.
 
     file: the name of a checked Scenario in errors. interrupts: the caller's, if it handles the signals itself. Raises
-    InputError, Refused or Stopped, each one line, and KeyboardInterrupt if the run is asked to end while no messages are
-    exchanged.
+    InputError, Refused or Stopped, each one line, and KeyboardInterrupt if the run is asked to end while no messages
+    are exchanged.
     """
     offer_installed()
     plug(plugins, "plugins")

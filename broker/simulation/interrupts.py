@@ -15,7 +15,9 @@ NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Interrupted(BaseException):
-    """Asked to end. Not KeyboardInterrupt: after one in an `exec` (named tuples use it), Python ends with another code."""
+    """Asked to end. Not KeyboardInterrupt: after one in an `exec` (named tuples use it), Python ends with another
+    code.
+    """
 
 
 class Interrupts:
@@ -26,7 +28,9 @@ class Interrupts:
     """
 
     def __init__(self, last: bool = False) -> None:
-        """`last`: nothing is done after it but to leave the process. Where it was asked, that is not disturbed again."""
+        """`last`: nothing is done after it but to leave the process. Where it was asked, that is not disturbed
+        again.
+        """
         self.last = last
         self.name = ""  #: the signal's name
         self._raised = self._held = False
@@ -71,8 +75,8 @@ class Interrupts:
 
 
 class EndedInALine(Interrupts):
-    """The same for a command: if it was asked to end, leaving it raises Stopped, one line with `more` behind it, whatever the
-    signal fell into. What was begun has been cleaned up by then."""
+    """The same for a command: if it was asked to end, leaving it raises Stopped, one line with `more` behind it,
+    whatever the signal fell into. What was begun has been cleaned up by then."""
 
     def __init__(self, last: bool, more: Callable[[], str] = lambda: "") -> None:
         super().__init__(last)

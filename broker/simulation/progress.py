@@ -46,7 +46,9 @@ class Progress:
         )
 
     def runs(self, done: int, total: int, failed: str, left_s: float | None) -> None:
-        """So many runs of a sweep have ended. failed: which did not end well, in words; left_s: s that the rest may take."""
+        """So many runs of a sweep have ended. failed: which did not end well, in words; left_s: s that the rest may
+        take.
+        """
         notes = ", ".join(text for text in (failed, "" if left_s is None else f"{_span(left_s)} left") if text)
         if self._bar is not None:
             if self._task is None:

@@ -82,7 +82,7 @@ def _plan(o: argparse.Namespace) -> int:
 def as_text(result: PlanResult, raw: Document) -> str:
     """The plan as text: a short table, what stands beside it, and what was assumed."""
     from hushgrid.lab.planning.choices import scenario_key
-    from hushgrid.lab.planning.made_up import WORDS
+    from hushgrid.lab.planning.synthetic import WORDS
     from hushgrid.node.columns import columns
 
     key = scenario_key(raw)
@@ -102,7 +102,7 @@ def as_text(result: PlanResult, raw: Document) -> str:
     rows += [_cells(li, key, li.title) for li in result.beside]
     return "\n".join(
         [
-            result.about,
+            result.description,
             "made-up data, no data file was opened; assumed:",
             *(f"  {sentence}" for sentence in WORDS),
             f"  up to {result.rows:,} of each node's rows are made up, the noise is that of all",
@@ -151,7 +151,7 @@ def plain(result: PlanResult) -> Document:
         return facts | {key: [v if v < float("inf") else None for v in each] for key, each in values.items()}
 
     return {
-        "about": result.about,
+        "about": result.description,
         "data": "made up",
         "measure": result.measure,
         "seeds": result.seeds,
@@ -184,7 +184,9 @@ def write(result: PlanResult, raw: Document, file: Path, out: Path) -> None:
     scenario = scenario_from(deepcopy(raw), str(file), file.parent)
     made = laid(made, result.chosen.choice, rounds_by(scenario, result.nodes), result.chosen.gossip)
     scenario_from(deepcopy(made), str(out), out.parent)
-    text = f"# {result.about}.\n# Chosen by hushgrid plan on made-up rows: expected excess loss {_excess(result)}.\n"
+    text = (
+        f"# {result.description}.\n# Chosen by hushgrid plan on made-up rows: expected excess loss {_excess(result)}.\n"
+    )
     try:
         write_file(out, (text + yaml.safe_dump(made, sort_keys=False)).encode())
     except OSError as error:

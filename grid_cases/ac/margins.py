@@ -1,11 +1,11 @@
 """How far an AC optimal power flow at noisy loads keeps from the limits, so that the true loads do not pass them.
 
-The noise of a load has the standard deviation sigma = sqrt(2) beta/epsilon (Laplace). Under the release `totals` entries
-and totals have half the epsilon each, so there it is 2 sqrt(2) beta/epsilon, but errors of a zone's loads cancel: their
-sum has the variance sigma^2 n/(n + 1) in place of sigma^2 n. With these:
+The noise of a load has the standard deviation sigma = sqrt(2) beta/epsilon (Laplace). Under the release `totals`
+entries and totals have half the epsilon each, so there it is 2 sqrt(2) beta/epsilon, but errors of a zone's loads
+cancel: their sum has the variance sigma^2 n/(n + 1) in place of sigma^2 n. With these:
 
-    |V|         0.005 p.u., whatever the noise: voltages are held where there are generators, and follow where there are not
-    rating      3 sigma, at most 5 % of it: the flow of a line that one load hangs on moves by that load's error
+    |V|         0.005 p.u., whatever the noise: voltages are held where there are generators, and follow where there are
+    not rating      3 sigma, at most 5 % of it: the flow of a line that one load hangs on moves by that load's error
     p           2.5 standard deviations of the system's imbalance times the unit's share of the headroom, at a dispatch
                 without margins. The imbalance is taken up by headroom, so no unit passes its limits as long as all of
                 them together have so much; a unit at a limit takes up nothing and need not be moved away from it

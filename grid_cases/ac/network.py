@@ -1,4 +1,6 @@
-"""The network in polar coordinates: line flows, what flows out at each bus, and angles fitted to a relaxation's point."""
+"""The network in polar coordinates: line flows, what flows out at each bus, and angles fitted to a relaxation's
+point.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ Complexes = NDArray[np.complex128]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Point:
-    """Where a network is operated, or where a solver starts. Lengths: buses nb, generators ng, dc lines nd; p.u., rad."""
+    """Where a network is operated, or where a solver starts. Lengths: buses nb, generators ng, dc lines nd; p.u.,
+    rad.
+    """
 
     v: Floats  #: (nb,) voltage magnitude
     angle: Floats  #: (nb,)
@@ -42,8 +46,8 @@ def flat(case: Case) -> Point:
 
 
 def relaxed(case: Case, values: Mapping[str, float]) -> Point:
-    """The point of a relaxation's solution, from its variables by name (pg:0, qg:0, c:4, cr:4-7, si:4-7, dc_pF:0, as in a
-    zone model); a name that is missing is taken from the flat start.
+    """The point of a relaxation's solution, from its variables by name (pg:0, qg:0, c:4, cr:4-7, si:4-7, dc_pF:0, as in
+    a zone model); a name that is missing is taken from the flat start.
 
     A relaxation has an angle difference atan2(si, cr) for every pair of adjacent buses, and around a loop they need not
     add up to 0: the angles are their weighted least-squares fit, weights |y| of the pair.

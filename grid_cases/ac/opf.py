@@ -1,7 +1,8 @@
 """AC optimal power flow of a case at given loads: the least cost that the network itself allows.
 
-The program is `Program`'s, solved by Ipopt (Waechter, Biegler, 2006) through casadi, which brings it. `recover` solves it in a process of its own that ends, so that a service that needs one now and then never
-keeps casadi in memory; `AcSolver` solves here, for many loads in a row. No Ipopt is an outcome, not an exception.
+The program is `Program`'s, solved by Ipopt (Waechter, Biegler, 2006) through casadi, which brings it. `recover` solves
+it in a process of its own that ends, so that a service that needs one now and then never keeps casadi in memory;
+`AcSolver` solves here, for many loads in a row. No Ipopt is an outcome, not an exception.
 
 The program is not convex, so an answer is a local optimum; the relaxation bounds it from below.
 """
@@ -138,10 +139,10 @@ def recover(
 ) -> AcDispatch | NoDispatch:
     """The least-cost AC dispatch at loads (p_d, q_d), shape (2 nb,), p.u., solved in a process of its own.
 
-    start: where Ipopt begins, by default the flat start, which serves as well as any. voll: $/MWh of load not served; None: every load is served.
-    firm: positions of buses at which there is no slack. limit_s: of the solve; the process has 30 s more to start and to build. Raises InputError for a cost that is concave
-    or no polynomial of degree <= 2, for a part of the case that is not modelled, and for loads of another shape or not
-    finite.
+    start: where Ipopt begins, by default the flat start, which serves as well as any. voll: $/MWh of load not served;
+    None: every load is served. firm: positions of buses at which there is no slack. limit_s: of the solve; the process
+    has 30 s more to start and to build. Raises InputError for a cost that is concave or no polynomial of degree <= 2,
+    for a part of the case that is not modelled, and for loads of another shape or not finite.
     """
     _check(case, loads)
     Program.from_case(case, voll, margins, firm)  # what is wrong with the case is said here, not in the child

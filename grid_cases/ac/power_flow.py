@@ -169,9 +169,9 @@ def operate_zone(
 
     buses: own bus numbers; every array follows the case's tables restricted to them, in their order. point: own
     voltages and set-points. loads: own (p_d, q_d), shape (2 own buses,), p.u. ties: (p, q) that leaves the zone at its
-    end of a tie line, p.u., by the 0-based row of mpc.branch. converters: (p, q) into a dc line at each of its ends (F, T)
-    that is in the zone, by the 0-based row of mpc.dcline. Lines inside the zone are checked, tie lines are not: their
-    flow is given. Raises InputError for tie lines and ends of dc lines that are not the zone's, all of them.
+    end of a tie line, p.u., by the 0-based row of mpc.branch. converters: (p, q) into a dc line at each of its ends (F,
+    T) that is in the zone, by the 0-based row of mpc.dcline. Lines inside the zone are checked, tie lines are not:
+    their flow is given. Raises InputError for tie lines and ends of dc lines that are not the zone's, all of them.
     """
     numbers = np.array(sorted(buses), np.int64)
     network, inside = case.lines, [np.isin(k, numbers) for k in (case.lines.from_bus, case.lines.to_bus)]

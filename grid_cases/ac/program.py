@@ -7,9 +7,9 @@
                 v_min + margin - m <= v <= v_max - margin + m, and so p_g, q_g                      given margins only
                 low <= a p_g + b q_g <= high                            capability curves, constant power factors
 
-u = (p_g, q_g, p of dc lines) is what costs something; a dc line takes p at one bus and gives p - loss_0 - loss_1 p at another.
-Polar coordinates; the flows are functions of (angle, v) and no variables of their own. s+ is load not served, s- is
-power spilled; without a value of lost load there is neither. m is the part of a margin that is given up.
+u = (p_g, q_g, p of dc lines) is what costs something; a dc line takes p at one bus and gives p - loss_0 - loss_1 p at
+another. Polar coordinates; the flows are functions of (angle, v) and no variables of their own. s+ is load not served,
+s- is power spilled; without a value of lost load there is neither. m is the part of a margin that is given up.
 """
 
 from __future__ import annotations
@@ -85,8 +85,8 @@ class Program:
     def from_case(
         cls, case: Case, voll: float | None = VOLL, margins: Margins | None = None, firm: Ints | None = None
     ) -> Program:
-        """Raises InputError for a cost that is concave, or neither a polynomial of degree <= 2 nor piecewise linear, and for
-        a part of the case that is not modelled."""
+        """Raises InputError for a cost that is concave, or neither a polynomial of degree <= 2 nor piecewise linear,
+        and for a part of the case that is not modelled."""
         require_convex(case)
         require_modelled(case)
         lines, g, none = case.lines, case.generators, np.empty(0)
@@ -122,9 +122,9 @@ class Program:
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """Of angle, v, p_g, q_g, the dc lines (p, q at the first, q at the second bus, into the line), the slack (p+, p-,
-        q+, q-, each nb, or none), the margins given up (v, rating, p, q, or none), and the piecewise-linear costs over
-        `scale`, as they stand in x."""
+        """Of angle, v, p_g, q_g, the dc lines (p, q at the first, q at the second bus, into the line), the slack (p+,
+        p-, q+, q-, each nb, or none), the margins given up (v, rating, p, q, or none), and the piecewise-linear costs
+        over `scale`, as they stand in x."""
         nb, ng = len(self.case.buses), len(self.generator_bus)
         slack = 0 if self.voll is None else 4 * nb
         return nb, nb, ng, ng, 3 * len(self.case.dc_lines), slack, *map(len, self._given_up), len(self.costs.lined)
@@ -176,8 +176,8 @@ class Program:
 
     @property
     def prices(self) -> Floats:
-        """Of one unit of each variable behind the dc lines in x, over `scale`: the slack in units of UNIT, the margins in p.u., the
-        piecewise-linear costs themselves."""
+        """Of one unit of each variable behind the dc lines in x, over `scale`: the slack in units of UNIT, the margins
+        in p.u., the piecewise-linear costs themselves."""
         base = self.case.base_mva / self.scale
         lost = np.full(self.sizes[SLACK], 0.0 if self.voll is None else self.voll * base * UNIT)
         given_up = np.full(sum(self.sizes[SLACK + 1 : -1]), 0.0 if self.margins is None else self.margins.price * base)

@@ -1,14 +1,17 @@
-"""A lower bound of min 1/2 x' diag(P) x + q'x subject to b - A x in cones, from any multipliers: never above the minimum.
+"""A lower bound of min 1/2 x' diag(P) x + q'x subject to b - A x in cones, from any multipliers: never above the
+minimum.
 
-For y in the dual of the cones, with y = 0 on the rows that bound a single variable, and these bounds [l, u] in their stead,
+For y in the dual of the cones, with y = 0 on the rows that bound a single variable, and these bounds [l, u] in their
+stead,
 
     d(y) = -b'y + sum_k min over l_k <= x_k <= u_k of (1/2 P_k x_k^2 + g_k x_k),        g = q + A'y,
 
-is a lower bound by weak duality, whoever has found y and however well: a solver's multipliers are only made to belong to
-the cones. What they lack of stationarity costs |g_k| (u_k - l_k) an entry, and nothing is assumed of it. The bounds are
-public: those of the rows, and what follows from them for each cone's members and for the variables that an equality gives
-(flows, of voltages). A variable without an upper bound needs g_k >= 0: the multipliers of its rows are made smaller until
-that is so, which zero multipliers allow where q_k >= 0. At the end the most that rounding can have added is taken off.
+is a lower bound by weak duality, whoever has found y and however well: a solver's multipliers are only made to belong
+to the cones. What they lack of stationarity costs |g_k| (u_k - l_k) an entry, and nothing is assumed of it. The bounds
+are public: those of the rows, and what follows from them for each cone's members and for the variables that an equality
+gives (flows, of voltages). A variable without an upper bound needs g_k >= 0: the multipliers of its rows are made
+smaller until that is so, which zero multipliers allow where q_k >= 0. At the end the most that rounding can have added
+is taken off.
 """
 
 from __future__ import annotations

@@ -78,8 +78,8 @@ def ensure_model(
 ) -> ZoneModel:
     """One zone's model in a process that must stay small: from the disk cache, else built by a process of its own.
 
-    case_ref: a case name or path as for `load`. ignore: parts of it that are left out (`parts.WITHOUT`). Raises InputError, also where the model has to be built and cvxpy is
-    not installed.
+    case_ref: a case name or path as for `load`. ignore: parts of it that are left out (`parts.WITHOUT`). Raises
+    InputError, also where the model has to be built and cvxpy is not installed.
     """
     case = load(case_ref).without(ignore)
     known = set(case.buses.numbers.tolist())

@@ -1,7 +1,7 @@
 """min 1/2 x' diag(P) x + q'x subject to b - A x in cones: built once, then solved at other P and q.
 
-The bits of a solution depend on (cones, the first P, P, q) alone: a solver's scaling is fixed when it is built, from the
-first P and q = 0, so a device that restarts and is given the same question gives the same answer.
+The bits of a solution depend on (cones, the first P, P, q) alone: a solver's scaling is fixed when it is built, from
+the first P and q = 0, so a device that restarts and is given the same question gives the same answer.
 """
 
 from __future__ import annotations

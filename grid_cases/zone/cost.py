@@ -3,10 +3,11 @@
     minimise    (c2 x^2 + c1 x + VOLL b 1'(s+ + s-)) / cs + sum_k rho_k/2 (z_k - v_k)^2
     subject to  A z + d = s+ - s-,  s+, s- >= 0,  and (D.2d)-(D.2l)
 
-over the zone's own variables z, with x the powers among them that cost something (p_g; where they do, q_g and dc lines; a
-piecewise-linear cost is t >= each of its lines) and k over the entries it shares. s+ is load that is not served, s- is power that nobody takes; b is the case's base. Solved by Clarabel on the canonicalised constraints, built once and then updated: of
-a step only v and the common factor of rho change. The slack variables are in MW and MVAr and costs are divided by cs:
-with slack in p.u. the solver fails on large cases.  Model: docs/papers/power-flow.md.
+over the zone's own variables z, with x the powers among them that cost something (p_g; where they do, q_g and dc lines;
+a piecewise-linear cost is t >= each of its lines) and k over the entries it shares. s+ is load that is not served, s-
+is power that nobody takes; b is the case's base. Solved by Clarabel on the canonicalised constraints, built once and
+then updated: of a step only v and the common factor of rho change. The slack variables are in MW and MVAr and costs are
+divided by cs: with slack in p.u. the solver fails on large cases.  Model: docs/papers/power-flow.md.
 """
 
 from __future__ import annotations
@@ -53,7 +54,8 @@ def stiffness(case: Case, keys: Sequence[str], joint: Mapping[str, float] | None
 
 
 def joint_stiffness(case: Case, shared: Mapping[str, Sequence[str]]) -> dict[str, float]:
-    """|y|^2 of c_i over all lines between zones, by bus, where a zone that shares c_i does not see the stiffest of them.
+    """|y|^2 of c_i over all lines between zones, by bus, where a zone that shares c_i does not see the stiffest of
+    them.
 
     `shared`: the keys that each zone shares. With a weight of its own in such a zone, the multipliers of c_i would not
     sum to zero, and the zones would agree on a point that is not the optimum.
@@ -82,8 +84,8 @@ class Least:
 class CostStep:
     """The least-cost step of one zone at loads d (2 nb,), p.u.
 
-    shared, weight: (m,) positions in z and rho_k at factor 1. The bits of a step depend on (model, d, weight, v, factor)
-    alone, not on earlier ones.
+    shared, weight: (m,) positions in z and rho_k at factor 1. The bits of a step depend on (model, d, weight, v,
+    factor) alone, not on earlier ones.
     """
 
     def __init__(
@@ -146,8 +148,8 @@ class CostStep:
     def bound(self, lam: Floats) -> float:
         """At most the least of f(z) + cs <lam, z> over the zone's own limits, $/h; lam (m,), whatever it is.
 
-        It is the dual's value at multipliers that a solver has found, less what they lack (`zone.bound`): true where the
-        solver has not reached an optimum too, and -inf where it has come to nothing.
+        It is the dual's value at multipliers that a solver has found, less what they lack (`zone.bound`): true where
+        the solver has not reached an optimum too, and -inf where it has come to nothing.
         """
         q = self._q.copy()
         q[self.shared] += lam
@@ -156,7 +158,9 @@ class CostStep:
 
 
 class Epigraphs(NamedTuple):
-    """slope z_column - t_top <= bound: a row for each line of piecewise-linear costs, a t for each generator that has any."""
+    """slope z_column - t_top <= bound: a row for each line of piecewise-linear costs, a t for each generator that has
+    any.
+    """
 
     slope: Floats
     column: Ints

@@ -1,9 +1,9 @@
 """What an algorithm declares. The rest of the program reads it here and never compares types or names.
 
-An algorithm is one file of this folder, which `registry` finds: a struct that extends `Star`, `Walk` or `Rounds`, and the
-machines that it makes. The struct is the scenario's `algorithm` section, and has all that a machine, a plan and a gate need.
-A file that leaves a declaration out is refused. What a single reader wants stands beside that reader, by the algorithm's
-name and with a default: the league's lines (lab/studies/lines.py), the key that `hushgrid plan` tunes
+An algorithm is one file of this folder, which `registry` finds: a struct that extends `Star`, `Walk` or `Rounds`, and
+the machines that it makes. The struct is the scenario's `algorithm` section, and has all that a machine, a plan and a
+gate need. A file that leaves a declaration out is refused. What a single reader wants stands beside that reader, by the
+algorithm's name and with a default: the league's lines (lab/studies/lines.py), the key that `hushgrid plan` tunes
 (lab/planning/choices.py), short examples (lab/examples.py), a report's sentences (broker/report/claims.py).
 """
 
@@ -28,11 +28,12 @@ if TYPE_CHECKING:
 
 Variant = Literal["guarded", "published", "none"]
 Pattern = Literal["star", "token", "neighbours"]
-#: What a node has of the unknowns. copies: its own copy of all of x. parts: a vector of its own, of which it shares some
-#: entries with others. addends: none; its vector is a part of their sum.
+#: What a node has of the unknowns. copies: its own copy of all of x. parts: a vector of its own, of which it shares
+#: some entries with others. addends: none; its vector is a part of their sum.
 Sharing = Literal["copies", "parts", "addends"]
 Question = Literal["gradient", "minimiser", "data", "statistic"]
-#: What is minimised. no: sum_i f_i(x). box: that over a box, if the problem has one. all: sum_i f_i(x) + n r(x) over a box.
+#: What is minimised. no: sum_i f_i(x). box: that over a box, if the problem has one. all: sum_i f_i(x) + n r(x) over a
+#: box.
 Constrained = Literal["no", "box", "all"]
 BOTH = ("laplace", "gaussian")  #: mechanisms of a privacy section
 UNITS: Mapping[Pattern, str] = {
@@ -55,8 +56,8 @@ class Finish(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
 class Published:
     """The noise of a published variant: for study, and refused by devices.
 
-    source: paper: the paper's law, at the scales of the privacy section. scales: scales that the algorithm's own section
-    states, without an epsilon. gate: the gate, at its full price.
+    source: paper: the paper's law, at the scales of the privacy section. scales: scales that the algorithm's own
+    section states, without an epsilon. gate: the gate, at its full price.
     """
 
     def __init__(self, source: Literal["paper", "scales", "gate"], mechanisms: tuple[str, ...] = BOTH) -> None:
@@ -72,8 +73,8 @@ class Published:
     def sensitivity(self, mode: str, moved: float, step: float) -> float:
         """The sensitivity for which the noise of an answer about records is made, around a coordinator.
 
-        `mode`: that of the privacy section. `moved`: how far one record replaced moves a gradient. `step`: with which the
-        answer enters z_p.
+        `mode`: that of the privacy section. `moved`: how far one record replaced moves a gradient. `step`: with which
+        the answer enters z_p.
         """
         raise NotImplementedError
 
@@ -132,8 +133,8 @@ class Algorithm(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
     def unmasked(self) -> str | None:
         """Why its nodes' answers may not be masked, so that only sums of them are seen; None: they may.
 
-        What is masked must be the gate's answer at a point that every node was sent. Else a sum is no function of the sum
-        of the answers, and a node is protected by its own share of the noise alone.
+        What is masked must be the gate's answer at a point that every node was sent. Else a sum is no function of the
+        sum of the answers, and a node is protected by its own share of the noise alone.
         """
         return f"{self.name} sends more than a sum of answers at one point: fedavg with local_updates 1 can be masked"
 
@@ -190,7 +191,9 @@ class Star(Algorithm, frozen=True, kw_only=True):
         return self
 
     def server_holds_iterate(self, constrained: bool) -> bool:
-        """Whether its coordinator steps on from the members' mean, so that w is the iterate. constrained: by r or a box."""
+        """Whether its coordinator steps on from the members' mean, so that w is the iterate. constrained: by r or a
+        box.
+        """
         return False
 
     def capped(self, most: int | None, mode: str, visits: int) -> tuple[int, int]:

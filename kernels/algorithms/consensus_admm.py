@@ -2,8 +2,8 @@
 alternating direction method of multipliers, 2011, Section 7.2 (general form consensus), with over-relaxation (3.4.3).
 
 Problem:   min  sum_p f_p(z_p)   s.t.  z_p in W_p,   w = z_p on the entries p shares,
-with every local problem solved exactly. In the scaled form u_p = lambda_p / rho, s_p = w + u_p is all the state there is,
-and the coordinator keeps it: a member's step is a function of the message, its gate's one answer and public data.
+with every local problem solved exactly. In the scaled form u_p = lambda_p / rho, s_p = w + u_p is all the state there
+is, and the coordinator keeps it: a member's step is a function of the message, its gate's one answer and public data.
 
     w = mean over owners of s_p,   v_p = 2 w - s_p,   z_p = argmin f_p + sum_k rho_k/2 (z_k - v_k)^2,
     F_p = relaxation (z_p - w),    s_p <- s_p + F_p
@@ -13,10 +13,10 @@ Beyond the book (docs/papers/consensus-admm.md):
    safeguard: an accelerated state whose residual is more than twice that of the round before is dropped.
  - The weights rho differ by entry, and their common factor is balanced (3.4.1) finitely often: convergence is that of
    fixed weights.
- - After the last round there are two more exchanges: every member hands over what its outcome is judged by, functions of
-   its gate's one answer, and is told what came of it. It is asked at multipliers lam_p that sum to zero over the owners of
-   each entry, and answers with min f_p + <lam_p, z_p>, or less. By weak duality the sum over p is at most the least cost,
-   whatever lam is: the optimum z* has sum_p <lam_p, z_p*> = <sum_p lam_p, w*> = 0.
+ - After the last round there are two more exchanges: every member hands over what its outcome is judged by, functions
+   of its gate's one answer, and is told what came of it. It is asked at multipliers lam_p that sum to zero over the
+   owners of each entry, and answers with min f_p + <lam_p, z_p>, or less. By weak duality the sum over p is at most the
+   least cost, whatever lam is: the optimum z* has sum_p <lam_p, z_p*> = <sum_p lam_p, w*> = 0.
  - Entries may be held: w is a constant there. What such constants make infeasible has a price that must climb from the
    marginal cost to that of lost load, by rho |z - w| a round. So these runs are steeper, and balanced more often.
 """
@@ -38,7 +38,7 @@ from hushgrid.kernels.machine import LARGEST, Malformed
 from hushgrid.kernels.patterns.star import (
     Close,
     Closing,
-    Left,
+    FinalState,
     Local,
     Minimum,
     NodeContext,
@@ -194,6 +194,8 @@ class Agent(StarMember):
 
 @dataclass
 class ServerState:
+    encoded_names: ClassVar[Mapping[str, str]] = {"stable_rounds": "calm", "dispatch": "whole"}
+
     t: int  #: exchange under way
     w: np.ndarray  #: (N,) the mean of s over the owners of each entry
     s: dict[str, np.ndarray]  #: (m_p,) each: the state of the iteration
@@ -204,7 +206,7 @@ class ServerState:
     plain: np.ndarray = field(default_factory=lambda: np.zeros(0))  #: s + F of the last round, all members in order
     norm: float = inf  #: |R| of it
     leapt: bool = False  #: the state under way is an accelerated one
-    calm: int = 0  #: rounds in a row with both residuals within the tolerance
+    stable_rounds: int = 0  #: rounds in a row with both residuals within the tolerance
     measured: np.ndarray = field(default_factory=lambda: np.zeros(0))  #: `Params.figures` of the last round
     residual: float = inf  #: |z - zbar| of the last round
     z: dict[str, np.ndarray] = field(default_factory=dict)  #: what each member said in the last round
@@ -213,7 +215,7 @@ class ServerState:
     bound: float = -inf  #: of the least sum of all f_p from below, proven; -inf: none is known
     closing: dict[str, Closing] = field(default_factory=dict)  #: what the members have handed over
     released: dict[str, Released] = field(default_factory=dict)
-    whole: np.ndarray = field(default_factory=lambda: np.zeros(0))  #: the outcome, as the problem has it
+    dispatch: np.ndarray = field(default_factory=lambda: np.zeros(0))  #: the outcome, as the problem has it
     standing: dict[str, np.ndarray] = field(default_factory=dict)  #: of it, what each member goes on doing by itself
     arrived: dict[str, Minimum | Closing | Taken] = field(default_factory=dict)
     done: str | None = None
@@ -236,19 +238,19 @@ class Server(StarCentre):
         self.flow, self.held, self.size = np.isnan(context.stiffness), context.held, context.stiffness.size
         self.free = np.isnan(context.held) if context.held.size else np.full(self.size, True)
         weight = params.weights(context.stiffness)
-        self.at = [context.position[p] for p in self.members]
-        self.owners = np.bincount(np.concatenate(self.at), minlength=self.size).astype(np.float64)
-        self.weight, self.common = np.concatenate([weight[k] for k in self.at]), weight
-        self.cuts = np.cumsum([k.size for k in self.at])[:-1]
+        self.places = [context.position[p] for p in self.members]
+        self.owners = np.bincount(np.concatenate(self.places), minlength=self.size).astype(np.float64)
+        self.weight, self.common = np.concatenate([weight[k] for k in self.places]), weight
+        self.cuts = np.cumsum([k.size for k in self.places])[:-1]
         self.begun = context.warm or {p: v.copy() for p, v in context.start.items()}
         self.factor, self.lowest, self.balanced = context.factor, LOWEST, BALANCED
         self.state = ServerState(0, np.zeros(self.size), self.begun, context.factor)
         if self.held.size:
             self.lowest, self.balanced = LOWEST / STEEPER, range(HELD_EVERY, params.rounds, HELD_EVERY)
-            w = held_at(mean([self.begun[p] for p in self.members], self.at, self.size), self.held)
-            u = {p: self.begun[p] - w[k] for p, k in zip(self.members, self.at, strict=True)}
+            w = held_at(mean([self.begun[p] for p in self.members], self.places, self.size), self.held)
+            u = {p: self.begun[p] - w[k] for p, k in zip(self.members, self.places, strict=True)}
             self.state.factor = context.factor / 10  # lambda = rho u is the same
-            self.state.s = {p: w[k] + u[p] * 10 / STEEPER for p, k in zip(self.members, self.at, strict=True)}
+            self.state.s = {p: w[k] + u[p] * 10 / STEEPER for p, k in zip(self.members, self.places, strict=True)}
 
     # --- the pattern ---
 
@@ -272,7 +274,7 @@ class Server(StarCentre):
 
     def begin(self) -> None:
         s = self.state
-        s.w = held_at(mean([s.s[p] for p in self.members], self.at, self.size), self.held)
+        s.w = held_at(mean([s.s[p] for p in self.members], self.places, self.size), self.held)
 
     def round_body(self, member: str) -> Any:
         s = self.state
@@ -290,25 +292,25 @@ class Server(StarCentre):
         if s.why is not None:
             s.closing = {p: s.arrived[p] for p in self.members}
             s.bound = self.bound_of(s.closing) if s.lam else -inf
-            s.released, s.whole, s.standing = self.conclude(s.closing, self.measured)
+            s.released, s.dispatch, s.standing = self.conclude(s.closing, self.measured)
             return None
-        calm = self.combine()
-        if not (calm or s.t == self.rounds) or not self.bounds:
+        stable = self.combine()
+        if not (stable or s.t == self.rounds) or not self.bounds:
             s.lam = {}
         s.rounds = s.t
-        s.why = "tolerance" if calm else "rounds" if s.t == self.rounds else None
+        s.why = "tolerance" if stable else "rounds" if s.t == self.rounds else None
         return None
 
     def bound_of(self, closing: Mapping[str, Closing]) -> float:
         """Weak duality: sum_p min (f_p + <lam_p, z_p>), less what constants pay."""
-        paid = price_of_constants([self.state.lam[p] for p in self.members], self.at, self.held)
+        paid = price_of_constants([self.state.lam[p] for p in self.members], self.places, self.held)
         return fsum(closing[p].bound for p in self.members) - self.scale * paid
 
-    def left(self) -> Left:
+    def final_state(self) -> FinalState:
         # The price of a constant is none of an agreement: the next run of all begins where this one has.
         s = self.state
         warm, factor = (self.begun, self.factor) if self.held.size else (s.s, s.factor)
-        return Left(warm=warm, z=s.z, factor=factor, standing=s.standing)
+        return FinalState(warm=warm, z=s.z, factor=factor, standing=s.standing)
 
     def completed(self, state: ServerState) -> int:
         return state.rounds
@@ -324,29 +326,30 @@ class Server(StarCentre):
         """Round t: what it was worth, whether to stop, and the next state."""
         s, members = self.state, self.members
         z = [s.arrived[p].z for p in members]
-        w, zbar = s.w, held_at(mean(z, self.at, self.size), self.held)
-        stacked, middle = np.concatenate(z), np.concatenate([zbar[k] for k in self.at])
+        w, zbar = s.w, held_at(mean(z, self.places, self.size), self.held)
+        stacked, middle = np.concatenate(z), np.concatenate([zbar[k] for k in self.places])
         old = np.concatenate([s.s[p] for p in members])
-        asked = 2 * np.concatenate([w[k] for k in self.at]) - old  # v
+        point = 2 * np.concatenate([w[k] for k in self.places]) - old  # v
         rho, common = s.factor * self.weight, s.factor * self.common
-        lam = rho * (stacked - asked)
+        lam = rho * (stacked - point)
         same_weights({p: s.arrived[p].pull for p in members}, np.split(lam, self.cuts))
         r = float(np.linalg.norm(stacked - middle))
         dual = float(np.linalg.norm(common * (zbar - w) * np.sqrt(self.owners)))
         value = sum(s.arrived[p].value for p in members)
-        apart = np.abs(stacked - middle)[np.concatenate([self.flow[k] for k in self.at])]
-        s.lam = dict(zip(members, centred(np.split(lam, self.cuts), self.at, self.held), strict=True))
+        apart = np.abs(stacked - middle)[np.concatenate([self.flow[k] for k in self.places])]
+        s.lam = dict(zip(members, centred(np.split(lam, self.cuts), self.places, self.held), strict=True))
         s.measured = np.array([value, r, dual, 2 * float(apart.max(initial=0.0)), s.factor])
         s.residual, s.z = r, dict(zip(members, z, strict=True))
         room = self.tolerance * sqrt(self.size)
         agreed = r <= room + self.tolerance * float(np.linalg.norm(stacked))
         settled = dual <= room + self.tolerance * float(np.linalg.norm(lam))
-        # Of c, cr and si a little is much: what entries differ by counts by its price too. That of a constant has no end.
-        worth = np.abs(lam * (stacked - middle))[np.concatenate([self.free[k] for k in self.at])]
+        # Of c, cr and si a little is much: what entries differ by counts by its price too. That of a constant has no
+        # end.
+        worth = np.abs(lam * (stacked - middle))[np.concatenate([self.free[k] for k in self.places])]
         priced = float(worth.sum()) <= PRICED * self.tolerance * max(abs(value) / self.scale, 1.0)
-        s.calm = s.calm + 1 if agreed and settled and priced else 0
+        s.stable_rounds = s.stable_rounds + 1 if agreed and settled and priced else 0
         self.advance(old, stacked, middle, w, zbar, rho, common, bool(self.held.size) and agreed and not settled)
-        return bool(self.patience and s.calm >= self.patience)
+        return bool(self.patience and s.stable_rounds >= self.patience)
 
     def advance(
         self,
@@ -364,7 +367,7 @@ class Server(StarCentre):
         `steep`: the weights are to fall. With large ones the dual residual is the solver's rounding, and does not.
         """
         s, t = self.state, self.state.t
-        F = self.params.relaxation * (z - np.concatenate([w[k] for k in self.at]))
+        F = self.params.relaxation * (z - np.concatenate([w[k] for k in self.places]))
         root = np.sqrt(rho)
         R = root * F
         norm = float(np.linalg.norm(R))
@@ -381,8 +384,8 @@ class Server(StarCentre):
                 change = min(MOST_AT_ONCE, max(1 / MOST_AT_ONCE, a / q if q else inf))
                 factor = min(HIGHEST, max(self.lowest, s.factor * change))
                 if factor != s.factor:
-                    centre = held_at(mean(np.split(plain, self.cuts), self.at, self.size), self.held)
-                    centres = np.concatenate([centre[k] for k in self.at])
+                    centre = held_at(mean(np.split(plain, self.cuts), self.places, self.size), self.held)
+                    centres = np.concatenate([centre[k] for k in self.places])
                     self.keep(centres + (plain - centres) * (s.factor / factor), leapt=False)
                     s.factor, s.ys, s.Rs, s.norm = factor, [], [], inf
                     return

@@ -1,7 +1,8 @@
-"""A. Nedic, A. Ozdaglar, Distributed subgradient methods for multi-agent optimization (2009): DGD, with a constant step;
-with the proximal step of J. Zeng, W. Yin, On nonconvex decentralized gradient descent (2018): Prox-DGD.
+"""A. Nedic, A. Ozdaglar, Distributed subgradient methods for multi-agent optimization (2009): DGD, with a constant
+step; with the proximal step of J. Zeng, W. Yin, On nonconvex decentralized gradient descent (2018): Prox-DGD.
 
-Problem:   min_x  sum_i f_i(x) + n r(x).  One message a round:   x_i+ = prox_{alpha r}(sum_j W_ij x_j - alpha f_i'(x_i)).
+Problem:   min_x  sum_i f_i(x) + n r(x).  One message a round:   x_i+ = prox_{alpha r}(sum_j W_ij x_j - alpha
+f_i'(x_i)).
 
 It ends at a distance of the optimum that follows alpha: nothing but a smaller alpha makes it exact.
 """
@@ -53,7 +54,7 @@ class Node(Proximal):
     def begin(self) -> NodeState:
         return NodeState(x=np.zeros(self.size))
 
-    def step(self, t: int, own: Vector, others: dict[str, Vector]) -> Vector:
-        v = own - self.P(own, others) - self.alpha * self.gradient(own)
+    def step(self, t: int, message: Vector, others: dict[str, Vector]) -> Vector:
+        v = message - self.P(message, others) - self.alpha * self.gradient(message)
         self.state.x = self.regularizer.prox(v, self.alpha)
         return self.state.x

@@ -1,8 +1,9 @@
 """T. Ding, S. Zhu, J. He, C. Chen, X. Guan, Differentially private distributed optimization via state and direction
 perturbation in multiagent systems (2022): DiaDSP, a rival in the DPP2 paper (its reference [25]).
 
-Reconstructed from what the DPP2 paper says of it: gradient tracking, and Laplace noise that decays, of scales r^k u_x on
-the state x and r^k u_y on the direction y. Problem: min_x sum_i f_i(x). One message a round, (x~, y~) = (x + xi, y + zeta):
+Reconstructed from what the DPP2 paper says of it: gradient tracking, and Laplace noise that decays, of scales r^k u_x
+on the state x and r^k u_y on the direction y. Problem: min_x sum_i f_i(x). One message a round, (x~, y~) = (x + xi, y +
+zeta):
 
     x+ = W x~ - alpha y~,   y+ = W y~ + f'(x+) - f'(x).
 
@@ -31,7 +32,8 @@ class Params(Rounds, tag_field="name", tag="diadsp", frozen=True, kw_only=True):
 
     title: ClassVar[str] = "DiaDSP, reconstructed"
     paper: ClassVar[str] = (
-        "T. Ding, S. Zhu, J. He, C. Chen, X. Guan, Differentially private distributed optimization via state and direction "
+        "T. Ding, S. Zhu, J. He, C. Chen, X. Guan, Differentially private distributed optimization via state and "
+        "direction "
         "perturbation in multiagent systems (2022)"
     )
     published: ClassVar[Published | None] = Published("scales")
@@ -54,8 +56,8 @@ class Params(Rounds, tag_field="name", tag="diadsp", frozen=True, kw_only=True):
         check_published(self.variant, decay=self.decay, u_x=self.u_x, u_y=self.u_y)
 
     def step_ratio(self, L: Sequence[float], degree: int) -> float | None:
-        """alpha L (1 + d_max)^2/2: on an eigenvector of W, eigenvalue w, and a curvature h alike for all nodes, the method is
-        (z - w)^2 + alpha h (z - 1) = 0, stable for alpha h < (1 + w)^2/2; and 1 + w >= 2/(1 + d_max).
+        """alpha L (1 + d_max)^2/2: on an eigenvector of W, eigenvalue w, and a curvature h alike for all nodes, the
+        method is (z - w)^2 + alpha h (z - 1) = 0, stable for alpha h < (1 + w)^2/2; and 1 + w >= 2/(1 + d_max).
         """
         return self.alpha * max(L) * (1 + degree) ** 2 / 2
 
@@ -88,12 +90,12 @@ class Node(Mixing):
         zero = np.zeros_like(self.state.x)
         return self._message(zero, zero, 0)
 
-    def step(self, t: int, own: Vector, others: dict[str, Vector]) -> Vector:
-        s, (mixed_x, mixed_y) = self.state, np.split(own - self.P(own, others), 2)
-        x = mixed_x - self.params.alpha * own[s.x.size :]
+    def step(self, t: int, message: Vector, others: dict[str, Vector]) -> Vector:
+        s, (mixed_x, mixed_y) = self.state, np.split(message - self.P(message, others), 2)
+        x = mixed_x - self.params.alpha * message[s.x.size :]
         if t == self.messages:
             s.x = x
-            return own
+            return message
         g = self.gradient(x)
         sent = self._message(x, mixed_y + (g - s.g), t)
         s.x, s.g = x, g

@@ -1,11 +1,12 @@
-"""T. Zhang, Q. Zhu, Dynamic differential privacy for ADMM-based distributed classification learning (2017): dual and primal
-variable perturbation (reference [21] of the recycled ADMM paper).
+"""T. Zhang, Q. Zhu, Dynamic differential privacy for ADMM-based distributed classification learning (2017): dual and
+primal variable perturbation (reference [21] of the recycled ADMM paper).
 
 Problem and messages are those of ADMM (8)-(9). Reconstructed from the published description, with the gate's noise:
 
  - dual: noise is added to the dual variable before the minimiser is computed, <2 (lambda_i + mu_i), f> in (8): this is
    objective perturbation. It is the paper's price of one iteration of one node; the gate's is that of the whole run.
- - primal: noise is added to the minimiser before it is sent. A node goes on from what it has sent, not from what it knows.
+ - primal: noise is added to the minimiser before it is sent. A node goes on from what it has sent, not from what it
+   knows.
 
 Without noise both are ADMM.
 """

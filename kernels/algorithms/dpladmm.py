@@ -1,13 +1,13 @@
-"""Z. Huang, R. Hu, Y. Guo, E. Chan-Tin, Y. Gong, DP-ADMM: ADMM-based distributed learning with differential privacy (2019):
-linearised ADMM with noise (reference [23] of the recycled ADMM paper).
+"""Z. Huang, R. Hu, Y. Guo, E. Chan-Tin, Y. Gong, DP-ADMM: ADMM-based distributed learning with differential privacy
+(2019): linearised ADMM with noise (reference [23] of the recycled ADMM paper).
 
 Reconstructed from the published description. The paper has a server that averages; here are neighbours, as everywhere
 beside it: (8) with the loss replaced by its linearisation at f_i and |f - f_i|^2/(2 s_k), s_k a step that falls,
 
     f_i(k) = argmin <g_i + v, f> + eta V_i |f|^2 + |f - f_i|^2/(2 s_k),   then (9),
 
-v the linear term of (8), g_i the gradient of O(., D_i) at f_i. `guarded`: g_i is the gate's noisy gradient. The paper adds
-its Gaussian noise to f_i(k), which is the same up to the public factor 1/(2 eta V_i + 1/s_k).
+v the linear term of (8), g_i the gradient of O(., D_i) at f_i. `guarded`: g_i is the gate's noisy gradient. The paper
+adds its Gaussian noise to f_i(k), which is the same up to the public factor 1/(2 eta V_i + 1/s_k).
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ class Params(radmm.Conventional, tag_field="name", tag="dpladmm", frozen=True, k
 
     title: ClassVar[str] = "linearised DP-ADMM"
     paper: ClassVar[str] = (
-        "Z. Huang, R. Hu, Y. Guo, E. Chan-Tin, Y. Gong, DP-ADMM: ADMM-based distributed learning with differential privacy (2019)"
+        "Z. Huang, R. Hu, Y. Guo, E. Chan-Tin, Y. Gong, DP-ADMM: ADMM-based distributed learning with differential "
+        "privacy (2019)"
     )
     step: Step  #: the gradient's step
     schedule: Literal["1/sqrt(k)", "constant"] = "1/sqrt(k)"  #: s_k = step/sqrt(k), or step

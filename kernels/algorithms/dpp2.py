@@ -1,13 +1,13 @@
-"""Z. Ou, D. Wang, Z. Liu, J. Lu, Distributed nonconvex optimization with double privacy protection and exact convergence,
-Algorithm 1 and (16)-(21): DPP2 (neighbours, in rounds).
+"""Z. Ou, D. Wang, Z. Liu, J. Lu, Distributed nonconvex optimization with double privacy protection and exact
+convergence, Algorithm 1 and (16)-(21): DPP2 (neighbours, in rounds).
 
 Problem (1):   min_x  f(x) = sum_i f_i(x),   f_i private to node i, M_i-smooth, perhaps nonconvex.
 Node i keeps (x_i, q_i, d_i). A round is two messages: y_i (x_i where no noise is published), then z_i.
 G = alpha I - beta P, P = I - W with Metropolis weights W.
 
 Departures from the paper (docs/papers/dpp2.md):
- - `guarded` and `none` are (20)-(21) with e = w = 0, q+ with the old x; the noise stands behind the gate, on the gradient,
-   and does not decay. The start x^0 = 0 is public.
+ - `guarded` and `none` are (20)-(21) with e = w = 0, q+ with the old x; the noise stands behind the gate, on the
+   gradient, and does not decay. The start x^0 = 0 is public.
  - P is no raw Laplacian, which diverges; parameters under which this method diverges are refused at the start.
    (24)-(27), which the paper's own experiment violates a hundredfold, are reported by `conditions` and not enforced.
  - `published` is Algorithm 1 with one eta for all nodes, a public constant (one per node diverges). It changes no x,
@@ -74,7 +74,8 @@ class Params(Rounds, tag_field="name", tag="dpp2", frozen=True, kw_only=True):
         return decaying(self.u_w, self.decay, k), decaying(self.u_e, self.decay, k)
 
     def check(self, L: Sequence[float], degree: int, convexity: float = 0.0) -> None:
-        """InputError unless no mode of (20)-(21) grows; `degree` is the largest of a node, L its M_i, M the largest.
+        """Raises InputError unless no mode of (20)-(21) grows; `degree` is the largest of a node, L its M_i, M the
+        largest.
 
         On an eigenvector of P, eigenvalue l, and a curvature 0 <= h <= M: g (rho l + 2 h) < 4, g = alpha - beta l > 0
         (Jury). It is concave in l, largest at an end or where its slope is 0.
@@ -85,11 +86,11 @@ class Params(Rounds, tag_field="name", tag="dpp2", frozen=True, kw_only=True):
                 f"algorithm.beta: found {self.beta:g}, expected below alpha/{most:.4g} = {self.alpha / most:.4g} "
                 f"(the largest degree is {degree})"
             )
-        found, at = self._worst(most, M)
-        if not found < 4:
+        worst, worst_l = self._worst(most, M)
+        if not worst < 4:
             raise InputError(
                 f"algorithm.alpha: found {self.alpha:g} with beta {self.beta:g}, rho {self.rho:g}, expected "
-                f"(alpha - beta l)(rho l + 2 M) < 4 for l in [0, {most:.4g}]; it is {found:.4g} at l = {at:.4g} "
+                f"(alpha - beta l)(rho l + 2 M) < 4 for l in [0, {most:.4g}]; it is {worst:.4g} at l = {worst_l:.4g} "
                 f"(M = {M:.4g}), where DPP2 may diverge"
             )
 
@@ -119,8 +120,8 @@ class Params(Rounds, tag_field="name", tag="dpp2", frozen=True, kw_only=True):
     def _worst(self, most: float, M: float) -> tuple[float, float]:
         """The largest (alpha - beta l)(rho l + 2 M) for l in [0, most], and where it is."""
         slope_zero = (self.alpha * self.rho - 2 * self.beta * M) / (2 * self.beta * self.rho)
-        at = min(max(slope_zero, 0.0), most)
-        return (self.alpha - self.beta * at) * (self.rho * at + 2 * M), at
+        l_worst = min(max(slope_zero, 0.0), most)
+        return (self.alpha - self.beta * l_worst) * (self.rho * l_worst + 2 * M), l_worst
 
 
 @kernel
@@ -138,9 +139,10 @@ class NodeState(NeighbourState):
 
 
 class Node(Mixing):
-    """Message 2k + 1 is y^k, message 2k + 2 is z^k. `degree`: the largest in the graph; M: the largest M_i; both public.
+    """Message 2k + 1 is y^k, message 2k + 2 is z^k. `degree`: the largest in the graph; M: the largest M_i; both
+    public.
 
-    InputError where the parameters are unstable.
+    Raises InputError if the parameters are unstable.
     """
 
     state: NodeState
@@ -164,14 +166,14 @@ class Node(Mixing):
     def first(self) -> Vector:
         return self._y(self.state.x, 0)
 
-    def step(self, t: int, own: Vector, others: dict[str, Vector]) -> Vector:
-        s, p, k, Pv = self.state, self.params, (t - 1) // 2, self.P(own, others)
+    def step(self, t: int, message: Vector, others: dict[str, Vector]) -> Vector:
+        s, p, k, Pv = self.state, self.params, (t - 1) // 2, self.P(message, others)
         if t % 2:
             eta = p.eta_k(k)
             z, q = merged(self.gradient(s.x), s.q, Pv, eta, p.rho)
             sent = self.perturb(z, p.theta(k)[1])
-            s.x = own - (1.0 - eta) * s.d - p.alpha * z  # by (16), y - (1 - eta) d = x + w
-            s.q, s.d = q, eta * s.d + own if self.variant == "published" else s.d
+            s.x = message - (1.0 - eta) * s.d - p.alpha * z  # by (16), y - (1 - eta) d = x + w
+            s.q, s.d = q, eta * s.d + message if self.variant == "published" else s.d
             return sent
         x = s.x + p.beta * Pv  # (18)
         y = self._y(x, k + 1) if t < self.messages else x
@@ -193,8 +195,8 @@ def stationarity(x: Matrix, g: Matrix) -> float:
 
 
 def claimed_epsilon(params: Params, delta: float, M: float, size: int) -> float:
-    """Theorem 3's left side, k = 1..K-1: what `published` is said to cost, of functions whose gradients differ by at most
-    delta. Not upheld: its sum lacks k = 0 (Finding 4.2). InputError unless alpha M < 1.
+    """Theorem 3's left side, k = 1..K-1: what `published` is said to cost, of functions whose gradients differ by at
+    most delta. Not upheld: its sum lacks k = 0 (Finding 4.2). Raises InputError unless alpha M < 1.
     """
     p = _contracting(params, M)
     thetas = (p.theta(k) for k in range(1, p.rounds))
@@ -203,8 +205,9 @@ def claimed_epsilon(params: Params, delta: float, M: float, size: int) -> float:
 
 
 def epsilon(params: Params, delta: float, M: float, size: int) -> float:
-    """What `published` costs by the proof of Theorem 3, (61)-(64), k = 0..K-1: attained where size = 1. The final x, which
-    no noise is on, must not be released (Finding 4.4). InputError unless alpha M < 1.
+    """What `published` costs by the proof of Theorem 3, (61)-(64), k = 0..K-1: attained where size = 1.
+
+    The final x, which no noise is on, must not be released (Finding 4.4). Raises InputError unless alpha M < 1.
     """
     p = _contracting(params, M)
     total = gap = 0.0  # gap = |Delta x^k| = |Delta w^k|
@@ -230,12 +233,12 @@ def _contracting(params: Params, M: float) -> Params:
 
 class Condition(NamedTuple):
     where: str
-    found: float
+    actual: float
     below: float  #: it must be
 
     @property
     def holds(self) -> bool:
-        return self.found < self.below
+        return self.actual < self.below
 
 
 def conditions(params: Params, P: Matrix, M: float) -> list[Condition]:

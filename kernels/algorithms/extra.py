@@ -1,12 +1,14 @@
-"""W. Shi, Q. Ling, G. Wu, W. Yin, EXTRA: an exact first-order algorithm for decentralized consensus optimization (2015);
-and by the same authors A proximal gradient algorithm for decentralized composite optimization (2015): PG-EXTRA.
+"""W. Shi, Q. Ling, G. Wu, W. Yin, EXTRA: an exact first-order algorithm for decentralized consensus optimization
+(2015); and by the same authors A proximal gradient algorithm for decentralized composite optimization (2015): PG-EXTRA.
 
-Problem:   min_x  sum_i f_i(x) + n r(x),   f_i private to node i, r public. One message a round, x_i. With W~ = (I + W)/2:
+Problem:   min_x  sum_i f_i(x) + n r(x),   f_i private to node i, r public. One message a round, x_i. With W~ = (I +
+W)/2:
 
     x^{1/2}   = W x^0 - alpha f'(x^0)
     x^{k+3/2} = W x^{k+1} + x^{k+1/2} - W~ x^k - alpha (f'(x^{k+1}) - f'(x^k)),   x^{k+1} = prox_{alpha r}(x^{k+1/2})
 
-which is EXTRA where r = 0. Stable for alpha < 2 lambda_min(W~)/L; with Metropolis weights lambda_min(W~) >= 1/(1 + d_max).
+which is EXTRA where r = 0. Stable for alpha < 2 lambda_min(W~)/L; with Metropolis weights lambda_min(W~) >= 1/(1 +
+d_max).
 
 Here its sum over k, in which every gradient stands once, so that the gate's noise does too:
 x^{k+1/2} = W x^k - alpha f'(x^k) - q^k,   q^{k+1} = q^k + (I - W) x^k/2,   q^0 = 0.
@@ -28,7 +30,8 @@ from hushgrid.kernels.types import Vector
 class Params(FirstOrder, tag_field="name", tag="extra", frozen=True, kw_only=True):
     title: ClassVar[str] = "EXTRA"
     paper: ClassVar[str] = (
-        "W. Shi, Q. Ling, G. Wu, W. Yin, EXTRA: an exact first-order algorithm for decentralized consensus optimization (2015)"
+        "W. Shi, Q. Ling, G. Wu, W. Yin, EXTRA: an exact first-order algorithm for decentralized consensus "
+        "optimization (2015)"
     )
     asks_after: ClassVar[bool] = True
 
@@ -62,8 +65,8 @@ class Node(Proximal):
     def begin(self) -> NodeState:
         return NodeState(x=np.zeros(self.size), q=np.zeros(self.size))
 
-    def step(self, t: int, own: Vector, others: dict[str, Vector]) -> Vector:
-        s, Px = self.state, self.P(own, others)
-        half = own - Px - self.alpha * self.gradient(own) - s.q
+    def step(self, t: int, message: Vector, others: dict[str, Vector]) -> Vector:
+        s, Px = self.state, self.P(message, others)
+        half = message - Px - self.alpha * self.gradient(message) - s.q
         s.x, s.q = self.regularizer.prox(half, self.alpha), s.q + Px / 2
         return s.x

@@ -1,20 +1,22 @@
-"""H. B. McMahan, E. Moore, D. Ramage, S. Hampson, B. Aguera y Arcas, Communication-efficient learning of deep networks from
-decentralized data (AISTATS 2017), Algorithm 1: FederatedAveraging.
+"""H. B. McMahan, E. Moore, D. Ramage, S. Hampson, B. Aguera y Arcas, Communication-efficient learning of deep networks
+from decentralized data (AISTATS 2017), Algorithm 1: FederatedAveraging.
 
-Problem:   min_x  sum_p f_p(x) + n r(x),  x in a box. Each round the server sends w^t; node p starts there, takes E local steps
-x <- x - alpha f_p'(x), and the server goes on from the mean m of what comes back.
+Problem:   min_x  sum_p f_p(x) + n r(x),  x in a box. Each round the server sends w^t; node p starts there, takes E
+local steps x <- x - alpha f_p'(x), and the server goes on from the mean m of what comes back.
 
 Departures from the paper:
- - All nodes take part in every round (C = 1), and a local step uses all rows (B = infinity): a gate answers for all of them.
+ - All nodes take part in every round (C = 1), and a local step uses all rows (B = infinity): a gate answers for all of
+   them.
  - The paper's weights n_p/n stand in f_p (`scale: share`), so that the mean is a plain one.
- - With momentum the server takes the step of FedAvgM (T.-M. H. Hsu, H. Qi, M. Brown, Measuring the effects of non-identical
-   data distribution for federated visual classification, 2019): v+ = beta v + (w - m), w+ = w - v+. With E = 1 that is the
-   heavy ball on the mean gradient.
- - With E = 1 the server takes w+ = prox_{alpha r}(w - v+) over the box, for w - m is alpha times the gradient of the mean, and
-   (1/n) (sum_p f_p + n r) = (1/n) sum_p f_p + r. Then v+ = w - w+, how far w has really come (iPiano: P. Ochs, Y. Chen, T. Brox,
-   T. Pock, 2014, Algorithm 1): a v that goes on pushing where r or the box holds would have another fixed point.
- - With E > 1 there is no r: a mean of models after several steps is not one step of any gradient, and the fixed point would be
-   another. Every local step is projected onto the box, and w+ too.
+ - With momentum the server takes the step of FedAvgM (T.-M. H. Hsu, H. Qi, M. Brown, Measuring the effects of
+   non-identical data distribution for federated visual classification, 2019): v+ = beta v + (w - m), w+ = w - v+. With
+   E = 1 that is the heavy ball on the mean gradient.
+ - With E = 1 the server takes w+ = prox_{alpha r}(w - v+) over the box, for w - m is alpha times the gradient of the
+   mean, and (1/n) (sum_p f_p + n r) = (1/n) sum_p f_p + r. Then v+ = w - w+, how far w has really come (iPiano: P.
+   Ochs, Y. Chen, T. Brox, T. Pock, 2014, Algorithm 1): a v that goes on pushing where r or the box holds would have
+   another fixed point.
+ - With E > 1 there is no r: a mean of models after several steps is not one step of any gradient, and the fixed point
+   would be another. Every local step is projected onto the box, and w+ too.
 The paper makes no promise of privacy. Guarded, each gradient is an answer of the gate.
 """
 
@@ -33,7 +35,7 @@ from hushgrid.kernels.machine import Malformed
 from hushgrid.kernels.patterns import masked
 from hushgrid.kernels.patterns.star import (
     Feasible,
-    Left,
+    FinalState,
     NodeContext,
     Prox,
     ServerContext,
@@ -51,7 +53,8 @@ class Params(Star, tag_field="name", tag="fedavg", frozen=True, kw_only=True):
 
     title: ClassVar[str] = "federated averaging"
     paper: ClassVar[str] = (
-        "H. B. McMahan, E. Moore, D. Ramage, S. Hampson, B. Aguera y Arcas, Communication-efficient learning of deep networks "
+        "H. B. McMahan, E. Moore, D. Ramage, S. Hampson, B. Aguera y Arcas, Communication-efficient learning of deep "
+        "networks "
         "from decentralized data, Algorithm 1"
     )
     constrained: ClassVar[Constrained] = "all"
@@ -93,7 +96,9 @@ class Params(Star, tag_field="name", tag="fedavg", frozen=True, kw_only=True):
         return None
 
     def step_ratio(self, L: Sequence[float], degree: int) -> float | None:
-        """alpha (L + mu)/(2 (1 + beta)), the heavy ball's bound on quadratics (B. T. Polyak, 1964); with E > 1 alpha (L + mu)/2."""
+        """alpha (L + mu)/(2 (1 + beta)), the heavy ball's bound on quadratics (B. T. Polyak, 1964); with E > 1 alpha (L
+        + mu)/2.
+        """
         further = self.beta if self.local_updates == 1 else 0.0  # E steps by themselves are no more stable for it
         return self.step_size * (max(L) + self.pull) / (2 * (1 + further))
 
@@ -103,7 +108,9 @@ class Params(Star, tag_field="name", tag="fedavg", frozen=True, kw_only=True):
     def noise_gain(
         self, i: int, answers: int, L: float, neighbours: Sequence[int], epsilon: float = inf, alpha: float = 0.0
     ) -> float:
-        """An answer that is followed by j - 1 rounds enters by alpha (1 + beta + ... + beta^{j-1}); their squares, in closed form."""
+        """An answer that is followed by j - 1 rounds enters by alpha (1 + beta + ... + beta^{j-1}); their squares, in
+        closed form.
+        """
         b, T = self.beta, answers // self.per_round
         squares = T - 2 * b * (1 - b**T) / (1 - b) + b * b * (1 - b ** (2 * T)) / (1 - b * b)
         return self.per_round * squares * (self.step_size / (1 - b)) ** 2
@@ -175,11 +182,13 @@ class Client(StarMember):
 
 @dataclass
 class ServerState:
+    encoded_names: ClassVar[Mapping[str, str]] = {"stable_rounds": "calm"}
+
     t: int  #: round under way
     w: np.ndarray  #: (d,) w^t
     z: dict[str, np.ndarray]  #: (d,) each: the models that came last
     arrived: dict[str, Z] = field(default_factory=dict)
-    calm: int = 0  #: rounds in a row with max |w^{t+1} - w^t| within the tolerance
+    stable_rounds: int = 0  #: rounds in a row with max |w^{t+1} - w^t| within the tolerance
     residual: float = inf  #: sqrt(sum_p |w^t - x_p|^2) of the last complete round; of a `Leader` w^{t+1}
     done: str | None = None
 
@@ -215,11 +224,11 @@ class Server(StarCentre):
         """Whether the run may end, now that w has moved, or will move, by this step."""
         s = self.state
         s.residual = sqrt(sum(float(np.sum((s.w - z) ** 2)) for z in s.z.values()))
-        s.calm = s.calm + 1 if float(np.max(np.abs(step))) <= self.tolerance else 0
-        return bool(self.patience and s.calm >= self.patience)
+        s.stable_rounds = s.stable_rounds + 1 if float(np.max(np.abs(step))) <= self.tolerance else 0
+        return bool(self.patience and s.stable_rounds >= self.patience)
 
-    def left(self) -> Left:
-        return Left(warm=self.state.z, z=self.state.z)
+    def final_state(self) -> FinalState:
+        return FinalState(warm=self.state.z, z=self.state.z)
 
     def round_body(self, member: str) -> W:
         return W(self.state.w)
@@ -248,7 +257,10 @@ class LeaderState(ServerState):
 
 
 class Leader(Moving, Server):
-    """The server that steps on from the mean. The w of its state is that of the round under way, at the end the answer."""
+    """The server that steps on from the mean.
+
+    The w of its state is that of the round under way, at the end the answer.
+    """
 
     def __init__(self, params: Params, context: ServerContext) -> None:
         super().__init__(context, params.rounds)
@@ -269,8 +281,8 @@ class Leader(Moving, Server):
         s.w = self.moved(self.mean(s.z))
         return self.settled(s.w - w)
 
-    def left(self) -> Left:
-        return Left(warm=dict.fromkeys(self.members, self.state.w), z=self.state.z)
+    def final_state(self) -> FinalState:
+        return FinalState(warm=dict.fromkeys(self.members, self.state.w), z=self.state.z)
 
 
 @dataclass
@@ -279,7 +291,9 @@ class MovingState(masked.CentreState):
 
 
 class MaskedServer(Moving, masked.MaskedCentre):
-    """The same with one local step, where the server sees only the sum of the gates' answers: it takes the step itself."""
+    """The same with one local step, where the server sees only the sum of the gates' answers: it takes the
+    step itself.
+    """
 
     def __init__(self, params: Params, context: masked.ServerContext) -> None:
         super().__init__(context, params.rounds)

@@ -39,11 +39,15 @@ class Uniform(Struct, forbid_unknown_fields=True, frozen=True):
 
 #: What the league tunes of the first-order update.
 class Params(Walk, tag_field="name", tag="iadmm", frozen=True, kw_only=True):
-    """The scenario's `algorithm` section, in the paper's symbols. Raises InputError if two keys contradict each other."""
+    """The scenario's `algorithm` section, in the paper's symbols.
+
+    Raises InputError if two keys contradict each other.
+    """
 
     title: ClassVar[str] = "incremental ADMM"
     paper: ClassVar[str] = (
-        "Y. Ye, H. Chen, M. Xiao, M. Skoglund, H. V. Poor, Privacy-preserving incremental ADMM for decentralized consensus "
+        "Y. Ye, H. Chen, M. Xiao, M. Skoglund, H. V. Poor, Privacy-preserving incremental ADMM for decentralized "
+        "consensus "
         "optimization, Algorithms 1-4"
     )
     published: ClassVar[Published | None] = Published("scales")
@@ -171,10 +175,10 @@ class Agent(TokenNode):
         (z,), s, p = vectors, self.state, self.params
         rho = p.rho
         if p.gamma:
-            rho = p.rho * float(self._random(s.asked + 1).uniform(*p.gamma, 1)[0])
+            rho = p.rho * float(self._random(s.answers + 1).uniform(*p.gamma, 1)[0])
         x = self._primal(z, rho)
         if p.noise_sd:
-            x = x + self._random(s.asked + 1).normal(0.0, p.noise_sd, x.size)
+            x = x + self._random(s.answers + 1).normal(0.0, p.noise_sd, x.size)
         y = dual(s.y, z, x, rho)
         z_new = token(z, s.x, s.y, x, y, p.rho, float(live))
         s.x, s.y = x, y

@@ -2,8 +2,8 @@
 
 Problem (2.1):   min_w  sum_p f_p(z_p)   s.t.  z_p in W_p,   w = z_p on the entries p shares,
 with f_p private to agent p and W_p public. Each round the server averages (line 5), each agent takes E linearised,
-perturbed steps (3.2), and both sides update the same dual (lines 8 and 22). In power flow (Section 6.1) p is a zone that
-shares some entries of z_p; in federated learning (Section 6.2) all nodes share all entries, and W_p is a box.
+perturbed steps (3.2), and both sides update the same dual (lines 8 and 22). In power flow (Section 6.1) p is a zone
+that shares some entries of z_p; in federated learning (Section 6.2) all nodes share all entries, and W_p is a box.
 
 Departures from the paper (docs/papers/objpert-ladmm.md):
  - w averages each entry over its owners, not over all P agents, and only shared entries travel: an agent's private
@@ -17,7 +17,7 @@ Departures from the paper (docs/papers/objpert-ladmm.md):
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf, sqrt
 from typing import Any, ClassVar, Literal, Protocol
@@ -30,8 +30,8 @@ from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.machine import LARGEST, Malformed
 from hushgrid.kernels.patterns.star import (
     Feasible,
+    FinalState,
     Index,
-    Left,
     NodeContext,
     ServerContext,
     StarCentre,
@@ -58,7 +58,9 @@ BY_CONVEXITY = "2/(alpha(t+2))"  #: the rule (5.3a)
 
 class ClaimedNoise(Published):
     def sensitivity(self, mode: str, moved: float, step: float) -> float:
-        """(6.4) counts one record's gradient, not the difference of two: half of it. (3.4) stands behind the step D^-1."""
+        """(6.4) counts one record's gradient, not the difference of two: half of it. (3.4) stands behind the
+        step D^-1.
+        """
         return moved * step if mode.startswith("output") else moved / 2
 
 
@@ -76,8 +78,8 @@ class Params(Star, tag_field="name", tag="ladmm", frozen=True, kw_only=True):
 
     rounds: Count  #: T, rounds around the coordinator
     rho: Step | Rho = 100.0  #: the penalty, a number or the schedule (E.1)
-    #: the proximal step, a number or a rule; L: the public smoothness constant, t: the round, epsilon: of one answer (5.1a),
-    #: alpha: every f_p - alpha/2 |x|^2 is convex (5.3a)
+    #: the proximal step, a number or a rule; L: the public smoothness constant, t: the round, epsilon: of one answer
+    #: (5.1a), alpha: every f_p - alpha/2 |x|^2 is convex (5.3a)
     eta: Step | Literal["1/(L+sqrt(t))", "1/sqrt(t)", "1/(L+sqrt(t)/epsilon)", "2/(alpha(t+2))"] = "1/(L+sqrt(t))"
     local_updates: Updates = 1  #: E, steps of a node between two messages
 
@@ -94,8 +96,11 @@ class Params(Star, tag_field="name", tag="ladmm", frozen=True, kw_only=True):
         return float(self.rho)
 
     def eta_t(self, t: int, L: float, epsilon: float = inf, alpha: float = 0.0) -> float:
-        """eta^t of round t >= 1. L: the public smoothness constant, the largest over the agents. epsilon: of one answer.
-        alpha: every f_p is alpha-strongly convex."""
+        """eta^t of round t >= 1.
+
+        L: the public smoothness constant, the largest over the agents. epsilon: of one answer. alpha: every f_p is
+        alpha-strongly convex.
+        """
         if self.eta == "1/(L+sqrt(t))":
             return 1.0 / (L + sqrt(t))
         if self.eta == "1/(L+sqrt(t)/epsilon)":  # (5.1a)
@@ -229,11 +234,14 @@ class Agent(StarMember):
     remembers: ClassVar[bool] = True
 
     def take(self, ended: AgentState) -> bool:
-        """Begin at the last state of an earlier run. False, and nothing has changed, if it is not one of this problem's."""
-        own = self.state
+        """Begin at the last state of an earlier run.
+
+        False, and nothing has changed, if it is not one of this problem's.
+        """
+        state = self.state
         for name in ("z", "mean", "lam"):
             theirs = getattr(ended, name)
-            if theirs.shape != getattr(own, name).shape or not np.all(np.abs(theirs) <= LARGEST):
+            if theirs.shape != getattr(state, name).shape or not np.all(np.abs(theirs) <= LARGEST):
                 return False
         self.state = AgentState(0, ended.z, ended.mean, ended.lam, warm=True)
         return True
@@ -252,7 +260,8 @@ class Agent(StarMember):
             total = total + z
         mean = total / p.local_updates  # line 20
         lam = dual(s.lam, rho, body.w, mean[self.shared])  # line 22
-        # By lines 5, 8: w^{t+1} = zbar^t + r (zbar^t - zbar^{t-1}), r = rho^{t-1}/rho^t. A first zbar is forgotten by halves.
+        # By lines 5, 8: w^{t+1} = zbar^t + r (zbar^t - zbar^{t-1}), r = rho^{t-1}/rho^t. A first zbar is forgotten by
+        # halves.
         r = p.rho_t(max(t - 1, 1), self.epsilon) / rho
         s.common = (body.w + r * (s.common if s.common.size else body.w)) / (1 + r)
         s.z, s.mean, s.lam = z, mean, lam
@@ -276,12 +285,14 @@ class Agent(StarMember):
 
 @dataclass
 class ServerState:
+    encoded_names: ClassVar[Mapping[str, str]] = {"stable_rounds": "calm"}
+
     t: int  #: round under way
     w: np.ndarray  #: (N,) w^{t+1}
     z: dict[str, np.ndarray]  #: z_p^t, (m_p,) each
     lam: dict[str, np.ndarray]  #: lambda_p^t, (m_p,) each
     arrived: dict[str, Z] = field(default_factory=dict)
-    calm: int = 0  #: rounds in a row with max |w^{t+1} - w^t| within the tolerance
+    stable_rounds: int = 0  #: rounds in a row with max |w^{t+1} - w^t| within the tolerance
     residual: float = inf  #: sqrt(sum_p |w_p - z_p|^2) of the last complete round
     done: str | None = None
     cold: list[str] = field(default_factory=list)  #: members that began at the flat start while the server did not
@@ -324,12 +335,12 @@ class Server(StarCentre):
         if not self.patience:
             return False
         moved = float(np.max(np.abs(self.next_w(s.t + 1) - s.w), initial=0.0))  # decided before the next w is sent
-        s.calm = s.calm + 1 if moved <= self.tolerance else 0
-        return bool(s.calm >= self.patience)
+        s.stable_rounds = s.stable_rounds + 1 if moved <= self.tolerance else 0
+        return bool(s.stable_rounds >= self.patience)
 
-    def left(self) -> Left:
+    def final_state(self) -> FinalState:
         z = self.state.z
-        return Left(warm=z, z=z, duals=self.state.lam)
+        return FinalState(warm=z, z=z, duals=self.state.lam)
 
     def round_body(self, member: str) -> W:
         return W(self.state.w[self.position[member]])

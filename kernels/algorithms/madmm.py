@@ -1,14 +1,15 @@
 """X. Zhang, M. M. Khalili, M. Liu, Improving the privacy and accuracy of ADMM-based distributed algorithms (ICML 2018):
 M-ADMM, penalty perturbation (reference [22] of the recycled ADMM paper), the baseline of its Figure 5.
 
-Reconstructed from its abstract and its description there. Problem and messages are those of ADMM. Each node has a penalty
-eta_i(t) of its own, which grows; the dual step is another number, theta, the same for all:
+Reconstructed from its abstract and its description there. Problem and messages are those of ADMM. Each node has a
+penalty eta_i(t) of its own, which grows; the dual step is another number, theta, the same for all:
 
     f_i(t+1)      = argmin O(f, D_i) + <2 lambda_i + eps_i, f> + eta_i(t+1) sum_j |(f_i + f_j)/2 - f|^2
     lambda_i(t+1) = lambda_i + theta/2 sum_j (f_i(t+1) - f_j(t+1))
 
-One theta keeps sum_i lambda_i = 0, so node penalties have the right limit here. The paper writes eps_i inside the square,
-which scales it by 2 eta_i V_i: its law, not its price, is that of the gate's private minimiser, which `guarded` asks.
+One theta keeps sum_i lambda_i = 0, so node penalties have the right limit here. The paper writes eps_i inside the
+square, which scales it by 2 eta_i V_i: its law, not its price, is that of the gate's private minimiser, which `guarded`
+asks.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ class Params(radmm.Conventional, tag_field="name", tag="madmm", frozen=True, kw_
 
     title: ClassVar[str] = "penalty-perturbed M-ADMM"
     paper: ClassVar[str] = (
-        "X. Zhang, M. M. Khalili, M. Liu, Improving the privacy and accuracy of ADMM-based distributed algorithms (2018)"
+        "X. Zhang, M. M. Khalili, M. Liu, Improving the privacy and accuracy of ADMM-based distributed algorithms "
+        "(2018)"
     )
     perturbed_dual: ClassVar[bool] = True  # one theta keeps sum_i lambda_i = 0, whatever the penalties
     max_step_ratio: ClassVar[float] = FAR_DUAL

@@ -34,7 +34,8 @@ class FirstOrder(Rounds, frozen=True, kw_only=True):
     rounds: Count  #: K
     step_size: Step  #: alpha
     weights: Literal["metropolis"] = "metropolis"  #: W, of the mixing
-    #: the weight of the past in the running mean of answers that takes a gradient's place; costs nothing [0: the answer itself]
+    #: the weight of the past in the running mean of answers that takes a gradient's place; costs nothing [0: the answer
+    #: itself]
     momentum: Momentum | UnsetType = UNSET
 
     def step_of_answer(self, i: int, k: int, L: float, epsilon: float = inf, alpha: float = 0.0) -> float:
@@ -42,12 +43,14 @@ class FirstOrder(Rounds, frozen=True, kw_only=True):
 
 
 def check_published(variant: Variant, **keys: object) -> None:
-    """InputError unless the keys of the paper's noise are all there where it is published, and none elsewhere."""
-    for key, found in keys.items():
-        if (found is not None) != (variant == "published"):
-            expected = "a value (variant: published)" if found is None else f"none (variant: {variant})"
+    """Raises InputError unless the keys of the paper's noise are all there where it is published, and none
+    elsewhere.
+    """
+    for key, value in keys.items():
+        if (value is not None) != (variant == "published"):
+            expected = "a value (variant: published)" if value is None else f"none (variant: {variant})"
             raise InputError(
-                f"algorithm.{key}: {'missing' if found is None else f'found {found}'}, expected {expected}"
+                f"algorithm.{key}: {'missing' if value is None else f'found {value}'}, expected {expected}"
             )
 
 
@@ -64,7 +67,10 @@ class AnsweredState(NeighbourState):
 
 
 class NodeOracle(Protocol):
-    """What a node may ask of its gate. `perturb`: x plus a paper's noise (published), of scale `scale` per coordinate."""
+    """What a node may ask of its gate.
+
+    `perturb`: x plus a paper's noise (published), of scale `scale` per coordinate.
+    """
 
     def gradient(self, x: Vector) -> Vector: ...
     def exact_gradient(self, x: Vector) -> Vector: ...
@@ -73,7 +79,7 @@ class NodeOracle(Protocol):
 
 def metropolis(graph: Graph, i: int) -> list[float]:
     """W_ij for the neighbours j of node i, in their order."""
-    degree = [len(near) for near in graph.neighbours]
+    degree = [len(neighbours) for neighbours in graph.neighbours]
     return [1.0 / (1 + max(degree[i], degree[j])) for j in graph.neighbours[i]]
 
 
@@ -108,15 +114,18 @@ class Mixing(Neighbour):
     def first(self) -> Vector:
         return np.zeros(self.size)
 
-    def P(self, own: Vector, others: Mapping[str, Vector]) -> Vector:
+    def P(self, vector: Vector, others: Mapping[str, Vector]) -> Vector:
         """(P v)_i of this node, from its own v_i and its neighbours' v_j. Shape (d,)."""
-        total = np.zeros_like(own)
+        total = np.zeros_like(vector)
         for j, v in others.items():
-            total += self.weights[j] * (own - v)
+            total += self.weights[j] * (vector - v)
         return total
 
     def gradient(self, x: Vector) -> Vector:
-        """The gate's answer at x: noisy where guarded; with momentum b the mean m+ = b m + (1 - b) answer. Shape (d,)."""
+        """The gate's answer at x: noisy where guarded; with momentum b the mean m+ = b m + (1 - b) answer.
+
+        Shape (d,).
+        """
         g = self.gate.gradient(x) if self.variant == "guarded" else self.gate.exact_gradient(x)
         if not self.momentum:
             return g
@@ -131,7 +140,9 @@ class Mixing(Neighbour):
 
 
 class Proximal(Mixing):
-    """A node of EXTRA, NIDS or DGD: steps of `step_size`, and the proximal step of r. A paper supplies its first state."""
+    """A node of EXTRA, NIDS or DGD: steps of `step_size`, and the proximal step of r. A paper supplies its
+    first state.
+    """
 
     def __init__(
         self,

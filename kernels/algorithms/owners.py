@@ -1,4 +1,5 @@
-"""Entries that several members own: means over the owners, their multipliers, and the acceleration of an iteration on them.
+"""Entries that several members own: means over the owners, their multipliers, and the acceleration of an iteration on
+them.
 
 `position[p]` (m_p,) places member p's entries among all N of them.
 """
@@ -31,21 +32,24 @@ def mean(values: Sequence[Vector], position: Sequence[Index], size: int) -> Vect
 def centred(lam: Sequence[Vector], position: Sequence[Index], held: Vector) -> list[Vector]:
     """lam (m_p,) each, less the mean of each entry over its owners, so that it sums to zero.
 
-    Of an entry that is held (`held` (N,) is its value, nan: it is free; (0,): none is) it stays: a constant has any price.
+    Of an entry that is held (`held` (N,) is its value, nan: it is free; (0,): none is) it stays: a constant has any
+    price.
     """
     size = max((int(k.max(initial=-1)) + 1 for k in position), default=0)
     middle = mean(lam, position, size)
     if held.size:
         middle = np.where(np.isnan(held), middle, 0.0)
-    return [own - middle[k] for own, k in zip(lam, position, strict=True)]
+    return [multipliers - middle[k] for multipliers, k in zip(lam, position, strict=True)]
 
 
 def price_of_constants(lam: Sequence[Vector], position: Sequence[Index], held: Vector) -> float:
-    """sum_p <lam_p, held> over the entries that are held: what a bound at lam is above that of the problem around them."""
+    """sum_p <lam_p, held> over the entries that are held: what a bound at lam is above that of the problem
+    around them.
+    """
     if not held.size:
         return 0.0
     value = np.where(np.isnan(held), 0.0, held)
-    return fsum(float(own @ value[k]) for own, k in zip(lam, position, strict=True))
+    return fsum(float(multipliers @ value[k]) for multipliers, k in zip(lam, position, strict=True))
 
 
 def same_weights(pulls: Mapping[str, float], lam: Sequence[Vector]) -> None:
@@ -53,11 +57,12 @@ def same_weights(pulls: Mapping[str, float], lam: Sequence[Vector]) -> None:
 
     Then sum_p lambda_p = n rho (zbar - w) on each entry, which is zero at the end: an entry has one weight.
     """
-    for (p, pull), own in zip(pulls.items(), lam, strict=True):
-        expected = float(np.linalg.norm(own))
+    for (p, pull), multipliers in zip(pulls.items(), lam, strict=True):
+        expected = float(np.linalg.norm(multipliers))
         if abs(pull - expected) > SAME * expected:
             raise Failed(
-                f"{p}: found multipliers of norm {pull:.12g}, expected {expected:.12g}: it has other weights, with which the "
+                f"{p}: found multipliers of norm {pull:.12g}, expected {expected:.12g}: it has other weights, with "
+                "which the "
                 "zones would agree on a point that is not the optimum"
             )
 

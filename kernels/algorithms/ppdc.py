@@ -2,9 +2,9 @@
 optimization algorithms (2025): PPDC without its compression, a rival in the DPP2 paper (its reference [27]).
 
 Reconstructed from what the DPP2 paper says of it and from the primal-dual method it perturbs (X. Yi et al., Linear
-convergence of first- and zeroth-order primal-dual algorithms for distributed nonconvex optimization, 2021), with Laplace
-noise that decays, of scales r^k u_x on the x that is sent and r^k u_v on v. Problem: min_x sum_i f_i(x). One message a
-round, x~ = x + xi; with P = I - W and v~ = v + zeta:
+convergence of first- and zeroth-order primal-dual algorithms for distributed nonconvex optimization, 2021), with
+Laplace noise that decays, of scales r^k u_x on the x that is sent and r^k u_v on v. Problem: min_x sum_i f_i(x). One
+message a round, x~ = x + xi; with P = I - W and v~ = v + zeta:
 
     x+ = x - eta (gamma P x~ + omega v~ + f'(x)),   v+ = v~ + eta omega P x~,   v^0 = 0.
 
@@ -33,7 +33,8 @@ class Params(Rounds, tag_field="name", tag="ppdc", frozen=True, kw_only=True):
 
     title: ClassVar[str] = "PPDC, reconstructed"
     paper: ClassVar[str] = (
-        "A. Xie, X. Yi, X. Wang, M. Cao, X. Ren, Differentially private and communication-efficient distributed nonconvex "
+        "A. Xie, X. Yi, X. Wang, M. Cao, X. Ren, Differentially private and communication-efficient distributed "
+        "nonconvex "
         "optimization algorithms (2025)"
     )
     published: ClassVar[Published | None] = Published("scales")
@@ -54,9 +55,9 @@ class Params(Rounds, tag_field="name", tag="ppdc", frozen=True, kw_only=True):
         check_published(self.variant, decay=self.decay, u_x=self.u_x, u_v=self.u_v)
 
     def step_ratio(self, L: Sequence[float], degree: int) -> float | None:
-        """The larger of eta (gamma l + L)/2, l = 2 d_max/(1 + d_max), and eta omega^2/gamma: on an eigenvector of P, eigenvalue
-        l, and a curvature h alike for all nodes, the method is z^2 - (2 - eta (gamma l + h)) z + 1 - eta (gamma l + h) +
-        eta^2 omega^2 l = 0, stable (Jury) for eta (gamma l + h) < 2 and eta omega^2 l < gamma l + h.
+        """The larger of eta (gamma l + L)/2, l = 2 d_max/(1 + d_max), and eta omega^2/gamma: on an eigenvector of P,
+        eigenvalue l, and a curvature h alike for all nodes, the method is z^2 - (2 - eta (gamma l + h)) z + 1 - eta
+        (gamma l + h) + eta^2 omega^2 l = 0, stable (Jury) for eta (gamma l + h) < 2 and eta omega^2 l < gamma l + h.
         """
         return max(self.eta * (self.gamma * bound(degree) + max(L)) / 2, self.eta * self.omega**2 / self.gamma)
 
@@ -88,8 +89,8 @@ class Node(Mixing):
     def first(self) -> Vector:
         return self._sent(self.state.x, 0)
 
-    def step(self, t: int, own: Vector, others: dict[str, Vector]) -> Vector:
-        s, p, Px = self.state, self.params, self.P(own, others)
+    def step(self, t: int, message: Vector, others: dict[str, Vector]) -> Vector:
+        s, p, Px = self.state, self.params, self.P(message, others)
         v = self.perturb(s.v, decaying(p.u_v, p.decay, t - 1))
         x = s.x - p.eta * (p.gamma * Px + p.omega * v + self.gradient(s.x))
         sent = self._sent(x, t) if t < self.messages else x

@@ -1,9 +1,9 @@
-"""X. Zhang, M. M. Khalili, M. Liu, Recycled ADMM: improving the privacy and accuracy of distributed algorithms, (8)-(19),
-Algorithms 1-3: conventional ADMM, R-ADMM and MR-ADMM (neighbours, synchronous rounds).
+"""X. Zhang, M. M. Khalili, M. Liu, Recycled ADMM: improving the privacy and accuracy of distributed algorithms,
+(8)-(19), Algorithms 1-3: conventional ADMM, R-ADMM and MR-ADMM (neighbours, synchronous rounds).
 
 Problem (1):   min_f  sum_i O(f, D_i),   D_i private to node i.
-Node i keeps (f_i, lambda_i); its message t, of round t, is f_i(t), and f_i(0) = lambda_i(0) = 0 are public. An even round of
-R-ADMM and MR-ADMM recycles the odd one's answer: it uses no data and costs nothing, but its message is sent.
+Node i keeps (f_i, lambda_i); its message t, of round t, is f_i(t), and f_i(0) = lambda_i(0) = 0 are public. An even
+round of R-ADMM and MR-ADMM recycles the odd one's answer: it uses no data and costs nothing, but its message is sent.
 
 Departures from the paper (docs/papers/recycled-admm.md):
  - Penalties are those of edges, eta_ij = (eta_i + eta_j)/2, in the primal, the dual and the even step. The paper's own
@@ -83,11 +83,11 @@ class Params(Rounds, tag_field="name", tag="mradmm", frozen=True, kw_only=True):
         return (self.penalties or ("node" if self.variant == "published" else "edge")) == "edge"
 
     def eta_i(self, i: int, k: int) -> float:
-        """eta_i of node i at its answer k. InputError where a list is too short."""
+        """eta_i of node i at its answer k. Raises InputError if a list is too short."""
         if not isinstance(self.eta, Growth):
-            return at(self.eta, i, "eta")
-        growth = at(self.eta.growth, i, "eta.growth")
-        return float(min(at(self.eta.start, i, "eta.start") * np.exp(min(k * np.log(growth), 500.0)), LARGEST))
+            return per_node(self.eta, i, "eta")
+        growth = per_node(self.eta.growth, i, "eta.growth")
+        return float(min(per_node(self.eta.start, i, "eta.start") * np.exp(min(k * np.log(growth), 500.0)), LARGEST))
 
     def step_ratio(self, L: Sequence[float], degree: int) -> float | None:
         """None: minimisers are stable for every penalty; of the even rounds no public bound is known."""
@@ -98,8 +98,8 @@ class Params(Rounds, tag_field="name", tag="mradmm", frozen=True, kw_only=True):
 
     def curvature(self, i: int, k: int, neighbours: Sequence[int]) -> float:
         """2 sum_j eta_ij(k)."""
-        own = self.eta_i(i, k)
-        return sum(own + (self.eta_i(j, k) if self.of_edges else own) for j in neighbours)
+        eta = self.eta_i(i, k)
+        return sum(eta + (self.eta_i(j, k) if self.of_edges else eta) for j in neighbours)
 
     @property
     def recorded_messages(self) -> tuple[str, ...]:
@@ -116,13 +116,16 @@ class Recycled(Params, tag_field="name", tag="radmm", frozen=True, kw_only=True)
 
 
 class Conventional(Params, tag_field="name", tag="admm", frozen=True, kw_only=True):
-    """ADMM (8)-(9): an answer each round. Guarded it is Zhang and Zhu's dual variable perturbation at an honest price."""
+    """ADMM (8)-(9): an answer each round.
+
+    Guarded it is Zhang and Zhu's dual variable perturbation at an honest price.
+    """
 
     title: ClassVar[str] = "ADMM"
     recycles: ClassVar[bool] = False
 
 
-def at(value: float | tuple[float, ...], i: int, key: str) -> float:
+def per_node(value: float | tuple[float, ...], i: int, key: str) -> float:
     """One number for all, or node i's of one a node."""
     if not isinstance(value, tuple):
         return value
@@ -131,12 +134,15 @@ def at(value: float | tuple[float, ...], i: int, key: str) -> float:
     return value[i]
 
 
-# --- f, lam, v, d-vectors; eta (V,) of the edges; F (V, d) what the neighbours sent, sums in the order of their names ---
+# --- f, lam, v, d-vectors; eta (V,) of the edges; F (V, d) what the neighbours sent, sums in the order of their names
+# ---
 
 
 @kernel
 def linear(f: Vector, lam: Vector, eta: Vector, F: Matrix) -> Vector:
-    """v of (8), (12), (14): the sum there is <v, f> + sum_j eta_j |f|^2 and a constant, v = 2 lam - sum_j eta_j (f + f_j)."""
+    """v of (8), (12), (14): the sum there is <v, f> + sum_j eta_j |f|^2 and a constant, v = 2 lam - sum_j eta_j (f +
+    f_j).
+    """
     v = 2.0 * lam
     for j in range(F.shape[0]):
         v = v - eta[j] * (f + F[j])
@@ -154,7 +160,9 @@ def disagreement(f: Vector, eta: Vector, F: Matrix) -> Vector:
 
 @kernel
 def recycled(f: Vector, lam: Vector, v: Vector, s: Vector, eta: float, gamma: float) -> Vector:
-    """(10), (16), (19): f - (g + 2 lam + s)/(2 eta + gamma), g = -(v + 2 eta f) by KKT, eta = sum_j eta_j, s as above."""
+    """(10), (16), (19): f - (g + 2 lam + s)/(2 eta + gamma), g = -(v + 2 eta f) by KKT, eta = sum_j eta_j, s
+    as above.
+    """
     return f - (-(v + 2.0 * eta * f) + 2.0 * lam + s) / (2.0 * eta + gamma)
 
 
@@ -165,7 +173,7 @@ class AgentState(NeighbourState):
 
 
 class Agent(Neighbour):
-    """Node `name` = n<i>. `size` = d. InputError where eta is a list too short."""
+    """Node `name` = n<i>. `size` = d. Raises InputError if eta is a list too short."""
 
     state: AgentState
 
@@ -180,9 +188,9 @@ class Agent(Neighbour):
     def eta(self, k: int) -> Vector:
         """eta_ij(k) of the edges to the neighbours, or eta_i(k) on each of them; public. Shape (V,)."""
         p = self.params
-        own = p.eta_i(routes.index(self.name), k)
-        others = [p.eta_i(routes.index(j), k) if p.of_edges else own for j in self.neighbours]
-        return (own + np.array(others)) / 2.0
+        eta = p.eta_i(routes.index(self.name), k)
+        others = [p.eta_i(routes.index(j), k) if p.of_edges else eta for j in self.neighbours]
+        return (eta + np.array(others)) / 2.0
 
     def dual_step(self, k: int) -> Vector:
         """What multiplies the disagreement on each edge in the dual step. Shape (V,)."""
@@ -191,22 +199,22 @@ class Agent(Neighbour):
     def first(self) -> Vector:
         return self.answer(self.state.v, 1, np.zeros(self.size))
 
-    def kept(self) -> dict[str, Vector]:
+    def iterates(self) -> dict[str, Vector]:
         return {"x": self.state.last, "lam": self.state.lam}
 
-    def step(self, t: int, own: Vector, others: dict[str, Vector]) -> Vector:
+    def step(self, t: int, message: Vector, others: dict[str, Vector]) -> Vector:
         s, p = self.state, self.params
         F = np.array([*others.values()]).reshape(-1, self.size)
         k = p.answer_of(t)
-        lam, v, new = s.lam, s.v, own
+        lam, v, new = s.lam, s.v, message
         if p.answer_of(t - 1) < k:  # message t is an answer
-            lam = lam + 0.5 * disagreement(own, self.dual_step(k), F)
+            lam = lam + 0.5 * disagreement(message, self.dual_step(k), F)
         if t < self.messages and p.answer_of(t + 1) == k:
             eta = self.eta(k)
-            new = recycled(own, lam, v, disagreement(own, eta, F), float(np.sum(eta)), p.gamma)
+            new = recycled(message, lam, v, disagreement(message, eta, F), float(np.sum(eta)), p.gamma)
         elif t < self.messages:
-            v = linear(own, lam, self.eta(k + 1), F)
-            new = self.answer(v, k + 1, own)
+            v = linear(message, lam, self.eta(k + 1), F)
+            new = self.answer(v, k + 1, message)
         s.lam, s.v = lam, v
         return new
 

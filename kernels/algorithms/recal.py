@@ -7,8 +7,8 @@ alpha_i in (0, 2/(L_i + 1)), whatever the network.
 
 Departures from the paper (docs/papers/dp-recal.md):
  - (7a) and (7d) together say lambda+ = lambda + beta (x+ - y+). The start is x = y = lambda = u = 0.
- - `guarded`: the noise stands behind the gate, on the gradient; the token is exact (Finding 1.1: x+ puts y_i on the wire
-   one visit late, so that noise on u protects nothing).
+ - `guarded`: the noise stands behind the gate, on the gradient; the token is exact (Finding 1.1: x+ puts y_i on the
+   wire one visit late, so that noise on u protects nothing).
  - `published`: agents only ever receive the noisy u~, which the algorithm box does not say how to go on from. Reading B
    (shipped): u~+ = u~ + lambda+ - lambda - eps + the agent's own last eps; the noise does not add up. Reading A lets it
    add up, and tends to argmin sum f + n r - <E, x>, E the total noise.
@@ -64,7 +64,7 @@ class Params(Walk, tag_field="name", tag="recal", frozen=True, kw_only=True):
             raise InputError(f"algorithm.variant: found {self.variant}, expected published with decay")
 
     def alpha_i(self, i: int, L: float) -> float:
-        """alpha_i of agent i, whose public smoothness constant is L. InputError where the list is too short."""
+        """alpha_i of agent i, whose public smoothness constant is L. Raises InputError if the list is too short."""
         if isinstance(self.alpha, tuple):
             if i >= len(self.alpha):
                 raise InputError(f"algorithm.alpha: found {len(self.alpha)} numbers, expected one for each agent")
@@ -72,11 +72,15 @@ class Params(Walk, tag_field="name", tag="recal", frozen=True, kw_only=True):
         return self.alpha if self.alpha is not None else 1.0 / (L + 1.0)
 
     def step_ratio(self, L: Sequence[float], degree: int) -> float | None:
-        """The largest alpha_i (L_i + 1)/2: the paper's stepsizes are alpha_i in (0, 2/(L_i + 1)), whatever the network."""
+        """The largest alpha_i (L_i + 1)/2: the paper's stepsizes are alpha_i in (0, 2/(L_i + 1)), whatever
+        the network.
+        """
         return max(self.alpha_i(i, L_i) * (L_i + 1) / 2 for i, L_i in enumerate(L))
 
     def check(self, L: Sequence[float], degree: int, convexity: float = 0.0) -> None:
-        """InputError unless alpha_i is in (0, 2/(L_i + 1)); where nothing is private, L_i may be known better than that."""
+        """Raises InputError unless alpha_i is in (0, 2/(L_i + 1)); where nothing is private, L_i may be known better
+        than that.
+        """
         if isinstance(self.alpha, tuple) and len(self.alpha) != len(L):
             raise InputError(
                 f"algorithm.alpha: found {len(self.alpha)} numbers, expected one for each of {len(L)} nodes"

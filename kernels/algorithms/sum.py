@@ -1,11 +1,11 @@
 """A sum over nodes, in one answer of each: histograms, totals, means, Gram matrices.
 
-Problem:   S = sum_p S_p,  S_p (d,) a declared statistic of node p's records (kernels/problems/statistics.py). Nothing is
-iterated: every node answers once, and the server adds.
+Problem:   S = sum_p S_p,  S_p (d,) a declared statistic of node p's records (kernels/problems/statistics.py). Nothing
+is iterated: every node answers once, and the server adds.
 
-That is the mechanism of C. Dwork, F. McSherry, K. Nissim, A. Smith, Calibrating noise to sensitivity in private data analysis
-(TCC 2006), at each node by itself. Masked (kernels/patterns/masked.py) the server sees the sum alone, and the noise is one
-mechanism's, not n.
+That is the mechanism of C. Dwork, F. McSherry, K. Nissim, A. Smith, Calibrating noise to sensitivity in private data
+analysis (TCC 2006), at each node by itself. Masked (kernels/patterns/masked.py) the server sees the sum alone, and the
+noise is one mechanism's, not n.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import numpy as np
 from hushgrid.kernels.algorithms.base import Question, Sharing, Star
 from hushgrid.kernels.machine import Malformed
 from hushgrid.kernels.patterns import masked
-from hushgrid.kernels.patterns.star import Left, NodeContext, ServerContext, StarCentre, StarMember, W, Z
+from hushgrid.kernels.patterns.star import FinalState, NodeContext, ServerContext, StarCentre, StarMember, W, Z
 from hushgrid.kernels.types import Vector
 
 
@@ -29,7 +29,8 @@ class Params(Star, tag_field="name", tag="sum", frozen=True, kw_only=True):
 
     title: ClassVar[str] = "sum of a declared statistic"
     paper: ClassVar[str] = (
-        "C. Dwork, F. McSherry, K. Nissim, A. Smith, Calibrating noise to sensitivity in private data analysis, TCC 2006"
+        "C. Dwork, F. McSherry, K. Nissim, A. Smith, Calibrating noise to sensitivity in private data analysis, TCC "
+        "2006"
     )
     sharing: ClassVar[tuple[Sharing, ...]] = ("addends",)
     recorded: ClassVar[tuple[str, ...]] = ("mean",)
@@ -131,8 +132,8 @@ class Server(StarCentre):
         s.w, s.summed = total, list(self.members)
         return False
 
-    def left(self) -> Left:
-        return Left(warm={}, z=dict.fromkeys(self.members, self.state.w))
+    def final_state(self) -> FinalState:
+        return FinalState(warm={}, z=dict.fromkeys(self.members, self.state.w))
 
     def round_body(self, member: str) -> W:
         return W(np.zeros_like(self.state.w))

@@ -1,8 +1,8 @@
 """W. Yin, X. Mao, K. Yuan, Y. Gu, A. H. Sayed, A communication-efficient random-walk algorithm for decentralized
 optimization: W-ADMM (reference [17] of the I-ADMM paper), the updates of I-ADMM on a random walk.
 
-Problem: min_x sum_i f_i(x). Written from its description in the I-ADMM paper, Section II: (4a), (4b), (5), the next agent
-drawn among the neighbours with P_ij = 1/deg(i). Its beta is rho here.
+Problem: min_x sum_i f_i(x). Written from its description in the I-ADMM paper, Section II: (4a), (4b), (5), the next
+agent drawn among the neighbours with P_ij = 1/deg(i). Its beta is rho here.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ class Params(iadmm.Params, tag_field="name", tag="wadmm", frozen=True, kw_only=T
 
     title: ClassVar[str] = "walkman ADMM"
     paper: ClassVar[str] = (
-        "W. Yin, X. Mao, K. Yuan, Y. Gu, A. H. Sayed, A communication-efficient random-walk algorithm for decentralized "
+        "W. Yin, X. Mao, K. Yuan, Y. Gu, A. H. Sayed, A communication-efficient random-walk algorithm for "
+        "decentralized "
         "optimization"
     )
 

@@ -1,19 +1,21 @@
 """Masked sums: a coordinator learns the sum over a set of devices and nothing of any one of them.
 
-Exchange 1: every device introduces itself with a key of this run. Exchange 2: each is shown all introductions, and checks
-them. Then rounds: the coordinator sends a point x and the set S of devices that are to answer, and each device i of S sends
+Exchange 1: every device introduces itself with a key of this run. Exchange 2: each is shown all introductions, and
+checks them. Then rounds: the coordinator sends a point x and the set S of devices that are to answer, and each device i
+of S sends
 
     y_i + sum_{j in S, j > i} m_ij - sum_{j in S, j < i} m_ij   mod 2^64,
 
-y_i its gate's share in integers, m_ij a pad that i and j alone know and that belongs to one question: round k, attempt a, S and x.
-The pads cancel in the sum over S, and in no other. If a device of S is silent nothing can be decoded, and **no pad is ever
-revealed**: the round is asked again as attempt a + 1 of a smaller set, with fresh noise, at a new price. (The same y_i sent
-again under the smaller set would be the classical mistake: once the late message turns up, the difference is y_j.) At last
-every device is told what came of it.
+y_i its gate's share in integers, m_ij a pad that i and j alone know and that belongs to one question: round k, attempt
+a, S and x. The pads cancel in the sum over S, and in no other. If a device of S is silent nothing can be decoded, and
+**no pad is ever revealed**: the round is asked again as attempt a + 1 of a smaller set, with fresh noise, at a new
+price. (The same y_i sent again under the smaller set would be the classical mistake: once the late message turns up,
+the difference is y_j.) At last every device is told what came of it.
 
-The coordinator may tell different sets to different devices. A set K of messages can be decoded only if every honest i of it
-has S_i cut with the honest inside K, for a pad that one side alone has added stays. And |S_i| >= h + t. So K has h honest
-shares at least: no round of consistency is needed. Devices that were told different x have no pad in common. It is no integrity: a device can spoil a sum, but not see into it.
+The coordinator may tell different sets to different devices. A set K of messages can be decoded only if every honest i
+of it has S_i cut with the honest inside K, for a pad that one side alone has added stays. And |S_i| >= h + t. So K has
+h honest shares at least: no round of consistency is needed. Devices that were told different x have no pad in common.
+It is no integrity: a device can spoil a sum, but not see into it.
 """
 
 from __future__ import annotations
@@ -21,8 +23,9 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
+import msgspec
 import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
@@ -30,7 +33,7 @@ from numpy.typing import NDArray
 from hushgrid.kernels.errors import Stopped
 from hushgrid.kernels.machine import NOTHING, Malformed, Step
 from hushgrid.kernels.patterns.introductions import Introduction
-from hushgrid.kernels.patterns.star import Left, Prox, StarCentre, StarMember
+from hushgrid.kernels.patterns.star import FinalState, Prox, StarCentre, StarMember
 from hushgrid.kernels.types import Index, Vector
 
 Words = NDArray[np.uint64]
@@ -55,7 +58,7 @@ class Masks(Protocol):
 class Shares(Protocol):
     """What a masked round may ask of a gate."""
 
-    def share(self, x: Vector, about: bytes) -> Index:
+    def share(self, x: Vector, question: bytes) -> Index:
         """y_i at x: integers on the common grid, noise included; one answer. `about`: what else it is asked with."""
         ...
 
@@ -120,7 +123,7 @@ class Ask(Struct, tag="masked.ask", frozen=True):
 class Masked(Struct, tag="masked.share", frozen=True):
     """Member to centre: d words of 64 bits, little-endian. Without all others of its set they are uniform."""
 
-    words: bytes
+    share: bytes = msgspec.field(name="words")
 
 
 class Result(Struct, tag="masked.told", frozen=True):
@@ -140,26 +143,31 @@ Answer = Introduction | KeysAck | Masked | ResultAck
 def decoded(messages: Sequence[bytes], g: float) -> Vector:
     """(d,) the sum of the values behind these messages, in their unit: right if they are those of one whole set."""
     total = np.zeros(len(messages[0]) // 8, dtype=np.uint64)
-    for words in messages:
-        total += np.frombuffer(words, dtype="<u8")
-    found: Vector = total.view(np.int64).astype(np.float64) * g
-    return found
+    for message in messages:
+        total += np.frombuffer(message, dtype="<u8")
+    values: Vector = total.view(np.int64).astype(np.float64) * g
+    return values
 
 
 @dataclass
 class MemberState:
+    encoded_names: ClassVar[Mapping[str, str]] = {"last_answered": "asked", "last_message": "said", "share": "words"}
+
     t: int  #: exchanges answered
     round: int  #: rounds that are over, as far as this device was told
     mean: np.ndarray  #: (d,) the point that it was told last: the iterate after `round` rounds
-    asked: tuple[int, int] = (0, 0)  #: (round, attempt) that it answered last
+    last_answered: tuple[int, int] = (0, 0)  #: (round, attempt) that it answered last
     introductions: dict[str, Introduction] = field(default_factory=dict)  #: of all
-    said: str = ""  #: which kind of message the last answer was
-    words: bytes = b""  #: the last masked share
+    last_message: str = ""  #: which kind of message the last answer was
+    share: bytes = b""  #: the last masked share
     ended: bool = False  #: whether it was told what came of the run
 
 
 class MaskedMember(StarMember):
-    """A device of a masked run. Its gate answers once for each (round, attempt) and its message is repeated, never renewed."""
+    """A device of a masked run.
+
+    Its gate answers once for each (round, attempt) and its message is repeated, never renewed.
+    """
 
     state: MemberState
 
@@ -178,8 +186,8 @@ class MaskedMember(StarMember):
         return self.state.round
 
     @property
-    def asked(self) -> int:
-        return self.state.asked[0]
+    def answered_round(self) -> int:
+        return self.state.last_answered[0]
 
     def outcome(self) -> dict[str, Vector]:
         return {"z": self.state.mean, "x": self.state.mean}
@@ -209,8 +217,10 @@ class MaskedMember(StarMember):
             raise Malformed("a set of others than were introduced, or without this device")
         if len(among) < least:
             raise Malformed(f"a set of {len(among)} devices, expected at least {least}")
-        if not (s.asked < (k, a) and 1 <= k <= self.rounds and 1 <= a <= self.terms.answers):
-            raise Malformed(f"round {k}, attempt {a} after {s.asked}, of {self.rounds} and {self.terms.answers}")
+        if not (s.last_answered < (k, a) and 1 <= k <= self.rounds and 1 <= a <= self.terms.answers):
+            raise Malformed(
+                f"round {k}, attempt {a} after {s.last_answered}, of {self.rounds} and {self.terms.answers}"
+            )
 
     def receive(self, sender: str, seq: int, body: Any) -> Step:
         if sender != self.centre:
@@ -229,34 +239,36 @@ class MaskedMember(StarMember):
         s = self.state
         match body:
             case KeyRequest():
-                s.said = "introduction"
+                s.last_message = "introduction"
             case Introduced(introductions):
                 self.masks.meet(introductions)
-                s.introductions, s.said, self._met = introductions, "met", True
+                s.introductions, s.last_message, self._met = introductions, "met", True
             case Ask(k, a, among, x):
                 if not self._met:  # after a restart
                     self.masks.meet(s.introductions)
                     self._met = True
                 y = self.gate.share(x, repr((k, a, among)).encode())
-                words = y.view(np.uint64) + self.masks.pad(k, a, among, x, y.size)
-                s.round, s.mean, s.asked = k - 1, x, (k, a)
-                s.words, s.said = words.astype("<u8").tobytes(), "share"
+                masked = y.view(np.uint64) + self.masks.pad(k, a, among, x, y.size)
+                s.round, s.mean, s.last_answered = k - 1, x, (k, a)
+                s.share, s.last_message = masked.astype("<u8").tobytes(), "share"
             case Result(x):
-                s.round, s.mean, s.said, s.ended = self.rounds, x, "kept", True
+                s.round, s.mean, s.last_message, s.ended = self.rounds, x, "kept", True
 
     def answer_body(self) -> Answer:
-        match self.state.said:
+        match self.state.last_message:
             case "introduction":
                 return self.masks.introduction()
             case "met":
                 return KeysAck()
             case "share":
-                return Masked(self.state.words)
+                return Masked(self.state.share)
         return ResultAck()
 
 
 @dataclass
 class CentreState:
+    encoded_names: ClassVar[Mapping[str, str]] = {"stable_rounds": "calm"}
+
     t: int  #: exchange under way
     w: np.ndarray  #: (d,) the iterate after `round` rounds
     round: int = 0  #: rounds that are complete
@@ -269,7 +281,7 @@ class CentreState:
     summed: list[str] = field(default_factory=list)  #: whose shares are in the sum that was decoded last
     attempts: int = 0  #: asked so far
     arrived: dict[str, Answer] = field(default_factory=dict)
-    calm: int = 0  #: rounds in a row with max |x+ - x| within the tolerance
+    stable_rounds: int = 0  #: rounds in a row with max |x+ - x| within the tolerance
     residual: float = 0.0  #: all hold the same x
     done: str | None = None
 
@@ -307,8 +319,8 @@ class MaskedCentre(StarCentre):
     def check(self, member: str, body: Any) -> None:
         if not isinstance(body, Introduction | KeysAck | Masked | ResultAck):
             raise Malformed(f"{type(body).__name__}, expected an answer")
-        if isinstance(body, Masked) and len(body.words) != 8 * self.state.w.size:
-            raise Malformed(f"{len(body.words)} bytes, expected {8 * self.state.w.size}")
+        if isinstance(body, Masked) and len(body.share) != 8 * self.state.w.size:
+            raise Malformed(f"{len(body.share)} bytes, expected {8 * self.state.w.size}")
 
     def due(self, body: Any) -> None:
         expected, _ = PHASES[self.state.phase]
@@ -339,58 +351,59 @@ class MaskedCentre(StarCentre):
         return super().receive(sender, seq, body)
 
     @property
-    def asked(self) -> list[str]:
+    def awaited(self) -> list[str]:
         return self.state.among
 
     def ended(self) -> str | None:
-        calm = self.combine()
+        stable = self.combine()
         if self.state.phase:
             return None
-        return "tolerance" if calm else "rounds"
+        return "tolerance" if stable else "rounds"
 
     def combine(self) -> bool:
         s = self.state
-        calm = bool(self.patience and s.calm >= self.patience)
+        stable = bool(self.patience and s.stable_rounds >= self.patience)
         if s.phase == "meet":
             s.introductions = {m: s.arrived[m] for m in s.among}  # type: ignore[misc]
         elif s.phase == "introduce":
             s.met = list(s.among)
         elif s.phase == "ask":
-            before, total = s.w, decoded([s.arrived[m].words for m in s.among], self.terms.g)  # type: ignore[union-attr]
+            shares = [s.arrived[m].share for m in s.among]  # type: ignore[union-attr]
+            before, total = s.w, decoded(shares, self.terms.g)
             if not np.all(np.abs(total) <= len(s.among) * self.terms.largest):
                 raise Stopped(
                     f"round {s.round + 1}: a sum was decoded that no honest devices have: one of them has spoiled it"
                 )
             s.w, s.summed = self.advance(total, s.among), list(s.among)
             s.round, s.attempt = s.round + 1, 1
-            s.calm = s.calm + 1 if float(np.max(np.abs(s.w - before))) <= self.tolerance else 0
-            calm = bool(self.patience and s.calm >= self.patience)
-        over = s.phase == "ask" and (s.round == self.rounds or calm or s.attempts == self.terms.answers)
+            s.stable_rounds = s.stable_rounds + 1 if float(np.max(np.abs(s.w - before))) <= self.tolerance else 0
+            stable = bool(self.patience and s.stable_rounds >= self.patience)
+        over = s.phase == "ask" and (s.round == self.rounds or stable or s.attempts == self.terms.answers)
         s.phase = "tell" if over else PHASES[s.phase][1]
         if s.phase in ("ask", "tell"):
             s.among = [m for m in s.met if m not in s.absent]
         s.attempts += s.phase == "ask"
-        return calm
+        return stable
 
     def without(self, silent: Sequence[str]) -> Step | None:
         """Goes on without these members. None if it cannot: too few are left, or too few answers.
 
-        A round that has begun is asked again, as a new attempt of the smaller set. Nobody sends again what was masked for the
-        larger one.
+        A round that has begun is asked again, as a new attempt of the smaller set. Nobody sends again what was masked
+        for the larger one.
         """
         s = self.state
-        left = [m for m in s.among if m not in silent]
+        remaining = [m for m in s.among if m not in silent]
         fewest = 0 if s.phase == "tell" else self.terms.contributors
-        if len(left) < fewest or (s.phase == "ask" and s.attempts >= self.terms.answers):
+        if len(remaining) < fewest or (s.phase == "ask" and s.attempts >= self.terms.answers):
             return None
         s.absent = sorted({*s.absent, *silent})
-        s.among = left
+        s.among = remaining
         if s.phase == "ask":
             s.t, s.attempt, s.attempts, s.arrived = s.t + 1, s.attempt + 1, s.attempts + 1, {}
             return self.tick()
-        s.arrived = {m: body for m, body in s.arrived.items() if m in left}
-        return self.advanced() if len(s.arrived) == len(left) else self.tick()
+        s.arrived = {m: body for m, body in s.arrived.items() if m in remaining}
+        return self.advanced() if len(s.arrived) == len(remaining) else self.tick()
 
-    def left(self) -> Left:
+    def final_state(self) -> FinalState:
         last = dict.fromkeys(self.members, self.state.w)  # told to all, so that it is public
-        return Left(warm=last, z=last)
+        return FinalState(warm=last, z=last)

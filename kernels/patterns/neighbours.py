@@ -2,13 +2,14 @@
 
 Message t of a node is one vector, the same for all its neighbours. A node that has message t of every neighbour makes
 its step t and sends message t + 1. So two neighbours are never more than one message apart: who is ahead waits for who
-is behind, and its message is kept until then. Who still lacks a message after a while asks the neighbour it is of, which
-keeps its last two and sends that neighbour the one it lacks: an answer is to one, and asks for none, so that those who
-wait for a third cannot keep each other busy. Loss, repetition, reordering and restarts change nothing; the sum over
-neighbours runs in the order of their names.
+is behind, and its message is kept until then. Who still lacks a message after a while asks the neighbour it is of,
+which keeps its last two and sends that neighbour the one it lacks: an answer is to one, and asks for none, so that
+those who wait for a third cannot keep each other busy. Loss, repetition, reordering and restarts change nothing; the
+sum over neighbours runs in the order of their names.
 
-After the last round there may be rounds of averaging (`finish`): a node sends the x that it has arrived at, then in each
-round x_i becomes sum_j W_ij x_j. They ask no gate: x is a function of answers and messages, and so is every average.
+After the last round there may be rounds of averaging (`finish`): a node sends the x that it has arrived at, then in
+each round x_i becomes sum_j W_ij x_j. They ask no gate: x is a function of answers and messages, and so is every
+average.
 
 The coordinator says when to begin, hears now and then how far everybody is, and sees no vector. A paper supplies
 `first` and `step`.
@@ -116,7 +117,7 @@ class Neighbour(ABC):
         """Message 1. Changes nothing."""
 
     @abstractmethod
-    def step(self, t: int, own: Vector, others: dict[str, Vector]) -> Vector:
+    def step(self, t: int, message: Vector, others: dict[str, Vector]) -> Vector:
         """Step t: from message t of this node and of each neighbour, in the order of their names, to message t + 1.
 
         All of it or (on an error) nothing. What it returns after the last message is not sent.
@@ -144,9 +145,9 @@ class Neighbour(ABC):
 
     def outcome(self) -> dict[str, Vector]:
         """What the device keeps: its own iterate x (d,), averaged where that was asked for."""
-        return self.kept() | ({"x": self.state.mixed} if self.state.mixed.size else {})
+        return self.iterates() | ({"x": self.state.mixed} if self.state.mixed.size else {})
 
-    def kept(self) -> dict[str, Vector]:
+    def iterates(self) -> dict[str, Vector]:
         """What the algorithm's rounds leave: x (d,), and what else it has."""
         return {"x": self.state.x}
 
@@ -169,10 +170,10 @@ class Neighbour(ABC):
             raise Malformed(f"{type(body).__name__} from {sender}, expected a neighbour's vector of {size}")
         if not 1 <= seq <= min(s.t + 1, self.total):
             raise Malformed(f"message {seq} of {sender}, expected one of 1..{min(s.t + 1, self.total)}")
-        kept = s.ahead if seq == s.t + 1 else s.arrived if seq == s.t else None
-        if kept is None or sender in kept:
+        store = s.ahead if seq == s.t + 1 else s.arrived if seq == s.t else None
+        if store is None or sender in store:
             return NOTHING
-        kept[sender] = body.vector
+        store[sender] = body.vector
         return self.proceed() if self._ready else Step(taken=True)
 
     def tick(self) -> Step:
@@ -192,21 +193,21 @@ class Neighbour(ABC):
         else:
             new = self.step(s.t, s.last, others)
             if s.t == self.messages < self.total:
-                new = self.kept()["x"]
+                new = self.iterates()["x"]
         if s.t == self.total:
             s.done = "rounds"
             return Step((self._reached(),), s.done, taken=True)
         s.t, s.before, s.last, s.arrived, s.ahead = s.t + 1, s.last, new, s.ahead, {}
-        told = (self._reached(),) if s.t % self.report == 0 else ()
-        return Step((Send(ALL, s.t, Iterate(new)), *told), taken=True, more=self._ready)
+        report = (self._reached(),) if s.t % self.report == 0 else ()
+        return Step((Send(ALL, s.t, Iterate(new)), *report), taken=True, more=self._ready)
 
     # --- inside ---
 
     def _answer(self, sender: str, seq: int) -> Step:
         """To who lacks message `seq` alone; it is the last one or the one before, or not made yet."""
         s = self.state
-        kept = {s.t - 1: s.before, s.t: s.last} if s.t else {}
-        return Step((Send(sender, seq, Iterate(kept[seq])),)) if seq in kept and seq else NOTHING
+        messages = {s.t - 1: s.before, s.t: s.last} if s.t else {}
+        return Step((Send(sender, seq, Iterate(messages[seq])),)) if seq in messages and seq else NOTHING
 
     @property
     def _ready(self) -> bool:
@@ -217,11 +218,11 @@ class Neighbour(ABC):
         return Send(self.centre, self.state.t, Reached(self.state.done is not None))
 
 
-def mixed(own: Vector, others: Mapping[str, Vector], shares: Mapping[str, float]) -> Vector:
+def mixed(own_x: Vector, others: Mapping[str, Vector], shares: Mapping[str, float]) -> Vector:
     """sum_j W_ij x_j, the rest of the row on the diagonal. Shape (d,)."""
-    new = own.copy()
+    new = own_x.copy()
     for j, x in others.items():
-        new -= shares[j] * (own - x)
+        new -= shares[j] * (own_x - x)
     return new
 
 
@@ -275,5 +276,5 @@ class Census:
     def missing(self) -> list[str]:
         """Who is furthest behind, of those that are not over: for them the others wait."""
         s = self.state
-        left = {m: s.reached.get(m, 0) for m in self.members if m not in s.over}
-        return [m for m, t in left.items() if t == min(left.values())]
+        reached = {m: s.reached.get(m, 0) for m in self.members if m not in s.over}
+        return [m for m, t in reached.items() if t == min(reached.values())]

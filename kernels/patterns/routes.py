@@ -36,13 +36,13 @@ def random(graph: Graph, seed: int, metropolis: bool = False) -> Route:
             return name(0)
         if leg.recount is True:
             return tour(node, hop, leg)
-        left = [j for j in graph.neighbours[index(node)] if name(j) not in leg.without]
-        if not left:
+        reachable = [j for j in graph.neighbours[index(node)] if name(j) not in leg.without]
+        if not reachable:
             raise Suspended(f"{node} has no neighbour left, expected one to hand the token to")
         word = walk_word(seed, hop)
         if not metropolis:
-            return name(next_node(left, word))
-        return name(heavier_node(left, [metropolis_weight(graph, index(node), j) for j in left], word))
+            return name(next_node(reachable, word))
+        return name(heavier_node(reachable, [metropolis_weight(graph, index(node), j) for j in reachable], word))
 
     return route
 
@@ -62,7 +62,7 @@ def cyclic(graph: Graph, nodes: Sequence[int]) -> Route:
     return route
 
 
-def given(walk: Sequence[int]) -> Route:
+def listed(walk: Sequence[int]) -> Route:
     """Activation k at walk[k]; nobody can be walked around."""
 
     def route(node: str, hop: int, leg: Leg) -> str:

@@ -60,7 +60,9 @@ class Local(Protocol):
         ...
 
     def bound(self, lam: Vector) -> float:
-        """At most min f_p(z) + `ServerContext.scale` <lam, z> over W_p; lam (m,) on the shared entries, whatever it is."""
+        """At most min f_p(z) + `ServerContext.scale` <lam, z> over W_p; lam (m,) on the shared entries,
+        whatever it is.
+        """
         ...
 
 
@@ -103,7 +105,8 @@ class ServerContext:
     announced: Mapping[str, int] = field(default_factory=dict)
     largest: Mapping[str, int] = field(default_factory=dict)  #: numbers in the largest message on each member's edges
     conclude: Conclude | None = None  #: what a run of exact steps ends with
-    #: The state that an earlier run has left, (m_p,) each: the iteration's, of exact steps; else z_p on the shared entries.
+    #: The state that an earlier run has left, (m_p,) each: the iteration's, of exact steps; else z_p on the shared
+    #: entries.
     warm: dict[str, Vector] | None = None
     duals: dict[str, Vector] = field(default_factory=dict)  #: and lambda_p there, of the members that begin warm too
     factor: float = 1.0  #: and its weights' factor
@@ -112,7 +115,7 @@ class ServerContext:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Left:
+class FinalState:
     """What a run leaves its coordinator: where the next one may begin. All of it is public."""
 
     warm: dict[str, Vector]  #: as in `ServerContext`
@@ -161,7 +164,8 @@ class Minimum(Struct, tag="star.minimum", frozen=True):
 class Close(Struct, tag="star.close", frozen=True):
     """Centre to member: the rounds are over; hand over what the outcome is judged by.
 
-    lam: multipliers of the entries p shares; of free ones those of all owners sum to zero. Empty: no bound is asked for.
+    lam: multipliers of the entries p shares; of free ones those of all owners sum to zero. Empty: no bound is asked
+    for.
     """
 
     lam: np.ndarray = msgspec.field(default_factory=lambda: np.zeros(0))
@@ -197,8 +201,8 @@ Message = W | Z | V | Minimum | Close | Closing | Released | Taken
 class Concluded(NamedTuple):
     """What a run of exact steps ends with."""
 
-    told: dict[str, Released]  #: what each member is told
-    whole: Vector  #: all of it, as the problem has it; empty where there is nothing
+    releases: dict[str, Released]  #: what each member is told
+    dispatch: Vector  #: all of it, as the problem has it; empty where there is nothing
     standing: dict[str, Vector]  #: what each member goes on doing if it is not heard any more, as the problem has it
 
 
@@ -237,7 +241,7 @@ class StarMember(ABC):
         return t
 
     @property
-    def asked(self) -> int:
+    def answered_round(self) -> int:
         """The round in which its gate was asked last."""
         return self.row
 
@@ -300,7 +304,7 @@ class StarCentre(ABC):
         return t
 
     @property
-    def asked(self) -> list[str]:
+    def awaited(self) -> list[str]:
         """The members of the exchange under way."""
         return self.members
 
@@ -331,7 +335,7 @@ class StarCentre(ABC):
         return "rounds" if self.state.t == self.rounds else None
 
     @abstractmethod
-    def left(self) -> Left:
+    def final_state(self) -> FinalState:
         """What the run leaves for the next one, once it is done."""
 
     def completed(self, state: Any) -> int:
@@ -353,7 +357,7 @@ class StarCentre(ABC):
             return NOTHING
         self.due(body)
         s.arrived[sender] = body
-        return self.advanced() if len(s.arrived) == len(self.asked) else Step(taken=True)
+        return self.advanced() if len(s.arrived) == len(self.awaited) else Step(taken=True)
 
     def advanced(self) -> Step:
         """The step that all answers of exchange `state.t` make."""
@@ -374,7 +378,7 @@ class StarCentre(ABC):
 
     def missing(self) -> list[str]:
         """Members whose answer to the round under way has not come."""
-        return [m for m in self.asked if m not in self.state.arrived]
+        return [m for m in self.awaited if m not in self.state.arrived]
 
     def without(self, silent: list[str]) -> Step | None:
         """What to do without members that are silent. None: the run cannot go on."""

@@ -2,11 +2,11 @@
 
 Some papers, and the names of its messages on the wire, say "baton".
 
-Activation k happens at node i_k: it takes token k (the vectors before it), steps its own state, and hands token k + 1 to
-i_{k+1}. It keeps that copy until token k + 2 is known to be taken, so that a lost holder is always preceded by a node
-that can issue its token again. Every message is repeated, the same bytes, until an answer proves its receipt. Whoever
-repeats a token is told how far it has come; in a walk that moves nobody asks, and a hop is one message: a node's next
-token replaces its last one.
+Activation k happens at node i_k: it takes token k (the vectors before it), steps its own state, and hands token k + 1
+to i_{k+1}. It keeps that copy until token k + 2 is known to be taken, so that a lost holder is always preceded by a
+node that can issue its token again. Every message is repeated, the same bytes, until an answer proves its receipt.
+Whoever repeats a token is told how far it has come; in a walk that moves nobody asks, and a hop is one message: a
+node's next token replaces its last one.
 
 Fencing. A token belongs to an epoch. `fences[e - 1]` is the first hop issued in epoch e, so that an epoch is the length
 of its token's fences, and a step (e, k) is *superseded* where a later epoch began at a hop <= k: its node restores
@@ -19,11 +19,12 @@ token k + 1 once the one node that this was meant for has answered.
 An announcement that comes to nothing leaves its epoch unused: the token goes on in its own, beyond the barrier.
 A coordinator's notice holds all it has decided so far, so that a node that was away needs the last one only.
 
-Recount. A node that the walk goes around has left its part in the token's sums for ever, and one that comes back is missing
-there. So a leg around other nodes than before begins with a tour of its nodes: the token carries fresh sums beside the
-vectors, each node adds what it holds once (`counted`) and asks its gate nothing, and with the last one the sums replace
-those of the token, for as many nodes as were counted (`recounted`). A tour's hops are hops: custody is the same, and an
-undone one leaves nothing at its node. Only the coordinator begins one, by a leg's version; a newer version begins anew.
+Recount. A node that the walk goes around has left its part in the token's sums for ever, and one that comes back is
+missing there. So a leg around other nodes than before begins with a tour of its nodes: the token carries fresh sums
+beside the vectors, each node adds what it holds once (`counted`) and asks its gate nothing, and with the last one the
+sums replace those of the token, for as many nodes as were counted (`recounted`). A tour's hops are hops: custody is the
+same, and an undone one leaves nothing at its node. Only the coordinator begins one, by a leg's version; a newer version
+begins anew.
 
 `kernels/patterns/token_monitor.py` is the coordinator's side. A paper supplies `activate`; routes are public functions.
 """
@@ -31,7 +32,7 @@ undone one leaves nothing at its node. Only the coordinator begins one, by a leg
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -93,6 +94,8 @@ class NodeContext:
 class TokenState:
     """A paper adds its own vectors, and names them in `TokenNode.node_vectors`."""
 
+    encoded_names: ClassVar[Mapping[str, str]] = {"last_notice": "heard", "in_recount": "toured", "answers": "asked"}
+
     t: int = 0  #: hop of the token sent last: activation t - 1 was made here; 0: none
     epoch: int = 0  #: in which activation t - 1 was made
     source: str = ""  #: who gave token t - 1
@@ -103,15 +106,15 @@ class TokenState:
     before_t: int = 0
     before_epoch: int = 0
     known: tuple[int, ...] = ()  #: fences, of the longest history heard of
-    heard: int = 0  #: number of the coordinator's last notice
+    last_notice: int = 0  #: number of the coordinator's last notice
     announced: int = 0
     barrier: int = -1
     issued: int = 0  #: the last epoch this node issued a token in
     version: int = 0
     without: tuple[str, ...] = ()
     recounts: bool = False  #: that version begins with a recount
-    toured: bool = False  #: activation t - 1 was one of a recount
-    asked: int = 0  #: activations that asked the gate, superseded ones included
+    in_recount: bool = False  #: activation t - 1 was one of a recount
+    answers: int = 0  #: activations that asked the gate, superseded ones included
     done: str | None = None
     missing: tuple[str, ...] = ()  #: of the token sent last
     final: tuple[np.ndarray, ...] = ()  #: the token after the last activation, where that was made
@@ -141,8 +144,8 @@ class TokenNode(ABC):
     ) -> None:
         """`start` is token 0; `cap` the answers allowed; the walk stops when `patience` hops moved <= `tolerance`.
 
-        The coordinator is told of every `report`-th token as it is sent, and of all that wait. `receipts`: they are sent
-        unasked, which spares repetitions where a node waits long for its next token.
+        The coordinator is told of every `report`-th token as it is sent, and of all that wait. `receipts`: they are
+        sent unasked, which spares repetitions where a node waits long for its next token.
         """
         self.name, self.neighbours, self.route, self.rounds, self.first = name, set(neighbours), route, rounds, start
         self.centre, self.cap, self.tolerance, self.patience = centre, cap, tolerance, patience
@@ -167,9 +170,9 @@ class TokenNode(ABC):
         """Raise Malformed unless the token's vectors are of this problem's shape, and somebody is in its sums."""
         if [v.shape for v in body.vectors] != [v.shape for v in self.first]:
             raise Malformed(f"a token of {[v.size for v in body.vectors]}, expected {[v.size for v in self.first]}")
-        own = [v.shape for v in self.counted()] if body.leg.recount is True else []
-        if body.sums and [v.shape for v in body.sums] != own:
-            raise Malformed(f"a recount of {[v.size for v in body.sums]}, expected sums of {own}")
+        widths = [v.shape for v in self.counted()] if body.leg.recount is True else []
+        if body.sums and [v.shape for v in body.sums] != widths:
+            raise Malformed(f"a recount of {[v.size for v in body.sums]}, expected sums of {widths}")
         if self.n <= max(len(set(body.missing)), len(set(body.leg.without))):
             raise Malformed(f"a token without all of {self.n} nodes, expected one at least")
 
@@ -177,7 +180,7 @@ class TokenNode(ABC):
 
     @property
     def started(self) -> bool:
-        return bool(self.state.heard or self.state.t)
+        return bool(self.state.last_notice or self.state.t)
 
     @property
     def hears(self) -> tuple[str, ...]:
@@ -239,32 +242,38 @@ class TokenNode(ABC):
 
     def _take(self, sender: str, hop: int, token: Token) -> Step:
         """Activation `hop`. What can fail, the route and the paper's step, comes before every change."""
-        s, own = self.state, tuple(getattr(self.state, name) for name in self.node_vectors)
+        s, vectors_before = self.state, tuple(getattr(self.state, name) for name in self.node_vectors)
         if s.version > token.leg.version and self.name not in s.without:
             token = self._begun(token, Leg(s.version, hop + 1, self.name, s.without, s.recounts or UNSET))
-        toured = token.leg.recount is True
-        out = self._counted(token, hop) if toured else token
+        in_recount = token.leg.recount is True
+        out = self._counted(token, hop) if in_recount else token
         to = self.route(self.name, hop + 1, out.leg) if hop + 1 < self.rounds else ""
-        if not toured:
+        if not in_recount:
             vectors = token.vectors
-            if self.cap is None or s.asked < self.cap:  # beyond its cap a node hands the token on unchanged
+            if self.cap is None or s.answers < self.cap:  # beyond its cap a node hands the token on unchanged
                 vectors = self.activate(vectors, self.n - len(token.missing))
-                s.asked += 1
-            calm = token.calm + 1 if self.patience and self._moved(vectors, token.vectors) <= self.tolerance else 0
-            out = replace(token, calm=calm, vectors=vectors)
-        s.before, s.before_t, s.before_epoch, s.toured = own, s.t, s.epoch, toured
+                s.answers += 1
+            stable = (
+                token.stable_rounds + 1
+                if self.patience and self._moved(vectors, token.vectors) <= self.tolerance
+                else 0
+            )
+            out = replace(token, stable_rounds=stable, vectors=vectors)
+        s.before, s.before_t, s.before_epoch, s.in_recount = vectors_before, s.t, s.epoch, in_recount
         s.t, s.epoch, s.source, s.taken = hop + 1, len(token.fences), sender, False
-        s.out, s.to, s.done, s.final, s.missing, calm = out, to, None, (), out.missing, out.calm
-        if not to or (self.patience and calm >= self.patience):
+        s.out, s.to, s.done, s.final, s.missing, stable = out, to, None, (), out.missing, out.stable_rounds
+        if not to or (self.patience and stable >= self.patience):
             s.done, s.final, s.out, s.to = "tolerance" if to else "rounds", out.vectors, None, ""
         step = self._fresh()
         receipt = (Send(sender, hop, Ack(s.epoch, passed=False)),) if sender and self.receipts else ()
         return Step((*step.send, *receipt), step.done, taken=True)  # the token first: somebody waits for it
 
     def _ack(self, sender: str, hop: int, body: Ack) -> Step:
-        """Token `hop` is taken: who gave the one before may forget its copy, and where it is passed on, so may this node.
+        """Token `hop` is taken: who gave the one before may forget its copy, and where it is passed on, so may this
+        node.
 
-        Both are told when they ask, by a repetition, if not before. A node that forgets a receipt, uncommitted, asks again.
+        Both are told when they ask, by a repetition, if not before. A node that forgets a receipt, uncommitted, asks
+        again.
         """
         s = self.state
         if s.out is None or sender != s.to or hop != s.t or body.epoch != len(s.out.fences):
@@ -281,10 +290,10 @@ class TokenNode(ABC):
 
     def _notice(self, no: int, body: Notice) -> Step:
         s = self.state
-        if no < s.heard:
+        if no < s.last_notice:
             return NOTHING
-        begin = not s.heard and not body.announced
-        new, s.heard = no > s.heard, no
+        begin = not s.last_notice and not body.announced
+        new, s.last_notice = no > s.last_notice, no
         s.announced, s.barrier = max(s.announced, body.announced), max(s.barrier, body.barrier)
         self._learn(body.fences)
         if body.version > s.version:
@@ -317,14 +326,19 @@ class TokenNode(ABC):
     @staticmethod
     def _begun(token: Token, leg: Leg) -> Token:
         """The token on a new leg. Where that is the tour of a recount, its sums are fresh."""
-        return replace(token, leg=leg, counted=(), sums=(), calm=0 if leg.recount is True else token.calm)
+        return replace(
+            token, leg=leg, counted=(), sums=(), stable_rounds=0 if leg.recount is True else token.stable_rounds
+        )
 
     def _counted(self, token: Token, hop: int) -> Token:
-        """The token of a recount with this node in its sums. With the last node the tour ends, after activation `hop`."""
+        """The token of a recount with this node in its sums.
+
+        With the last node the tour ends, after activation `hop`.
+        """
         if self.name in token.counted:
             return token
-        own, counted = self.counted(), tuple(sorted({*token.counted, self.name}))
-        sums = tuple(a + b for a, b in zip(token.sums, own, strict=True)) if token.sums else own
+        addends, counted = self.counted(), tuple(sorted({*token.counted, self.name}))
+        sums = tuple(a + b for a, b in zip(token.sums, addends, strict=True)) if token.sums else addends
         live = self.n - len(token.leg.without)
         if len(counted) < live:
             return replace(token, counted=counted, sums=sums)

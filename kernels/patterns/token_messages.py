@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import UNSET, Struct, UnsetType, field
 
 NEVER = 2**62  #: the fence of an epoch in which no token was issued: beyond every hop
 
@@ -28,11 +28,13 @@ Route = Callable[[str, int, Leg], str]
 
 
 class Token(Struct, tag="baton.token", frozen=True, omit_defaults=True):
-    """To the node of activation `seq`: the vectors before it. `calm` counts the hops in a row that moved them little."""
+    """To the node of activation `seq`: the vectors before it. `stable_rounds` counts the hops in a row that moved them
+    little.
+    """
 
     fences: tuple[int, ...]
     leg: Leg
-    calm: int
+    stable_rounds: int = field(name="calm")
     vectors: tuple[np.ndarray, ...]
     missing: tuple[str, ...] = ()  #: the nodes that the vectors' sums are without
     counted: tuple[str, ...] = ()  #: recount: the nodes in `sums`
@@ -78,10 +80,13 @@ class Notice(Struct, tag="baton.notice", frozen=True):
 
 
 class Answer(Struct, tag="baton.answer", frozen=True):
-    """To the coordinator: notice `seq` is stored. The last activation here is `t` - 1; `kept`: token `t` is here, for `to`."""
+    """To the coordinator: notice `seq` is stored.
+
+    The last activation here is `t` - 1; `holds`: token `t` is here, for `to`.
+    """
 
     t: int
-    kept: bool
+    holds: bool = field(name="kept")
     to: str = ""
 
 

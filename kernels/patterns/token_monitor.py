@@ -1,9 +1,10 @@
 """The coordinator's side of the token pattern: it sees who has the token, and begins a new epoch where one is lost.
 
 It holds no vector and reads no clock: its driver decides from presence and leases whom to suspect, and this machine
-whether a token may be issued again. The argument for safety stands in `kernels/patterns/token.py`. Reports may be late and
-suspicions wrong: that costs an epoch, never a second token. An epoch is decided once, for ever; a holder lost together
-with the node before it leaves nobody who may decide, and the walk waits for one of them (`missing` says for whom).
+whether a token may be issued again. The argument for safety stands in `kernels/patterns/token.py`. Reports may be late
+and suspicions wrong: that costs an epoch, never a second token. An epoch is decided once, for ever; a holder lost
+together with the node before it leaves nobody who may decide, and the walk waits for one of them (`missing` says for
+whom).
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ class TokenMonitor:
         self, neighbours: Mapping[str, Iterable[str]], route: Route, rounds: int, *, recounts: bool = True
     ) -> None:
         self.route = route
-        self.neighbours = {node: frozenset(near) for node, near in neighbours.items()}
+        self.neighbours = {node: frozenset(nodes) for node, nodes in neighbours.items()}
         self.members, self.rounds = sorted(self.neighbours), rounds
         self.state = MonitorState(to=route("", 0, Leg()), recounts=recounts)
 
@@ -79,7 +80,7 @@ class TokenMonitor:
         if seq != s.no or sender in s.answers:
             return NOTHING
         s.answers = dict(sorted({**s.answers, sender: body}.items()))
-        if sender == s.by and not s.to and body.kept and body.t == s.held[1]:
+        if sender == s.by and not s.to and body.holds and body.t == s.held[1]:
             s.to = body.to
         return self._decide()._replace(taken=True) if s.suspect else Step(taken=True)
 
@@ -95,7 +96,7 @@ class TokenMonitor:
     def suspect(self, node: str) -> Step:
         """The node that has the token, or is to have it next, is feared lost: announce the next epoch.
 
-        An announcement under way is dropped. Stopped where neither is this node.
+        An announcement under way is dropped. Raises Stopped if neither is this node.
         """
         s, n = self.state, self.state.notice
         if s.done is not None:
@@ -120,11 +121,11 @@ class TokenMonitor:
         s = self.state
         if not s.suspect:
             return []
-        own, needed = s.answers.get(s.suspect), self.neighbours[s.suspect] - set(s.avoided)
-        if own and own.t == s.hop + 1 and own.kept:
+        answer, needed = s.answers.get(s.suspect), self.neighbours[s.suspect] - set(s.avoided)
+        if answer and answer.t == s.hop + 1 and answer.holds:
             # a copy for a node that is avoided is of an older epoch: the last fence undoes whatever is made of it there
-            needed = frozenset({own.to} - {"", *s.avoided})
-        elif own and own.t <= s.hop and self._keeper()[0]:
+            needed = frozenset({answer.to} - {"", *s.avoided})
+        elif answer and answer.t <= s.hop and self._keeper()[0]:
             return []
         return sorted(needed - s.answers.keys())
 
@@ -156,12 +157,12 @@ class TokenMonitor:
     def _keeper(self) -> tuple[str, int]:
         """Who can issue which token, when nobody has made activation hop + 1 or ever will; "" where nobody can."""
         s = self.state
-        own = s.answers.get(s.suspect)
-        if own and own.t == s.hop + 1 and own.kept:  # it is there after all, and its step stands
+        answer = s.answers.get(s.suspect)
+        if answer and answer.t == s.hop + 1 and answer.holds:  # it is there after all, and its step stands
             return (s.suspect, s.hop + 1) if s.hop + 1 < self.rounds else ("", 0)
         if s.hop == 0:  # token 0 is everybody's
-            return (s.suspect if own else min(self.neighbours[s.suspect] - set(s.avoided))), 0
-        return next((node for node, a in sorted(s.answers.items()) if a.kept and a.t == s.hop), ""), s.hop
+            return (s.suspect if answer else min(self.neighbours[s.suspect] - set(s.avoided))), 0
+        return next((node for node, a in sorted(s.answers.items()) if a.holds and a.t == s.hop), ""), s.hop
 
     def _notify(self, **decided: Any) -> Step:
         s = self.state
@@ -169,14 +170,14 @@ class TokenMonitor:
         return self.tick()
 
     def _check_connected(self, without: tuple[str, ...]) -> None:
-        """Stopped unless at least two nodes remain, and are connected."""
-        left = set(self.members) - set(without)
-        seen, stack = set(), sorted(left)[:1]
+        """Raises Stopped unless at least two nodes remain, and are connected."""
+        remaining = set(self.members) - set(without)
+        seen, stack = set(), sorted(remaining)[:1]
         while stack:
             node = stack.pop()
             seen.add(node)
-            stack.extend((self.neighbours[node] & left) - seen)
-        if seen != left or len(left) < 2:
+            stack.extend((self.neighbours[node] & remaining) - seen)
+        if seen != remaining or len(remaining) < 2:
             raise Suspended(
                 f"without {', '.join(without)} the network falls apart: expected two nodes or more, connected"
             )

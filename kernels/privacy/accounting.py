@@ -179,8 +179,8 @@ def calibrate(accountant: str, epsilon: float, delta: float, answers: int) -> fl
     """The largest per-answer epsilon (Laplace) or mu (Gaussian) of which `answers` answers cost at most `epsilon`.
 
     Never more than `epsilon` when computed back, also for the slightly smaller answers a grid really gives; short of it
-    by `_aim`'s few parts in 10^12. Raises InputError as above, and where epsilon is not a number from 1e-12 to 1e12 or
-    answers not positive.
+    by `_aim`'s few parts in 10^12. InputError as above, and where epsilon is not a number from 1e-12 to 1e12 or answers
+    not positive.
     """
     _check(accountant, delta)
     if not 1e-12 <= epsilon <= 1e12:  # beyond the range of a plan's; the bisections below would take long
@@ -201,10 +201,9 @@ def calibrate(accountant: str, epsilon: float, delta: float, answers: int) -> fl
 def total_epsilon(totals: Totals, delta: float) -> float:
     """A valid bound on everything counted, whoever chose each answer and when to stop, at this delta (0: pure).
 
-    The sum of pure epsilons where every answer has one, or GDP with a pure answer as (pi/2) epsilon^2,
-    whichever is less; delta is taken once (`limits.py` has the proof). The sum of the two, each at half of delta,
-    would be less for some mixtures, and does not hold against whoever chooses the next answer's kind after what was
-    seen.
+    The sum of pure epsilons where every answer has one, or GDP with a pure answer as (pi/2) epsilon^2, whichever is
+    less; delta is taken once (`limits.py` has the proof). The sum of the two, each at half of delta, would be less for
+    some mixtures, and does not hold against whoever chooses the next answer's kind after what was seen.
     """
     if not 0 <= delta < 1:
         raise InputError(f"delta: found {delta}, expected a number in [0, 1)")
@@ -220,16 +219,16 @@ def fixed_epsilon(totals: Totals, delta: float) -> float:
     """The same if the number, kinds and prices of the answers were fixed before the first: never more, and often less.
 
     Worst case of pure answers is randomised response, of Gaussian ones the shift of a Gaussian, and so is that of all
-    together: with k answers of epsilon e, of which j lie, delta(eps) = sum_j P(j) delta_mu(eps - (k - 2j) e).
-    Pure answers of different epsilon count as if each had the largest.
-    It does not hold for an answer that was chosen by earlier ones.
+    together: with k answers of epsilon e, of which j lie, delta(eps) = sum_j P(j) delta_mu(eps - (k - 2j) e). Pure
+    answers of different epsilon count as if each had the largest. It does not hold for an answer that was chosen by
+    earlier ones.
     """
     bound, k, e, mu = total_epsilon(totals, delta), totals.laplace, totals.largest_epsilon, totals.mu
     if bound in (0.0, inf) or not (mu and e) or k > MOST_MIXED:
         return bound
     lies = math.exp(-e)
-    whole = math.lgamma(k + 1) - k * math.log1p(lies)
-    chance = [math.exp(whole - math.lgamma(j + 1) - math.lgamma(k - j + 1) - j * e) for j in range(k + 1)]
+    log_total = math.lgamma(k + 1) - k * math.log1p(lies)
+    chance = [math.exp(log_total - math.lgamma(j + 1) - math.lgamma(k - j + 1) - j * e) for j in range(k + 1)]
     slack = 1 + 2.0**-44 * (k + 10) * (math.log(k + 2) + e)  # of lgamma and the logarithms
 
     def holds(epsilon: float) -> bool:
@@ -339,8 +338,8 @@ def _optimal_epsilon(totals: Totals, delta: float) -> float:
     """Of answers of different epsilon: as if each had the largest, which bounds it. Never above the plain sum."""
     if totals.largest_epsilon == 0:
         return 0.0
-    found = _smallest(lambda e: _optimal_delta(e, totals.largest_epsilon, totals.laplace) <= delta)
-    return min(found, totals.epsilon)
+    epsilon = _smallest(lambda e: _optimal_delta(e, totals.largest_epsilon, totals.laplace) <= delta)
+    return min(epsilon, totals.epsilon)
 
 
 # --- inside ---
@@ -374,8 +373,8 @@ def _aim(epsilon: float, answers: int) -> float:
     """A little below `epsilon`, by more than the conversions' rounding can wobble: they are monotone only up to that.
 
     Absolute, where mu is small and delta(epsilon) a small difference: 2^-50 (1 + |x|)(1 + y) M(x)/M(y), the last factor
-    near 1, so below 2^-42 while x and y are below 12. Relative otherwise,
-    growing with the number of answers for lgamma.
+    near 1, so below 2^-42 while x and y are below 12. Relative otherwise, growing with the number of answers for
+    lgamma.
     """
     relative = min(2.0**-40 * (1 + answers / 64), 2.0**-10)
     return epsilon - relative * epsilon - min(2.0**-42, epsilon * 2.0**-10)
@@ -392,8 +391,8 @@ def largest(holds: Callable[[float], bool], start: float = 1.0) -> float:
 
 
 def _smallest(holds: Callable[[float], bool]) -> float:
-    """The smallest e >= 0 with holds(e), the side that holds; holds is true for large e.
-    Infinite where no float holds.
+    """The smallest e >= 0 with holds(e), the side that holds; holds is true for large e. Infinite where no
+    float holds.
     """
     if holds(0.0):
         return 0.0

@@ -1,12 +1,14 @@
 """What observed guesses prove about a privacy parameter: lower bounds that hold but for a chance `doubt`.
 
-Two data sets, an adversary who tells them apart from an answer. It calls "first" on a share p of the answers about the first
-(the hits) and on a share q of those about the other (the false ones). Every test of an (epsilon, delta)-private answer has
-p <= e^epsilon q + delta and 1 - q <= e^epsilon (1 - p) + delta; of a mu-GDP one Phi^-1(p) - Phi^-1(q) <= mu (J. Dong, A. Roth,
-W. Su, 2019). p and q are known by counting: exact bounds of C. Clopper and E. Pearson (1934), each at half of `doubt`.
+Two data sets, an adversary who tells them apart from an answer. It calls "first" on a share p of the answers about the
+first (the hits) and on a share q of those about the other (the false ones). Every test of an (epsilon, delta)-private
+answer has p <= e^epsilon q + delta and 1 - q <= e^epsilon (1 - p) + delta; of a mu-GDP one Phi^-1(p) - Phi^-1(q) <= mu
+(J. Dong, A. Roth, W. Su, 2019). p and q are known by counting: exact bounds of C. Clopper and E. Pearson (1934), each
+at half of `doubt`.
 
-Bounds of one run with many canaries: T. Steinke, M. Nasr, M. Jagielski, Privacy auditing with one (1) training run (2023),
-theorem 5.2; S. Mahloujifar, L. Melis, K. Chaudhuri, Auditing f-differential privacy in one run (2024), algorithm 3.
+Bounds of one run with many canaries: T. Steinke, M. Nasr, M. Jagielski, Privacy auditing with one (1) training run
+(2023), theorem 5.2; S. Mahloujifar, L. Melis, K. Chaudhuri, Auditing f-differential privacy in one run (2024),
+algorithm 3.
 """
 
 from __future__ import annotations
@@ -60,8 +62,8 @@ def mu_lower_pooled(hits: ArrayLike, false: ArrayLike, games: float, doubt: floa
 
 def _difference(p: Any, q: Any) -> Any:
     """Phi^-1(p) - Phi^-1(q); minus infinity where nothing is shown."""
-    shown = (p > 0) & (q < 1) & (p < 1) & (q > 0)
-    return np.where(shown, ndtri(np.where(shown, p, 0.5)) - ndtri(np.where(shown, q, 0.5)), -inf)
+    finite = (p > 0) & (q < 1) & (p < 1) & (q > 0)
+    return np.where(finite, ndtri(np.where(finite, p, 0.5)) - ndtri(np.where(finite, q, 0.5)), -inf)
 
 
 # --- what a perfect attack would see ---
@@ -70,9 +72,9 @@ def _difference(p: Any, q: Any) -> Any:
 def laplace_ratios(epsilon: float, answers: int, steps: int = 2000) -> tuple[Vector, Vector]:
     """The log-likelihood ratio of so many Laplace answers of `epsilon` each, all moved by their whole sensitivity.
 
-    Its values, rising, and its chances (about the first data set) on a grid of epsilon/steps: half of an answer's weight lies
-    at +epsilon, half of e^-epsilon at -epsilon, and between them the density is e^((l - epsilon)/2)/4. About the other data set
-    the chances are those of the negative values.
+    Its values, rising, and its chances (about the first data set) on a grid of epsilon/steps: half of an answer's
+    weight lies at +epsilon, half of e^-epsilon at -epsilon, and between them the density is e^((l - epsilon)/2)/4.
+    About the other data set the chances are those of the negative values.
     """
     steps = max(2, min(steps, (1 << 20) // answers)) // 2 * 2
     values = np.linspace(-epsilon, epsilon, steps + 1)
@@ -109,11 +111,12 @@ def highest(chance: Any, games: float, doubt: float) -> Any:
 
 
 def one_run_chance(canaries: int, guesses: int, right: int, epsilon: float, delta: float) -> float:
-    """The chance of at least so many right ones among `guesses` is at most this, if the run is (epsilon, delta)-private.
+    """The chance of at least so many right ones among `guesses` is at most this, if the run is (epsilon,
+    delta)-private.
 
-    Each of `canaries` is in or out by a fair coin, and the number of guesses is fixed beforehand (Steinke, Nasr, Jagielski,
-    theorem 5.2): P(B >= v) + 2 m delta max_i P(v > B >= v - i)/i with B binomial of p = e^epsilon/(1 + e^epsilon). The binomial's
-    weights are summed from logarithms, so that none underflows into an optimistic zero.
+    Each of `canaries` is in or out by a fair coin, and the number of guesses is fixed beforehand (Steinke, Nasr,
+    Jagielski, theorem 5.2): P(B >= v) + 2 m delta max_i P(v > B >= v - i)/i with B binomial of p = e^epsilon/(1 +
+    e^epsilon). The binomial's weights are summed from logarithms, so that none underflows into an optimistic zero.
     """
     m, r, v = canaries, guesses, right
     if not 0 <= v <= r <= m:
@@ -144,11 +147,12 @@ def one_run_epsilon(canaries: int, guesses: int, right: int, delta: float, doubt
 
 
 def one_run_refutes(canaries: int, guesses: int, right: int, mu: float, doubt: float) -> bool:
-    """Whether so many right guesses have a chance below `doubt` under mu-GDP (Mahloujifar, Melis, Chaudhuri, algorithm 3).
+    """Whether so many right guesses have a chance below `doubt` under mu-GDP (Mahloujifar, Melis, Chaudhuri, algorithm
+    3).
 
-    With c right of c' guesses about m canaries, G(a) = Phi(Phi^-1(a) + mu) the largest chance of an event that has a under a
-    neighbouring run: start at r = doubt c/m, h = doubt (c' - c)/m, go down i = c - 1, ..., 0 by h_i = max(h_{i+1}, G^-1(r_{i+1})),
-    r_i = r_{i+1} + i/(c' - i) (h_i - h_{i+1}); refuted where r + h at 0 reaches c'/m.
+    With c right of c' guesses about m canaries, G(a) = Phi(Phi^-1(a) + mu) the largest chance of an event that has a
+    under a neighbouring run: start at r = doubt c/m, h = doubt (c' - c)/m, go down i = c - 1, ..., 0 by h_i =
+    max(h_{i+1}, G^-1(r_{i+1})), r_i = r_{i+1} + i/(c' - i) (h_i - h_{i+1}); refuted where r + h at 0 reaches c'/m.
     """
     m, c_all, c = canaries, guesses, right
     r, h = doubt * c / m, doubt * (c_all - c) / m

@@ -1,16 +1,16 @@
 """What a budget lets answers cost in all, in three currencies, as integers that are compared exactly.
 
-A budget (epsilon, delta) is a filter: answers go on, each chosen after the earlier ones, for as long as their summed cost
-stays within a limit that was fixed beforehand. The limits, of what is summed:
+A budget (epsilon, delta) is a filter: answers go on, each chosen after the earlier ones, for as long as their summed
+cost stays within a limit that was fixed beforehand. The limits, of what is summed:
 
     pure    epsilon_k                         epsilon
     zCDP    (mu_k^2 + epsilon_k^2)/2          rho_max: the largest rho whose conversion gives epsilon at delta
     GDP     mu_k^2, of pure ones              mu_max^2: delta_{mu_max}(epsilon) = delta
             (pi/2) epsilon_k^2
 
-Each of the three is a valid filter by itself: ratios multiply; Feldman and Zrnic (2021), Whitehouse et al. (2023); Smith
-and Thakurta (2022). A pure answer is m(epsilon)-GDP with m = -2 Phi^-1(1/(1 + e^epsilon)) (Dong, Roth, Su, 2019: the
-curve of pure epsilon lies above G_m, because it is two chords of the convex G_m), and m is concave with slope
+Each of the three is a valid filter by itself: ratios multiply; Feldman and Zrnic (2021), Whitehouse et al. (2023);
+Smith and Thakurta (2022). A pure answer is m(epsilon)-GDP with m = -2 Phi^-1(1/(1 + e^epsilon)) (Dong, Roth, Su, 2019:
+the curve of pure epsilon lies above G_m, because it is two chords of the convex G_m), and m is concave with slope
 sqrt(pi/2) at 0, so m^2 <= (pi/2) epsilon^2.
 
 `Limit.holds` is pure *or* GDP, and delta is taken once. Split the outcomes into those whose answers pass the pure test
@@ -128,8 +128,8 @@ class Limit(NamedTuple):
         """The smallest epsilon whose limit, at this delta, holds for the charge; infinity where none does."""
         if charge.nonprivate or not (charge.pure or self.delta):
             return inf
-        found = rounded_up(charge.epsilon, 1 << UNIT) if charge.pure else inf
-        return min(found, gdp_epsilon(root_up(charge.gdp), self.delta)) if self.delta else found
+        pure = rounded_up(charge.epsilon, 1 << UNIT) if charge.pure else inf
+        return min(pure, gdp_epsilon(root_up(charge.gdp), self.delta)) if self.delta else pure
 
 
 @lru_cache(maxsize=64)

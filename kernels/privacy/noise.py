@@ -66,8 +66,8 @@ class Lattice:
     sensitivity: float  #: of round(v/g) g: Delta + g moved in L1 (laplace), Delta + g sqrt(moved) in L2 (gaussian)
 
     def __post_init__(self) -> None:
-        whole = self.kind == "gaussian" or self.t == math.floor(self.t)
-        if math.frexp(self.g)[0] != 0.5 or not whole or not 1 <= self.t <= LARGEST_T:
+        integer = self.kind == "gaussian" or self.t == math.floor(self.t)
+        if math.frexp(self.g)[0] != 0.5 or not integer or not 1 <= self.t <= LARGEST_T:
             raise ValueError(f"found {self}, expected g a power of two, t from 1 to 2^44, an integer for laplace")
 
     @classmethod
@@ -134,18 +134,18 @@ class Lattice:
             steps = np.rint(v / self.g)
             noise = n.astype(np.float64)
             total = steps + noise
-            # As nearly always, and then |steps| < EXACT too. What is told apart here, in time,
-            # is told by the sum alone.
+            # As nearly always, and then |steps| < EXACT too. What is told apart here, in time, is told by the sum
+            # alone.
             if v.ndim == 1 and total.dot(total) <= _SMALL2 and noise.dot(noise) <= _SMALL2:
                 return total * self.g
-            held = np.abs(steps) <= EXACT  # false for nan too
-        if not held.all():
-            raise InputError(_beyond("value", held, self.g))
-        whole = steps.astype(np.int64) + n
-        held = np.abs(whole) <= EXACT
-        if not held.all():
-            raise InputError(_beyond("noisy value", held, self.g))
-        return whole.astype(np.float64) * self.g
+            exact = np.abs(steps) <= EXACT  # false for nan too
+        if not exact.all():
+            raise InputError(_beyond("value", exact, self.g))
+        total_steps = steps.astype(np.int64) + n
+        exact = np.abs(total_steps) <= EXACT
+        if not exact.all():
+            raise InputError(_beyond("noisy value", exact, self.g))
+        return total_steps.astype(np.float64) * self.g
 
     def _ratio(self, kind: Kind) -> float:
         if self.kind != kind:
@@ -154,8 +154,8 @@ class Lattice:
 
     def _draw(self, size: int, entropy: Entropy) -> tuple[Index, NDArray[np.intp]]:
         """One try a coordinate, and the places where it must be repeated."""
-        words = np.frombuffer(entropy(8 * size), dtype="<u8", count=size)
-        m = (words >> np.uint64(1)).view(np.int64).astype(np.float64)  # rounded; decided exactly below where it matters
+        draws = np.frombuffer(entropy(8 * size), dtype="<u8", count=size)
+        m = (draws >> np.uint64(1)).view(np.int64).astype(np.float64)  # rounded; decided exactly below where it matters
         u = (m + 0.5) * 2.0**-63
         if self.kind == "laplace":
             x = np.log(u) * -self.t
@@ -169,9 +169,9 @@ class Lattice:
         unsure = np.flatnonzero(~((x - margin >= k) & (x + margin < k + 1)))
         n = k.astype(np.int64)
         for i in unsure.tolist():
-            uniform = _Uniform(int(words[i]) >> 1, 63, entropy)
+            uniform = _Uniform(int(draws[i]) >> 1, 63, entropy)
             n[i] = min(_decide(uniform, self._tail, int(n[i])), FAR)
-        negative = (words & np.uint64(1)).astype(bool)
+        negative = (draws & np.uint64(1)).astype(bool)
         again = np.flatnonzero(negative & (n == 0)) if self.kind == "laplace" else np.empty(0, dtype=np.intp)
         np.negative(n, out=n, where=negative)
         return n, again
@@ -294,8 +294,8 @@ def _grid(value: float, sensitivity: float, moved: int, rounding: float) -> tupl
 
 def _in_range(name: str, value: float, t: float, moved: int) -> float:
     if t > LARGEST_T:
-        found = f"{name} {value} an answer, {moved} moved coordinates: {t:.3g} grid steps of noise"
-        raise InputError(f"noise: {found}, expected at most 2^44: a larger {name} or fewer coordinates")
+        size = f"{name} {value} an answer, {moved} moved coordinates: {t:.3g} grid steps of noise"
+        raise InputError(f"noise: {size}, expected at most 2^44: a larger {name} or fewer coordinates")
     return t
 
 

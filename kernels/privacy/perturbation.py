@@ -11,19 +11,18 @@ Laplace of scale g t on the grid g. It costs
 
 Let x* be the exact minimiser of F + <eps, .>: eps = -F'(x*) moves by at most 2 C R/B, the first term; |dx*/deps| =
 1/det F''(x*), and det(H + s aa') <= det(H)(1 + s |a|^2/mu), det(H + s aa') >= det H for the H of the rows that stay,
-the second (at least 2.8 times below the paper's, whose condition on 2 c1 it does not need).
-Both data sets' x^ lie within tau/mu of the same x*, so 2 tau/mu apart in L2, the third:
-x~ given x* is a Laplace mechanism. An inexact x^ without xi is no answer: it tells the data set (Finding 5.2). Split:
-2^-10 of epsilon for xi, the rest for alpha.
+the second (at least 2.8 times below the paper's, whose condition on 2 c1 it does not need). Both data sets' x^ lie
+within tau/mu of the same x*, so 2 tau/mu apart in L2, the third: x~ given x* is a Laplace mechanism. An inexact x^
+without xi is no answer: it tells the data set (Finding 5.2). Split: 2^-10 of epsilon for xi, the rest for alpha.
 
 Output: x~ = x^ + xi, |F'(x^)|_2 <= tau: two x^ are (2 C R/B + 2 tau)/mu apart in L2 (docs/papers/mechanisms.md has the
 proof). Under Gaussian noise this is the gate's private minimiser.
 
-tau is public: 4 times a bound of the rounding of F' and of eps wherever x* can be,
-and at least what makes the grid hold it. eps is float: |M|_2 N/alpha with M, N of d + 1 and d standard normals,
-for chi^2_{d+1} is the mixture of variances that makes N spherically exponential.
-Each normal is the inverse of 191 uniform bits, whose error is counted in the residual; bits that begin with 128 zeros,
-and |M|, |N| as rare, are left to `tail`: a delta of (2 d + 3) 2^-128 an answer.
+tau is public: 4 times a bound of the rounding of F' and of eps wherever x* can be, and at least what makes the grid
+hold it. eps is float: |M|_2 N/alpha with M, N of d + 1 and d standard normals, for chi^2_{d+1} is the mixture of
+variances that makes N spherically exponential. Each normal is the inverse of 191 uniform bits, whose error is counted
+in the residual; bits that begin with 128 zeros, and |M|, |N| as rare, are left to `tail`: a delta of (2 d + 3) 2^-128
+an answer.
 """
 
 from __future__ import annotations
@@ -67,6 +66,7 @@ class Perturbation:
 
 def objective(loss: Public, epsilon: float, linear: Vector, quadratic: float, records: int = 1) -> Perturbation:
     """The least noise of which one answer costs at most `epsilon`, pure.
+
     Raises InputError with the reason where there is none.
 
     `records`: k are replaced. The first two terms are those of k steps, one record each, and count k times; the third
@@ -82,14 +82,14 @@ def objective(loss: Public, epsilon: float, linear: Vector, quadratic: float, re
         )
         raise InputError(f"private minimiser: found {o.kind}, expected logistic ({reason})")
     curvature = records * log1p(o.scale * CURVATURE[o.kind] * R**2 * SLACK / (loss.rows * mu)) * SLACK
-    left = epsilon * (1 - SHARE) - curvature
-    if not left > 0:
+    remaining = epsilon * (1 - SHARE) - curvature
+    if not remaining > 0:
         raise InputError(
-            f"private minimiser: found epsilon {epsilon:.3g} an answer, "
-            f"expected more than {'k ' * (records > 1)}ln(1 + C c1/(B mu)) = {curvature:.3g}: "
+            f"private minimiser: found epsilon {epsilon:.3g} an answer, expected more than {'k ' * (records > 1)}ln(1 "
+            f"+ C c1/(B mu)) = {curvature:.3g}: "
             "fewer answers, or a larger eta"
         )
-    alpha = left / (change * SLACK)
+    alpha = remaining / (change * SLACK)
     M, N = _largest(d + 1), _largest(d)
     tau = _tau(loss, mu, quadratic, float(np.linalg.norm(linear)), M * N / alpha, _rounded(M, N, d) / alpha)
     return Perturbation(change, mu, tau, Lattice.laplace(epsilon * SHARE, 2 * sqrt(d) * tau / mu * SLACK, d), alpha)
@@ -98,7 +98,7 @@ def objective(loss: Public, epsilon: float, linear: Vector, quadratic: float, re
 def output(
     loss: Public, kind: Kind, per_answer: float, linear: Vector, quadratic: float, records: int = 1
 ) -> Perturbation:
-    """The same, `per_answer` epsilon (laplace) or mu of GDP (gaussian); raises InputError with the reason.
+    """The same, `per_answer` epsilon (laplace) or mu of GDP (gaussian). Raises InputError with the reason.
 
     F' of the other data set differs by k times as much at every point, so its minimiser by k times as much.
     """
@@ -124,8 +124,8 @@ def sphericals(number: int, d: int, alpha: float, entropy: Entropy) -> Matrix:
     """`number` of them (number, d), of the same bytes as so many calls of `spherical`."""
     normals = _normals(number * (2 * d + 1), entropy).reshape(number, 2 * d + 1)
     M = np.linalg.norm(normals[:, : d + 1], axis=1)
-    found: Matrix = M[:, None] * normals[:, d + 1 :] / alpha
-    return found
+    vectors: Matrix = M[:, None] * normals[:, d + 1 :] / alpha
+    return vectors
 
 
 def tail(d: int, answers: int) -> float:
@@ -137,7 +137,7 @@ def tail(d: int, answers: int) -> float:
 
 
 def _public(loss: Public, quadratic: float, records: int) -> tuple[float, float, float]:
-    """mu, R and 2 C R k/B (softmax: |L'| <= sqrt 2), k <= B; raises InputError unless all are promised."""
+    """mu, R and 2 C R k/B (softmax: |L'| <= sqrt 2), k <= B. Raises InputError unless all are promised."""
     o = loss.objective
     if o.lam:
         raise InputError(f"private minimiser: found a nonconvex term, lambda = {o.lam:g}, expected none")
@@ -184,9 +184,9 @@ def _normals(k: int, entropy: Entropy) -> Vector:
     from statistics import NormalDist
 
     inverse, bits = NormalDist().inv_cdf, entropy(BYTES * k)
-    words = [int.from_bytes(bits[j : j + BYTES], "little") for j in range(0, BYTES * k, BYTES)]
-    x = np.array([-inverse((w | 1) / 2 ** (8 * BYTES + 1)) for w in words])
-    return np.where(np.array([w & 1 for w in words]) == 1, -x, x)
+    integers = [int.from_bytes(bits[j : j + BYTES], "little") for j in range(0, BYTES * k, BYTES)]
+    x = np.array([-inverse((w | 1) / 2 ** (8 * BYTES + 1)) for w in integers])
+    return np.where(np.array([w & 1 for w in integers]) == 1, -x, x)
 
 
 def _rounded(M: float, N: float, d: int) -> float:

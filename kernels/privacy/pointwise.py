@@ -1,15 +1,15 @@
 """How far apart two records' logistic gradients can be at a known point x: noise scaled to that, at the same cost.
 
-A record of norm |a| <= R has the gradient -b s(-b a.x) a, s(z) = 1/(1 + e^-z), shortened to c where it is longer. Two of
-them lie at most R D apart, D = D(r, k), r = R |x|, k = c/R, and with z* the root of z (1 + z + e^z) = r^2
+A record of norm |a| <= R has the gradient -b s(-b a.x) a, s(z) = 1/(1 + e^-z), shortened to c where it is longer. Two
+of them lie at most R D apart, D = D(r, k), r = R |x|, k = c/R, and with z* the root of z (1 + z + e^z) = r^2
 
     k <= 1/2           D = 2 k
     1/2 < k < s(z*)    D = 2 k sqrt(1 - (ln(k/(1 - k))/r)^2)
     s(z*) <= k         D = D(r) = 2 e^z*/sqrt((1 + e^z*)(1 + e^z* + z*))
 
 exactly, in two dimensions and more: from 1 at x = 0 to 2 far away, where `losses.Loss.sensitivity` has 2 c everywhere.
-docs/papers/mechanisms.md has the proof. x must be public. The figures are upper bounds in floating point too: D rises in
-r, in k and in z*, so each is rounded up by more than the few operations on it err.
+docs/papers/mechanisms.md has the proof. x must be public. The figures are upper bounds in floating point too: D rises
+in r, in k and in z*, so each is rounded up by more than the few operations on it err.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from hushgrid.kernels.types import Vector
 
 SLACK = 1 + 2.0**-40
 FAR = 1e6  #: of r: D(r) is within 1e-6 of 2 there, and 2 is taken
-#: The sensitivity of a gradient in units of `sensitivity`. Each of two quotients errs by 2^-53 of at most m < 2^30 units.
+#: The sensitivity of a gradient in units of `sensitivity`. Each of two quotients errs by 2^-53 of at most m < 2^30
+#: units.
 UNIT = 1 + 2.0**-20
 
 
@@ -52,12 +53,13 @@ def diameter(r: float, k: float) -> float:
 
 
 def sensitivity(loss: Public, x: Vector, c: float, rounding: float, uniform: float, records: int = 1) -> float:
-    """L2 sensitivity at x of the mean of m logistic gradients clipped to c, as computed; `uniform`: that of every point.
+    """L2 sensitivity at x of the mean of m logistic gradients clipped to c, as computed; `uniform`: that of every
+    point.
 
     `records`: k of the m are replaced, each of which moves the mean by itself; k = m replaces them all.
 
-    `rounding`: a bound of |computed - true gradient| without the clip. A clip is a contraction, so the bound holds after
-    it; the clip itself errs by (q + 16) units in the last place of at most min(c, R).
+    `rounding`: a bound of |computed - true gradient| without the clip. A clip is a contraction, so the bound holds
+    after it; the clip itself errs by (q + 16) units in the last place of at most min(c, R).
     """
     o, q = loss.objective, loss.features
     assert loss.row_bound is not None
@@ -65,5 +67,5 @@ def sensitivity(loss: Public, x: Vector, c: float, rounding: float, uniform: flo
     length = float(np.linalg.norm(x)) * (1 + (x.size + 16) * U)  # infinite where its square overflows
     error = rounding + (q + 16) * U * o.scale * min(c, R) * (1 + 2.0**-10)
     k = min(records, loss.rows)
-    found = k * o.scale * R * diameter(R * length, c / R) / loss.rows * SLACK + 2 * error
-    return min(uniform, found) if found == found else uniform
+    pointwise = k * o.scale * R * diameter(R * length, c / R) / loss.rows * SLACK + 2 * error
+    return min(uniform, pointwise) if pointwise == pointwise else uniform

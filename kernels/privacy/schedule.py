@@ -3,8 +3,8 @@
     mu_k^2 = T mu^2 g^k/(g + g^2 + ... + g^T),   k = 1..T,   sum_k mu_k^2 = T mu^2
 
 g, mu and T are fixed before the first answer and public, so each answer is mu_k-GDP whatever was heard before, and the
-squares add up (docs/papers/mechanisms.md). Figures are rounded down by 2^-40: a power, a quotient and a root err by less than
-2^-50 together, so the sum of squares is never above that of the even answers.
+squares add up (docs/papers/mechanisms.md). Figures are rounded down by 2^-40: a power, a quotient and a root err by
+less than 2^-50 together, so the sum of squares is never above that of the even answers.
 """
 
 from __future__ import annotations

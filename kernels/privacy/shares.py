@@ -1,31 +1,32 @@
 """Noise shares: what each of several devices adds to its part of a sum, so that the sum as a whole is protected.
 
-Device i of the honest set H, h = |H|, sends an integer r_i masked, so that nobody has it alone, plus n_i, the integer nearest
-to N(0, t^2), independent. What is seen of H is S = sum_H (r_i + n_i), where the noise has the variance h t^2.
+Device i of the honest set H, h = |H|, sends an integer r_i masked, so that nobody has it alone, plus n_i, the integer
+nearest to N(0, t^2), independent. What is seen of H is S = sum_H (r_i + n_i), where the noise has the variance h t^2.
 
-**Theorem** (rounded Gaussian shares). The law of S - sum r_i is that of round(N(0, h t^2) + U_1 + ... + U_{h-1}), U_j uniform
-on [-1/2, 1/2], but for a factor within 1 +- rho at every point,
+**Theorem** (rounded Gaussian shares). The law of S - sum r_i is that of round(N(0, h t^2) + U_1 + ... + U_{h-1}), U_j
+uniform on [-1/2, 1/2], but for a factor within 1 +- rho at every point,
 
     1 + rho = prod_{j=2..h} (1 + 2 sum_{k>=1} e^{-2 pi^2 k^2 v_j}),   v_j = T_{j-1}^2 t_j^2/(T_{j-1}^2 + t_j^2),
 
 T_j^2 = t_1^2 + ... + t_j^2 (equal t_i: v_j = t^2 (j-1)/j).
 
-*Proof.* P(N in j +- 1/2) is exactly the density at j of N_1 + U_1. Suppose p_A(j) = f_A(j) (1 +- rho), f_A the density of
-N(0, T^2) + U_1 + ... + U_k, and let G be the density of N(0, t^2) + U. Then P(A + n = l) = sum_j p_A(j) G(l - j), and by
-Poisson's summation |sum_j F(j) - int F| <= sum_{k != 0} |F^(2 pi k)| for F(y) = f_A(y) G(l - y). F is a mixture, over the
-uniforms, of products of two Gaussians of variances T^2 and t^2: each is a Gaussian in y of variance v = T^2 t^2/(T^2 + t^2), so
-|F^(2 pi k)| <= e^{-2 pi^2 k^2 v} int F. And int F is the density at l of N(0, T^2 + t^2) and k + 1 uniforms: induction. The
-density at l of X + U is P(round(X) = l).
+*Proof.* P(N in j +- 1/2) is exactly the density at j of N_1 + U_1. Suppose p_A(j) = f_A(j) (1 +- rho), f_A the density
+of N(0, T^2) + U_1 + ... + U_k, and let G be the density of N(0, t^2) + U. Then P(A + n = l) = sum_j p_A(j) G(l - j),
+and by Poisson's summation |sum_j F(j) - int F| <= sum_{k != 0} |F^(2 pi k)| for F(y) = f_A(y) G(l - y). F is a mixture,
+over the uniforms, of products of two Gaussians of variances T^2 and t^2: each is a Gaussian in y of variance v = T^2
+t^2/(T^2 + t^2), so |F^(2 pi k)| <= e^{-2 pi^2 k^2 v} int F. And int F is the density at l of N(0, T^2 + t^2) and k + 1
+uniforms: induction. The density at l of X + U is P(round(X) = l).
 
-The ideal law is post-processing of the Gaussian mechanism. So if one device's r_i moves by at most D in L2, one sum is mu-GDP
-with mu = D/(t sqrt h), but for a factor e^{+-rho} on each coordinate's density: with t >= LEAST it is below e^{-10000}, less
-than what one rounding of t upwards adds. It composes, and is counted, as any Gaussian answer. With only h' < h honest devices
-a sum is mu sqrt(h/h')-GDP; a device alone against all others has mu sqrt h. A device whose owner believes in h' of them counts
-its shares so (`Share.relying_on`): whatever h a plan was written with, the budget holds under what the owner believes.
+The ideal law is post-processing of the Gaussian mechanism. So if one device's r_i moves by at most D in L2, one sum is
+mu-GDP with mu = D/(t sqrt h), but for a factor e^{+-rho} on each coordinate's density: with t >= LEAST it is below
+e^{-10000}, less than what one rounding of t upwards adds. It composes, and is counted, as any Gaussian answer. With
+only h' < h honest devices a sum is mu sqrt(h/h')-GDP; a device alone against all others has mu sqrt h. A device whose
+owner believes in h' of them counts its shares so (`Share.relying_on`): whatever h a plan was written with, the budget
+holds under what the owner believes.
 
 The discrete Gaussian's sum of shares is no discrete Gaussian (P. Kairouz, Z. Liu, T. Steinke, The Distributed Discrete
-Gaussian Mechanism, ICML 2021), and is zCDP, not GDP. Masking is that of K. Bonawitz et al., Practical Secure Aggregation
-(CCS 2017), without its recovery of lost masks: docs/masked.md.
+Gaussian Mechanism, ICML 2021), and is zCDP, not GDP. Masking is that of K. Bonawitz et al., Practical Secure
+Aggregation (CCS 2017), without its recovery of lost masks: docs/masked.md.
 """
 
 from __future__ import annotations
@@ -76,8 +77,9 @@ def excess(scales: Sequence[float]) -> float:
 def shares(mu: float, sensitivities: Sequence[float], moved: int, honest: int, g: float | None = None) -> list[Share]:
     """The share of each device of which one sum of `honest` is mu-GDP, or better, about each.
 
-    sensitivities: Delta_i in L2, of the value as the device computes it. moved: d, coordinates that one record can move. All
-    have one grid g [the finest that one of them would have by itself]. Raises InputError if no grid holds the noise.
+    sensitivities: Delta_i in L2, of the value as the device computes it. moved: d, coordinates that one record can
+    move. All have one grid g [the finest that one of them would have by itself]. Raises InputError if no grid holds the
+    noise.
     """
     if honest < 1:
         raise InputError(f"masked: found {honest} honest devices, expected at least 1")

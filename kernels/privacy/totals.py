@@ -6,8 +6,9 @@ residuals weighed by their variances the nearest is
     d~_i = y_i + v_i / (sum v + v_T) (T - sum y):
 
 with equal variances d~_i = y_i + (T - sum y)/(n + 1). A sum over all n entries then has the variance
-v_T sum v / (sum v + v_T) in place of sum v. It is post-processing of the answers. Source: M. Hay, V. Rastogi, G. Miklau,
-D. Suciu, Boosting the accuracy of differentially private histograms through consistency, 2010, for a tree of one level.
+v_T sum v / (sum v + v_T) in place of sum v. It is post-processing of the answers. Source: M. Hay, V. Rastogi, G.
+Miklau, D. Suciu, Boosting the accuracy of differentially private histograms through consistency, 2010, for a tree of
+one level.
 """
 
 from __future__ import annotations
@@ -35,17 +36,17 @@ def expected_error(scale: Vector, of_total: float) -> Vector:
     """
     nodes, weights = np.polynomial.legendre.leggauss(NODES)
     theta = (nodes + 1) * np.pi / 4
-    kinds, of, count = np.unique(scale, return_inverse=True, return_counts=True)
+    kinds, group, count = np.unique(scale, return_inverse=True, return_counts=True)
     pull = kinds**2 / (np.sum(scale**2) + of_total**2)  # v_i / (sum v + v_T)
     expected = np.zeros(kinds.size)
-    for k, (own, kappa) in enumerate(zip(kinds, pull, strict=True)):
-        w = np.append(kinds, [of_total, own]) * kappa
-        w[-1] = (1 - kappa) * own
+    for k, (own_scale, kappa) in enumerate(zip(kinds, pull, strict=True)):
+        w = np.append(kinds, [of_total, own_scale]) * kappa
+        w[-1] = (1 - kappa) * own_scale
         times = np.append(count, [1, 1])
         times[k] -= 1
         sd = np.sqrt(2 * np.sum(times * w**2))
         s = np.tan(theta) / sd
         missing = -np.expm1(-np.sum(times[:, None] * np.log1p((w[:, None] * s) ** 2), axis=0))  # 1 - phi
         expected[k] = sd / 2 * np.sum(weights * missing / np.sin(theta) ** 2)
-    error: Vector = expected[of]
+    error: Vector = expected[group]
     return error

@@ -1,5 +1,5 @@
-"""The network-wide optimum of a data problem: min_x G(x) = sum_i f_i(x) + n r(x), r(x) = l1 |x|_1 + l2/2 |x|^2,
-|x_k| <= box.
+"""The network-wide optimum of a data problem: min_x G(x) = sum_i f_i(x) + n r(x), r(x) = l1 |x|_1 + l2/2 |x|^2, |x_k|
+<= box.
 
 The referee of the algorithms' relative errors, computed from all raw rows at once: for runs that are not private.
 
@@ -52,9 +52,9 @@ class Optimum:
 def optimum(losses: Sequence[Loss], regularizer: Regularizer) -> Optimum:
     """A minimiser of G from the raw rows of all n = len(losses) nodes.
 
-    Where there is none (separable labels, nothing that bounds x), x is far out,
-    where rounding is all that is left of the gradient: `distance` is inf, `unique` false. Raises InputError:
-    losses of different lengths, or none; numbers too large to square; no end of Newton's method.
+    Where there is none (separable labels, nothing that bounds x), x is far out, where rounding is all that is left of
+    the gradient: `distance` is inf, `unique` false. InputError: losses of different lengths, or none; numbers too large
+    to square; no end of Newton's method.
     """
     if not losses or len({loss.size for loss in losses}) > 1:
         raise InputError(f"optimum: found losses of {[loss.size for loss in losses]} unknowns, expected one length")
@@ -90,7 +90,7 @@ class _Problem:
         self.unit = float(np.finfo(dtype).eps)
         self.block = BLOCK if dtype is np.longdouble else max(loss.rows for loss in losses)
 
-    def at(self, x: Any) -> tuple[Any, Any, float]:
+    def evaluated(self, x: Any) -> tuple[Any, Any, float]:
         """F(x), F'(x) (d,) and a bound of |computed - true F'|_2.
 
         A margin errs by q + 4 units of |a| |x|, a slope (c1 <= 1) by that and C + 16 units more; sums run over blocks.
@@ -148,7 +148,7 @@ class _Point:
 
     def __init__(self, problem: _Problem, x: Any) -> None:
         self.problem, self.x, l1, box = problem, x, problem.l1, problem.box
-        F, self.gradient, self.rounding = problem.at(x)
+        F, self.gradient, self.rounding = problem.evaluated(x)
         self.value = F + l1 * np.sum(np.abs(x))
         w = self.gradient + l1 * np.sign(x)
         w = np.where(x == 0, w - np.clip(w, -l1, l1), w)
@@ -194,22 +194,22 @@ def _descend(point: _Point) -> _Point:
             return point
         point = new
     raise InputError(
-        f"optimum: found |subgradient| {point.size:.3g} after {STEPS} steps, "
-        f"expected a problem that Newton's method solves"
+        f"optimum: found |subgradient| {point.size:.3g} after {STEPS} steps, expected a problem that Newton's method "
+        "solves"
     )
 
 
 def _direction(point: _Point) -> tuple[Any, float]:
-    """Newton's on the free coordinates, the scaled gradient's on those about to meet a bound;
-    the decrease it foretells.
+    """Newton's on the free coordinates, the scaled gradient's on those about to meet a bound; the decrease it
+    foretells.
     """
     x, g = point.x, point.slope
     H, _ = point.problem.hessian(x.astype(np.float64))
     flat = max(float(np.trace(H)), float(np.finfo(np.float64).tiny)) * 8 * U
     direction = -g / np.maximum(np.abs(np.diag(H)), flat)
     move = np.clip(x + direction, point.lower, point.upper) - x
-    near = min(_norm(move), 0.01 * float(np.max(np.abs(x))))
-    bound = ((x - point.lower <= near) & (g > 0)) | ((point.upper - x <= near) & (g < 0))
+    margin = min(_norm(move), 0.01 * float(np.max(np.abs(x))))
+    bound = ((x - point.lower <= margin) & (g > 0)) | ((point.upper - x <= margin) & (g < 0))
     free = ~bound & (point.lower < point.upper)
     # Where H is flat or bends down, a step is no longer than x and the scaled gradient.
     flat = max(flat, point.size / (_norm(x) + _norm(direction)))

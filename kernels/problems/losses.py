@@ -12,10 +12,10 @@ Public bounds: l'' <= c1 (CURVATURE), hence L_i = scale c1 R^2 + l2 + 2 lambda o
 p'' >= l2 - lambda omega/2 (least at omega x_k^2 = 1).
 
 Time. Whoever asks chooses x and sees how long an answer takes. A processor is up to a hundred times slower on subnormal
-numbers: by an x that makes some rows' slopes subnormal these rows could be counted. So nothing that is computed of rows and x
-is subnormal, infinite or nan: rows are 0 or from 2^-200 to LARGEST, x is 0 or from 2^-200 to 2^200, an exponential is at least
-e^-300 (which moves a slope by less than 1e-130); and no branch depends on rows (`hushgrid bench timing`).
-Source of the numerical bounds: N. Higham, Accuracy and Stability of Numerical Algorithms (2002), chapter 3.
+numbers: by an x that makes some rows' slopes subnormal these rows could be counted. So nothing that is computed of rows
+and x is subnormal, infinite or nan: rows are 0 or from 2^-200 to LARGEST, x is 0 or from 2^-200 to 2^200, an
+exponential is at least e^-300 (which moves a slope by less than 1e-130); and no branch depends on rows (`hushgrid bench
+timing`). Source of the numerical bounds: N. Higham, Accuracy and Stability of Numerical Algorithms (2002), chapter 3.
 """
 
 from __future__ import annotations
@@ -189,7 +189,8 @@ class Declared:
         return self.features * self.classes
 
     def sensitivity(self, c: float, records: int = 1) -> float:
-        """Delta of `Loss.clipped_gradient` as computed: 2 c scale (k/m + (m + d + 4) 2^-53), for k `records` replaced, k <= m.
+        """Delta of `Loss.clipped_gradient` as computed: 2 c scale (k/m + (m + d + 4) 2^-53), for k `records` replaced,
+        k <= m.
 
         A sum of m products, in any order, and its scaling err by at most gamma_{m+2} times sum_j |s_j a_j| <= m c.
         """
@@ -350,8 +351,9 @@ class Loss:
     def clipped_gradient(self, x: Vector, c: float, order: Literal[1, 2]) -> Vector:
         """scale * mean_j of the records' gradients, each clipped to norm c in L`order`, without p'. Shape (d,).
 
-        Replacing a record moves what the machine returns by at most `sensitivity(c)` in that norm, whatever finite x is.
-        (A generalised linear loss' clipped gradients are those of a convex, Huberised loss; softmax' are no gradients.)
+        Replacing a record moves what the machine returns by at most `sensitivity(c)` in that norm, whatever finite x
+        is. (A generalised linear loss' clipped gradients are those of a convex, Huberised loss; softmax' are no
+        gradients.)
         """
         S = self._slope(self._checked(x))
         size = np.abs(S) if S.ndim == 1 else np.linalg.norm(S, order, axis=0)
@@ -373,5 +375,5 @@ class Loss:
         size = np.abs(x)
         if x.shape != (self.size,) or not isfinite(top := float(size.max())):
             raise InputError(f"x: found shape {x.shape}, expected {self.size} finite numbers")
-        near = x if top <= FARTHEST else np.clip(x, -FARTHEST, FARTHEST)
-        return np.where(size < SMALLEST, 0.0, near)
+        clipped = x if top <= FARTHEST else np.clip(x, -FARTHEST, FARTHEST)
+        return np.where(size < SMALLEST, 0.0, clipped)

@@ -1,13 +1,12 @@
 """argmin_x F(x) = f_i(x) + <v, x> + rho/2 |x|^2, with a certificate: what ADMM's x-steps ask of a node.
 
-F is mu-convex, mu = rho + l2 - lambda omega/2 > 0 (a public number), so |F'(x)| <= tau proves |x - x*| <= tau/mu.
-tau is the residual as computed plus a bound of its rounding error. Least squares have a closed form:
-one eigendecomposition of A'A/m serves every rho (which PI-ADMM changes at each step, R-ADMM each round).
-The rest is Newton's method with conjugate gradients (J. Nocedal, S. Wright, Numerical Optimization (2006), 7.1),
-each step halved until |F'| falls; the direction descends on |F'|^2 for as long as the inner residual is below |F'|,
-so only gradients are needed, and the limit is the rounding of the gradient, not of F.
-The same eigendecomposition preconditions them: c1 A'A/m bounds the Hessian of the data, whatever x is,
-and an answer after a restart has the bits it would have had.
+F is mu-convex, mu = rho + l2 - lambda omega/2 > 0 (a public number), so |F'(x)| <= tau proves |x - x*| <= tau/mu. tau
+is the residual as computed plus a bound of its rounding error. Least squares have a closed form: one eigendecomposition
+of A'A/m serves every rho (which PI-ADMM changes at each step, R-ADMM each round). The rest is Newton's method with
+conjugate gradients (J. Nocedal, S. Wright, Numerical Optimization (2006), 7.1), each step halved until |F'| falls; the
+direction descends on |F'|^2 for as long as the inner residual is below |F'|, so only gradients are needed, and
+the limit is the rounding of the gradient, not of F. The same eigendecomposition preconditions them: c1 A'A/m bounds the
+Hessian of the data, whatever x is, and an answer after a restart has the bits it would have had.
 """
 
 from __future__ import annotations
@@ -46,8 +45,8 @@ class Minimizer:
     def __call__(
         self, linear: Vector, quadratic: float, *, start: Vector | None = None, tolerance: float = inf
     ) -> Minimum:
-        """As near as rounding allows, whatever `tolerance` is. Raises InputError unless mu > 0;
-        raises Refused if tau > tolerance.
+        """As near as rounding allows, whatever `tolerance` is. Raises InputError unless mu > 0. Raises Refused if tau >
+        tolerance.
         """
         loss, o = self.loss, self.loss.objective
         mu = quadratic + o.convexity
@@ -76,8 +75,10 @@ class Minimizer:
 
     def _closed_form(self, F: _Function, shift: float) -> _Point:
         e, V, h = self.spectrum
-        best = F.at(V @ ((h - V.T @ F.linear) / (e + shift)))
-        while (better := F.at(best.x - V @ (V.T @ best.g / (e + shift)))).norm < best.norm / 2:  # iterative refinement
+        best = F.evaluated(V @ ((h - V.T @ F.linear) / (e + shift)))
+        while (
+            better := F.evaluated(best.x - V @ (V.T @ best.g / (e + shift)))
+        ).norm < best.norm / 2:  # iterative refinement
             best = better
         return best if best.norm <= better.norm else better
 
@@ -108,9 +109,9 @@ class _Function:
         self.rows, self.length = loss.row_norms(2), _length(linear)
         m, q = loss.A.shape
         self.margin = CURVATURE[loss.objective.kind] * _gamma(q + 4) * self.rows
-        self.own, self.mean, self.all = _gamma(loss.classes + 16), _gamma(m + 8), _gamma(m + q + 64)
+        self.evaluation, self.mean, self.all = _gamma(loss.classes + 16), _gamma(m + 8), _gamma(m + q + 64)
 
-    def at(self, x: Vector) -> _Point:
+    def evaluated(self, x: Vector) -> _Point:
         """F'(x) from the rows, and a bound of |computed - true|_2.
 
         With gamma(k) = k U/(1 - k U): a margin errs by gamma(q + 4) |a| |x|, so a slope by c1 times that, and by
@@ -123,7 +124,7 @@ class _Function:
         g = data + loss.public_gradient(x) + self.linear + self.quadratic * x
         size = np.abs(S) if S.ndim == 1 else np.linalg.norm(S, axis=0)
         length = _length(x)
-        slope = self.margin * length + self.own * (size + 1)
+        slope = self.margin * length + self.evaluation * (size + 1)
         if o.kind == "least-squares":
             slope += _gamma(2) * np.abs(loss.b)
         of_data = o.scale * float((self.rows * (slope + self.mean * size)).mean())
@@ -153,7 +154,7 @@ class _Function:
 
 
 def _newton(F: _Function, inverse: Operator, start: Vector) -> _Point:
-    best, first = F.at(start), 0.0
+    best, first = F.evaluated(start), 0.0
     for _ in range(STEPS):
         first = max(first, best.norm)
         if best.norm <= NEGLIGIBLE * best.rounding:
@@ -162,23 +163,23 @@ def _newton(F: _Function, inverse: Operator, start: Vector) -> _Point:
         direction = _conjugate_gradients(F.hessian(best), inverse, -best.g, inner)
         step = 1.0
         for _ in range(HALVINGS):
-            point = F.at(best.x + step * direction)
+            point = F.evaluated(best.x + step * direction)
             if point.norm <= (1 - 1e-4 * step) * best.norm:
                 break
             step /= 2
         else:
             break  # no point along the direction is better: the gradient's rounding is reached
-        near = best.norm <= best.rounding
+        at_rounding = best.norm <= best.rounding
         enough = point.norm > best.norm / 2
         best = point
-        if near and enough:  # what is left is rounding
+        if at_rounding and enough:  # what is left is rounding
             break
     return best
 
 
 def _conjugate_gradients(product: Operator, inverse: Operator, b: Vector, tolerance: float) -> Vector:
-    """x with |product(x) - b| <= tolerance, or the last one after 2 d + 10 steps;
-    both operators are positive definite.
+    """x with |product(x) - b| <= tolerance, or the last one after 2 d + 10 steps; both operators are positive
+    definite.
     """
     x, r = np.zeros_like(b), b.copy()
     z = inverse(r)

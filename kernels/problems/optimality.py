@@ -1,18 +1,19 @@
 """How far from the optimum an answer of data nodes can be: a test of what they have released, which costs nothing.
 
-The network minimises F(x) = mean_i f_i(x) + r(x). Answer k of node i is G_i(x_i^k) + xi_i^k: G_i the gradient of f_i (its
-clipped, Huberised form where records are clipped), x_i^k the point at which it was asked, xi noise of a public law. Over
-the last K answers of each node let g = mean_i mean_k a_i^k, and s q the norm that the mean of the noise passes with a
-chance of 1 - CONFIDENCE at most. f_i' is L_i-Lipschitz, clipped or not, so at the point x that is handed out
+The network minimises F(x) = mean_i f_i(x) + r(x). Answer k of node i is G_i(x_i^k) + xi_i^k: G_i the gradient of f_i
+(its clipped, Huberised form where records are clipped), x_i^k the point at which it was asked, xi noise of a public
+law. Over the last K answers of each node let g = mean_i mean_k a_i^k, and s q the norm that the mean of the noise
+passes with a chance of 1 - CONFIDENCE at most. f_i' is L_i-Lipschitz, clipped or not, so at the point x that is handed
+out
 
     |mean_i f_i'(x) - g| <= e = s q + mean_i L_i mean_k |x_i^k - x|.
 
-Without kinks a gradient of F at x is at most B = |g + l2_r x| + e. With an l1 term or a box, y = prox_{r/L}(x - g/L), L the
-mean of L_i, has a subgradient of F of at most B = 2 L |x - y| + e: L (x - y) - g is one of r at y. In both cases, F being
-mu-strongly convex, the optimum is within |x - y| + B/mu of x (y = x without kinks).
+Without kinks a gradient of F at x is at most B = |g + l2_r x| + e. With an l1 term or a box, y = prox_{r/L}(x - g/L), L
+the mean of L_i, has a subgradient of F of at most B = 2 L |x - y| + e: L (x - y) - g is one of r at y. In both cases, F
+being mu-strongly convex, the optimum is within |x - y| + B/mu of x (y = x without kinks).
 
-A private minimiser x~ = argmin f_i + <v, .> + c/2 |.|^2 with noise tells the gradient -(v + c x~) in the same way: at the
-minimiser itself, which lies within the noise that was added to it.
+A private minimiser x~ = argmin f_i + <v, .> + c/2 |.|^2 with noise tells the gradient -(v + c x~) in the same way: at
+the minimiser itself, which lies within the noise that was added to it.
 
 A masked run has released sums alone: there the coordinator's mean answer takes the place of all nodes'.
 K is the number of answers with the smallest B; the chance is shared among the numbers tried.
@@ -64,8 +65,8 @@ class Optimality(NamedTuple):
 def noise_norm(kind: Noise, scales: Vector, d: int, chance: float) -> float:
     """What the norm of a sum of independent noises of these scales, (d,) each, passes with at most this chance.
 
-    gaussian: Laurent and Massart (2000), Lemma 1. laplace (coordinates), spherical (density exp(-|x|/b)): Chernoff's bound
-    of each coordinate, united.
+    gaussian: Laurent and Massart (2000), Lemma 1. laplace (coordinates), spherical (density exp(-|x|/b)): Chernoff's
+    bound of each coordinate, united.
     """
     if kind == "none" or not np.any(scales):
         return 0.0
@@ -108,8 +109,8 @@ def of_answers(
 def exact(x: Vector, g: Vector, L: float, mu: float, r: Regularizer, first: Vector) -> Optimality:
     """The same from the gradient g (d,) of mean_i f_i at x itself, of runs that hide nothing. first: that at 0."""
     zero = np.zeros(1)
-    found = of_answers(x, [NodeAnswers(first, x[None], g[None], zero, zero, zero, zero, L)], "none", mu, r)
-    return found._replace(confidence=1.0) if found else Optimality(False, inf, inf, 0.0, confidence=1.0)
+    optimality = of_answers(x, [NodeAnswers(first, x[None], g[None], zero, zero, zero, zero, L)], "none", mu, r)
+    return optimality._replace(confidence=1.0) if optimality else Optimality(False, inf, inf, 0.0, confidence=1.0)
 
 
 def _bound(
@@ -133,8 +134,8 @@ def _bound(
         scales.append(node.scale[last] / (n * k))
         far = node.L * np.linalg.norm(node.x[last] - x, axis=1) + node.slack[last]
         if drifts != "none":
-            own = [noise_norm(drifts, np.array([b]), d, chance / answers) for b in node.drift[last].tolist()]
-            far = far + (node.L + node.curvature[last]) * np.array(own)
+            norms = [noise_norm(drifts, np.array([b]), d, chance / answers) for b in node.drift[last].tolist()]
+            far = far + (node.L + node.curvature[last]) * np.array(norms)
         off += float(np.mean(far)) / n
     noise = noise_norm(kind, np.concatenate(scales), d, chance)
     e = noise + off

@@ -1,4 +1,5 @@
-"""Statistics that are sums over records: S(A, b) = sum_j phi(a_j), where (a_j, b_j) is a record of q features and a label.
+"""Statistics that are sums over records: S(A, b) = sum_j phi(a_j), where (a_j, b_j) is a record of q features and a
+label.
 
 Columns of a record are numbered 0 to q - 1, and the label is column q.
 
@@ -6,7 +7,8 @@ Columns of a record are numbered 0 to q - 1, and the label is column q.
  - median     the same sum; the median is read off the noisy counts (post-processing).
  - total      phi = the columns v, shortened to |v| <= c: kWh of each hour of a day, say.
  - mean       the same, and divided by the number of records, which is public, where it is shown.
- - gram       phi = v v', v the columns shortened to |v| <= c. Its upper triangle by rows; entries beside the diagonal times
+ - gram       phi = v v', v the columns shortened to |v| <= c. Its upper triangle by rows; entries beside the diagonal
+   times
               sqrt 2, so that |phi|_2 is Frobenius' norm and noise on them counts half.
 
 **Sensitivity.** One record replaced moves S by phi(a) - phi(a'), k of them by at most k times as much:
@@ -15,15 +17,15 @@ Columns of a record are numbered 0 to q - 1, and the label is column q.
     total      |u - v| <= 2 c in L1 and L2;  sqrt 2 c in L2 where no entry is negative, for then <u, v> >= 0
     gram       |u u' - v v'|_F <= sqrt 2 c^2, for <u u', v v'> = (u . v)^2 >= 0
 
-**No rounding.** phi is truncated, towards zero, to integers in steps of a power of two, which shortens it and changes no sign;
-integers are added exactly, and brought to the noise's grid in integers. So the sensitivity is that of the integers, and the
-order of records, the number of threads and the compiler change nothing. Before that v is shortened to c (1 - 2^-30): the
-rounding of a norm of q entries, (q + 8) 2^-53, is less. A product of floats that is truncated is no square any more: gram's
-bound has 2 e more, e = ceil(sqrt d) steps + 2^-50 c^2.
+**No rounding.** phi is truncated, towards zero, to integers in steps of a power of two, which shortens it and changes
+no sign; integers are added exactly, and brought to the noise's grid in integers. So the sensitivity is that of the
+integers, and the order of records, the number of threads and the compiler change nothing. Before that v is shortened to
+c (1 - 2^-30): the rounding of a norm of q entries, (q + 8) 2^-53, is less. A product of floats that is truncated is no
+square any more: gram's bound has 2 e more, e = ceil(sqrt d) steps + 2^-50 c^2.
 
-**Time.** Whoever asks sees how long an answer takes. So each record takes the same operations, whatever is in it, and what is
-looked up by it lies in a processor's first cache: numpy's own search takes five times as long over values in disorder as over
-equal ones (`hushgrid bench timing`).
+**Time.** Whoever asks sees how long an answer takes. So each record takes the same operations, whatever is in it, and
+what is looked up by it lies in a processor's first cache: numpy's own search takes five times as long over values in
+disorder as over equal ones (`hushgrid bench timing`).
 """
 
 from __future__ import annotations
@@ -57,15 +59,15 @@ Edges = Annotated[tuple[Edge, ...], Meta(min_length=2, max_length=FINEST)]
 
 def norm(v: Matrix, order: Order) -> Vector:
     """(m,) of the rows."""
-    found: Vector = np.sum(np.abs(v), axis=1) if order == 1 else np.linalg.norm(v, axis=1)
-    return found
+    lengths: Vector = np.sum(np.abs(v), axis=1) if order == 1 else np.linalg.norm(v, axis=1)
+    return lengths
 
 
 class Statistic(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True, tag_field="name"):
     """One question to a gate: its keys in scenario and plan, its sensitivity, the sum itself, and its words.
 
-    A subclass is all there is to say of it: the scenario's section, the plan, the gate, what an owner may narrow, the tables
-    and the reports are made from it. c: the clip; k: records that one change replaces; m: records of a node.
+    A subclass is all there is to say of it: the scenario's section, the plan, the gate, what an owner may narrow, the
+    tables and the reports are made from it. c: the clip; k: records that one change replaces; m: records of a node.
     """
 
     orders: ClassVar[tuple[Order, ...]] = (1, 2)
@@ -128,7 +130,10 @@ class Statistic(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True, t
 
     @classmethod
     def reveals(cls, records: int, columns: str, edges: Sequence[float] | None) -> str:
-        """What answers to it may tell, for an owner. `columns`, `edges`: what it is narrowed to; None: whatever edges."""
+        """What answers to it may tell, for an owner.
+
+        `columns`, `edges`: what it is narrowed to; None: whatever edges.
+        """
         return f"the sum over its {records} records of {columns}"
 
     # --- whatever the statistic ---
@@ -148,19 +153,19 @@ class Statistic(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True, t
         `counted` (m,): those of the records that count [all]; it takes the same time whichever they are.
         """
         m, q = A.shape
-        step, found = self.step(c, m), np.zeros(self.size(q), dtype=np.int64)
+        step, total = self.step(c, m), np.zeros(self.size(q), dtype=np.int64)
         for V in map(self.taken, self._parts(A, b) if counted is None else self._parts(*_blank(A, b, counted))):
             long = norm(V, order)
             V = V * (c * SHORT / np.maximum(long, c * SHORT))[:, None]
-            found += np.trunc(self.phi(V) / step).astype(np.int64).sum(axis=0)
-        return found
+            total += np.trunc(self.phi(V) / step).astype(np.int64).sum(axis=0)
+        return total
 
     def plain(self, A: Matrix, b: Vector) -> Vector:
         """(d,) S in floating point, of records that nothing shortens."""
-        found = np.zeros(self.size(A.shape[1]))
+        total = np.zeros(self.size(A.shape[1]))
         for V in map(self.taken, self._parts(A, b)):
-            found += self.phi(V).sum(axis=0)
-        return found
+            total += self.phi(V).sum(axis=0)
+        return total
 
     def on_grid(self, A: Matrix, b: Vector, c: float, order: Order, g: float, counted: Flags | None = None) -> Index:
         """(d,) S in steps of g, a power of two, rounded to the nearest. `counted`: as in `total`."""
@@ -234,8 +239,8 @@ class Histogram(Statistic, tag_field="name", tag="histogram", frozen=True, kw_on
 class Median(Histogram, tag_field="name", tag="median", frozen=True, kw_only=True):
     """The median of a column, read off a noisy histogram: what travels, and what it costs, is the histogram.
 
-    Counts below zero are taken for zero; within its bin the median lies where a straight line has it. Its error has two parts:
-    a bin's width, which is public, and the noise.
+    Counts below zero are taken for zero; within its bin the median lies where a straight line has it. Its error has two
+    parts: a bin's width, which is public, and the noise.
     """
 
     in_order: ClassVar[bool] = False
@@ -249,7 +254,9 @@ class Median(Histogram, tag_field="name", tag="median", frozen=True, kw_only=Tru
         return [f"median of {names[self.column]}", *super().entries(names)]
 
     def estimates(self, S: Vector, sd: float, features: int, rows: int) -> tuple[Vector, Vector]:
-        """The median, then the counts. Its deviation is that of the records counted below it, over how densely they lie there.
+        """The median, then the counts.
+
+        Its deviation is that of the records counted below it, over how densely they lie there.
 
         The median is nan if no count is above zero.
         """
@@ -359,14 +366,16 @@ def _reached(edges: Vector, v: Vector) -> Index:
     """How many of the ascending edges are at most v, for each of v: bisection, the same steps for all."""
     steps = len(edges).bit_length()
     padded = np.append(edges, np.full((1 << steps) - len(edges), inf))
-    found = np.zeros(len(v), dtype=np.int64)
+    counts = np.zeros(len(v), dtype=np.int64)
     for k in reversed(range(steps)):
-        found += (padded[found + ((1 << k) - 1)] <= v).astype(np.int64) << k
-    return found
+        counts += (padded[counts + ((1 << k) - 1)] <= v).astype(np.int64) << k
+    return counts
 
 
 def _blank(A: Matrix, b: Vector, counted: Flags) -> tuple[Matrix, Vector]:
-    """Records of zeros in place of those that do not count: they add nothing to a sum of columns or of their products."""
+    """Records of zeros in place of those that do not count: they add nothing to a sum of columns or of their
+    products.
+    """
     return np.where(counted[:, None], A, 0.0), np.where(counted, b, 0.0)
 
 

@@ -113,8 +113,8 @@ def decodable(transcript: Transcript) -> list[Sum]:
     for m in transcript.messages:
         if isinstance(m.body, Ask):
             requests.setdefault(m.seq, m.body)
-        elif isinstance(m.body, Masked) and len(m.body.words) == 8 * transcript.problem.size:
-            shares.setdefault(m.seq, {})[m.src] = m.body.words
+        elif isinstance(m.body, Masked) and len(m.body.share) == 8 * transcript.problem.size:
+            shares.setdefault(m.seq, {})[m.src] = m.body.share
     g, sums = noise_shares(transcript.plan)[0].lattice.g, []
     for seq, ask in sorted(requests.items()):
         sent = shares.get(seq, {})

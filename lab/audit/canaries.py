@@ -20,7 +20,7 @@ import numpy as np
 from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.types import Document, Vector
 from hushgrid.lab.audit.answers import Answer, Likely, Quiet, answers_of, honest_sum
-from hushgrid.lab.in_process import Willing
+from hushgrid.lab.rollout.machines import AllowAll
 from hushgrid.node.privacy.gate import Gate
 from hushgrid.node.privacy.terms import Terms
 from hushgrid.node.problems.plan import RunPlan
@@ -77,7 +77,7 @@ class RowGates:
         self.R, self.objective = p.row_bound or 1.0, p.node_objective(self.i)
 
     def gate(self, shard: Shard) -> Gate:
-        return Rows(self.node, shard).gate(self.plan, Quiet(), Willing())  # type: ignore[arg-type]
+        return Rows(self.node, shard).gate(self.plan, Quiet(), AllowAll())  # type: ignore[arg-type]
 
     def gates(self, pair: Pair) -> list[Gate]:
         gates = []
@@ -251,7 +251,7 @@ class LoadGates:
 
         t, size = self.plan.terms, self.public.columns
         assert t is not None
-        gates = [ZoneGate(self.node, self.loss_at(d), t, Quiet(), Willing(), Forgetful()) for d in loads]
+        gates = [ZoneGate(self.node, self.loss_at(d), t, Quiet(), AllowAll(), Forgetful()) for d in loads]
 
         def ask(gate: Any) -> Vector:
             answer: Vector = gate.data() if t.mode == "input" else gate.gradient(np.zeros(size))

@@ -10,7 +10,7 @@ import numpy as np
 from hushgrid.kernels.types import Vector
 from hushgrid.lab.audit.answers import Answer, Quiet, answers_of, honest_sum
 from hushgrid.lab.audit.canaries import PAIRS, Canary, moved
-from hushgrid.lab.in_process import Willing
+from hushgrid.lab.rollout.machines import AllowAll
 from hushgrid.node.problems.plan import RunPlan
 from hushgrid.node.problems.records.device import Rows
 from hushgrid.node.problems.records.files import Shard
@@ -43,7 +43,7 @@ def records(plan: RunPlan, node: str) -> Iterator[tuple[Record, Record]]:
 
 def answers(plan: RunPlan, node: str, shards: tuple[Shard, Shard]) -> list[Answer]:
     """What both gates release, without noise."""
-    gates: list[Any] = [Rows(node, shard).gate(plan, Quiet(), Willing()) for shard in shards]  # type: ignore[arg-type]
+    gates: list[Any] = [Rows(node, shard).gate(plan, Quiet(), AllowAll()) for shard in shards]  # type: ignore[arg-type]
     if gates[0].masked is not None:
         return [honest_sum(gates, np.zeros(plan.problem.size))]
     return answers_of(gates, lambda gate: gate.statistic())

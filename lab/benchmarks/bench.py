@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, cast
@@ -192,8 +193,9 @@ def noise(sizes: tuple[int, ...] = (64, 2048, 32768, 1_000_000), repeats: int = 
 
         for kind, lattice in lattices.items():
             float_law = generator.laplace if lattice.kind == "laplace" else generator.normal
-            rival = row(f"numpy {lattice.kind}, {size} at once", "ns", each(lambda n=size, f=float_law: f(size=n)))  # type: ignore[misc]
-            ours = row(f"{kind}, {size} at once", "ns", each(lambda n=size, a=lattice: a.sample(n)), rival=rival)  # type: ignore[misc]
+            by_numpy, by_lattice = partial(float_law, size=size), partial(lattice.sample, size)
+            rival = row(f"numpy {lattice.kind}, {size} at once", "ns", each(by_numpy))
+            ours = row(f"{kind}, {size} at once", "ns", each(by_lattice), rival=rival)
             rows += [against(ours, 1000.0) if size >= 2048 else ours, rival]
     rows += _opendp(min(sizes[-1], 20_000), repeats)
     summary = "the gate's exact noise, a coordinate (numpy's leaks, OpenDP's does not)"

@@ -1,8 +1,8 @@
 """A fleet that runs by itself, in this process: interval after interval, with real members, ledgers, gates and solver.
 
-`hushgrid bench warm`: how near the zones of case14 are after a few rounds, and how many rounds they need, if an interval
-begins where the one before has ended, beside one that begins at the flat start. The loads change in every interval, as
-those of households do (`scenarios/households.py`).
+`hushgrid bench warm`: how near the zones of case14 are after a few rounds, and how many rounds they need, if an
+interval begins where the one before has ended, beside one that begins at the flat start. The loads change in every
+interval, as those of households do (`scenarios/households.py`).
 """
 
 from __future__ import annotations
@@ -122,7 +122,9 @@ class Fleet:
                 member.device = self._zone(z)
 
     def interval(self, during: Callable[[Fleet], None] = lambda fleet: None) -> dict[str, Any]:
-        """The next interval, once it is due. `during` is called before every message and tick; it may restart anybody."""
+        """The next interval, once it is due. `during` is called before every message and tick; it may restart
+        anybody.
+        """
         self.now = max(self.now, self.intervals.schedule.due)
         self.centre = self.intervals.begin()
         self.hub.add(self.centre)

@@ -1,6 +1,7 @@
 """`hushgrid bench daemon`: real daemons, a zone's and sensors' with rows: time to ready, memory, what they have loaded.
 
-And small fleets of real daemons for other benchmarks: three zones of case14, two sensors with rows, each with a coordinator.
+And small fleets of real daemons for other benchmarks: three zones of case14, two sensors with rows, each with a
+coordinator.
 """
 
 from __future__ import annotations
@@ -138,7 +139,9 @@ def _after_a_run(place: Path, names: Sequence[str], environment: Mapping[str, st
 
 
 def zones(place: Path, fleet: str, url: str, rounds: int = 20) -> None:
-    """The files of three zones of case14 and of their coordinator. Their models are in the cache, as after enrolment."""
+    """The files of three zones of case14 and of their coordinator. Their models are in the cache, as after
+    enrolment.
+    """
     place.mkdir()
     case = load("case14")
     for name, buses in zip(ZONE_NAMES, ZONES["case14"], strict=True):
@@ -173,7 +176,8 @@ def sensors(place: Path, fleet: str, url: str, rounds: int = 40) -> None:
         )
     (place / "scenario.yaml").write_text(
         f"hushgrid: 1\nname: bench\nnetwork: {{kind: path, nodes: {len(SENSORS)}}}\n"
-        f"problem: {{kind: logistic, data: {{devices: {{features: {FEATURES}, rows: {ROWS}}}}}, row_bound: 1.0, l2: 0.1}}\n"
+        f"problem: {{kind: logistic, data: {{devices: {{features: {FEATURES}, rows: {ROWS}}}}}, row_bound: 1.0, l2: "
+        "0.1}\n"
         f"algorithm: {{name: recal, rounds: {rounds}}}\n"
         "privacy: {epsilon: 10.0, adjacency: {replace-one-record: {clip: 1.0}}}\n"
     )
@@ -195,7 +199,8 @@ def daemon(
     log: Path | None = None,
     within: Sequence[str] = (),
 ) -> Iterator[tuple[subprocess.Popen[bytes], float]]:
-    """A daemon, ready as it tells systemd, and the seconds it took; ended by SIGTERM. Its bytecode is kept, beside `place`.
+    """A daemon, ready as it tells systemd, and the seconds it took; ended by SIGTERM. Its bytecode is kept, beside
+    `place`.
 
     `log`: the file that it writes its log to. `within`: what its command begins with.
     """

@@ -93,7 +93,10 @@ def rounds(rounds: int = 400, nodes: int = 4) -> Table:
             place = Path(scratch, broker)
             with start(broker, place / "broker") as running:
                 rows += _beside_bare_rounds(running.url, running.name, place, rounds, nodes)
-    summary = f"an empty round of {nodes} node processes: one gate answer, ledger commit and message each, and the coordinator's"
+    summary = (
+        f"an empty round of {nodes} node processes: one gate answer, ledger commit and message each, and the "
+        "coordinator's"
+    )
     return Table(name="round", summary=summary, rows=rows)
 
 
@@ -208,7 +211,9 @@ def case118(rounds: int = 100, local_updates: int = 5, case: str = "case118") ->
 
 
 def nodes(count: int = 200, activations: int = 2000) -> Table:
-    """Seconds of a whole private run of I-ADMM around a ring of `count` nodes, a process a core, one connection each."""
+    """Seconds of a whole private run of I-ADMM around a ring of `count` nodes, a process a core, one connection
+    each.
+    """
     broker = brokers_here()[0]
     raw = {
         "hushgrid": 1,
@@ -233,5 +238,8 @@ def nodes(count: int = 200, activations: int = 2000) -> Table:
     if last > first:
         each = 1e3 * (late - early) / (last - first)
         rows.append(Row(what=f"an activation (from {first} to {last})", unit="ms", value=each))
-    summary = f"{result.rounds_done} activations of {count} nodes in {os.cpu_count()} processes, ledgers kept, {result.broker}"
+    summary = (
+        f"{result.rounds_done} activations of {count} nodes in {os.cpu_count()} processes, ledgers kept, "
+        f"{result.broker}"
+    )
     return Table(name="nodes", summary=summary, rows=rows)

@@ -1,7 +1,8 @@
 """The golden record: digests of what seeded runs leave, to compare two states of the program on one machine.
 
-    python lab/benchmarks/golden.py write FILE             every scenario, and every algorithm x variant x mechanism, seeded
-    python lab/benchmarks/golden.py compare FILE FILE      what differs, a line each; exit code 1 if anything does
+    python lab/benchmarks/golden.py write FILE             every scenario, and every algorithm x variant x mechanism,
+    seeded python lab/benchmarks/golden.py compare FILE FILE      what differs, a line each; exit code 1 if anything
+    does
 
 A digest is of the arrays and their dtypes, not of files: archives hold times. `history` is of the columns that the
 record's format promises to keep. `wire` is of every message of a short run, its plan among them, without the ids of
@@ -150,7 +151,9 @@ def record() -> dict[str, dict[str, str]]:
 
 
 def compare(one: dict[str, Any], other: dict[str, Any]) -> list[str]:
-    """What differs of the runs of the first record, a line each; a run that it does not know is new, and no difference."""
+    """What differs of the runs of the first record, a line each; a run that it does not know is new, and no
+    difference.
+    """
     lines = []
     for name in sorted(one):
         a, b = one[name], other.get(name)

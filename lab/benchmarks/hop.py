@@ -66,7 +66,8 @@ def small(nodes: int, guarded: bool, **algorithm: Any) -> Scenario:
 
 
 def hop(hops: int = 2000, rings: tuple[int, ...] = (2, 4)) -> Table:
-    """Milliseconds a hop between member processes, each hop's state (guarded: and spend) in the ledger before it is sent.
+    """Milliseconds a hop between member processes, each hop's state (guarded: and spend) in the ledger before it is
+    sent.
 
     Between two of them, as many as the ping-pong has; and around a ring of more, which share this machine's processors.
     The first of them stops every BLOCK hops for as many bare messages and commits: what slows this machine slows both.

@@ -1,7 +1,8 @@
-"""`hushgrid bench idle`: daemons between runs: how often they wake, what they write to the disk, processor time, memory.
+"""`hushgrid bench idle`: daemons between runs: how often they wake, what they write to the disk, processor time,
+memory.
 
-Three fleets stand at once: one whose last run is over, one whose coordinator waits for a member that is not there, and one
-whose broker is away from the start. Each daemon has a small disk of its own, if this is run as root.
+Three fleets stand at once: one whose last run is over, one whose coordinator waits for a member that is not there, and
+one whose broker is away from the start. Each daemon has a small disk of its own, if this is run as root.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""`hushgrid bench ledger`: a step's commit beside one bare write and sync, the bytes that answers write to the disk, and
-a ledger with a long past.
+"""`hushgrid bench ledger`: a step's commit beside one bare write and sync, the bytes that answers write to the disk,
+and a ledger with a long past.
 """
 
 from __future__ import annotations
@@ -134,7 +134,8 @@ def of_spends(path: Path, spends: int) -> None:
         one.commit(run, spends=[_spend(1)])
         one.db.execute(
             "WITH RECURSIVE n(k) AS (SELECT 2 UNION ALL SELECT k + 1 FROM n WHERE k < ?) INSERT INTO spend "
-            "SELECT k, spend.run, k, kind, value, sensitivity, scale, grid, adjacency, sampler, mu2, at, k * 1.0, version, honest "
+            "SELECT k, spend.run, k, kind, value, sensitivity, scale, grid, adjacency, sampler, mu2, at, k * 1.0, "
+            "version, honest "
             "FROM n, spend WHERE spend.no = 1",
             (spends,),
         )
@@ -194,7 +195,9 @@ def written(place: Path) -> int | None:
 
 @contextmanager
 def disk_of_its_own(image: Path, place: Path) -> Iterator[bool]:
-    """An ext4 in a file, mounted at `place` while it is entered. False, and a plain folder, where that is not allowed."""
+    """An ext4 in a file, mounted at `place` while it is entered. False, and a plain folder, where that is not
+    allowed.
+    """
     place.mkdir(parents=True, exist_ok=True)
     mounted = os.geteuid() == 0 and _mounted(image, place)
     try:

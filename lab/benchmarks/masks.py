@@ -1,4 +1,6 @@
-"""`hushgrid bench masks`: what masking costs: its rounds beside plain ones, keys and pads by the number of devices, memory."""
+"""`hushgrid bench masks`: what masking costs: its rounds beside plain ones, keys and pads by the number of devices,
+memory.
+"""
 
 from __future__ import annotations
 
@@ -163,7 +165,9 @@ def _beside(ours: list[Row], rivals: list[Row]) -> list[Row]:
 
 
 def _keys(n: int, repeats: int) -> list[Row]:
-    """Milliseconds of one device among n: its key made, signed and stored; all others checked; a pad of FEATURES words."""
+    """Milliseconds of one device among n: its key made, signed and stored; all others checked; a pad of FEATURES
+    words.
+    """
     from hushgrid.node.masks.identity import made_up  # the other benchmarks need no cryptography
     from hushgrid.node.masks.run_masks import RunMasks
 
@@ -201,8 +205,8 @@ def _keys(n: int, repeats: int) -> list[Row]:
 
 # --- memory ---
 
-#: A device's program with rows; then with masks; then as one of n that has met the others, who are in its process too as far as they
-#: have an identity, and as far as they are met.
+#: A device's program with rows; then with masks; then as one of n that has met the others, who are in its process too
+#: as far as they have an identity, and as far as they are met.
 CHILD = """
 import json, os, pathlib, sys, tempfile
 import numpy as np

@@ -85,7 +85,9 @@ def _rounds(url: str, place: Path, scenario: Scenario, hands: int) -> tuple[floa
 
 
 def _between(moments: np.ndarray) -> list[float]:
-    """Milliseconds between the ends of successive rounds; `at` (nodes, rounds) in seconds of the machine's one clock."""
+    """Milliseconds between the ends of successive rounds; `at` (nodes, rounds) in seconds of the machine's one
+    clock.
+    """
     return list(1e3 * np.diff(moments.max(axis=0))[WARM:])
 
 

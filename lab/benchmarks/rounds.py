@@ -14,8 +14,8 @@ from hushgrid.kernels.graphs import Graph, Network
 from hushgrid.kernels.problems.losses import Loss, Nonconvex, Objective
 from hushgrid.kernels.randomness import counter_generator
 from hushgrid.lab.benchmarks.common.measure import Row, Table, against, in_each_mode, print_rows, row, timed
-from hushgrid.lab.vectorised.dpp2 import Nodes
-from hushgrid.lab.vectorised.mixing import Edges
+from hushgrid.lab.rollout.compiled.dpp2 import Nodes
+from hushgrid.lab.rollout.compiled.mixing import Edges
 
 N, ROWS, D, ROUNDS = 50, 200, 10, 500  #: the DPP2 paper's section VI
 PARAMS = Params(variant="none", rounds=ROUNDS, alpha=0.1, beta=0.05, rho=10.0)
@@ -52,7 +52,7 @@ def measured(n: int = N, rows: int = ROWS, rounds: int = ROUNDS, repeats: int = 
 
     if jit.MODE == "numpy":
         return [row(name, "ms", [1e3 * s for s in timed(ours, min(repeats, 3))])]
-    bare = _bare(fs, Edges.of(graph), rounds)
+    bare = _bare(fs, Edges.from_graph(graph), rounds)
     if not np.allclose(ours().x, bare(), rtol=0, atol=1e-9):
         raise InputError("dpp2: found another result of the bare loop, expected the same arithmetic")
     pairs = [(timed(ours, 1)[0], timed(bare, 1)[0]) for _ in range(repeats)]  # what slows the machine slows both

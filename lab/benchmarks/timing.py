@@ -1,8 +1,9 @@
 """`hushgrid bench timing`: whether the time that an answer takes depends on the rows it is about.
 
-Whoever asks chooses the point, and sees the answer come. So an attacker asks one question of pairs of data sets that are as
-unlike in time as is known. Both are asked in turn; what slows the machine slows both. Ratio: how much longer the second takes,
-the median of such pairs; at the point 0, which tells nothing, it is what this machine makes of unlike memory and of chance.
+Whoever asks chooses the point, and sees the answer come. So an attacker asks one question of pairs of data sets that
+are as unlike in time as is known. Both are asked in turn; what slows the machine slows both. Ratio: how much longer the
+second takes, the median of such pairs; at the point 0, which tells nothing, it is what this machine makes of unlike
+memory and of chance.
 """
 
 from __future__ import annotations

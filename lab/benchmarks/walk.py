@@ -21,8 +21,8 @@ from hushgrid.kernels.problems.losses import Kind, Loss, Objective
 from hushgrid.kernels.problems.prox import Regularizer
 from hushgrid.kernels.randomness import counter_generator
 from hushgrid.lab.benchmarks.common.measure import Row, Table, against, in_each_mode, print_rows, row, timed
-from hushgrid.lab.vectorised import iadmm as whole_iadmm
-from hushgrid.lab.vectorised import recal as whole_recal
+from hushgrid.lab.rollout.compiled import iadmm as whole_iadmm
+from hushgrid.lab.rollout.compiled import recal as whole_recal
 from hushgrid.node.problems.records.data import Data, load
 
 N, P, RHO = 100, 2, 2.0

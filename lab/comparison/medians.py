@@ -66,7 +66,9 @@ def groups(frame: DataFrame) -> Iterator[tuple[dict[str, object], DataFrame]]:
 
 
 def medians(frame: DataFrame, figures: Sequence[str]) -> DataFrame:
-    """A row a point: its values, how many of its runs are done, and of each figure the median and its standard error."""
+    """A row a point: its values, how many of its runs are done, and of each figure the median and its standard
+    error.
+    """
     from pandas import DataFrame
 
     rows = []

@@ -84,7 +84,9 @@ class _Points:
         return {key: _band(sorted(middle)) for key, middle in by_name.items()}
 
     def rivals(self, name: str) -> list[tuple[str, list[tuple[str, DataFrame, Median]]]]:
-        """Points that promise the same, with the best one first, by what they promise; none of those that have no rival."""
+        """Points that promise the same, with the best one first, by what they promise; none of those that have no
+        rival.
+        """
         by_point: dict[str, list[tuple[str, DataFrame, Median]]] = {}
         for values, runs in groups(self.done):
             middle = median(numbers(runs, name))
@@ -138,12 +140,14 @@ def _about(points: _Points) -> str:
 
 def _banner(points: _Points) -> str:
     phrases = [
-        "Every run has a seed. So runs of one seed share their noise, errors may be computed from raw data, and none of "
+        "Every run has a seed. So runs of one seed share their noise, errors may be computed from raw data, and none "
+        "of "
         "these runs is private. An ε here is the total that a node of the same run claims without the seed."
     ]
     if {"pure", "approximate"} <= {*points.kinds}:
         phrases.append(
-            "Two kinds of ε are on this page: pure (δ = 0) and approximate (with the δ in its row). They are not the same "
+            "Two kinds of ε are on this page: pure (δ = 0) and approximate (with the δ in its row). They are not the "
+            "same "
             "promise, and a smaller error at the same number is no proof of a better method."
         )
     if "not upheld" in points.kinds:
@@ -232,7 +236,8 @@ def _pairs(points: _Points, name: str) -> list[str]:
     if not rows:
         return []
     caption = (
-        f"By {quality}: runs of one seed share their noise up to its scale, so a difference seed by seed is surer than that "
+        f"By {quality}: runs of one seed share their noise up to its scale, so a difference seed by seed is surer "
+        "than that "
         "of two medians. The best is chosen by the seeds it is shown on: part of its lead is luck."
     )
     head = ["at the same promise", "point", quality, "more than the best", "seeds in which it is more"]

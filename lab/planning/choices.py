@@ -37,38 +37,38 @@ class Choice(NamedTuple):
     @property
     def besides(self) -> str:
         """The last two, in words."""
-        said = [f"momentum {self.momentum:g}"] if self.momentum is not None else []
-        return ", ".join([*said, *["pointwise"] * self.pointwise]) or "-"
+        parts = [f"momentum {self.momentum:g}"] if self.momentum is not None else []
+        return ", ".join([*parts, *["pointwise"] * self.pointwise]) or "-"
 
 
 def laid(
     raw: Mapping[str, Any], choice: Choice, answers_to_rounds: Callable[[int], int], gossip: int = 0
 ) -> dict[str, Any]:
     """The mapping of a scenario with a choice in it."""
-    found = deepcopy(dict(raw))
-    algorithm = found["algorithm"]
+    scenario = deepcopy(dict(raw))
+    algorithm = scenario["algorithm"]
     if choice.answers is not None:
         algorithm["rounds"] = answers_to_rounds(choice.answers)
-        found["privacy"].pop("answers", None)
+        scenario["privacy"].pop("answers", None)
     if choice.step is not None:
-        key = scenario_key(found)
+        key = scenario_key(scenario)
         if isinstance(algorithm.get(key), Mapping):
             algorithm[key]["start"] = choice.step
         else:
             algorithm[key] = choice.step
     if choice.clip is not None:
-        lay(found, "privacy.adjacency.replace-one-record.clip", choice.clip)
-    found["privacy"]["mechanism"] = choice.mechanism
-    found["privacy"].pop("accountant", None)
+        lay(scenario, "privacy.adjacency.replace-one-record.clip", choice.clip)
+    scenario["privacy"]["mechanism"] = choice.mechanism
+    scenario["privacy"].pop("accountant", None)
     if choice.accountant is not None:
-        found["privacy"]["accountant"] = choice.accountant
+        scenario["privacy"]["accountant"] = choice.accountant
     if choice.momentum is not None:
         algorithm["momentum"] = choice.momentum
     if choice.pointwise:
-        found["privacy"]["sensitivity"] = "pointwise"
+        scenario["privacy"]["sensitivity"] = "pointwise"
     if gossip:
         algorithm["finish"] = {"gossip": gossip}
-    return found
+    return scenario
 
 
 def scenario_key(raw: Mapping[str, Any]) -> str:

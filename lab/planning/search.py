@@ -1,13 +1,14 @@
-"""`hushgrid plan`: which answers, step, clip and mechanism fit a promise best, from public numbers and made-up rows alone.
+"""`hushgrid plan`: which answers, step, clip and mechanism fit a promise best, from public numbers and made-up rows
+alone.
 
-The scenario's own algorithm, network and promise are kept. Its machines and gates are played on made-up rows of the declared
-shape (`made_up`); no data file is opened. Noise is that of the declared number of rows, also where fewer are made up: a
-node's answer then has the same noise about nearly the same function. It is drawn in floating point, because there is nobody
-to protect.
+The scenario's own algorithm, network and promise are kept. Its machines and gates are played on made-up rows of the
+declared shape (`synthetic`); no data file is opened. Noise is that of the declared number of rows, also where fewer are
+made up: a node's answer then has the same noise about nearly the same function. It is drawn in floating point, because
+there is nobody to protect.
 
-Search: for each mechanism the answers 1, 2, 4, ... as long as they help, and for each of them the step from where the last
-one was best, doubled or halved as long as that helps; then clips, steps and answers in between; then momentum and noise by
-the point. What was found best is
+Search: for each mechanism the answers 1, 2, 4, ... as long as they help, and for each of them the step from where the
+last one was best, doubled or halved as long as that helps; then clips, steps and answers in between; then momentum and
+noise by the point. What was found best is
 played again on other rows and other noise, and only that is shown.
 """
 
@@ -34,8 +35,8 @@ from hushgrid.kernels.algorithms.registry import PLUGGED, plug
 from hushgrid.kernels.errors import InputError, Stopped
 from hushgrid.kernels.types import Vector
 from hushgrid.lab.planning.choices import Choice, laid, rounds_by, tuned_key
-from hushgrid.lab.planning.playing import GOSSIP, Played, TrialTask, beside, made_of, plan_of, play
 from hushgrid.lab.planning.shape import Shape, checked, without_data
+from hushgrid.lab.planning.trial import GOSSIP, Played, TrialTask, beside, made_of, plan_of, play
 from hushgrid.node.config.scenario import scenario_from
 
 TUNED_ON = (0, 1)  #: seeds of the search; what is shown has others
@@ -68,13 +69,15 @@ class PlanResult(NamedTuple):
     seeds: int
     played: int  #: runs
     nodes: int
-    about: str  #: what was planned for
+    description: str  #: what was planned for
     rows: int  #: that were made up for each node, at most
     measure: str  #: what `error` is
 
 
 def begun(plugins: Sequence[str]) -> None:
-    """A worker has begun: it knows the algorithms that were plugged in. A terminal's interrupt is its caller's business."""
+    """A worker has begun: it knows the algorithms that were plugged in. A terminal's interrupt is its caller's
+    business.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     plug(plugins, "--plugin")
 
@@ -124,8 +127,8 @@ class Search:
     def play(self, choices: Iterable[Choice], seeds: Sequence[int]) -> None:
         """Every one under every seed, those that are known already left out."""
         missing = [key for key in product(dict.fromkeys(choices), seeds) if key not in self.known]
-        found = self.each(play, [self.task(*key) for key in missing])
-        self.known.update(zip(missing, found, strict=True))
+        trials = self.each(play, [self.task(*key) for key in missing])
+        self.known.update(zip(missing, trials, strict=True))
 
     def error(self, choice: Choice) -> float:
         """What is searched by: the mean excess loss over the seeds of the search, after all rounds of averaging."""
@@ -164,13 +167,13 @@ class Search:
 
     def allowed(self, step: float) -> bool:
         try:
-            plan_of(laid(self.raw, self.given._replace(step=step), self.rounds), self.file)
+            plan_of(laid(self.raw, self.stated._replace(step=step), self.rounds), self.file)
         except InputError:
             return False
         return True
 
     @property
-    def given(self) -> Choice:
+    def stated(self) -> Choice:
         """The scenario as it stands."""
         p = self.scenario.privacy
         assert p is not None
@@ -192,25 +195,24 @@ class Search:
         assert p is not None
         if p.adjacency.replace_one_record is None:
             return []
-        own, problem = p.adjacency.replace_one_record.clip, self.plan.problem
+        clip, problem = p.adjacency.replace_one_record.clip, self.plan.problem
         if self.scenario.algorithm.asks() == "minimiser":
-            return [max(own, problem.row_bound or own)]
+            return [max(clip, problem.row_bound or clip)]
         if problem.objective.kind == "least-squares":
-            return [own, own / 2, 2 * own]
-        longest = (problem.row_bound or own) * (sqrt(2) if problem.objective.kind == "softmax" else 1.0)
+            return [clip, clip / 2, 2 * clip]
+        longest = (problem.row_bound or clip) * (sqrt(2) if problem.objective.kind == "softmax" else 1.0)
         if mechanism == "laplace":  # in L1: a row of q alike entries is sqrt(q) times as long there
             longest *= sqrt(problem.features * (2 if problem.objective.kind == "softmax" else 1))
         return [round(longest * share, 4) for share in (0.7, 0.5, 0.35, 1.0)]
 
     def besides(self, mechanism: str) -> list[dict[str, Any]]:
-        """What is tried with the best of a mechanism: momentum and noise by the point, where the scenario may have them and
-
-        says nothing of them.
+        """What is tried with the best of a mechanism, where the scenario says nothing of it: momentum,
+        pointwise noise.
         """
-        algorithm, p, found = self.scenario.algorithm, self.scenario.privacy, list[dict[str, Any]]()
+        algorithm, p, changes = self.scenario.algorithm, self.scenario.privacy, list[dict[str, Any]]()
         assert p is not None
         if getattr(algorithm, "momentum", None) is UNSET:
-            found += [{"momentum": m} for m in MOMENTA]
+            changes += [{"momentum": m} for m in MOMENTA]
         if (
             mechanism == "gaussian"
             and p.sensitivity is UNSET
@@ -220,8 +222,8 @@ class Search:
             and algorithm.asks(p.mode) == "gradient"
             and self.plan.problem.objective.kind == "logistic"
         ):
-            found.append({"pointwise": True})
-        return found
+            changes.append({"pointwise": True})
+        return changes
 
     @property
     def ladder(self) -> list[int | None]:
@@ -259,11 +261,11 @@ def moved(choice: Choice, key: str, factor: float) -> Choice | None:
     """The choice with one number multiplied; None where there is none, or it does not change."""
     if key == "step":
         step = None if choice.step is None else float(f"{choice.step * factor:.3g}")
-        found = choice._replace(step=step)
+        changed = choice._replace(step=step)
     else:
         answers = None if choice.answers is None else max(1, round(choice.answers * factor))
-        found = choice._replace(answers=answers)
-    return None if found == choice else found
+        changed = choice._replace(answers=answers)
+    return None if changed == choice else changed
 
 
 def seconds_of(search: Search, choice: Choice) -> float:
@@ -316,18 +318,18 @@ def planned(
         if not good:
             why = next((run.why for run in search.known.values() if run.why), "no run came to an end")
             raise InputError(why if why.startswith(file) else f"{file}: {why}")
-        shown = distinct(good)
-        given = search.given
-        cost = sum(seconds_of(search, c) for c in (*shown, given))
+        finalists = distinct(good)
+        stated = search.stated
+        cost = sum(seconds_of(search, c) for c in (*finalists, stated))
         n = seeds or int(min(20, max(5, WORK_S / cost)))
         which = range(FIRST, FIRST + n)
-        search.play([*shown, given], which)
+        search.play([*finalists, stated], which)
         say(f"{len(search.known)} runs on made-up rows: the best are played on {n} others")
-        best = sorted((line(search, c, which) for c in shown), key=middle)
-        sides = search.each(beside, [search.task(given, seed) for seed in which])
-    scenario = line(search, given, which, "as the scenario is")
+        best = sorted((line(search, c, which) for c in finalists), key=middle)
+        sides = search.each(beside, [search.task(stated, seed) for seed in which])
+    scenario = line(search, stated, which, "as the scenario is")
     others = [
-        Candidate(title, given, 0, np.array([s[k].excess[0] for s in sides]), np.array([s[k].error[0] for s in sides]))
+        Candidate(title, stated, 0, np.array([s[k].excess[0] for s in sides]), np.array([s[k].error[0] for s in sides]))
         for k, title in enumerate(("without privacy", "each alone"))
     ]
     kind = search.plan.problem.objective.kind
@@ -335,33 +337,34 @@ def planned(
     made = max(made_of(shape, search.plan.problem.classes))
     chosen = min((li for li in best if middle(li) <= middle(best[0]) / AS_GOOD), key=lambda li: li.choice.answers or 0)
     return PlanResult(
-        best, chosen, [scenario, *others], n, len(search.known), len(shape.rows), about(search), made, measure
+        best, chosen, [scenario, *others], n, len(search.known), len(shape.rows), description_of(search), made, measure
     )
 
 
-def middle(of: Candidate) -> float:
+def middle(line: Candidate) -> float:
     """The median excess loss."""
-    return float(np.median(of.excess))
+    return float(np.median(line.excess))
 
 
 def distinct(good: Sequence[Choice]) -> list[Choice]:
     """The best few, and the best of each mechanism among them."""
-    found = list(good[:SHOWN])
+    chosen = list(good[:SHOWN])
     for mechanism in dict.fromkeys(c.mechanism for c in good):
-        if mechanism not in {c.mechanism for c in found}:
-            found[-1] = next(c for c in good if c.mechanism == mechanism)
-    return found
+        if mechanism not in {c.mechanism for c in chosen}:
+            chosen[-1] = next(c for c in good if c.mechanism == mechanism)
+    return chosen
 
 
-def about(search: Search) -> str:
+def description_of(search: Search) -> str:
     """What was planned for, in a few words."""
     p, s = search.scenario.privacy, search.scenario
     assert p is not None
     m, n = search.shape.rows, len(search.shape.rows)
-    of = f"{m[0]:,}" if len(set(m)) == 1 else f"{min(m):,} to {max(m):,}"
+    sizes = f"{m[0]:,}" if len(set(m)) == 1 else f"{min(m):,} to {max(m):,}"
     delta = f", delta {p.delta:g}" if p.delta else ""
     masked = f", masked (at most {p.masked.corrupt} corrupt)" if p.masked else ""
     return (
-        f"{s.name}: epsilon {p.epsilon:g}{delta} of each node, {p.adjacency}{masked}; {s.algorithm.name} on {n} nodes of {of} rows "
+        f"{s.name}: epsilon {p.epsilon:g}{delta} of each node, {p.adjacency}{masked}; {s.algorithm.name} on {n} nodes "
+        f"of {sizes} rows "
         f"of {search.shape.features} features"
     )

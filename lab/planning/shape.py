@@ -47,7 +47,10 @@ def checked(raw: Mapping[str, Any], file: str, rows: int | None, features: int |
 
 
 def shape_of(scenario: Scenario, rows: int | None, features: int | None, file: str) -> Shape:
-    """The declared shape. `rows` (of all nodes), `features`: said by the caller, before the scenario. Raises InputError."""
+    """The declared shape. `rows` (of all nodes), `features`: said by the caller, before the scenario.
+
+    Raises InputError.
+    """
     data, network = scenario.problem.data, scenario.network
     n = network.build().n if network is not None else data.nodes
     each: Sequence[int] | None = None
@@ -69,9 +72,9 @@ def shape_of(scenario: Scenario, rows: int | None, features: int | None, file: s
     if rows or not each:
         total = rows or (data.rows if isinstance(data.rows, int) else None)
         if total is None or total < n:
-            found = "missing" if total is None else f"found {total} for {n} nodes"
+            size = "missing" if total is None else f"found {total} for {n} nodes"
             raise InputError(
-                f"{file}: problem.data.rows: {found}, expected how many rows the nodes have (or --rows N): "
+                f"{file}: problem.data.rows: {size}, expected how many rows the nodes have (or --rows N): "
                 "no data file is opened"
             )
         each = [(total + i) // n for i in range(n)][::-1]
@@ -87,9 +90,9 @@ def shape_of(scenario: Scenario, rows: int | None, features: int | None, file: s
 
 def without_data(raw: Mapping[str, Any], shape: Shape) -> dict[str, Any]:
     """The scenario's mapping with its data on devices that nobody asks, and nothing that is a file."""
-    found = deepcopy(dict(raw))
+    scenario = deepcopy(dict(raw))
     for key in ("seed", "run"):
-        found.pop(key, None)
-    found["problem"].pop("test", None)
-    found["problem"]["data"] = {"devices": {"features": shape.features, "rows": list(shape.rows)}}
-    return found
+        scenario.pop(key, None)
+    scenario["problem"].pop("test", None)
+    scenario["problem"]["data"] = {"devices": {"features": shape.features, "rows": list(shape.rows)}}
+    return scenario

@@ -1,8 +1,9 @@
 """`hushgrid study league`: every data algorithm at one honest total epsilon, ranked by what a device holds at the end.
 
-Problem, network and the deal of the rows are a setting. Each method's parameters are tuned there on seeds apart from those
-shown, on a lattice that goes on until its best point is interior (lab/studies/common/tuning.py). All runs are those of `sweep`,
-with ledgers, gates and messages; what has run is kept in DIRECTORY, and the command goes on where it was ended.
+Problem, network and the deal of the rows are a setting. Each method's parameters are tuned there on seeds apart from
+those shown, on a lattice that goes on until its best point is interior (lab/studies/common/tuning.py). All runs are
+those of `sweep`, with ledgers, gates and messages; what has run is kept in DIRECTORY, and the command goes on where it
+was ended.
 """
 
 from __future__ import annotations
@@ -25,10 +26,9 @@ from hushgrid.broker.simulation.problems.records import RowSetup
 from hushgrid.kernels.problems.centralised import optimum
 from hushgrid.kernels.types import Matrix, Vector
 from hushgrid.lab.comparison.medians import Median, median
-from hushgrid.lab.studies.common import at_once
-from hushgrid.lab.studies.common.at_once import AtOnce, thin
+from hushgrid.lab.rollout.side_by_side import device_models, thin
 from hushgrid.lab.studies.common.study import Page, Panel, Table, chart, in_digits
-from hushgrid.lab.studies.common.tuning import Known, Place
+from hushgrid.lab.studies.common.tuning import Known, KnownPoints, Place
 from hushgrid.lab.studies.races import (
     DELTA,
     METHODS,
@@ -53,7 +53,9 @@ TARGETED = "own_gap"  #: what is tuned and ranked
 
 
 class Judge:
-    """All rows of a setting, and their optimum: how good models are. Gaps are of the nodes' mean loss, per unit of scale."""
+    """All rows of a setting, and their optimum: how good models are. Gaps are of the nodes' mean loss, per unit of
+    scale.
+    """
 
     def __init__(self, setting: Setting) -> None:
         raw = setting.scenario("graph") | {
@@ -118,7 +120,8 @@ _LAST: list[tuple[Result, dict[str, float]]] = []
 def figure(name: str, title: str, result: Result) -> float:
     """A column of a sweep. Around a coordinator a device has the last model that it was sent; alone its own.
 
-    Rounds of averaging that a run of the tuning was spared are made here: they are a product with W, without noise or data.
+    Rounds of averaging that a run of the tuning was spared are made here: they are a product with W, without noise or
+    data.
     """
     if not _LAST or _LAST[0][0] is not result:
         s, graph = result.solution, SETTINGS[title].graph
@@ -159,7 +162,7 @@ class Tuned:
     def __init__(self, setting: Setting, cell: Cell, known: Known, directory: Path, seeds: Sequence[int]) -> None:
         self.cell, self.known, self.scenario = cell, known, setting.scenario(cell.method.layout)
         self.title, self.graph = setting.title, setting.graph
-        self.at_once = AtOnce(directory / f"{cell.method.layout}.jsonl", seeds) if cell.method.at_once else None
+        self.at_once = KnownPoints(directory / f"{cell.method.layout}.jsonl", seeds) if cell.method.at_once else None
 
     def point(self, values: Mapping[str, float]) -> dict[str, Any]:
         return self.cell.method.point(values, self.cell.epsilon, self.graph, averaged=False)
@@ -178,7 +181,9 @@ class Tuned:
             self.known.run(self.scenario, points, measured(self.title))
 
     def worth(self, models: Matrix) -> list[float]:
-        """models: (S, n, d). A method that ends with averaging is judged by the gap of the mean: all end within 1 % of it."""
+        """models: (S, n, d). A method that ends with averaging is judged by the gap of the mean: all end within 1 % of
+        it.
+        """
         referee = judge(self.title)
         each = models.mean(axis=1, keepdims=True) if self.cell.method.finishes else models
         return [float(np.mean(referee.value(X))) - referee.least for X in each]
@@ -187,7 +192,7 @@ class Tuned:
         """Figures of other seeds, played at once."""
         referee, figures = judge(self.title), []
         with using_cache(self.known.cache):
-            every = at_once.played({**self.scenario, **self.point(values)}, seeds)
+            every = device_models({**self.scenario, **self.point(values)}, seeds)
         W = np.linalg.matrix_power(weights(self.graph), rounds_to_agree(self.graph))
         for models in every:
             figures.append(referee.figures(W @ models if self.cell.method.finishes else models, models.mean(axis=0)))
@@ -206,7 +211,11 @@ def played(tuned: Sequence[Tuned], seeds: Sequence[int], levels: Sequence[int]) 
             if k in ended:
                 continue
             search = one.cell.method.search(seeds, levels[-1:] if one.at_once else levels)
-            place, wanted = search.advance(lambda p, seed, s=search, one=one: one.error(s.values(p), seed))  # type: ignore[misc]
+
+            def error(p: Any, seed: int, search: Any = search, one: Any = one) -> Any:
+                return one.error(search.values(p), seed)
+
+            place, wanted = search.advance(error)
             if wanted:
                 one.run({json.dumps(search.values(p)): which for p, which in wanted.items()})
             else:
@@ -224,8 +233,9 @@ def lines(
     levels: Sequence[int] = LEVELS,
     swept: bool = True,
 ) -> list[LeagueRow]:
-    """Tuned on some seeds, shown on others. swept: the runs that are shown are a sweep's, as they are always of tokens, whose
-    mean model is no mean; else the first seed's is, for its bytes, and the figures are of all seeds played at once.
+    """Tuned on some seeds, shown on others. swept: the runs that are shown are a sweep's, as they are always of tokens,
+    whose mean model is no mean; else the first seed's is, for its bytes, and the figures are of all seeds played at
+    once.
     """
     titles = setting.methods or tuple(METHODS)
 
@@ -342,7 +352,9 @@ def tables(setting: Setting, outcomes: Sequence[LeagueRow]) -> list[Table]:
 
 
 def picture(outcomes: Mapping[str, Sequence[LeagueRow]]) -> str:
-    """The own gap over the number of answers, all else as chosen, of the points that the walk saw; a panel a setting and total."""
+    """The own gap over the number of answers, all else as chosen, of the points that the walk saw; a panel a setting
+    and total.
+    """
     panels = []
     for title, each in outcomes.items():
         totals = sorted({li.cell.epsilon for li in each})

@@ -164,7 +164,7 @@ class Method:
 
     @property
     def at_once(self) -> bool:
-        """Whether a walk's runs are made for all seeds at once (lab/studies/common/at_once.py); else they are a sweep's."""
+        """Whether a walk's runs are made for all seeds at once (lab/rollout/side_by_side.py); else they are a sweep's."""
         return self.algorithm["name"] in AT_ONCE and "sensitivity" not in self.privacy
 
     @property

@@ -1,7 +1,7 @@
 """The directory of a sweep: every row is on the disk before it counts, and a sweep that was killed goes on from there.
 
-`sweep.json` says what is swept. `runs.csv` grows by a line a run, in the order in which they end; when all have ended it
-is in the grid's order.
+`sweep.json` says what is swept. `runs.csv` grows by a line a run, in the order in which they end; when all have ended
+it is in the grid's order.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """`hushgrid sweep`: a scenario at every point of a grid, under the same seeds, a row a run.
 
-Noise is keyed by seed, node and answer, so runs of the same seed share their noise over the whole grid, up to its scale:
-what differs between two points under one seed is the points.
+Noise is keyed by seed, node and answer, so runs of the same seed share their noise over the whole grid, up to its
+scale: what differs between two points under one seed is the points.
 """
 
 from __future__ import annotations
@@ -58,10 +58,11 @@ def sweep(
     scenario: the name of one that comes with the program, a path, or a mapping as in the YAML file. plugins: modules of
     your own whose algorithms may run. over: dotted key -> its values (whole sections too); or the points
     themselves, each dotted key -> its value, if they are not every combination. seeds: how
-    many (0, 1, ...), or which. set: dotted key -> a value for all runs. out: a new directory for runs.csv, runs.parquet,
-    medians.csv and comparison.html; with `resume` one that an earlier call has begun. workers: so many processes of this
-    machine [this process alone]. dask: a scheduler's address in their place. measure: further columns, name -> a function
-    of a Result. report: False leaves runs.csv alone in `out`. Raises InputError or Stopped, each one line. A run that is refused or stops has a row that says why.
+    many (0, 1, ...), or which. set: dotted key -> a value for all runs. out: a new directory for runs.csv,
+    runs.parquet, medians.csv and comparison.html; with `resume` one that an earlier call has begun. workers: so many
+    processes of this machine [this process alone]. dask: a scheduler's address in their place. measure: further
+    columns, name -> a function of a Result. report: False leaves runs.csv alone in `out`. Raises InputError or Stopped,
+    each one line. A run that is refused or stops has a row that says why.
     """
     for name in ("distributed", "pandas", "pyarrow"):
         needed(name)
@@ -116,7 +117,9 @@ def _columns(axes: Sequence[Axis], measure: Mapping[str, Any]) -> list[str]:
 
 
 def _rows(grid: Sequence[Point]) -> tuple[dict[bytes, Loaded], list[str]]:
-    """The rows of files, read once for all workers, and a digest of their content; what cannot be read says so in its runs."""
+    """The rows of files, read once for all workers, and a digest of their content; what cannot be read says so in its
+    runs.
+    """
     loaded: dict[bytes, Loaded] = {}
     lines, size, tried = [], 0, {b""}
     for scenario in (point.scenario for point in grid):

@@ -135,9 +135,11 @@ class Engine:
 
 @contextmanager
 def engine(workers: int | None, url: str | None, common: Common) -> Iterator[Engine]:
-    """Workers that are ready: `workers` processes of this machine, those of a scheduler at `url`, or this process itself.
+    """Workers that are ready: `workers` processes of this machine, those of a scheduler at `url`, or this process
+    itself.
 
-    Raises InputError for an address that is none or workers of another version, Stopped for a scheduler that is not there.
+    Raises InputError for an address that is none or workers of another version, Stopped for a scheduler that is not
+    there.
     """
     for name in LOGGERS:
         logging.getLogger(name).setLevel(logging.CRITICAL + 1)

@@ -55,7 +55,9 @@ class Feed(Protocol):
         ...
 
     def first(self, now: float) -> Readings | None:
-        """What counts until the source has given something, at running time `now`; None if the device's file names nothing."""
+        """What counts until the source has given something, at running time `now`; None if the device's file names
+        nothing.
+        """
         ...
 
     def read(self, content: bytes, place: str) -> Part:
@@ -63,7 +65,8 @@ class Feed(Protocol):
         ...
 
     def merged(self, before: Readings | None, values: Values, read: Times, until: Times) -> Readings:
-        """What counts with these values too: of a zone the last of each entry, of rows as many of the last as there may be.
+        """What counts with these values too: of a zone the last of each entry, of rows as many of the last as there may
+        be.
 
         `read`, `until`: of each of the values, or (1,) of all. `before` None: nothing was ever read.
         """
@@ -83,7 +86,9 @@ class Feed(Protocol):
         ...
 
     def device(self, values: Values, until: Times | None = None) -> Any:
-        """The `kind.Device` that holds these values. `until`: of a reading each; later the public one counts. None: for ever."""
+        """The `kind.Device` that holds these values. `until`: of a reading each; later the public one counts. None: for
+        ever.
+        """
         ...
 
     def values_of(self, device: Any) -> Values:

@@ -45,7 +45,9 @@ if TYPE_CHECKING:
 
 
 class RunFacts(NamedTuple):
-    """What an outcome is of: public facts of its run, and the version of the device's data that it was answered from."""
+    """What an outcome is of: public facts of its run, and the version of the device's data that it was answered
+    from.
+    """
 
     run: str  #: the run's id, in hex
     name: str  #: the run's name
@@ -230,7 +232,9 @@ class Device(Protocol):
         ...
 
     def remark(self, plan: Plan) -> str:
-        """What the device's own log adds to the name of a run that it joins, about its own data; "" if there is nothing."""
+        """What the device's own log adds to the name of a run that it joins, about its own data; "" if there is
+        nothing.
+        """
         ...
 
     def limit(self, plan: Plan) -> int:
@@ -255,8 +259,8 @@ class Renewal(Protocol):
     def __call__(self, affordable: bool, agree: Callable[[int], None]) -> Device:
         """The device with the data that a new run is to have.
 
-        `affordable`: whether the window of its budget has room for answers about new data. `agree` is told the data version
-        that the run would have, before anything is renewed; if it raises, nothing is.
+        `affordable`: whether the window of its budget has room for answers about new data. `agree` is told the data
+        version that the run would have, before anything is renewed; if it raises, nothing is.
         """
         ...
 
@@ -270,8 +274,8 @@ class Kind(ABC):
     """A kind of problem."""
 
     name: ClassVar[str]  #: its name in a plan
-    #: the name of the kind whose devices take part, in a device's birth; "": its own. A device of rows can be asked for more
-    #: than one kind of answer
+    #: the name of the kind whose devices take part, in a device's birth; "": its own. A device of rows can be asked for
+    #: more than one kind of answer
     of_devices: ClassVar[str] = ""
     sections: ClassVar[tuple[type[Section], ...]]  #: its scenario sections; each has a tag
     public_type: ClassVar[type]  #: the type of its part of a plan
@@ -355,7 +359,9 @@ class Kind(ABC):
         """A real device with its own data, read now. Raises InputError if they are wrong. `path`: the device's file."""
 
     def gate(self, device: Any, plan: Plan, noise: NoiseSource, budget_check: BudgetCheck) -> Gate:
-        """The gate, in a run of this kind, of a device of the kind `devices`. Raises InputError if the plan's terms cannot be met."""
+        """The gate, in a run of this kind, of a device of the kind `devices`. Raises InputError if the plan's terms
+        cannot be met.
+        """
         raise InputError(f"{device.name}: found a plan for {self.name}, expected one for {device.kind}")
 
     def feed(self, owner: DeviceFile, path: str) -> Feed:
@@ -390,7 +396,9 @@ class Kind(ABC):
 
     @abstractmethod
     def on_devices(self, problem: Any) -> str | None:
-        """Why real devices cannot solve this problem, whose data are with the program that makes the plan; None if they can."""
+        """Why real devices cannot solve this problem, whose data are with the program that makes the plan; None if they
+        can.
+        """
 
     def left_out(self, problem: Any) -> list[str]:
         """What its data hold and the problem has not, a line each."""
@@ -401,11 +409,15 @@ class Kind(ABC):
         return None
 
     def warning(self, plan: Plan, source: str) -> str | None:
-        """What to say before a run that is likely not what was meant; None if there is nothing. `source`: as `self.source` says."""
+        """What to say before a run that is likely not what was meant; None if there is nothing. `source`: as
+        `self.source` says.
+        """
         return None
 
     def among(self, plan: Any, present: Sequence[str]) -> Any:
-        """The public part of the same problem without the nodes that are not there. Raises InputError if it needs them."""
+        """The public part of the same problem without the nodes that are not there. Raises InputError if it needs
+        them.
+        """
         raise InputError(f"found {', '.join(present)} there, expected {', '.join(plan.nodes)}")
 
     def source(self, problem: Any) -> str:

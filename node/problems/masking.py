@@ -1,4 +1,6 @@
-"""What a plan of masked sums says to both ends: the common grid, each node's share of the noise, the sizes of messages."""
+"""What a plan of masked sums says to both ends: the common grid, each node's share of the noise, the sizes of
+messages.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,9 @@ def noise_shares(plan: Plan) -> list[Share]:
 
 
 def own_share(plan: Plan, node: str, authority: Authority) -> Share | None:
-    """The share of one node, as its owner counts it; None if nothing is masked. Raises InputError as `noise_shares` does."""
+    """The share of one node, as its owner counts it; None if nothing is masked. Raises InputError as `noise_shares`
+    does.
+    """
     if plan.terms is None or plan.terms.masked is None:
         return None
     share: Share = noise_shares(plan)[plan.problem.position(node)]
@@ -49,7 +53,9 @@ def own_share(plan: Plan, node: str, authority: Authority) -> Share | None:
 
 
 def numbers(plan: Plan) -> masked.Terms:
-    """What both ends must agree on. Raises InputError if a sum of all could pass 2^63 grid steps, where it would wrap."""
+    """What both ends must agree on. Raises InputError if a sum of all could pass 2^63 grid steps, where it would
+    wrap.
+    """
     (t, how), p, n = masked_terms(plan), plan.problem, len(plan.nodes)
     lattice = noise_shares(plan)[0].lattice
     largest = max(p.largest(i, t) for i in range(n)) + WIDE * lattice.scale
@@ -61,7 +67,9 @@ def numbers(plan: Plan) -> masked.Terms:
 
 
 def member(plan: Plan, name: str, gate: Any, masks: masked.Masks) -> masked.MaskedMember:
-    """The machine of a node. Raises InputError if the plan names pads as this program does not: nothing could be decoded."""
+    """The machine of a node. Raises InputError if the plan names pads as this program does not: nothing could be
+    decoded.
+    """
     _, how = masked_terms(plan)
     if how.pads != PADS:
         rule = how.pads or "round and attempt"

@@ -36,13 +36,16 @@ def where(result: Mapping[str, Any]) -> str:
     if not m:
         return "per node over this whole run"
     return (
-        f"per node over this whole run, against the broker, the coordinator and any {m['corrupt']} of the nodes together: only sums "
+        f"per node over this whole run, against the broker, the coordinator and any {m['corrupt']} of the nodes "
+        "together: only sums "
         "are seen"
     )
 
 
 def claim(result: Mapping[str, Any], epsilon: str, number: Callable[..., str]) -> tuple[str, ...]:
-    """The claim of a masked run in words, the fewest that are true; nothing if nothing is masked. `number`: how one is written."""
+    """The claim of a masked run in words, the fewest that are true; nothing if nothing is masked. `number`: how one is
+    written.
+    """
     m, nodes = (result.get("privacy") or {}).get("masked"), result.get("nodes")
     if not m:
         return ()
@@ -50,9 +53,11 @@ def claim(result: Mapping[str, Any], epsilon: str, number: Callable[..., str]) -
     others = f"any {t} of the {nodes} devices" if t else "none of the devices"
     return (
         f"Against the broker, the coordinator and {others} together, and anyone who {OPEN}: "
-        f"(ε = {epsilon}, δ = {number(alone['delta'])})-differential privacy for one record, computationally, provided at least {h} of a "
+        f"(ε = {epsilon}, δ = {number(alone['delta'])})-differential privacy for one record, computationally, "
+        f"provided at least {h} of a "
         "round's contributors run this program and their certificates are theirs. "
-        f"Against all others together: (ε = {number(alone['epsilon'], 4)}, δ = {number(alone['delta'])}). A device whose owner believes "
+        f"Against all others together: (ε = {number(alone['epsilon'], 4)}, δ = {number(alone['delta'])}). A device "
+        "whose owner believes "
         "in fewer honest ones counts more, and its own ledger says how much.",
         "Masking is not integrity: a device can spoil a sum, and nobody sees which one did.",
     )
@@ -64,6 +69,7 @@ def broken_into(result: Mapping[str, Any], number: Callable[..., str]) -> str:
     if not m:
         return sentence + "The other nodes' protection stands."
     return (
-        f"{sentence}The claim allows for {number(m['corrupt']) if m['corrupt'] else 'none'} of these; beyond that the others are "
+        f"{sentence}The claim allows for {number(m['corrupt']) if m['corrupt'] else 'none'} of these; beyond that the "
+        "others are "
         f"protected less, at the worst with ε = {number(m['alone']['epsilon'], 4)}."
     )

@@ -65,7 +65,7 @@ def induced(plan: OnGraph, present: Sequence[str]) -> dict[str, Any]:
     members = [i for i, node in enumerate(plan.nodes) if node in present]
     place = {i: k for k, i in enumerate(members)}
     edges = [(place[a], place[b]) for a, b in plan.edges if a in place and b in place]
-    graph = Graph.of(len(members), edges)
+    graph = Graph.from_edges(len(members), edges)
     numbers = [routes.index(plan.nodes[i]) for i in members]
     fields: dict[str, Any] = {"L": [plan.L[i] for i in members], "edges": edges, "present": numbers}
     if plan.route:
@@ -75,7 +75,8 @@ def induced(plan: OnGraph, present: Sequence[str]) -> dict[str, Any]:
 
 
 def wired(sections: ScenarioSections, L: Sequence[float], convexity: float) -> Wiring:
-    """The wiring of a scenario. L: the smoothness constant of each node. convexity: every f_i - convexity/2 |x|^2 is convex.
+    """The wiring of a scenario. L: the smoothness constant of each node. convexity: every f_i - convexity/2 |x|^2 is
+    convex.
 
     Raises InputError if the graph, the walk and the algorithm's parameters do not fit each other.
     """
@@ -154,7 +155,7 @@ class OnGraph(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dic
     @cached_property
     def graph(self) -> Graph:
         """The graph of the nodes 0 to n - 1; around a coordinator no edges."""
-        return Graph.of(len(self.L), self.edges) if self.edges else Graph(((),) * len(self.L))
+        return Graph.from_edges(len(self.L), self.edges) if self.edges else Graph(((),) * len(self.L))
 
     @property
     def regularizer(self) -> Regularizer:
@@ -192,7 +193,7 @@ class OnGraph(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dic
         """The token's walk, which is public: every node and the coordinator compute the same."""
         walk = walk_of(algorithm)
         if not isinstance(walk, str):
-            return routes.given(walk or ())
+            return routes.listed(walk or ())
         seed = int.from_bytes(run[:8], "little") if self.walk_seed is None else self.walk_seed
         if walk == "hamiltonian":
             route = routes.cyclic(self.graph, self.route)
@@ -205,7 +206,7 @@ class OnGraph(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dic
         if self.ids and (len(self.ids) != len(self.L) or sorted(set(self.ids)) != self.ids):
             raise InputError("plan: present: found other numbers, expected one for each node, ascending")
         if algorithm.pattern != "star":
-            Graph.of(len(self.L), self.edges)
+            Graph.from_edges(len(self.L), self.edges)
         elif self.edges or not self.L:
             size = f"{len(self.L)} nodes with {len(self.edges)} edges"
             raise InputError(f"plan: found {size}, expected at least 1 with none ({algorithm.name})")
@@ -275,7 +276,9 @@ class GraphNode(ABC):
         return ""
 
     def limit(self, plan: Plan) -> int:
-        """The bytes of the largest message on this device's edges: its vectors, twice in a recount, and a token's lists."""
+        """The bytes of the largest message on this device's edges: its vectors, twice in a recount, and a token's
+        lists.
+        """
         entries: int = message_vectors(plan.algorithm) * plan.problem.size
         introduced = masking.INTRODUCTION * len(plan.nodes) if plan.terms and plan.terms.masked else 0
         return SMALL + 16 * entries + 200 * len(plan.nodes) + introduced

@@ -120,7 +120,10 @@ class RunPlan(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dic
 def _plan_in(blob: bytes) -> RunPlan:
     """The plan in its bytes, as they are. Raises msgspec.DecodeError, ValueError, RecursionError or InputError."""
     plan = msgspec.json.decode(blob, type=RunPlan)
-    return replace(plan, algorithm=registry.algorithm_from(plan.algorithm))
+    try:
+        return replace(plan, algorithm=registry.algorithm_from(plan.algorithm))
+    except msgspec.ValidationError as error:
+        raise msgspec.ValidationError(str(error).replace("at `$", "at `$.algorithm", 1)) from None
 
 
 def encode_plan(plan: RunPlan) -> bytes:
@@ -128,7 +131,9 @@ def encode_plan(plan: RunPlan) -> bytes:
 
 
 def scheduled(blob: bytes, every: float | None) -> bytes:
-    """A plan's bytes with `every`, as a member stores them; as they are where they are no plan, or there is no schedule."""
+    """A plan's bytes with `every`, as a member stores them; as they are where they are no plan, or there is no
+    schedule.
+    """
     if every is None:
         return blob
     try:
@@ -169,12 +174,15 @@ def decode_plan(blob: bytes) -> RunPlan:
 
 
 def step_ratio(plan: RunPlan) -> float | None:
-    """The largest step of a node over the public bound below which the algorithm is stable; None if there is no bound."""
+    """The largest step of a node over the public bound below which the algorithm is stable; None if there is no
+    bound.
+    """
     return plan.algorithm.step_ratio(*plan.problem.constants)
 
 
 def step_warning(plan: RunPlan) -> str | None:
-    """What to say of a guarded run whose step is beyond its bound; None if it is within, or constraints hold the iterates.
+    """What to say of a guarded run whose step is beyond its bound; None if it is within, or constraints hold the
+    iterates.
 
     The bound is of the worst data that the public numbers allow: real rows often bear several times of it.
     """
@@ -194,6 +202,7 @@ def check_steps(plan: RunPlan) -> None:
     ratio, most = step_ratio(plan), plan.algorithm.max_step_ratio
     if plan.algorithm.variant == "guarded" and ratio is not None and ratio > most and not plan.problem.held:
         raise InputError(
-            f"plan: algorithm: found a step of {ratio:.4g} times its bound of stability, expected at most {most:g} times "
+            f"plan: algorithm: found a step of {ratio:.4g} times its bound of stability, expected at most {most:g} "
+            "times "
             f"({plan.algorithm.name}, guarded, without a box)"
         )

@@ -1,8 +1,9 @@
-"""Which questions a device answers, by its owner's file: those of a list, or the kinds that there were when its ledger was born.
+"""Which questions a device answers, by its owner's file: those of a list, or the kinds that there were when its ledger
+was born.
 
-A question is a kind of problem, and of a statistic the columns that it reads and the edges of its bins. A newer program brings
-new kinds. Whoever installs it has not said yes to these: without a list a device answers what its owner could know of when its
-ledger was made. `node/privacy/budget.py` (`BudgetCheck.admit`) holds a plan to it.
+A question is a kind of problem, and of a statistic the columns that it reads and the edges of its bins. A newer program
+brings new kinds. Whoever installs it has not said yes to these: without a list a device answers what its owner could
+know of when its ledger was made. `node/privacy/budget.py` (`BudgetCheck.admit`) holds a plan to it.
 """
 
 from __future__ import annotations
@@ -44,7 +45,9 @@ def questions_of(device: str) -> tuple[str, ...]:
 
 
 def answered(owner: DeviceFile, device: str, born: Sequence[str]) -> list[AllowedProblem]:
-    """The questions that a device of this kind answers, by its owner's file. `born`: the kinds at its ledger's birth."""
+    """The questions that a device of this kind answers, by its owner's file. `born`: the kinds at its ledger's
+    birth.
+    """
     entries = owner.allow.problems
     if entries is None:
         entries = tuple(AllowedProblem(kind=tag) for tag in questions_of(device) if tag in born)

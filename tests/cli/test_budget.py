@@ -133,6 +133,7 @@ def test_a_device_s_file_is_planned_as_it_ships(zone, capsys):
     )
 
 
+@pytest.mark.runs
 def test_the_table_of_the_page_is_what_the_command_prints(planned):
     page = (DEPLOY.parent / "docs" / "accounting.md").read_text()
     shown = re.search(r"^\$ hushgrid budget plan z1.yaml (.*)\n((?:.*\n)*?)```$", page, re.M)

@@ -56,6 +56,7 @@ def test_a_scenario_of_rows_passes_check_and_runs(kind, network, rows):
     assert load_scenario(Path("my-rows.yaml")).problem.kind == kind
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("own", [False, True], ids=["built-in", "own file"])
 def test_a_scenario_of_a_case_passes_check_and_runs(own, rows, tmp_path):
     case = "case14"

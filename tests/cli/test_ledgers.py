@@ -16,7 +16,7 @@ from hushgrid.node.problems.plan import encode_plan
 from hushgrid.node.wire import Mark
 from tests.support.devices.gated_device import plan
 from tests.support.devices.windows import Clock
-from tests.support.scenarios.masked_plans import DELTA, sum_of
+from tests.support.scenarios.guarded_plans import DELTA, sum_of
 
 # --- ledgers ---
 

@@ -5,14 +5,14 @@ import json
 import pytest
 import yaml
 
-from hushgrid.lab.planning import playing, search
+from hushgrid.lab.planning import search, trial
 from tests.support.scenarios.record_scenarios import scenario
 
 
 @pytest.fixture
 def file(tmp_path, monkeypatch):
-    monkeypatch.setattr(playing, "MADE", 1 << 12)
-    monkeypatch.setattr(playing, "TESTED", 500)
+    monkeypatch.setattr(trial, "MADE", 1 << 12)
+    monkeypatch.setattr(trial, "TESTED", 500)
     monkeypatch.setattr(search, "LONGEST", 32)
     monkeypatch.setattr(search, "SHOWN", 2)
     raw = scenario(

@@ -2,8 +2,13 @@
 
 import sys
 
+import pytest
+
 from hushgrid.cli.main import main
 from hushgrid.kernels.algorithms import consensus_admm
+
+pytestmark = pytest.mark.runs
+
 
 FRAMES = 14  #: from `cli.main.main` to the update, both counted
 FILES = 8

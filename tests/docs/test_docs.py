@@ -91,7 +91,6 @@ def missing(path: str, symbols: tuple[str, ...]) -> list[str]:
     return [f"{path} ({s})" for s in symbols if not re.search(rf"\b{re.escape(s)}\b", file.read_text(encoding="utf-8"))]
 
 
-@pytest.mark.runs
 @pytest.mark.parametrize("page", OF_CODE)
 def test_every_file_and_symbol_that_a_page_names_is_there(page):
     assert [gone for path, symbols in named(page) for gone in missing(path, symbols)] == []
@@ -179,7 +178,6 @@ def _written() -> Iterator[tuple[str, str]]:
                         yield path, token.string
 
 
-@pytest.mark.runs
 def test_nothing_refers_to_notes_that_are_not_in_the_repository():
     assert [(path, found[0]) for path, words in written() if (found := NOT_HERE.search(words))] == []
 
@@ -279,7 +277,6 @@ def wrong(words: list[str]) -> str:
     return ""
 
 
-@pytest.mark.runs
 @pytest.mark.parametrize("page", PAGES)
 def test_every_command_that_is_shown_is_one(page):
     shown = [words for script in shell(page) for words in commands(script)]

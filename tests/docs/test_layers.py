@@ -59,7 +59,6 @@ def test_the_folders_are_found():
     assert {folder(room) for room in ROOMS} == set(ORDER)
 
 
-@pytest.mark.runs
 def test_a_folder_needs_only_what_stands_before_it():
     rank = {module: ORDER.index(folder(room)) for module, room in MODULES.items()}
     assert [f"{m} -> {other}" for m in MODULES for other in needs(m) if rank[other] > rank[m]] == []
@@ -88,7 +87,6 @@ def test_a_module_has_at_most_500_lines():
     assert {name: n for name, n in lines.items() if n > 500} == {}
 
 
-@pytest.mark.runs
 def test_a_function_has_at_most_70_lines():
     functions = (
         (f"{named(room)}: {node.name}", (node.end_lineno or 0) - node.lineno + 1)
@@ -123,7 +121,6 @@ def bound(tree: ast.Module) -> set[str]:
     return found | {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
 
 
-@pytest.mark.runs
 def test_what_a_string_names_is_there():
     gone = []
     for file in [*ROOMS, *(ROOT / "tests").rglob("*.py")]:
@@ -200,7 +197,6 @@ def test_a_device_needs_no_broker_benchmark_study_or_other_command_ever():
 TESTS = sorted((ROOT / "tests").rglob("*.py"))
 
 
-@pytest.mark.runs
 def test_tests_share_what_stands_in_support_and_no_test_imports_a_test():
     found = {
         (file, i.name) for file in TESTS for i in imports(parsed(file)) if re.match(r"tests\.|(.*\.)?test_\w", i.name)

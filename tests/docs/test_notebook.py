@@ -11,7 +11,6 @@ NOTEBOOK = json.loads((ROOT / "docs/notebook.ipynb").read_text(encoding="utf-8")
 CODE = [cell for cell in NOTEBOOK["cells"] if cell["cell_type"] == "code"]
 
 
-@pytest.mark.runs
 def test_its_cells_run(capsys):
     pytest.importorskip("pandas")
     matplotlib.use("agg")

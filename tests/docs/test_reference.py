@@ -35,7 +35,6 @@ def schema(kind: str) -> jsonschema.Draft202012Validator:
     return jsonschema.Draft202012Validator(found)
 
 
-@pytest.mark.runs
 def test_the_committed_reference_is_current():
     """If this fails: `make reference`."""
     assert {path.name for path in generate.PLACE.iterdir()} == set(pages())
@@ -80,7 +79,6 @@ def test_meanings_are_read_from_the_line_or_the_lines_above_and_end_with_a_defau
     )  # fmt: skip
 
 
-@pytest.mark.runs
 @pytest.mark.parametrize(("kind", "file"), GIVEN, ids=lambda value: str(value).removeprefix(f"{ROOT}/"))
 def test_a_file_that_the_program_takes_is_valid(kind, file):
     raw = read_yaml(file)
@@ -88,7 +86,6 @@ def test_a_file_that_the_program_takes_is_valid(kind, file):
     assert [error.message for error in schema(kind).iter_errors(raw)] == []
 
 
-@pytest.mark.runs
 @pytest.mark.parametrize(
     "over",
     [

@@ -1,6 +1,8 @@
 """The scenarios that stand in the repository run, and reach what they should."""
 
+import math
 import re
+from datetime import timedelta
 
 import numpy as np
 import psutil
@@ -11,7 +13,8 @@ from hushgrid.kernels.errors import InputError
 from hushgrid.lab.benchmarks.common.measure import ZONES
 from hushgrid.lab.studies.papers.accuracy import DEFAULT, PAPER, PLAIN, PUBLISHED, plain, published, tail
 from hushgrid.node.config.scenario import load_scenario
-from hushgrid.node.problems.records.files import read_libsvm
+from hushgrid.node.problems.records.files import read_csv, read_libsvm
+from hushgrid.scenarios.prepare_air import AHEAD, COLUMNS, EVERY, FIRST, YOUNG_DAYS, hours, kept, row
 from tests.support import examples
 from tests.support.paths import SCENARIOS
 
@@ -44,7 +47,6 @@ def least_cost(file):
     return load_scenario(file).algorithm.asks() == "data"
 
 
-@pytest.mark.runs
 @pytest.mark.parametrize("file", FILES, ids=lambda f: str(f.relative_to(SCENARIOS)))
 def test_every_scenario_runs(file):
     once = load_scenario(file).algorithm.asks() == "statistic"  # one answer says it all
@@ -65,7 +67,6 @@ def test_a_mapping_that_no_file_could_hold_is_the_callers_mistake():
         run({"hushgrid": 1, "algorithm": {"rounds": np.int64(3)}})
 
 
-@pytest.mark.runs
 def test_a_run_leaves_no_file_open():
     """A study runs hundreds of them in one process."""
     open_files = []
@@ -75,7 +76,6 @@ def test_a_run_leaves_no_file_open():
     assert open_files[0] == open_files[1]
 
 
-@pytest.mark.runs
 def test_the_demo_is_private_and_tells_nothing_of_the_raw_loads():
     """Its cost and what is served are told at the noisy loads, one answer of each gate."""
     result = run(SCENARIOS / "case14.yaml", set=WITHOUT_AC)
@@ -90,7 +90,6 @@ def test_the_demo_is_private_and_tells_nothing_of_the_raw_loads():
     assert result.load_mw != pytest.approx(259.0, abs=1e-9)
 
 
-@pytest.mark.runs
 @pytest.mark.parametrize("name", PRIVATE_ROWS)
 def test_a_private_walk_is_upheld_and_shows_no_raw_figure(name):
     result = run(SCENARIOS / f"{name}.yaml", set={"algorithm.rounds": 8})
@@ -115,7 +114,6 @@ def test_private_rounds_are_upheld_and_classify_what_their_comment_says(name):
     assert low - 0.0005 < right < high + 0.0005
 
 
-@pytest.mark.runs
 @pytest.mark.parametrize(
     ("name", "low", "high"),
     [("air", 0.184, 0.189), ("air-token", 0.185, 0.191), ("air-star", 0.185, 0.192), ("air-predict", 0.359, 0.363)],
@@ -134,7 +132,6 @@ def test_the_air_scenarios_reach_what_their_comments_say(name, low, high):
     assert low - 0.0005 <= run(file, seed=0).test_error <= high + 0.0005
 
 
-@pytest.mark.runs
 def test_the_lasso_scenario_finds_every_zero_of_the_optimum_and_comes_close():
     """Its comment says 0.009 after 1000 activations; of the seeded walk, so exactly so."""
     file = SCENARIOS / "lasso-geometric.yaml"
@@ -186,7 +183,6 @@ def test_the_demo_and_the_other_scenarios_have_the_zones_of_the_figures():
         assert problem.zones == ZONES[problem.case], file
 
 
-@pytest.mark.runs
 def test_the_published_scenario_says_that_it_costs_five_times_what_it_claims():
     result = run(SCENARIOS / "case14-published.yaml")
     assert result.privacy["upheld"] is False
@@ -195,7 +191,6 @@ def test_the_published_scenario_says_that_it_costs_five_times_what_it_claims():
     assert result.privacy["findings"]
 
 
-@pytest.mark.runs
 @pytest.mark.parametrize(
     ("case", "eta", "local_updates"),
     examples.few(
@@ -217,7 +212,6 @@ def test_two_thousand_rounds_come_close_to_the_central_optimum():
     assert found == pytest.approx(EXPECTED["case14", PAPER, 1, 2000], abs=0.0001)  # its last digit
 
 
-@pytest.mark.runs
 @pytest.mark.parametrize("seeds", [2, pytest.param(20, marks=pytest.mark.long)])
 @pytest.mark.parametrize("method", PUBLISHED)
 def test_at_the_papers_scale_the_mean_over_seeds_is_the_references(method, seeds):
@@ -227,7 +221,6 @@ def test_at_the_papers_scale_the_mean_over_seeds_is_the_references(method, seeds
     assert expected / 1.5 < found < expected * 1.5
 
 
-@pytest.mark.runs
 @pytest.mark.parametrize("method", ["ObjG", "ObjL"])
 def test_what_objective_perturbation_releases_is_feasible(method):
     violation = published("case14", method, 0).history["max_violation"]
@@ -235,7 +228,6 @@ def test_what_objective_perturbation_releases_is_feasible(method):
     assert max(violation) <= 5e-8
 
 
-@pytest.mark.runs
 @pytest.mark.parametrize("method", ["OutG", "OutL"])
 def test_what_output_perturbation_releases_is_not(method):
     violation = published("case14", method, 0, rounds=20).history["max_violation"]
@@ -243,7 +235,6 @@ def test_what_output_perturbation_releases_is_not(method):
     assert max(violation) < 300
 
 
-@pytest.mark.runs
 def test_honest_noise_on_the_loads_beats_honest_noise_on_every_gradient():
     """At the same total epsilon: one noisy copy of fixed loads, against a hundred noisy gradients."""
 
@@ -260,3 +251,84 @@ def test_honest_noise_on_the_loads_beats_honest_noise_on_every_gradient():
     on_loads, on_gradients = mean(mode="input"), mean(mode="objective", at="gradient")
     assert on_loads < 2 * noiseless  # 0.073 by the reference: no loss that could be told from no privacy
     assert on_gradients > 20 * on_loads  # 5.69 by the reference
+
+
+# --- The rows of the air scenarios: what one hour's readings can change, and what is public of them ---
+
+AIR = SCENARIOS / "data" / "air"
+STATIONS = sorted(path for path in AIR.glob("*.csv.bz2") if path.name.count("-") == 0)
+DAYS = 30
+METERS = {"NO2": "50", "O3": "60", "TEMP": "20", "PRES": "1012", "DEWP": "4", "wd": "NW", "WSPM": "2.5"}
+
+
+def readings():
+    """Thirty days in which everything is there, PM2.5 rising by 1 each hour."""
+    return {FIRST + timedelta(hours=h): METERS | {"PM2.5": str(20 + h)} for h in range(24 * DAYS)}
+
+
+def rows(table):
+    return kept(table, hours(FIRST, FIRST + timedelta(days=DAYS), EVERY))
+
+
+def changed(table):
+    return sum(one != other for one, other in zip(rows(readings()), rows(table), strict=True))
+
+
+def other(meters):
+    return meters | {"PM2.5": "700", "NO2": "299", "TEMP": "-9", "WSPM": "0.1"}
+
+
+@pytest.mark.parametrize("gone", [False, True])
+def test_the_readings_of_one_hour_are_in_one_row_at_most(gone):
+    for h in range(48):
+        table, hour = readings(), FIRST + timedelta(hours=h)
+        table[hour] = table[hour] | {"PM2.5": "NA"} if gone else other(table[hour])
+        assert changed(table) <= 1, h
+
+
+def test_the_readings_of_any_day_are_in_six_rows_at_most():
+    found = []
+    for start in range(24, 48):
+        table = readings()
+        for h in range(start, start + 24):
+            table[FIRST + timedelta(hours=h)] = other(table[FIRST + timedelta(hours=h)])
+        found.append(changed(table))
+    assert set(found) == {6}
+
+
+def test_a_row_is_within_its_norm_and_warns_of_what_is_above_the_limit_in_six_hours():
+    for pm25, above in (("75", False), ("75.1", True), ("76", True), ("1000", True), ("3", False)):
+        table = readings()
+        table[FIRST + timedelta(hours=AHEAD)] = other(table[FIRST]) | {"PM2.5": pm25}
+        *a, b = row(FIRST, table)
+        assert (b > 0) is above
+        assert np.linalg.norm(a) <= 1
+        assert a[COLUMNS.index("pm25")] == pytest.approx(math.log(20 / 75) / 5, abs=0.002)
+
+
+def test_what_is_missing_changes_no_number_of_rows():
+    table = readings()
+    for h in (0, 11):  # the readings of row 0, the label of row 1
+        table[FIRST + timedelta(hours=h)] = table[FIRST + timedelta(hours=h)] | {"PM2.5": "NA"}
+    assert rows(table)[:2] == [",".join(["0"] * 13)] * 2
+    assert len(rows(table)) == len(rows(readings()))
+    table[FIRST + timedelta(hours=10)] = dict.fromkeys(METERS, "NA") | {"PM2.5": "30"}
+    a = row(FIRST + timedelta(hours=10), table)
+    assert [name for name, entry in zip(COLUMNS, a, strict=False) if entry] == ["one", "pm25", "noon", "dawn"]
+
+
+def test_the_shipped_stations_have_a_year_of_rows_and_the_young_one_its_end():
+    assert len(STATIONS) == 12
+    for path in STATIONS:
+        A, b, names = read_csv(path, "least-squares")
+        assert (A.shape, names) == ((1756, 12), COLUMNS)
+        assert np.max(np.linalg.norm(A, axis=1)) <= 1
+        assert 0 < np.mean(~A.any(axis=1)) < 0.1  # hours that lack PM2.5, now or then
+        assert not b[~A.any(axis=1)].any()
+    year = read_csv(AIR / "wanshouxigong.csv.bz2", "least-squares")
+    young = read_csv(AIR / "wanshouxigong-young.csv.bz2", "least-squares")
+    assert len(young.b) == (24 * YOUNG_DAYS - AHEAD) // EVERY == 66
+    assert np.array_equal(year.A[-66:], young.A)
+    assert np.array_equal(year.b[-66:], young.b)
+    test = read_csv(AIR / "last-year.csv.bz2", "least-squares")
+    assert (test.A.shape, test.A.any(axis=1).all()) == ((12_000, 12), True)

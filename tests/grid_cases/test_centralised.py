@@ -64,6 +64,7 @@ def test_the_prices_are_the_known_ones(name, prices, voll):
     assert found == pytest.approx(list(prices.values()), abs=0.05)
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("row", [3, 13, 17])
 def test_a_price_is_what_one_more_mw_or_mvar_of_load_costs(row):
     case, step = load("case14"), 0.001

@@ -2,14 +2,18 @@
 
 import contextlib
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
+from scipy import sparse
 
 from hushgrid.grid_cases import load
+from hushgrid.grid_cases.case import loads
 from hushgrid.grid_cases.matpower import BUILT_IN, parse
+from hushgrid.grid_cases.matrix import Matrix
 from hushgrid.kernels.errors import InputError
 from tests.support import examples
 
@@ -210,3 +214,103 @@ WORDS = [
 def test_arbitrary_bytes_give_a_case_or_an_input_error_and_nothing_else(content):
     with contextlib.suppress(InputError):
         assert parse(content, "bytes").public_digest()
+
+
+# --- A case is checked once, read-only, and its public part does not know the loads ---
+
+CASE = load("case14")
+
+
+def test_the_public_digest_ignores_the_loads_and_sees_everything_else():
+    buses = CASE.buses
+    assert CASE.public_digest() == CASE.without_loads().public_digest()
+    assert CASE.public_digest() == replace(CASE, buses=replace(buses, p_d=buses.p_d * 2)).public_digest()
+    changed = [
+        replace(CASE, base_mva=99.0),
+        replace(CASE, buses=replace(buses, g_s=buses.g_s + 0.001)),
+        replace(CASE, lines=replace(CASE.lines, rate=np.nextafter(CASE.lines.rate, 99))),
+        replace(CASE, generators=replace(CASE.generators, cost_1=CASE.generators.cost_1 + 1e-9)),
+    ]
+    assert len({CASE.public_digest(), *(case.public_digest() for case in changed)}) == 1 + len(changed)
+
+
+def test_a_case_without_loads_has_zeros_and_the_same_network():
+    public = CASE.without_loads()
+    assert not public.buses.p_d.any()
+    assert not public.buses.q_d.any()
+    assert public.lines is CASE.lines
+
+
+def test_arrays_are_read_only_and_own_their_numbers():
+    with pytest.raises(ValueError, match="read-only"):
+        CASE.buses.p_d[0] = 1.0
+    mine = CASE.buses.p_d.copy()
+    case = replace(CASE, buses=replace(CASE.buses, p_d=mine))
+    mine[:] = 7.0
+    assert case.buses.p_d.tolist() == CASE.buses.p_d.tolist()
+
+
+def test_loads_are_p_then_q_of_the_buses_in_the_order_given():
+    d = loads(CASE, (14, 2))
+    assert d.tolist() == pytest.approx([0.149, 0.217, 0.05, 0.127])
+
+
+def test_columns_of_unequal_length_are_refused():
+    with pytest.raises(InputError, match=r"Buses: found columns of lengths \[13, 14\]"):
+        replace(CASE.buses, p_d=CASE.buses.p_d[:-1])
+
+
+def test_a_generator_at_an_unknown_bus_is_named_by_its_row():
+    with pytest.raises(InputError, match="case case14: generator row 4: found an unknown bus"):
+        replace(CASE, generators=replace(CASE.generators, bus=[1, 2, 3, 6, 99]))
+
+
+# --- The sparse matrix of a zone's device against scipy's, bit for bit ---
+
+DICE = np.random.default_rng(4)
+
+
+def drawn(rows, columns, density=0.4):
+    """Entries in no order, one of them zero, and some rows and columns empty."""
+    at = np.flatnonzero(DICE.random(rows * columns) < density)
+    DICE.shuffle(at)
+    data = DICE.normal(size=at.size)
+    data[:1] = 0.0
+    return (rows, columns), at // columns, at % columns, data
+
+
+@pytest.mark.parametrize("shape", [(30, 17), (17, 30), (1, 5), (5, 1), (200, 90)])
+def test_products_are_those_of_scipy_bit_for_bit(shape):
+    (m, n), rows, columns, data = drawn(*shape)
+    ours, theirs = (
+        Matrix.from_entries((m, n), rows, columns, data),
+        sparse.csr_array((data, (rows, columns)), shape=shape),
+    )
+    theirs.sort_indices()
+    for _ in range(5):
+        x, y = DICE.normal(size=n), DICE.normal(size=m)
+        assert (ours @ x).tobytes() == (theirs @ x).tobytes() == (sparse.csc_array(theirs) @ x).tobytes()
+        assert (ours.T @ y).tobytes() == (theirs.T @ y).tobytes()
+    assert ours.gram().tobytes() == (theirs @ theirs.T).toarray().tobytes()
+    assert ours.toarray().tobytes() == theirs.toarray().tobytes()
+    assert (ours.scipy() != theirs).nnz == 0
+
+
+def test_an_entry_that_is_zero_stays_an_entry_and_a_matrix_may_have_none():
+    (m, n), rows, columns, data = drawn(6, 6)
+    assert Matrix.from_entries((m, n), rows, columns, data).data.size == data.size
+    none = np.zeros(0, np.int64)
+    empty = Matrix.from_entries((3, 2), none, none, np.zeros(0))
+    assert (empty @ np.ones(2)).tolist() == [0.0] * 3
+    assert (empty @ np.ones(2)).dtype == empty.gram().dtype == np.float64
+    assert empty.T.shape == (2, 3)
+
+
+@pytest.mark.parametrize(
+    ("indices", "indptr"),
+    [([0, 2], [0, 1, 2]), ([0, -1], [0, 1, 2]), ([1, 0], [0, 2, 2]), ([0, 0], [0, 2, 2]), ([0, 1], [0, 1]),
+     ([0, 1], [0, 2, 1]), ([0, 1], [1, 1, 2]), ([0, 1], [0, 1, 3])],
+)  # fmt: skip
+def test_arrays_that_do_not_fit_together_are_refused(indices, indptr):
+    with pytest.raises(ValueError, match=r"begin|rows"):
+        Matrix(np.ones(2), np.array(indices), np.array(indptr), (2, 2))

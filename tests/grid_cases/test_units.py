@@ -154,6 +154,7 @@ def test_columns_cannot_be_converted_before_they_are_there():
         read("[A, B, C, D, E, F, PD] = idx_bus;\nmpc.bus(:, PD) = mpc.bus(:, PD) / 2;\n" + FEEDER)
 
 
+@pytest.mark.runs
 @examples.of(300)
 @given(st.integers(0, len(UNITS)), st.integers(0, 12), st.text("()[]:,;=*/^+-.0123e PDQmpcbus\n", max_size=8))
 def test_damaged_statements_give_a_case_or_an_input_error_and_nothing_else(at, length, put):

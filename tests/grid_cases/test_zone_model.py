@@ -16,7 +16,7 @@ from hushgrid.grid_cases.zone.build import build, ensure_model, zone_models
 from hushgrid.grid_cases.zone.model import consensus, gradient, load_model, objective, save_model, violation
 from hushgrid.kernels.errors import InputError, Stopped
 from tests.support import paths
-from tests.support.scenarios.zone_models import CASE14, ZONES14, same
+from tests.support.scenarios.parted_cases import CASE14, ZONES14, same
 
 ZONES118 = [[*range(1, 33), 113, 114, 115, 117], [*range(33, 68)], [*range(68, 113), 116, 118]]
 VECTORS = json.loads((paths.VECTORS / "opf_case14.json").read_text())
@@ -189,6 +189,7 @@ def test_a_saved_model_comes_back_the_same(tmp_path):
     assert [file.name for file in tmp_path.iterdir()] == ["z2.npz"]
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("damage", ["missing", "text", "cut", "other", "mixed"])
 def test_a_damaged_model_file_is_an_input_error(tmp_path, damage):
     model = zone_models(CASE14, ZONES14, cache=False)["z2"]

@@ -92,6 +92,7 @@ def gap_bound(D: np.ndarray, v: np.ndarray) -> float:
     return TOLERANCE * (1 + float(D @ v**2))
 
 
+@pytest.mark.runs
 def test_the_answer_satisfies_the_variational_inequality_of_a_projection(models):
     """z = P(v) in the D-norm exactly if <D (v - z), y - z> <= 0 for every feasible y; here y from other projections."""
     for model in models[False].values():
@@ -105,6 +106,7 @@ def test_the_answer_satisfies_the_variational_inequality_of_a_projection(models)
             assert all((D * (v[i] - z[i])) @ (y - z[i]) <= slack for y in z)
 
 
+@pytest.mark.runs
 def test_a_feasible_point_is_its_own_projection(models):
     for model in models[False].values():
         D = weights(model, 0.1)

@@ -150,7 +150,7 @@ def connected(draw) -> Graph:
     tree = [(draw(st.integers(0, i - 1)), i) for i in range(1, n)]
     node = st.integers(0, n - 1)
     more = draw(st.lists(st.tuples(node, node).filter(lambda e: e[0] != e[1]), max_size=12))
-    return Graph.of(n, tree + more)
+    return Graph.from_edges(n, tree + more)
 
 
 @given(connected())
@@ -187,7 +187,7 @@ def test_the_absence_of_a_cycle_is_proven_and_the_walk_is_at_most_half_as_long_a
 
 
 def test_where_neither_a_cycle_nor_a_proof_is_found_the_route_says_so():
-    graph = Graph.of(10, PETERSEN)
+    graph = Graph.from_edges(10, PETERSEN)
     route = cyclic_route(graph)
     assert valid(graph, route)
     assert (route.kind, route.reason) == ("closed-walk", "none found in 50 searches")

@@ -24,6 +24,7 @@ def test_a_kernel_takes_no_wrong_arguments(row):
         row.kernel(*row.wrong)
 
 
+@pytest.mark.runs
 def test_every_kernel_has_a_row():
     found = set()
     for room in (*(ROOT / "kernels").rglob("*.py"), *(ROOT / "lab").rglob("*.py")):

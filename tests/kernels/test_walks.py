@@ -14,9 +14,9 @@ GRAPHS = {
     "ring": Network(kind="ring", nodes=8).build(),
     "path": Network(kind="path", nodes=8).build(),
     "complete": Network(kind="complete", nodes=8).build(),
-    "lollipop": Graph.of(9, [*combinations(range(5), 2), (4, 5), (5, 6), (6, 7), (7, 8)]),
+    "lollipop": Graph.from_edges(9, [*combinations(range(5), 2), (4, 5), (5, 6), (6, 7), (7, 8)]),
     "grid": Network(kind="grid", nodes=12).build(),
-    "wheel": Graph.of(8, [*((0, i) for i in range(1, 8)), *((i, i % 7 + 1) for i in range(1, 8))]),
+    "wheel": Graph.from_edges(8, [*((0, i) for i in range(1, 8)), *((i, i % 7 + 1) for i in range(1, 8))]),
     "geometric": Network(kind="geometric", nodes=12, radius=0.45, seed=1).build(),
 }
 #: The largest cap by the formula, in largest exact quantiles.
@@ -39,7 +39,10 @@ def enumerated(P, i, K, start):
 
 @pytest.mark.parametrize("kind", ["path", "lollipop"])
 def test_the_law_is_that_of_every_single_walk(kind):
-    graph = {"path": Graph.of(3, [(0, 1), (1, 2)]), "lollipop": Graph.of(4, [(0, 1), (1, 2), (0, 2), (2, 3)])}[kind]
+    graph = {
+        "path": Graph.from_edges(3, [(0, 1), (1, 2)]),
+        "lollipop": Graph.from_edges(4, [(0, 1), (1, 2), (0, 2), (2, 3)]),
+    }[kind]
     w = walks.simple(graph)
     P = w / w.sum(axis=1)[:, None]
     for i, start in product(range(graph.n), repeat=2):

@@ -1,6 +1,8 @@
 """The wire: what decodes is right, and everything else is malformed and nothing worse."""
 
 from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import ClassVar
 
 import msgspec
 import numpy as np
@@ -73,6 +75,7 @@ def test_arbitrary_bytes_are_malformed_and_nothing_else(payload):
     decodes(payload)
 
 
+@pytest.mark.runs
 @examples.of(400)
 @given(st.sampled_from([*ENVELOPES, *PRESENCES]), st.data())
 def test_a_mutated_message_is_read_or_malformed_and_nothing_else(value, data):
@@ -200,3 +203,27 @@ def test_what_is_no_name_of_a_node_is_no_part_of_a_topic(name):
         with pytest.raises(Malformed) as error:
             t.parse(topic)
         assert str(error.value).isprintable()
+
+
+@dataclass
+class Renamed:
+    encoded_names: ClassVar[dict[str, str]] = {"stable_rounds": "calm"}
+
+    t: int
+    stable_rounds: int = 0
+    w: dict[str, np.ndarray] = field(default_factory=dict)
+
+
+@dataclass
+class AsStored:
+    t: int
+    calm: int = 0
+    w: dict[str, np.ndarray] = field(default_factory=dict)
+
+
+def test_a_state_keeps_the_names_under_which_an_older_program_has_stored_it():
+    vector = {"n0": np.arange(3.0)}
+    assert wire.encode(Renamed(4, 2, vector)) == wire.encode(AsStored(4, 2, vector))
+    restored = wire.decode_state(Renamed, wire.encode(AsStored(4, 2, vector)))
+    assert (restored.t, restored.stable_rounds, restored.w["n0"].tolist()) == (4, 2, [0.0, 1.0, 2.0])
+    assert wire.decode_state(Renamed, wire.encode({"t": 4})) == Renamed(4)

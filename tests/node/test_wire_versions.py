@@ -43,7 +43,8 @@ PRESENCES = [
 def same(old, new):
     """Every field that `old` has stands in `new` with the same value."""
     if isinstance(old, msgspec.Struct):
-        return all(same(getattr(old, name), getattr(new, name)) for name in old.__struct_fields__)
+        names = dict(zip(new.__struct_encode_fields__, new.__struct_fields__, strict=True))
+        return all(same(getattr(old, name), getattr(new, names[name])) for name in old.__struct_fields__)
     if isinstance(old, tuple):
         return len(old) == len(new) and all(map(same, old, new))
     if isinstance(old, dict):

@@ -123,7 +123,7 @@ INSIDE: dict[str, tuple[str, ...]] = dict.fromkeys(WINGS, ("",)) | {
         "",
     ),
     "lab": (
-        *("", "vectorised", "inversion", "attacks", "comparison", "sweep", "planning", "audit"),
+        *("", "rollout/compiled", "rollout", "inversion", "attacks", "comparison", "sweep", "planning", "audit"),
         *("benchmarks/common", "benchmarks"),
         *("studies/common", "studies/baselines", "studies/problems", "studies/papers", "studies"),
     ),

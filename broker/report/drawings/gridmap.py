@@ -30,7 +30,9 @@ MAX_EDGES = 3000  # more are a grey disk
 
 @dataclass(frozen=True)
 class Shape:
-    """The page that a network is drawn on, in the drawing's units; `low`, `high`: its height as a share of the width."""
+    """The page that a network is drawn on, in the drawing's units; `low`, `high`: its height as a share of the
+    width.
+    """
 
     width: float = WIDTH
     low: float = 0.34

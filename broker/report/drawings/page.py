@@ -62,7 +62,8 @@ pre { background: var(--well); border: 1px solid var(--line); border-radius: 3px
   line-height: 1.45; white-space: pre-wrap; overflow-wrap: anywhere; margin: 0; }
 footer { margin-top: 44px; font-size: 12.5px; color: var(--soft); }
 @media (max-width: 640px) { body { padding: 24px 18px 48px; } .banner, dl.wide div { display: block; } }
-@media print { :root { color-scheme: light; } @page { margin: 16mm 14mm; } body { padding: 0; max-width: none; font-size: 10.5pt; }
+@media print { :root { color-scheme: light; } @page { margin: 16mm 14mm; } body { padding: 0; max-width: none;
+  font-size: 10.5pt; }
   .charts { grid-template-columns: 1fr 1fr; gap: 14px 20px; }
   h2, h3 { break-after: avoid; } .scroll { overflow: visible; }
   .banner, dl div { break-inside: avoid; } * { print-color-adjust: exact; -webkit-print-color-adjust: exact; } }

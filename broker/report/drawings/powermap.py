@@ -43,7 +43,8 @@ STYLE = """
 .power .keys { margin: 4px 0; } .power .keys i.ln { width: 26px; border-radius: 0; vertical-align: middle; }
 .power .keys i.bus { border: 1px solid var(--ink); } .power .keys b { font-weight: 600; }
 .power .keys i.dashed { height: 0; border-top: 2px dashed var(--ink); }
-.power .keys i.head { width: 0; height: 0; border-radius: 0; border: 5px solid transparent; border-left: 11px solid var(--ink);
+.power .keys i.head { width: 0; height: 0; border-radius: 0; border: 5px solid transparent;
+  border-left: 11px solid var(--ink);
   border-right: 0; }
 .power .zones > g { opacity: var(--band); }
 .power .b0 { stroke: var(--l0); background: var(--l0); } .power .b1 { stroke: var(--l1); background: var(--l1); }
@@ -66,7 +67,8 @@ STYLE = """
 .power .on-dark { fill: #fff; } .power .on-light { fill: #15202b; }
 .power svg.narrow { display: none; }
 @media (max-width: 640px) { .power svg.wide { display: none; } .power svg.narrow { display: block; } }
-@media (prefers-color-scheme: dark) { .power { --l0: #38b978; --l1: #a3d150; --l2: #f0bd2c; --l3: #ff8040; --l4: #ff4f58;
+@media (prefers-color-scheme: dark) { .power { --l0: #38b978; --l1: #a3d150; --l2: #f0bd2c; --l3: #ff8040;
+  --l4: #ff4f58;
   --band: 0.3; } }
 @media print { .power { --band: 0.17; } .power input, .power label { display: none; } }
 """
@@ -336,7 +338,8 @@ class Picture(Drawing):
         size = f'viewBox="0 0 {width} {height}" width="{width}" height="{height}"'
         kind = "narrow" if self.narrow else "wide"
         parts = [
-            f'<svg class="map {kind}" {size} role="img" aria-label="{escape(label)}" xmlns="http://www.w3.org/2000/svg">'
+            f'<svg class="map {kind}" {size} role="img" aria-label="{escape(label)}" '
+            'xmlns="http://www.w3.org/2000/svg">'
         ]
         parts += ['<g class="zones">', *self.territories(), "</g>", *self.flows()]
         parts += ['<g class="marks">', *self.marks(), "</g>", *self.heads()]
@@ -355,7 +358,8 @@ def drawing(tables: Mapping[str, Sequence[Row]], name: str) -> str:
     narrow = Picture(grid, power, layers, NARROW, wide.position)
     label = f"Flows, loading of lines, voltages and prices of {name}"
     switch = (
-        '<input type="radio" name="by" id="by-voltage" checked="checked"/><label for="by-voltage">Buses by voltage</label>'
+        '<input type="radio" name="by" id="by-voltage" checked="checked"/><label for="by-voltage">Buses by '
+        "voltage</label>"
         '<input type="radio" name="by" id="by-price"/><label for="by-price">Buses by price</label>'
     )
     keys = _zones(grid) + _loadings(wide) + "".join(_layer(layer) for layer in layers)

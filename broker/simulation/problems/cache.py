@@ -1,4 +1,6 @@
-"""What the simulated runs of a sweep have in common and is not made for each anew: rows as they were read, an optimum."""
+"""What the simulated runs of a sweep have in common and is not made for each anew: rows as they were read, an
+optimum.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """`problem.test`: how good models are on rows that no node has learned from.
 
-These rows are public: nothing protects them. A model is a function of gate answers, so its error on them is, too, and may
-be stated of a private run.
+These rows are public: nothing protects them. A model is a function of gate answers, so its error on them is, too, and
+may be stated of a private run.
 """
 
 from __future__ import annotations

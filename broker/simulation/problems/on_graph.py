@@ -1,4 +1,6 @@
-"""Simulated runs over a graph: what every kind of problem of `node/problems/on_graph.py` leaves, and what it is worth."""
+"""Simulated runs over a graph: what every kind of problem of `node/problems/on_graph.py` leaves, and what it is
+worth.
+"""
 
 from __future__ import annotations
 
@@ -65,7 +67,9 @@ class GraphSetup(Setup):
         return {}
 
     def optimality(self, seen: Recorded, over: Finished, known: float | None) -> Optimality | None:
-        """How far the answer can be from the optimum; None if nothing tests that. known: its relative error, if revealed."""
+        """How far the answer can be from the optimum; None if nothing tests that. known: its relative error, if
+        revealed.
+        """
         return None
 
     @property

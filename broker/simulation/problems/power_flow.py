@@ -108,7 +108,9 @@ class ZoneSetup(Setup):
             return None
 
     def shown_loads(self, trace: Path) -> dict[str, Vector] | None:
-        """The loads that what is served may be told of: the gate's own in mode input, else raw ones where they may be shown."""
+        """The loads that what is served may be told of: the gate's own in mode input, else raw ones where they may be
+        shown.
+        """
         if self.terms is not None and self.terms.mode == "input":
             noisy = {p: noisy_data(trace, p) for p in self.plan.nodes}
             known = {p: d for p, d in noisy.items() if d is not None}
@@ -230,8 +232,8 @@ def power(
 ) -> dict[str, float]:
     """What is generated, and what of the loads d is served, MW, over all zones.
 
-    s = A z + d of (D.2b): at a bus its positive part is load that is not served, its negative part power that nobody takes;
-    served is what is left of the loads.
+    s = A z + d of (D.2b): at a bus its positive part is load that is not served, its negative part power that nobody
+    takes; served is what is left of the loads.
     """
     generation = sum(value for p in models for key, value in zip(models[p].keys, z[p], strict=True) if key[:3] == "pg:")
     s = np.concatenate([(m.A @ z[p] + d[p])[: len(m.buses)] for p, m in models.items()])

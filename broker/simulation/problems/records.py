@@ -49,7 +49,8 @@ class RowNodes(GraphSetup):
         """`loaded`: every node's rows. `plan`: the public part of the problem."""
         if loaded is None:
             raise InputError(
-                f"{file}: problem.data.devices: found rows that are on devices, expected files, libsvm, csv or synthetic "
+                f"{file}: problem.data.devices: found rows that are on devices, expected files, libsvm, csv or "
+                "synthetic "
                 "(simulated nodes need rows)"
             )
         self.shards, self.features, self.notes = loaded

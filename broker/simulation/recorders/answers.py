@@ -1,8 +1,9 @@
-"""The last answers of every gate, as they are recorded beside a pattern's own trace: what the verdict tests an answer by.
+"""The last answers of every gate, as they are recorded beside a pattern's own trace: what the verdict tests an answer
+by.
 
-`<node>.answers` has the first answer of the run and a ring of the last: number (0: none), the fields of `Answer`, x (d,) and
-the gradient (d,). They are released values, so that no run need hide them. Of a masked run devices release shares of sums
-alone: there the coordinator records its mean answer.
+`<node>.answers` has the first answer of the run and a ring of the last: number (0: none), the fields of `Answer`, x
+(d,) and the gradient (d,). They are released values, so that no run need hide them. Of a masked run devices release
+shares of sums alone: there the coordinator records its mean answer.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ HEAD = 5  #: numbers of a row before its vectors
 
 
 def traced(plan: RunPlan, name: str, place: Path, reveal: bool, widths: Widths) -> Observer:
-    """The observer of a node or of the coordinator: its pattern's, and of copies of an unknown also of the last answers."""
+    """The observer of a node or of the coordinator: its pattern's, and of copies of an unknown also of the last
+    answers.
+    """
     observer = recorder(plan).observer(plan, name, place, reveal, widths)
     masked = plan.terms is not None and plan.terms.masked is not None
     if plan.kind.sharing != "copies" or masked != (name == COORDINATOR):
@@ -36,7 +39,9 @@ def traced(plan: RunPlan, name: str, place: Path, reveal: bool, widths: Widths) 
 
 
 class AnswerTrace:
-    """Writes what a gate has released since the last commit, or the mean answer that a masked coordinator has decoded."""
+    """Writes what a gate has released since the last commit, or the mean answer that a masked coordinator has
+    decoded.
+    """
 
     def __init__(self, observer: Observer, place: Path, name: str) -> None:
         self.observer, self.name = observer, name
@@ -50,7 +55,9 @@ class AnswerTrace:
         released.clear()
 
     def _decoded(self, machine: Any) -> list[Answer]:
-        """The mean answer of all that a sum was asked of, if one was decoded now. Its scale counts one node's noise as 1."""
+        """The mean answer of all that a sum was asked of, if one was decoded now. Its scale counts one node's noise as
+        1.
+        """
         decoded, machine.decoded = machine.decoded, None
         if decoded is None:
             return []

@@ -33,10 +33,11 @@ MIXED = "mixed"  #: before it, of a run with rounds of averaging: x after the st
 
 
 class RoundTrace:
-    """A node's steps of synchronous rounds, a row each in a file of float64, and before them one of its start: its messages
+    """A node's steps of synchronous rounds, a row each in a file of float64, and before them one of its start: its
+    messages
 
-    and bytes so far, the noise of the step (that cell only where it may be revealed, nan where a crash has lost it), its own
-    vectors after the step and the message that it was made with.
+    and bytes so far, the noise of the step (that cell only where it may be revealed, nan where a crash has lost it),
+    its own vectors after the step and the message that it was made with.
     """
 
     def __init__(self, directory: Path, node: str, algorithm: Rounds, widths: Widths, reveal: bool) -> None:

@@ -32,7 +32,8 @@ MEASURED = "measured"  #: the file of what the coordinator has measured
 
 
 class MemberTrace(Trace):
-    """A member's own vectors after the round; the noise of the round as drawn, that cell only if it may be revealed; answers.
+    """A member's own vectors after the round; the noise of the round as drawn, that cell only if it may be revealed;
+    answers.
 
     Beside them `<node>.kept` has the noisy data of mode input, the gate's one answer.
     """
@@ -52,14 +53,16 @@ class MemberTrace(Trace):
         if self._kept is not None and gate is not None and gate.state.kept.size:
             gate.state.kept.tofile(self._kept)
             self._kept = None
-        if gate is None or not machine.asked:
+        if gate is None or not machine.answered_round:
             return
         if self.reveal:
-            self._noise(machine.asked, gate, fresh, width, row.size)
-        self.write(machine.asked, np.array([float(gate.state.answers)]), width, row.size + 1)
+            self._noise(machine.answered_round, gate, fresh, width, row.size)
+        self.write(machine.answered_round, np.array([float(gate.state.answers)]), width, row.size + 1)
 
     def _noise(self, answers: int, gate: Gate, fresh: bool, width: int, offset: int) -> None:
-        """A round may be stored several times, asked again or only told its end: its noise is all that was drawn in it."""
+        """A round may be stored several times, asked again or only told its end: its noise is all that was drawn in
+        it.
+        """
         drawn, gate.drawn_l1 = (gate.drawn_l1, 0.0) if fresh else (0.0, gate.drawn_l1)
         new, self._round = answers != self._round, answers
         self._drawn = drawn if new else self._drawn + drawn
@@ -97,7 +100,8 @@ def widths(plan: RunPlan, shape: Shape, name: str) -> Widths:
     vectors, sizes = plan.algorithm.recorded, (shape.own_sizes[name], shape.shared[name].size)
     if len(vectors) > len(sizes):
         raise InputError(
-            f"algorithm {plan.algorithm.name}: own: found {len(vectors)} vectors ({', '.join(vectors)}), expected 1 or 2 declared: "
+            f"algorithm {plan.algorithm.name}: own: found {len(vectors)} vectors ({', '.join(vectors)}), expected 1 "
+            "or 2 declared: "
             "the iterate, and one of what is shared"
         )
     return dict(zip(vectors, sizes, strict=False))

@@ -36,9 +36,9 @@ from hushgrid.node.wire import COORDINATOR
 class WalkTrace:
     """A token's steps, a row each, in one file of float64 per epoch that all its nodes write: who was active (1 + its
 
-    number, negative in a recount), the token's bytes, the noise (that cell only where it may be revealed), the token after the step, the node's own
-    two vectors. A step is made once in its epoch, so that no row is another's. Beside them `<node>.start` has each node's own
-    two before its first step.
+    number, negative in a recount), the token's bytes, the noise (that cell only where it may be revealed), the token
+    after the step, the node's own two vectors. A step is made once in its epoch, so that no row is another's. Beside
+    them `<node>.start` has each node's own two before its first step.
     """
 
     def __init__(self, directory: Path, node: str, algorithm: Walk, widths: Widths, reveal: bool) -> None:
@@ -58,7 +58,7 @@ class WalkTrace:
         if not s.t or not token or step == self._last:
             return
         size = len(driver.tick()[0][1]) if s.out else 0
-        who = (1.0 + index(self.node)) * (-1 if s.toured else 1)
+        who = (1.0 + index(self.node)) * (-1 if s.in_recount else 1)
         row = np.concatenate([[who, size, nan], self._token(token), self._own(s)])
         if self.reveal and fresh and driver.gate is not None:
             row[2], driver.gate.drawn_l1 = driver.gate.drawn_l1, 0.0
@@ -153,9 +153,11 @@ def _monitor(stored: bytes | None) -> MonitorState:
 
 
 def walk_rows(directory: Path, width: int) -> tuple[np.ndarray, np.ndarray]:
-    """(activations, 3 + width) of the steps that stand, from the first on, up to one that was never written; and, of the
+    """(activations, 3 + width) of the steps that stand, from the first on, up to one that was never written; and, of
+    the
 
-    superseded ones, (activation, node), those of a recount left out. A later epoch goes on from its first activation, whatever came there before.
+    superseded ones, (activation, node), those of a recount left out. A later epoch goes on from its first activation,
+    whatever came there before.
     """
     rows, undone = np.zeros((0, 3 + width)), []
     files = sorted(directory.glob("walk-*.trace"), key=lambda path: int(path.stem[5:]))

@@ -61,7 +61,9 @@ def row(what: str, unit: str, values: Sequence[float], *, rival: Row | None = No
 
 
 def against(row: Row, limit: float, quantity: str = "value", never: float | None = None) -> Row:
-    """The row with its target, value (or ratio) at most `limit`. `never`: what it must not pass on any day, in words."""
+    """The row with its target, value (or ratio) at most `limit`. `never`: what it must not pass on any day, in
+    words.
+    """
     measured = row.ratio if quantity == "ratio" else row.value
     unit = "x" if quantity == "ratio" else f" {row.unit}"
     target = f"<= {limit:g}{unit}".rstrip() + (f", never above {never:g}{unit}" if never else "")
@@ -84,7 +86,8 @@ def timed(call: Callable[[], object], repeats: int) -> list[float]:
 
 
 def in_each_mode(module: str) -> list[Row]:
-    """What `python -m module` prints, rows as JSON, in a process for each mode of the kernels: numba where it is installed.
+    """What `python -m module` prints, rows as JSON, in a process for each mode of the kernels: numba where it is
+    installed.
 
     Raises InputError with the last line of its complaint.
     """

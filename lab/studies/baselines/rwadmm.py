@@ -1,9 +1,10 @@
 """S. M. Shah, K. E. Avrachenkov, Linearly convergent asynchronous distributed ADMM via Markov sampling: RW-ADMM
 (reference [30] of the RECAL paper), the baseline of its tables. In simulation only.
 
-Reconstructed from the abstract and from the costs in the RECAL paper's Tables I-III: one agent a step, chosen by a random
-walk, updates and sends to all its neighbours. Problem: min_x sum_i f_i(x), the consensus written on the edges; ADMM in
-its Douglas-Rachford form, one block of coordinates a step. w_ij is what agent i holds from neighbour j, d_i its degree:
+Reconstructed from the abstract and from the costs in the RECAL paper's Tables I-III: one agent a step, chosen by a
+random walk, updates and sends to all its neighbours. Problem: min_x sum_i f_i(x), the consensus written on the edges;
+ADMM in its Douglas-Rachford form, one block of coordinates a step. w_ij is what agent i holds from neighbour j, d_i its
+degree:
 
     x_i+  = argmin f_i(x) - <sum_j w_ij, x> + rho d_i/2 |x|^2
     w_ji+ = 1/2 w_ji + 1/2 (2 rho x_i+ - w_ij)      for each neighbour j, to whom it is sent

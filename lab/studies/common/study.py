@@ -22,10 +22,6 @@ from hushgrid.kernels.problems.losses import Loss
 from hushgrid.kernels.problems.minimizer import Minimizer
 from hushgrid.kernels.randomness import counter_generator
 from hushgrid.kernels.types import Vector
-from hushgrid.lab.in_process import Hop as Hop
-from hushgrid.lab.in_process import Willing as Willing
-from hushgrid.lab.in_process import handed as handed
-from hushgrid.lab.in_process import stepped as stepped
 
 Task = TypeVar("Task")
 Outcome = TypeVar("Outcome")
@@ -41,7 +37,9 @@ class Exact:
         return self.loss.gradient(x)
 
     def exact_minimizer(self, linear: Vector, quadratic: float) -> Vector:
-        """argmin f_i(x) + <linear, x> + quadratic/2 |x|^2; least squares by the spectrum alone, without its certificate."""
+        """argmin f_i(x) + <linear, x> + quadratic/2 |x|^2; least squares by the spectrum alone, without its
+        certificate.
+        """
         o = self.loss.objective
         if o.kind != "least-squares" or o.lam:
             return self.minimize(linear, quadratic).x
@@ -60,7 +58,7 @@ class Exact:
 
 
 def nowhere(*_: object) -> str:
-    """The route of agents that `handed` moves: they send nothing."""
+    """The route of agents whose token `rollout.machines.walk` hands on: they send nothing."""
     return ""
 
 

@@ -1,7 +1,7 @@
 """Tuning on a grid that has no edge: a walk over a lattice of values until no neighbour of the best point is better.
 
-A walk starts on few seeds, for which many points are cheap, and ends on all of them. The runs of all walks of a wave are one
-`sweep`. What a sweep has left on the disk is known, also of one that was killed: the same walk goes on there.
+A walk starts on few seeds, for which many points are cheap, and ends on all of them. The runs of all walks of a wave
+are one `sweep`. What a sweep has left on the disk is known, also of one that was killed: the same walk goes on there.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hushgrid.broker.simulation.problems.cache import Cache, using_cache
-from hushgrid.kernels.errors import InputError
+from hushgrid.kernels.errors import InputError, Refused
+from hushgrid.kernels.types import Tensor
+from hushgrid.lab.rollout.side_by_side import device_models
 from hushgrid.lab.sweep.sweeps import sweep
 from hushgrid.node.schema.yaml_file import Unfit
 
@@ -63,8 +65,8 @@ class Search:
         return {a.key: a.value(k) for a, k in zip(self.axes, place, strict=True)}
 
     def around(self, place: Place) -> list[Place]:
-        """One step along one axis, either way; and along the first and the `answers` at once, since a shorter step wants
-        more answers."""
+        """One step along one axis, either way; and along the first and the `answers` at once, since a shorter step
+        wants more answers."""
         count = len(self.axes)
         moves = [tuple(way * (i == j) for j in range(count)) for i in range(count) for way in (-1, 1)]
         answers = next((i for i, a in enumerate(self.axes) if a.key == "answers"), 0)
@@ -175,3 +177,38 @@ class Known:
                 self.rows |= {(key_of(point), seed): refused for point in points for seed in seeds}
             else:
                 self._read(out)
+
+
+class KnownPoints:
+    """What points are worth under some seeds, kept in a file: a line a point."""
+
+    def __init__(self, file: Path, seeds: Sequence[int]) -> None:
+        self.file, self.seeds = file, list(seeds)
+        self.errors: dict[str, list[float]] = {}
+        if file.is_file():
+            complete, _, _ = file.read_text().rpartition("\n")
+            self.errors = dict(json.loads(line) for line in complete.splitlines())
+
+    def error(self, point: Mapping[str, Any], seed: int) -> float | None:
+        errors = self.errors.get(key_of(point))
+        return None if errors is None else errors[self.seeds.index(seed)]
+
+    def run(
+        self,
+        scenario: Mapping[str, Any],
+        points: Sequence[Mapping[str, Any]],
+        worth: Callable[[Tensor], Sequence[float]],
+    ) -> None:
+        """worth: of (S, n, d) each seed's error; what is refused or not finite is worth infinitely much."""
+        for point in points:
+            if (key := key_of(point)) in self.errors:
+                continue
+            try:
+                models = device_models({**scenario, **point}, self.seeds)
+                errors = [float(e) if np.isfinite(e) else inf for e in worth(models)]
+            except (InputError, Refused):
+                errors = [inf] * len(self.seeds)
+            self.errors[key] = errors
+            self.file.parent.mkdir(parents=True, exist_ok=True)
+            with self.file.open("a") as file:
+                file.write(json.dumps([key, errors]) + "\n")

@@ -1,8 +1,9 @@
-"""`hushgrid study dpp2-figures`: Figures 1 to 3 of Z. Ou, D. Wang, Z. Liu, J. Lu (DPP2), with the honest epsilon beside.
+"""`hushgrid study dpp2-figures`: Figures 1 to 3 of Z. Ou, D. Wang, Z. Liu, J. Lu (DPP2), with the honest epsilon
+beside.
 
-Section VI: N = 50 nodes on a geometric graph (r = .3), m = 200 rows of d = 10 features and a label each, drawn at random,
-logistic loss with the nonconvex penalty (lambda = .001, omega = 1); K = 500. The optimality is (31). Figure 3 compares
-with DiaDSP and PPDC, reconstructed, with the paper's parameters and Metropolis weights.
+Section VI: N = 50 nodes on a geometric graph (r = .3), m = 200 rows of d = 10 features and a label each, drawn at
+random, logistic loss with the nonconvex penalty (lambda = .001, omega = 1); K = 500. The optimality is (31). Figure 3
+compares with DiaDSP and PPDC, reconstructed, with the paper's parameters and Metropolis weights.
 """
 
 from __future__ import annotations
@@ -23,8 +24,9 @@ from hushgrid.kernels.problems.losses import Loss
 from hushgrid.kernels.randomness import counter_generator
 from hushgrid.kernels.types import Matrix, Vector
 from hushgrid.lab.benchmarks.rounds import OBJECTIVE, connected
-from hushgrid.lab.studies.common.study import Exact, Page, Panel, Table, chart, on_two, stepped
-from hushgrid.lab.vectorised import dpp2 as whole_dpp2
+from hushgrid.lab.rollout.compiled import dpp2 as whole_dpp2
+from hushgrid.lab.rollout.machines import run_rounds
+from hushgrid.lab.studies.common.study import Exact, Page, Panel, Table, chart, on_two
 
 N, ROWS, D, RADIUS = 50, 200, 10, 0.3
 ROUNDS = 501  #: k = 0..K, K = 500
@@ -140,7 +142,7 @@ def _rival(task: Dpp2Task, fs: Sequence[Loss], graph: Graph) -> Dpp2Result:
                 u_v=task.u,
             )
             nodes.append(ppdc.Node(dual, gate, weights, D, node))
-    for _ in stepped(nodes):
+    for _ in run_rounds(nodes):
         pass
     x = np.array([node.state.x for node in nodes])
     g = _gradients(fs, x)
@@ -156,7 +158,9 @@ def _gradients(fs: Sequence[Loss], x: Matrix) -> Matrix:
 
 
 def claims(task: Dpp2Task) -> tuple[float, float]:
-    """Epsilon by Theorem 3, and by its own proof with k = 0 (the final x withheld). Without noise both are unbounded."""
+    """Epsilon by Theorem 3, and by its own proof with k = 0 (the final x withheld). Without noise both are
+    unbounded.
+    """
     if not (task.r and task.u):
         return np.inf, np.inf
     p = parameters(task)
@@ -186,7 +190,7 @@ def tables(lines: Sequence[Dpp2Result]) -> list[Table]:
     graph = problem(task.n)[1]
     P = np.eye(graph.n) - graph.metropolis()
     conditions = [
-        (c.where, c.found, c.below, "yes" if c.holds else "no") for c in dpp2.conditions(parameters(task), P, M)
+        (c.where, c.actual, c.below, "yes" if c.holds else "no") for c in dpp2.conditions(parameters(task), P, M)
     ]
     claimed = "ε by Theorem 3", "ε by its proof"
     K = task.rounds - 1

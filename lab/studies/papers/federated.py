@@ -1,8 +1,9 @@
-"""`hushgrid study federated`: Section 6.2 of Ryu and Kim at honest totals: testing error against epsilon, E and the box.
+"""`hushgrid study federated`: Section 6.2 of Ryu and Kim at honest totals: testing error against epsilon, E and the
+box.
 
-Ten nodes, softmax regression of images in unit rows, `scale: share`, one record replaced, Gaussian noise counted by GDP at
-delta 1e-5. Each setting is a scenario; its seeds are played by the machines and gates that runs have, without ledgers, and
-nothing was tuned on them. Images of other files: see `study`.
+Ten nodes, softmax regression of images in unit rows, `scale: share`, one record replaced, Gaussian noise counted by GDP
+at delta 1e-5. Each setting is a scenario; its seeds are played by the machines and gates that runs have, without
+ledgers, and nothing was tuned on them. Images of other files: see `study`.
 """
 
 from __future__ import annotations
@@ -10,21 +11,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import product
 from math import inf, nan
-from typing import Any, Literal, NamedTuple, cast
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from hushgrid import scenarios
 from hushgrid.broker.simulation.problems.records import RowSetup
-from hushgrid.kernels.algorithms.base import Star
-from hushgrid.kernels.patterns.star import StarMember
 from hushgrid.kernels.types import Vector
-from hushgrid.lab.studies.common.study import Page, Panel, Table, Willing, chart, on_two
+from hushgrid.lab.rollout.machines import AllowAll, run_star
+from hushgrid.lab.studies.common.study import Page, Panel, Table, chart, on_two
 from hushgrid.node.config.scenario import scenario_from
 from hushgrid.node.privacy.noise_source import SeededNoise
-from hushgrid.node.problems.machines import place
-from hushgrid.node.problems.records.centre import centre
-from hushgrid.node.wire import COORDINATOR
+from hushgrid.node.problems.machines import machine_of, place
 
 RUN = bytes(16)
 DATA = scenarios.FOLDER / "data"
@@ -35,8 +33,8 @@ SEEDS = tuple(range(20))
 ANSWERS = 60  #: of a node, whatever E is
 PLAIN = 300  #: rounds without privacy
 SLACK, TIGHT = 10.0, 0.5  #: boxes: no entry of the optimum that is looked for is beyond the first
-#: eta, rho and clip by epsilon: the best of eta 30, 100, 300, rho .003 to .1, clip .5, .7 (a record's gradient is at most
-#: sqrt 2 long), for the gate's noise in the slack box with E = 1, on seeds from 1000 on.
+#: eta, rho and clip by epsilon: the best of eta 30, 100, 300, rho .003 to .1, clip .5, .7 (a record's gradient is at
+#: most sqrt 2 long), for the gate's noise in the slack box with E = 1, on seeds from 1000 on.
 TUNED = {1.0: (300.0, 0.03, 0.5), 4.0: (300.0, 0.01, 0.7), 10.0: (300.0, 0.003, 0.7), inf: (300.0, 0.01, 1.0)}
 IN_TIGHT = (30.0, 0.03)  #: eta and rho in the tight box, chosen alike at epsilon 4
 
@@ -111,22 +109,15 @@ def scenario(task: FederatedTask, seed: int) -> dict[str, Any]:
 
 def played(setup: RowSetup, seed: int) -> Iterator[list[Vector]]:
     """What the nodes have sent, after each round."""
-    plan, algorithm = setup.plan, cast(Star, setup.plan.running)
-    agents: dict[str, StarMember] = {}
-    gates = []
+    plan, members, gates = setup.plan, [], []
     for i, name in enumerate(plan.nodes):
         noise = SeededNoise(seed, name)
-        gates.append(setup.device(name).gate(plan, noise, Willing()))  # type: ignore[arg-type]
-        agents[name] = algorithm.agent(place(plan, RUN, i, gates[-1], noise))
-    server = algorithm.server(centre(plan, ""))
-    step = server.start()
-    while step.done is None:
-        for send in step.send:
-            for answer in agents[send.dst].receive(COORDINATOR, send.seq, send.body).send:
-                step = server.receive(send.dst, answer.seq, answer.body)
+        gates.append(setup.device(name).gate(plan, noise, AllowAll()))  # type: ignore[arg-type]
+        members.append(machine_of(plan, place(plan, RUN, i, gates[-1], noise)))
+    for _ in run_star(plan, members):
         for gate in gates:
             gate.committed()
-        yield [agent.outcome()["z"] for agent in agents.values()]
+        yield [member.outcome()["z"] for member in members]
 
 
 def measured(task: FederatedTask) -> FederatedResult:
@@ -201,7 +192,9 @@ PENALTIES: tuple[Any, ...] = (
 
 
 def penalty(images: Images, epsilons: Sequence[float], seeds: Sequence[int], rounds: Sequence[int]) -> Page:
-    """Testing errors of output perturbation (3.4) in the slack box at several penalties; the chart has the first rounds."""
+    """Testing errors of output perturbation (3.4) in the slack box at several penalties; the chart has the first
+    rounds.
+    """
     each = [
         FederatedTask(images, epsilon, T, 1, SLACK, "output", seeds, rho=rho)
         for T, epsilon, rho in product(rounds, epsilons, PENALTIES)

@@ -1,6 +1,7 @@
 """`hushgrid study findings`: claims of the papers that do not hold, beside what is true.
 
-Findings that have a study of their own are elsewhere: RECAL's in `relay` and `recovered-images`, PI-ADMM's in `incremental`.
+Findings that have a study of their own are elsewhere: RECAL's in `relay` and `recovered-images`, PI-ADMM's in
+`incremental`.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from hushgrid.kernels.problems.losses import Loss, Objective
 from hushgrid.kernels.problems.prox import Regularizer
 from hushgrid.kernels.types import Vector
 from hushgrid.lab.attacks.attack import attack
+from hushgrid.lab.rollout.machines import run_rounds
 from hushgrid.lab.studies.common.study import Exact, Page, Panel, Table, chart, on_two
 from hushgrid.lab.studies.papers import findings_shown, recycled_runs
 from hushgrid.lab.studies.papers.recovered_images import Ask, scenario
@@ -43,7 +45,9 @@ def beside(title: str, counted: str, rows: Sequence[tuple[int, float, float]]) -
 
 
 def theorem_4_6(answers: int, epsilon: float) -> float:
-    """Ryu and Kim, Theorem 4.6: what `answers` = T E Gaussian answers of (epsilon, DELTA) each are said to cost at DELTA."""
+    """Ryu and Kim, Theorem 4.6: what `answers` = T E Gaussian answers of (epsilon, DELTA) each are said to cost at
+    DELTA.
+    """
     return epsilon * sqrt(answers * log(1 / DELTA) / log(1.25 / DELTA))
 
 
@@ -105,7 +109,9 @@ def decayed(rounds: int = ROUNDS) -> tuple[Table, Panel]:
 
 
 def noise_that_decays(counts: Iterable[int] = (2, 5, 10, 20, 50, 100, 200, 500)) -> tuple[Table, Panel]:
-    """Finding 4.2: noise of scale 1 in the first round, of 100 on the iterates; gradients that differ by 1, M = .01, d = 1."""
+    """Finding 4.2: noise of scale 1 in the first round, of 100 on the iterates; gradients that differ by 1, M = .01, d
+    = 1.
+    """
     rows: list[tuple[int, float, float]] = []
     for n in counts:
         p = dpp2.Params(
@@ -117,7 +123,8 @@ def noise_that_decays(counts: Iterable[int] = (2, 5, 10, 20, 50, 100, 200, 500))
 
 
 def corollary_1(counts: Iterable[int] = (2, 4, 8, 16, 32)) -> tuple[Table, Panel]:
-    """Finding 4.3: noise as Corollary 1 allows it for a total of 1, and what its messages cost by the theorem's own proof.
+    """Finding 4.3: noise as Corollary 1 allows it for a total of 1, and what its messages cost by the theorem's own
+    proof.
 
     K rounds k = 1..K-1 and round 0; r half-way from (c/epsilon)^(1/(K-1)) to 1, c the sum's first term.
     """
@@ -154,7 +161,7 @@ def wrong_limit(rounds: int = 120, rho: float = 25.0) -> tuple[Table, Panel]:
         )
         far = [
             float(np.max(np.linalg.norm(f - star, axis=1)) / np.linalg.norm(star))
-            for f in recycled_runs.messages(nodes)
+            for f in run_rounds(nodes, of_messages=True)
         ]
         curves[f"penalties of {penalties}s"] = (np.arange(1.0, len(far) + 1), np.array(far))
     table = Table(

@@ -1,7 +1,8 @@
-"""The other half of `hushgrid study findings`: a picture each of findings 1.2, 2.2, 2.3, 4.4, 4.5, 5.2, 5.3 and of loads of zones.
+"""The other half of `hushgrid study findings`: a picture each of findings 1.2, 2.2, 2.3, 4.4, 4.5, 5.2, 5.3 and of
+loads of zones.
 
-What is claimed is computed as the paper prints it, what is true by the product's own machines: its runs, gates, losses and
-attacks.
+What is claimed is computed as the paper prints it, what is true by the product's own machines: its runs, gates, losses
+and attacks.
 """
 
 from __future__ import annotations
@@ -45,9 +46,11 @@ def printed_accuracy() -> Shown:
     p = of_images("digits", two_digits(), "least-squares", PENALTIES["ridge"])
     curves, rows = {}, []
     for name, way, epsilon in (
-        ("no noise", "none", nan), ("published, ε = 12 claimed", "published", 12.0), ("ε = 100 claimed", "published", 100.0),
+        ("no noise", "none", nan),
+        ("published, ε = 12 claimed", "published", 12.0),
+        ("ε = 100 claimed", "published", 100.0),
         ("ε = 1e4 claimed", "published", 1e4),
-    ):  # fmt: skip
+    ):
         line = private.best_of(p, private.Ask(p.name, way, epsilon))
         curves[name] = np.arange(1.0, line.curve.size + 1), line.curve
         rows.append((name, line.noise, line.chosen, line.error))
@@ -64,8 +67,8 @@ def printed_accuracy() -> Shown:
 def added_record(classes: Iterable[int] = (2, 3, 5, 10, 20, 62), rows: int = 1000) -> Shown:
     """Finding 2.2: how far adding a record moves (6.3) at z = 0, over (6.4), the largest |its own gradient|/(I + 1).
 
-    Made up: all records have the same features, and another label than the new one. Digits of the first C classes: each of
-    those that ship is added to all others, or to those of one other class; the largest.
+    Made up: all records have the same features, and another label than the new one. Digits of the first C classes: each
+    of those that ship is added to all others, or to those of one other class; the largest.
     """
     worst_of_each: list[tuple[int, float, float, float]] = []
     for C in classes:
@@ -97,8 +100,8 @@ def _added(A: np.ndarray, b: Vector, C: int, row: Vector, label: float) -> float
 
 
 def _added_digits(C: int) -> tuple[float, float]:
-    """The largest change over the largest (6.4), of all digits of C classes: added to all others, and to those of one other
-    class.
+    """The largest change over the largest (6.4), of all digits of C classes: added to all others, and to those of one
+    other class.
     """
     every = digits()[digits()[:, -1] < C]
     A, b = every[:, :-1] / 16.0, every[:, -1]
@@ -117,7 +120,9 @@ def _added_digits(C: int) -> tuple[float, float]:
 
 
 def forgotten_row(cases: Iterable[str] = ("case5", "case14", "case30", "case57", "case118", "case300")) -> Shown:
-    """Finding 2.3: how far a zone's gradient moves if one load moves by beta, over the 2 beta of Table 1; the worst bus."""
+    """Finding 2.3: how far a zone's gradient moves if one load moves by beta, over the 2 beta of Table 1; the worst
+    bus.
+    """
     beta = 0.01
     rows: list[tuple[str, int, float, float]] = []
     for name in cases:
@@ -148,8 +153,8 @@ def forgotten_row(cases: Iterable[str] = ("case5", "case14", "case30", "case57",
 def final_x(counts: Iterable[int] = (2, 5, 10, 20, 40, 80), nodes: int = 4) -> Shown:
     """Finding 4.4: the relative error of the last gradient, from the messages, and with the final x beside them.
 
-    DPP2 as published, one digit a node; u = 1, r = 0.99, so that the noise hardly decays. Where x^{K-1} was is read off a second
-    run with the same bits, for the score alone.
+    DPP2 as published, one digit a node; u = 1, r = 0.99, so that the noise hardly decays. Where x^{K-1} was is read off
+    a second run with the same bits, for the score alone.
     """
     keys: dict[str, Any] = {
         "name": "dpp2", "alpha": 1.0, "beta": 0.5, "rho": 0.5, "eta": 0.6, "decay": 0.99, "u_w": 1.0, "u_e": 1.0
@@ -187,7 +192,9 @@ def final_x(counts: Iterable[int] = (2, 5, 10, 20, 40, 80), nodes: int = 4) -> S
 
 
 def own_experiment(decays: Iterable[float] = (0.9, 0.95, 0.99), upto: int = 500) -> Shown:
-    """Finding 4.5: epsilon of Section VI over its rounds, by Theorem 3 and, for its r = .9, by the theorem's own proof."""
+    """Finding 4.5: epsilon of Section VI over its rounds, by Theorem 3 and, for its r = .9, by the theorem's own
+    proof.
+    """
     K = np.unique(np.geomspace(2, upto, 40).astype(int))
     curves, rows = {}, []
     for r in decays:
@@ -212,7 +219,9 @@ def own_experiment(decays: Iterable[float] = (0.9, 0.95, 0.99), upto: int = 500)
 
 
 def recycled_gradient(steps: Iterable[int] = (1, 3, 10, 30), games: int = 200) -> Shown:
-    """Finding 5.2: how often the data set is named by what an even message recycles, over the steps of the inexact solve."""
+    """Finding 5.2: how often the data set is named by what an even message recycles, over the steps of the inexact
+    solve.
+    """
     rows: list[tuple[int | str, int | str, int]] = [(k, *recycled_limits.won(games, steps=k)) for k in steps]
     certified = recycled_limits.won_by_the_gate(games)
     columns = ("steps of descent", "the stored gradient", "KKT's, public")
@@ -235,8 +244,8 @@ def recycled_gradient(steps: Iterable[int] = (1, 3, 10, 30), games: int = 200) -
 def loose_bound(strengths: Iterable[float] = (0.5, 1.0, 2.0, 5.0, 10.0, 100.0, 1000.0)) -> Shown:
     """Finding 5.3: the second term of (32) of one answer, the sharper one, and what a pair of data sets attains.
 
-    At 0 a record of norm 1 bends the logistic loss by c1, a record of zeros not at all: ln of the ratio of the determinants
-    of both Hessians, by differences of the product's gradient. C/B = 1, so that B mu/C is mu.
+    At 0 a record of norm 1 bends the logistic loss by c1, a record of zeros not at all: ln of the ratio of the
+    determinants of both Hessians, by differences of the product's gradient. C/B = 1, so that B mu/C is mu.
     """
     c1, rows = CURVATURE["logistic"], []
     for mu in strengths:
@@ -257,10 +266,11 @@ def loose_bound(strengths: Iterable[float] = (0.5, 1.0, 2.0, 5.0, 10.0, 100.0, 1
 
 
 def loads_heard(counts: Iterable[int] = (1, 2, 3, 4), epsilons: Iterable[float] = (1.0, 10.0, 100.0)) -> Shown:
-    """The largest error of a load of case14 by the rounds that were heard: without noise, and of runs with noise at the gate.
+    """The largest error of a load of case14 by the rounds that were heard: without noise, and of runs with noise at the
+    gate.
 
-    A guess counts as a find only if it says so itself, and says that it is of loads, not of a gate's noisy copy of them; of all
-    guesses the error is shown.
+    A guess counts as a find only if it says so itself, and says that it is of loads, not of a gate's noisy copy of
+    them; of all guesses the error is shown.
     """
     raw: dict[str, Any] = read_yaml(Path(scenarios.__file__).parent / "case14-nonprivate.yaml")
     true = {f"z{i}": loads(load("case14"), buses) for i, buses in enumerate(raw["problem"]["zones"], 1)}

@@ -20,9 +20,9 @@ from hushgrid.kernels.problems.losses import Loss, Objective
 from hushgrid.kernels.problems.prox import Regularizer
 from hushgrid.kernels.randomness import counter_generator
 from hushgrid.kernels.types import Matrix, Vector
+from hushgrid.lab.rollout.compiled import iadmm as whole_iadmm
 from hushgrid.lab.studies.baselines import coca, ipwadmm
 from hushgrid.lab.studies.common.study import Exact, Panel, Table, random_walk
-from hushgrid.lab.vectorised import iadmm as whole_iadmm
 
 Kind = Literal["ridge", "logistic"]
 SETTINGS = ((100, 0.3), (100, 0.5), (200, 0.3))  #: N and eta

@@ -48,7 +48,9 @@ def visits(run: Walked, N: int) -> Iterator[Visit]:
 
 
 def gradients_read(every: dict[int, Exchanges], rho: float) -> Matrix:
-    """(K, p) the gradient of the active agent after each activation, as an eavesdropper has it: starts are taken for 0."""
+    """(K, p) the gradient of the active agent after each activation, as an eavesdropper has it: starts are taken for
+    0.
+    """
     gradients = np.empty((sum(len(visits.when) for visits in every.values()), P))
     for visits in every.values():
         gradients[visits.when] = forward(visits, rho)[1]
@@ -64,7 +66,9 @@ class Leak(NamedTuple):
 
 
 def leak(task: IncrementalTask, games: int = 200, rivals: int = 10) -> Leak:
-    """How well an eavesdropper hears the gradients of a run on a cycle; and the one-sample game, a small network a game."""
+    """How well an eavesdropper hears the gradients of a run on a cycle; and the one-sample game, a small network a
+    game.
+    """
     setup = PAPER[task.kind]
     fs = losses(task.kind, task.N, task.seed)
     run = incremental(fs, setup, task.method, [k % task.N for k in range(VISITS * task.N)], task.seed)
@@ -160,8 +164,8 @@ def estimates_table(each: dict[IncrementalTask, Estimates]) -> Table:
 
 
 def estimates_panels(each: dict[IncrementalTask, Estimates]) -> list[list[Panel]]:
-    """A row a problem, a panel a method: how far y_1(1) is off over the visits. In place of the paper's lines, which lie
-    on each other, what is between them."""
+    """A row a problem, a panel a method: how far y_1(1) is off over the visits. In place of the paper's lines, which
+    lie on each other, what is between them."""
     rows = []
     for kind in PAPER:
         row = []

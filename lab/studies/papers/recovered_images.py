@@ -1,7 +1,8 @@
-"""`hushgrid study recovered-images`: which images an eavesdropper recovers from runs on handwritten digits, and which not.
+"""`hushgrid study recovered-images`: which images an eavesdropper recovers from runs on handwritten digits, and which
+not.
 
-The digits that ship; MNIST, Fashion-MNIST and CIFAR-10 where HUSHGRID_MNIST, HUSHGRID_FASHION_MNIST, HUSHGRID_CIFAR10 name IDX
-files of theirs.
+The digits that ship; MNIST, Fashion-MNIST and CIFAR-10 where HUSHGRID_MNIST, HUSHGRID_FASHION_MNIST, HUSHGRID_CIFAR10
+name IDX files of theirs.
 Every line is a run with a transcript and `hushgrid attack` on it, scored with the images that the nodes had: RECAL
 without noise, with the published noise and with noise at the gate, one image and batches a node; and the star. Then
 gradients of RECAL's other losses.
@@ -45,7 +46,9 @@ SOFTMAX = {"kind": "softmax", "classes": 10, "row_bound": 1.0, "l2": 0.01}
 
 
 class Ask(NamedTuple):
-    """One run: an algorithm's keys, its noise, the images of a node. clip: beyond every gradient of a row, |s| <= sqrt 2."""
+    """One run: an algorithm's keys, its noise, the images of a node. clip: beyond every gradient of a row, |s| <= sqrt
+    2.
+    """
 
     title: str
     keys: Mapping[str, Any]
@@ -225,14 +228,40 @@ def image_table(lines: list[Recovery], title: str = "Images that were recovered"
         sure, most = sum(r["consistent"] for r in nodes), max((r["residual"] or 0.0 for r in nodes), default=nan)
         cosines = [abs(c) for node in s["nodes"].values() for c in node["cosine"]]
         error = s["gradient_error"] if s["gradient_error"] is not None else nan
-        rows.append((
-            li.ask.title if li.ask.images == DIGITS else f"{li.ask.images}: {li.ask.title}", li.ask.nodes, li.ask.m, li.ask.noise, error, f"{sure} of {len(nodes)}", most,
-            float(np.median(cosines)), s["psnr"], s["psnr_worst"], s["ssim"], f"{s['labels']:.0%}", li.noise, li.seconds,
-        ))  # fmt: skip
+        rows.append(
+            (
+                li.ask.title if li.ask.images == DIGITS else f"{li.ask.images}: {li.ask.title}",
+                li.ask.nodes,
+                li.ask.m,
+                li.ask.noise,
+                error,
+                f"{sure} of {len(nodes)}",
+                most,
+                float(np.median(cosines)),
+                s["psnr"],
+                s["psnr_worst"],
+                s["ssim"],
+                f"{s['labels']:.0%}",
+                li.noise,
+                li.seconds,
+            )
+        )
     columns = (
-        "algorithm", "nodes", "images a node", "noise", "gradient error, median", "nodes with rows consistent", "largest residual",
-        "cosine, median", "PSNR dB, median", "PSNR dB, worst", "SSIM, median", "labels right", "noise over expected", "seconds",
-    )  # fmt: skip
+        "algorithm",
+        "nodes",
+        "images a node",
+        "noise",
+        "gradient error, median",
+        "nodes with rows consistent",
+        "largest residual",
+        "cosine, median",
+        "PSNR dB, median",
+        "PSNR dB, worst",
+        "SSIM, median",
+        "labels right",
+        "noise over expected",
+        "seconds",
+    )
     return Table(title, columns, rows)
 
 

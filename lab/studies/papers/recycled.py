@@ -1,8 +1,9 @@
-"""`hushgrid study recycled`: Figures 1 to 5 of X. Zhang, M. M. Khalili, M. Liu, Recycled ADMM, on Adult; Findings 5.1 and 5.2.
+"""`hushgrid study recycled`: Figures 1 to 5 of X. Zhang, M. M. Khalili, M. Liu, Recycled ADMM, on Adult; Findings 5.1
+and 5.2.
 
-The private runs pay honest totals at the gate: one record replaced, everything a node ever sends told. At equal totals a
-method with fewer answers has less noise; each is also shown with fewer rounds. `lab/studies/papers/recycled_runs.py` has the problem
-and the methods, `lab/studies/papers/recycled_limits.py` Figure 2 and the findings.
+The private runs pay honest totals at the gate: one record replaced, everything a node ever sends told. At equal totals
+a method with fewer answers has less noise; each is also shown with fewer rounds. `lab/studies/papers/recycled_runs.py`
+has the problem and the methods, `lab/studies/papers/recycled_limits.py` Figure 2 and the findings.
 """
 
 from __future__ import annotations

@@ -16,7 +16,8 @@ from hushgrid.kernels.problems.prox import Regularizer
 from hushgrid.kernels.randomness import counter_generator
 from hushgrid.kernels.types import Vector
 from hushgrid.lab.attacks.recycled import named
-from hushgrid.lab.studies.common.study import Exact, Table, Willing
+from hushgrid.lab.rollout.machines import AllowAll, run_rounds
+from hushgrid.lab.studies.common.study import Exact, Table
 from hushgrid.lab.studies.papers import recycled_runs as runs_of
 from hushgrid.node.privacy.noise_source import SeededNoise
 from hushgrid.node.problems.records.gate import RowsGate
@@ -34,7 +35,9 @@ def figure_two(rhos: tuple[float, ...] = RHOS, rounds: int = 50) -> Table:
     for rho in rhos:
         fs = runs_of.losses(5, rho)
         keys = method.keys | {"rounds": rounds, "variant": "none"}
-        *_, f = runs_of.messages(runs_of.fleet(method, keys, [Exact(g) for g in fs], runs_of.neighbours(5), fs[0].size))
+        *_, f = run_rounds(
+            runs_of.fleet(method, keys, [Exact(g) for g in fs], runs_of.neighbours(5), fs[0].size), of_messages=True
+        )
         rows.append((f"{rho:g}", runs_of.wrong(f.mean(axis=0)), runs_of.wrong(optimum(fs, Regularizer()).x)))
     return Table(
         "Figure 2: the share classified wrong over rho", ("rho", f"ADMM, {rounds} iterations", "optimum"), rows
@@ -53,7 +56,7 @@ def wrong_limit(rounds: int = 400, rho: float = STRONG) -> Table:
         nodes = runs_of.fleet(
             runs_of.METHODS["MR-ADMM"], keys, [Exact(f) for f in fs], runs_of.neighbours(5), fs[0].size
         )
-        *_, f = runs_of.messages(nodes)
+        *_, f = run_rounds(nodes, of_messages=True)
         rows.append(
             (
                 penalties,
@@ -105,7 +108,7 @@ def won_by_the_gate(games: int = 200, q: float = 4.0, epsilon: float = EPSILON) 
     """The same of the gate's certified answer and KKT's right-hand side."""
     t, right = runs_of.terms("laplace", epsilon, 1), 0
     for game, pair, _ in pairs(games):
-        gate = RowsGate("n000", pair[game % 2], t, SeededNoise(game, "n000"), Willing())
+        gate = RowsGate("n000", pair[game % 2], t, SeededNoise(game, "n000"), AllowAll())
         answer = gate.minimizer(np.zeros(pair[0].size), q)
         right += named(pair, answer, -q * answer, q, lambda f, v, q: Minimizer(f)(v, q).x) == game % 2
     return right

@@ -7,7 +7,7 @@ C/B sum_n log(1 + exp(-y_n f.x_n)) + rho/(2N) |f|^2; L(t) is the mean over nodes
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cache
 from math import inf, nan
 from typing import Any, NamedTuple
@@ -25,7 +25,8 @@ from hushgrid.kernels.problems.losses import CURVATURE, Loss, Objective, logisti
 from hushgrid.kernels.problems.prox import Regularizer
 from hushgrid.kernels.randomness import counter_generator
 from hushgrid.kernels.types import Matrix, Vector
-from hushgrid.lab.studies.common.study import Exact, Willing
+from hushgrid.lab.rollout.machines import AllowAll, run_rounds
+from hushgrid.lab.studies.common.study import Exact
 from hushgrid.lab.studies.problems.relay import ADULT, ADULT_TEST
 from hushgrid.node.privacy.noise_source import SeededNoise
 from hushgrid.node.privacy.terms import Terms
@@ -149,17 +150,10 @@ def fleet(
     ]
 
 
-def messages(nodes: Sequence[radmm.Agent]) -> Iterator[Matrix]:
-    """f(t), (N, d): what the nodes send, round by round, in this process."""
-    sent = [node.first() for node in nodes]
-    place_of = {node.name: i for i, node in enumerate(nodes)}
-    for t in range(1, nodes[0].messages + 1):
-        yield np.array(sent)
-        sent = [node.step(t, sent[i], {j: sent[place_of[j]] for j in node.neighbours}) for i, node in enumerate(nodes)]
-
-
 def terms(mechanism: Any, epsilon: float, answers: int) -> Terms:
-    """`answers` answers of a node that cost `epsilon` in all: pure, or (Gaussian) at DELTA by GDP; one record replaced."""
+    """`answers` answers of a node that cost `epsilon` in all: pure, or (Gaussian) at DELTA by GDP; one record
+    replaced.
+    """
     delta, accountant = (DELTA, "gdp") if mechanism == "gaussian" else (0.0, "pure-basic")
     return Terms(
         mechanism=mechanism,
@@ -211,11 +205,11 @@ def run(s: Setting, seed: int, step: float = nan) -> RunsResult:
         gates = [Exact(f) for f in fs]
     else:
         t = terms(method.mechanism, s.epsilon, answers)
-        gates = [RowsGate(name(i), f, t, SeededNoise(seed, name(i)), Willing()) for i, f in enumerate(fs)]
+        gates = [RowsGate(name(i), f, t, SeededNoise(seed, name(i)), AllowAll()) for i, f in enumerate(fs)]
     nodes = fleet(method, keys, gates, neighbours(s.N), fs[0].size)
     loss, f = np.full((1, s.rounds), nan), np.zeros((s.N, fs[0].size))
     try:
-        for k, f in enumerate(messages(nodes)):
+        for k, f in enumerate(run_rounds(nodes, of_messages=True)):
             loss[0, k] = value(fs, f)
     except InputError:  # so many answers at so little are refused before any is drawn
         if gates[0].spends:

@@ -1,10 +1,11 @@
-"""`hushgrid study relay`: Tables I to III of L. Wang, L. Guo, S. Yang, X. Shi (RECAL), measured; and what a budget costs.
+"""`hushgrid study relay`: Tables I to III of L. Wang, L. Guo, S. Yang, X. Shi (RECAL), measured; and what a budget
+costs.
 
 Tables I to III give orders of growth. Here every method solves the same least squares to the same accuracy on complete
 graphs, rings and geometric graphs of 8, 16 and 32 agents; a question to the data is one gradient for all of them. What
 is counted, as in the paper: activations (gradients, of all agents together); the privacy leakage frequency
-Theta_K = max_i of agent i's activations after K iterations; and vectors sent. Each method's one parameter is the best of
-a grid, by activations. `lab/studies/papers/relay_private.py` has the rest of the study.
+Theta_K = max_i of agent i's activations after K iterations; and vectors sent. Each method's one parameter is the best
+of a grid, by activations. `lab/studies/papers/relay_private.py` has the rest of the study.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ from hushgrid.kernels.problems.centralised import optimum
 from hushgrid.kernels.problems.losses import Loss, Objective
 from hushgrid.kernels.problems.prox import Regularizer
 from hushgrid.kernels.types import Matrix, Vector
+from hushgrid.lab.rollout.compiled import iadmm as whole_iadmm
+from hushgrid.lab.rollout.compiled import recal as whole_recal
 from hushgrid.lab.studies.baselines import coca, rwadmm
 from hushgrid.lab.studies.common.study import Exact, Page, Panel, Table, chart, on_two, random_walk
 from hushgrid.lab.studies.papers import relay_private
-from hushgrid.lab.vectorised import iadmm as whole_iadmm
-from hushgrid.lab.vectorised import recal as whole_recal
 from hushgrid.node.problems.records.data import Synthetic, synthetic
 
 GRAPHS = ("complete", "ring", "geometric")

@@ -1,8 +1,9 @@
-"""`hushgrid study relay-figures`: Figures 2 to 9 of the RECAL paper, and a line of Tables IV and V, on images of two classes.
+"""`hushgrid study relay-figures`: Figures 2 to 9 of the RECAL paper, and a line of Tables IV and V, on images of two
+classes.
 
 The digits 0 and 1 that ship; classes 0 and 1 of MNIST, Fashion-MNIST and CIFAR-10 by path, as IDX files, where
-HUSHGRID_MNIST, HUSHGRID_FASHION_MNIST, HUSHGRID_CIFAR10 say where they are. Convergence: a ring of 8 and 2400 activations,
-as in relay_private.py. What an adversary sees: one gradient of an agent with one image.
+HUSHGRID_MNIST, HUSHGRID_FASHION_MNIST, HUSHGRID_CIFAR10 say where they are. Convergence: a ring of 8 and 2400
+activations, as in relay_private.py. What an adversary sees: one gradient of an agent with one image.
 """
 
 from __future__ import annotations
@@ -129,7 +130,9 @@ def measure(ask: Ask) -> Curve:
 
 
 def _rival(ask: Ask, p: Problem) -> Curve:
-    """Noise at the gate of each node of the same ring, counted by GDP; of each point of the grid the seed in the middle."""
+    """Noise at the gate of each node of the same ring, counted by GDP; of each point of the grid the seed in the
+    middle.
+    """
     curves = []
     for T, step, clip in product(*GRID):
         errors = []
@@ -232,7 +235,9 @@ class Matching(NamedTuple):
 
 
 def match(H: Matrix, true: Vector, distance: Distance, tv: float) -> Matching:
-    """One image behind one gradient H (C, q) at 0, by L-BFGS from a random start; `true` scores the way, at the best length."""
+    """One image behind one gradient H (C, q) at 0, by L-BFGS from a random start; `true` scores the way, at the best
+    length.
+    """
     C, q = H.shape
     task = Batch(np.zeros((1, C, q)), H[None], 1, distance, tv)
     draw = counter_generator(0, "figure", q)
@@ -249,7 +254,9 @@ def match(H: Matrix, true: Vector, distance: Distance, tv: float) -> Matching:
 
 
 def matched(every: Sequence[Seen]) -> tuple[Table, bytes, Panel]:
-    """Figures 4, 7 and 8 as a table, Figure 4 as a picture too (the images, then a line a source), Figure 9 as a panel."""
+    """Figures 4, 7 and 8 as a table, Figure 4 as a picture too (the images, then a line a source), Figure 9 as a
+    panel.
+    """
     rows, lines, ways = [], [list(every[0].true[:SHOWN])], {}
     for figure, (distance, tv) in MATCHED.items():
         for s in every:

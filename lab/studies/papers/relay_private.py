@@ -24,20 +24,20 @@ from hushgrid.kernels.randomness import counter_generator
 from hushgrid.kernels.types import Matrix, Vector
 from hushgrid.lab.attacks.recal import one_visit_late
 from hushgrid.lab.attacks.transcript import Visit
+from hushgrid.lab.rollout.compiled import recal as whole_recal
+from hushgrid.lab.rollout.machines import AllowAll
+from hushgrid.lab.rollout.machines import walk as hand_on
 from hushgrid.lab.studies.common.study import (
     Exact,
     Page,
     Panel,
     Table,
-    Willing,
     chart,
-    handed,
     nowhere,
     on_two,
     random_walk,
 )
 from hushgrid.lab.studies.problems.relay import AGENTS, MADE_UP, SENSORS, Problem, made_up, problems
-from hushgrid.lab.vectorised import recal as whole_recal
 from hushgrid.node.privacy.noise_source import SeededNoise
 from hushgrid.node.privacy.terms import Terms
 from hushgrid.node.problems.records.gate import RowsGate
@@ -134,7 +134,7 @@ def terms(epsilon: float, delta: float, answers: int, clip: float) -> Terms:
 def guarded(p: Problem, method: str, t: Terms, step: float, seed: int) -> tuple[Matrix, float]:
     """(K, d) the token's x after each activation around the ring, and what the gates' spends cost in all."""
     n, d, K = len(p.losses), p.star.size, len(p.losses) * t.answers
-    gates = [RowsGate(f"n{i}", f, t, SeededNoise(seed, f"n{i}"), Willing()) for i, f in enumerate(p.losses)]
+    gates = [RowsGate(f"n{i}", f, t, SeededNoise(seed, f"n{i}"), AllowAll()) for i, f in enumerate(p.losses)]
     L = max(f.L for f in p.losses)
     agents: list[recal.Agent] | list[iadmm.Agent]
     if method == "RECAL":
@@ -144,7 +144,7 @@ def guarded(p: Problem, method: str, t: Terms, step: float, seed: int) -> tuple[
         a = iadmm.Params(rounds=K, rho=L / step)
         agents = [iadmm.Agent(a, g, n, d, g.node, (), nowhere) for g in gates]
     token = (np.zeros(d),) * len(agents[0].first)
-    x = np.array([hop.token[0] for hop in handed(agents, [k % n for k in range(K)], token)])
+    x = np.array([hop.token[0] for hop in hand_on(agents, [k % n for k in range(K)], token)])
     totals = accounting.Totals()
     for spend in gates[0].spends:
         totals.add(spend.event)
@@ -250,7 +250,7 @@ def overheard(p: Problem, way: str, epsilon: float) -> Vector:
     most = max(np.bincount(walk).tolist())
     t = terms(epsilon, DELTA, most, 1.0)
     gates = [
-        RowsGate(f"n{i}", f, t, SeededNoise(0, f"n{i}"), Willing())
+        RowsGate(f"n{i}", f, t, SeededNoise(0, f"n{i}"), AllowAll())
         if way == "guarded"
         else Noisy(f, iter(noise[[k for k, holder in enumerate(walk) if holder == i]]))
         for i, f in enumerate(p.losses)
@@ -262,7 +262,7 @@ def overheard(p: Problem, way: str, epsilon: float) -> Vector:
     points: list[list[Vector]] = [[np.zeros(d)] for _ in agents]
     before: tuple[Vector, ...] = (np.zeros(d), np.zeros(d))
     visits = []
-    for k, i, token in handed(agents, walk, before):
+    for k, i, token in hand_on(agents, walk, before):
         visits.append(Visit(k, i, before, token, n))
         points[i].append(agents[i].state.y)
         before = token

@@ -104,8 +104,8 @@ def constants(here: Sequence[str], there: Wiring, z: Mapping[str, Vector]) -> Ve
 def answer(plan: Plan, source: str, state: Any) -> tuple[dict[str, Any], dict[str, Table]]:
     """What a run that is over has found, from the coordinator's last state: figures, and tables by name.
 
-    Of a run at least cost, as in result.json and its tables; of load shedding nothing: no zone hands over its part. If a
-    zone is held, the figures are the sums of the others, and there are no tables.
+    Of a run at least cost, as in result.json and its tables; of load shedding nothing: no zone hands over its part. If
+    a zone is held, the figures are the sums of the others, and there are no tables.
     """
     if plan.problem.objective != "cost" or not state.closing:
         return {}, {}

@@ -1,9 +1,9 @@
 """What a run at least cost ends with: from what the zones have handed over to what each is told.
 
 Everything here is a function of the gates' answers and of public data: a zone's part of the relaxation's solution, the
-loads that its gate has answered, and its prices. From them the coordinator solves one AC optimal power flow of the whole
-network, in a process of its own. Its machine calls this once the rounds are over, and again after a crash: the same
-question gives the same answer. Of a zone that is held its last set-points and served loads stand as constants.
+loads that its gate has answered, and its prices. From them the coordinator solves one AC optimal power flow of the
+whole network, in a process of its own. Its machine calls this once the rounds are over, and again after a crash: the
+same question gives the same answer. Of a zone that is held its last set-points and served loads stand as constants.
 """
 
 from __future__ import annotations
@@ -97,7 +97,9 @@ def _recovered(
     closing: Mapping[str, Closing],
     held: Mapping[str, Standing],
 ) -> AcDispatch | NoDispatch:
-    """One AC dispatch of the whole network, at the loads of those who are there, and around the constants of the held."""
+    """One AC dispatch of the whole network, at the loads of those who are there, and around the constants of the
+    held.
+    """
     d, p_g = np.zeros((len(case.buses), 2)), np.zeros(len(case.generators))
     known = [
         *((layout, closing[p].data) for p, layout in layouts.items()),
@@ -195,7 +197,7 @@ def dispatched(case: Case, problem: ZonesPlan, layouts: Mapping[str, Layout], st
     if not state.closing or not covers(case, layouts):
         return None
     relaxed = _together(case, layouts, state)
-    ac = recovered(case, relaxed, state.whole)
+    ac = recovered(case, relaxed, state.dispatch)
     final = ac.dispatch if ac else relaxed
     relaxed_cost = relaxed.generation_cost + problem.voll * case.base_mva * float(relaxed.slack.sum())
     figures: dict[str, Any] = {
@@ -218,7 +220,7 @@ def _by_bus(case: Case, prices: Vector) -> dict[str, float]:
 def figures_of_some(case: Case, layouts: Mapping[str, Layout], state: ServerState, objective: float) -> dict[str, Any]:
     """The figures of a run in which a zone is held: sums over the others. `objective`: theirs in the last round."""
     relaxed = _together(case, layouts, state)
-    ac = recovered(case, relaxed, state.whole)
+    ac = recovered(case, relaxed, state.dispatch)
     status = next(iter(state.released.values())).status
     known = proven(case, state.bound, objective, None)
     if ac:  # its flows to the zones that are held are no constants, so that it may cost less than the bound
@@ -234,9 +236,9 @@ def figures_of_some(case: Case, layouts: Mapping[str, Layout], state: ServerStat
 def proven(case: Case, bound: float, relaxed: float, ac: float | None) -> dict[str, float | None]:
     """`bound`, $/h, and `gap`, the share of the cost of what is dispatched that is above it; None where none is known.
 
-    The AC dispatch is feasible, so that the least cost lies between. The relaxation's cost is that of zones that agree only
-    nearly: it may be below the bound, and the gap is its distance. Where hardly anything is generated there is nothing to
-    have a share of: a cost below that of LITTLE counts as that.
+    The AC dispatch is feasible, so that the least cost lies between. The relaxation's cost is that of zones that agree
+    only nearly: it may be below the bound, and the gap is its distance. Where hardly anything is generated there is
+    nothing to have a share of: a cost below that of LITTLE counts as that.
     """
     if not isfinite(bound):
         return {"bound": None, "gap": None}

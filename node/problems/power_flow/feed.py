@@ -54,7 +54,9 @@ class ZoneFeed:
 
     @cached_property
     def typical(self) -> NDArray[np.float64]:
-        """(2 nb,) p.u.: what stands in for an entry that counts no more, public. Zero if the device's file names no loads."""
+        """(2 nb,) p.u.: what stands in for an entry that counts no more, public. Zero if the device's file names no
+        loads.
+        """
         declared = self.declared
         return np.zeros(2 * len(self.buses)) if declared is None else declared["d"]
 
@@ -135,7 +137,9 @@ class ZoneFeed:
         return {"d": self._clamped(device.d)}
 
     def _document(self, document: Any, place: str, wrong: str = "") -> Part:
-        """{bus: {p_mw, q_mvar}}; a bus of another zone counts nothing here, and one that is missing is only itself missing."""
+        """{bus: {p_mw, q_mvar}}; a bus of another zone counts nothing here, and one that is missing is only itself
+        missing.
+        """
         if not isinstance(document, dict):
             raise InputError(f"{place}: found no document of buses, expected {{bus: {{p_mw, q_mvar}}}}")
         entries = (

@@ -65,7 +65,8 @@ class PowerFlow(Kind):
         change = privacy.adjacency.of_loads
         if problem.margins and change is not None and change.relative is not None:
             raise InputError(
-                f"{file}: problem.margins: found true, expected false (bounded-change: relative; the coordinator knows the "
+                f"{file}: problem.margins: found true, expected false (bounded-change: relative; the coordinator "
+                "knows the "
                 "digest of the capacities alone)"
             )
 
@@ -139,7 +140,8 @@ class PowerFlow(Kind):
         if change.pair is not None:
             p, q = change.pair, change.reactive
             return [
-                f"hidden: any one customer, p of one bus changed by at most {p * base:g} MW and q of the same bus by at "
+                f"hidden: any one customer, p of one bus changed by at most {p * base:g} MW and q of the same bus by "
+                "at "
                 f"most {q * base:.4g} MVAr ({p:g} and {q:.4g} p.u. {on}, power factor {change.power_factor:g}); k such "
                 "customers count k times"
             ]
@@ -148,8 +150,10 @@ class PowerFlow(Kind):
         some = betas[betas > 0]
         span = f"here {some.min():.4g} to {some.max():.4g} MW or MVAr" if some.size else "here none"
         return [
-            f"hidden: any one load, p or q of one bus, changed by at most {100 * change.relative:g} % of its contracted "
-            f"capacity, {span} (capacities of digest {change.capacities[:12]}); {betas.size - some.size} of {betas.size} "
+            f"hidden: any one load, p or q of one bus, changed by at most {100 * change.relative:g} % of its "
+            "contracted "
+            f"capacity, {span} (capacities of digest {change.capacities[:12]}); {betas.size - some.size} of "
+            f"{betas.size} "
             "have none and count as no load; k such changes count k times"
         ]
 
@@ -174,7 +178,8 @@ class PowerFlow(Kind):
         if voll >= highest:
             return None
         return (
-            f"problem.voll: found {voll:g} $/MWh, below the highest cost of generation, {highest:g} $/MWh: load is left "
+            f"problem.voll: found {voll:g} $/MWh, below the highest cost of generation, {highest:g} $/MWh: load is "
+            "left "
             "unserved while generators could serve it"
         )
 
@@ -195,7 +200,8 @@ def _needless_totals(plan: Plan) -> str | None:
     if most > FEW:
         return None
     return (
-        f"privacy.release: found totals, and no zone has more than {FEW} active loads: their sums gain nothing over plain, "
+        f"privacy.release: found totals, and no zone has more than {FEW} active loads: their sums gain nothing over "
+        "plain, "
         "and each load is noisier"
     )
 

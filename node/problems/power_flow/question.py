@@ -1,7 +1,7 @@
 """What one answer about a zone's loads is made of: entries, each in a unit of its own, and sums over them.
 
-The noise of an answer is the same in every coordinate, so each coordinate is released in a unit in which it has the same
-right to it: one p.u., or under a relative change beta_i, the largest change of its entry. What is released:
+The noise of an answer is the same in every coordinate, so each coordinate is released in a unit in which it has the
+same right to it: one p.u., or under a relative change beta_i, the largest change of its entry. What is released:
 
     y_i = d_i / unit_i                              of each entry that may carry load
     T = sum of the d_i of one kind / the largest of their units    of `release: totals`, p and q each, if there is a d_i
@@ -71,9 +71,9 @@ class LoadQuestion:
     def sensitivity(self) -> tuple[float, int]:
         """How far one change moves the answer as the machine computes it, L1 (laplace) or L2, and how many coordinates.
 
-        A quotient is off by half a unit in the last place, 2^-53 of at most RATIO_BOUND, a sum of any length too (fsum),
-        a beta_i by two: of two neighbours that is below ROUNDED RATIO_BOUND = 2^-26 a coordinate. A sum in p.u. is at most
-        n LOAD_BOUND and is off by 2^-53 of it, in either neighbour.
+        A quotient is off by half a unit in the last place, 2^-53 of at most RATIO_BOUND, a sum of any length too
+        (fsum), a beta_i by two: of two neighbours that is below ROUNDED RATIO_BOUND = 2^-26 a coordinate. A sum in p.u.
+        is at most n LOAD_BOUND and is off by 2^-53 of it, in either neighbour.
         """
         t, moved = self.terms, 2 if self.terms.pair else 1
         norm = 1 + ROUNDED * RATIO_BOUND if t.relative else t.norm

@@ -50,7 +50,8 @@ class ZonesProblem(Section, tag_field="kind", tag="zones", frozen=True, kw_only=
     ac: Recovery | None = None
     #: cost: the AC optimal power flow keeps away from limits, by how uncertain the noise leaves what comes
     margins: bool = False
-    #: what of the case's own is left out: `objective: cost` refuses a case with a part that is neither modelled nor named here
+    #: what of the case's own is left out: `objective: cost` refuses a case with a part that is neither modelled nor
+    #: named here
     ignore: Parts = ()
     solver: Solver = "clarabel"  #: of a zone's step
 

@@ -1,4 +1,6 @@
-"""Files of images as their collections publish them: IDX (MNIST) and LEAF's JSON (FEMNIST). A pixel becomes a number of 0..1."""
+"""Files of images as their collections publish them: IDX (MNIST) and LEAF's JSON (FEMNIST). A pixel becomes a number of
+0..1.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +22,8 @@ UBYTE = 0x08  #: the type of an IDX file's numbers
 def read_idx(path: Path, kind: Kind, pool: int = 1) -> Shard:
     """Images (m, h, w) of bytes, plain or packed, and the labels of the file beside it: A (m, h w / pool^2), b (m,).
 
-    The labels' file has the same name, with labels-idx1 for images-idx3. `pool`: squares of so many pixels a side are one
-    number, their mean. Source of the format: Y. LeCun, C. Cortes, C. J. C. Burges, The MNIST database.
+    The labels' file has the same name, with labels-idx1 for images-idx3. `pool`: squares of so many pixels a side are
+    one number, their mean. Source of the format: Y. LeCun, C. Cortes, C. J. C. Burges, The MNIST database.
     """
     if IMAGES not in path.name:
         raise InputError(f"{path}: found another name, expected one with {IMAGES} in it")
@@ -40,7 +42,8 @@ def _idx(path: Path, dimensions: int) -> NDArray[np.uint8]:
     head = 4 + 4 * dimensions
     if content[:4] != bytes([0, 0, UBYTE, dimensions]) or len(content) < head:
         raise InputError(
-            f"{path}: found {content[:4].hex() or 'nothing'} at its beginning, expected 0000080{dimensions} (IDX of bytes)"
+            f"{path}: found {content[:4].hex() or 'nothing'} at its beginning, expected 0000080{dimensions} (IDX of "
+            "bytes)"
         )
     shape = tuple(int(size) for size in np.frombuffer(content[4:head], ">u4"))
     size = 1

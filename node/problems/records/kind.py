@@ -38,13 +38,17 @@ def record_words(owner: DeviceFile, rows: Any, adjacency: Adjacency) -> str:
     m, q = rows.shard.A.shape
     if adjacency.replace_one_record is not None:
         if (k := adjacency.records) > 1:
-            return f"hidden: any {k} of {m} records (rows and their labels), replaced by any others; j such groups count j times"
+            return (
+                f"hidden: any {k} of {m} records (rows and their labels), replaced by any others; j such groups "
+                "count j times"
+            )
         return f"hidden: any one of {m} records (a row and its label), replaced by any other; k records count k times"
     beta, problem = adjacency.bounded_change, owner.problem
     assert beta is not None
     assert problem is not None
     text = (
-        f"hidden: any change of the {m} records that moves the gradient by at most {beta:g} everywhere, in the L1 norm under "
+        f"hidden: any change of the {m} records that moves the gradient by at most {beta:g} everywhere, in the L1 "
+        "norm under "
         f"Laplace noise, L2 under Gaussian ({problem}); one record replaced "
     )
     if problem.kind == "least-squares":

@@ -1,8 +1,9 @@
 """The gate of a statistic: S_i = sum_j phi(a_j), the records private (docs/gate.md).
 
-Guarded, the one answer is S_i on the grid plus exact noise; masked, it is that plus the node's share of the noise. Two data
-sets of the same m records are made alike where they differ by one record, or by any k (`records: k`), whatever it is replaced
-by: its part of the sum is shortened to the clip c, in L1 for Laplace and L2 for Gaussian noise (kernels/problems/statistics.py).
+Guarded, the one answer is S_i on the grid plus exact noise; masked, it is that plus the node's share of the noise. Two
+data sets of the same m records are made alike where they differ by one record, or by any k (`records: k`), whatever it
+is replaced by: its part of the sum is shortened to the clip c, in L1 for Laplace and L2 for Gaussian noise
+(kernels/problems/statistics.py).
 """
 
 from __future__ import annotations
@@ -36,13 +37,16 @@ def lattice_of(plan: StatisticsPlan, i: int, t: Terms) -> Lattice:
     lattice = fit(t.per_answer, plan.moved(i, t), plan.size)
     if not plan.largest(i, t) <= EXACT / 2 * lattice.g:
         raise InputError(
-            f"{plan.nodes[i]}: found sums of up to {plan.largest(i, t) / lattice.g:.3g} grid steps, expected at most 2^51"
+            f"{plan.nodes[i]}: found sums of up to {plan.largest(i, t) / lattice.g:.3g} grid steps, expected at most "
+            "2^51"
         )
     return lattice
 
 
 class StatisticGate(Gate):
-    """One run's gate of a node's records A (m, q), b (m,). An algorithm sees of it the protocol kernels.algorithms.sum.StatisticOracle."""
+    """One run's gate of a node's records A (m, q), b (m,). An algorithm sees of it the protocol
+    kernels.algorithms.sum.StatisticOracle.
+    """
 
     def __init__(
         self,
@@ -54,7 +58,9 @@ class StatisticGate(Gate):
         authority: Authority,
         share: Share | None = None,
     ) -> None:
-        """`share`: of a masked run, this node's part of the noise. Raises InputError, by public numbers, if no noise fits."""
+        """`share`: of a masked run, this node's part of the noise. Raises InputError, by public numbers, if no noise
+        fits.
+        """
         i = plan.position(node)
         if terms is not None:
             check_terms(plan, terms)

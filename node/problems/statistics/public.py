@@ -1,4 +1,6 @@
-"""The public part of a scenario's statistic, and the rows of its nodes where the program that makes the plan has them."""
+"""The public part of a scenario's statistic, and the rows of its nodes where the program that makes the plan has
+them.
+"""
 
 from __future__ import annotations
 

@@ -155,7 +155,7 @@ def to_node(walk):
         ("a token too short", "n0", next_, Token(s.known, Leg(), 0, (np.ones(size), np.ones(size - 1)))),
         ("a token of three vectors", "n0", next_, Token(s.known, Leg(), 0, (*vectors, np.ones(size)))),
         ("a token beyond the end", "n0", 10**6, token),
-        ("a neighbour's notice", "n0", s.heard + 1, Notice(announced=epoch)),
+        ("a neighbour's notice", "n0", s.last_notice + 1, Notice(announced=epoch)),
         ("a neighbour's report", "n0", next_, Held(epoch, "n1")),
         ("the coordinator's receipt", COORDINATOR, s.t, Ack(epoch, True)),
     ):
@@ -165,10 +165,10 @@ def to_node(walk):
             yield f"epoch {off}", t.edge("n0", "n1"), envelope(run, next_, token, epoch=epoch + off), "foreign epoch"
     yield "a receipt of another hop", t.edge("n0", "n1"), envelope(run, s.t + 2, Ack(epoch, True), epoch=epoch), None
     yield "a receipt of another epoch", t.edge("n0", "n1"), envelope(run, s.t, Ack(epoch + 1, True), epoch=epoch + 1), None  # fmt: skip
-    yield "an old notice", t.edge(COORDINATOR, "n1"), envelope(run, s.heard - 1, Notice()), None if s.heard else "malformed"  # fmt: skip
-    if s.heard:
+    yield "an old notice", t.edge(COORDINATOR, "n1"), envelope(run, s.last_notice - 1, Notice()), None if s.last_notice else "malformed"  # fmt: skip
+    if s.last_notice:
         wrong = Notice(announced=s.announced, without=("n2",))
-        yield "a second notice", t.edge(COORDINATOR, "n1"), envelope(run, s.heard, wrong, epoch=s.announced), "second body"  # fmt: skip
+        yield "a second notice", t.edge(COORDINATOR, "n1"), envelope(run, s.last_notice, wrong, epoch=s.announced), "second body"  # fmt: skip
     for src in ("n0", "n2"):
         if n1.driver.seen.get(f"{src} Token", ())[:2] == (epoch, s.t - 1):
             yield "a second token", t.edge(src, "n1"), envelope(run, s.t - 1, token, epoch=epoch), "second body"

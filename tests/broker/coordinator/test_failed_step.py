@@ -9,6 +9,7 @@ from tests.support.runs.continuous_fleet import Fleet, record, scenario
 
 pytestmark = pytest.mark.runs
 
+
 AT = 5  #: the round whose step fails
 
 

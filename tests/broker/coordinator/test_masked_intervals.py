@@ -7,8 +7,7 @@ from hushgrid.broker.coordinator import warm_start
 from hushgrid.node import wire
 from hushgrid.node.config.coordinator import Continuous
 from hushgrid.node.wire import COORDINATOR
-from tests.support.runs.continuous_fleet import Again
-from tests.support.runs.continuous_rows import RowFleet
+from tests.support.runs.continuous_fleet import Again, RowFleet
 from tests.support.runs.masked_runs import masked
 
 FREE = {"epsilon": 1e9}  # the noise moves nothing that is compared here
@@ -20,6 +19,7 @@ def fleet(place, algorithm=None, contributors=None, **keys):
     return RowFleet(place, masked(place / "rows", privacy=privacy, algorithm=algorithm), **keys)
 
 
+@pytest.mark.runs
 def test_it_begins_at_the_last_x_and_comes_nearer(tmp_path):
     made = fleet(tmp_path, {"rounds": 3})
     first = made.interval()
@@ -35,6 +35,7 @@ def test_it_begins_at_the_last_x_and_comes_nearer(tmp_path):
     assert np.abs(ended - whole.w).max() > 1e-2
 
 
+@pytest.mark.runs
 def test_its_velocity_does_not_carry_over(tmp_path):
     made = fleet(tmp_path, MOMENTUM)
     made.interval()
@@ -46,6 +47,7 @@ def test_its_velocity_does_not_carry_over(tmp_path):
     assert np.abs(made.w - whole.w).max() > 1e-2
 
 
+@pytest.mark.runs
 def test_without_warm_start_or_of_another_algorithm_it_begins_at_zero(tmp_path):
     made = fleet(tmp_path, {"rounds": 2}, run=Continuous(every="15min", warm_start=False))
     made.interval()

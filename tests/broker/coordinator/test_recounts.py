@@ -9,9 +9,8 @@ from hushgrid.node import wire
 from hushgrid.node.config.scenario import Faults
 from hushgrid.node.wire import COORDINATOR
 from tests.support import examples
-from tests.support.runs.background_run import spends
+from tests.support.runs.background_run import held_still, left_in, spends, with_data
 from tests.support.runs.custody_walks import CUT, LONG, LOST, assert_solved, cut_off
-from tests.support.runs.observed_runs import held_still, left_in, with_data
 from tests.support.runs.walk_in_memory import Walk, assert_conserved, assert_one_token, setup, token_of
 
 
@@ -29,9 +28,10 @@ def assert_each_answer_is_paid_once(walk, directory, result, states):
     for i, (name, state) in enumerate(states.items()):
         paid = min(int(np.sum(asked == i)) + undone[name], walk.setup.plan.caps[i])
         assert spends(directory / f"{name}.ledger") == [(k, k) for k in range(1, paid + 1)], name
-        assert state.asked == paid
+        assert state.answers == paid
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("moment", ["killed before", "killed after"])
 @pytest.mark.parametrize("algorithm", LONG)
 def test_nodes_that_are_killed_in_a_recount_are_counted_once_and_pay_nothing_for_it(tmp_path, algorithm, moment):

@@ -6,10 +6,8 @@ from hushgrid.broker.coordinator.refusals import PATIENCE
 from hushgrid.node import wire
 from hushgrid.node.problems.power_flow.device import Zone
 from hushgrid.node.wire import COORDINATOR, Envelope, Mark, Refuse
-from tests.support.runs.continuous_fleet import record
-from tests.support.runs.continuous_rows import RowFleet
+from tests.support.runs.continuous_fleet import UNWILLING, RowFleet, WeakFleet, budget, record, zones
 from tests.support.runs.masked_runs import masked
-from tests.support.runs.weak_fleet import UNWILLING, WeakFleet, budget, zones
 
 GONE = "z2"
 

@@ -10,7 +10,7 @@ from itertools import pairwise, product
 import pytest
 
 from hushgrid.node.wire import COORDINATOR
-from tests.support.runs.weak_fleet import UNWILLING, WeakFleet, budget, zones
+from tests.support.runs.continuous_fleet import UNWILLING, WeakFleet, budget, zones
 
 LONG = 5  #: intervals for which a device is ill
 FAULTS = ("refuses", "dies", "wrong clock", "empty budget")
@@ -90,6 +90,7 @@ def test_nearly_all_intervals_are_answered_or_held(life):
     assert {row["cause"] for row in missed} <= {"refused", "silent"}
 
 
+@pytest.mark.runs
 def test_each_record_names_who_was_not_in_it_and_who_has_refused(life):
     fleet, lines = life
     records = {}
@@ -107,6 +108,7 @@ def test_each_record_names_who_was_not_in_it_and_who_has_refused(life):
         assert (record["refused"], set(record["held"])) == (row["refused"], away)
 
 
+@pytest.mark.runs
 def test_nobody_waits_long_for_a_device_that_is_known_to_be_gone_or_to_refuse(life):
     fleet, lines = life
     lasted = [row["ended_s"] - row["began_s"] for row, _, _ in lines]

@@ -13,6 +13,7 @@ from hushgrid.node.wire import COORDINATOR
 
 pytestmark = pytest.mark.runs
 
+
 ROOM = 50e6  # bytes
 WAL = 1000 * 4096  # of SQLite, after which its pages move to the file
 CLUSTER = 4096  # what a file takes at least

@@ -138,6 +138,7 @@ def test_the_tables_captions_call_the_figures_what_they_are(tmp_path: Path) -> N
         assert captions[:4] == named
 
 
+@pytest.mark.runs
 def test_every_table_of_a_run_that_has_not_converged_says_so(tmp_path: Path) -> None:
     text = html(write_least_cost(tmp_path, result={"quality": {"verdict": "not-converged"}}))
     captions = re.findall(r"<caption>(.*?)</caption>", text)[:4]
@@ -154,6 +155,7 @@ def cells(text: str) -> list[list[str]]:
     return [re.findall(r"<td>(.*?)</td>", row) for row in re.findall(r"<tr>(.*?)</tr>", text)]
 
 
+@pytest.mark.runs
 def test_every_figure_of_the_tables_stands_in_the_report_with_three_decimals(tmp_path: Path) -> None:
     found = [set(row) for row in cells(html(write_least_cost(tmp_path)))]
     for name in rundir.TABLES:
@@ -170,6 +172,7 @@ def test_every_figure_of_the_tables_stands_in_the_report_with_three_decimals(tmp
             assert any(expected <= row for row in found), row
 
 
+@pytest.mark.runs
 def test_headings_carry_the_units(tmp_path: Path) -> None:
     headings = set(re.findall(r'<th scope="col">(.*?)</th>', html(write_least_cost(tmp_path))))
     assert {
@@ -213,6 +216,7 @@ def test_each_table_and_the_map_say_whether_they_are_relaxed(tmp_path: Path) -> 
         assert text.count(f"Prices are those of the {whose} at the noisy loads") == 2
 
 
+@pytest.mark.runs
 def test_what_is_not_balanced_is_told_wherever_AC_is(tmp_path: Path) -> None:
     left_out = {"ac": {"unserved_mw": 1.5, "served_mw": 257.8, "slack_mvar": 0.25}}
     text = page(write_least_cost(tmp_path, result=left_out)).text
@@ -296,6 +300,7 @@ def test_a_run_without_an_AC_step_does_not_say_that_the_coordinator_made_one(tmp
     assert "from which it sought an AC dispatch and found none" in page(tmp_path).text
 
 
+@pytest.mark.runs
 def test_true_loads_are_never_called_noisy(tmp_path: Path) -> None:
     for text in shown(write_least_cost(tmp_path, private=False)):
         assert "noisy" not in text
@@ -363,6 +368,7 @@ def test_a_table_that_is_gone_is_named(tmp_path: Path) -> None:
         report.build(tmp_path)
 
 
+@pytest.mark.runs
 def test_an_empty_figure_is_a_dash(tmp_path: Path) -> None:
     path = write_least_cost(tmp_path) / "buses.csv"
     rows = [line.split(",") for line in path.read_text().splitlines()]

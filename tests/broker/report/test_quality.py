@@ -156,6 +156,7 @@ def test_agreement_that_averaging_has_made_is_not_taken_for_a_good_answer():
 FAR = {"problem.l2": 4.0, "privacy.epsilon": 500.0}  # L = 4.25; steps of three to four times their bounds
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize(
     "raw",
     [
@@ -267,8 +268,9 @@ def test_check_counts_in_the_patterns_own_unit(raw, unit, tmp_path):
     assert f", {unit}, " in check(tmp_path / "s.yaml")
 
 
+@pytest.mark.runs
 def test_check_and_summary_tell_the_steps_ratio_to_its_bound(tmp_path, monkeypatch):
-    for module in ("cli.check", "broker.simulation.problems.on_graph"):
+    for module in ("cli.owner.check", "broker.simulation.problems.on_graph"):
         monkeypatch.setattr(f"hushgrid.{module}.step_ratio", lambda plan: 2.0)
     (tmp_path / "s.yaml").write_text(json.dumps(scenario()))
     assert "step 2 times its public bound" in check(tmp_path / "s.yaml")

@@ -146,6 +146,7 @@ def test_expected_noise_is_called_expected_and_drawn_noise_drawn(tmp_path: Path)
 # What must not be shown ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.runs
 def test_raw_data_figures_of_a_private_run_leave_no_trace(tmp_path: Path) -> None:
     clean = write_run(tmp_path / "clean", raw=False)
     leaky = write_run(tmp_path / "leaky", raw=True)
@@ -153,6 +154,7 @@ def test_raw_data_figures_of_a_private_run_leave_no_trace(tmp_path: Path) -> Non
     assert html(clean) == html(leaky)
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("upheld", [True, "not private"])
 def test_a_private_report_does_not_depend_on_the_loads(tmp_path: Path, upheld: Any) -> None:
     run = write_run(tmp_path / "run", upheld=upheld, raw=False)
@@ -214,6 +216,7 @@ def test_the_page_loads_nothing_and_runs_nothing(drawn: Drawn) -> None:
     assert "default-src 'none'" in text
 
 
+@pytest.mark.runs
 @pytest.mark.usefixtures("charts")
 def test_ids_are_unique_and_every_reference_has_one(drawn: Drawn) -> None:
     _, text = drawn("private")
@@ -224,6 +227,7 @@ def test_ids_are_unique_and_every_reference_has_one(drawn: Drawn) -> None:
     assert used <= set(ids)
 
 
+@pytest.mark.runs
 @pytest.mark.usefixtures("charts")
 def test_every_figure_has_a_title_a_caption_and_a_description(drawn: Drawn) -> None:
     _, text = drawn("open")

@@ -102,6 +102,7 @@ def test_nodes_at_their_cap_are_named(tmp_path):
     assert re.search(rf"frozen +{', '.join(capped)}: in the problem solved by a last linear model\n", said)
 
 
+@pytest.mark.runs
 def test_nodes_that_were_lost_are_named(tmp_path):
     run(scenario(), out=tmp_path / "run")
     path = tmp_path / "run" / "result.json"
@@ -155,6 +156,7 @@ def test_the_drawing_has_the_network_and_darkens_the_cycle_where_it_leaves_edges
     assert "The edges of the walk are dark" in text
 
 
+@pytest.mark.runs
 def test_a_network_of_very_many_edges_is_counted_and_not_drawn(tmp_path, monkeypatch):
     run(scenario(), out=tmp_path / "run")
     monkeypatch.setattr(gridmap, "MAX_EDGES", 3)

@@ -42,6 +42,7 @@ def test_each_node_ends_with_the_weighted_average_of_what_all_had_and_the_mean_s
     assert finished.summary["consensus_residual"] < plain.summary["consensus_residual"]
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_they_are_a_function_of_what_was_there_and_cost_nothing(pairs, name):
     plain, finished = pairs[name]
@@ -58,6 +59,7 @@ def test_they_are_a_function_of_what_was_there_and_cost_nothing(pairs, name):
         assert entry["answers"] == plain.summary["privacy"]["per_node"][node]["answers"]
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_history_and_result_say_so(pairs, name):
     plain, finished = pairs[name]

@@ -115,6 +115,7 @@ def test_a_private_run_says_how_good_each_rounds_models_are(tmp_path, kind, algo
     assert "Test error" in page
 
 
+@pytest.mark.runs
 def test_what_models_are_tested_on_changes_no_answer(tmp_path):
     private = scenario(tmp_path, "logistic")
     with_, without = (run(private | {"seed": 3, "problem": of}) for of in both(private["problem"]))

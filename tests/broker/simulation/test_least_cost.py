@@ -53,6 +53,7 @@ def test_the_zones_reach_the_central_optimum_in_few_rounds(case, of):
     assert found.quality.verdict == "solved"
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("case", CASES)
 def test_what_leaves_each_zone_is_the_references(case, of):
     expected = KNOWN[case][2]
@@ -62,12 +63,14 @@ def test_what_leaves_each_zone_is_the_references(case, of):
     )
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("case", PRICES)
 def test_a_price_is_the_dual_of_the_bus_own_balance(case, of):
     for bus, price in PRICES[case].items():
         assert of(case).prices[str(bus)] == pytest.approx(price, abs=0.05)
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("case", ["case14", "case30"])
 def test_every_load_is_served_and_the_tables_add_up(case, of):
     found, network = of(case), load(case)

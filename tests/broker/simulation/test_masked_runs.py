@@ -15,7 +15,7 @@ from hushgrid.lab.attacks.attack import attack
 from hushgrid.lab.attacks.masked import decodable, repeated, share_sd
 from hushgrid.lab.attacks.page import verdict
 from hushgrid.lab.attacks.transcript import parse
-from hushgrid.lab.in_process import Willing, last
+from hushgrid.lab.rollout.machines import AllowAll, final_iterates
 from hushgrid.node.config.scenario import scenario_from
 from hushgrid.node.privacy.noise_source import SeededNoise
 from hushgrid.node.problems.machines import place
@@ -78,9 +78,9 @@ def test_a_run_that_is_played_for_tuning_ends_where_the_real_one_does(tmp_path):
     machines = []
     for i, name in enumerate(setup.plan.nodes):
         noise = SeededNoise(1, name)
-        gate = setup.device(name).gate(setup.plan, noise, Willing())
+        gate = setup.device(name).gate(setup.plan, noise, AllowAll())
         machines.append(setup.plan.running.agent(place(setup.plan, bytes(16), i, gate, noise)))
-    assert np.array_equal(last(setup.plan, machines)[0], run(raw).solution["x"])
+    assert np.array_equal(final_iterates(setup.plan, machines)[0], run(raw).solution["x"])
 
 
 def test_a_regulariser_is_refused_beside_several_local_steps(tmp_path):
@@ -162,6 +162,7 @@ def test_of_a_seeded_masked_run_it_is_said_first_that_nothing_holds(tmp_path):
     )
 
 
+@pytest.mark.runs
 def test_a_report_says_what_more_corrupt_devices_mean_and_what_is_not_there_to_see(tmp_path):
     raw = masked(tmp_path)
     del raw["seed"]

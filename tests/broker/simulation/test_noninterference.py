@@ -8,7 +8,7 @@ import pytest
 from hushgrid.kernels.algorithms.registry import ALGORITHMS
 from hushgrid.kernels.privacy.noise import Lattice
 from tests.support import examples
-from tests.support.runs.observed_runs import LOADS, differing, seen
+from tests.support.runs.background_run import LOADS, differing, seen
 from tests.support.scenarios.guarded_scenarios import CASES, CHANGE, others, rounds, walk
 
 FAULTS = {"loss": 0.1, "duplicate": 0.1, "reorder": 0.3, "crash": 0.08, "seed": 5}

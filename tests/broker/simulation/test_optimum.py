@@ -191,6 +191,7 @@ def test_a_logistic_optimum_meets_its_conditions_but_for_the_rounding_of_x(name)
     assert found.distance <= 1e-12 * np.linalg.norm(found.x)
 
 
+@pytest.mark.runs
 @given(st.sampled_from(KINDS), st.integers(1, 3), st.integers(0, 10**6), st.floats(1e-6, 3))
 def test_the_certificate_bounds_the_distance_from_points_far_off_too(kind, q, seed, far):
     losses = network(kind, q=q, seed=seed, l2=0.01)

@@ -17,6 +17,7 @@ from tests.support.scenarios.record_scenarios import GAUSSIAN, iadmm, scenario
 
 pytestmark = pytest.mark.runs
 
+
 KINDS = {
     "recal": scenario(),
     "recal, l1": scenario({"problem.regularizer": {"l1": 0.01}, "algorithm.walk": "hamiltonian"}),

@@ -29,6 +29,7 @@ from tests.support.runs.private_traces import EPSILON, MODES, private
 
 pytestmark = pytest.mark.runs
 
+
 NODES = ("z1", "z2", "z3")
 RAW = ("objective", "optimality_gap", "relative_error")
 POWER = ("generation_mw", "load_mw", "served_mw", "unserved_mw", "spilled_mw")

@@ -13,9 +13,10 @@ from hushgrid.grid_cases.zone.build import zone_models
 from hushgrid.grid_cases.zone.cost import CostStep
 from hushgrid.node.problems.power_flow.section import VOLL
 from tests.support.scenarios.least_cost import scenario
-from tests.support.scenarios.partitions import random_zones, triple_points
+from tests.support.scenarios.parted_cases import random_zones, triple_points
 
 pytestmark = pytest.mark.runs
+
 
 FEW = [("case14", 7, 5, 2), ("case14", 14, 3, 13), ("case30", 8, 16, 3), ("case57", 6, 7, 2)]
 CASES = ("case14", "case30", "case39", "case57", "case118")

@@ -75,6 +75,7 @@ def test_a_run_is_the_same_from_its_directory(name, left):
     assert again.path == result.path
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("name", RUNS)
 def test_every_field_of_result_json_is_an_attribute(name, left):
     result = left(name)
@@ -100,6 +101,7 @@ def test_its_sections_have_attributes_and_keys(left):
         result.objectiv  # noqa: B018
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("name", ["star", "token", "neighbours"])
 def test_what_a_private_run_does_not_reveal_is_none(name, left):
     result = left(name)
@@ -152,6 +154,7 @@ def test_what_is_no_run_directory_is_one_line(file, text, said, left, tmp_path):
     assert "\n" not in str(error.value)
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("name", RUNS)
 def test_its_frame_is_its_history(name, left):
     pandas = pytest.importorskip("pandas")

@@ -124,6 +124,7 @@ def test_a_step_that_was_committed_and_not_taken_down_is_taken_down_after_the_re
 # --- what a run leaves ---
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_what_a_run_leaves_is_as_the_contract_says(quiet, name):
     r, (_, keys) = quiet[name], ALGORITHMS[name]
@@ -201,6 +202,7 @@ def test_the_round_in_which_the_cap_is_reached_is_the_last(name, answers, rounds
     assert abs(r.privacy["spent"]["epsilon"] - 140.0) < 1e-9
 
 
+@pytest.mark.runs
 def test_a_cap_that_is_not_reached_ends_nothing(quiet):
     assert quiet["nids"].privacy["capped"] == []
 

@@ -15,7 +15,7 @@ from hushgrid.kernels.errors import Refused, Stopped
 from hushgrid.kernels.graphs import Network, random_walk
 from hushgrid.kernels.patterns.token import Token
 from hushgrid.kernels.problems.centralised import optimum
-from hushgrid.lab.vectorised import recal as whole_recal
+from hushgrid.lab.rollout.compiled import recal as whole_recal
 from hushgrid.node.problems.records.gate import ROUNDING, rounding
 from hushgrid.node.runtime.driver import FAILED
 from tests.support.runs.background_run import assert_same_bits, envelopes, spends
@@ -174,6 +174,7 @@ def test_epsilon_per_answer_gives_the_total():
 # --- variants and problems ---
 
 
+@pytest.mark.runs
 def test_published_RECAL_says_why_its_claim_does_not_hold(tmp_path):
     run(scenario(DP_RECAL), out=tmp_path / "out")
     result, history, *_ = files_of(tmp_path / "out")
@@ -308,6 +309,7 @@ def test_a_transcript_holds_every_token_and_none_goes_to_the_coordinator(tmp_pat
 # --- ledgers and budgets ---
 
 
+@pytest.mark.runs
 def test_ledgers_under_state_count_over_runs_until_the_budget_refuses(tmp_path):
     raw = scenario({"algorithm.walk": "hamiltonian", "privacy.epsilon": 2.0, "privacy.budget": {"epsilon": 5.0}})
     for k in (1, 2):

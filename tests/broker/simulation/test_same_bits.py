@@ -10,6 +10,7 @@ from tests.support.runs import background_run
 
 pytestmark = pytest.mark.runs
 
+
 TRAJECTORY = {"run.record": "trajectory"}
 FEW = (
     "laplace-objective-E2",

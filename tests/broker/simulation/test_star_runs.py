@@ -125,6 +125,7 @@ def test_a_ring_still_needs_its_network():
 # --- published ---
 
 
+@pytest.mark.runs
 def test_output_perturbation_leaves_the_box_and_projected_it_does_not():
     """(3.4), which daemons refuse: it exists as variant published."""
     over = GAUSSIAN | TRAJECTORY | {"seed": 1, "privacy.epsilon": 0.5, "algorithm.variant": "published"}
@@ -138,6 +139,7 @@ def test_output_perturbation_leaves_the_box_and_projected_it_does_not():
     assert largest["output"] > 0.5
 
 
+@pytest.mark.runs
 def test_in_a_slack_box_output_perturbation_is_objective_perturbation_of_the_same_sensitivity():
     """Remark 3.1: noise xi behind the step is noise -xi/gain on the gradient; (6.4) counts half of what a record moves."""
     over = GAUSSIAN | TRAJECTORY | {"seed": 1, "privacy.epsilon": 5.0, "algorithm.variant": "published"}

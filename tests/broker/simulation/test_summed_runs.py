@@ -16,8 +16,7 @@ from hushgrid.lab.audit.audit import audited
 from hushgrid.node.config.scenario import scenario_from
 from hushgrid.node.problems.statistics.centre import spread
 from tests.support.runs.background_run import assert_same_bits
-from tests.support.runs.masked_runs import assert_no_pad_twice
-from tests.support.runs.summed_runs import plain, records, summed
+from tests.support.runs.masked_runs import assert_no_pad_twice, plain, records, summed
 
 TRANSCRIPT = {"run": {"record": "transcript"}}
 
@@ -65,6 +64,7 @@ def test_masked_the_noise_is_smaller_by_the_root_of_the_honest(tmp_path):
     assert one / alone == pytest.approx(1 / sqrt(3), rel=1e-3)  # n shares of t_share against n of sqrt(h) t_share
 
 
+@pytest.mark.runs
 def test_a_histogram_at_epsilon_1_is_a_count_one_can_use(tmp_path):
     """sqrt 2 over mu, by the four shares of three honest ones: 2 sqrt(2)/(mu sqrt 3) = 5.4 counts at epsilon 1."""
     raw = summed(tmp_path, "histogram")

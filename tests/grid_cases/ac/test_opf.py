@@ -46,6 +46,7 @@ def test_the_optimum_is_the_published_one_and_keeps_every_limit(name):
     assert found.mismatch < 1e-8
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("name", ["case14", "case57", "case118"])
 def test_a_value_of_lost_load_changes_nothing_if_every_load_is_worth_serving(name):
     found = dispatch(load(name))

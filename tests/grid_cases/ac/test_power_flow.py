@@ -11,7 +11,7 @@ from hushgrid.grid_cases.ac.program import Program
 from hushgrid.grid_cases.case import loads
 from hushgrid.kernels.errors import InputError
 from tests.support.layers import LAPTOP, MODULES, imports, parsed, reached
-from tests.support.scenarios.zone_models import ZONES14
+from tests.support.scenarios.parted_cases import ZONES14
 
 
 @pytest.fixture(scope="module", params=["case14", "case118"])

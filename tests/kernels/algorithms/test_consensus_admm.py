@@ -78,6 +78,7 @@ def test_each_round_is_the_references(stored):
             assert np.max(np.abs(v - STORED[f"{name}_v{k}_{t}"])) <= (2e-3 if loose else 5e-4), (t, k)
 
 
+@pytest.mark.runs
 def test_so_is_what_the_coordinator_measures(stored):
     name, found = stored
     said = ABOUT[name]
@@ -317,7 +318,7 @@ def test_what_the_members_hand_over_is_concluded_once_and_told_to_each():
     _, server, agents = star(rounds=3, conclude=conclude)
     assert run_out(server, agents) == "rounds"
     assert seen == [(["a", "b", "c"], 1.0)]
-    assert server.state.whole.tolist() == [3.0]
+    assert server.state.dispatch.tolist() == [3.0]
     for p, agent in agents.items():
         assert agent.outcome()["released"].tolist() == [1.0]
         assert agent.state.released.status == "ok"

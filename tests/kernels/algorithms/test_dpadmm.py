@@ -27,6 +27,7 @@ def nodes(fs, neighbours, machine=radmm, params=None, gates=None, **keys):
 # --- equivalences ---
 
 
+@pytest.mark.runs
 def test_without_noise_each_of_them_is_admm():
     fs, neighbours = stored()
     plain = sent(nodes(fs, neighbours, params=radmm.Conventional))
@@ -84,6 +85,7 @@ def test_linearised_admm_is_the_minimiser_of_the_linearised_function():
 # --- the limit ---
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize(
     ("machine", "keys"),
     [

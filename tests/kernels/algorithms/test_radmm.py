@@ -174,6 +174,7 @@ def steps_of_descent(loss, linear, quadratic, count=10):
     return x
 
 
+@pytest.mark.runs
 def test_with_an_inexact_solve_a_recycled_gradient_tells_the_data_set_every_time():
     """The even message gives eps + grad O(f~); with either data set that gives an eps, and only the true one yields f~."""
     rng, found = np.random.default_rng(8), 0

@@ -292,7 +292,7 @@ def test_beyond_its_answers_an_agent_keeps_its_state_and_hands_the_token_on():
     token, capped = None, 0
     for _, i, new in walked(agent):
         s = agent[i].state
-        if s.asked == 4 and s.before[0] is s.y:
+        if s.answers == 4 and s.before[0] is s.y:
             capped += 1
             assert new[0].tobytes() == token[0].tobytes()
             assert new[1].tobytes() == token[1].tobytes()

@@ -12,7 +12,7 @@ from hushgrid.kernels.graphs import Network
 from hushgrid.kernels.problems.centralised import optimum
 from hushgrid.kernels.problems.losses import Loss, Objective
 from hushgrid.kernels.problems.prox import Regularizer
-from hushgrid.lab.vectorised.mixing import Edges, mix
+from hushgrid.lab.rollout.compiled.mixing import Edges, mix
 from tests.support import examples
 from tests.support.agents.lockstep_rounds import Data, classification, messages, name, run, states, weights
 
@@ -80,7 +80,7 @@ def test_a_node_s_mixing_is_its_row_of_I_minus_W(kind):
     found = [node.P(v[i], {name(j): v[j] for j in graph.neighbours[i]}) for i, node in enumerate(fleet)]
     assert close(found, P @ v)
     out = np.empty_like(v)
-    mix(*Edges.of(graph), v, out)
+    mix(*Edges.from_graph(graph), v, out)
     assert close(out, P @ v)
     assert np.linalg.eigvalsh(P)[-1] <= mixing.bound(max(map(len, graph.neighbours))) + 1e-15
 

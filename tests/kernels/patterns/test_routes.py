@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hushgrid.kernels import walks
 from hushgrid.kernels.errors import Stopped
 from hushgrid.kernels.graphs import Graph, Network, cyclic_route, heavier_node, metropolis_weight, random_walk
-from hushgrid.kernels.patterns.routes import cyclic, given, index, random
+from hushgrid.kernels.patterns.routes import cyclic, index, listed, random
 from hushgrid.kernels.patterns.token import Leg
 from tests.support import examples
 
@@ -38,7 +38,7 @@ def test_the_random_route_is_the_random_walk_of_studies():
 
 def test_the_metropolis_route_hops_by_its_weights():
     """Three neighbours of degrees 3, 2 and 1 beside a hub of degree 3, and the hop back. A word is a share of 2^64."""
-    graph = Graph.of(5, [(0, 1), (0, 2), (0, 3), (1, 2), (1, 4), (2, 4), (3, 4)])
+    graph = Graph.from_edges(5, [(0, 1), (0, 2), (0, 3), (1, 2), (1, 4), (2, 4), (3, 4)])
     weights = {j: metropolis_weight(graph, 1, j) for j in graph.neighbours[1]}
     assert weights == {0: 2**32 // 3, 2: 2**32 // 3, 4: 2**32 // 3}
     assert [metropolis_weight(graph, 3, j) for j in graph.neighbours[3]] == [2**32 // 3] * 2
@@ -49,7 +49,7 @@ def test_the_metropolis_route_hops_by_its_weights():
 
 @pytest.mark.runs
 def test_the_metropolis_walk_visits_by_its_law_within_its_caps():
-    hub = Graph.of(8, [*((0, i) for i in range(1, 8)), *((i, i % 7 + 1) for i in range(1, 8))])
+    hub = Graph.from_edges(8, [*((0, i) for i in range(1, 8)), *((i, i % 7 + 1) for i in range(1, 8))])
     for seed in range(5):
         visits = np.bincount(walk(random(hub, seed, True), 1000), minlength=8)
         assert (visits <= walks.caps(walks.metropolis(hub), 1000)).all()
@@ -57,9 +57,9 @@ def test_the_metropolis_walk_visits_by_its_law_within_its_caps():
 
 
 def test_a_given_walk_is_followed_and_stops_at_a_node_that_is_lost():
-    assert walk(given([3, 4, 5]), 3) == [3, 4, 5]
+    assert walk(listed([3, 4, 5]), 3) == [3, 4, 5]
     with pytest.raises(Stopped, match=r"n4 is lost and the walk is given, expected algorithm\.walk"):
-        given([3, 4, 5])("n3", 1, Leg(1, 1, "n3", ("n4",)))
+        listed([3, 4, 5])("n3", 1, Leg(1, 1, "n3", ("n4",)))
 
 
 @pytest.mark.runs
@@ -85,6 +85,6 @@ def test_a_node_without_neighbours_left_stops_the_walk():
 
 def test_the_route_around_lost_nodes_needs_no_networkx(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "networkx", None)
-    tree = Graph.of(5, [(0, 1), (1, 2), (1, 3), (3, 4)])
+    tree = Graph.from_edges(5, [(0, 1), (1, 2), (1, 3), (3, 4)])
     leg = Leg(1, 0, "n3", ("n2",))
     assert set(walk(cyclic(tree, (0,)), 12, leg, 0, "n3")) == {0, 1, 3, 4}

@@ -206,7 +206,7 @@ def test_a_node_lost_for_good_is_walked_around_and_a_recount_takes_its_last_cont
 
 def test_a_walk_that_begins_without_its_first_node_goes_along_edges():
     """On a ring: token 0 is issued by a neighbour of the lost first node, and goes on to that one's neighbour."""
-    graph = Graph.of(5, [(i, (i + 1) % 5) for i in range(5)])
+    graph = Graph.from_edges(5, [(i, (i + 1) % 5) for i in range(5)])
     near = {f"n{i}": [f"n{j}" for j in graph.neighbours[i]] for i in range(5)}
     for route in (routes.cyclic(graph, range(5)), routes.random(graph, 1)):
         net = watched(list(near), near, route, 40)

@@ -16,6 +16,7 @@ from tests.support.agents.counting_walk import ABC, Counter, along, assert_total
 
 pytestmark = pytest.mark.runs
 
+
 # --- every interleaving of three nodes: loss, repetition, reordering, restarts, suspicions right and wrong ---
 
 
@@ -112,7 +113,7 @@ class Model:
                     case "Held":
                         gone = (body.epoch, seq) < s.held or (bool(s.by) and (body.epoch, seq) == s.held)
                     case "Notice":
-                        gone = seq < s.heard
+                        gone = seq < s.last_notice
                     case "Ack":
                         gone = seq < s.t or (s.out is not None and body.epoch < len(s.out.fences))
                     case _:
@@ -235,7 +236,7 @@ class Deaf(TokenMonitor):
 
     def _decide(self):
         self.state.answers = {
-            name: type(a)(min(a.t, self.state.hop + 1), a.kept) for name, a in self.state.answers.items()
+            name: type(a)(min(a.t, self.state.hop + 1), a.holds) for name, a in self.state.answers.items()
         }
         return super()._decide()
 

@@ -118,6 +118,7 @@ def test_the_excess_is_the_product_over_the_devices(t, h):
     assert excess([LEAST] * 4) == 0.0
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("n", [4, 8])
 def test_sums_of_shares_have_the_ideal_law(n):
     """Chi-square of 1e5 sums over bins of equal chance under N(0, n t^2) with n - 1 uniforms: their variance is n t^2 + n/12."""

@@ -6,9 +6,10 @@ import pytest
 from hushgrid.kernels.privacy.noise import Lattice
 from hushgrid.kernels.problems.losses import Loss
 from hushgrid.lab.attacks.attack import attack
-from tests.support.runs.attacked_rows import attacked_rows
+from tests.support.runs.attacked_runs import attacked_rows
 
 pytestmark = pytest.mark.runs
+
 
 GAUSSIAN = {
     "mechanism": "gaussian",

@@ -7,7 +7,7 @@ from hushgrid.lab.attacks.attack import attack
 from hushgrid.lab.attacks.dpp2 import secret, untied
 from tests.support.agents.dpp2_agents import FUNCTIONS, NUMBERS, STORED, N, V, published
 from tests.support.agents.lockstep_rounds import messages
-from tests.support.runs.attacked_rows import attacked_rows
+from tests.support.runs.attacked_runs import attacked_rows
 
 KEYS = {"name": "dpp2", "alpha": 1.0, "beta": 0.5, "rho": 0.5}
 

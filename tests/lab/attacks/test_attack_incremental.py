@@ -5,7 +5,7 @@ import pytest
 
 from hushgrid.lab.attacks.attack import attack
 from hushgrid.lab.attacks.incremental import Exchanges, backward, estimator, forward
-from tests.support.runs.attacked_rows import attacked_rows
+from tests.support.runs.attacked_runs import attacked_rows
 
 RIDGE = {"kind": "least-squares", "m": 6, "q": 2, "nodes": 4}
 

@@ -31,6 +31,7 @@ def test_without_noise_every_gradient_and_every_image_with_its_label_is_recovere
     assert found["scores"]["labels"] == 1.0
 
 
+@pytest.mark.runs
 def test_the_published_noise_hides_nothing_at_a_claimed_epsilon_of_a_tenth(runs):
     found = attack(runs["published"], runs["published"].parent)
     assert (
@@ -42,6 +43,7 @@ def test_the_published_noise_hides_nothing_at_a_claimed_epsilon_of_a_tenth(runs)
     assert found["upheld"] is False
 
 
+@pytest.mark.runs
 def test_of_a_guarded_run_it_ends_with_noisy_answers_and_says_so(runs):
     found = attack(runs["guarded"], runs["guarded"].parent)
     assert {g["what"] for g in found["gradients"].values()} == {"noisy answer"}

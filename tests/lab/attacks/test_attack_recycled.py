@@ -7,14 +7,16 @@ from hushgrid.kernels.algorithms import radmm
 from hushgrid.kernels.problems.losses import Loss, Objective
 from hushgrid.lab.attacks.attack import attack
 from hushgrid.lab.attacks.recycled import named
-from tests.support.runs.attacked_rows import attacked_rows
+from tests.support.runs.attacked_runs import attacked_rows
+
+pytestmark = pytest.mark.runs
+
 
 GROWTH = {"start": 0.5, "growth": 1.01}
 RUNS = [("admm", {"eta": 0.5}), ("radmm", {"eta": 0.5, "gamma": 0.2}), ("mradmm", {"eta": GROWTH, "gamma": 0.2}),
         ("madmm", {"eta": GROWTH, "theta": 0.3})]  # fmt: skip
 
 
-@pytest.mark.runs
 @pytest.mark.parametrize(("name", "keys"), RUNS)
 def test_without_noise_every_gradient_and_row_is_recovered(tmp_path, name, keys):
     found = attack(attacked_rows(tmp_path, {"name": name, "variant": "none", "rounds": 12} | keys), tmp_path)
@@ -26,7 +28,6 @@ def test_without_noise_every_gradient_and_row_is_recovered(tmp_path, name, keys)
     assert (found["recycled"] is None) == (count == 12)
 
 
-@pytest.mark.runs
 @pytest.mark.parametrize("variant", ["guarded", "none"])
 def test_the_even_messages_of_the_program_are_functions_of_public_values(tmp_path, variant):
     keys = {"name": "mradmm", "variant": variant, "rounds": 9, "eta": GROWTH, "gamma": 0.2}
@@ -78,7 +79,6 @@ def test_a_stored_gradient_in_the_even_messages_is_found_and_told(tmp_path, monk
         assert np.allclose(stored, loss.gradient(at), rtol=0, atol=1e-12)
 
 
-@pytest.mark.runs
 def test_of_two_data_sets_the_stored_gradient_names_the_right_one_always_and_the_public_one_as_a_coin_does():
     def descended(f, v, q):
         x = np.zeros(f.size)

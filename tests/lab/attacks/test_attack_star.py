@@ -10,6 +10,7 @@ from tests.support.runs.attacked_runs import attacked
 
 pytestmark = pytest.mark.runs
 
+
 LADMM = {"name": "ladmm", "rho": 1.0}
 FEDAVG = {"name": "fedavg", "step_size": 1.0}
 

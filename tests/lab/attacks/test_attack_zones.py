@@ -10,6 +10,7 @@ from hushgrid.lab.attacks.attack import attack
 
 pytestmark = pytest.mark.runs
 
+
 ZONES = [[1, 2, 3, 4, 5, 7, 8, 9], [10, 11], [6, 12, 13, 14]]
 
 

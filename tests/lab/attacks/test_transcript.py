@@ -88,6 +88,7 @@ def test_what_a_stranger_writes_is_dropped(recorded, tmp_path):
     assert same(found([*lines[: k + 1], rewritten(lines[k], sender="mallory"), *lines[k + 1 :]], tmp_path), honest)
 
 
+@pytest.mark.runs
 def test_a_members_message_of_another_size_is_dropped(recorded, tmp_path):
     lines, honest = recorded
     k = carried(lines)[1]
@@ -95,6 +96,7 @@ def test_a_members_message_of_another_size_is_dropped(recorded, tmp_path):
     assert again["gradients"] == honest["gradients"]
 
 
+@pytest.mark.runs
 def test_what_was_heard_twice_counts_once(recorded, tmp_path):
     lines, honest = recorded
     assert same(found(lines + lines, tmp_path), honest)

@@ -12,7 +12,7 @@ from hushgrid.kernels.problems.losses import Loss
 from hushgrid.lab.audit import audit, canaries, games, minimisers
 from hushgrid.lab.audit.answers import Quiet
 from hushgrid.lab.audit.audit import audited, prepared
-from hushgrid.lab.in_process import Willing
+from hushgrid.lab.rollout.machines import AllowAll
 from hushgrid.node.config.scenario import scenario_from
 from hushgrid.node.privacy.noise_source import SeededNoise
 from hushgrid.node.problems.records.device import Rows
@@ -55,7 +55,7 @@ def test_games_in_bulk_are_answers_of_the_gate_to_the_last_bit(mechanism):
         A, b = np.zeros((rows.m, rows.q)), np.ones(rows.m)
         A[0], b[0] = pair.rows[about], pair.labels[about]
         noise = SeededNoise(3, "n0")
-        gate = Rows("n0", Shard(A, b)).gate(plan, noise, Willing())
+        gate = Rows("n0", Shard(A, b)).gate(plan, noise, AllowAll())
         for k in range(1, 21):
             (bulk,) = answer.drawn(1, about, every, noise.entropy("answer", k))
             assert np.array_equal(gate.gradient(pair.x), bulk)
@@ -83,7 +83,7 @@ def test_minimisers_in_bulk_are_answers_of_the_gate():
     A[0] = pair.rows[0]
     for seed in range(10):
         noise = SeededNoise(seed, "n0")
-        gate = Rows("n0", Shard(A, b)).gate(plan, noise, Willing())
+        gate = Rows("n0", Shard(A, b)).gate(plan, noise, AllowAll())
         (bulk,) = of.drawn(1, 0, of.apart, noise.entropy("minimizer", 1))
         assert np.abs(gate.minimizer(linear, quadratic) - bulk).max() <= 2 * of.p.tau / of.p.mu + of.p.lattice.g
 

@@ -15,6 +15,8 @@ from hushgrid.lab.audit.ledgers import compared
 from tests.support import examples
 from tests.support.scenarios.guarded_scenarios import CASES
 
+pytestmark = pytest.mark.runs
+
 KINDS = examples.few(CASES, ["ladmm", "ladmm, mode input", "fedavg", "recal", "dgd", "dgd, uneven", "dpp2", "radmm"])
 
 
@@ -32,7 +34,6 @@ def without(ledger, where):
         db.commit()
 
 
-@pytest.mark.runs
 @pytest.mark.parametrize("case", KINDS)
 def test_what_travelled_was_paid(tmp_path, case):
     transcript, ledgers = recorded(tmp_path, CASES[case])
@@ -46,7 +47,6 @@ def test_what_travelled_was_paid(tmp_path, case):
     assert all(line.epsilon is None or line.epsilon <= line.claimed * (1 + 1e-9) for line in lines)
 
 
-@pytest.mark.runs
 def test_a_spend_that_is_missing_or_cheaper_is_said(tmp_path):
     transcript, (first, second, *rest) = recorded(tmp_path, CASES["dgd"])
     without(first, "answer <= 2")
@@ -59,7 +59,6 @@ def test_a_spend_that_is_missing_or_cheaper_is_said(tmp_path):
     assert not any(by[path.stem] for path in rest)
 
 
-@pytest.mark.runs
 def test_a_ledger_that_is_not_given_is_said(tmp_path, hushgrid):
     transcript, (first, *rest) = recorded(tmp_path, CASES["dgd"])
     ended = hushgrid("audit", "--ledger", transcript, *rest, "--json")

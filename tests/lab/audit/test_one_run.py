@@ -136,6 +136,7 @@ def test_a_run_with_a_quarter_of_the_noise_is_caught(monkeypatch):
     assert found.above
 
 
+@pytest.mark.runs
 def test_a_run_without_a_clip_is_caught(monkeypatch):
     monkeypatch.setattr(Loss, "clipped_gradient", lambda self, x, c, order: self.data_gradient(x))
     assert one_run(asks("dgd", 2.0), canaries=400, transport="memory", coins=np.random.default_rng(1)).above

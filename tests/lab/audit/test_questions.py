@@ -41,6 +41,7 @@ def test_the_owner_of_a_masked_run_allows_what_its_scenario_claims_and_no_more(t
         assert words in found[what].reply
 
 
+@pytest.mark.runs
 def test_a_refusal_that_tells_of_the_data_is_found(monkeypatch):
     honest = Rows.check
 

@@ -71,6 +71,7 @@ def test_noise_is_measured_for_both_laws_against_numpy():
     ] * 2
 
 
+@pytest.mark.runs
 def test_a_zones_step_at_least_cost_is_measured_beside_the_solver_on_the_same_problem():
     problem = {"kind": "zones", "case": "case5", "zones": 2}
     algorithm = {"name": "consensus-admm", "rounds": 60, "variant": "none"}

@@ -54,6 +54,7 @@ def test_pure_and_approximate_epsilons_have_their_own_columns_and_are_no_rivals(
     assert words.count("pure") == words.count("approximate") == 2
 
 
+@pytest.mark.runs
 def test_a_page_runs_no_script_loads_nothing_and_says_that_no_run_is_private(both):
     page = of_sweep(both, SWEPT)
     assert "<script" not in page

@@ -9,7 +9,7 @@ import pytest
 
 from hushgrid.broker.simulation import run
 from hushgrid.kernels.errors import InputError
-from hushgrid.lab.planning import made_up, playing, search
+from hushgrid.lab.planning import search, synthetic, trial
 from hushgrid.lab.planning.choices import Choice, laid, rounds_by
 from hushgrid.lab.planning.search import planned
 from hushgrid.lab.planning.shape import checked
@@ -34,11 +34,11 @@ sys.addaudithook(_heard)  # sees every file that Python opens, however it is ope
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
     """Few rows and short runs: what is shown here does not need more."""
-    monkeypatch.setattr(playing, "MADE", 1 << 12)
-    monkeypatch.setattr(playing, "TESTED", 500)
+    monkeypatch.setattr(trial, "MADE", 1 << 12)
+    monkeypatch.setattr(trial, "TESTED", 500)
     monkeypatch.setattr(search, "LONGEST", 64)
     monkeypatch.setattr(search, "SHOWN", 2)
-    playing.world.cache_clear()
+    trial.world.cache_clear()
 
 
 def neighbours(over=None, **algorithm):
@@ -76,7 +76,7 @@ def test_the_plan_beats_a_scenario_with_a_bad_step_and_says_the_same_twice():
     assert np.median(none.excess) == 0 < np.median(alone.excess)
     assert best.choice.step > 0.05
     assert len(best.excess) == found.seeds == 4
-    playing.world.cache_clear()
+    trial.world.cache_clear()
     again = plan(neighbours())
     assert [li.choice for li in again.best] == [li.choice for li in found.best]
     assert np.array_equal(again.best[0].excess, best.excess)
@@ -179,17 +179,17 @@ def test_what_is_played_is_what_a_run_computes():
         if raw["algorithm"]["name"] == "ladmm":
             del raw["network"]
             raw["problem"]["data"]["devices"]["rows"] = [300] * 4
-        p = playing.plan_of(raw, "scenario").problem
+        p = trial.plan_of(raw, "scenario").problem
         shape = checked(raw, "scenario", None, None)
-        rows = made_up.shards(playing.population(p, shape, 0), shape.rows)
+        rows = synthetic.shards(trial.population(p, shape, 0), shape.rows)
         ran = deepcopy(raw)
         del ran["problem"]["data"]
         x = run(ran | {"seed": 1}, data=[(s.A, s.b) for s in rows]).solution
         own = [x.get(f"x_n{i}", x.get(f"z_n{i}")) for i in range(4)]
-        played = playing.play(playing.TrialTask(raw, shape, 0, "scenario"))
-        here = playing.world.__wrapped__(playing.blob_of(p), shape, shape.rows, 0)
+        played = trial.play(trial.TrialTask(raw, shape, 0, "scenario"))
+        here = trial.world.__wrapped__(trial.blob_of(p), shape, shape.rows, 0)
         models = np.array(own) if raw["algorithm"]["name"] in ("dgd", "admm") else x["x"][None]
-        excess, error = playing.figures(p, here, models)
+        excess, error = trial.figures(p, here, models)
         assert played.excess[0] == pytest.approx(excess, rel=1e-3, abs=1e-6)
         assert played.error[0] == pytest.approx(error, abs=0.005)
 
@@ -197,7 +197,7 @@ def test_what_is_played_is_what_a_run_computes():
 def test_made_up_rows_are_what_is_declared():
     for kind, classes in (("logistic", 1), ("softmax", 4), ("least-squares", 1)):
         for unit in (True, False):
-            of = made_up.source(3, kind, 5, classes, 2.0, unit)
+            of = synthetic.source(3, kind, 5, classes, 2.0, unit)
             A, b = of.rows(2000, "n0")
             norms = np.linalg.norm(A, axis=1)
             assert norms.max() <= (1.0 if unit else 2.0)
@@ -291,7 +291,7 @@ def test_masked_sums_are_planned_with_the_noise_of_a_share():
     shape = checked(raw, "scenario", None, None)
 
     def excess(raw):
-        return np.mean([playing.play(playing.TrialTask(raw, shape, seed, "scenario")).excess[0] for seed in range(12)])
+        return np.mean([trial.play(trial.TrialTask(raw, shape, seed, "scenario")).excess[0] for seed in range(12)])
 
     masked = deepcopy(raw)
     masked["privacy"]["masked"] = {"corrupt": 1}

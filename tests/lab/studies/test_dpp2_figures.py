@@ -44,6 +44,7 @@ def test_the_papers_setting_claims_5e24_and_its_proof_no_less():
     assert dpp2_figures.claims(task(u=0.0)) == (inf, inf)
 
 
+@pytest.mark.runs
 def test_the_page_has_a_table_a_figure(in_turn):
     (page,) = dpp2_figures.study(n=6, rounds=20, rivalry=(0.5,))
     assert len(page.tables) == 5

@@ -9,9 +9,10 @@ import pytest
 from hushgrid.broker.simulation import run
 from hushgrid.kernels.algorithms.registry import ALGORITHMS
 from hushgrid.kernels.errors import InputError
+from hushgrid.lab.rollout.machines import AllowAll
+from hushgrid.lab.rollout.side_by_side import device_models
 from hushgrid.lab.studies import league
-from hushgrid.lab.studies.common import at_once
-from hushgrid.lab.studies.common.tuning import Axis, Known, Search
+from hushgrid.lab.studies.common.tuning import Axis, Known, KnownPoints, Search
 from hushgrid.lab.studies.races import MADE_UP, METHODS, SCALE, SETTINGS, Setting
 from hushgrid.node.privacy.noise_source import SeededNoise
 from hushgrid.node.problems.records.kind import KIND as RECORDS
@@ -116,6 +117,7 @@ def test_every_algorithm_that_solves_data_problems_on_a_graph_races_under_titles
     assert {m.algorithm["name"] for m in METHODS.values() if m.layout == "graph"} == on_a_graph
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("method", METHODS)
 def test_a_node_answers_as_often_as_its_line_says(small, method):
     m = METHODS[method]
@@ -225,7 +227,7 @@ def test_runs_of_many_seeds_at_once_are_those_that_a_sweep_makes_up_to_their_noi
     values = {a.key: a.start for a in m.axes} | {"answers": 3} | ({"clip": 0.5} if m.clips else {})
     point = m.point(values, 1e4 if m.pure else 1e6, small.graph, averaged=False)
     scenario = small.scenario(m.layout) | point
-    own = at_once.played(scenario, (1, 2, 3))
+    own = device_models(scenario, (1, 2, 3))
     result = run(scenario, seed=1)
     s = result.solution
     held = np.array([v for key, v in s.items() if key.startswith("x_")])
@@ -245,9 +247,9 @@ def test_runs_of_many_seeds_at_once_are_those_that_a_sweep_makes_up_to_their_noi
 def test_many_seeds_at_once_have_noise_of_their_own_and_of_the_gate_s_size(small):
     m = METHODS["DGD"]
     point = m.point({"step_size": 1.0, "answers": 1, "clip": 0.5}, 1.0, small.graph, averaged=False)
-    own = at_once.played(small.scenario("graph") | point, range(200))
+    own = device_models(small.scenario("graph") | point, range(200))
     setup = league.RowSetup(league.scenario_from(small.scenario("graph") | point))
-    gate = setup.device("n0").gate(setup.plan, SeededNoise(1, "n0"), at_once.Willing())
+    gate = setup.device("n0").gate(setup.plan, SeededNoise(1, "n0"), AllowAll())
     # one step of length 1 from zero: what varies over seeds is the noise, 200 x 3 draws, so within 4/sqrt(1200) of it
     assert np.std(own[:, 0], axis=0) == pytest.approx(np.full(3, gate.lattice.scale), rel=4 / 20)
     assert np.sqrt(np.mean(np.var(own[:, 0], axis=0))) == pytest.approx(gate.lattice.scale, rel=4 / np.sqrt(1200))
@@ -258,11 +260,11 @@ def test_what_points_are_worth_at_once_is_kept_on_the_disk(small, tmp_path):
     m = METHODS["DGD"]
     good = m.point({"step_size": 1.0, "answers": 1, "clip": 0.5}, 1.0, small.graph, averaged=False)
     far = m.point({"step_size": 1e4, "answers": 1, "clip": 0.5}, 1.0, small.graph, averaged=False)  # refused: unstable
-    store = at_once.AtOnce(tmp_path / "found.jsonl", (5, 6))
+    store = KnownPoints(tmp_path / "found.jsonl", (5, 6))
     store.run(small.scenario("graph"), [good, far], lambda own: np.abs(own).sum(axis=(1, 2)).tolist())
     with (tmp_path / "found.jsonl").open("a") as file:
         file.write('["cut')  # by a kill
-    again = at_once.AtOnce(tmp_path / "found.jsonl", (5, 6))
+    again = KnownPoints(tmp_path / "found.jsonl", (5, 6))
     assert again.error(good, 6) == store.error(good, 6) > 0
     assert again.error(far, 5) == inf
     assert again.error(m.point({"step_size": 2.0, "answers": 1, "clip": 0.5}, 1.0, small.graph), 5) is None

@@ -5,6 +5,8 @@ import pytest
 
 from hushgrid.lab.studies.papers import recovered_images as study
 
+pytestmark = pytest.mark.runs
+
 
 @pytest.fixture(scope="module")
 def lines():
@@ -15,7 +17,6 @@ def lines():
     return [study.measure(ask) for ask in asks]
 
 
-@pytest.mark.runs
 def test_published_as_without_noise_every_image_comes_out_and_from_the_gate_none(lines):
     for line in lines[:2]:
         assert line.scores["scores"]["psnr_worst"] >= 80
@@ -37,7 +38,6 @@ def test_tables_and_picture_have_a_line_each(lines):
     assert "<svg" in study.curves(lines)
 
 
-@pytest.mark.runs
 def test_gradients_of_other_losses_are_read_too():
     ask = study.gradients_asked()[1]
     line = study.measure(ask._replace(m=5, nodes=3))
@@ -45,7 +45,6 @@ def test_gradients_of_other_losses_are_read_too():
     assert line.scores["scores"]["gradient_error"] <= 1e-10
 
 
-@pytest.mark.runs
 def test_images_by_path_are_read_and_recovered_at_their_own_size(tmp_path, monkeypatch):
     rng = np.random.default_rng(0)
     pixels, labels = rng.integers(0, 256, (20, 12, 12)).astype(np.uint8), rng.integers(0, 10, 20).astype(np.uint8)

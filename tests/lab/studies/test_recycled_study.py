@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from hushgrid.kernels.privacy import perturbation
-from hushgrid.lab.studies.common.study import Exact, Willing
+from hushgrid.lab.rollout.machines import AllowAll, run_rounds
+from hushgrid.lab.studies.common.study import Exact
 from hushgrid.lab.studies.papers import recycled, recycled_limits, recycled_runs
 from hushgrid.lab.studies.papers.recycled_runs import METHODS, RunsResult, Setting
 from hushgrid.node.privacy.noise_source import SeededNoise
@@ -16,6 +17,7 @@ from tests.support.agents import lockstep_rounds
 QUIET = {"variant": "none", "rounds": 4}
 
 
+@pytest.mark.runs
 def test_nodes_learn_from_rows_of_norm_one_that_no_other_node_and_no_test_has():
     learn, test = recycled_runs.adult()
     assert len(learn.b) + len(test.b) == 48_842
@@ -35,7 +37,7 @@ def test_messages_are_those_of_any_rounds_in_process():
         for _ in range(2)
     )  # fmt: skip
     expected = [sent for _, sent in lockstep_rounds.messages(two)]
-    assert np.array_equal(list(recycled_runs.messages(one)), expected)
+    assert np.array_equal(list(run_rounds(one, of_messages=True)), expected)
 
 
 @pytest.mark.runs
@@ -46,7 +48,7 @@ def test_every_gate_has_spent_the_total_that_the_table_says(name):
     answers = method.params(**keys).answers
     assert answers == (2 if "R-ADMM" in name else 4)
     t = recycled_runs.terms(method.mechanism, 2.0, answers)
-    gates = [RowsGate(f"n00{i}", f, t, SeededNoise(0, f"n00{i}"), Willing()) for i, f in enumerate(fs)]
+    gates = [RowsGate(f"n00{i}", f, t, SeededNoise(0, f"n00{i}"), AllowAll()) for i, f in enumerate(fs)]
     fleet = recycled_runs.fleet(method, keys, gates, recycled_runs.neighbours(5), fs[0].size)
     assert len(list(recycled_runs.messages(fleet))) == 4
     for gate in gates:
@@ -78,6 +80,7 @@ def test_equal_answers_are_equal_noise():
     assert half.loss[0, 0] == recycled_admm.loss[0, 0]
 
 
+@pytest.mark.runs
 def test_what_the_gate_refuses_has_no_figure():
     found = recycled_runs.measure(Setting("5", "ADMM", {}, 0.1, rounds=30, runs=2))
     assert np.isnan(found.loss).all()

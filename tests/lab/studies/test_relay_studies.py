@@ -10,11 +10,12 @@ import pytest
 from hushgrid.kernels.algorithms import recal
 from hushgrid.kernels.errors import InputError, Refused
 from hushgrid.kernels.problems.prox import Regularizer
+from hushgrid.lab.rollout.compiled import recal as whole_recal
+from hushgrid.lab.rollout.machines import walk as hand_on
 from hushgrid.lab.studies.common import study
 from hushgrid.lab.studies.papers import incremental, incremental_leak, relay, relay_private
 from hushgrid.lab.studies.papers.relay import RelayTask
 from hushgrid.lab.studies.problems import relay as relay_problems
-from hushgrid.lab.vectorised import recal as whole_recal
 
 # --- what they share ---
 
@@ -29,7 +30,7 @@ def test_a_token_handed_from_machine_to_machine_moves_as_in_the_compiled_whole_r
         for i, f in enumerate(p.losses)
     ]
     zero = np.zeros(p.losses[0].size)
-    for k, i, token in study.handed(agents, walk, (zero, zero)):
+    for k, i, token in hand_on(agents, walk, (zero, zero)):
         assert i == walk[k]
         assert np.allclose(token, whole[k], rtol=0, atol=1e-12)
 

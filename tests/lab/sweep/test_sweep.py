@@ -87,6 +87,7 @@ def test_a_point_that_is_refused_says_why_in_its_rows_and_the_others_are_made(tm
     assert "2 refused" in (tmp_path / "s" / "comparison.html").read_text()
 
 
+@pytest.mark.runs
 def test_what_the_check_of_a_scenario_refuses_is_a_row_too():
     over = {"algorithm.variant": ["guarded", "none"]}  # without noise there is no privacy section
     found = sweep(SWEPT, over, seeds=1)
@@ -239,6 +240,7 @@ def test_nothing_listens_beyond_loopback():
     assert list(sweep(SWEPT, {"algorithm.rounds": [2]}, seeds=1, measure={"beyond": beyond})["beyond"]) == [0.0]
 
 
+@pytest.mark.runs
 def test_a_defect_is_a_row_and_the_sweep_goes_on():
     def broken(result: Result) -> float:
         if result.rounds_done == 2:

@@ -63,6 +63,7 @@ def test_a_value_of_aliases_in_aliases_is_refused_in_one_short_line():
     assert len(failure({k: v for k, v in raw.items() if len(k) > 1})) < 200
 
 
+@pytest.mark.runs
 @examples.of(300)
 @given(st.text(max_size=80))
 def test_arbitrary_text_raises_an_input_error_or_nothing(text):
@@ -73,6 +74,7 @@ def test_arbitrary_text_raises_an_input_error_or_nothing(text):
 TOKENS = [*"[]{}:,-&*!|>#'\"%@` \n", "!!", "!!int", "!!map", "!!set", "!!omap", "!!float", "!!binary", "!!null", "<<", "a", "1", "1e5", ".nan", "? ", "- ", ": ", "&a ", "*a", "name", "0x", "---", "..."]  # fmt: skip
 
 
+@pytest.mark.runs
 @examples.of(500)
 @given(st.lists(st.sampled_from(TOKENS), max_size=14).map("".join))
 def test_arbitrary_yaml_raises_an_input_error_or_nothing(text):

@@ -19,6 +19,7 @@ from tests.support.devices.rows_device import Free, gate, terms
 
 pytestmark = pytest.mark.runs
 
+
 N = 2500
 
 

@@ -81,6 +81,7 @@ class Recount:
         )
 
 
+@pytest.mark.runs
 @examples.of(60)
 @given(history=happenings, durable=st.booleans(), small=st.booleans())
 def test_after_any_history_of_runs_compaction_and_restarts_the_sums_are_those_of_a_naive_recount(

@@ -16,7 +16,7 @@ from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.privacy.ledger_rows import Spend
 from hushgrid.node.problems.masking import own_share
 from hushgrid.node.schema.sections import Adjacency, Allow, AllowMasked, Budget, PerRun, ReplaceOneRecord
-from tests.support.scenarios.masked_plans import DELTA, sum_of
+from tests.support.scenarios.guarded_plans import DELTA, sum_of
 
 RUN = b"r" * 16
 CLAIM, BELIEVED, ALONE = 0.0961, 1.19, 2.92  #: epsilon of one sum of 498 shares, of 5 of them, of one by itself

@@ -262,6 +262,7 @@ def test_a_whole_window_by_gaussian_noise_is_enough_to_its_last_answer(tmp_path)
         clock.pass_(1.01 * SPAN)
 
 
+@pytest.mark.runs
 def test_96_gaussian_answers_a_day_fit_and_one_more_does_not(tmp_path):
     node, clock = device(tmp_path, budget(5.0, DELTA, window="24h"))
     node.simulated = False

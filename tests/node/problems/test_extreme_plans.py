@@ -130,6 +130,7 @@ def lie(name, over):
     return json.dumps(raw).encode()
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize(
     ("name", "over", "found"),
     [

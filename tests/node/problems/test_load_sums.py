@@ -10,6 +10,7 @@ from hushgrid.node.problems.power_flow.question import LoadQuestion
 
 pytestmark = pytest.mark.runs
 
+
 ZONES = {
     "hushgrid": 1, "name": "sums", "problem": {"kind": "zones", "case": "case14", "zones": 3, "objective": "cost"},
     "algorithm": {"name": "consensus-admm", "rounds": 5},

@@ -11,7 +11,7 @@ from hushgrid.kernels.errors import InputError
 from hushgrid.node.problems import masking
 from hushgrid.node.problems.plan import decode_plan, encode_plan
 from hushgrid.node.schema.sections import Section
-from tests.support.scenarios.masked_plans import sum_of
+from tests.support.scenarios.guarded_plans import sum_of
 
 
 @pytest.fixture(scope="module")

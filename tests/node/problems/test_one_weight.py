@@ -19,7 +19,7 @@ from hushgrid.node.problems.power_flow.device import wiring
 from hushgrid.node.problems.power_flow.section import ZonesPlan
 from hushgrid.node.schema.sections import Allow
 from tests.support.scenarios.least_cost import ZONES, scenario
-from tests.support.scenarios.partitions import random_zones, triple_points
+from tests.support.scenarios.parted_cases import random_zones, triple_points
 
 
 def plan_of(case, zones):

@@ -47,6 +47,7 @@ def told_of(zone: Zone, dispatch: AcDispatch) -> np.ndarray:
     return released(zone.case, keys, dispatch.p_g, dispatch.q_g, dispatch.v, dispatch.flows, dispatch.dc)
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("name", NAMES)
 def test_a_zone_at_the_loads_that_a_dispatch_was_made_for_has_nothing_to_cover(name, parted, tmp_path):
     _, zones, dispatch = parted[name]

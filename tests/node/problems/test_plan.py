@@ -130,6 +130,7 @@ anywhere = st.sampled_from([(name, path) for name in PLANS for path in places(ra
 numbers = st.sampled_from([-1, 0, 1, 2, 3, 7, 2**40, -0.5, 0.5, 1e300, 1e-300, True, None, "random", "none", []])
 
 
+@pytest.mark.runs
 @examples.of(500)
 @given(anywhere, numbers | values)
 def test_whatever_stands_in_a_plan_a_device_refuses_it_or_runs_it(place, value):

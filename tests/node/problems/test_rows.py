@@ -82,6 +82,7 @@ def outcome(rows, p):
     return gate.loss.size, gate.loss.rows, gate.lattice
 
 
+@pytest.mark.runs
 @given(plans(), labels, declared, shards, shards)
 def test_what_a_device_says_of_a_plan_is_the_same_whatever_its_rows_and_labels_are(p, of, own, one, other):
     assert outcome(Rows("n0", one, of, own), p) == outcome(Rows("n0", other, of, own), p)

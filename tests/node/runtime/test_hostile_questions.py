@@ -237,6 +237,7 @@ def test_a_plan_is_refused_by_declarations_and_never_by_labels(tmp_path, monkeyp
     assert pair.failures == []
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("kind", ["logistic", "zones"])
 def test_a_farewell_before_the_end_makes_no_outcome(tmp_path, monkeypatch, asked, kind):
     pair = Pair(monkeypatch, files(kind, tmp_path))

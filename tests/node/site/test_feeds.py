@@ -95,6 +95,7 @@ def test_a_topic_without_a_bus_is_one_document_of_all(zone):
         feed.receive((), {"loads": {"7": {"p_mw": 1}}}, "all")
 
 
+@pytest.mark.runs
 @given(st.one_of(st.text(), st.binary()).map(lambda x: x.encode() if isinstance(x, str) else x))
 def test_no_content_whatever_is_anything_but_values_or_one_line_that_does_not_quote_it(content):
     with pytest.MonkeyPatch.context() as held:

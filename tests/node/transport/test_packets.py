@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from hushgrid.node.transport import packets
 from hushgrid.node.transport.buffered_socket import Stream
-from tests.support.transport.paho_twin import PahoTwin, Pipe, packets_of
+from tests.support.transport.broker_in_memory import PahoTwin, Pipe, packets_of
 
 topics = st.text(st.characters(codec="utf-8", exclude_characters="\0+#"), min_size=1, max_size=40)
 payloads = st.binary(max_size=300) | st.integers(0, 20_000).map(bytes)

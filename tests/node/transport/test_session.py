@@ -7,7 +7,7 @@ import pytest
 from hushgrid.node.transport import mqtt_session
 from hushgrid.node.transport.connect import Address
 from hushgrid.node.transport.mqtt_session import Client, Session
-from tests.support.transport.paho_twin import Pipe, packets_of
+from tests.support.transport.broker_in_memory import Pipe, packets_of
 
 CONNACK = {True: b"\x20\x03\x00\x00\x00", False: b"\x20\x02\x00\x00"}
 PINGREQ, PINGRESP = (0xC0, b""), b"\xd0\x00"

@@ -106,7 +106,7 @@ class Network:
             step = Step()
         if isinstance(machine, TokenNode) and machine.state.t > t:
             self.takes.append((machine.state.epoch, machine.state.t - 1, name))
-            self.toured.append(machine.state.toured)
+            self.toured.append(machine.state.in_recount)
         if step.taken or step.done:
             self.stored[name] = copy.deepcopy(machine.state)
         for dst, seq, body in step.send:

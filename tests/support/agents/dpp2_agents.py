@@ -13,7 +13,7 @@ from tests.support.agents.lockstep_rounds import Data, classification, name, wei
 
 V = np.load(paths.VECTORS / "dpp2.npz")
 K, N, D = V["w"].shape
-STORED = Graph.of(N, [(i, j) for i in range(N) for j in range(i) if V["P"][i, j]])
+STORED = Graph.from_edges(N, [(i, j) for i in range(N) for j in range(i) if V["P"][i, j]])
 NUMBERS = {key: float(V[key]) for key in ("alpha", "beta", "rho")}
 NOISY = {"decay": 0.9, "u_w": 1.0, "u_e": 1.0}
 NONCONVEX = Objective(kind="logistic", nonconvex=Nonconvex(lam=0.001, omega=1.0))

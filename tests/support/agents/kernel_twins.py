@@ -11,11 +11,11 @@ from hushgrid.kernels.algorithms import dpladmm, dpp2, iadmm, radmm, recal
 from hushgrid.kernels.graphs import Network
 from hushgrid.kernels.problems import losses, prox
 from hushgrid.kernels.problems.losses import Loss, Objective
-from hushgrid.lab.vectorised import dpp2 as whole_dpp2
-from hushgrid.lab.vectorised import iadmm as whole_iadmm
-from hushgrid.lab.vectorised import recal as whole_recal
-from hushgrid.lab.vectorised import stacked
-from hushgrid.lab.vectorised.mixing import Edges, mix
+from hushgrid.lab.rollout.compiled import dpp2 as whole_dpp2
+from hushgrid.lab.rollout.compiled import iadmm as whole_iadmm
+from hushgrid.lab.rollout.compiled import recal as whole_recal
+from hushgrid.lab.rollout.compiled import stacked
+from hushgrid.lab.rollout.compiled.mixing import Edges, mix
 
 M, C = 7, 4
 
@@ -124,7 +124,7 @@ def dpp2_twin(fs, graph):
 def rounds_rows():
     """Four nodes of unlike numbers of rows on a path: in Gram form, logistic and nonconvex."""
     graph, draw, K, q = Network(kind="path", nodes=4).build(), np.random.default_rng(3), 3, 2
-    edges = Edges.of(graph)
+    edges = Edges.from_graph(graph)
     v, out, noise, w, e = draw.normal(size=(4, q)), np.zeros((4, q)), *draw.normal(size=(3, K, 4, q))
     yield Row(mix, mix_twin, (*edges, v, out), (*edges, v, out[:2]))
     yield Row(

@@ -1,5 +1,6 @@
 """The example fleet of deploy/ as real processes, for the tests: copied, with only the addresses and paths changed."""
 
+import csv
 import os
 import re
 import shutil
@@ -201,3 +202,20 @@ def finishes_a_run(fleet: Fleet, nodes: list[Daemon]) -> None:
 
 
 UNITS = ("hushgrid-node@.service", "hushgrid-coordinator.service")
+
+
+# --- What a coordinator that runs by a schedule has written about its intervals ---
+
+
+def intervals(fleet):
+    path = fleet.state("coordinator") / "intervals.csv"
+    return list(csv.DictReader(path.read_text().splitlines())) if path.exists() else []
+
+
+def until(fleet, happened):
+    """The intervals so far, once `happened` of them."""
+    deadline = time.monotonic() + PATIENCE
+    while not (rows := intervals(fleet)) or not happened(rows):
+        assert time.monotonic() < deadline, rows
+        time.sleep(0.05)
+    return rows

@@ -21,7 +21,7 @@ from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.privacy.noise_journal import NoiseJournal
 from hushgrid.node.runtime.member import Member
 from hushgrid.node.wire import COORDINATOR, Envelope, Join, Plan
-from tests.support.runs.observed_runs import NOW, constant
+from tests.support.runs.background_run import NOW, constant
 
 ROOM = 3 << 29  #: bytes more than now that a question may take: what asks for more is a MemoryError
 HANG_S = 4.0  #: of processor time, after which a question is given up

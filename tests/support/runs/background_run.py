@@ -1,11 +1,13 @@
 """A fleet to disturb: small seeded scenarios, a run in the background, its processes, and what stays of it."""
 
+from __future__ import annotations
+
 import base64
 import sqlite3
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,8 @@ import psutil
 
 from hushgrid.broker.report.result import Result
 from hushgrid.broker.simulation import run
+from hushgrid.lab.audit import interference
+from hushgrid.lab.audit.interference import LOADS, NOW, ROWS, constant, differing, left_in, tables, with_data
 from hushgrid.node import wire
 from hushgrid.node.transport.mqtt import MqttLink
 
@@ -163,3 +167,20 @@ def envelopes(transcript: list[dict[str, Any]]) -> Iterator[tuple[str, str, wire
         if "/edge/" in line["topic"]:
             payload = base64.b64decode(line["bytes"])
             yield line["src"], line["dst"], wire.decode_envelope(payload, 1 << 22), payload
+
+
+# --- Everything of a run that anybody but a device's owner can see, with clock, identifiers and the gates' values h ---
+
+__all__ = ["LOADS", "NOW", "ROWS", "constant", "differing", "held_still", "left_in", "seen", "tables", "with_data"]
+
+
+@contextmanager
+def held_still(monkeypatch, release=None):
+    """No clock, no chance, and answers that are constants. `release(lattice, v, n)`: other answers."""
+    with interference.held_still(release) as held:
+        yield held
+
+
+def seen(monkeypatch, directory, raw, *data, out=False, release=None):
+    """{what: value} of a run in this process."""
+    return interference.seen(directory, raw, *data, out=out, release=release)

@@ -5,10 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from hushgrid.kernels.patterns.masked import Ask, Masked
+from hushgrid.kernels.problems.statistics import STATISTICS
 from hushgrid.lab.attacks.masked import decodable
 from hushgrid.lab.attacks.transcript import Transcript, parse
-from tests.support.runs.attacked_rows import rows
+from tests.support.runs.attacked_runs import rows
 
 GAUSSIAN = {
     "mechanism": "gaussian", "accountant": "gdp", "epsilon": 1.0, "delta": 1e-5,
@@ -44,3 +47,34 @@ def assert_no_pad_twice(transcript: list[dict[str, Any]]) -> Transcript:
     assert len({words for _, words in per_device}) == len(per_device)
     assert decodable(of)
     return of
+
+
+# --- Small runs that add up a statistic, and what they must show ---
+
+EXAMPLES: dict[str, dict[str, Any]] = {kind: dict(statistic.example) for kind, statistic in STATISTICS.items()} | {
+    "total": {"columns": [0, 4], "nonnegative": True},
+    "mean": {},
+}
+
+
+def summed(place, kind="total", *, nodes=4, m=50, seed=1, privacy=None, masked=True, **over) -> dict[str, Any]:
+    """The scenario: made-up rows of five features, one of the devices may be corrupt."""
+    private = GAUSSIAN | ({"masked": {"corrupt": 1}} if masked else {}) | (privacy or {})
+    return {
+        "hushgrid": 1, "name": "summed", "seed": seed,
+        "problem": {"kind": kind, "data": {"files": rows(place, nodes, m, 5, "logistic")}} | EXAMPLES[kind],
+        "algorithm": {"name": "sum"}, "privacy": private,
+    } | over  # fmt: skip
+
+
+def plain(raw) -> dict[str, Any]:
+    """The same without privacy."""
+    found = raw | {"algorithm": {"name": "sum", "variant": "none"}}
+    del found["privacy"]
+    return found
+
+
+def records(raw) -> tuple[np.ndarray, np.ndarray]:
+    """A (n m, q), b (n m,) of all nodes."""
+    archives = [np.load(path) for path in raw["problem"]["data"]["files"]]
+    return np.concatenate([a["A"] for a in archives]), np.concatenate([a["b"] for a in archives])

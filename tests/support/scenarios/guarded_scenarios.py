@@ -4,7 +4,7 @@ from hushgrid.kernels.algorithms.registry import ALGORITHMS, of_patterns
 from hushgrid.kernels.problems.statistics import STATISTICS
 from hushgrid.lab.examples import examples
 from tests.support.runs import background_run
-from tests.support.runs.observed_runs import LOADS, ROWS
+from tests.support.runs.background_run import LOADS, ROWS
 from tests.support.scenarios import neighbour_scenarios, record_scenarios
 from tests.support.scenarios.record_scenarios import GAUSSIAN
 

@@ -1,15 +1,15 @@
 """A scenario as text, changed at one key, and the one line with which it is refused."""
 
 from enum import Enum
+from pathlib import Path
 
+import numpy as np
 import pytest
 import yaml
 from hypothesis import strategies as st
 
 from hushgrid.kernels.errors import InputError
-from hushgrid.node.config.scenario import (
-    scenario_from,
-)
+from hushgrid.node.config.scenario import scenario_from
 
 SCENARIO = """\
 hushgrid: 1
@@ -51,3 +51,25 @@ values = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
     max_leaves=6,
 )
+
+
+# --- Files of rows, as their owners write them ---
+
+LIBSVM = b"+1 1:0.5 3:-2e1 # a comment\n\n-1 2:7\r\n1\n"
+
+
+def write(path: Path, content: bytes) -> Path:
+    path.write_bytes(content)
+    return path
+
+
+def npz(path: Path, **arrays) -> Path:
+    np.savez(path, **{name: np.asarray(array) for name, array in arrays.items()})
+    return path
+
+
+def line(call, *arguments, **keys) -> str:
+    with pytest.raises(InputError) as error:
+        call(*arguments, **keys)
+    assert "\n" not in str(error.value)
+    return str(error.value)

@@ -17,7 +17,7 @@ from hushgrid.node.problems.plan import decode_plan, encode_plan
 from tests.support.daemons.attacked_device import Target
 from tests.support.daemons.invented_members import Authority, meet, share, two_doors
 from tests.support.daemons.lying_coordinator import Liar
-from tests.support.scenarios.masked_plans import DELTA, sum_of
+from tests.support.scenarios.guarded_plans import DELTA, sum_of
 
 pytestmark = [
     pytest.mark.mosquitto,

@@ -20,8 +20,7 @@ from hushgrid.node.problems.feed import unpack
 from hushgrid.node.site.value_store import last_values
 from hushgrid.scenarios.prepare_air import COLUMNS
 from tests.support.daemons.attacked_device import Target
-from tests.support.daemons.deployed_fleet import HUSHGRID, Daemon
-from tests.support.daemons.intervals import intervals, until
+from tests.support.daemons.deployed_fleet import HUSHGRID, Daemon, intervals, until
 from tests.support.paths import SCENARIOS
 
 pytestmark = pytest.mark.mosquitto

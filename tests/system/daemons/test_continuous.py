@@ -8,8 +8,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from tests.support.daemons.deployed_fleet import ZONES, Fleet
-from tests.support.daemons.intervals import intervals, until
+from tests.support.daemons.deployed_fleet import ZONES, Fleet, intervals, until
 
 pytestmark = pytest.mark.mosquitto
 

@@ -5,8 +5,8 @@ from contextlib import ExitStack
 
 import pytest
 
+from tests.support.daemons.deployed_fleet import intervals, until
 from tests.support.daemons.deployed_ring import SENSORS, ring
-from tests.support.daemons.intervals import intervals, until
 
 pytestmark = pytest.mark.mosquitto
 WALK = "  name: recal\n  rounds: 200                                 # activations: 50 of each sensor\n  walk: hamiltonian\n"

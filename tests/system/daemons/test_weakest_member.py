@@ -8,8 +8,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from tests.support.daemons.deployed_fleet import HUSHGRID, PATIENCE, ZONES, Fleet
-from tests.support.daemons.intervals import until
+from tests.support.daemons.deployed_fleet import HUSHGRID, PATIENCE, ZONES, Fleet, until
 
 pytestmark = pytest.mark.mosquitto
 

@@ -4,8 +4,19 @@ import subprocess
 
 import pytest
 
-from tests.support.daemons.booted_fleet import ALL, COORDINATOR, INSTALL, NODES, ZONES, a_run, process, said, shows
-from tests.support.daemons.booted_machine import ThisMachine, able
+from tests.support.daemons.booted_machine import (
+    ALL,
+    COORDINATOR,
+    INSTALL,
+    NODES,
+    ZONES,
+    ThisMachine,
+    a_run,
+    able,
+    process,
+    said,
+    shows,
+)
 
 PYTHON = "/usr/bin/python3"  #: the one that a device has
 HOUSE = "/opt/house"

@@ -10,8 +10,20 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.daemons.booted_fleet import ALL, COORDINATOR, INSTALL, NODES, ZONES, a_run, process, said, shows
-from tests.support.daemons.booted_machine import Machine, able, base
+from tests.support.daemons.booted_machine import (
+    ALL,
+    COORDINATOR,
+    INSTALL,
+    NODES,
+    ZONES,
+    Machine,
+    a_run,
+    able,
+    base,
+    process,
+    said,
+    shows,
+)
 from tests.support.daemons.wheelhouses import of_a_later_format
 from tests.support.paths import ROOT
 

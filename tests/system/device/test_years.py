@@ -6,8 +6,7 @@ import subprocess
 
 import pytest
 
-from tests.support.daemons.booted_fleet import a_run
-from tests.support.daemons.booted_machine import Machine, able, base
+from tests.support.daemons.booted_machine import Machine, a_run, able, base
 from tests.support.daemons.wheelhouses import of_a_later_format
 from tests.support.paths import ROOT
 

@@ -15,8 +15,7 @@ from hushgrid.grid_cases.ac.opf import AcDispatch, AcSolver, NoDispatch, recover
 from hushgrid.grid_cases.ac.program import Margins, Program
 from hushgrid.grid_cases.case import loads
 from tests.support.scenarios.least_cost import scenario
-from tests.support.scenarios.parted_cases import ZONES9, ZONES30, path
-from tests.support.scenarios.zone_models import ZONES14
+from tests.support.scenarios.parted_cases import ZONES9, ZONES14, ZONES30, path
 
 CASE = load("case30")
 LOADS = loads(CASE, tuple(CASE.buses.numbers.tolist()))

@@ -134,7 +134,7 @@ import json, sys
 from hushgrid.kernels import jit
 from hushgrid.kernels.problems import losses, prox
 from hushgrid.kernels.algorithms import iadmm, recal
-from hushgrid.lab.vectorised import stacked
+from hushgrid.lab.rollout.compiled import stacked
 from hushgrid.kernels.problems.losses import Loss, Objective
 print(json.dumps([jit.MODE, "numba" in sys.modules]))
 """

@@ -31,7 +31,7 @@ def test_the_others_get_an_ac_dispatch_around_the_last_set_points_of_the_held_zo
     last = Standing.unpacked(wiring(case, fleet.setup.plan.problem).layouts[GONE], start.parts[GONE].standing)
     n, g = len(case.buses), len(case.generators)
     _, p_g, q_g, v, angle, slack, *_ = np.split(
-        fleet.centre.driver.machine.state.whole, np.cumsum([2, g, g, n, n, 4 * n])
+        fleet.centre.driver.machine.state.dispatch, np.cumsum([2, g, g, n, n, 4 * n])
     )
     own = last.layout.generators
     assert p_g[own] == pytest.approx(last.p_g, abs=1e-7)

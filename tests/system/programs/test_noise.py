@@ -28,3 +28,17 @@ def test_a_device_draws_noise_without_loading_scipy_or_mpmath() -> None:
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert (ran.stdout.strip(), ran.stderr) == ("[]", "")
+
+
+# --- A process that accounts loads no more than it needs ---
+
+# --- wrong input ---
+
+
+def test_a_device_counts_without_loading_numerical_libraries() -> None:
+    code = (
+        "import sys; from hushgrid.kernels.privacy import accounting as a; a.claimed_epsilon('gdp', 1.0, 10, 1e-5)\n"
+        "print(sorted({'numpy', 'scipy', 'mpmath'} & set(sys.modules)))"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (ran.stdout.strip(), ran.stderr) == ("[]", "")

@@ -1,6 +1,9 @@
 """The scenarios that come with the program, away from its tree; what a shell completes."""
 
+from __future__ import annotations
+
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +12,7 @@ import pytest
 
 from hushgrid import scenarios
 from hushgrid.cli.main import COMMANDS
+from tests.support.paths import FOLDERS, PAGES, ROOT
 
 
 def completed(line: str, directory: Path) -> set[str]:
@@ -39,3 +43,27 @@ def test_without_argcomplete_the_program_is_as_before(tmp_path):
     code = "import sys; sys.modules['argcomplete'] = None; from hushgrid.cli.main import main; sys.exit(main(['--version']))"
     ended = subprocess.run([sys.executable, "-c", code], env=os.environ | {"_ARGCOMPLETE": "1"}, check=False)
     assert ended.returncode == 0
+
+
+# --- A process that draws no report pays nothing for one ---
+
+# The drawing of the grid --------------------------------------------------------------------------------------------
+
+
+def test_the_report_costs_nothing_until_it_is_drawn() -> None:
+    code = "import sys, hushgrid.broker.report.build; sys.exit('matplotlib' in sys.modules or 'cvxpy' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+# --- The tree is what git tracks: tests declare its folders and pages, because a checkout holds other things too ---
+
+
+def test_the_declared_folders_and_pages_are_those_that_git_tracks():
+    if shutil.which("git") is None or not (ROOT / ".git").exists():
+        pytest.skip("no checkout of git")
+    listed = subprocess.run(["git", "-C", ROOT, "ls-files", "-z"], capture_output=True, text=True)
+    if listed.returncode:
+        pytest.skip(listed.stderr)
+    paths = [path for path in listed.stdout.split("\0") if path and not path.startswith(".")]
+    assert {path.split("/")[0] for path in paths if "/" in path} == set(FOLDERS)
+    assert {path for path in paths if "/" not in path and path.endswith(".md")} == set(PAGES)

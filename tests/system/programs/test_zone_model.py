@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from hushgrid.grid_cases.zone.build import build, ensure_model
-from tests.support.scenarios.zone_models import CASE14, ZONES14, same
+from tests.support.scenarios.parted_cases import CASE14, ZONES14, same
 
 
 @pytest.fixture(autouse=True)

@@ -3,13 +3,16 @@
 import shutil
 import ssl
 import subprocess
+import time
 from contextlib import suppress
 from datetime import UTC, datetime
+from types import SimpleNamespace
 
 import pytest
 
 from hushgrid.kernels.errors import InputError
 from hushgrid.node.transport.certificate import BEGIN, DAY_S, END, days_left, not_after
+from hushgrid.node.transport.mqtt import MqttLink
 
 KINDS = {"ec": ["EC", "-pkeyopt", "ec_paramgen_curve:P-256"], "rsa": ["RSA", "-pkeyopt", "rsa_keygen_bits:2048"]}
 
@@ -69,3 +72,36 @@ def test_a_certificate_cut_anywhere_raises_nothing_else(tmp_path):
         (tmp_path / "cut").write_text(ssl.DER_cert_to_PEM_cert(der[:cut]))
         with suppress(InputError):
             assert not_after(tmp_path / "cut").year > 2000
+
+
+# --- A certificate that is replaced under a running device is the one that its next attempt to connect has ---
+
+PATIENCE_S = 30.0
+
+
+@pytest.mark.mosquitto
+def test_a_device_whose_certificate_is_not_accepted_connects_once_it_is_replaced(
+    start_mosquitto, certificates, tmp_path
+):
+    (tmp_path / "acl").write_text("pattern readwrite of/%u\n")
+    broker = start_mosquitto(tls=certificates("broker"), acl=tmp_path / "acl")
+    good, foreign = certificates("n1"), certificates("stranger")
+    own = SimpleNamespace(ca=good.ca, cert=str(tmp_path / "crt"), key=str(tmp_path / "key"))
+    for part in ("cert", "key"):
+        shutil.copy(getattr(foreign, part), getattr(own, part))
+    link = MqttLink(broker.url, "n1", tls=own)
+    try:
+        link.open()
+        while not link.waiting:
+            link.poll(0.1)
+        shutil.copy(good.cert, own.cert)  # without its key it does not belong together, and is not taken
+        for _ in range(10):
+            link.poll(0.1)
+        assert not link.connected
+        shutil.copy(good.key, own.key)
+        ends = time.monotonic() + PATIENCE_S
+        while not link.connected and time.monotonic() < ends:
+            link.poll(0.1)
+        assert link.connected
+    finally:
+        link.close()

@@ -71,3 +71,17 @@ def test_without_ipopt_the_dispatch_is_relaxed_and_says_so(monkeypatch, tmp_path
     assert found.ac.status == presence.ABSENT
     assert {row[-1] for row in found.setpoints} == {"relaxed"}
     assert "set-point" not in (tmp_path / "out" / "report.html").read_text().lower()
+
+
+# --- How far an AC dispatch is from the least cost: proven by the zones' bound, whose relaxation may be too loose t ---
+
+
+def test_the_ac_dispatch_has_a_proven_distance_and_a_loose_relaxation_proves_no_solution():
+    tight, loose = run(scenario("case14")), run(scenario("case30"))
+    for found in (tight, loose):
+        assert found.ac.status == "solved"
+        assert found.gap == pytest.approx((found.ac.objective - found.bound) / found.ac.objective)
+        assert found.quality.gap == found.gap
+    assert (tight.quality.verdict, loose.quality.verdict) == ("solved", "agreed")
+    assert tight.gap == pytest.approx(0.0011, abs=1e-4)
+    assert loose.gap == pytest.approx(0.188, abs=1e-3)

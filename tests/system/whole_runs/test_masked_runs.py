@@ -7,8 +7,7 @@ import pytest
 
 from hushgrid.broker.simulation import run
 from tests.support.runs import background_run
-from tests.support.runs.masked_runs import assert_no_pad_twice, masked
-from tests.support.runs.summed_runs import summed
+from tests.support.runs.masked_runs import assert_no_pad_twice, masked, summed
 
 TRANSCRIPT = {"record": "transcript"}
 NODES = ("n0", "n1", "n2", "n3")

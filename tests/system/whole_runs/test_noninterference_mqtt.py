@@ -19,7 +19,7 @@ from hushgrid.node.privacy.ledger import Ledger
 from hushgrid.node.runtime import event_loop as serve
 from hushgrid.node.runtime.member import Member
 from hushgrid.node.wire import COORDINATOR, Custody, Envelope, Finished, Join, Plan, Topics
-from tests.support.runs.observed_runs import held_still, tables, with_data
+from tests.support.runs.background_run import held_still, tables, with_data
 from tests.support.scenarios.guarded_scenarios import CASES, others
 
 GIVE_UP_S = 60.0

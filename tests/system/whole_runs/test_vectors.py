@@ -3,7 +3,7 @@
 import pytest
 
 from hushgrid.broker.simulation import run
-from tests.support.scenarios.stored_walks import assert_recal, recal
+from tests.support.scenarios.stored_rounds import assert_recal, recal
 
 
 @pytest.mark.mosquitto

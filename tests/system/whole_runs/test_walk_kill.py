@@ -109,7 +109,7 @@ def assert_custody(result, state, algorithm, rounds, over=FIVE, seed=11):
         asking = (result.trajectory["active"] == i) & ~result.trajectory["recount"]
         cap = prepared.plan.caps[i] if prepared.plan.caps else rounds
         assert background_run.spends(state / f"{name}.ledger") == [(k, k) for k in range(1, own.asked + 1)]
-        assert min(int(np.sum(asking)), cap) <= own.asked <= cap  # an undone one is paid, one of a recount is none
+        assert min(int(np.sum(asking)), cap) <= own.answers <= cap  # an undone one is paid, one of a recount is none
     return states
 
 

@@ -1,4 +1,5 @@
 """Whole walks of RECAL, all agents in a few arrays, for studies: no gate and no network.
+
 The update is kernels/algorithms/recal.py's.
 """
 
@@ -14,7 +15,7 @@ from hushgrid.kernels.jit import kernel
 from hushgrid.kernels.problems.losses import Loss
 from hushgrid.kernels.problems.prox import Regularizer
 from hushgrid.kernels.types import Index, Matrix, Tensor, Vector
-from hushgrid.lab.vectorised.stacked import Stack, check, gradient, stack
+from hushgrid.lab.rollout.compiled.stacked import Stack, check, gradient, stack
 
 
 @kernel
@@ -33,14 +34,14 @@ def whole_walk(
     box: float,
     noise: Matrix,
     eps: Matrix,
-    kept: float,
+    added_back: float,
     record: Tensor,
 ) -> None:
     """Algorithm 1 at each agent of `walk` (K,) in turn; x, u (q,) and y, lam, last (n, q) in place.
 
     Of each activation: `noise` (K, q) on the gradient; `eps` (K, q) on u~, where `last` holds each agent's own, added
-    back `kept` times (reading A 0, B 1); `record` (K, 2, q) takes x and u after it. Each may have length 0:
-    there is none.
+    back `added_back` times (reading A 0, B 1); `record` (K, 2, q) takes x and u after it. Each may have length 0: there
+    is none.
     """
     n, q = y.shape
     check(walk, y, noise, record)
@@ -57,7 +58,7 @@ def whole_walk(
         x_new, y_new, lam_new = activation(x, u, y[i], lam[i], g, alpha[i], beta, float(n), l1, l2, box)
         u += lam_new - lam[i]  # (7e)
         if eps.shape[0]:
-            u += kept * last[i] - eps[k]
+            u += added_back * last[i] - eps[k]
             last[i] = eps[k]
         x[:], y[i], lam[i] = x_new, y_new, lam_new
         if record.shape[0]:
@@ -71,7 +72,7 @@ class Agents:
         self, params: Params, fs: Sequence[Loss], regularizer: Regularizer, reading: Literal["A", "B"] = "B"
     ) -> None:
         n, q = len(fs), fs[0].size
-        self.params, self.f, self.regularizer, self.kept = params, stack(fs), regularizer, float(reading == "B")
+        self.params, self.f, self.regularizer, self.added_back = params, stack(fs), regularizer, float(reading == "B")
         self.alpha = np.array([params.alpha_i(i, f.L) for i, f in enumerate(fs)])
         self.x, self.u = np.zeros(q), np.zeros(q)
         self.y, self.lam, self.eps = np.zeros((n, q)), np.zeros((n, q)), np.zeros((n, q))
@@ -100,7 +101,7 @@ class Agents:
             r.box,
             none if published else noise,
             noise if published else none,
-            self.kept,
+            self.added_back,
             tokens,
         )
         return tokens

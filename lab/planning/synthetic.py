@@ -6,8 +6,9 @@ What is assumed of the rows, because no public number says it:
    random order, m a random direction with as much square length as the rest. Counts, classes coded by ones and sensors'
    readings have such a mean and such a decay; rows without a mean and alike in all directions are easier.
  - length: unit rows where the scenario normalises; else the longest row made is as long as `row_bound`.
- - labels: of a linear model whose weights fall as the spread does, its margins scaled to a standard deviation of 2 (logistic)
-   or 4 (softmax, each class'), which gets about one row in five wrong; least squares: model and noise vary alike, 1 in all.
+ - labels: of a linear model whose weights fall as the spread does, its margins scaled to a standard deviation of 2
+   (logistic) or 4 (softmax, each class'), which gets about one row in five wrong; least squares: model and noise vary
+   alike, 1 in all.
  - nodes: all draw from one source: alike shards.
 """
 
@@ -74,14 +75,14 @@ def source(seed: int, kind: Kind, features: int, classes: int, R: float, unit: b
     mean = draw.normal(size=q)
     mean *= np.sqrt(np.sum(spread**2)) / np.linalg.norm(mean)
     model = spread[:, None] * draw.normal(size=(q, classes if kind == "softmax" else 1))
-    found = Source(seed, kind, min(R, 1.0) if unit else R, mean, spread, model, 0.0)
+    population = Source(seed, kind, min(R, 1.0) if unit else R, mean, spread, model, 0.0)
     if not unit:
-        first = found.raw(1000, counter_generator(seed, "made up length", 0))
-        found = found._replace(length=float(np.max(np.linalg.norm(first, axis=1))))
-    margins = found.rows(1000, "margins").A @ model
-    return found._replace(model=model * (MARGIN[kind] / np.std(margins)))
+        first = population.raw(1000, counter_generator(seed, "made up length", 0))
+        population = population._replace(length=float(np.max(np.linalg.norm(first, axis=1))))
+    margins = population.rows(1000, "margins").A @ model
+    return population._replace(model=model * (MARGIN[kind] / np.std(margins)))
 
 
-def shards(of: Source, rows: Sequence[int]) -> list[Shard]:
+def shards(population: Source, rows: Sequence[int]) -> list[Shard]:
     """Each node's rows."""
-    return [of.rows(m, f"n{i}") for i, m in enumerate(rows)]
+    return [population.rows(m, f"n{i}") for i, m in enumerate(rows)]

@@ -12,8 +12,8 @@ from hushgrid.kernels.errors import InputError
 from hushgrid.kernels.problems.losses import Loss, Nonconvex, Objective
 from hushgrid.kernels.problems.prox import Regularizer
 from hushgrid.lab.benchmarks import walk
-from hushgrid.lab.vectorised import iadmm as whole_iadmm
-from hushgrid.lab.vectorised import recal as whole_recal
+from hushgrid.lab.rollout.compiled import iadmm as whole_iadmm
+from hushgrid.lab.rollout.compiled import recal as whole_recal
 from tests.support import paths
 from tests.support.agents.agents_without_gate import losses, network, random, walked
 from tests.support.agents.iadmm_agents import ALGORITHMS, Stored

@@ -1,4 +1,5 @@
 """Whole walks of I-ADMM, PI-ADMM1 and 2, all agents in a few arrays, for studies: no gate and no network.
+
 The updates are those of kernels/algorithms/iadmm.py.
 """
 
@@ -12,7 +13,7 @@ from hushgrid.kernels.algorithms.iadmm import Params, dual, first_order, token
 from hushgrid.kernels.jit import kernel
 from hushgrid.kernels.problems.losses import Loss
 from hushgrid.kernels.types import Index, Matrix, Tensor, Vector
-from hushgrid.lab.vectorised.stacked import SPECTRAL, Stack, check, gradient, minimizer, stack
+from hushgrid.lab.rollout.compiled.stacked import SPECTRAL, Stack, check, gradient, minimizer, stack
 
 
 @kernel

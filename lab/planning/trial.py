@@ -1,4 +1,6 @@
-"""One run on made-up rows: its machines and gates, the noise of the declared number of rows, and what the answer is worth."""
+"""One run on made-up rows: its machines and gates, the noise of the declared number of rows, and what the answer is
+worth.
+"""
 
 from __future__ import annotations
 
@@ -18,14 +20,14 @@ from hushgrid.kernels.problems.centralised import optimum
 from hushgrid.kernels.problems.losses import Loss
 from hushgrid.kernels.problems.prox import Regularizer
 from hushgrid.kernels.types import Index, Matrix, Vector
-from hushgrid.lab.in_process import Willing, last
-from hushgrid.lab.planning import made_up
-from hushgrid.lab.planning.made_up import Source
+from hushgrid.lab.planning import synthetic
 from hushgrid.lab.planning.shape import Shape
+from hushgrid.lab.planning.synthetic import Source
+from hushgrid.lab.rollout.batch import rollout
+from hushgrid.lab.rollout.machines import AllowAll
 from hushgrid.node.config.planning import make_plan
 from hushgrid.node.config.scenario import scenario_from
 from hushgrid.node.privacy.noise_source import SeededNoise
-from hushgrid.node.problems.machines import machine_of, place
 from hushgrid.node.problems.plan import RunPlan
 from hushgrid.node.problems.records.gate import RowsGate
 from hushgrid.node.problems.records.section import DataPlan
@@ -52,13 +54,13 @@ class RoughNoise(SeededNoise):
     """The same law in floating point, many times quicker: for rows that are made up."""
 
     def take(self, lattice: Lattice, size: int, answer: int) -> Index:
-        found: Index = np.rint(simulated(lattice.kind, lattice.t, size, self.generator("answer", answer))).astype(
+        steps: Index = np.rint(simulated(lattice.kind, lattice.t, size, self.generator("answer", answer))).astype(
             np.int64
         )
-        return found
+        return steps
 
 
-class World(NamedTuple):
+class SyntheticProblem(NamedTuple):
     """Made-up rows of one seed, and what is best on them."""
 
     losses: list[Loss]
@@ -69,15 +71,17 @@ class World(NamedTuple):
 
 
 @lru_cache(maxsize=4)
-def world(blob: bytes, shape: Shape, made: tuple[int, ...], seed: int) -> World:
+def world(blob: bytes, shape: Shape, made: tuple[int, ...], seed: int) -> SyntheticProblem:
     """`blob`: the public part of the problem, as JSON. `made`: rows of each node that are made up."""
 
     p = msgspec.json.decode(blob, type=DataPlan)
-    of = population(p, shape, seed)
-    losses = [loss_of(p, i, shard) for i, shard in enumerate(made_up.shards(of, made))]
-    tested = loss_of(p, 0, of.rows(TESTED, "test"))
+    rows_of = population(p, shape, seed)
+    losses = [loss_of(p, i, shard) for i, shard in enumerate(synthetic.shards(rows_of, made))]
+    tested = loss_of(p, 0, rows_of.rows(TESTED, "test"))
     best = least(losses, p.regularizer)
-    return World(losses, value(losses, p.regularizer, best), best, tested, sum(loss.objective.scale for loss in losses))
+    return SyntheticProblem(
+        losses, value(losses, p.regularizer, best), best, tested, sum(loss.objective.scale for loss in losses)
+    )
 
 
 def value(losses: Sequence[Loss], r: Regularizer, x: Vector) -> float:
@@ -95,7 +99,7 @@ def least(losses: Sequence[Loss], r: Regularizer) -> Vector:
         return value(losses, r, x), np.sum([loss.gradient(x) for loss in losses], axis=0) + n * r.l2 * x
 
     bounds = None if r.box == inf else [(-r.box, r.box)] * losses[0].size
-    found: Vector = minimize(
+    minimiser: Vector = minimize(
         both,
         np.zeros(losses[0].size),
         jac=True,
@@ -103,11 +107,11 @@ def least(losses: Sequence[Loss], r: Regularizer) -> Vector:
         bounds=bounds,
         options={"maxiter": 400, "ftol": 1e-10},
     ).x
-    return found
+    return minimiser
 
 
 def population(p: Any, shape: Shape, seed: int) -> Source:
-    return made_up.source(seed, p.objective.kind, p.features, p.classes, p.row_bound or 1.0, shape.unit)
+    return synthetic.source(seed, p.objective.kind, p.features, p.classes, p.row_bound or 1.0, shape.unit)
 
 
 def loss_of(p: Any, i: int, shard: Any) -> Loss:
@@ -142,25 +146,25 @@ def play(task: TrialTask) -> Played:
         p = plan.problem
         made = made_of(task.shape, p.classes)
         here = world(blob_of(p), task.shape, made, task.seed)
-        machines = []
-        for i, node in enumerate(plan.nodes):
-            t = plan.terms_of(node)
+
+        def gate(i: int, seeds: Sequence[int]) -> RowsGate:
+            t = plan.terms_of(plan.nodes[i])
             assert t is not None
             if t.masked is not None:  # a share of the sum's noise, made for the node with the fewest rows
                 share = t.per_answer * sqrt(t.masked.honest) * min(p.rows) / p.rows[i]
                 t = msgspec.structs.replace(t, per_answer=share, masked=None)
             t = msgspec.structs.replace(t, per_answer=t.per_answer * p.rows[i] / made[i])  # the noise of all rows
-            gate = RowsGate(node, here.losses[i], t, RoughNoise(task.seed, node), Willing())
-            machines.append(machine_of(plan, place(plan, task.seed.to_bytes(16, "little"), i, gate, gate.noise)))
-        own = last(plan, machines, task.seed.to_bytes(16, "little"))
+            return RowsGate(plan.nodes[i], here.losses[i], t, RoughNoise(seeds[0], plan.nodes[i]), AllowAll())
+
+        x = rollout(plan, gate, [task.seed])[0]
     except (InputError, Refused) as error:
         return REFUSED._replace(why=str(error))
-    averaged = [own]
+    averaged = [x]
     if plan.algorithm.pattern == "neighbours":
-        W, at = mixing(plan), {0: own}
+        W, after = mixing(plan), {0: x}
         for k in range(1, GOSSIP[-1] + 1):
-            own = at[k] = W @ own
-        averaged = [at[k] for k in GOSSIP]
+            x = after[k] = W @ x
+        averaged = [after[k] for k in GOSSIP]
     alike = plan.algorithm.pattern != "neighbours"
     each = [figures(p, here, X[:1] if alike else X) for X in averaged]
     return Played(tuple(e for e, _ in each), tuple(w for _, w in each))
@@ -175,23 +179,25 @@ def mixing(plan: RunPlan) -> Matrix:
     """W, the Metropolis weights of the network, shape (n, n)."""
     graph = plan.problem.graph
     W = np.zeros((graph.n, graph.n))
-    for i, near in enumerate(graph.neighbours):
-        W[i, list(near)] = metropolis(graph, i)
+    for i, neighbours in enumerate(graph.neighbours):
+        W[i, list(neighbours)] = metropolis(graph, i)
         W[i, i] = 1 - W[i].sum()
     return W
 
 
-def figures(p: Any, here: World, X: Matrix) -> tuple[float, float]:
-    """Medians over the models in X: the objective above its least, per unit of scale; and the error on the test rows."""
+def figures(p: Any, here: SyntheticProblem, X: Matrix) -> tuple[float, float]:
+    """Medians over the models in X: the objective above its least, per unit of scale; and the error on the
+    test rows.
+    """
     r = p.regularizer
-    found = [
+    pairs = [
         (
             (value(here.losses, r, x) - here.best) / here.unit if np.isfinite(x).all() else inf,
             wrong(here.tested, x),
         )
         for x in X
     ]
-    excess, error = (float(np.median(values)) for values in zip(*found, strict=True))
+    excess, error = (float(np.median(values)) for values in zip(*pairs, strict=True))
     return (excess if isfinite(excess) else inf), error
 
 
@@ -202,17 +208,17 @@ def wrong(tested: Loss, x: Vector) -> float:
     t, b = tested.margins(x), tested.b
     if tested.objective.kind == "least-squares":
         return sqrt(float(np.mean((t - b) ** 2)))
-    said = np.argmax(t, axis=0) if t.ndim == 2 else np.where(t > 0, 1.0, -1.0)
-    return float(np.mean(said != b))
+    predicted = np.argmax(t, axis=0) if t.ndim == 2 else np.where(t > 0, 1.0, -1.0)
+    return float(np.mean(predicted != b))
 
 
 def beside(task: TrialTask) -> tuple[Played, Played]:
     """Without privacy, and the median node alone with all the rows it has: what it would have without the others."""
     p = plan_of(task.raw, task.file).problem
     here = world(blob_of(p), task.shape, made_of(task.shape, p.classes), task.seed)
-    of, rows, n = population(p, task.shape, task.seed), task.shape.rows, len(task.shape.rows)
+    rows_of, rows, n = population(p, task.shape, task.seed), task.shape.rows, len(task.shape.rows)
     median = sorted(range(n), key=rows.__getitem__)[n // 2]
-    alone = least([loss_of(p, median, of.rows(rows[median], f"n{median}"))], p.regularizer)
+    alone = least([loss_of(p, median, rows_of.rows(rows[median], f"n{median}"))], p.regularizer)
     together = here.best_x
-    none, own = (figures(p, here, x[None]) for x in (together, alone))
-    return Played((max(none[0], 0.0),), (none[1],)), Played((own[0],), (own[1],))
+    none, separate = (figures(p, here, x[None]) for x in (together, alone))
+    return Played((max(none[0], 0.0),), (none[1],)), Played((separate[0],), (separate[1],))

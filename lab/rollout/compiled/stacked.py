@@ -1,5 +1,6 @@
-"""The functions f_i of n agents in a few arrays, as compiled whole runs take them. For studies:
-no gate stands before it.
+"""The functions f_i of n agents in a few arrays, as compiled whole runs take them.
+
+For studies: no gate stands before it.
 
 `gradient` is the one of losses.Loss: by the Gram form where that is cheaper, else by the rows, margin, slope and sum in
 one pass. `minimizer` is the closed form of minimizer.Minimizer, whose refinement is left out.
@@ -22,8 +23,8 @@ LEAST_SQUARES, LOGISTIC, GRAM, SPECTRAL = range(4)
 
 
 class Stack(NamedTuple):
-    """Agent i has the rows start_i to start_{i+1} - 1 of A and b: a_j and b_j; GRAM: H_i = A_i'A_i/m_i,
-    h_i = A_i'b_i/m_i; SPECTRAL: an eigenvector of scale H_i a row, V_i, and scale V_i h_i."""
+    """Agent i has the rows start_i to start_{i+1} - 1 of A and b: a_j and b_j; GRAM: H_i = A_i'A_i/m_i, h_i =
+    A_i'b_i/m_i; SPECTRAL: an eigenvector of scale H_i a row, V_i, and scale V_i h_i."""
 
     kind: int
     A: Matrix  #: (M, q)
@@ -131,8 +132,8 @@ def minimizer(e: Vector, V: Matrix, h: Vector, linear: Vector, rho: float, out: 
 
 @kernel
 def check(walk: Index, y: Matrix, noise: Matrix, record: Tensor) -> None:
-    """Raises ValueError if a walk (K,) leaves the agents of y (n, q), or noise is not (K or 0, q), record (K or 0, 2,
-    q).
+    """Raises ValueError if a walk (K,) leaves the agents of y (n, q), or noise is not (K or 0, q), record (K or
+    0, 2, q).
     """
     K, (n, q) = walk.size, y.shape
     for k in range(K):

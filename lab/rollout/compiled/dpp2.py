@@ -1,4 +1,5 @@
 """Whole runs of DPP2, all nodes in a few arrays, for studies: no gate and no network.
+
 The updates are kernels/algorithms/dpp2.py's.
 """
 
@@ -13,8 +14,8 @@ from hushgrid.kernels.graphs import Graph
 from hushgrid.kernels.jit import kernel
 from hushgrid.kernels.problems.losses import Loss
 from hushgrid.kernels.types import Matrix, Tensor, Vector
-from hushgrid.lab.vectorised.mixing import Edges, mix
-from hushgrid.lab.vectorised.stacked import Stack, gradient, stack
+from hushgrid.lab.rollout.compiled.mixing import Edges, mix
+from hushgrid.lab.rollout.compiled.stacked import Stack, gradient, stack
 
 
 @kernel
@@ -35,8 +36,8 @@ def whole_run(
 ) -> None:
     """(16)-(19) for every eta^k of `eta` (K,), in turn; x, q, d (N, d) in place.
 
-    Of each round and node: `noise` (K, N, d) on the gradient, `w` and `e` on y and z; `record` (K, 2, N,
-    d) takes x and q after it. Each may have length 0: there is none.
+    Of each round and node: `noise` (K, N, d) on the gradient, `w` and `e` on y and z; `record` (K, 2, N, d) takes x and
+    q after it. Each may have length 0: there is none.
     """
     K, shape = eta.size, x.shape
     if q.shape != shape or d.shape != shape or f.start.size != shape[0] + 1:
@@ -50,14 +51,14 @@ def whole_run(
     for k in range(K):
         start = x + w[k] if w.shape[0] else x
         y = start + (1.0 - eta[k]) * d
-        mix(edges.start, edges.near, edges.weight, y, Pv)
+        mix(edges.start, edges.neighbours, edges.weight, y, Pv)
         for i in range(shape[0]):
             rows = slice(f.start[i], f.start[i + 1])
             gradient(f.kind, f.A[rows], f.b[rows], f.factor[i], f.l2, f.lam, f.omega, x[i], g[i])
         if noise.shape[0]:
             g += noise[k]
         z, q[:] = merged(g, q, Pv, eta[k], rho)
-        mix(edges.start, edges.near, edges.weight, z + e[k] if e.shape[0] else z, Pv)
+        mix(edges.start, edges.neighbours, edges.weight, z + e[k] if e.shape[0] else z, Pv)
         x[:] = start - alpha * z + beta * Pv
         d[:] = eta[k] * d + y
         if record.shape[0]:
@@ -72,7 +73,7 @@ class Nodes:
 
     def __init__(self, params: Params, fs: Sequence[Loss], graph: Graph, M: float | None = None) -> None:
         params.check([f.L for f in fs] if M is None else [M], max(map(len, graph.neighbours)))
-        self.params, self.f, self.edges = params, stack(fs), Edges.of(graph)
+        self.params, self.f, self.edges = params, stack(fs), Edges.from_graph(graph)
         self.x, self.q, self.d = np.zeros((3, len(fs), fs[0].size))
         self.k = 0  #: rounds made
 

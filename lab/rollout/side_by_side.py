@@ -1,36 +1,28 @@
-"""Runs of one point under many seeds at once, without ledgers and messages: what tuning needs.
+"""A gate for many seeds at once: it passes over the rows once for all of them.
 
-The machines of most algorithms only add vectors and multiply them by numbers. So one machine that is given vectors of S d
-entries makes the runs of S seeds side by side, if its gate answers each part by itself; and that gate passes over the rows
-once for all seeds. Noise has the law of the gate's, in floating point: single precision for sums over rows. A random walk
-would be the same for all seeds: there a sweep plays, as of other machines.
+Noise has the law of the gate's, in floating point: single precision for sums over rows.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from math import inf
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-from msgspec.structs import replace
 from scipy.sparse import csr_array, issparse
 from scipy.special import expit
 
 from hushgrid.broker.simulation.problems.records import RowSetup
-from hushgrid.kernels.algorithms.base import gossip_of
-from hushgrid.kernels.errors import InputError, Refused
+from hushgrid.kernels.errors import Refused
 from hushgrid.kernels.privacy import perturbation
 from hushgrid.kernels.problems.losses import Loss
-from hushgrid.kernels.types import Matrix, Vector
-from hushgrid.lab.in_process import Willing, around, last, rounds_of
-from hushgrid.lab.studies.common.tuning import key_of
+from hushgrid.kernels.types import Matrix, Tensor, Vector
+from hushgrid.lab.rollout.batch import rollout
+from hushgrid.lab.rollout.machines import AllowAll, device_iterates
 from hushgrid.node.config.scenario import scenario_from
 from hushgrid.node.privacy.noise_source import SeededNoise
 from hushgrid.node.privacy.terms import Terms
-from hushgrid.node.problems.machines import machine_of, place
 from hushgrid.node.problems.records.gate import RowsGate
 
 CLOSE = 1e-3  #: of how far one record can move its gradient: the residual of a minimiser, far below the noise
@@ -68,7 +60,7 @@ class Rows:
         return np.array(hessian.toarray() if issparse(hessian) else hessian, dtype=float) * (self.scale / self.m)
 
 
-class Gate:
+class SideBySideGate:
     """Answers for S seeds, each with noise of its own."""
 
     def __init__(self, node: str, loss: Loss, terms: Terms, seeds: Sequence[int]) -> None:
@@ -76,15 +68,15 @@ class Gate:
         self.loss, self.terms, self.rows, self.d = loss, terms, Rows(loss), loss.size
         self.random = [np.random.default_rng([seed, i]) for seed in seeds]
         self.clip, self.l2 = (terms.clip if terms.clip < loss.R else inf), loss.objective.l2
-        self.real, self.answers = RowsGate(node, loss, terms, SeededNoise(0, node), Willing()), 0
+        self.real, self.answers = RowsGate(node, loss, terms, SeededNoise(0, node), AllowAll()), 0
         self.start = np.zeros((len(seeds), loss.size))
 
     def gradient(self, x: Vector) -> Vector:
         self.answers += 1
         scale = self.real.lattice_at(self.answers).scale
         noise = np.array([self._noise(r, scale) for r in self.random])
-        noisy = self.rows.gradients(x.reshape(noise.shape), self.clip) + noise
-        answer: Vector = noisy.ravel() + self.loss.public_gradient(x)
+        gradients = self.rows.gradients(x.reshape(noise.shape), self.clip) + noise
+        answer: Vector = gradients.ravel() + self.loss.public_gradient(x)
         return answer
 
     def minimizer(self, linear: Vector, quadratic: float) -> Vector:
@@ -102,9 +94,9 @@ class Gate:
         return answer
 
     def _least(self, X: Matrix, V: Matrix, mu: float, close: float) -> Matrix:
-        """argmin of loss + <v, x> + mu/2 |x|^2 for each v in V, from X on: Newton's method with the Hessian at the mean; if
+        """argmin of loss + <v, x> + mu/2 |x|^2 for each v in V, from X on.
 
-        that is slow, with the one at 0, which none exceeds.
+        Newton's method with the Hessian at the mean; if that is slow, with the one at 0, which none exceeds.
         """
         for x in (X.mean(axis=0), np.zeros(self.d)):
             inverse = np.linalg.inv(self.rows.hessian(x) + mu * np.eye(self.d))
@@ -127,68 +119,17 @@ class Gate:
         return np.array(way * (random.gamma(self.d) / np.linalg.norm(way)))
 
 
-@np.errstate(over="ignore", invalid="ignore")  # of what diverges
-def played(scenario: Mapping[str, Any], seeds: Sequence[int], gate_of: Callable[..., Any] = Gate) -> Matrix:
-    """What each device has at the end, before any rounds of averaging; shape (S, n, d). Around a coordinator: the last model
+def device_models(scenario: Mapping[str, Any], seeds: Sequence[int]) -> Tensor:
+    """What each device has at the end of a scenario, before any rounds of averaging; shape (S, n, d).
 
-    that it was sent, if there were several rounds. gate_of: makes the gates. Raises InputError or Refused.
+    Raises InputError or Refused.
     """
     setup = RowSetup(scenario_from(dict(scenario)))
-    plan = replace(setup.plan, problem=replace(setup.plan.problem, features=len(seeds) * setup.plan.problem.features))
-    machines = []
-    for i, node in enumerate(plan.nodes):
-        terms = plan.terms_of(node)
+
+    def gate(i: int, group: Sequence[int]) -> SideBySideGate:
+        node = setup.plan.nodes[i]
+        terms = setup.plan.terms_of(node)
         assert terms is not None
-        gate = gate_of(node, setup.losses[i], terms, seeds)
-        machines.append(machine_of(plan, place(plan, bytes(16), i, gate, SeededNoise(0, node))))
-    algorithm = plan.running
-    if algorithm.pattern == "star":
-        server = around(plan, machines)
-        each = [getattr(m.state, algorithm.recorded[0]) for m in machines]
-        models = np.array([server.state.w if algorithm.rounds > 1 and len(machines) > 1 else z for z in each])
-    elif algorithm.pattern == "token":
-        last(plan, machines)
-        models = np.array([getattr(m.state, algorithm.recorded[0]) for m in machines])
-    elif gossip_of(algorithm):
-        *_, sent = rounds_of(machines, of_messages=True)
-        for m, x in zip(machines, sent, strict=True):
-            m.state.last = x
-        models = np.array([m.kept()["x"] for m in machines])
-    else:
-        models = last(plan, machines)
-    return models.reshape(len(machines), len(seeds), -1).transpose(1, 0, 2)
+        return SideBySideGate(node, setup.losses[i], terms, group)
 
-
-class AtOnce:
-    """What points are worth under some seeds, kept in a file: a line a point."""
-
-    def __init__(self, file: Path, seeds: Sequence[int]) -> None:
-        self.file, self.seeds = file, list(seeds)
-        self.errors: dict[str, list[float]] = {}
-        if file.is_file():
-            complete, _, _ = file.read_text().rpartition("\n")
-            self.errors = dict(json.loads(line) for line in complete.splitlines())
-
-    def error(self, point: Mapping[str, Any], seed: int) -> float | None:
-        errors = self.errors.get(key_of(point))
-        return None if errors is None else errors[self.seeds.index(seed)]
-
-    def run(
-        self,
-        scenario: Mapping[str, Any],
-        points: Sequence[Mapping[str, Any]],
-        worth: Callable[[Matrix], Sequence[float]],
-    ) -> None:
-        """worth: of (S, n, d) each seed's error, what is refused or not finite is worth infinitely much."""
-        for point in points:
-            if (key := key_of(point)) in self.errors:
-                continue
-            try:
-                models = played({**scenario, **point}, self.seeds)
-                errors = [float(e) if np.isfinite(e) else inf for e in worth(models)]
-            except (InputError, Refused):
-                errors = [inf] * len(self.seeds)
-            self.errors[key] = errors
-            self.file.parent.mkdir(parents=True, exist_ok=True)
-            with self.file.open("a") as file:
-                file.write(json.dumps([key, errors]) + "\n")
+    return rollout(setup.plan, gate, seeds, side_by_side=True, read=device_iterates)

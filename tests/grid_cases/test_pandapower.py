@@ -169,21 +169,6 @@ def test_without_pandapower_the_line_says_what_to_install():
         from_pandapower(object(), "net")
 
 
-@needs_pandapower
-@pytest.mark.parametrize("loaded", [False, True])
-def test_a_runs_dispatch_is_a_network_whose_power_flow_is_that_of_its_tables(loaded, tmp_path):
-    import hushgrid
-
-    result = hushgrid.run("case14", out=tmp_path / "run")
-    net = (hushgrid.Result.load(tmp_path / "run") if loaded else result).to_pandapower()
-    buses = {row[0]: row[2] for row in result.tables["buses"][1]}
-    voltages = np.array([buses[bus] for bus in net.res_bus.index])
-    assert np.abs(net.res_bus.vm_pu - voltages).max() < 2e-3  # the tables have three places
-    assert net.load.p_mw.sum() == pytest.approx(result.served_mw, abs=0.05)
-    generated = net.res_ext_grid.p_mw.sum() + net.res_gen.p_mw.sum()
-    assert generated == pytest.approx(result.generation_mw, abs=0.05)
-
-
 @pytest.mark.skipif(INSTALLED, reason="pandapower is installed")
 def test_a_result_without_pandapower_says_so_in_one_line():
     import hushgrid

@@ -78,8 +78,8 @@ MUTATIONS = (
     Mutation(
         "a pad that is used for a second question",
         "kernels/patterns/masked.py",
-        "s.asked < (k, a)",
-        "s.asked <= (k, a)",
+        "s.last_answered < (k, a)",
+        "s.last_answered <= (k, a)",
         ("kernels/patterns/test_masked.py",),
     ),
     Mutation(

@@ -309,4 +309,4 @@ def test_of_masked_sums_only_what_they_may_have_is_tried():
     assert [set(one) for one in made.besides("gaussian")] == [
         {"momentum"}
     ] * 2  # at the coordinator; no noise by the point
-    assert ", masked (at most 1 corrupt); fedavg on 4 nodes" in search.about(made)
+    assert ", masked (at most 1 corrupt); fedavg on 4 nodes" in search.description_of(made)

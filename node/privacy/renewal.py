@@ -96,7 +96,8 @@ class Renewal:
         b = self.budget
         if not limit(b.epsilon * room, self.delta).holds(self._live().plus(more)):
             words = (
-                f"spent epsilon {self.spent:g} in the last {in_words(self.span)} of running time, asked {asked:g} more, "
+                f"spent epsilon {self.spent:g} in the last {in_words(self.span)} of running time, asked {asked:g} "
+                "more, "
                 f"budget {b.epsilon:g} a window ({self.adjacency}, delta {self.delta:g}): {self._when(more, room)}"
             )
             return Denied("window", words)
@@ -146,8 +147,8 @@ class BudgetStatus(NamedTuple):
     left_window: float | None  #: epsilon that the window has left
     left_life: float | None  #: epsilon that the ledger's life has left; None: no limit over its life
     renews_s: float | None  #: s of running time until the earliest spend leaves the window; None if there is none
-    #: s of running time until the life's epsilon is spent, if each window takes as much as the last one; None: never, or
-    #: there is no window to judge by
+    #: s of running time until the life's epsilon is spent, if each window takes as much as the last one; None: never,
+    #: or there is no window to judge by
     runs_out_s: float | None
 
     @property

@@ -118,7 +118,9 @@ class Terms(Struct, frozen=True):
         return replace(counted, epsilon=counted.cost(counted.answers))
 
     def alone(self, answers: int | None = None) -> float:
-        """Epsilon of so many answers [all] against everybody else: of a masked one the node's own share of the noise is left."""
+        """Epsilon of so many answers [all] against everybody else: of a masked one the node's own share of the noise is
+        left.
+        """
         count = self.answers if answers is None else answers
         if self.masked is None or not count:
             return self.cost(count)
@@ -126,7 +128,9 @@ class Terms(Struct, frozen=True):
         return accounting.claimed_epsilon(self.accountant, share, count, self.delta)
 
     def cost(self, answers: int, k: int = 1) -> float:
-        """The total epsilon of the first so many answers, by group privacy of k, at the run's delta, by its accountant."""
+        """The total epsilon of the first so many answers, by group privacy of k, at the run's delta, by its
+        accountant.
+        """
         if answers == 0:
             return 0.0
         if self.growth != 1:
@@ -140,8 +144,8 @@ class Terms(Struct, frozen=True):
 def terms(privacy: Privacy | None, algorithm: Algorithm, visits: int = 0, nodes: int = 0) -> Terms | None:
     """The terms of a plan for one node; None if the run has no privacy (variant none, or no section).
 
-    `visits`: activations that the node is to answer, if a token walks. nodes: their number. Raises InputError if the cap
-    leaves no round, or the nodes are too few for masked sums.
+    `visits`: activations that the node is to answer, if a token walks. nodes: their number. Raises InputError if the
+    cap leaves no round, or the nodes are too few for masked sums.
     """
     if privacy is None or algorithm.variant == "none":
         return None
@@ -211,7 +215,8 @@ def masked_of(p: Privacy, nodes: int) -> Masked | None:
         )
     if found.honest < 1:
         raise InputError(
-            f"privacy.masked.corrupt: found {found.corrupt} of {found.contributors} contributors, expected fewer than these"
+            f"privacy.masked.corrupt: found {found.corrupt} of {found.contributors} contributors, expected fewer than "
+            "these"
         )
     return found
 

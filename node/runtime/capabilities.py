@@ -12,7 +12,9 @@ from hushgrid.node.wire import OLDER, WIRE, Capabilities
 
 
 def capabilities(device: Device, budget: Budget | None, ledger: Ledger, days: int | None = None) -> Capabilities:
-    """The algorithms, problem and mechanisms of a device, and what is left of its budget. `days`: until its certificate ends."""
+    """The algorithms, problem and mechanisms of a device, and what is left of its budget. `days`: until its certificate
+    ends.
+    """
     left = budget_status(ledger, budget, expiring=device.until is not None).left if budget else None
     return Capabilities(
         version=RUNNING,

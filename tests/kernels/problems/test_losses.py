@@ -1,4 +1,5 @@
-"""What the losses promise: the formulas, their public bounds, the sensitivity of what the machine computes, certificates.
+"""What the losses promise: the formulas, their public bounds, the sensitivity of what the machine computes,
+certificates.
 
 The referee is the formula of f_i in 50-digit arithmetic, differentiated numerically, never the code under test.
 """

@@ -83,12 +83,12 @@ class Terms(Struct, frozen=True):
 
     def totals(self, answers: int, k: int = 1, after: int = 0) -> accounting.Totals:
         """What the answers after + 1 to `answers` cost, by group privacy of k, as the accountant counts them."""
-        found = accounting.Totals()
+        totals = accounting.Totals()
         if self.growth != 1:
-            found.include(schedule.totals(self.per_answer, self.growth, self.answers, after, answers), k)
+            totals.include(schedule.totals(self.per_answer, self.growth, self.answers, after, answers), k)
         else:
-            found.add(accounting.grouped(self.event, k), answers - after)
-        return found
+            totals.add(accounting.grouped(self.event, k), answers - after)
+        return totals
 
     @property
     def event(self) -> accounting.Event:
@@ -204,16 +204,16 @@ def masked_of(p: Privacy, nodes: int) -> Masked | None:
         return None
     if nodes > MOST_MASKED:
         raise InputError(f"privacy.masked: found {nodes} nodes, expected at most {MOST_MASKED}")
-    found = Masked(p.masked.corrupt, p.masked.contributors or nodes, p.masked.pads or "")
-    if not 2 <= found.contributors <= nodes:
+    masked = Masked(p.masked.corrupt, p.masked.contributors or nodes, p.masked.pads or "")
+    if not 2 <= masked.contributors <= nodes:
         raise InputError(
-            f"privacy.masked.contributors: found {found.contributors} of {nodes} nodes, expected 2 to {nodes}"
+            f"privacy.masked.contributors: found {masked.contributors} of {nodes} nodes, expected 2 to {nodes}"
         )
-    if found.honest < 1:
+    if masked.honest < 1:
         raise InputError(
-            f"privacy.masked.corrupt: found {found.corrupt} of {found.contributors} contributors, expected fewer than these"
+            f"privacy.masked.corrupt: found {masked.corrupt} of {masked.contributors} contributors, expected fewer than these"
         )
-    return found
+    return masked
 
 
 def check_privacy(p: Privacy | None, algorithm: Algorithm, records: bool, file: str) -> None:
@@ -300,14 +300,14 @@ def _check_pointwise(p: Privacy, algorithm: Algorithm, wrong: Callable[[str, str
     """Raises InputError if noise is to follow the point that is asked for, where no gate can scale it so."""
     if p.sensitivity != "pointwise":
         return
-    for key, fits, found, expected in (
+    for key, fits, actual, expected in (
         ("privacy.adjacency", p.adjacency.replace_one_record is not None, str(p.adjacency), "replace-one-record"),
         ("privacy.mechanism", p.mechanism == "gaussian", p.mechanism, "gaussian"),
         ("algorithm", algorithm.asks(p.mode) == "gradient", algorithm.name, "an algorithm that asks for gradients"),
         ("algorithm.variant", algorithm.variant == "guarded", algorithm.variant, "guarded"),
     ):
         if not fits:
-            raise wrong(key, found, f"{expected} (privacy.sensitivity: pointwise)")
+            raise wrong(key, actual, f"{expected} (privacy.sensitivity: pointwise)")
 
 
 def _check_masked(
@@ -318,14 +318,14 @@ def _check_masked(
         return
     if not records or (why := algorithm.unmasked) is not None:
         raise wrong("privacy.masked", "a section", f"none ({why if records else 'it is for records'})")
-    for key, fits, found, expected in (
+    for key, fits, actual, expected in (
         ("privacy.mechanism", p.mechanism == "gaussian", p.mechanism, "gaussian"),
         ("privacy.adjacency", p.adjacency.replace_one_record is not None, str(p.adjacency), "replace-one-record"),
         ("privacy.sensitivity", p.sensitivity != "pointwise", "pointwise", "uniform"),
         ("privacy.schedule", p.growth == 1, f"growth {p.growth:g}", "none"),
     ):
         if not fits:
-            raise wrong(key, found, f"{expected} (privacy.masked)")
+            raise wrong(key, actual, f"{expected} (privacy.masked)")
 
 
 def _check_schedule(
@@ -334,7 +334,7 @@ def _check_schedule(
     """Raises InputError if answers are to cost unequally, where no gate counts them so."""
     if p.growth == 1:
         return
-    for key, fits, found, expected in (
+    for key, fits, actual, expected in (
         ("privacy.schedule", records, f"growth {p.growth:g}", "none (it is for records)"),
         ("privacy.mechanism", p.mechanism == "gaussian", p.mechanism, "gaussian (privacy.schedule)"),
         (
@@ -346,7 +346,7 @@ def _check_schedule(
         ("algorithm.variant", algorithm.variant == "guarded", algorithm.variant, "guarded (privacy.schedule)"),
     ):
         if not fits:
-            raise wrong(key, found, expected)
+            raise wrong(key, actual, expected)
 
 
 def _check_unit(p: Privacy, variant: str, records: bool, wrong: Callable[[str, str, str], InputError]) -> None:
